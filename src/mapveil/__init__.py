@@ -1,0 +1,87 @@
+"""Mapveil: private maps of where people are.
+
+The names below load on first use, so that ``import mapveil`` costs almost nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_WHERE = {
+    "Region": "mapveil.geo.region",
+    "Points": "mapveil.geo.points",
+    "Counts": "mapveil.geo.counts",
+    "Grid": "mapveil.geo.grid",
+    "Quadtree": "mapveil.geo.quadtree",
+    "WebMercatorTiles": "mapveil.geo.web_mercator",
+    "Places": "mapveil.geo.places",
+    "Hexagons": "mapveil.geo.hexagons",
+    "read_points": "mapveil.geo.read_points",
+    "read_counts": "mapveil.geo.read_counts",
+    "DensityMap": "mapveil.maps.density_map",
+    "Guarantee": "mapveil.privacy.guarantee",
+    "Ledger": "mapveil.privacy.ledger",
+    "Randomness": "mapveil.privacy.random",
+}
+_PACKAGES = ("attacks", "central", "errors", "experiments", "geo", "maps", "privacy", "synthetic")
+
+if TYPE_CHECKING:
+    from mapveil import attacks, central, errors, experiments, geo, maps, privacy, synthetic
+    from mapveil.geo.counts import Counts
+    from mapveil.geo.grid import Grid
+    from mapveil.geo.hexagons import Hexagons
+    from mapveil.geo.places import Places
+    from mapveil.geo.points import Points
+    from mapveil.geo.quadtree import Quadtree
+    from mapveil.geo.read_counts import read_counts
+    from mapveil.geo.read_points import read_points
+    from mapveil.geo.region import Region
+    from mapveil.geo.web_mercator import WebMercatorTiles
+    from mapveil.maps.density_map import DensityMap
+    from mapveil.privacy.guarantee import Guarantee
+    from mapveil.privacy.ledger import Ledger
+    from mapveil.privacy.random import Randomness
+
+__all__ = [
+    "Counts",
+    "DensityMap",
+    "Grid",
+    "Guarantee",
+    "Hexagons",
+    "Ledger",
+    "Places",
+    "Points",
+    "Quadtree",
+    "Randomness",
+    "Region",
+    "WebMercatorTiles",
+    "__version__",
+    "attacks",
+    "central",
+    "errors",
+    "experiments",
+    "geo",
+    "maps",
+    "privacy",
+    "read_counts",
+    "read_points",
+    "synthetic",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _WHERE:
+        value = getattr(importlib.import_module(_WHERE[name]), name)
+    elif name in _PACKAGES:
+        value = importlib.import_module(f"mapveil.{name}")
+    else:
+        raise AttributeError(f"module 'mapveil' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,1 @@
+"""Adversaries and audits: what could still be learned."""

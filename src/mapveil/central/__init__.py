@@ -1,0 +1,1 @@
+"""Mechanisms of the trusted curator: epsilon-DP of what is released, one file each."""

@@ -1,0 +1,189 @@
+"""What the mechanisms of the trusted curator share: from a table to a released map."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.engines import UNIT, UserSums, user_sums
+from mapveil.errors import InputError, ParameterError
+from mapveil.geo.counts import Counts
+from mapveil.geo.points import Points
+from mapveil.geo.tiling import Tiling
+from mapveil.maps.density_map import DensityMap, Measurement
+from mapveil.privacy.discrete_laplace import discrete_laplace
+from mapveil.privacy.epsilon import EpsilonLike, as_epsilon
+from mapveil.privacy.guarantee import Guarantee, Share
+from mapveil.privacy.random import Randomness, as_randomness
+
+__all__ = ["CentralMechanism", "Estimate", "Progress", "noisy_sums"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+Progress = Callable[[str, float], None]
+"""Called with the name of a step and the part done, from 0 to 1."""
+
+_LARGEST = 1 << 26
+
+
+class Estimate(NamedTuple):
+    """What a mechanism makes of the sums."""
+
+    values: FloatArray  # estimated users per cell
+    measurements: tuple[Measurement, ...]
+    shares: tuple[Share, ...]
+    notes: tuple[str, ...] = ()
+
+
+def noisy_sums(sums: IntArray, epsilon: Fraction, rng: Randomness) -> FloatArray:
+    r"""The Laplace mechanism on user sums, Lemma 2.2 of Ghazi et al. (2023), on a lattice.
+
+    .. math:: \tilde{s} = (s + \nu) / u, \qquad \nu \sim \mathrm{DLap}(\epsilon / u)
+
+    where: :math:`s` is ``sums`` in units of 1 / :math:`u` of a user, :math:`u` is
+    :data:`mapveil.engines.UNIT`, :math:`\epsilon` is ``epsilon``. One user changes the sums of
+    disjoint groups by at most :math:`u` in L1, so the result is epsilon-DP. Run by: the curator.
+
+    Parameters
+    ----------
+    sums : ndarray of int64, any shape
+        Exact sums over disjoint groups, units of 1 / UNIT user.
+    epsilon : Fraction
+        Budget of this measurement.
+    rng : Randomness
+        The source of bits.
+
+    Returns
+    -------
+    ndarray of float64, same shape
+        Users, unbiased, with negative values where the noise says so.
+    """
+    noise = discrete_laplace(sums.size, epsilon, UNIT, rng).reshape(sums.shape)
+    return np.asarray((sums + noise) / UNIT, dtype=np.float64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CentralMechanism(ABC):
+    """A mechanism of the trusted curator: frozen parameters and ``release``.
+
+    Parameters
+    ----------
+    epsilon : int, float, str, Decimal or Fraction
+        The whole privacy budget of one release, above zero; kept exactly.
+    """
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    source: ClassVar[str]
+
+    epsilon: EpsilonLike
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", as_epsilon(self.epsilon))
+
+    @property
+    def budget(self) -> Fraction:
+        """The whole budget, exactly."""
+        return as_epsilon(self.epsilon)
+
+    @abstractmethod
+    def estimate(
+        self, sums: IntArray, tiling: Tiling, rng: Randomness, progress: Progress
+    ) -> Estimate:
+        """Measure exact per-cell sums under noise, and make an estimate of them.
+
+        ``sums`` (int64, shape (tiling.size,), units of 1 / UNIT user) is the only thing here that
+        depends on data: it may be touched through noise only. Run by: the curator.
+        """
+
+    def release(
+        self,
+        points: Points | Counts | UserSums,
+        tiling: Tiling | None = None,
+        *,
+        rng: Randomness | int | None = None,
+        progress: Progress | None = None,
+    ) -> DensityMap:
+        """Release a map of where the users are, epsilon-DP for each user. Run by: the curator.
+
+        Parameters
+        ----------
+        points : Points, Counts or UserSums
+            The table, or ready counts with each unit one user.
+        tiling : Tiling, optional
+            The cells; counts bring their own.
+        rng : Randomness, int or None
+            Leave it out for a release; an integer seeds the run and marks the map.
+        progress : callable, optional
+            Told the name and the done part of each step.
+
+        Raises
+        ------
+        InputError
+            The table cannot be used, or the tiling has too many cells for a dense map.
+        """
+        stream = as_randomness(rng)
+        tell = progress or (lambda step, done: None)
+        if tiling is None:
+            if isinstance(points, Points):
+                raise InputError("a table of points needs a tiling, such as Quadtree(region, depth=8)")
+            tiling = points.tiling
+        if tiling.size > _LARGEST:
+            raise InputError(
+                f"{tiling.spec} has {tiling.size} cells; a dense map of at most {_LARGEST} is accepted"
+            )
+        sums = user_sums(points, tiling, progress=tell).sums
+        made = self.estimate(sums, tiling, stream, tell)
+        return DensityMap(
+            values=np.asarray(made.values, dtype=np.float64),
+            tiling=tiling,
+            guarantee=self.guarantee(made.shares, seeded=stream.seeded),
+            method=self.name,
+            parameters=self.parameters(),
+            measurements=made.measurements,
+            notes=made.notes,
+        )
+
+    def guarantee(self, shares: tuple[Share, ...] = (), *, seeded: bool = False) -> Guarantee:
+        """The promise of one release with these parameters."""
+        spent = sum((share.epsilon for share in shares), Fraction(0))
+        if spent > self.budget:
+            raise AssertionError(f"{self.name} spent {spent} of {self.budget}")
+        return Guarantee(
+            trust="central",
+            epsilon=self.budget,
+            unit="user",
+            bounding=(
+                "Each user counts 1 in total, divided over the cells they were in "
+                f"(exact to 1/{UNIT} of a user, L1 norm at most 1)."
+            ),
+            neighbours="add or remove all rows of one user",
+            assumptions=(
+                "the curator keeps the table secret",
+                "user ids tell people apart",
+                "noise within 2^-60 total variation per sample of its exact law",
+            ),
+            shares=shares,
+            seeded=seeded,
+        )
+
+    def parameters(self) -> dict[str, Any]:
+        """The parameters as a JSON-ready record."""
+        record: dict[str, Any] = {}
+        for item in dataclasses.fields(self):
+            value = getattr(self, item.name)
+            record[item.name] = str(value) if isinstance(value, Fraction) else value
+        return record
+
+    def _check(self, held: bool, name: str, accepted: str) -> None:
+        """Refuse a parameter outside its range."""
+        if not held:
+            raise ParameterError(f"{name} is {getattr(self, name)!r}; {accepted} is accepted")

@@ -1,0 +1,146 @@
+"""From rows to exact user sums per cell: the one heavy step, one SQL text.
+
+Run by: the curator (or a simulation). The text is plain SQL but for one operator, integer
+division, which is a placeholder so that another SQL engine can run it.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.errors import InputError
+from mapveil.geo.counts import Counts
+from mapveil.geo.points import Points
+from mapveil.geo.tiling import Tiling
+
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow
+
+__all__ = ["UNIT", "USER_SUMS_SQL", "UserSums", "user_sums"]
+
+UNIT: Final = 1 << 20
+"""Lattice units per user: every sum is an integer number of these."""
+
+USER_SUMS_SQL: Final = """
+WITH located AS (
+    SELECT user_id, {cell} AS cell, {weight} AS weight
+    FROM ({points}) AS points
+),
+visits AS (
+    SELECT user_id, cell, SUM(weight) AS visits
+    FROM located
+    WHERE cell >= 0 AND weight > 0
+    GROUP BY user_id, cell
+),
+totals AS (
+    SELECT user_id, SUM(visits) AS total
+    FROM visits
+    GROUP BY user_id
+)
+SELECT cell, CAST(SUM({quotient}) AS BIGINT) AS share
+FROM visits JOIN totals USING (user_id)
+GROUP BY cell
+"""
+"""The step's text. Each user's share of a cell is rounded down, so no user's shares exceed one."""
+
+_MEMORY_LIMIT = "1200MB"
+_WEIGHT_UNITS = 1_000_000
+
+
+class UserSums(NamedTuple):
+    """Exact sums of the users' shares. Not private: never print or store them."""
+
+    sums: npt.NDArray[np.int64]  # (tiling.size,), units of 1 / UNIT user
+    tiling: Tiling
+
+
+def user_sums(
+    source: Points | Counts | UserSums,
+    tiling: Tiling,
+    *,
+    progress: Callable[[str, float], None] | None = None,
+) -> UserSums:
+    r"""Sum every user's distribution over the cells, exactly. Run by: the curator.
+
+    .. math:: s(c) = \sum_u \lfloor 2^{20}\, v_{uc} / \textstyle\sum_{c'} v_{uc'} \rfloor
+
+    where: :math:`v_{uc}` is the weight (1 a row without one) of user u's rows in cell c. One user
+    contributes at most ``UNIT`` in L1, whatever they did.
+
+    Parameters
+    ----------
+    source : Points, Counts or UserSums
+        A table; or counts, each unit one user in one cell; or sums made before.
+    tiling : Tiling
+        The cells; rows outside them contribute nothing.
+    progress : callable, optional
+        Told the step's name and the done part.
+
+    Returns
+    -------
+    UserSums
+        int64 sums, shape (tiling.size,).
+
+    Raises
+    ------
+    InputError
+        The table cannot be used, no row lies inside the tiling, or counts are of another tiling.
+    """
+    if not isinstance(source, Points):
+        if source.tiling is not tiling and source.tiling.to_dict() != tiling.to_dict():
+            raise InputError(f"counts on {source.tiling.spec} cannot be released on {tiling.spec}")
+        return source if isinstance(source, UserSums) else UserSums(source.values * UNIT, tiling)
+    if progress:
+        progress("sum users per cell", 0.0)
+    sums = _from_points(source, tiling)
+    if progress:
+        progress("sum users per cell", 1.0)
+    return UserSums(sums, tiling)
+
+
+def _from_points(points: Points, tiling: Tiling) -> npt.NDArray[np.int64]:
+    import duckdb
+
+    with tempfile.TemporaryDirectory(prefix="mapveil-") as spill, duckdb.connect() as connection:
+        connection.execute(f"SET memory_limit = '{_MEMORY_LIMIT}'")
+        connection.execute("SET preserve_insertion_order = false")
+        connection.execute("SET temp_directory = ?", [spill])
+        rows = points.scan(connection)
+        text = USER_SUMS_SQL.format(
+            cell=tiling.locate_sql("lon", "lat") or _locate_function(connection, tiling),
+            weight=f"CAST(ROUND(weight * {_WEIGHT_UNITS}) AS HUGEINT)" if points.columns.weight else "1",
+            points=rows,
+            quotient=f"(visits * {UNIT}) // total",
+        )
+        found = connection.execute(text).fetchnumpy()
+    cells = np.ma.filled(found["cell"], -1).astype(np.int64)
+    if cells.size == 0:
+        raise InputError(
+            f"{points.source}: no row lies inside the region {tiling.region}; "
+            "a region that overlaps the points is accepted (west,south,east,north in degrees)"
+        )
+    sums = np.zeros(tiling.size, dtype=np.int64)
+    sums[cells] = np.ma.filled(found["share"], 0)
+    return sums
+
+
+def _locate_function(connection: duckdb.DuckDBPyConnection, tiling: Tiling) -> str:
+    """Register ``tiling.locate`` as a vectorised SQL function for tilings without an expression."""
+    import pyarrow
+
+    def locate(lon: pyarrow.ChunkedArray, lat: pyarrow.ChunkedArray) -> pyarrow.Array:
+        cells = tiling.locate(
+            np.asarray(lon.to_numpy(), dtype=np.float64), np.asarray(lat.to_numpy(), dtype=np.float64)
+        )
+        return pyarrow.array(cells)
+
+    connection.create_function(  # type: ignore[call-overload]
+        "mapveil_locate", locate, ["DOUBLE", "DOUBLE"], "BIGINT", type="arrow"
+    )
+    return "mapveil_locate(lon, lat)"

@@ -1,0 +1,1 @@
+"""Where: regions, points, counts and the tilings that divide a region into cells."""

@@ -1,0 +1,49 @@
+"""Ready-made counts: a raster where each unit is one user at one place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.errors import InputError
+from mapveil.geo.tiling import Tiling
+
+__all__ = ["Counts"]
+
+
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """Users per cell, each user in exactly one cell; accepted wherever ``Points`` are.
+
+    Parameters
+    ----------
+    values : ndarray of int64, shape (tiling.size,)
+        Whole users per cell, none negative.
+    tiling : Tiling
+        The cells.
+    source : str
+        Where they came from, for messages.
+
+    Raises
+    ------
+    InputError
+        A negative value, or as many values as no tiling has.
+    """
+
+    values: npt.NDArray[np.int64]
+    tiling: Tiling
+    source: str = "counts"
+
+    def __post_init__(self) -> None:
+        if self.values.shape != (self.tiling.size,):
+            raise InputError(
+                f"{self.source}: {self.values.shape} values for the {self.tiling.size} cells of {self.tiling.spec}"
+            )
+        if self.values.dtype != np.int64 or (self.values.size and int(self.values.min()) < 0):
+            raise InputError(f"{self.source}: counts must be whole numbers (int64), none negative")
+
+    def __repr__(self) -> str:
+        # No totals: a repr ends up in logs, and the total is data.
+        return f"Counts({self.source}, {self.tiling.spec})"

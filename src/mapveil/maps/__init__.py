@@ -1,0 +1,1 @@
+"""The answer: density maps, metrics between them, smoothing, shrinkage, exports and pictures."""

@@ -1,0 +1,201 @@
+"""The answer: an estimate of users per cell, with everything that is known about it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.errors import ParameterError
+from mapveil.geo.tiling import Tiling
+from mapveil.privacy.discrete_laplace import laplace_quantile
+from mapveil.privacy.guarantee import Guarantee
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    import xarray
+    from matplotlib.axes import Axes
+
+__all__ = ["DensityMap", "Interval", "Measurement"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+class Interval(NamedTuple):
+    """Bounds on every cell's true sum, users."""
+
+    lower: FloatArray
+    upper: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Measurement:
+    """Noisy sums over groups of cells: what the mechanism actually saw of the data.
+
+    Parameters
+    ----------
+    groups : ndarray of int64, shape (cells,)
+        The group each cell belongs to, -1 for none.
+    noisy : ndarray of float64, shape (groups,)
+        Noisy sum of each group, users.
+    epsilon : Fraction
+        The noise on each is discrete Laplace of this epsilon, at sensitivity ``unit``.
+    unit : int
+        Lattice units per user.
+    """
+
+    groups: IntArray
+    noisy: FloatArray
+    epsilon: Fraction
+    unit: int
+
+    def half_width(self, alpha: float) -> float:
+        """Half the width of a two-sided interval of coverage 1 - alpha around a noisy sum, users."""
+        return laplace_quantile(alpha, self.epsilon, self.unit) / self.unit
+
+
+@dataclass(frozen=True, eq=False)
+class DensityMap:
+    """A released map: estimated users per cell, with its guarantee.
+
+    Each user counts 1 in total, divided over the cells they were in.
+
+    Parameters
+    ----------
+    values : ndarray of float64, shape (tiling.size,)
+        Estimated users per cell.
+    tiling : Tiling
+        The cells.
+    guarantee : Guarantee
+        What was promised.
+    method : str
+        Name of the mechanism, as ``mapveil methods`` lists it.
+    parameters : dict
+        The mechanism's parameters, JSON-ready.
+    measurements : tuple of Measurement
+        The noisy sums it was made from.
+    notes : tuple of str
+        What a reader of the map must know, such as an estimate that came out empty.
+    elsewhere : float
+        Users merged out of small cells, see :meth:`merge_below`.
+    version : str
+        The version of Mapveil that made it.
+    """
+
+    values: FloatArray
+    tiling: Tiling
+    guarantee: Guarantee
+    method: str
+    parameters: dict[str, Any] = field(default_factory=dict)
+    measurements: tuple[Measurement, ...] = ()
+    notes: tuple[str, ...] = ()
+    elsewhere: float = 0.0
+    version: str = ""
+
+    def __post_init__(self) -> None:
+        if self.values.shape != (self.tiling.size,):
+            raise ParameterError(
+                f"values have shape {self.values.shape}; ({self.tiling.size},) is accepted for {self.tiling.spec}"
+            )
+        if not self.version:
+            from mapveil import __version__
+
+            object.__setattr__(self, "version", __version__)
+
+    def per_km2(self) -> FloatArray:
+        """Estimated density, users per square kilometre, shape (cells,)."""
+        return self.values / (self.tiling.area_m2() / 1e6)
+
+    def normalised(self) -> FloatArray:
+        """The values over their sum (uniform by area where the sum is zero), shape (cells,)."""
+        kept = np.maximum(self.values, 0.0)
+        total = kept.sum()
+        if total > 0:
+            return np.asarray(kept / total)
+        area = self.tiling.area_m2()
+        return np.asarray(area / area.sum())
+
+    def error(self, alpha: float = 0.05) -> Interval:
+        r"""Bounds that hold for each cell's true sum with probability at least 1 - alpha.
+
+        A cell's sum is at most that of any group it belongs to, and is that group's sum where it is
+        its only member. With K measurements covering the cell, each has the two-sided quantile of its noise at
+        :math:`\alpha / K`:
+
+        .. math:: \max(0, \max_k \tilde{s}_k - t_k) \le s \le \min_k \tilde{s}_k + t_k
+
+        where: :math:`\tilde{s}_k` is the noisy sum of the cell's group in measurement k, :math:`t_k`
+        is ``measurement.half_width(alpha / K)``, and the lower bound uses single-cell groups only.
+
+        The bounds are pointwise and concern the noise alone: they are about the people in the table, not about
+        those who are not in it. Run by: anybody who holds the map; costs no privacy.
+
+        Parameters
+        ----------
+        alpha : float
+            Probability that one cell's bounds fail, in (0, 1).
+
+        Raises
+        ------
+        ParameterError
+            ``alpha`` is outside (0, 1), or the map carries no measurements.
+        """
+        if not 0 < alpha < 1:
+            raise ParameterError(f"alpha is {alpha!r}; a number between 0 and 1 is accepted")
+        if not self.measurements:
+            raise ParameterError(f"a map of {self.method} carries no measurements, so it has no error bounds")
+        lower = np.zeros(self.tiling.size)
+        upper = np.full(self.tiling.size, np.inf)
+        for measurement in self.measurements:
+            half = measurement.half_width(alpha / len(self.measurements))
+            covered = measurement.groups >= 0
+            group = np.where(covered, measurement.groups, 0)
+            noisy = measurement.noisy[group]
+            alone = np.bincount(measurement.groups[covered], minlength=measurement.noisy.size)[group] == 1
+            upper = np.where(covered, np.minimum(upper, noisy + half), upper)
+            lower = np.where(covered & alone, np.maximum(lower, noisy - half), lower)
+        return Interval(lower, np.maximum(upper, lower))
+
+    def merge_below(self, minimum: float) -> DensityMap:
+        """Move every cell whose estimate is below ``minimum`` users into the elsewhere bucket.
+
+        Post-processing: costs no privacy, and protects no one by itself.
+        """
+        if not (np.isfinite(minimum) and minimum >= 0):
+            raise ParameterError(f"minimum is {minimum!r}; a number of users of at least 0 is accepted")
+        small = self.values < minimum
+        moved = float(self.values[small].sum())
+        return replace(
+            self,
+            values=np.where(small, 0.0, self.values),
+            elsewhere=self.elsewhere + moved,
+            notes=(*self.notes, f"cells estimated below {minimum:g} users are merged into 'elsewhere'"),
+        )
+
+    def metadata(self) -> dict[str, Any]:
+        """The JSON-ready record that every export carries."""
+        return {
+            "software": "mapveil",
+            "version": self.version,
+            "method": self.method,
+            "parameters": self.parameters,
+            "guarantee": self.guarantee.to_dict(),
+            "guarantee_in_words": self.guarantee.in_words(),
+            "tiling": self.tiling.to_dict(),
+            "unit": "users per cell",
+            "elsewhere": self.elsewhere,
+            "notes": list(self.notes),
+        }
+
+    def metadata_json(self) -> str:
+        """:meth:`metadata` as canonical JSON."""
+        return json.dumps(self.metadata(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+    def __repr__(self) -> str:
+        return f"DensityMap({self.method}, {self.tiling.spec}, {self.tiling.size} cells)\n{self.guarantee!r}"

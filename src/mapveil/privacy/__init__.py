@@ -1,0 +1,1 @@
+"""How much: guarantees, exact budgets, randomness, noise samplers and the ledger."""
