@@ -3,25 +3,67 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-SHARED ?= ../shared
+PEERS := .venv-peers
+PIP := -m pip install --quiet --disable-pip-version-check
+WORKERS ?= 2
+export PIP_ROOT_USER_ACTION := ignore
 
-.PHONY: help demo test test-fast lint types layers doctest bench docs lock clean
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint types layers doctest bench docs lock clean
 
 help:
 	@echo "make demo    release a private heatmap of the example check-ins into demo/"
-	@echo "make test    lint, types, layering, tests and the docs' examples"
-	@echo "make bench   measure against peers and limits (minutes; makes .venv-peers)"
+	@echo "make test    lint, types, layering, tests and the documentation's examples"
+	@echo "make bench   measure against peers and limits in one run (makes $(PEERS); minutes)"
 	@echo "make docs    build the documentation into docs/_build/html"
 	@echo "make lock    resolve requirements/*.lock anew (needs uv)"
+	@echo "make clean   remove the environments and everything built"
 
 $(STAMP): pyproject.toml requirements/dev.lock
-	@echo "mapveil: making $(VENV) (first run: a minute or two)"
+	@echo "mapveil: making $(VENV) from requirements/dev.lock (the first run takes a minute or two)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check hatchling editables
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@$(BIN)/python $(PIP) --require-hashes -r requirements/dev.lock
+	@$(BIN)/python $(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
+
+$(PEERS)/.installed: pyproject.toml requirements/dev.lock requirements/peers.lock
+	@echo "mapveil: making $(PEERS), the peers that benchmarks compare with"
+	@test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
+	@$(PEERS)/bin/python $(PIP) -r requirements/peers.lock
+	@touch $@
+
+demo: $(STAMP)
+	@mkdir -p demo
+	$(BIN)/mapveil release examples/checkins_nyc.parquet --region -74.03,40.69,-73.90,40.83 \
+	  --tiling quadtree:8 --epsilon 1 --ledger demo/ledger.sqlite --budget 100 \
+	  -o demo/nyc.tif -o demo/nyc.parquet -o demo/nyc.html -o demo/nyc.png
+	@echo "Look at demo/nyc.png, or open demo/nyc.html in a browser."
+
+test: lint types layers
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+layers: $(STAMP)
+	$(BIN)/lint-imports
+
+bench: $(STAMP) $(PEERS)/.installed
+	$(BIN)/python -m benchmarks --peers $(PEERS)/bin/python
+
+docs: $(STAMP)
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going docs docs/_build/html
+	@echo "Open docs/_build/html/index.html"
 
 lock:
 	uv pip compile --quiet --universal --python-version 3.11 --all-extras --group dev --no-emit-index-url \
 	  --no-header --no-annotate --generate-hashes pyproject.toml -o requirements/dev.lock
+	uv pip compile --quiet --python-version 3.11 --no-emit-index-url --no-header --no-annotate \
+	  requirements/peers.in -o requirements/peers.lock
+
+clean:
+	rm -rf $(VENV) $(PEERS) demo docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis

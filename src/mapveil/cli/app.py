@@ -1,0 +1,113 @@
+"""The command group: loads a command when it is called for, and turns errors into one line."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Any, NoReturn
+
+import click
+
+from mapveil import __version__
+from mapveil.errors import MapveilError
+
+__all__ = ["app", "run"]
+
+_COMMANDS = {
+    "release": "Release a private map of a table of points or a raster of counts.",
+    "compare": "Compare methods on your own data (the report is not private).",
+    "plan": "Predict each method's error before anything is spent.",
+    "methods": "List the methods, their parameters and sources.",
+    "ledger": "Show what was spent on each dataset, and set budgets.",
+    "audit": "Test a method's epsilon empirically.",
+    "reproduce": "Run a paper's experiments on the shared data.",
+    "doctor": "Check this installation.",
+}
+
+
+class _LazyGroup(click.Group):
+    """A group that imports a command's module only when that command runs."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        found: click.Command = importlib.import_module(f"mapveil.cli.{cmd_name}").command
+        return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_COMMANDS.items()))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            raise click.UsageError(f"{error.message} Commands: {', '.join(_COMMANDS)}.", ctx) from None
+
+
+@click.group(
+    cls=_LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, prog_name="mapveil")
+def app() -> None:
+    """Private maps of where people are.
+
+    \b
+    Start here:
+      mapveil release checkins.parquet --region -74.03,40.69,-73.90,40.83 --epsilon 1 -o map.html
+      mapveil plan --users 5000 --region -74.03,40.69,-73.90,40.83 --epsilon 0.5,1,2
+      mapveil methods
+    """
+
+
+def run(arguments: list[str] | None = None) -> NoReturn:
+    """Run the command line and exit.
+
+    Bad input and broken promises end in one line on stderr; an error of Mapveil's own is said to
+    be one, with its traceback where ``MAPVEIL_TRACEBACK`` is set.
+    """
+    sys.exit(_status(arguments))
+
+
+def _status(arguments: list[str] | None) -> int:
+    try:
+        result: Any = app.main(args=arguments, prog_name="mapveil", standalone_mode=False)
+        sys.stdout.flush()
+    except MapveilError as error:
+        return _fail(f"error: {_one_line(error)}", error.exit_code)
+    except click.exceptions.Abort:
+        return _fail("interrupted; nothing more was written", 130)
+    except click.UsageError as error:
+        hint = f" (see '{error.ctx.command_path} --help')" if error.ctx else ""
+        return _fail(f"error: {error.format_message()}{hint}", error.exit_code)
+    except click.ClickException as error:
+        return _fail(f"error: {error.format_message()}", error.exit_code)
+    except BrokenPipeError:
+        # Whoever read our output has left; keep the interpreter from complaining at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except Exception as error:  # the outermost frame: a person must not meet a traceback
+        if os.environ.get("MAPVEIL_TRACEBACK"):
+            raise
+        return _fail(
+            f"internal error: {type(error).__name__}: {_one_line(error)} "
+            "(a bug in mapveil; set MAPVEIL_TRACEBACK=1 to see where)",
+            1,
+        )
+    return result if isinstance(result, int) else 0
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())
+
+
+def _fail(message: str, status: int) -> int:
+    click.echo(f"mapveil: {message}", err=True)
+    return status

@@ -1,0 +1,129 @@
+"""``mapveil doctor``: is this installation whole?"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import sys
+from collections.abc import Callable
+from fractions import Fraction
+from typing import NamedTuple
+
+import click
+
+from mapveil.cli.console import Console, console_options
+
+__all__ = ["command"]
+
+_REQUIRED = ("numpy", "scipy", "duckdb", "pyarrow", "pyproj", "shapely", "h3", "h3ronpy", "cryptography")
+_EXTRAS = {
+    "geo": ("rasterio", "geopandas", "xarray", "rioxarray"),
+    "viz": ("matplotlib",),
+    "eval": ("ortools",),
+    "fast": ("numba",),
+}
+
+
+class Finding(NamedTuple):
+    """One line of the report."""
+
+    what: str
+    state: str  # "ok", "missing" or "failed"
+    detail: str
+
+
+@click.command("doctor")
+@console_options
+def command(console: Console) -> int:
+    """Check this installation: versions, extras, noise, projections, the ledger's place.
+
+    Exits with 1 when something that every release needs is missing or fails.
+
+    \b
+    Examples:
+      mapveil doctor
+      mapveil doctor --json
+    """
+    findings = [
+        Finding("python", "ok", f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
+        Finding("cores", "ok", str(os.cpu_count())),
+        *(_package(name) for name in _REQUIRED),
+        *(_extra(extra, names) for extra, names in _EXTRAS.items()),
+        _try("exact noise", _noise),
+        _try("projection", _projection),
+        _try("engine", _engine),
+        _try("ledger", _ledger),
+    ]
+    width = max(len(finding.what) for finding in findings)
+    lines = [f"{finding.what:<{width}}  {finding.state:<8} {finding.detail}" for finding in findings]
+    console.result("\n".join(lines), [finding._asdict() for finding in findings])
+    return int(any(finding.state == "failed" for finding in findings))
+
+
+def _package(name: str) -> Finding:
+    try:
+        return Finding(name, "ok", importlib.metadata.version(name))
+    except importlib.metadata.PackageNotFoundError:
+        return Finding(name, "failed", "not installed; reinstall mapveil")
+
+
+def _extra(extra: str, names: tuple[str, ...]) -> Finding:
+    missing = [name for name in names if not _installed(name)]
+    if missing:
+        return Finding(f"extra {extra}", "missing", f"pip install 'mapveil[{extra}]' brings {', '.join(missing)}")
+    return Finding(f"extra {extra}", "ok", ", ".join(f"{name} {importlib.metadata.version(name)}" for name in names))
+
+
+def _installed(name: str) -> bool:
+    return importlib.util.find_spec(name) is not None
+
+
+def _try(what: str, check: Callable[[], str]) -> Finding:
+    try:
+        return Finding(what, "ok", check())
+    except Exception as error:  # whatever is broken is the finding
+        return Finding(what, "failed", f"{type(error).__name__}: {error}")
+
+
+def _noise() -> str:
+    from mapveil.privacy.discrete_laplace import discrete_laplace, laplace_variance
+    from mapveil.privacy.random import Randomness
+
+    count = 1 << 16
+    drawn = discrete_laplace(count, Fraction(1), 1, Randomness())
+    ratio = float(drawn.var()) / laplace_variance(Fraction(1), 1)
+    if not 0.8 < ratio < 1.2:
+        raise ValueError(f"noise variance is {ratio:.2f} of what it must be")
+    return f"variance {ratio:.3f} of theory over {count} samples"
+
+
+def _projection() -> str:
+    from mapveil.geo.region import Region
+
+    region = Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
+    x0, y0, x1, y1 = region.bounds_m
+    return f"{(x1 - x0) / 1000:.1f} by {(y1 - y0) / 1000:.1f} km, {sys.byteorder}-endian"
+
+
+def _engine() -> str:
+    import duckdb
+
+    with duckdb.connect() as connection:
+        row = connection.execute("SELECT (7 * 1048576) // 3").fetchone()
+    if row != ((7 << 20) // 3,):
+        raise ValueError(f"integer division gives {row}")
+    return f"DuckDB {duckdb.__version__}, exact integer division"
+
+
+def _ledger() -> str:
+    from mapveil.privacy.ledger import default_ledger_path
+
+    path = default_ledger_path()
+    folder = path.parent
+    while not folder.exists():
+        folder = folder.parent
+    if not os.access(folder, os.W_OK):
+        raise PermissionError(f"{folder} cannot be written; set MAPVEIL_LEDGER to a file that can")
+    return f"{path} ({'exists' if path.exists() else 'will be made'})"
