@@ -1,0 +1,129 @@
+"""Quadtree: a region halved both ways, again and again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.errors import ParameterError
+from mapveil.geo import morton
+from mapveil.geo.raster import Raster
+from mapveil.geo.region import Region
+from mapveil.geo.tiling import Bounds, Centres, Lattice
+
+__all__ = ["MAX_DEPTH", "Quadtree"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+MAX_DEPTH: Final = 23
+"""At this depth the cells of the whole Earth are less than 5 m wide."""
+
+
+@dataclass(frozen=True)
+class Quadtree:
+    """A region in ``2**depth`` rows and columns; cells are Morton codes, so nodes are their prefixes.
+
+    Nothing is enumerated unless asked for: a tree of depth 23 costs no memory. With a polygon as region,
+    the cells whose centre lies outside it keep their codes, but no place is located to them
+    (see :meth:`inside`).
+
+    Parameters
+    ----------
+    region : Region
+        What is divided.
+    depth : int
+        How often it is halved, 0 .. 23.
+
+    Raises
+    ------
+    ParameterError
+        ``depth`` is out of range.
+
+    Examples
+    --------
+    >>> tree = Quadtree(Region.from_bbox(-74.03, 40.69, -73.90, 40.83), depth=8)
+    >>> cell = tree.locate(np.array([-73.97]), np.array([40.77]))
+    >>> tree.parent(cell, 8), tree.size
+    (array([0]), 65536)
+    """
+
+    region: Region
+    depth: int
+
+    def __post_init__(self) -> None:
+        depth = self.depth
+        if isinstance(depth, bool) or not isinstance(depth, int) or not 0 <= depth <= MAX_DEPTH:
+            raise ParameterError(f"depth is {depth!r}; a whole number from 0 to {MAX_DEPTH} is accepted")
+
+    @property
+    def size(self) -> int:
+        """Number of cells, ``4**depth``."""
+        return 1 << (2 * self.depth)
+
+    @property
+    def spec(self) -> str:
+        """The tiling as the command line writes it, ``quadtree:DEPTH``."""
+        return f"quadtree:{self.depth}"
+
+    @cached_property
+    def raster(self) -> Raster:
+        """The rows and columns of the deepest level."""
+        return Raster(self.region, 1 << self.depth, 1 << self.depth)
+
+    def locate(self, lon: FloatArray, lat: FloatArray) -> IntArray:
+        """The cell of each place (WGS84 degrees), -1 outside."""
+        return self.raster.codes(lon, lat, morton.interleave)
+
+    def locate_sql(self, lon: str, lat: str) -> str | None:
+        """The same as one SQL expression; None for a polygon or a CRS without a closed form."""
+        return None
+
+    def centres(self, cells: IntArray | None = None) -> Centres:
+        """Centres of the given cells (all by default)."""
+        return self.raster.centres(*self._row_col(cells))
+
+    def bounds(self, cells: IntArray | None = None) -> Bounds:
+        """Bounding boxes of the given cells (all by default)."""
+        return self.raster.bounds(*self._row_col(cells))
+
+    def polygons(self, cells: IntArray | None = None) -> npt.NDArray[np.object_]:
+        """Outlines of the given cells as shapely polygons, WGS84 degrees."""
+        return self.raster.polygons(*self._row_col(cells))
+
+    def area_m2(self, cells: IntArray | None = None) -> FloatArray:
+        """Areas of the given cells in square metres."""
+        return self.raster.area_m2(*self._row_col(cells))
+
+    def inside(self, cells: IntArray | None = None) -> npt.NDArray[np.bool_]:
+        """Whether the given cells belong to the region: all but those outside its polygon."""
+        return self.raster.belongs(*self._row_col(cells))
+
+    def lattice(self) -> Lattice:
+        """Every cell on its own site."""
+        return Lattice(self.depth, *self._row_col(None))
+
+    def parent(self, cells: IntArray, levels: int = 1) -> IntArray:
+        """The ancestor ``levels`` levels up, as a code of that level."""
+        if not 0 <= levels <= self.depth:
+            raise ParameterError(f"levels is {levels!r}; 0 to {self.depth} is accepted")
+        return morton.ancestors(cells, levels)
+
+    def children(self, cells: IntArray) -> IntArray:
+        """The four children of each node, one level down, shape (cells, 4)."""
+        return morton.children(cells)
+
+    def at_level(self, level: int) -> Quadtree:
+        """The same region divided ``level`` times."""
+        return Quadtree(self.region, level)
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-ready record from which :func:`mapveil.geo.tiling_from_dict` makes it again."""
+        return {"kind": "quadtree", "region": self.region.to_dict(), "depth": self.depth}
+
+    def _row_col(self, cells: IntArray | None) -> tuple[IntArray, IntArray]:
+        return morton.deinterleave(np.arange(self.size) if cells is None else cells)

@@ -1,0 +1,411 @@
+"""The region a map covers: a box or polygon, degrees outside, metres inside."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.errors import InputError, require
+from mapveil.geo.projection import DEGREES_CRS, EqualAreaCylinder, Projection, projection_of
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    from shapely.geometry import MultiPolygon, Polygon
+
+__all__ = ["Region"]
+
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+Box = tuple[float, float, float, float]
+
+
+@dataclass(frozen=True)
+class Region:
+    """A part of the Earth, with the plane its tilings divide.
+
+    Made by :meth:`from_bbox`, :meth:`from_polygon`, :meth:`from_file`, :meth:`parse`,
+    :meth:`from_bounds_in` or :meth:`without_georeference`, not by the constructor.
+
+    Parameters
+    ----------
+    crs : str
+        The plane: an equal-area cylinder around the region's middle unless the region came from a raster in
+        another CRS; empty without georeference.
+    bounds_m : tuple of float
+        ``(x0, y0, x1, y1)`` of the region in that plane. Metres, but for a plane in degrees (EPSG:4326) or
+        in cells (without georeference).
+    bbox : tuple of float
+        ``(west, south, east, north)``, degrees WGS84 (cells without georeference).
+    polygon : shapely Polygon or MultiPolygon, optional
+        The outline in degrees, when it is not the box. Its edges are straight in degrees, as in GeoJSON. A
+        cell belongs to the region when the cell's centre lies in the polygon, and a place when its cell
+        does.
+
+    Examples
+    --------
+    >>> region = Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
+    >>> round(region.area_m2 / 1e6, 1)
+    170.7
+    >>> print(region)
+    -74.03,40.69,-73.9,40.83
+    """
+
+    crs: str
+    bounds_m: Box
+    bbox: Box
+    polygon: Polygon | MultiPolygon | None = None
+
+    @classmethod
+    def from_bbox(cls, west: float, south: float, east: float, north: float) -> Region:
+        """The box between two meridians and two parallels, degrees WGS84.
+
+        Raises
+        ------
+        InputError
+            Not numbers, out of range, empty, swapped, or across the antimeridian.
+        """
+        bbox = _checked_bbox(west, south, east, north)
+        projection = _middle_cylinder(bbox)
+        return cls(projection.crs, _project_box(projection, bbox), bbox)
+
+    @classmethod
+    def from_polygon(cls, polygon: Polygon | MultiPolygon | Mapping[str, Any]) -> Region:
+        """A polygon in degrees WGS84: shapely's, or a GeoJSON geometry, feature or feature collection.
+
+        Raises
+        ------
+        InputError
+            Not a polygon, invalid, empty, without area, or outside the ranges of :meth:`from_bbox`.
+        """
+        from shapely.geometry.base import BaseGeometry
+
+        shape = polygon if isinstance(polygon, BaseGeometry) else _from_geojson(polygon, "polygon")
+        return cls._from_shape(shape, "polygon")
+
+    @classmethod
+    def from_file(cls, path: str | PathLike[str]) -> Region:
+        """The union of the polygons of a file: GeoJSON, or what geopandas reads.
+
+        Raises
+        ------
+        InputError
+            No such file, not readable, or no usable polygon in it.
+        MissingExtra
+            Another format than GeoJSON, and geopandas is not installed.
+        """
+        file = Path(path)
+        if not file.is_file():
+            raise InputError(f"{file}: no such file; a GeoJSON file of polygons is accepted as a region")
+        if file.suffix.lower() in {".geojson", ".json"}:
+            try:
+                content = json.loads(file.read_text(encoding="utf-8"))
+            except (ValueError, OSError) as error:
+                raise InputError(f"{file}: not readable as GeoJSON ({error})") from error
+            return cls._from_shape(_from_geojson(content, str(file)), str(file))
+        geopandas = require("geopandas", "geo")
+        try:
+            frame = geopandas.read_file(file)
+        except (ValueError, OSError, RuntimeError) as error:
+            reason = str(error).splitlines()[0]
+            raise InputError(
+                f"{file}: not readable as a vector file ({reason}); GeoJSON is accepted"
+            ) from error
+        if len(frame) == 0 or frame.crs is None:
+            raise InputError(f"{file}: no features with a CRS; polygons with a known CRS are accepted")
+        return cls._from_shape(frame.to_crs(DEGREES_CRS).union_all(), str(file))
+
+    @classmethod
+    def parse(cls, text: str) -> Region:
+        """A region as the command line writes it: ``"W,S,E,N"`` in degrees, or a file.
+
+        Raises
+        ------
+        InputError
+            Neither four numbers nor a readable file of polygons.
+        """
+        try:
+            numbers = [float(part) for part in text.split(",")]
+        except ValueError:
+            numbers = []
+        if len(numbers) == 4:
+            return cls.from_bbox(*numbers)
+        if Path(text).is_file():
+            return cls.from_file(text)
+        raise InputError(
+            f"region {text!r} is neither west,south,east,north in degrees nor a file; "
+            "accepted: four numbers such as -74.03,40.69,-73.90,40.83, or a GeoJSON file"
+        )
+
+    @classmethod
+    def from_bounds_in(cls, crs: str, x0: float, y0: float, x1: float, y1: float) -> Region:
+        """A box in another CRS, for a raster whose cells must be kept as they are.
+
+        Parameters
+        ----------
+        crs : str
+            Anything pyproj understands, such as ``"EPSG:26918"`` or ``"EPSG:4326"``.
+        x0, y0, x1, y1 : float
+            West, south, east and north edge in the CRS's units (x before y, also for EPSG:4326).
+
+        Raises
+        ------
+        InputError
+            An unknown CRS, or an empty box, or one with no place on Earth.
+        """
+        text = _crs_text(crs)
+        box = (float(x0), float(y0), float(x1), float(y1))
+        if text == DEGREES_CRS:
+            bbox = _checked_bbox(*box)
+            return cls(text, bbox, bbox)
+        if not all(math.isfinite(value) for value in box) or box[0] >= box[2] or box[1] >= box[3]:
+            raise InputError(f"bounds {box} in {crs} are empty; x0 < x1 and y0 < y1 are accepted")
+        if text.startswith("+proj=cea"):
+            west, south, east, north = _unproject_box(projection_of(text), box)
+        else:
+            from pyproj import Transformer
+
+            transformer = Transformer.from_crs(text, DEGREES_CRS, always_xy=True)
+            west, south, east, north = transformer.transform_bounds(*box, densify_pts=21)
+        return cls(text, box, _checked_bbox(west, south, east, north))
+
+    @classmethod
+    def without_georeference(cls, width: int, height: int) -> Region:
+        """A raster of width x height cells that does not say where it is; every length is in cells.
+
+        Raises
+        ------
+        InputError
+            Not positive.
+        """
+        if width < 1 or height < 1:
+            raise InputError(f"a raster of {width} x {height} cells is empty; at least 1 x 1 is accepted")
+        box = (0.0, 0.0, float(width), float(height))
+        return cls("", box, box)
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Region:
+        """The inverse of :meth:`to_dict`.
+
+        Raises
+        ------
+        InputError
+            The record lacks something.
+        """
+        try:
+            crs, bounds, bbox = str(record["crs"]), record["bounds"], record["bbox"]
+            x0, y0, x1, y1 = (float(value) for value in bounds)
+            west, south, east, north = (float(value) for value in bbox)
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError("a region's record needs crs, bounds and bbox (four numbers each)") from error
+        polygon = record.get("polygon")
+        shape = None if polygon is None else _from_geojson(polygon, "region")
+        return cls(crs, (x0, y0, x1, y1), (west, south, east, north), shape)
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-ready record from which :meth:`from_dict` makes the region again."""
+        record: dict[str, Any] = {"crs": self.crs, "bounds": list(self.bounds_m), "bbox": list(self.bbox)}
+        if self.polygon is not None:
+            from shapely.geometry import mapping
+
+            record["polygon"] = json.loads(json.dumps(mapping(self.polygon)))
+        return record
+
+    @property
+    def georeferenced(self) -> bool:
+        """Whether the region is a place on Earth; otherwise "metres" and "degrees" are cells."""
+        return self.crs != ""
+
+    @cached_property
+    def projection(self) -> Projection:
+        """Between degrees and the region's plane."""
+        return projection_of(self.crs)
+
+    @property
+    def width_m(self) -> float:
+        """Extent of the plane's box from west to east."""
+        return self.bounds_m[2] - self.bounds_m[0]
+
+    @property
+    def height_m(self) -> float:
+        """Extent of the plane's box from south to north."""
+        return self.bounds_m[3] - self.bounds_m[1]
+
+    @cached_property
+    def area_m2(self) -> float:
+        """Area on the ellipsoid, square metres (square cells without georeference)."""
+        if self.polygon is None:
+            x0, y0, x1, y1 = (np.asarray(value) for value in self.bounds_m)
+            return float(self.projection.box_area_m2(x0, y0, x1, y1))
+        import shapely
+
+        # Short edges, because an edge that is straight in degrees is not so in metres.
+        step = max(self.bbox[2] - self.bbox[0], self.bbox[3] - self.bbox[1]) / 256
+        cylinder = _middle_cylinder(self.bbox)
+        flat = shapely.transform(
+            shapely.segmentize(self.polygon, step),
+            lambda lonlat: np.column_stack(cylinder.project(lonlat[:, 0], lonlat[:, 1])),
+        )
+        return float(flat.area)
+
+    def outline(self) -> Polygon | MultiPolygon:
+        """The region as a shapely polygon in degrees."""
+        from shapely.geometry import box
+
+        return box(*self.bbox) if self.polygon is None else self.polygon
+
+    def contains(self, lon: FloatArray, lat: FloatArray) -> BoolArray:
+        """Whether places lie in the region, edges included; never for NaN.
+
+        Parameters
+        ----------
+        lon, lat : ndarray of float64
+            Degrees WGS84.
+        """
+        lon, lat = np.asarray(lon, dtype=np.float64), np.asarray(lat, dtype=np.float64)
+        inside = self.box_contains(lon, lat)
+        if self.polygon is not None:
+            import shapely
+
+            shapely.prepare(self.polygon)
+            inside[inside] = shapely.intersects_xy(self.polygon, lon[inside], lat[inside])
+        return inside
+
+    def box_contains(self, lon: FloatArray, lat: FloatArray) -> BoolArray:
+        """Whether places lie in the region's box, edges included; never for NaN."""
+        # In degrees where possible: an edge of the box is then exact, whatever sine rounds.
+        if self.projection.separable:
+            x, y, (x0, y0, x1, y1) = lon, lat, self.bbox
+        else:
+            (x, y), (x0, y0, x1, y1) = self.project(lon, lat), self.bounds_m
+        return np.atleast_1d((x >= x0) & (x <= x1) & (y >= y0) & (y <= y1))
+
+    def project(self, lon: FloatArray, lat: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Plane coordinates (metres by default) of places in degrees, both shaped as given."""
+        return self.projection.project(lon, lat)
+
+    def unproject(self, x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Degrees of plane coordinates, both shaped as given."""
+        return self.projection.unproject(x, y)
+
+    def project_sql(self, lon: str, lat: str) -> tuple[str, str] | None:
+        """:meth:`project` as SQL over two column expressions, None where the CRS has no closed form."""
+        return self.projection.sql(lon, lat)
+
+    def __str__(self) -> str:
+        if not self.georeferenced:
+            return f"{self.width_m:g} x {self.height_m:g} cells without georeference"
+        text = ",".join(f"{value:.10g}" for value in self.bbox)
+        return text if self.polygon is None else f"polygon within {text}"
+
+    @classmethod
+    def _from_shape(cls, shape: Any, source: str) -> Region:
+        import shapely
+
+        if shape.is_empty or shape.geom_type not in {"Polygon", "MultiPolygon"}:
+            kind = "empty" if shape.is_empty else f"a {shape.geom_type}"
+            raise InputError(f"{source}: the geometry is {kind}; a Polygon or MultiPolygon is accepted")
+        if not shape.is_valid:
+            raise InputError(f"{source}: the polygon is invalid ({shapely.is_valid_reason(shape)})")
+        west, south, east, north = shape.bounds
+        bbox = _checked_bbox(west, south, east, north, source)
+        if shape.area <= 0:
+            raise InputError(f"{source}: the polygon has no area")
+        projection = _middle_cylinder(bbox)
+        flat = shapely.force_2d(shape)
+        # A polygon that is its own bounding box is a box: cheaper, and its edges are exact.
+        is_box = flat.geom_type == "Polygon" and flat.equals(shapely.box(*bbox))
+        return cls(projection.crs, _project_box(projection, bbox), bbox, None if is_box else flat)
+
+
+def _middle_cylinder(bbox: Box) -> EqualAreaCylinder:
+    west, south, east, north = bbox
+    return EqualAreaCylinder(round((south + north) / 2, 9), round((west + east) / 2, 9))
+
+
+def _project_box(projection: Projection, box: Box) -> Box:
+    x, y = projection.project(np.array([box[0], box[2]]), np.array([box[1], box[3]]))
+    return (float(x[0]), float(y[0]), float(x[1]), float(y[1]))
+
+
+def _unproject_box(projection: Projection, box: Box) -> Box:
+    lon, lat = projection.unproject(np.array([box[0], box[2]]), np.array([box[1], box[3]]))
+    return (float(lon[0]), float(lat[0]), float(lon[1]), float(lat[1]))
+
+
+def _checked_bbox(west: float, south: float, east: float, north: float, source: str = "region") -> Box:
+    values = {"west": west, "south": south, "east": east, "north": north}
+    for name, value in values.items():
+        if not math.isfinite(value):
+            raise InputError(f"{source}: {name} is {value!r}; a finite number of degrees is accepted")
+    if max(abs(south), abs(north)) > 90:
+        swapped = max(abs(west), abs(east)) <= 90 and max(abs(south), abs(north)) <= 180
+        hint = "; longitude and latitude seem to be swapped" if swapped else ""
+        raise InputError(
+            f"{source}: south {south:g}, north {north:g}: latitudes from -90 to 90 are accepted{hint}"
+        )
+    if max(abs(west), abs(east)) > 180:
+        raise InputError(
+            f"{source}: west {west:g}, east {east:g}: longitudes from -180 to 180 are accepted; "
+            "a region that crosses the antimeridian must be given as two, one on each side of it"
+        )
+    if west >= east:
+        raise InputError(
+            f"{source}: west {west:g} is not less than east {east:g}; if the region crosses the antimeridian"
+            f", give two: {west:g} to 180, and -180 to {east:g}"
+        )
+    if south >= north:
+        raise InputError(f"{source}: south {south:g} is not less than north {north:g}")
+    if (
+        round(south + north, 9) in {180.0, -180.0}
+        or round(east - west, 9) == 0
+        or round(north - south, 9) == 0
+    ):
+        raise InputError(f"{source}: {west!r},{south!r},{east!r},{north!r} has no area to divide")
+    return (float(west), float(south), float(east), float(north))
+
+
+def _crs_text(crs: str) -> str:
+    """One text for each CRS: ours for the cylinder and degrees, else the authority's name or WKT."""
+    if isinstance(projection_of(crs), EqualAreaCylinder):
+        return crs
+    from pyproj import CRS
+    from pyproj.exceptions import CRSError
+
+    try:
+        known = CRS.from_user_input(crs)
+    except CRSError as error:
+        raise InputError(
+            f"CRS {crs!r} is not known; an EPSG code such as EPSG:4326, or WKT, is accepted"
+        ) from error
+    authority = known.to_authority(min_confidence=100)
+    if authority is not None and authority[1] in {"4326", "CRS84"}:
+        return DEGREES_CRS
+    return ":".join(authority) if authority is not None else str(known.to_wkt())
+
+
+def _from_geojson(content: Any, source: str) -> Any:
+    """The union of a GeoJSON object's geometries."""
+    import shapely
+    from shapely.errors import ShapelyError
+    from shapely.geometry import shape
+
+    kind = content.get("type") if isinstance(content, Mapping) else None
+    try:
+        if kind == "FeatureCollection":
+            shapes = [shape(feature["geometry"]) for feature in content["features"]]
+            return shapes[0] if len(shapes) == 1 else shapely.union_all(shapes)
+        return shape(content["geometry"] if kind == "Feature" else content)
+    except (ShapelyError, AttributeError, KeyError, TypeError, ValueError, IndexError) as error:
+        raise InputError(
+            f"{source}: not a GeoJSON polygon ({type(error).__name__}: {error}); accepted: a Polygon or "
+            "MultiPolygon, or features of these"
+        ) from error
