@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,6 +45,13 @@ class Counts:
             )
         if self.values.dtype != np.int64 or (self.values.size and int(self.values.min()) < 0):
             raise InputError(f"{self.source}: counts must be whole numbers (int64), none negative")
+
+    def fingerprint(self) -> bytes:
+        """32 bytes that tell these counts on these cells from others, for the ledger."""
+        cells = json.dumps(self.tiling.to_dict(), sort_keys=True, separators=(",", ":"))
+        digest = hashlib.sha256(f"mapveil counts 1 {cells}\n".encode())
+        digest.update(np.ascontiguousarray(self.values, dtype="<i8").data)
+        return digest.digest()
 
     def __repr__(self) -> str:
         # No totals: a repr ends up in logs, and the total is data.

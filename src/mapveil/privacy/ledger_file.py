@@ -1,0 +1,186 @@
+"""The ledger's file: one SQLite database, its schema, and how it is opened safely.
+
+The rollback journal is used rather than a write-ahead log, so that the ledger is one file at rest
+and a copy of it is whole. ``synchronous=EXTRA`` makes a commit durable in that mode: the journal's
+removal reaches the disk too before a transaction returns. Rows of spending are append-only, which
+triggers enforce even against somebody who opens the file with another program.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from mapveil.errors import InputError, PromiseError
+
+__all__ = ["SCHEMA_VERSION", "create_ledger", "transaction"]
+
+SCHEMA_VERSION: Final = 1
+_APPLICATION_ID: Final = 0x4D56_4C47  # "MVLG"
+_WAIT_SECONDS: Final = 60.0
+
+_SCHEMA: Final = f"""
+PRAGMA application_id = {_APPLICATION_ID};
+PRAGMA user_version = {SCHEMA_VERSION};
+CREATE TABLE ledger (key BLOB NOT NULL, default_budget TEXT NOT NULL);
+CREATE TABLE accounts (account INTEGER PRIMARY KEY, name TEXT UNIQUE, budget TEXT);
+CREATE TABLE datasets (
+    dataset TEXT PRIMARY KEY,
+    account INTEGER NOT NULL REFERENCES accounts
+);
+CREATE TABLE spends (
+    spend INTEGER PRIMARY KEY AUTOINCREMENT,
+    id TEXT NOT NULL UNIQUE,
+    time TEXT NOT NULL,
+    dataset TEXT NOT NULL REFERENCES datasets,
+    epsilon TEXT NOT NULL,
+    method TEXT NOT NULL,
+    parameters TEXT NOT NULL,
+    tiling TEXT NOT NULL,
+    region TEXT NOT NULL,
+    outputs TEXT NOT NULL
+);
+CREATE TABLE events (
+    id TEXT NOT NULL REFERENCES spends (id),
+    kind TEXT NOT NULL CHECK (kind IN ('written', 'annulled')),
+    time TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    UNIQUE (id)
+);
+CREATE TRIGGER spends_stay BEFORE DELETE ON spends
+BEGIN SELECT RAISE(ABORT, 'a spend is never deleted'); END;
+CREATE TRIGGER spends_are_final BEFORE UPDATE ON spends
+BEGIN SELECT RAISE(ABORT, 'a spend is never changed'); END;
+CREATE TRIGGER events_stay BEFORE DELETE ON events
+BEGIN SELECT RAISE(ABORT, 'an event is never deleted'); END;
+CREATE TRIGGER events_are_final BEFORE UPDATE ON events
+BEGIN SELECT RAISE(ABORT, 'an event is never changed'); END;
+"""
+
+
+def create_ledger(path: Path, default_budget: str) -> None:
+    """Make an empty ledger, readable by its owner only, unless there is a file already.
+
+    The file appears whole or not at all, so that of several processes exactly one creates it and
+    an empty file is never mistaken for a new ledger. Run by: the curator.
+
+    Parameters
+    ----------
+    path : Path
+        Where; missing folders are made, readable by their owner only.
+    default_budget : str
+        The budget of every dataset without one of its own, an exact fraction.
+
+    Raises
+    ------
+    InputError
+        No file can be made there.
+    """
+    if path.exists():
+        return
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        with contextlib.closing(sqlite3.connect(draft, isolation_level=None)) as connection:
+            connection.executescript(f"PRAGMA synchronous = EXTRA; BEGIN; {_SCHEMA}")
+            connection.execute("INSERT INTO ledger VALUES (?, ?)", (secrets.token_bytes(32), default_budget))
+            connection.execute("COMMIT")
+        with contextlib.suppress(FileExistsError):  # another process was first: its ledger counts
+            os.link(draft, path)
+        _sync_folder(path.parent)
+    except (OSError, sqlite3.Error) as error:
+        raise InputError(
+            f"{path}: no ledger can be made here ({error}); "
+            "a path in a folder that can be written is accepted, see MAPVEIL_LEDGER"
+        ) from error
+    finally:
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def transaction(path: Path, *, write: bool = False) -> Iterator[sqlite3.Connection]:
+    """One transaction on the ledger, durable on return; rolled back if the block raises.
+
+    A connection lives for one transaction only, so a ledger may be used from any process or
+    thread, before or after a fork. Run by: the curator.
+
+    Parameters
+    ----------
+    path : Path
+        An existing ledger.
+    write : bool
+        Take the one write lock first, so that what is read stays true until it is written.
+
+    Raises
+    ------
+    InputError
+        The file is not a ledger, is damaged, or belongs to a newer Mapveil.
+    PromiseError
+        The file cannot be locked or written, so nothing may be released.
+    """
+    try:
+        with contextlib.closing(_connect(path)) as connection:
+            connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+    except sqlite3.OperationalError as error:
+        if not path.exists():
+            raise _not_a_ledger(path, "no such file") from error
+        raise PromiseError(
+            f"{path}: the ledger cannot be read or written ({error}), so nothing is released"
+        ) from error
+    except sqlite3.DatabaseError as error:
+        raise _not_a_ledger(path, str(error)) from error
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    # mode=rw: opening must never bring an empty file into being.
+    connection = sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None, timeout=_WAIT_SECONDS
+    )
+    try:
+        connection.execute("PRAGMA synchronous = EXTRA")
+        connection.execute("PRAGMA fullfsync = ON")
+        connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute("PRAGMA trusted_schema = OFF")
+        application = connection.execute("PRAGMA application_id").fetchone()[0]
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        if application != _APPLICATION_ID:
+            raise _not_a_ledger(path, "another program's file" if path.stat().st_size else "an empty file")
+        if version != SCHEMA_VERSION:
+            raise InputError(
+                f"{path}: a ledger of schema {version}; this Mapveil reads schema {SCHEMA_VERSION}, "
+                "a newer one is needed"
+            )
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _not_a_ledger(path: Path, reason: str) -> InputError:
+    return InputError(
+        f"{path}: not a usable Mapveil ledger ({reason}); "
+        "restore it from a copy, or name another file in MAPVEIL_LEDGER"
+    )
+
+
+def _sync_folder(folder: Path) -> None:
+    if os.name == "posix":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
