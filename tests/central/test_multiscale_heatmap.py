@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from mapveil.central.multiscale_heatmap import MultiscaleHeatmap
+from mapveil.errors import ParameterError
+from mapveil.geo.counts import Counts
+from mapveil.geo.quadtree import Quadtree
+from mapveil.geo.region import Region
+
+DEPTH = 6
+
+
+def a_city(users: int = 3000) -> Counts:
+    tiling = Quadtree(Region.from_bbox(0, 0, 1, 1), depth=DEPTH)
+    lattice = tiling.lattice()
+    rng = np.random.default_rng(4)
+    density = sum(
+        np.exp(-((lattice.row - r) ** 2 + (lattice.col - c) ** 2) / (2 * width**2))
+        for r, c, width in [(20, 30, 3), (40, 10, 5), (50, 50, 2)]
+    )
+    return Counts(rng.multinomial(users, density / density.sum()).astype(np.int64), tiling)
+
+
+def distance(map_values: np.ndarray, truth: Counts) -> float:
+    kept = np.maximum(map_values, 0)
+    return float(np.abs(kept / kept.sum() - truth.values / truth.values.sum()).sum())
+
+
+def test_it_spends_no_more_than_its_budget() -> None:
+    for users in (None, 3000):
+        heat = MultiscaleHeatmap(epsilon="1/3", users=users).release(a_city(), rng=1)
+        assert sum(share.epsilon for share in heat.guarantee.shares) <= Fraction(1, 3)
+        assert len(heat.guarantee.shares) == len(heat.measurements)
+
+
+@pytest.mark.parametrize("epsilon", [0.2, 1, 5])
+def test_it_is_nearer_the_truth_than_noise_on_every_cell(epsilon: float) -> None:
+    from mapveil.central.laplace_histogram import LaplaceHistogram
+
+    city = a_city()
+    ours = np.mean(
+        [distance(MultiscaleHeatmap(epsilon=epsilon).release(city, rng=s).values, city) for s in range(3)]
+    )
+    plain = np.mean(
+        [distance(LaplaceHistogram(epsilon=epsilon).release(city, rng=s).values, city) for s in range(3)]
+    )
+    assert ours < 0.75 * plain
+
+
+def test_the_same_seed_gives_the_same_map() -> None:
+    first, second = (MultiscaleHeatmap(epsilon=1).release(a_city(), rng=9).values for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+
+
+def test_without_noise_to_speak_of_the_counts_come_back() -> None:
+    city = a_city()
+    heat = MultiscaleHeatmap(epsilon=1e6, depth=DEPTH).release(city, rng=1)
+    np.testing.assert_allclose(heat.values, city.values, atol=0.01)
+
+
+def test_the_interval_holds_the_truth() -> None:
+    city = a_city()
+    bounds = MultiscaleHeatmap(epsilon=1).release(city, rng=2).error(alpha=0.01)
+    held = (bounds.lower <= city.values) & (city.values <= bounds.upper)
+    assert held.mean() > 0.97
+
+
+@pytest.mark.parametrize("wrong", [{"users": 0}, {"depth": -1}, {"users_share": 1.0}])
+def test_a_parameter_outside_its_range_is_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(ParameterError, match=next(iter(wrong))):
+        MultiscaleHeatmap(epsilon=1, **wrong)  # type: ignore[arg-type]
