@@ -33,9 +33,9 @@ $(PEERS)/.installed: pyproject.toml requirements/dev.lock requirements/peers.loc
 	@touch $@
 
 demo: $(STAMP)
-	@mkdir -p demo
+	@mkdir -p demo && rm -f demo/ledger.sqlite*
 	$(BIN)/mapveil release examples/checkins_nyc.parquet --region -74.03,40.69,-73.90,40.83 \
-	  --tiling quadtree:8 --epsilon 1 --ledger demo/ledger.sqlite --budget 100 \
+	  --tiling quadtree:8 --epsilon 1 --ledger demo/ledger.sqlite \
 	  -o demo/nyc.tif -o demo/nyc.parquet -o demo/nyc.html -o demo/nyc.png
 	@echo "Look at demo/nyc.png, or open demo/nyc.html in a browser."
 

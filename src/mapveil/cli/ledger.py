@@ -1,0 +1,107 @@
+"""``mapveil ledger``: what was spent, and the budgets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mapveil.cli.console import Console, console_options
+
+if TYPE_CHECKING:
+    from mapveil.privacy.ledger import Account, Entry, Ledger
+
+__all__ = ["command"]
+
+
+def _open(path: Path | None) -> Ledger:
+    from mapveil.privacy.ledger import Ledger
+
+    return Ledger(path)
+
+
+@click.group("ledger", invoke_without_command=True)
+@click.option("--ledger", "path", type=click.Path(path_type=Path), help="The file. [default: $MAPVEIL_LEDGER or yours]")
+@click.option("--dataset", help="Show one dataset only: its name or the first digits of its id.")
+@console_options
+@click.pass_context
+def command(context: click.Context, console: Console, path: Path | None, dataset: str | None) -> None:
+    """Show what was spent on each dataset, and set budgets.
+
+    A ledger is one file. It knows a dataset by a keyed hash of its content and stores nothing else of it.
+
+    \b
+    Examples:
+      mapveil ledger
+      mapveil ledger budget default 2
+      mapveil ledger budget 3f9a1c 5
+      mapveil ledger name 3f9a1c checkins-2026
+    """
+    context.obj = path
+    if context.invoked_subcommand is not None:
+        return
+    ledger = _open(path)
+    accounts = (ledger.account(dataset),) if dataset else ledger.accounts()
+    entries = ledger.entries(dataset)
+    lines = [f"{ledger.path}", f"default budget: {float(ledger.budget()):g}"]
+    lines += [_account_line(account) for account in accounts] or ["nothing was spent yet"]
+    lines += [_entry_line(entry) for entry in entries]
+    console.result(
+        "\n".join(lines),
+        {
+            "ledger": str(ledger.path),
+            "default_budget": str(ledger.budget()),
+            "accounts": [_record(account) for account in accounts],
+            "entries": [_record(entry) for entry in entries],
+        },
+    )
+
+
+@command.command("budget")
+@click.argument("dataset")
+@click.argument("epsilon")
+@click.pass_obj
+def budget(path: Path | None, dataset: str, epsilon: str) -> None:
+    """Set the whole budget of DATASET (a name, the first digits of an id, or 'default')."""
+    ledger = _open(path)
+    ledger.set_budget(None if dataset == "default" else dataset, epsilon)
+    whole = ledger.budget(None if dataset == "default" else dataset)
+    click.echo(f"budget of {dataset}: {float(whole):g}")
+
+
+@command.command("name")
+@click.argument("dataset")
+@click.argument("name")
+@click.pass_obj
+def name(path: Path | None, dataset: str, name: str) -> None:
+    """Call DATASET by NAME; a name that is taken joins both to one budget, for good."""
+    ledger = _open(path)
+    ledger.name(dataset, name)
+    click.echo(_account_line(ledger.account(name)))
+
+
+@command.command("annul")
+@click.argument("spend")
+@click.option("--reason", required=True, help="How it is known that nothing was revealed.")
+@click.pass_obj
+def annul(path: Path | None, spend: str, reason: str) -> None:
+    """Take back a spend that revealed nothing. The line stays, with the reason."""
+    _open(path).annul(spend, reason=reason)
+    click.echo(f"annulled {spend}")
+
+
+def _account_line(account: Account) -> str:
+    spent, whole = float(account.spent), float(account.budget)
+    return f"dataset {account.label}: {spent:g} of {whole:g} spent, {max(whole - spent, 0.0):g} left"
+
+
+def _entry_line(entry: Entry) -> str:
+    return (
+        f"  {entry.time}  {entry.id}  {float(entry.epsilon):g}  {entry.method}  {entry.tiling}"
+        f"  {entry.status}  {', '.join(entry.outputs)}".rstrip()
+    )
+
+
+def _record(row: Account | Entry) -> dict[str, Any]:
+    return {key: value if isinstance(value, (list, tuple, dict)) else str(value) for key, value in row._asdict().items()}

@@ -1,0 +1,231 @@
+"""``mapveil release``: from a table to a map that may be published."""
+
+from __future__ import annotations
+
+import dataclasses
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mapveil.cli.arguments import make_mechanism, parse_region, read_options
+from mapveil.cli.console import Console, console_options
+from mapveil.errors import InputError, ParameterError
+from mapveil.methods import DEFAULT_METHOD
+from mapveil.privacy.epsilon import as_epsilon, split_epsilon
+from mapveil.privacy.random import Randomness, as_randomness
+
+if TYPE_CHECKING:
+    from mapveil.central.mechanism import CentralMechanism, Progress
+    from mapveil.geo.counts import Counts
+    from mapveil.geo.points import Points
+    from mapveil.geo.region import Region
+    from mapveil.geo.tiling import Tiling
+    from mapveil.maps.density_map import DensityMap
+    from mapveil.privacy.guarantee import Share
+    from mapveil.privacy.ledger import Account
+
+__all__ = ["command"]
+
+DEFAULT_TILING = "quadtree:8"
+REGION_SHARE = Fraction(1, 10)
+
+
+@click.command("release")
+@click.argument("source", metavar="INPUT")
+@click.option("--region", help="W,S,E,N in degrees, or a polygon file. Without it, a tenth of epsilon finds one.")
+@click.option(
+    "--tiling",
+    help=f"quadtree:8, grid:300x300, h3:8, tiles:15 or places:FILE. [default: {DEFAULT_TILING}]",
+)
+@click.option("--method", default=DEFAULT_METHOD, show_default=True, help="See 'mapveil methods'.")
+@click.option("--trust", default="central", show_default=True, help="Who may see raw locations.")
+@click.option("--epsilon", required=True, help="The whole privacy budget of this map, such as 1, 0.5 or 1/3.")
+@click.option("--option", "options", multiple=True, metavar="K=V", help="An option of the method. Repeatable.")
+@click.option(
+    "-o",
+    "--output",
+    "outputs",
+    multiple=True,
+    required=True,
+    type=click.Path(path_type=Path),
+    help="Where to write: .tif .parquet .geojson .png .html. Repeatable.",
+)
+@click.option("--user", help="Column of user ids. [default: the usual names]")
+@click.option("--lon", help="Column of longitudes.")
+@click.option("--lat", help="Column of latitudes.")
+@click.option("--weight", help="Column of weights: how much each row counts within its user.")
+@click.option("--merge-below", type=float, help="Move cells estimated below this many users to 'elsewhere'.")
+@click.option("--smooth-m", type=float, help="Blur the map by a Gaussian of this many metres.")
+@click.option("--ledger", type=click.Path(path_type=Path), help="The ledger file. [default: $MAPVEIL_LEDGER or yours]")
+@click.option("--no-ledger", is_flag=True, help="Do not account for this release (the promise stays, the sum of promises is lost).")
+@click.option("--dataset", help="Name of the dataset whose budget is spent. [default: told by its content]")
+@click.option("--seed", type=int, help="Repeat a run exactly. The map is marked NOT FOR RELEASE.")
+@console_options
+def command(
+    console: Console,
+    source: str,
+    region: str | None,
+    tiling: str | None,
+    method: str,
+    trust: str,
+    epsilon: str,
+    options: tuple[str, ...],
+    outputs: tuple[Path, ...],
+    user: str | None,
+    lon: str | None,
+    lat: str | None,
+    weight: str | None,
+    merge_below: float | None,
+    smooth_m: float | None,
+    ledger: Path | None,
+    no_ledger: bool,
+    dataset: str | None,
+    seed: int | None,
+) -> None:
+    """Release a private map of a table of points or a raster of counts.
+
+    INPUT is Parquet (a glob too), GeoParquet, CSV, GeoJSON, '-' for CSV on standard input, or a
+    raster of counts (.npz, .tif). One row is one visit; a user's rows together count as one user.
+
+    \b
+    Examples:
+      mapveil release checkins.parquet --region -74.03,40.69,-73.90,40.83 --epsilon 1 -o map.html
+      mapveil release trips.csv --user rider --region city.geojson --tiling h3:8 --epsilon 0.5 -o map.geojson
+      mapveil release checkins.parquet --region -74.03,40.69,-73.90,40.83 --tiling quadtree:8 \\
+          --method emd --option width=40 --epsilon 1 -o map.tif -o map.png
+      mapveil release population.npz --epsilon 1 -o population.tif
+    """
+    from mapveil.geo.points import Points
+    from mapveil.geo.read_points import read_source
+    from mapveil.privacy.ledger import Ledger
+
+    whole = as_epsilon(epsilon)
+    given = read_options(options)
+    make_mechanism(method, trust, whole, given)
+    _check_outputs(outputs)
+    place = parse_region(region)
+    if place is not None:
+        _parse_tiling(tiling, place)
+    if merge_below is not None and not merge_below >= 0:
+        raise ParameterError(f"--merge-below is {merge_below!r}; a number of users of at least 0 is accepted")
+    if smooth_m is not None and not smooth_m > 0:
+        raise ParameterError(f"--smooth-m is {smooth_m!r}; a length in metres above 0 is accepted")
+
+    read = read_source(source, user=user, lon=lon, lat=lat, weight=weight)
+    if not isinstance(read, Points) and (tiling or region):
+        raise InputError(f"{source}: a raster of counts brings its own cells; leave out --region and --tiling")
+    rng = as_randomness(seed)
+    with console.progress() as progress:
+        if isinstance(read, Points):
+            progress("check the table", 0.0)
+            read.check()
+            progress("check the table", 1.0)
+        account = None if no_ledger or seed is not None else Ledger(ledger)
+        spend = None
+        if account is not None:
+            progress("charge the ledger", 0.0)
+            if dataset is not None:
+                account.name(read, dataset)
+            spend = account.spend(
+                read,
+                whole,
+                method=method,
+                parameters=given,
+                tiling=tiling or (DEFAULT_TILING if isinstance(read, Points) else read.tiling.spec),
+                region=region or "",
+                outputs=outputs,
+            )
+            progress("charge the ledger", 1.0)
+        made = _release(console, read, place, tiling, method, trust, whole, given, rng, progress)
+        if smooth_m is not None:
+            from mapveil.maps.heatmap import smooth
+
+            made = smooth(made, sigma_m=smooth_m)
+        if merge_below is not None:
+            made = made.merge_below(merge_below)
+        for at, output in enumerate(outputs):
+            progress("write", at / len(outputs))
+            made.save(output)
+        progress("write", 1.0)
+    receipt = None
+    if account is not None and spend is not None:
+        account.written(spend)
+        receipt = account.account(read)
+    if seed is not None:
+        console.warn("seeded: this map is NOT FOR RELEASE, and nothing was charged for it")
+    _report(console, made, outputs, receipt)
+
+
+def _check_outputs(outputs: tuple[Path, ...]) -> None:
+    """Refuse what could not be written before anything is read or spent."""
+    from mapveil.maps.density_map import SUFFIXES
+
+    for output in outputs:
+        if output.suffix.lower() not in SUFFIXES:
+            raise InputError(f"-o {output}: no format has that suffix; accepted: {', '.join(SUFFIXES)}")
+        if output.is_dir() or not output.parent.is_dir():
+            raise InputError(f"-o {output}: the folder {output.parent} must exist, and the name be a file's")
+
+
+def _parse_tiling(text: str | None, region: Region) -> Tiling:
+    from mapveil.geo.parse_tiling import parse_tiling
+
+    return parse_tiling(text or DEFAULT_TILING, region)
+
+
+def _release(
+    console: Console,
+    read: Points | Counts,
+    place: Region | None,
+    tiling: str | None,
+    method: str,
+    trust: str,
+    whole: Fraction,
+    given: dict[str, Any],
+    rng: Randomness,
+    progress: Progress,
+) -> DensityMap:
+    from mapveil.geo.points import Points
+
+    if not isinstance(read, Points):
+        return make_mechanism(method, trust, whole, given).release(read, rng=rng, progress=progress)
+    mechanism = make_mechanism(method, trust, whole, given)
+    share: Share | None = None
+    if place is None:
+        from mapveil.central.private_region import choose_region
+
+        part, rest = split_epsilon(whole, [float(REGION_SHARE), float(1 - REGION_SHARE)])
+        console.note(f"no --region: {float(part):g} of epsilon is spent on finding one")
+        place, share = choose_region(read, part, rng, progress)
+        mechanism = make_mechanism(method, trust, rest, given)
+    cells = _parse_tiling(tiling, place)
+    made = mechanism.release(read, cells, rng=rng, progress=progress)
+    return made if share is None else _with_share(made, share, mechanism, whole)
+
+
+def _with_share(made: DensityMap, share: Share, mechanism: CentralMechanism, whole: Fraction) -> DensityMap:
+    """The promise of the region's choice and the map together."""
+    guarantee = dataclasses.replace(
+        made.guarantee, epsilon=share.epsilon + mechanism.budget, shares=(share, *made.guarantee.shares)
+    )
+    if guarantee.epsilon > whole:
+        raise AssertionError("the parts exceed the budget")
+    return dataclasses.replace(made, guarantee=guarantee, notes=(*made.notes, "the region was chosen privately"))
+
+
+def _report(
+    console: Console, made: DensityMap, outputs: tuple[Path, ...], receipt: Account | None
+) -> None:
+    lines = [f"wrote {output}" for output in outputs]
+    lines += [f"note: {note}" for note in made.notes]
+    lines.append(repr(made.guarantee))
+    record: dict[str, Any] = {"outputs": [str(output) for output in outputs], **made.metadata()}
+    if receipt is None:
+        console.warn("not entered in a ledger: nobody adds this release to others of the same people")
+    else:
+        spent, budget = float(receipt.spent), float(receipt.budget)
+        lines.append(f"  ledger      {spent:g} of {budget:g} spent on these data, {budget - spent:g} left")
+        record["ledger"] = {"spent": str(receipt.spent), "budget": str(receipt.budget)}
+    console.result("\n".join(lines), record)

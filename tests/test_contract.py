@@ -1,0 +1,194 @@
+"""What every mechanism promises, tested over the one table: joining is adding a row."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import mapveil as mv
+from mapveil.central.mechanism import CentralMechanism
+from mapveil.engines import UNIT, UserSums
+from mapveil.errors import InputError, ParameterError
+from mapveil.geo.tiling import Tiling
+from mapveil.methods import METHODS, Method, find_method
+
+REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
+TILINGS: dict[str, Tiling] = {
+    "quadtree": mv.Quadtree(REGION, depth=5),
+    "oblong grid": mv.Grid(REGION, columns=23, rows=9),
+    "one row": mv.Grid(REGION, columns=7, rows=1),
+    "hexagons": mv.Hexagons(REGION, resolution=7),
+    "tiles": mv.WebMercatorTiles(REGION, zoom=13),
+    "places": mv.Places(
+        lon=np.linspace(-74.0, -73.92, 11), lat=np.linspace(40.70, 40.82, 11), region=REGION
+    ),
+}
+OF_METHOD = pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+OF_TILING = pytest.mark.parametrize("tiling", TILINGS.values(), ids=TILINGS.keys())
+
+
+def make(method: Method, epsilon: object = 1) -> CentralMechanism:
+    return method.load()(epsilon=epsilon)  # type: ignore[arg-type]
+
+
+def some_sums(tiling: Tiling, users: int = 400, seed: int = 0) -> UserSums:
+    generator = np.random.default_rng(seed)
+    weights = generator.pareto(1.0, tiling.size) + 1e-3
+    return UserSums(generator.multinomial(users, weights / weights.sum()).astype(np.int64) * UNIT, tiling)
+
+
+@OF_METHOD
+@OF_TILING
+def test_release_is_a_finite_map_that_carries_its_promise(method: Method, tiling: Tiling) -> None:
+    heat = make(method).release(some_sums(tiling), rng=1)
+    assert heat.values.shape == (tiling.size,)
+    assert heat.values.dtype == np.float64
+    assert np.isfinite(heat.values).all()
+    assert heat.values.min() >= 0
+    assert heat.method == method.name
+    assert heat.guarantee.trust == method.trust
+    assert heat.guarantee.epsilon == 1
+    assert heat.guarantee.seeded
+    assert "not for release" in repr(heat.guarantee)
+    assert json.loads(heat.metadata_json())["guarantee"]["epsilon"] == "1"
+
+
+@OF_METHOD
+@OF_TILING
+def test_spends_at_most_its_budget_and_says_on_what(method: Method, tiling: Tiling) -> None:
+    epsilon = Fraction(7, 10)
+    guarantee = make(method, epsilon).release(some_sums(tiling), rng=2).guarantee
+    assert guarantee.shares
+    assert all(share.epsilon > 0 for share in guarantee.shares)
+    spent = sum(share.epsilon for share in guarantee.shares)
+    assert spent <= epsilon
+    assert spent > epsilon * Fraction(999, 1000), "a budget that is not spent is accuracy thrown away"
+
+
+@OF_METHOD
+def test_a_seed_repeats_and_its_absence_does_not(method: Method) -> None:
+    tiling = TILINGS["quadtree"]
+    sums = some_sums(tiling)
+    first, again = (make(method).release(sums, rng=5).values for _ in range(2))
+    np.testing.assert_array_equal(first, again)
+    fresh = [make(method).release(sums) for _ in range(2)]
+    assert not np.array_equal(fresh[0].values, fresh[1].values)
+    assert fresh[0].guarantee.for_release
+
+
+@OF_METHOD
+def test_no_rng_argument_means_the_operating_system(method: Method, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(np.random, "default_rng", None)
+    np.random.seed(0)
+    state = np.random.get_state()[1].copy()  # type: ignore[index, union-attr]
+    make(method).release(some_sums_of_one(TILINGS["quadtree"]))
+    np.testing.assert_array_equal(state, np.random.get_state()[1])  # type: ignore[index]
+
+
+def some_sums_of_one(tiling: Tiling) -> UserSums:
+    sums = np.zeros(tiling.size, dtype=np.int64)
+    sums[3] = UNIT
+    return UserSums(sums, tiling)
+
+
+@OF_METHOD
+@OF_TILING
+def test_nobody_at_all_is_a_map_too(method: Method, tiling: Tiling) -> None:
+    heat = make(method).release(UserSums(np.zeros(tiling.size, dtype=np.int64), tiling), rng=3)
+    assert np.isfinite(heat.values).all()
+    assert np.isfinite(heat.normalised()).all()
+
+
+@OF_METHOD
+@OF_TILING
+def test_much_budget_gives_the_plain_answer(method: Method, tiling: Tiling) -> None:
+    # Every mechanism converges where its resolution is the tiling's; the total does everywhere.
+    sums = some_sums(tiling, users=100_000)
+    heat = make(method, 10**5).release(sums, rng=4)
+    total = sums.sums.sum() / UNIT
+    if method.name == "thresholded":
+        assert heat.values.max() == pytest.approx(sums.sums.max() / UNIT, rel=1e-3)
+    elif method.name == "emd":
+        assert heat.values.sum() <= total * 1.001
+        assert heat.values.sum() > 0.1 * total
+    else:
+        assert heat.values.sum() == pytest.approx(total, rel=0.02)
+
+
+@OF_METHOD
+@OF_TILING
+def test_error_bounds_cover_the_truth(method: Method, tiling: Tiling) -> None:
+    sums = some_sums(tiling)
+    truth = sums.sums / UNIT
+    missed = []
+    for seed in range(6):
+        bounds = make(method).release(sums, rng=seed).error(0.1)
+        assert (bounds.lower <= bounds.upper).all()
+        assert (bounds.lower >= 0).all()
+        missed.append(np.mean((truth < bounds.lower - 1e-9) | (truth > bounds.upper + 1e-9)))
+    # Nodes share noise, so the missed part of one map varies; over six maps it stays near 10 %.
+    assert np.mean(missed) < 0.3
+
+
+@OF_METHOD
+@pytest.mark.parametrize("epsilon", [0, -1, float("nan"), float("inf"), "one", None, True, "1/0"])
+def test_a_senseless_epsilon_is_refused(method: Method, epsilon: object) -> None:
+    with pytest.raises(ParameterError, match="epsilon"):
+        make(method, epsilon)
+
+
+@OF_METHOD
+def test_is_frozen_described_and_json_ready(method: Method) -> None:
+    mechanism = make(method)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        mechanism.epsilon = 2  # type: ignore[misc]
+    assert mechanism.name == method.name
+    assert len(mechanism.summary) > 10
+    assert any(digit in mechanism.source for digit in "12") or "Mapveil" in mechanism.source
+    assert json.loads(json.dumps(mechanism.parameters()))["epsilon"] == "1"
+    again = type(mechanism)(**mechanism.parameters())
+    assert again == mechanism
+
+
+@OF_METHOD
+def test_counts_of_another_tiling_are_refused(method: Method) -> None:
+    with pytest.raises(InputError, match="cannot be released"):
+        make(method).release(some_sums(TILINGS["quadtree"]), TILINGS["oblong grid"])
+
+
+@OF_METHOD
+def test_points_and_the_same_users_as_counts_agree(method: Method) -> None:
+    city = mv.synthetic.city(users=300, seed=3)
+    tiling = mv.Quadtree(city.region, depth=4)
+    from mapveil.engines import user_sums
+
+    by_table = make(method).release(city, tiling, rng=6).values
+    np.testing.assert_array_equal(by_table, make(method).release(user_sums(city, tiling), rng=6).values)
+
+
+@OF_METHOD
+def test_tells_its_progress_between_zero_and_one(method: Method) -> None:
+    told: list[tuple[str, float]] = []
+    city = mv.synthetic.city(users=50, seed=3)
+    make(method).release(
+        city, mv.Quadtree(city.region, depth=4), rng=6, progress=lambda step, done: told.append((step, done))
+    )
+    assert told
+    assert all(0 <= done <= 1 and step for step, done in told)
+
+
+def test_too_many_cells_are_refused_before_anything_is_read() -> None:
+    with pytest.raises(InputError, match="dense map"):
+        find_method("laplace").load()(epsilon=1).release(
+            mv.synthetic.city(users=10, seed=1), mv.Quadtree(REGION, depth=20)
+        )
+
+
+def test_names_are_unique_and_an_unknown_one_lists_them() -> None:
+    assert len({(method.trust, method.name) for method in METHODS}) == len(METHODS)
+    with pytest.raises(ParameterError, match="multiscale"):
+        find_method("heat")
