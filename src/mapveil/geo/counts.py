@@ -41,7 +41,8 @@ class Counts:
     def __post_init__(self) -> None:
         if self.values.shape != (self.tiling.size,):
             raise InputError(
-                f"{self.source}: {self.values.shape} values for the {self.tiling.size} cells of {self.tiling.spec}"
+                f"{self.source}: {self.values.shape} values for the {self.tiling.size} cells "
+                f"of {self.tiling.spec}"
             )
         if self.values.dtype != np.int64 or (self.values.size and int(self.values.min()) < 0):
             raise InputError(f"{self.source}: counts must be whole numbers (int64), none negative")

@@ -90,6 +90,10 @@ def _table(weights: list[Decimal], outcomes: list[int]) -> _Table:
 @functools.lru_cache(maxsize=64)
 def _sampler(epsilon: Fraction, sensitivity: int) -> _Sampler:
     """Choose the digits and make their tables."""
+    if epsilon <= 0 or sensitivity <= 0:
+        raise ParameterError(
+            f"epsilon {epsilon} at sensitivity {sensitivity}; numbers above 0 are accepted for both"
+        )
     with decimal.localcontext(_DIGITS):
         rate = Decimal(epsilon.numerator) / Decimal(epsilon.denominator * sensitivity)
         shift = 0
@@ -168,7 +172,7 @@ def discrete_laplace(
     Raises
     ------
     ParameterError
-        The scale would leave 58 bits.
+        Not above zero, or the scale would leave 58 bits.
     """
     sampler = _sampler(Fraction(epsilon), int(sensitivity))
     noise = np.empty(count, dtype=np.int64)

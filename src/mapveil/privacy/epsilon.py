@@ -7,7 +7,6 @@ A float cannot say 0.1; a ledger that adds floats drifts. Every epsilon here is 
 from __future__ import annotations
 
 import math
-import numbers
 from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
@@ -48,10 +47,10 @@ def as_epsilon(value: EpsilonLike, name: str = "epsilon") -> Fraction:
     if isinstance(value, bool):
         raise ParameterError(f"{name} is {value!r}; {accepted}")
     try:
-        if isinstance(value, numbers.Real) and not isinstance(value, numbers.Rational):
-            exact = Fraction(str(float(value)))
-        else:
+        if isinstance(value, (int, str, Decimal, Fraction)):
             exact = Fraction(value)
+        else:  # NumPy's numbers are here too
+            exact = Fraction(str(float(value)))
     except (ValueError, TypeError, OverflowError, ZeroDivisionError):
         raise ParameterError(f"{name} is {value!r}; {accepted}") from None
     if exact <= 0:

@@ -74,7 +74,7 @@ class Randomness:
         dtype = np.dtype(dtype)
         size = count * dtype.itemsize
         buffer = np.empty(size + _BLOCK_SLACK, dtype=np.uint8)
-        view = memoryview(buffer)
+        view = buffer.data
         for start in range(0, size, _CHUNK):
             part = min(_CHUNK, size - start)
             zeros = _ZEROS if part == _CHUNK else _ZEROS[:part]
