@@ -1,0 +1,1 @@
+"""Benchmarks: ratios against a named peer or limit, measured in the same run."""

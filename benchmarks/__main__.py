@@ -1,0 +1,57 @@
+"""``python -m benchmarks``: run all, print the table, write bench-results/."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks.record import Context, Result, as_markdown, environment
+
+MODULES = ("noise", "geometry", "reconstruction", "distance", "methods", "release")
+PAGE = """# Benchmarks
+
+Made by `make bench` ({machine}). Each line compares with a named peer or limit measured in the same run: look at the
+ratios; the absolute figures are one machine's.
+
+{table}
+
+Peers run in an environment of their own (`requirements/peers.lock`), scripted as their documentation shows it; the scripts are in
+`benchmarks/peers/`. Import times are not counted for anybody.
+"""
+
+
+def main() -> int:
+    """Run the benchmarks named on the command line, all by default."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("only", nargs="*", choices=[*MODULES, []], help="benchmarks to run")
+    parser.add_argument("--peers", help="the Python of the peers' environment")
+    parser.add_argument("--quick", action="store_true", help="small sizes, to see that all runs")
+    parser.add_argument("--page", type=Path, help="write the documentation's page here")
+    given = parser.parse_args()
+    results: list[Result] = []
+    with tempfile.TemporaryDirectory(prefix="mapveil-bench-") as scratch:
+        context = Context(Path(scratch), given.peers, given.quick)
+        for name in given.only or MODULES:
+            print(f"{name} ...", file=sys.stderr)
+            results += importlib.import_module(f"benchmarks.{name}").run(context)
+    table = as_markdown(results)
+    print(table)
+    out = Path("bench-results")
+    out.mkdir(exist_ok=True)
+    record = {"environment": environment(), "results": [row._asdict() for row in results]}
+    (out / "benchmarks.json").write_text(json.dumps(record, indent=2), encoding="utf-8")
+    if given.page:
+        machine = ", ".join(f"{key} {value}" for key, value in environment().items())
+        given.page.write_text(PAGE.format(machine=machine, table=table), encoding="utf-8")
+    missed = [row.name for row in results if row.holds is False]
+    for name in missed:
+        print(f"missed its goal: {name}", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

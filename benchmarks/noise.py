@@ -1,0 +1,35 @@
+"""Noise samplers: samples per second beside OpenDP's vector sampler and the cipher that feeds ours."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+
+from benchmarks.record import Context, Result, best_of, in_process
+from mapveil.privacy.discrete_laplace import discrete_laplace
+from mapveil.privacy.random import Randomness
+
+COUNT = 10_000_000
+
+
+def run(context: Context) -> list[Result]:
+    """Measure the sampler on the lattice and at scale one."""
+    rng = Randomness()
+    lattice = COUNT / best_of(3, lambda: discrete_laplace(COUNT, Fraction(1), 1 << 20, rng)) / 1e6
+    small = COUNT / best_of(3, lambda: discrete_laplace(COUNT, Fraction(1), 1, rng)) / 1e6
+    # The limit: two bytes of AES-256-CTR keystream per sample at scale one.
+    words = COUNT / best_of(3, lambda: rng.words(COUNT, np.uint16)) / 1e6
+    rows = [
+        Result("noise at scale 1, against its own random bits", small, "M/s", "AES-256-CTR, 16 bits a sample",
+               words, small / words, ">= 200 M/s", small >= 200),
+        Result("noise on the 2^-20 lattice", lattice, "M/s", "the house's floor", 10.0, lattice / 10, ">= 10 M/s",
+               lattice >= 10),
+    ]  # fmt: skip
+    if context.peers:
+        peer = in_process(context.peers, "peers/opendp_noise.py", 200_000)["per_second"] / 1e6
+        rows.append(
+            Result("noise on the 2^-20 lattice", lattice, "M/s", "OpenDP vector sampler", peer, lattice / peer,
+                   ">= 50 x", lattice >= 50 * peer)
+        )  # fmt: skip
+    return rows

@@ -1,0 +1,83 @@
+"""What a benchmark reports, and how it is shown."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+FOLDER = Path(__file__).parent
+
+
+class Result(NamedTuple):
+    """One line: what was measured, beside what, and the goal for their ratio."""
+
+    name: str
+    figure: float
+    unit: str
+    peer: str
+    peer_figure: float
+    ratio: float
+    goal: str
+    holds: bool | None  # None: reported only
+
+
+class Context(NamedTuple):
+    """Where a benchmark runs."""
+
+    folder: Path  # scratch
+    peers: str | None  # the Python of the peers' environment
+    quick: bool
+
+
+def best_of(repeats: int, call: Callable[[], Any]) -> float:
+    """Seconds of the fastest of some calls."""
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def in_process(python: str, script: str, *arguments: object) -> dict[str, Any]:
+    """Run a script of this folder in a process of its own; it prints one JSON line."""
+    done = subprocess.run(
+        [python, str(FOLDER / script), *map(str, arguments)], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise RuntimeError(f"{script}: {done.stderr.strip().splitlines()[-1:]}")
+    found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    return found
+
+
+def environment() -> dict[str, str]:
+    """What a reader of the figures must know of the machine."""
+    return {
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "cores": str(os.cpu_count()),
+        "numpy": np.__version__,
+        "openblas kernel": os.environ.get("OPENBLAS_CORETYPE", "chosen by OpenBLAS"),
+        "platform": sys.platform,
+    }
+
+
+def as_markdown(results: list[Result]) -> str:
+    """The table of the documentation."""
+    lines = ["| what | mapveil | beside | its figure | ratio | goal | holds |", "|---|---|---|---|---|---|---|"]
+    for row in results:
+        verdict = "" if row.holds is None else "yes" if row.holds else "**no**"
+        lines.append(
+            f"| {row.name} | {row.figure:.3g} {row.unit} | {row.peer} | {row.peer_figure:.3g} {row.unit} "
+            f"| {row.ratio:.2f} | {row.goal} | {verdict} |"
+        )
+    return "\n".join(lines)

@@ -1,0 +1,88 @@
+"""Whole releases: beside DuckDB's bare group-by, and beside OpenDP, diffprivlib and PipelineDP."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import duckdb
+
+from benchmarks.record import Context, Result, in_process
+
+BOX = (-74.3, 40.4, -73.7, 41.0)
+PEERS = {
+    "OpenDP with Polars (10 rows a user)": "peers/opendp_counts.py",
+    "diffprivlib (users not bounded)": "peers/diffprivlib_counts.py",
+    "PipelineDP (10 cells a user)": "peers/pipelinedp_counts.py",
+}
+
+
+def make_table(path: Path, rows: int, users: int) -> str:
+    """Check-ins around users' homes, homes around a centre: made by DuckDB, the same every time."""
+    west, south, east, north = BOX
+    with duckdb.connect() as connection:
+        connection.execute("SET threads = 1; SELECT setseed(0.5)")
+        connection.execute(
+            f"""
+            COPY (
+                WITH homes AS (
+                    SELECT user_id, {(west + east) / 2} + 0.04 * sqrt(-2 * ln(1 - random())) * cos(6.2831 * random()) AS x,
+                           {(south + north) / 2} + 0.04 * sqrt(-2 * ln(1 - random())) * cos(6.2831 * random()) AS y
+                    FROM (SELECT unnest(range({users})) AS user_id)
+                ),
+                visits AS (SELECT CAST(floor(random() * {users}) AS BIGINT) AS user_id, random() AS a, random() AS b
+                           FROM range({rows}))
+                SELECT user_id, greatest({west}, least({east} - 1e-9, x + 0.05 * (a - 0.5) * (a + b))) AS lon,
+                       greatest({south} + 1e-9, least({north}, y + 0.05 * (b - 0.5) * (a + b))) AS lat
+                FROM visits JOIN homes USING (user_id)
+            ) TO '{path}' (FORMAT parquet)
+            """
+        )
+    return str(path)
+
+
+def run(context: Context) -> list[Result]:
+    """Measure ten million check-ins, then one million beside the peers."""
+    return _large(context) + (_peers(context) if context.peers else [])
+
+
+def _large(context: Context) -> list[Result]:
+    rows, users = (1_000_000, 20_000) if context.quick else (10_000_000, 200_000)
+    path = make_table(context.folder / "large.parquet", rows, users)
+    bare = min(
+        in_process(sys.executable, "duckdb_group_by.py", path, 1024, *BOX)["seconds"] for _ in range(3)
+    )
+    results = []
+    for method in ("laplace", "multiscale"):
+        runs = [in_process(sys.executable, "mapveil_release.py", path, 1024, method, *BOX) for _ in range(3)]
+        seconds, peak = min(run["seconds"] for run in runs), max(run["peak_mb"] for run in runs)
+        name = f"{method}, {rows:,} check-ins of {users:,} users to 1024 x 1024"
+        results += [
+            Result(name, seconds, "s", "DuckDB's group-by alone", bare, seconds / bare, "<= 2 x", seconds <= 2 * bare),
+            Result(f"{name}: peak memory", peak, "MB", "the limit", 2048, peak / 2048, "<= 2048 MB", peak <= 2048),
+        ]
+    return results
+
+
+def _peers(context: Context) -> list[Result]:
+    assert context.peers
+    rows, users = (100_000, 10_000) if context.quick else (1_000_000, 100_000)
+    path = make_table(context.folder / "million.parquet", rows, users)
+    results = []
+    for side, goal in ((256, 3), (1024, 20)):
+        ours = min(
+            in_process(sys.executable, "mapveil_release.py", path, side, "laplace", *BOX)["seconds"] for _ in range(3)
+        )
+        theirs = {
+            name: in_process(context.peers, script, path, side, *BOX)["seconds"] for name, script in PEERS.items()
+        }
+        fastest = min(theirs.values())
+        for name, seconds in theirs.items():
+            decides = seconds == fastest
+            results.append(
+                Result(
+                    f"laplace, {rows:,} points of {users:,} users, {side} x {side}", ours, "s", name, seconds,
+                    seconds / ours, f">= {goal} x (the fastest peer)" if decides else "", seconds >= goal * ours if decides else None,
+                )
+            )  # fmt: skip
+    return results
