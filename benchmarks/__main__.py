@@ -14,13 +14,13 @@ from benchmarks.record import Context, Result, as_markdown, environment
 MODULES = ("noise", "geometry", "reconstruction", "distance", "methods", "release")
 PAGE = """# Benchmarks
 
-Made by `make bench` ({machine}). Each line compares with a named peer or limit measured in the same run: look at the
-ratios; the absolute figures are one machine's.
+Made by `make bench` ({machine}). Each line compares with a
+named peer or limit measured in the same run: look at the ratios; the absolute figures are one machine's.
 
 {table}
 
-Peers run in an environment of their own (`requirements/peers.lock`), scripted as their documentation shows it; the scripts are in
-`benchmarks/peers/`. Import times are not counted for anybody.
+Peers run in an environment of their own (`requirements/peers.lock`), scripted as their documentation shows
+it; the scripts are in `benchmarks/peers/`. Import times are not counted for anybody.
 """
 
 

@@ -73,7 +73,10 @@ def environment() -> dict[str, str]:
 
 def as_markdown(results: list[Result]) -> str:
     """The table of the documentation."""
-    lines = ["| what | mapveil | beside | its figure | ratio | goal | holds |", "|---|---|---|---|---|---|---|"]
+    lines = [
+        "| what | mapveil | beside | its figure | ratio | goal | holds |",
+        "|---|---|---|---|---|---|---|",
+    ]
     for row in results:
         verdict = "" if row.holds is None else "yes" if row.holds else "**no**"
         lines.append(

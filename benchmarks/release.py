@@ -20,19 +20,22 @@ PEERS = {
 def make_table(path: Path, rows: int, users: int) -> str:
     """Check-ins around users' homes, homes around a centre: made by DuckDB, the same every time."""
     west, south, east, north = BOX
+    bell = "0.04 * sqrt(-2 * ln(1 - random())) * cos(6.2831 * random())"
     with duckdb.connect() as connection:
         connection.execute("SET threads = 1; SELECT setseed(0.5)")
         connection.execute(
             f"""
             COPY (
                 WITH homes AS (
-                    SELECT user_id, {(west + east) / 2} + 0.04 * sqrt(-2 * ln(1 - random())) * cos(6.2831 * random()) AS x,
-                           {(south + north) / 2} + 0.04 * sqrt(-2 * ln(1 - random())) * cos(6.2831 * random()) AS y
+                    SELECT user_id, {(west + east) / 2} + {bell} AS x, {(south + north) / 2} + {bell} AS y
                     FROM (SELECT unnest(range({users})) AS user_id)
                 ),
-                visits AS (SELECT CAST(floor(random() * {users}) AS BIGINT) AS user_id, random() AS a, random() AS b
-                           FROM range({rows}))
-                SELECT user_id, greatest({west}, least({east} - 1e-9, x + 0.05 * (a - 0.5) * (a + b))) AS lon,
+                visits AS (
+                    SELECT CAST(floor(random() * {users}) AS BIGINT) AS user_id, random() AS a, random() AS b
+                    FROM range({rows})
+                )
+                SELECT user_id,
+                       greatest({west}, least({east} - 1e-9, x + 0.05 * (a - 0.5) * (a + b))) AS lon,
                        greatest({south} + 1e-9, least({north}, y + 0.05 * (b - 0.5) * (a + b))) AS lat
                 FROM visits JOIN homes USING (user_id)
             ) TO '{path}' (FORMAT parquet)
@@ -58,9 +61,20 @@ def _large(context: Context) -> list[Result]:
         seconds, peak = min(run["seconds"] for run in runs), max(run["peak_mb"] for run in runs)
         name = f"{method}, {rows:,} check-ins of {users:,} users to 1024 x 1024"
         results += [
-            Result(name, seconds, "s", "DuckDB's group-by alone", bare, seconds / bare, "<= 2 x", seconds <= 2 * bare),
-            Result(f"{name}: peak memory", peak, "MB", "the limit", 2048, peak / 2048, "<= 2048 MB", peak <= 2048),
-        ]
+            Result(
+                name,
+                seconds,
+                "s",
+                "DuckDB's group-by alone",
+                bare,
+                seconds / bare,
+                "<= 2 x",
+                seconds <= 2 * bare,
+            ),
+            Result(
+                f"{name}: peak memory", peak, "MB", "the limit", 2048, peak / 2048, "<= 2048 MB", peak <= 2048
+            ),
+        ]  # fmt: skip
     return results
 
 
@@ -71,18 +85,26 @@ def _peers(context: Context) -> list[Result]:
     results = []
     for side, goal in ((256, 3), (1024, 20)):
         ours = min(
-            in_process(sys.executable, "mapveil_release.py", path, side, "laplace", *BOX)["seconds"] for _ in range(3)
+            in_process(sys.executable, "mapveil_release.py", path, side, "laplace", *BOX)["seconds"]
+            for _ in range(3)
         )
         theirs = {
-            name: in_process(context.peers, script, path, side, *BOX)["seconds"] for name, script in PEERS.items()
+            name: in_process(context.peers, script, path, side, *BOX)["seconds"]
+            for name, script in PEERS.items()
         }
         fastest = min(theirs.values())
         for name, seconds in theirs.items():
             decides = seconds == fastest
             results.append(
                 Result(
-                    f"laplace, {rows:,} points of {users:,} users, {side} x {side}", ours, "s", name, seconds,
-                    seconds / ours, f">= {goal} x (the fastest peer)" if decides else "", seconds >= goal * ours if decides else None,
+                    f"laplace, {rows:,} points of {users:,} users, {side} x {side}",
+                    ours,
+                    "s",
+                    name,
+                    seconds,
+                    seconds / ours,
+                    f">= {goal} x (the fastest peer)" if decides else "",
+                    seconds >= goal * ours if decides else None,
                 )
-            )  # fmt: skip
+            )
     return results

@@ -12,8 +12,9 @@ from mapveil.cli.app import app
 PAGE = Path(__file__).parent / "reference" / "command-line.md"
 INTRODUCTION = """# Command line
 
-Results go to stdout, progress and remarks to stderr. `--json` prints one JSON document, `-q` is quiet, `-v` says more. Exit codes:
-0 done, 1 a failure or a promise that cannot be kept, 2 bad input. Nothing partial is ever written.
+Results go to stdout, progress and remarks to stderr. `--json` prints one JSON document, `-q` is quiet,
+`-v` says more. Exit codes: 0 done, 1 a failure or a promise that cannot be kept, 2 bad input. Nothing
+partial is ever written.
 
 This page is made from the commands' own help by `docs/make_command_line.py`.
 """

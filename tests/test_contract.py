@@ -23,9 +23,7 @@ TILINGS: dict[str, Tiling] = {
     "one row": mv.Grid(REGION, columns=7, rows=1),
     "hexagons": mv.Hexagons(REGION, resolution=7),
     "tiles": mv.WebMercatorTiles(REGION, zoom=13),
-    "places": mv.Places(
-        lon=np.linspace(-74.0, -73.92, 11), lat=np.linspace(40.70, 40.82, 11), region=REGION
-    ),
+    "places": mv.Places(lon=np.linspace(-74.0, -73.92, 11), lat=np.linspace(40.70, 40.82, 11), region=REGION),
 }
 OF_METHOD = pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
 OF_TILING = pytest.mark.parametrize("tiling", TILINGS.values(), ids=TILINGS.keys())
@@ -82,17 +80,18 @@ def test_a_seed_repeats_and_its_absence_does_not(method: Method) -> None:
 
 @OF_METHOD
 def test_no_rng_argument_means_the_operating_system(method: Method, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def urandom(size: int) -> bytes:
+        asked.append(size)
+        return bytes(size)
+
+    sums = some_sums(TILINGS["quadtree"])
+    monkeypatch.setattr("mapveil.privacy.random.os.urandom", urandom)
     monkeypatch.setattr(np.random, "default_rng", None)
-    np.random.seed(0)
-    state = np.random.get_state()[1].copy()  # type: ignore[index, union-attr]
-    make(method).release(some_sums_of_one(TILINGS["quadtree"]))
-    np.testing.assert_array_equal(state, np.random.get_state()[1])  # type: ignore[index]
-
-
-def some_sums_of_one(tiling: Tiling) -> UserSums:
-    sums = np.zeros(tiling.size, dtype=np.int64)
-    sums[3] = UNIT
-    return UserSums(sums, tiling)
+    first, again = (make(method).release(sums).values for _ in range(2))
+    assert asked == [32, 32]
+    np.testing.assert_array_equal(first, again)  # the key is all the randomness there is
 
 
 @OF_METHOD

@@ -72,8 +72,12 @@ def _package(name: str) -> Finding:
 def _extra(extra: str, names: tuple[str, ...]) -> Finding:
     missing = [name for name in names if not _installed(name)]
     if missing:
-        return Finding(f"extra {extra}", "missing", f"pip install 'mapveil[{extra}]' brings {', '.join(missing)}")
-    return Finding(f"extra {extra}", "ok", ", ".join(f"{name} {importlib.metadata.version(name)}" for name in names))
+        return Finding(
+            f"extra {extra}", "missing", f"pip install 'mapveil[{extra}]' brings {', '.join(missing)}"
+        )
+    return Finding(
+        f"extra {extra}", "ok", ", ".join(f"{name} {importlib.metadata.version(name)}" for name in names)
+    )
 
 
 def _installed(name: str) -> bool:

@@ -22,7 +22,9 @@ def _open(path: Path | None) -> Ledger:
 
 
 @click.group("ledger", invoke_without_command=True)
-@click.option("--ledger", "path", type=click.Path(path_type=Path), help="The file. [default: $MAPVEIL_LEDGER or yours]")
+@click.option(
+    "--ledger", "path", type=click.Path(path_type=Path), help="The file. [default: $MAPVEIL_LEDGER or yours]"
+)
 @click.option("--dataset", help="Show one dataset only: its name or the first digits of its id.")
 @console_options
 @click.pass_context
@@ -93,7 +95,8 @@ def annul(path: Path | None, spend: str, reason: str) -> None:
 
 def _account_line(account: Account) -> str:
     spent, whole = float(account.spent), float(account.budget)
-    return f"dataset {account.label}: {spent:g} of {whole:g} spent, {max(whole - spent, 0.0):g} left"
+    called = account.name or ", ".join(account.datasets)
+    return f"dataset {called}: {spent:g} of {whole:g} spent, {max(whole - spent, 0.0):g} left"
 
 
 def _entry_line(entry: Entry) -> str:
@@ -104,4 +107,7 @@ def _entry_line(entry: Entry) -> str:
 
 
 def _record(row: Account | Entry) -> dict[str, Any]:
-    return {key: value if isinstance(value, (list, tuple, dict)) else str(value) for key, value in row._asdict().items()}
+    return {
+        key: value if isinstance(value, (list, tuple, dict)) else str(value)
+        for key, value in row._asdict().items()
+    }

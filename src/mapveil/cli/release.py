@@ -34,7 +34,9 @@ REGION_SHARE = Fraction(1, 10)
 
 @click.command("release")
 @click.argument("source", metavar="INPUT")
-@click.option("--region", help="W,S,E,N in degrees, or a polygon file. Without it, a tenth of epsilon finds one.")
+@click.option(
+    "--region", help="W,S,E,N in degrees, or a polygon file. Without it, a tenth of epsilon finds one."
+)
 @click.option(
     "--tiling",
     help=f"quadtree:8, grid:300x300, h3:8, tiles:15 or places:FILE. [default: {DEFAULT_TILING}]",
@@ -42,7 +44,9 @@ REGION_SHARE = Fraction(1, 10)
 @click.option("--method", default=DEFAULT_METHOD, show_default=True, help="See 'mapveil methods'.")
 @click.option("--trust", default="central", show_default=True, help="Who may see raw locations.")
 @click.option("--epsilon", required=True, help="The whole privacy budget of this map, such as 1, 0.5 or 1/3.")
-@click.option("--option", "options", multiple=True, metavar="K=V", help="An option of the method. Repeatable.")
+@click.option(
+    "--option", "options", multiple=True, metavar="K=V", help="An option of the method. Repeatable."
+)
 @click.option(
     "-o",
     "--output",
@@ -58,8 +62,14 @@ REGION_SHARE = Fraction(1, 10)
 @click.option("--weight", help="Column of weights: how much each row counts within its user.")
 @click.option("--merge-below", type=float, help="Move cells estimated below this many users to 'elsewhere'.")
 @click.option("--smooth-m", type=float, help="Blur the map by a Gaussian of this many metres.")
-@click.option("--ledger", type=click.Path(path_type=Path), help="The ledger file. [default: $MAPVEIL_LEDGER or yours]")
-@click.option("--no-ledger", is_flag=True, help="Do not account for this release (the promise stays, the sum of promises is lost).")
+@click.option(
+    "--ledger", type=click.Path(path_type=Path), help="The ledger file. [default: $MAPVEIL_LEDGER or yours]"
+)
+@click.option(
+    "--no-ledger",
+    is_flag=True,
+    help="Do not account for this release (the promise stays, the sum of promises is lost).",
+)
 @click.option("--dataset", help="Name of the dataset whose budget is spent. [default: told by its content]")
 @click.option("--seed", type=int, help="Repeat a run exactly. The map is marked NOT FOR RELEASE.")
 @console_options
@@ -115,7 +125,9 @@ def command(
 
     read = read_source(source, user=user, lon=lon, lat=lat, weight=weight)
     if not isinstance(read, Points) and (tiling or region):
-        raise InputError(f"{source}: a raster of counts brings its own cells; leave out --region and --tiling")
+        raise InputError(
+            f"{source}: a raster of counts brings its own cells; leave out --region and --tiling"
+        )
     rng = as_randomness(seed)
     with console.progress() as progress:
         if isinstance(read, Points):
@@ -212,12 +224,12 @@ def _with_share(made: DensityMap, share: Share, mechanism: CentralMechanism, who
     )
     if guarantee.epsilon > whole:
         raise AssertionError("the parts exceed the budget")
-    return dataclasses.replace(made, guarantee=guarantee, notes=(*made.notes, "the region was chosen privately"))
+    return dataclasses.replace(
+        made, guarantee=guarantee, notes=(*made.notes, "the region was chosen privately")
+    )
 
 
-def _report(
-    console: Console, made: DensityMap, outputs: tuple[Path, ...], receipt: Account | None
-) -> None:
+def _report(console: Console, made: DensityMap, outputs: tuple[Path, ...], receipt: Account | None) -> None:
     lines = [f"wrote {output}" for output in outputs]
     lines += [f"note: {note}" for note in made.notes]
     lines.append(repr(made.guarantee))

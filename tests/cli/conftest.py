@@ -1,0 +1,48 @@
+"""The command line in process: exit code, stdout and stderr."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import mapveil as mv
+
+
+class Outcome(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def mapveil(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Callable[..., Outcome]:
+    """Run ``mapveil ARGUMENTS`` with a ledger of its own."""
+    from mapveil.cli.app import run
+
+    monkeypatch.setenv("MAPVEIL_LEDGER", str(tmp_path / "ledger.sqlite"))
+
+    def call(*arguments: object) -> Outcome:
+        with pytest.raises(SystemExit) as stopped:
+            run([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        assert "Traceback" not in captured.err
+        return Outcome(int(stopped.value.code or 0), captured.out, captured.err)
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small table of check-ins in the box of :data:`BOX`."""
+    import pandas as pd
+
+    region = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
+    city = mv.synthetic.city(users=300, seed=1, region=region).arrays()
+    path = tmp_path_factory.mktemp("table") / "checkins.csv"
+    pd.DataFrame({"user_id": city.users, "lon": city.lon, "lat": city.lat}).to_csv(path, index=False)
+    return path

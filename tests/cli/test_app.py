@@ -1,0 +1,59 @@
+"""The frame of the commands: help, versions, unknown commands, and our own bugs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+import mapveil as package
+from mapveil.cli.app import app
+
+
+def test_every_command_has_help_with_examples(mapveil: Callable) -> None:
+    import click
+
+    for name in app.list_commands(click.Context(app)):
+        done = mapveil(name, "--help")
+        assert done.code == 0
+        assert "Examples:" in done.out, name
+
+
+def test_version_and_unknown_commands(mapveil: Callable) -> None:
+    assert package.__version__ in mapveil("--version").out
+    unknown = mapveil("relase")
+    assert unknown.code == 2
+    assert "release" in unknown.err
+
+
+def test_our_own_bug_is_said_to_be_one(mapveil: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    from mapveil.cli import methods
+
+    monkeypatch.setattr(methods, "METHODS", None)
+    done = mapveil("methods")
+    assert done.code == 1
+    assert "internal error" in done.err
+    assert "MAPVEIL_TRACEBACK" in done.err
+
+
+def test_methods_lists_the_table(mapveil: Callable) -> None:
+    records = json.loads(mapveil("methods", "--json").out)
+    assert [record["name"] for record in records if record["default"]] == ["multiscale"]
+    assert "emd" in mapveil("methods").out
+
+
+def test_doctor_finds_nothing_wrong_here(mapveil: Callable) -> None:
+    done = mapveil("doctor", "--json")
+    assert done.code == 0, done.out
+    states = {finding["what"]: finding["state"] for finding in json.loads(done.out)}
+    assert states["exact noise"] == states["engine"] == states["ledger"] == "ok"
+
+
+def test_python_dash_m() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "mapveil", "--version"], capture_output=True, text=True, check=True
+    )
+    assert package.__version__ in done.stdout
