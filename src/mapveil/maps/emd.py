@@ -6,16 +6,14 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.errors import ParameterError
-from mapveil.geo.projection import Degrees, EqualAreaCylinder
-from mapveil.geo.tiling import Tiling
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.distribution import MapLike, distribution_pair
 from mapveil.maps.emd_network import lattice_network, minimum_cost, spanner_network
+from mapveil.maps.positions import positions_m
 
-__all__ = ["LARGEST_LATTICE", "cell_size", "emd", "emd_metres", "emd_of_points", "positions_m", "surplus"]
+__all__ = ["LARGEST_LATTICE", "cell_size", "emd", "emd_metres", "emd_of_points", "surplus"]
 
 FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 LARGEST_LATTICE = 1 << 16
 """Sites of the largest lattice solved exactly, 256 x 256."""
@@ -133,7 +131,8 @@ def surplus(truth: MapLike, estimate: MapLike) -> FloatArray:
     for given in (truth, estimate):
         if isinstance(given, DensityMap) and moved.ndim == 1:
             lattice = given.tiling.lattice()
-            moved = lattice.to_square(moved)[: lattice.row.max() + 1, : lattice.col.max() + 1]
+            rows = slice(lattice.row.min(), lattice.row.max() + 1)
+            moved = lattice.to_square(moved)[rows, lattice.col.min() : lattice.col.max() + 1]
     if moved.ndim != 2:
         raise ParameterError(
             f"the maps have {moved.ndim} dimensions; rasters of 2 are accepted for a distance"
@@ -145,50 +144,6 @@ def surplus_of_cells(truth: MapLike, estimate: MapLike) -> FloatArray:
     """The difference of two normalised maps per cell, exactly zero where they agree to rounding."""
     p, q = distribution_pair(truth, estimate)
     return np.where(np.abs(p - q) <= 1e-15 * np.maximum(p, q), 0.0, p - q)
-
-
-def positions_m(tiling: Tiling) -> tuple[FloatArray, FloatArray]:
-    """Where the cells' centres are in the region's plane, metres east and north.
-
-    Where that plane is in degrees, an equal-area cylinder around the region's middle takes its place. Cells
-    that share a column (or row) of the tiling's lattice share x (or y) exactly, and evenly spaced ones are
-    so exactly, whenever they are within a millionth of the spacing.
-
-    Raises
-    ------
-    ParameterError
-        The region is nowhere on Earth.
-    """
-    region = tiling.region
-    if not region.georeferenced:
-        raise ParameterError("the region has no georeference, so it has no distances in metres; use emd")
-    projection = region.projection
-    if isinstance(projection, Degrees):
-        west, south, east, north = region.bbox
-        projection = EqualAreaCylinder((south + north) / 2, (west + east) / 2)
-    centres, lattice = tiling.centres(), tiling.lattice()
-    x, y = projection.project(centres.lon, centres.lat)
-    return _snapped(x, lattice.col), _snapped(y, lattice.row)
-
-
-def _snapped(position: FloatArray, line: IntArray) -> FloatArray:
-    """Positions on the lines of a lattice, as one value per line, evenly spaced if they are."""
-    count = np.bincount(line)
-    used = np.flatnonzero(count)
-    mean = np.bincount(line, weights=position)[used] / count[used]
-    if used.size < 2:
-        return np.asarray(mean[0] + np.zeros(position.size))
-    spacing = (mean[-1] - mean[0]) / (used[-1] - used[0])
-    near = 1e-6 * np.abs(np.diff(mean)).min()
-    place = np.zeros(count.size)
-    place[used] = mean
-    if np.abs(position - place[line]).max() > near:
-        return position
-    even = mean[0] + (used - used[0]) * spacing
-    if np.abs(even - mean).max() <= near:
-        # Multiples of the spacing from zero, so that gaps are whole multiples of it in floating point too.
-        return np.asarray((line - used[0]) * spacing)
-    return np.asarray(place[line])
 
 
 def cell_size(moved: FloatArray, cell: tuple[float, float] | None) -> tuple[float, float]:
