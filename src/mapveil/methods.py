@@ -5,13 +5,16 @@ Joining is adding a row: the contract tests, ``mapveil methods`` and ``mapveil c
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from mapveil.central.mechanism import CentralMechanism
 from mapveil.errors import ParameterError
+from mapveil.privacy.epsilon import EpsilonLike
 
-__all__ = ["DEFAULT_METHOD", "METHODS", "Method", "find_method"]
+__all__ = ["DEFAULT_METHOD", "METHODS", "Method", "find_method", "option_value"]
 
 DEFAULT_METHOD = "multiscale"
 
@@ -28,6 +31,33 @@ class Method(NamedTuple):
         module, _, attribute = self.path.partition(":")
         found: Any = getattr(importlib.import_module(module), attribute)
         return found  # type: ignore[no-any-return]
+
+    def options(self) -> dict[str, Any]:
+        """The names of the mechanism's own parameters, with their defaults."""
+        return {
+            item.name: None if item.default is dataclasses.MISSING else item.default
+            for item in dataclasses.fields(self.load())
+            if item.name != "epsilon"
+        }
+
+    def make(self, epsilon: EpsilonLike, options: Mapping[str, Any] | None = None) -> CentralMechanism:
+        """Construct the mechanism.
+
+        Raises
+        ------
+        ParameterError
+            No such option, or a value of the wrong kind or outside its range.
+        """
+        given = dict(options or {})
+        accepted = self.options()
+        for key in given:
+            if key not in accepted:
+                known = ", ".join(accepted) or "none"
+                raise ParameterError(f"{self.name} has no option {key!r}; accepted: {known}")
+        try:
+            return self.load()(epsilon=epsilon, **given)
+        except TypeError as error:
+            raise ParameterError(f"{self.name}: an option has the wrong kind of value ({error})") from None
 
 
 METHODS: tuple[Method, ...] = (
@@ -54,3 +84,22 @@ def find_method(name: str, trust: str = "central") -> Method:
             return method
     names = ", ".join(method.name for method in METHODS if method.trust == trust)
     raise ParameterError(f"no {trust or 'such'} method is called {name!r}; accepted: {names or 'none yet'}")
+
+
+def option_value(text: str) -> Any:
+    """Read an option's value as a person writes it: a number, true, false, none, or text.
+
+    Examples
+    --------
+    >>> option_value("20"), option_value("0.5"), option_value("none"), option_value("mean")
+    (20, 0.5, None, 'mean')
+    """
+    constants: dict[str, Any] = {"true": True, "false": False, "none": None}
+    if text.lower() in constants:
+        return constants[text.lower()]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

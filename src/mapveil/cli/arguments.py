@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from mapveil.errors import InputError, ParameterError
-from mapveil.methods import find_method
+from mapveil.errors import InputError
+from mapveil.methods import option_value
 from mapveil.privacy.epsilon import as_epsilon
 
 if TYPE_CHECKING:
-    from mapveil.central.mechanism import CentralMechanism
     from mapveil.geo.region import Region
 
-__all__ = ["epsilon_list", "make_mechanism", "name_list", "parse_region", "read_options"]
+__all__ = ["epsilon_list", "name_list", "parse_region", "read_options"]
 
 
 def name_list(text: str, what: str) -> list[str]:
@@ -46,42 +44,8 @@ def read_options(pairs: tuple[str, ...]) -> dict[str, Any]:
             raise InputError(f"--option {pair!r}: key=value is accepted, such as width=20")
         if key in options:
             raise InputError(f"--option {key} is given twice")
-        options[key] = _value(value.strip())
+        options[key] = option_value(value.strip())
     return options
-
-
-def _value(text: str) -> Any:
-    constants: dict[str, Any] = {"true": True, "false": False, "none": None}
-    if text.lower() in constants:
-        return constants[text.lower()]
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
-
-
-def make_mechanism(
-    name: str, trust: str, epsilon: Fraction | str, options: dict[str, Any]
-) -> CentralMechanism:
-    """Construct a mechanism from its name and options.
-
-    Raises
-    ------
-    ParameterError
-        No such method or option, or a value outside its range.
-    """
-    kind = find_method(name, trust).load()
-    accepted = [item.name for item in dataclasses.fields(kind) if item.name != "epsilon"]
-    for key in options:
-        if key not in accepted:
-            known = ", ".join(accepted) or "none"
-            raise ParameterError(f"{name} has no option {key!r}; accepted: {known}")
-    try:
-        return kind(epsilon=epsilon, **options)
-    except TypeError as error:
-        raise ParameterError(f"{name}: an option has the wrong kind of value ({error})") from None
 
 
 def parse_region(text: str | None) -> Region | None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import click
 
 from mapveil.cli.console import Console, console_options
-from mapveil.methods import DEFAULT_METHOD, METHODS
+from mapveil.methods import DEFAULT_METHOD, METHODS, Method
 
 __all__ = ["command"]
 
@@ -23,7 +22,7 @@ def command(console: Console) -> None:
       mapveil methods
       mapveil methods --json
     """
-    records = [_record(method.name, method.trust, method.load()) for method in METHODS]
+    records = [_record(method) for method in METHODS]
     blocks = []
     for record in records:
         mark = " (default)" if record["name"] == DEFAULT_METHOD else ""
@@ -37,17 +36,13 @@ def command(console: Console) -> None:
     console.result("\n".join(blocks), records)
 
 
-def _record(name: str, trust: str, kind: Any) -> dict[str, Any]:
-    options = {
-        item.name: None if item.default is dataclasses.MISSING else item.default
-        for item in dataclasses.fields(kind)
-        if item.name != "epsilon"
-    }
+def _record(method: Method) -> dict[str, Any]:
+    kind = method.load()
     return {
-        "name": name,
-        "trust": trust,
+        "name": method.name,
+        "trust": method.trust,
         "summary": kind.summary,
         "source": kind.source,
-        "options": options,
-        "default": name == DEFAULT_METHOD,
+        "options": method.options(),
+        "default": method.name == DEFAULT_METHOD,
     }

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mapveil.cli.arguments import make_mechanism, parse_region, read_options
+from mapveil.cli.arguments import parse_region, read_options
 from mapveil.cli.console import Console, console_options
 from mapveil.errors import InputError, ParameterError
-from mapveil.methods import DEFAULT_METHOD
+from mapveil.methods import DEFAULT_METHOD, Method, find_method
 from mapveil.privacy.epsilon import as_epsilon, split_epsilon
 from mapveil.privacy.random import Randomness, as_randomness
 
@@ -113,7 +113,8 @@ def command(
 
     whole = as_epsilon(epsilon)
     given = read_options(options)
-    make_mechanism(method, trust, whole, given)
+    row = find_method(method, trust)
+    row.make(whole, given)
     _check_outputs(outputs)
     place = parse_region(region)
     if place is not None:
@@ -150,7 +151,7 @@ def command(
                 outputs=outputs,
             )
             progress("charge the ledger", 1.0)
-        made = _release(console, read, place, tiling, method, trust, whole, given, rng, progress)
+        made = _release(console, read, place, tiling, row, whole, given, rng, progress)
         if smooth_m is not None:
             from mapveil.maps.heatmap import smooth
 
@@ -192,8 +193,7 @@ def _release(
     read: Points | Counts,
     place: Region | None,
     tiling: str | None,
-    method: str,
-    trust: str,
+    method: Method,
     whole: Fraction,
     given: dict[str, Any],
     rng: Randomness,
@@ -202,8 +202,8 @@ def _release(
     from mapveil.geo.points import Points
 
     if not isinstance(read, Points):
-        return make_mechanism(method, trust, whole, given).release(read, rng=rng, progress=progress)
-    mechanism = make_mechanism(method, trust, whole, given)
+        return method.make(whole, given).release(read, rng=rng, progress=progress)
+    mechanism = method.make(whole, given)
     share: Share | None = None
     if place is None:
         from mapveil.central.private_region import choose_region
@@ -211,7 +211,7 @@ def _release(
         part, rest = split_epsilon(whole, [float(REGION_SHARE), float(1 - REGION_SHARE)])
         console.note(f"no --region: {float(part):g} of epsilon is spent on finding one")
         place, share = choose_region(read, part, rng, progress)
-        mechanism = make_mechanism(method, trust, rest, given)
+        mechanism = method.make(rest, given)
     cells = _parse_tiling(tiling, place)
     made = mechanism.release(read, cells, rng=rng, progress=progress)
     return made if share is None else _with_share(made, share, mechanism, whole)
