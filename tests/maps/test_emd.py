@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
@@ -12,9 +13,13 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.optimize import linprog
 
+import mapveil as mv
 from mapveil.errors import ParameterError
-from mapveil.maps.emd import emd, emd_of_points
+from mapveil.geo.tiling import Centres, Lattice
+from mapveil.maps.density_map import DensityMap
+from mapveil.maps.emd import emd, emd_metres, emd_of_points
 from mapveil.maps.emd_network import MASS_UNITS, lattice_network, mass_units, minimum_cost, spanner_network
+from mapveil.privacy.guarantee import Guarantee
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -186,3 +191,71 @@ def test_too_large_a_raster_is_refused_with_a_way_out():
     rng = np.random.default_rng(4)
     with pytest.raises(ParameterError, match="emd_bounds"):
         emd(rng.random((300, 300)), rng.random((300, 300)))
+
+
+REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
+
+
+def released(tiling, values=None):
+    values = np.ones(tiling.size) if values is None else values
+    promise = Guarantee(trust="central", epsilon=Fraction(1), bounding="None.", neighbours="add one user")
+    return DensityMap(np.asarray(values, dtype=np.float64), tiling, promise, "test")
+
+
+class Scattered:
+    """A tiling that is no raster: some sites of the region."""
+
+    region, spec, size = REGION, "scattered", 40
+
+    def centres(self, cells=None):
+        lon, lat = np.random.default_rng(8).uniform((-74.03, 40.69), (-73.90, 40.83), (self.size, 2)).T
+        return Centres(lon, lat)
+
+    def lattice(self):
+        x, y = REGION.project(*self.centres())
+        x0, y0, x1, y1 = REGION.bounds_m
+        row, col = (y1 - y) / (y1 - y0) * 8, (x - x0) / (x1 - x0) * 8
+        return Lattice(3, row.astype(np.int64), col.astype(np.int64))
+
+
+def test_metres_of_a_grid_are_cells_times_their_size():
+    grid = mv.Grid(REGION, rows=6, columns=9)
+    p, q = np.random.default_rng(6).random((2, grid.size))
+    found = emd_metres(released(grid, p), released(grid, q))
+    cell = (REGION.width_m / 9, REGION.height_m / 6)
+    assert found == pytest.approx(emd(p.reshape(6, 9), q.reshape(6, 9), cell=cell), rel=1e-5)
+    in_widths = emd(released(grid, p), released(grid, q))
+    assert in_widths == pytest.approx(emd(p.reshape(6, 9), q.reshape(6, 9)), rel=1e-9)
+
+
+def test_metres_of_a_quadtree_do_not_mind_the_codes():
+    tree = mv.Quadtree(REGION, depth=5)
+    p, q = np.zeros((2, tree.size))
+    a, b = tree.locate(np.array([-74.02, -73.91]), np.array([40.70, 40.80]))
+    p[a], q[b] = 5, 2
+    x, y = REGION.project(*tree.centres(np.array([a, b])))
+    expected = abs(x[0] - x[1]) + abs(y[0] - y[1])
+    assert emd_metres(released(tree, p), released(tree, q)) == pytest.approx(expected, rel=1e-9)
+
+
+def test_metres_of_scattered_sites_are_those_between_their_centres():
+    sites = Scattered()
+    p, q = np.random.default_rng(7).random((2, sites.size))
+    x, y = REGION.project(*sites.centres())
+    cost = np.abs(x[:, None] - x) + np.abs(y[:, None] - y)
+    n = sites.size
+    rows = np.kron(np.eye(n), np.ones(n))
+    columns = np.kron(np.ones(n), np.eye(n))
+    answer = linprog(
+        cost.ravel() / 1000, A_eq=np.vstack([rows, columns]), b_eq=np.concatenate([p / p.sum(), q / q.sum()])
+    )
+    found = emd_metres(released(sites, p), released(sites, q))
+    assert found == pytest.approx(answer.fun * 1000, rel=1e-4)
+
+
+def test_metres_need_maps_of_somewhere():
+    with pytest.raises(ParameterError, match="two DensityMaps"):
+        emd_metres(np.ones((2, 2)), np.ones((2, 2)))
+    grid = mv.Grid(mv.Region.without_georeference(2, 2), rows=2, columns=2)
+    with pytest.raises(ParameterError, match="georeference"):
+        emd_metres(released(grid, np.ones(4)), released(grid, np.ones(4)))
