@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from fractions import Fraction
 
 import numpy as np
@@ -14,10 +15,11 @@ from hypothesis.extra.numpy import arrays
 from scipy.optimize import linprog
 
 import mapveil as mv
-from mapveil.errors import ParameterError
+from mapveil.errors import MissingExtra, ParameterError
 from mapveil.geo.tiling import Centres, Lattice
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.emd import emd, emd_metres, emd_of_points
+from mapveil.maps.emd_ascent import exact_by_ascent
 from mapveil.maps.emd_network import MASS_UNITS, lattice_network, mass_units, minimum_cost, spanner_network
 from mapveil.privacy.guarantee import Guarantee
 
@@ -191,6 +193,35 @@ def test_too_large_a_raster_is_refused_with_a_way_out():
     rng = np.random.default_rng(4)
     with pytest.raises(ParameterError, match="emd_bounds"):
         emd(rng.random((300, 300)), rng.random((300, 300)))
+
+
+def test_ascent_equals_the_flow_solver_on_maps_of_every_kind():
+    rng = np.random.default_rng(11)
+    for shape in [(2, 2), (3, 17), (24, 24), (40, 31)]:
+        rows, columns = np.indices(shape)
+        smooth = np.exp(-(((rows - 5) / 6.0) ** 2) - ((columns - 9) / 4.0) ** 2) + 1e-9
+        sparse = np.where(rng.random(shape) < 0.05, 1.0, 0.0)
+        sparse[0, 0] = 1
+        for p, q in [
+            (rng.random(shape), rng.random(shape)),
+            (smooth, smooth[::-1, ::-1]),
+            (sparse, rng.random(shape)),
+            (rng.pareto(0.7, shape), smooth),
+        ]:
+            moved = p / p.sum() - q / q.sum()
+            net = lattice_network(np.arange(shape[1] * 1.0), np.arange(shape[0] * 1.0))
+            expected = minimum_cost(net, moved.ravel(), "flow")
+            assert exact_by_ascent(moved) == pytest.approx(expected, rel=1e-9)
+
+
+def test_without_or_tools_the_linear_program_answers(monkeypatch):
+    p, q = np.random.default_rng(12).random((2, 6, 6))
+    expected = emd(p, q)
+    monkeypatch.setitem(sys.modules, "ortools.graph.python.max_flow", None)
+    monkeypatch.setitem(sys.modules, "ortools.graph.python.min_cost_flow", None)
+    assert emd(p, q) == pytest.approx(expected, rel=1e-6)
+    with pytest.raises(MissingExtra, match="eval"):
+        exact_by_ascent(p / p.sum() - q / q.sum())
 
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)

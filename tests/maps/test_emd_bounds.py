@@ -10,8 +10,9 @@ from hypothesis.extra.numpy import arrays
 
 from mapveil.errors import ParameterError
 from mapveil.maps import emd_bounds as module
+from mapveil.maps.beckmann import lipschitz_minorant
 from mapveil.maps.emd import emd
-from mapveil.maps.emd_bounds import emd_bounds, emd_within, lipschitz_minorant
+from mapveil.maps.emd_bounds import emd_bounds, emd_within
 from mapveil.maps.heatmap import heatmap
 
 CELLS = [None, (1.0, 1.0), (3.0, 1.0), (0.2, 1.7)]

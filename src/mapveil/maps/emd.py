@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.errors import ParameterError
+from mapveil.errors import MissingExtra, ParameterError
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.distribution import MapLike, distribution_pair
+from mapveil.maps.emd_ascent import exact_by_ascent
 from mapveil.maps.emd_network import lattice_network, minimum_cost, spanner_network
 from mapveil.maps.positions import positions_m
 
@@ -17,6 +18,10 @@ FloatArray = npt.NDArray[np.float64]
 
 LARGEST_LATTICE = 1 << 16
 """Sites of the largest lattice solved exactly, 256 x 256."""
+
+_FOLDED = 8
+"""A raster is solved whole unless folding its empty rows and columns away leaves so many times fewer
+sites."""
 
 
 def emd(truth: MapLike, estimate: MapLike, *, cell: tuple[float, float] | None = None) -> float:
@@ -29,11 +34,11 @@ def emd(truth: MapLike, estimate: MapLike, *, cell: tuple[float, float] | None =
     where: :math:`p` and :math:`q` are ``truth`` and ``estimate``, each normalised to sum one, and the
     distance between two cells is that of their lower corners (or centres) with sides ``cell``.
 
-    It is found exactly: mass that both maps share stays, rows and columns without any other are folded
-    away, and what is left is a minimum-cost flow on the lattice of sites or, where few cells differ, on a
-    spanner of those cells (:mod:`~mapveil.maps.emd_network`, which states the rounding bound: below 1e-8 of
-    the diameter). Run by: the evaluator. Source: Ghazi et al. (2023), section 2.1; Ling and Okada (2007)
-    for the flow on a lattice.
+    It is found exactly. Mass that both maps share stays. On square cells what is left is solved by ascent on
+    whole-numbered potentials (:mod:`~mapveil.maps.emd_ascent`); on others, and where few cells differ, as a
+    minimum-cost flow on the lattice of the rows and columns in use or on a spanner of the cells
+    (:mod:`~mapveil.maps.emd_network`, which like the former states its rounding bound). Run by: the
+    evaluator. Source: Ghazi et al. (2023), section 2.1; Ling and Okada (2007) for the flow on a lattice.
 
     Parameters
     ----------
@@ -59,6 +64,14 @@ def emd(truth: MapLike, estimate: MapLike, *, cell: tuple[float, float] | None =
     moved = surplus(truth, estimate)
     width, height = cell_size(moved, cell)
     row, column = np.nonzero(moved)
+    if row.size and np.isclose(width, height, rtol=1e-12, atol=0.0):
+        box = moved[row.min() : row.max() + 1, column.min() : column.max() + 1]
+        folded = min(np.unique(row).size * np.unique(column).size, row.size * (_hops(column) + 1))
+        if min(box.shape) > 1 and box.size <= min(LARGEST_LATTICE, _FOLDED * folded):
+            try:
+                return width * exact_by_ascent(box)
+            except MissingExtra:
+                pass
     return emd_of_points(np.asarray(column * width), np.asarray(row * height), moved[row, column])
 
 
@@ -110,9 +123,9 @@ def emd_of_points(x: FloatArray, y: FloatArray, supply: FloatArray, solver: str 
         along = columns if rows.size == 1 else rows
         order = np.argsort(column if rows.size == 1 else row)
         return float(np.abs(np.cumsum(supply[order])[:-1]) @ np.diff(along))
-    hops = int(columns.size - 1).bit_length() + 1
-    if supply.size * (hops + 1) < sites:
-        if supply.size * (hops + 1) > 2 * LARGEST_LATTICE:
+    spanner = supply.size * (_hops(column) + 1)
+    if spanner < sites:
+        if spanner > 2 * LARGEST_LATTICE:
             raise _too_large(supply.size)
         return minimum_cost(spanner_network(x, y), supply, solver)
     if sites > LARGEST_LATTICE:
@@ -160,6 +173,11 @@ def cell_size(moved: FloatArray, cell: tuple[float, float] | None) -> tuple[floa
     if not (np.isfinite([width, height]).all() and width > 0 and height > 0):
         raise ParameterError(f"cell is {cell!r}; a positive width and height are accepted")
     return float(width), float(height)
+
+
+def _hops(column: npt.NDArray[np.int64]) -> int:
+    """Levels of a spanner over points in these columns."""
+    return int(np.unique(column).size - 1).bit_length() + 1
 
 
 def _too_large(cells: int) -> ParameterError:
