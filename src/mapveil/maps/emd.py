@@ -12,7 +12,15 @@ from mapveil.maps.emd_ascent import exact_by_ascent
 from mapveil.maps.emd_network import lattice_network, minimum_cost, spanner_network
 from mapveil.maps.positions import positions_m
 
-__all__ = ["LARGEST_LATTICE", "cell_size", "emd", "emd_metres", "emd_of_points", "surplus"]
+__all__ = [
+    "LARGEST_LATTICE",
+    "cell_size",
+    "emd",
+    "emd_metres",
+    "emd_of_points",
+    "surplus",
+    "surplus_of_cells",
+]
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -20,13 +28,11 @@ LARGEST_LATTICE = 1 << 16
 """Sites of the largest lattice solved exactly, 256 x 256."""
 
 _FOLDED = 8
-"""A raster is solved whole unless folding its empty rows and columns away leaves so many times fewer
-sites."""
+"""A raster is solved whole unless folding its empty lines away leaves so many times fewer sites."""
 
 
 def emd(truth: MapLike, estimate: MapLike, *, cell: tuple[float, float] | None = None) -> float:
-    r"""Earth mover's distance: the least mean distance that the mass of one map must travel to make the
-    other.
+    r"""Earth mover's distance: the least mean distance the mass of one map must travel to make the other.
 
     .. math:: \mathrm{EMD}(p, q) = \min_{\gamma \ge 0} \sum_{x, y} \gamma(x, y)\, \lVert x - y \rVert_1,
         \qquad \sum_y \gamma(x, y) = p(x), \quad \sum_x \gamma(x, y) = q(y)
@@ -53,6 +59,8 @@ def emd(truth: MapLike, estimate: MapLike, *, cell: tuple[float, float] | None =
     ParameterError
         The maps differ in cells, have a negative or non-finite value, are not two-dimensional, or differ in
         so many cells of so large a raster that :func:`mapveil.maps.emd_bounds.emd_bounds` must be used.
+    MissingExtra
+        OR-tools is not installed and the problem has more than about 100 x 100 sites.
 
     Examples
     --------

@@ -19,7 +19,15 @@ import numpy.typing as npt
 
 from mapveil.errors import MissingExtra, require
 
-__all__ = ["MASS_UNITS", "Network", "lattice_network", "minimum_cost", "mass_units", "spanner_network"]
+__all__ = [
+    "LARGEST_PROGRAM",
+    "MASS_UNITS",
+    "Network",
+    "lattice_network",
+    "minimum_cost",
+    "mass_units",
+    "spanner_network",
+]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -29,6 +37,9 @@ MASS_UNITS = 1 << 45
 
 LENGTH_UNITS = 1 << 14
 """Integer units of the shortest edge, where edge lengths are not multiples of it."""
+
+LARGEST_PROGRAM = 20_000
+"""Edges of the largest network left to the linear program without OR-tools: about 100 x 100 sites."""
 
 
 class Network(NamedTuple):
@@ -133,12 +144,13 @@ def minimum_cost(network: Network, supply: FloatArray, solver: str = "auto") -> 
         ``supply.size / (2 * MASS_UNITS)`` times the greatest distance, and, only where lengths are not
         multiples of the shortest, by a further ``1 / LENGTH_UNITS`` of itself.
         ``"program"``: the same as a linear program by HiGHS, in floating point (tolerance 1e-7).
-        ``"auto"``: the first where OR-tools is installed.
+        ``"auto"``: the first where OR-tools is installed, else the second.
 
     Raises
     ------
     MissingExtra
-        ``solver="flow"`` without OR-tools.
+        OR-tools is not installed, and ``solver`` is ``"flow"`` or the network has more than
+        ``LARGEST_PROGRAM`` edges.
     """
     full = np.zeros(network.nodes)
     full[: supply.size] = supply
@@ -147,7 +159,7 @@ def minimum_cost(network: Network, supply: FloatArray, solver: str = "auto") -> 
     try:
         return _by_flow(network, full)
     except MissingExtra:
-        if solver == "flow":
+        if solver == "flow" or network.tail.size > LARGEST_PROGRAM:
             raise
         return _by_program(network, full)
 

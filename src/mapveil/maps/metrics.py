@@ -117,8 +117,9 @@ def jensen_shannon(truth: MapLike, estimate: MapLike) -> float:
 
 
 def similarity(truth: MapLike, estimate: MapLike) -> float:
-    r"""Common mass, from 0 (disjoint) to 1 (alike): :math:`\sum_i \min(p_i, q_i) = 1 - \tfrac12 \sum_i |p_i
-    - q_i|`.
+    r"""Common mass, from 0 (disjoint) to 1 (alike).
+
+    .. math:: \sum_i \min(p_i, q_i) = 1 - \tfrac12 \sum_i |p_i - q_i|
 
     where: :math:`p`, :math:`q` are ``truth`` and ``estimate`` normalised to sum one. Run by: the
     evaluator. Source: Bylinskii et al. (2019).
