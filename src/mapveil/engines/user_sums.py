@@ -16,11 +16,10 @@ import numpy.typing as npt
 from mapveil.errors import InputError
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
-from mapveil.geo.tiling import Tiling
+from mapveil.geo.tiling import SqlKey, Tiling
 
 if TYPE_CHECKING:
     import duckdb
-    import pyarrow
 
 __all__ = ["UNIT", "USER_SUMS_SQL", "UserSums", "user_sums"]
 
@@ -107,19 +106,21 @@ def user_sums(
 def _from_points(points: Points, tiling: Tiling) -> npt.NDArray[np.int64]:
     import duckdb
 
+    points.check()
     with tempfile.TemporaryDirectory(prefix="mapveil-") as spill, duckdb.connect() as connection:
         connection.execute(f"SET memory_limit = '{_MEMORY_LIMIT}'")
         connection.execute("SET preserve_insertion_order = false")
         connection.execute("SET temp_directory = ?", [spill])
         rows = points.scan(connection)
+        located = tiling.locate_sql("lon", "lat") or _locate_function(connection, tiling)
         text = USER_SUMS_SQL.format(
-            cell=tiling.locate_sql("lon", "lat") or _locate_function(connection, tiling),
+            cell=located.expression,
             weight=f"CAST(ROUND(weight * {_WEIGHT_UNITS}) AS HUGEINT)" if points.columns.weight else "1",
             points=rows,
             quotient=f"(visits * {UNIT}) // total",
         )
         found = connection.execute(text).fetchnumpy()
-    cells = np.ma.filled(found["cell"], -1).astype(np.int64)
+    cells = located.cells(np.ma.filled(found["cell"], -1).astype(np.int64))
     if cells.size == 0:
         raise InputError(
             f"{points.source}: no row lies inside the region {tiling.region}; "
@@ -130,17 +131,16 @@ def _from_points(points: Points, tiling: Tiling) -> npt.NDArray[np.int64]:
     return sums
 
 
-def _locate_function(connection: duckdb.DuckDBPyConnection, tiling: Tiling) -> str:
+def _locate_function(connection: duckdb.DuckDBPyConnection, tiling: Tiling) -> SqlKey:
     """Register ``tiling.locate`` as a vectorised SQL function for tilings without an expression."""
     import pyarrow
 
-    def locate(lon: pyarrow.ChunkedArray, lat: pyarrow.ChunkedArray) -> pyarrow.Array:
-        cells = tiling.locate(
-            np.asarray(lon.to_numpy(), dtype=np.float64), np.asarray(lat.to_numpy(), dtype=np.float64)
-        )
+    # DuckDB evaluates these annotations where only builtins are known.
+    def locate(lon: object, lat: object) -> object:
+        cells = tiling.locate(np.asarray(lon, dtype=np.float64), np.asarray(lat, dtype=np.float64))
         return pyarrow.array(cells)
 
     connection.create_function(  # type: ignore[call-overload]
         "mapveil_locate", locate, ["DOUBLE", "DOUBLE"], "BIGINT", type="arrow"
     )
-    return "mapveil_locate(lon, lat)"
+    return SqlKey("mapveil_locate(lon, lat)", lambda keys: keys)

@@ -27,8 +27,8 @@ def check_points(points: Points) -> None:
         row = connection.execute(
             f"SELECT COUNT(*), COUNT(user_id), COUNT(*) FILTER ({' AND '.join(_accepted(points).values())}) "
             f"FROM ({points.scan(connection)}) AS points"
-        ).fetchone()
-    rows, users, good = row or (0, 0, 0)
+        ).fetchall()[0]
+    rows, users, good = row
     if rows == 0:
         raise InputError(f"{points.source}: holds no rows; at least one is accepted")
     if users < rows or good < rows:
@@ -70,10 +70,10 @@ def _failure_in(points: Points, part: Table, connection: duckdb.DuckDBPyConnecti
         f"FROM (SELECT ROW_NUMBER() OVER () AS row, {select}, {shown} "
         f"FROM {part.relation(connection)}) AS rows "
         "WHERE failing IS NOT NULL ORDER BY row LIMIT 1"
-    ).fetchone()
-    if found is None:
+    ).fetchall()
+    if not found:
         return None
-    row, failing, *texts = found
+    row, failing, *texts = found[0]
     value = dict(zip(holds, texts, strict=True))[failing]
     where = f"{part.name}: row {row}, column {raw[failing]!r}"
     if failing == "user":
@@ -87,8 +87,8 @@ def _failure_in(points: Points, part: Table, connection: duckdb.DuckDBPyConnecti
 
 def _look_swapped(points: Points, connection: duckdb.DuckDBPyConnection) -> bool:
     """Whether most rows would be places if lat and lon changed names, and are none as they are."""
-    row = connection.execute(
+    rows = connection.execute(
         "SELECT 2 * COUNT(*) FILTER (ABS(lat) > 90 AND ABS(lat) <= 180 AND ABS(lon) <= 90) > COUNT(*) "
         f"FROM ({points.scan(connection)}) AS points"
-    ).fetchone()
-    return bool(row and row[0])
+    ).fetchall()
+    return bool(rows[0][0])

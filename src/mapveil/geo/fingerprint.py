@@ -60,5 +60,5 @@ def fingerprint(points: Points) -> bytes:
         connection.execute("SET temp_directory = ?", [spill])
         with reading(points.source):
             weight = "weight" if points.columns.weight is not None else "1"
-            sums = connection.execute(_SQL.format(weight=weight, points=points.scan(connection))).fetchone()
-    return hashlib.sha256(f"mapveil points 1 {sums}".encode()).digest()
+            rows = connection.execute(_SQL.format(weight=weight, points=points.scan(connection))).fetchall()
+    return hashlib.sha256(f"mapveil points 1 {rows[0]}".encode()).digest()

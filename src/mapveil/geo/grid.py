@@ -12,7 +12,7 @@ import numpy.typing as npt
 from mapveil.errors import ParameterError
 from mapveil.geo.raster import Raster
 from mapveil.geo.region import Region
-from mapveil.geo.tiling import Bounds, Centres, Lattice
+from mapveil.geo.tiling import Bounds, Centres, Lattice, SqlKey
 
 __all__ = ["Grid"]
 
@@ -76,12 +76,10 @@ class Grid:
         """The cell of each place (WGS84 degrees), -1 outside."""
         return self.raster.codes(lon, lat, lambda row, col: row * self.columns + col)
 
-    def locate_sql(self, lon: str, lat: str) -> str | None:
-        """The same as one SQL expression; None for a polygon or a CRS without a closed form."""
-        sql = self.raster.locate_sql(lon, lat)
-        if sql is None:
-            return None
-        return f"(CASE WHEN {sql.inside} THEN {sql.row} * {self.columns} + {sql.col} ELSE -1 END)"
+    def locate_sql(self, lon: str, lat: str) -> SqlKey | None:
+        """The same through SQL; None for a polygon or a CRS without a closed form."""
+        key = self.raster.key_sql(lon, lat)
+        return None if key is None else SqlKey(key, lambda keys: keys)
 
     def centres(self, cells: IntArray | None = None) -> Centres:
         """Centres of the given cells (all by default)."""
@@ -106,7 +104,8 @@ class Grid:
     def lattice(self) -> Lattice:
         """The grid in the north-west corner of the smallest square that holds it."""
         row, col = self._row_col(None)
-        return Lattice((max(self.rows, self.columns) - 1).bit_length(), row, col)
+        inside = None if self.region.polygon is None else self.inside()
+        return Lattice((max(self.rows, self.columns) - 1).bit_length(), row, col, inside)
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready record from which :func:`mapveil.geo.tiling_from_dict` makes it again."""

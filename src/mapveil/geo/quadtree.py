@@ -13,7 +13,7 @@ from mapveil.errors import ParameterError
 from mapveil.geo import morton
 from mapveil.geo.raster import Raster
 from mapveil.geo.region import Region
-from mapveil.geo.tiling import Bounds, Centres, Lattice
+from mapveil.geo.tiling import Bounds, Centres, Lattice, SqlKey
 
 __all__ = ["MAX_DEPTH", "Quadtree"]
 
@@ -79,9 +79,14 @@ class Quadtree:
         """The cell of each place (WGS84 degrees), -1 outside."""
         return self.raster.codes(lon, lat, morton.interleave)
 
-    def locate_sql(self, lon: str, lat: str) -> str | None:
-        """The same as one SQL expression; None for a polygon or a CRS without a closed form."""
-        return None
+    def locate_sql(self, lon: str, lat: str) -> SqlKey | None:
+        """The same through SQL; None for a polygon or a CRS without a closed form."""
+        key = self.raster.key_sql(lon, lat)
+        return None if key is None else SqlKey(key, self._cells_of_keys)
+
+    def _cells_of_keys(self, keys: IntArray) -> IntArray:
+        row, col = np.divmod(np.maximum(keys, 0), 1 << self.depth)
+        return np.where(keys < 0, -1, morton.interleave(row, col))
 
     def centres(self, cells: IntArray | None = None) -> Centres:
         """Centres of the given cells (all by default)."""
@@ -105,7 +110,8 @@ class Quadtree:
 
     def lattice(self) -> Lattice:
         """Every cell on its own site."""
-        return Lattice(self.depth, *self._row_col(None))
+        inside = None if self.region.polygon is None else self.inside()
+        return Lattice(self.depth, *self._row_col(None), inside)
 
     def parent(self, cells: IntArray, levels: int = 1) -> IntArray:
         """The ancestor ``levels`` levels up, as a code of that level."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,7 @@ from mapveil.geo.tiling import Bounds, Centres
 if TYPE_CHECKING:
     from mapveil.geo.region import Region
 
-__all__ = ["Raster", "RasterSql"]
+__all__ = ["Raster"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -24,14 +24,6 @@ BoolArray = npt.NDArray[np.bool_]
 
 _CHUNK: Final = 1 << 15
 _LARGEST_MASK: Final = 1 << 22
-
-
-class RasterSql(NamedTuple):
-    """Three SQL expressions over a place: whether it is in the box, and its row and column."""
-
-    inside: str
-    row: str
-    col: str
 
 
 @dataclass(frozen=True)
@@ -87,8 +79,8 @@ class Raster:
             cells[part] = np.where(inside, code(row, col), -1)
         return cells
 
-    def locate_sql(self, lon: str, lat: str) -> RasterSql | None:
-        """:meth:`locate` as SQL; None where the projection or a polygon has no expression."""
+    def key_sql(self, lon: str, lat: str) -> str | None:
+        """``row * columns + column`` as SQL, -1 outside; None for a polygon or without a closed form."""
         projected = self.region.project_sql(lon, lat)
         if projected is None or self.region.polygon is not None:
             return None
@@ -99,7 +91,7 @@ class Raster:
         # Casts round to nearest, so floor comes first.
         col = _clamped(f"floor(({x} - {x0}) * {sql_number(self._per_x)})", self.columns)
         row = _clamped(f"floor(({y1} - {y}) * {sql_number(self._per_y)})", self.rows)
-        return RasterSql(inside, row, col)
+        return f"(CASE WHEN {inside} THEN {row} * {self.columns} + {col} ELSE -1 END)"
 
     def edges(self, row: IntArray, col: IntArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         """West, south, east and north edges of cells in the region's plane."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
@@ -11,7 +12,7 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     from mapveil.geo.region import Region
 
-__all__ = ["Bounds", "Centres", "HierarchicalTiling", "Lattice", "Tiling"]
+__all__ = ["Bounds", "Centres", "HierarchicalTiling", "Lattice", "SqlKey", "Tiling"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -33,6 +34,17 @@ class Bounds(NamedTuple):
     north: FloatArray
 
 
+class SqlKey(NamedTuple):
+    """A cell as SQL computes it: an integer key, -1 outside, and what turns distinct keys into cells.
+
+    Bits are dear in SQL and cheap in NumPy: rows are grouped by a key that is plain arithmetic, and only the
+    distinct keys that are left become codes.
+    """
+
+    expression: str
+    cells: Callable[[IntArray], IntArray]
+
+
 @dataclass(frozen=True, eq=False)
 class Lattice:
     """Where each cell of a tiling lies on a square raster of 2**depth rows and columns.
@@ -46,11 +58,14 @@ class Lattice:
         The raster has ``2**depth`` rows and columns; row 0 is the northmost, column 0 the westmost.
     row, col : ndarray of int64, shape (cells,)
         The site of each cell.
+    inside : ndarray of bool, shape (cells,), optional
+        Which cells can hold anybody; all by default. The others are known to be empty.
     """
 
     depth: int
     row: IntArray
     col: IntArray
+    inside: npt.NDArray[np.bool_] | None = None
 
     @property
     def side(self) -> int:
@@ -58,8 +73,9 @@ class Lattice:
         return 1 << self.depth
 
     def members(self) -> IntArray:
-        """How many cells lie on each site, shape (side, side)."""
-        return self.to_square(np.ones(self.row.size, dtype=np.int64))
+        """How many cells that can hold anybody lie on each site, shape (side, side)."""
+        inside = np.ones(self.row.size, dtype=np.bool_) if self.inside is None else self.inside
+        return self.to_square(inside.astype(np.int64))
 
     def to_square(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Sum per-cell values onto the raster, shape (side, side), same dtype."""
@@ -68,9 +84,10 @@ class Lattice:
         return square
 
     def from_square(self, square: npt.NDArray[Any]) -> FloatArray:
-        """Give each cell its even part of its site's value, shape (cells,)."""
+        """Give each cell that can hold anybody its even part of its site's value, shape (cells,)."""
         shared = np.maximum(self.members(), 1)[self.row, self.col]
-        return np.asarray(square[self.row, self.col] / shared, dtype=np.float64)
+        values = np.asarray(square[self.row, self.col] / shared, dtype=np.float64)
+        return values if self.inside is None else np.where(self.inside, values, 0.0)
 
 
 @runtime_checkable
@@ -81,7 +98,10 @@ class Tiling(Protocol):
     Everything here depends on the region and the tiling's parameters only, never on data.
     """
 
-    region: Region
+    @property
+    def region(self) -> Region:
+        """What is divided."""
+        ...
 
     @property
     def size(self) -> int:
@@ -97,8 +117,8 @@ class Tiling(Protocol):
         """The cell of each place (WGS84 degrees), -1 outside."""
         ...
 
-    def locate_sql(self, lon: str, lat: str) -> str | None:
-        """The same as one SQL expression over two column expressions, where there is one."""
+    def locate_sql(self, lon: str, lat: str) -> SqlKey | None:
+        """The same through one SQL expression over two column expressions, where there is one."""
         ...
 
     def centres(self, cells: IntArray | None = None) -> Centres:
@@ -130,7 +150,10 @@ class Tiling(Protocol):
 class HierarchicalTiling(Tiling, Protocol):
     """A tiling whose cells nest: a node is a Morton prefix, a subtree an interval of codes."""
 
-    depth: int
+    @property
+    def depth(self) -> int:
+        """How often the region is halved."""
+        ...
 
     def parent(self, cells: IntArray, levels: int = 1) -> IntArray:
         """The ancestor ``levels`` levels up, as a code of that level."""

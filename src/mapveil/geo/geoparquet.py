@@ -1,0 +1,165 @@
+"""Tables whose places are points in a geometry column: GeoParquet, WKB, GeoArrow."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.errors import InputError
+from mapveil.geo.tables import Table, quote_name
+
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow
+
+__all__ = ["GeometryTable", "check_crs", "decode_wkb_points", "find_geometry"]
+
+_USUAL: Final = ("geometry", "geom", "wkb_geometry", "the_geom", "wkb")
+_SRID_FLAG: Final = 0x20000000
+_FLAGS: Final = 0xE0000000
+_POINT: Final = 1
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GeometryTable:
+    """A table with the points of one geometry column beside it, as ``place.lon`` and ``place.lat``."""
+
+    table: Table
+    column: str
+    sql_type: str
+
+    PLACE: ClassVar[str] = "mapveil_place"
+
+    @property
+    def name(self) -> str:
+        """See :class:`Table`."""
+        return self.table.name
+
+    def relation(self, connection: duckdb.DuckDBPyConnection) -> str:
+        """See :class:`Table`."""
+        geometry = quote_name(self.column)
+        if self.sql_type.startswith("STRUCT"):
+            place = f"{{'lon': {geometry}.x, 'lat': {geometry}.y}}"
+        else:
+            _register(connection)
+            place = f"mapveil_wkb(CAST({geometry} AS BLOB))"
+        return f"(SELECT *, {place} AS {self.PLACE} FROM {self.table.relation(connection)}) AS places"
+
+    def parts(self) -> tuple[Table, ...]:
+        """See :class:`Table`."""
+        return tuple(GeometryTable(part, self.column, self.sql_type) for part in self.table.parts())
+
+
+def find_geometry(types: Mapping[str, str]) -> str | None:
+    """The column that holds points, by its type, or by its usual name where the type is bytes."""
+    for name, kind in types.items():
+        if kind.startswith("GEOMETRY") or re.match(r'STRUCT\("?x"? DOUBLE, "?y"? DOUBLE', kind):
+            return name
+    for usual in _USUAL:
+        for name, kind in types.items():
+            if kind in ("BLOB", "WKB_BLOB") and name.lower() == usual:
+                return name
+    return None
+
+
+def check_crs(source: str, column: str, sql_type: str, metadata: bytes | None) -> None:
+    """Refuse a geometry column that declares another reference system than WGS84.
+
+    Parameters
+    ----------
+    source, column : str
+        For messages.
+    sql_type : str
+        The column's type, which may carry its reference system.
+    metadata : bytes or None
+        The file's ``geo`` record (GeoParquet), where it has one.
+
+    Raises
+    ------
+    InputError
+        The declared system is not WGS84 longitude and latitude.
+    """
+    declared: Any = None
+    inside = re.match(r"GEOMETRY\('(.*)'\)$", sql_type, flags=re.DOTALL)
+    if inside:
+        declared = inside.group(1).replace("''", "'")
+    elif metadata:
+        declared = json.loads(metadata).get("columns", {}).get(column, {}).get("crs")
+    if declared is None:
+        return
+    from pyproj import CRS
+    from pyproj.exceptions import CRSError
+
+    try:
+        crs = CRS.from_user_input(declared)
+    except CRSError as error:
+        raise InputError(f"{source}: column {column!r} declares an unreadable reference system") from error
+    if not any(crs.equals(CRS(code), ignore_axis_order=True) for code in ("EPSG:4326", "OGC:CRS84")):
+        raise InputError(
+            f"{source}: column {column!r} is in {crs.name}; WGS84 longitude and latitude (EPSG:4326) "
+            "is accepted"
+        )
+
+
+def decode_wkb_points(values: pyarrow.BinaryArray) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Longitudes and latitudes of WKB (also ISO and extended) points; NaN for whatever is not a point.
+
+    Parameters
+    ----------
+    values : pyarrow.BinaryArray, shape (rows,)
+        One geometry each, either byte order.
+
+    Returns
+    -------
+    tuple of two ndarrays of float64, shape (rows,)
+    """
+    rows = len(values)
+    lon, lat = np.full(rows, np.nan), np.full(rows, np.nan)
+    if rows == 0:
+        return lon, lat
+    offsets = np.frombuffer(values.buffers()[1], dtype=np.int32)[values.offset : values.offset + rows + 1]
+    start, length = offsets[:-1].astype(np.int64), np.diff(offsets)
+    body = values.buffers()[2]
+    data = np.frombuffer(body, dtype=np.uint8) if body is not None else np.empty(0, dtype=np.uint8)
+    whole = np.flatnonzero((length >= 21) & np.asarray(values.is_valid()))
+    for order, text in ((1, "<"), (0, ">")):
+        index = whole[data[start[whole]] == order]
+        kind = _gather(data, start[index] + 1, f"{text}u4")
+        point = ((kind & ~np.uint32(_FLAGS)) % 1000) == _POINT
+        index, at = index[point], start[index[point]] + 5 + np.where(kind[point] & _SRID_FLAG, 4, 0)
+        fits = at + 16 <= start[index] + length[index]
+        index, at = index[fits], at[fits]
+        lon[index], lat[index] = _gather(data, at, f"{text}f8"), _gather(data, at + 8, f"{text}f8")
+    return lon, lat
+
+
+def _gather(data: npt.NDArray[np.uint8], at: npt.NDArray[np.int64], dtype: str) -> npt.NDArray[Any]:
+    width = np.dtype(dtype).itemsize
+    return np.ascontiguousarray(data[at[:, None] + np.arange(width)]).view(dtype)[:, 0]
+
+
+def _register(connection: duckdb.DuckDBPyConnection) -> None:
+    """Make ``mapveil_wkb`` known to a connection, once."""
+    import pyarrow
+
+    known = connection.execute(
+        "SELECT COUNT(*) FROM duckdb_functions() WHERE function_name = 'mapveil_wkb'"
+    ).fetchall()
+    if known[0][0]:
+        return
+
+    # DuckDB evaluates these annotations where only builtins are known.
+    def places(values: object) -> object:
+        whole = values.combine_chunks() if isinstance(values, pyarrow.ChunkedArray) else pyarrow.array(values)
+        lon, lat = decode_wkb_points(whole.cast(pyarrow.binary()))
+        return pyarrow.StructArray.from_arrays([pyarrow.array(lon), pyarrow.array(lat)], names=["lon", "lat"])
+
+    connection.create_function(  # type: ignore[call-overload]
+        "mapveil_wkb", places, ["BLOB"], "STRUCT(lon DOUBLE, lat DOUBLE)", type="arrow"
+    )

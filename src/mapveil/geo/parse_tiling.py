@@ -1,0 +1,114 @@
+"""Tilings as the command line writes them, and back from their records."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from mapveil.errors import InputError
+from mapveil.geo.grid import Grid
+from mapveil.geo.hexagons import Hexagons
+from mapveil.geo.places import Places
+from mapveil.geo.quadtree import Quadtree
+from mapveil.geo.region import Region
+from mapveil.geo.tiling import Tiling
+from mapveil.geo.web_mercator import WebMercatorTiles
+
+__all__ = ["parse_tiling", "tiling_from_dict"]
+
+_ACCEPTED: Final = (
+    "quadtree:8, grid:ROWSxCOLUMNS, h3:8, tiles:15 or places:FILE (lon and lat columns) are accepted"
+)
+
+
+def parse_tiling(text: str, region: Region) -> Tiling:
+    """Read a tiling of a region, such as ``quadtree:8``.
+
+    Raises
+    ------
+    InputError
+        An unknown kind, or a number that is missing or out of range.
+    """
+    kind, _, rest = text.partition(":")
+    if kind == "places" and rest:
+        return _places_of_file(rest, region)
+    if kind == "grid":
+        sides = re.fullmatch(r"(\d{1,10})x(\d{1,10})", rest)
+        if sides:
+            return Grid(region, rows=int(sides[1]), columns=int(sides[2]))
+    elif re.fullmatch(r"\d{1,3}", rest):
+        number = int(rest)
+        if kind == "quadtree":
+            return Quadtree(region, number)
+        if kind == "h3":
+            return Hexagons(region, number)
+        if kind == "tiles":
+            return WebMercatorTiles(region, number)
+    raise InputError(f"tiling {text!r} is not known; {_ACCEPTED}")
+
+
+def _places_of_file(path: str, region: Region) -> Places:
+    """The sites of a file: those within the region."""
+    import duckdb
+
+    from mapveil.geo.read_points import read_points
+
+    if not Path(path).is_file():
+        raise InputError(f"places: {path}: no such file; {_ACCEPTED}")
+    # A list of sites has no users; each row stands for itself.
+    with duckdb.connect() as connection:
+        reader = {".parquet": "read_parquet", ".csv": "read_csv"}.get(Path(path).suffix.lower())
+        if reader is None:
+            raise InputError(f"places: {path}: a .csv or .parquet file with lon and lat columns is accepted")
+        quoted = path.replace("'", "''")
+        try:
+            table = connection.execute(
+                f"SELECT ROW_NUMBER() OVER () AS site, * FROM {reader}('{quoted}')"
+            ).to_arrow_table()
+        except duckdb.Error as error:
+            raise InputError(f"places: {path}: cannot be read: {str(error).splitlines()[0]}") from error
+    points = read_points(table, user="site")
+    points.check()
+    sites = points.arrays()
+    order = np.argsort(sites.users)
+    lon, lat = sites.lon[order], sites.lat[order]
+    inside = region.contains(lon, lat)
+    return Places(lon[inside], lat[inside], region)
+
+
+def tiling_from_dict(record: Mapping[str, Any]) -> Tiling:
+    """The inverse of every tiling's ``to_dict``.
+
+    Raises
+    ------
+    InputError
+        An unknown kind, or a record that lacks something.
+    """
+    try:
+        kind, region = record["kind"], Region.from_dict(record["region"])
+        if kind == "grid":
+            return Grid(region, rows=record["rows"], columns=record["columns"])
+        if kind == "quadtree":
+            return Quadtree(region, record["depth"])
+        if kind == "tiles":
+            return WebMercatorTiles(region, record["zoom"])
+        if kind == "h3":
+            return Hexagons(region, record["resolution"])
+        if kind == "places":
+            names = record.get("names")
+            return Places(
+                np.array(record["lon"]),
+                np.array(record["lat"]),
+                region,
+                None if names is None else tuple(names),
+                record.get("max_distance_m"),
+            )
+    except (KeyError, TypeError) as error:
+        raise InputError(f"a tiling's record lacks {error}") from error
+    raise InputError(
+        f"a tiling of kind {kind!r} is not known; grid, quadtree, tiles, h3 and places are accepted"
+    )
