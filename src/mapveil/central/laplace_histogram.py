@@ -49,9 +49,7 @@ class LaplaceHistogram(CentralMechanism):
 
     clip: bool = True
 
-    def estimate(
-        self, sums: IntArray, tiling: Tiling, rng: Randomness, progress: Progress
-    ) -> Estimate:
+    def estimate(self, sums: IntArray, tiling: Tiling, rng: Randomness, progress: Progress) -> Estimate:
         """Measure every cell once; see :meth:`CentralMechanism.estimate`."""
         noisy = noisy_sums(sums, self.budget, rng)
         cells = np.arange(tiling.size, dtype=np.int64)

@@ -19,11 +19,11 @@ from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.density_map import DensityMap, Measurement
 from mapveil.privacy.discrete_laplace import discrete_laplace
-from mapveil.privacy.epsilon import EpsilonLike, as_epsilon
+from mapveil.privacy.epsilon import EpsilonLike, as_epsilon, split_epsilon
 from mapveil.privacy.guarantee import Guarantee, Share
 from mapveil.privacy.random import Randomness, as_randomness
 
-__all__ = ["CentralMechanism", "Estimate", "Progress", "noisy_sums"]
+__all__ = ["CentralMechanism", "Estimate", "Progress", "UserNumber", "declared_or_noisy_users", "noisy_sums"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -70,6 +70,48 @@ def noisy_sums(sums: IntArray, epsilon: Fraction, rng: Randomness) -> FloatArray
     return np.asarray((sums + noise) / UNIT, dtype=np.float64)
 
 
+class UserNumber(NamedTuple):
+    """A number of users that may be used: declared, or bought with a share of the budget."""
+
+    users: float  # at least 1
+    rest: Fraction  # the budget that is left
+    shares: tuple[Share, ...]
+    noisy: FloatArray | None  # the noisy total, where it was bought
+
+    def measurements(self, cells: int) -> tuple[Measurement, ...]:
+        """The noisy total as a measurement of all cells, where it was bought."""
+        if self.noisy is None:
+            return ()
+        return (Measurement(np.zeros(cells, dtype=np.int64), self.noisy, self.shares[0].epsilon, UNIT),)
+
+
+def declared_or_noisy_users(
+    declared: int | None, share: float, budget: Fraction, sums: IntArray, rng: Randomness
+) -> UserNumber:
+    """The declared number of users, or a noisy total. Run by: the curator.
+
+    Under add or remove of one user the number of users is not public.
+
+    Parameters
+    ----------
+    declared : int or None
+        A public estimate.
+    share : float
+        Part of ``budget`` that a noisy total costs where none is declared.
+    budget : Fraction
+        The whole budget.
+    sums : ndarray of int64
+        Exact sums, units of 1 / UNIT user.
+    rng : Randomness
+        The source of bits.
+    """
+    if declared is not None:
+        return UserNumber(float(declared), budget, (), None)
+    part, rest = split_epsilon(budget, [share, 1 - share])
+    noisy = noisy_sums(sums.sum(keepdims=True), part, rng)
+    return UserNumber(max(float(noisy[0]), 1.0), rest, (Share("number of users", part),), noisy)
+
+
 @dataclass(frozen=True, kw_only=True)
 class CentralMechanism(ABC):
     """A mechanism of the trusted curator: frozen parameters and ``release``.
@@ -95,9 +137,7 @@ class CentralMechanism(ABC):
         return as_epsilon(self.epsilon)
 
     @abstractmethod
-    def estimate(
-        self, sums: IntArray, tiling: Tiling, rng: Randomness, progress: Progress
-    ) -> Estimate:
+    def estimate(self, sums: IntArray, tiling: Tiling, rng: Randomness, progress: Progress) -> Estimate:
         """Measure exact per-cell sums under noise, and make an estimate of them.
 
         ``sums`` (int64, shape (tiling.size,), units of 1 / UNIT user) is the only thing here that

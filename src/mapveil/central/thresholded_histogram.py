@@ -1,0 +1,61 @@
+"""Noise on every cell, and only the largest kept: the second baseline of Ghazi et al. (2023)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from mapveil.central.mechanism import CentralMechanism, Estimate, IntArray, Progress, noisy_sums
+from mapveil.central.pyramid import largest
+from mapveil.engines import UNIT
+from mapveil.geo.tiling import Tiling
+from mapveil.maps.density_map import Measurement
+from mapveil.privacy.guarantee import Share
+from mapveil.privacy.random import Randomness
+
+__all__ = ["ThresholdedHistogram"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThresholdedHistogram(CentralMechanism):
+    r"""Add Laplace noise to every cell and keep the top t percent of the cells.
+
+    .. math:: \hat{s}(c) = \max(0, \tilde{s}(c)) \text{ for the } \lceil t\, m / 100 \rceil
+              \text{ largest } \tilde{s}(c), \text{ else } 0
+
+    where: :math:`\tilde{s}(c)` is the sum of cell c with noise of :math:`\epsilon` (``epsilon``), t is
+    ``keep_percent``, m the number of cells. Run by: the curator. Source: Ghazi et al. (2023),
+    section 4; the paper leaves open what the percentage is of: all cells.
+
+    Parameters
+    ----------
+    epsilon : int, float, str, Decimal or Fraction
+        The whole budget.
+    keep_percent : float
+        Part of the cells that is kept, in (0, 100].
+    """
+
+    name: ClassVar[str] = "thresholded"
+    summary: ClassVar[str] = "Laplace noise on every cell, only the largest t percent kept"
+    source: ClassVar[str] = "Ghazi et al. 2023, section 4 (baseline)"
+
+    keep_percent: float = 0.01
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check(0 < self.keep_percent <= 100, "keep_percent", "a percentage above 0, at most 100,")
+
+    def estimate(self, sums: IntArray, tiling: Tiling, rng: Randomness, progress: Progress) -> Estimate:
+        """Measure every cell once; see :meth:`CentralMechanism.estimate`."""
+        noisy = noisy_sums(sums, self.budget, rng)
+        kept = largest(noisy, math.ceil(self.keep_percent / 100 * tiling.size))
+        values = np.zeros(tiling.size)
+        values[kept] = np.maximum(noisy[kept], 0.0)
+        return Estimate(
+            values=values,
+            measurements=(Measurement(np.arange(tiling.size, dtype=np.int64), noisy, self.budget, UNIT),),
+            shares=(Share("every cell", self.budget),),
+        )
