@@ -166,7 +166,8 @@ def reconstruct_lp(tree: KeptTree, noisy: Sequence[FloatArray]) -> Masses:
     is_open = np.concatenate([*tree.open, np.zeros(0, dtype=bool)])
     upper = np.full(3 * nodes + inner, np.inf)
     upper[nodes : nodes + inner][~is_open] = 0.0
-    found = linprog(
+    solve: Any = linprog  # its stubs know no sparse matrices
+    found = solve(
         np.concatenate([np.zeros(nodes), weights[:inner] - 1, weights, weights]),
         A_eq=equal,
         b_eq=np.concatenate([*noisy, np.zeros(inner)]),

@@ -98,7 +98,7 @@ def read_points(
     Examples
     --------
     >>> read_points("SELECT 'ann' AS user_id, -73.9 AS lon, 40.7 AS lat")
-    Points(SQL: user_id, lon, lat)
+    Points(SQL: user, lon, lat)
     """
     table = _table(source)
     types = column_types(table)

@@ -53,7 +53,7 @@ class WebMercatorTiles:
     --------
     >>> tiles = WebMercatorTiles(Region.from_bbox(-74.03, 40.69, -73.90, 40.83), zoom=12)
     >>> tiles.size, tiles.quadkeys(np.array([0])).tolist()
-    (12, ['032010110123'])
+    (9, ['032010110121'])
     """
 
     region: Region
