@@ -1,0 +1,235 @@
+"""One trial: release the same sums by every method at every epsilon, and measure each map.
+
+:mod:`compare` and the reproductions all run through :func:`run_tasks`, so that there is one way a
+mechanism is measured: the true map is the sum of the sampled users' shares without noise, both maps
+are smoothed alike, normalised, and compared by the same metrics.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.engines import UNIT, UserSums
+from mapveil.errors import ParameterError
+from mapveil.experiments.comparison import Row
+from mapveil.experiments.scoring import Scoring
+from mapveil.geo.tiling import Tiling
+from mapveil.methods import find_method
+from mapveil.privacy.epsilon import as_epsilon
+from mapveil.privacy.random import Randomness
+
+if TYPE_CHECKING:
+    from mapveil.central.mechanism import CentralMechanism
+
+__all__ = [
+    "MethodSpec",
+    "Outcome",
+    "Task",
+    "exact_epsilons",
+    "parse_method",
+    "run_task",
+    "run_tasks",
+    "trial_sample_stream",
+]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+Progress = Callable[[str, float], None]
+
+_CONSTANTS = {"true": True, "false": False, "none": None}
+
+
+@dataclass(frozen=True)
+class MethodSpec:
+    """A method as it was asked for.
+
+    Parameters
+    ----------
+    label : str
+        How rows and curves call it.
+    name : str
+        Its name in the table of methods.
+    options : tuple of (str, value)
+        The mechanism's parameters that were given.
+    """
+
+    label: str
+    name: str
+    options: tuple[tuple[str, Any], ...] = ()
+
+    def mechanism(self, epsilon: Fraction, users: int | None = None) -> CentralMechanism:
+        """Construct it; a declared number of users goes where a mechanism wants one and none was given.
+
+        Raises
+        ------
+        ParameterError
+            No such method or option, or a value outside its range.
+        """
+        kind = find_method(self.name).load()
+        accepted = [item.name for item in fields(kind) if item.name != "epsilon"]
+        options = dict(self.options)
+        for key in options:
+            if key not in accepted:
+                known = ", ".join(accepted) or "none"
+                raise ParameterError(f"{self.name} has no option {key!r}; accepted: {known}")
+        if users is not None and "users" in accepted:
+            options.setdefault("users", users)
+        try:
+            return kind(epsilon=epsilon, **options)
+        except TypeError as error:
+            raise ParameterError(f"{self.label}: an option has the wrong kind of value ({error})") from None
+
+
+def parse_method(text: str) -> MethodSpec:
+    """Read ``name`` or ``name:key=value:key=value``.
+
+    Raises
+    ------
+    ParameterError
+        No such method, or a part without ``=``.
+
+    Examples
+    --------
+    >>> parse_method("laplace:clip=false").options
+    (('clip', False),)
+    """
+    name, *parts = text.strip().split(":")
+    find_method(name)
+    options = []
+    for part in parts:
+        key, equals, value = part.partition("=")
+        if not equals or not key.strip():
+            raise ParameterError(f"method {text!r}: {part!r} is not an option; name:key=value is accepted")
+        options.append((key.strip().replace("-", "_"), _value(value.strip())))
+    if len({key for key, _ in options}) < len(options):
+        raise ParameterError(f"method {text!r}: an option is given twice")
+    return MethodSpec(text.strip(), name, tuple(options))
+
+
+def _value(text: str) -> Any:
+    if text.lower() in _CONSTANTS:
+        return _CONSTANTS[text.lower()]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+class Task(NamedTuple):
+    """One trial's data and everything to do with it; picklable."""
+
+    group: str  # what it belongs to, such as a city or a number of users
+    trial: int
+    sums: IntArray  # exact, units of 1 / UNIT user
+    tiling: Tiling
+    users: int | None  # declared to mechanisms that want a public number
+    methods: tuple[MethodSpec, ...]
+    epsilons: tuple[Fraction, ...]
+    scorings: tuple[Scoring, ...]
+    seed: int
+    keep_maps: bool = False
+
+
+class Outcome(NamedTuple):
+    """What came of a task. Not private."""
+
+    group: str
+    trial: int
+    rows: tuple[tuple[Row, ...], ...]  # one tuple of rows per scoring
+    truth: FloatArray | None  # users per cell, where maps were kept
+    maps: dict[tuple[str, float], FloatArray]  # by method and epsilon, where maps were kept
+
+
+def run_task(task: Task) -> Outcome:
+    """Release and measure; every release's noise depends on seed, group, trial, method and epsilon only."""
+    tiling = task.tiling
+    source = UserSums(task.sums, tiling)
+    truth = task.sums / UNIT
+    scorers = [scoring.against(truth, tiling) for scoring in task.scorings]
+    stream = Randomness(task.seed).child(f"noise/{task.group}/{task.trial}")
+    rows: list[list[Row]] = [[] for _ in scorers]
+    maps: dict[tuple[str, float], FloatArray] = {}
+    for method in task.methods:
+        for epsilon in task.epsilons:
+            mechanism = method.mechanism(epsilon, task.users)
+            rng = stream.child(f"{method.label}/{epsilon}")
+            start = time.perf_counter()
+            values = mechanism.release(source, tiling, rng=rng).values
+            seconds = time.perf_counter() - start
+            for place, scorer in zip(rows, scorers, strict=True):
+                for metric, value in scorer(values).items():
+                    place.append(Row(method.label, float(epsilon), task.trial, metric, value, seconds))
+            if task.keep_maps:
+                maps[method.label, float(epsilon)] = values
+    kept = truth if task.keep_maps else None
+    return Outcome(task.group, task.trial, tuple(tuple(place) for place in rows), kept, maps)
+
+
+def run_tasks(
+    tasks: Sequence[Task], *, workers: int = 1, progress: Progress | None = None, step: str = "trials"
+) -> Iterator[Outcome]:
+    """Run tasks and yield their outcomes in the tasks' order, the same for any number of workers.
+
+    Parameters
+    ----------
+    tasks : sequence of Task
+        What to do.
+    workers : int
+        Processes; 1 runs here. More are spawned, so a script must guard its entry.
+    progress : callable, optional
+        Told ``step`` and the done part.
+
+    Raises
+    ------
+    ParameterError
+        ``workers`` is below 1.
+    """
+    if workers < 1:
+        raise ParameterError(f"workers is {workers!r}; a whole number of at least 1 is accepted")
+    tell = progress or (lambda step, done: None)
+    tell(step, 0.0)
+    if workers == 1 or len(tasks) <= 1:
+        for done, task in enumerate(tasks, start=1):
+            yield run_task(task)
+            tell(step, done / len(tasks))
+        return
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(min(workers, len(tasks)), mp_context=context) as pool:
+        try:
+            for done, outcome in enumerate(pool.map(run_task, tasks), start=1):
+                yield outcome
+                tell(step, done / len(tasks))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def exact_epsilons(epsilons: Sequence[Any]) -> tuple[Fraction, ...]:
+    """Read a list of budgets exactly, ascending and without repetition.
+
+    Raises
+    ------
+    ParameterError
+        The list is empty, or one of them is not above zero.
+    """
+    found = tuple(sorted({as_epsilon(value) for value in epsilons}))
+    if not found:
+        raise ParameterError("no epsilon is given; at least one number above 0 is accepted")
+    return found
+
+
+def trial_sample_stream(seed: int, group: str, trial: int) -> np.random.Generator:
+    """The generator that draws a trial's users, the same whatever methods are compared."""
+    return Randomness(seed).child(f"sample/{group}/{trial}").generator()
