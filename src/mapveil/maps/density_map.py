@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import cache
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as installed_version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.errors import ParameterError
+from mapveil.errors import InputError, ParameterError
 from mapveil.geo.tiling import Tiling
 from mapveil.privacy.discrete_laplace import laplace_quantile
 from mapveil.privacy.guarantee import Guarantee
@@ -21,10 +25,29 @@ if TYPE_CHECKING:
     import xarray
     from matplotlib.axes import Axes
 
-__all__ = ["DensityMap", "Interval", "Measurement"]
+    from mapveil.maps.colours import ScaleKind
+
+__all__ = ["INTERVAL_ALPHA", "SUFFIXES", "DensityMap", "Interval", "Measurement"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+
+INTERVAL_ALPHA: Final = 0.05
+"""Exports carry bounds that hold for each cell with probability at least one minus this."""
+
+SUFFIXES: Final = {
+    ".tif": "to_geotiff",
+    ".tiff": "to_geotiff",
+    ".parquet": "to_geoparquet",
+    ".geojson": "to_geojson",
+    ".json": "to_geojson",
+    ".png": "to_png",
+    ".html": "to_html",
+}
+"""The formats of :meth:`DensityMap.save`: the method that writes a file of each suffix."""
+
+SUFFIXES: Final = (".tif", ".tiff", ".parquet", ".geojson", ".json", ".png", ".html")
+"""What :meth:`DensityMap.save` can write, by the suffix of the file."""
 
 
 class Interval(NamedTuple):
@@ -104,13 +127,15 @@ class DensityMap:
                 f"values have shape {self.values.shape}; ({self.tiling.size},) is accepted for {self.tiling.spec}"
             )
         if not self.version:
-            from mapveil import __version__
-
-            object.__setattr__(self, "version", __version__)
+            object.__setattr__(self, "version", _version())
 
     def per_km2(self) -> FloatArray:
-        """Estimated density, users per square kilometre, shape (cells,)."""
-        return self.values / (self.tiling.area_m2() / 1e6)
+        """Estimated density, users per square kilometre, shape (cells,).
+
+        Without georeference nothing is known of kilometres: it is users per unit cell of the raster.
+        """
+        area = self.tiling.area_m2()
+        return np.asarray(self.values / (area / 1e6 if self.tiling.region.georeferenced else area))
 
     def normalised(self) -> FloatArray:
         """The values over their sum (uniform by area where the sum is zero), shape (cells,)."""
@@ -162,6 +187,10 @@ class DensityMap:
             lower = np.where(covered & alone, np.maximum(lower, noisy - half), lower)
         return Interval(lower, np.maximum(upper, lower))
 
+    def interval(self) -> Interval | None:
+        """The bounds that every export carries: ``error(INTERVAL_ALPHA)``, None without measurements."""
+        return self.error(INTERVAL_ALPHA) if self.measurements else None
+
     def merge_below(self, minimum: float) -> DensityMap:
         """Move every cell whose estimate is below ``minimum`` users into the elsewhere bucket.
 
@@ -189,6 +218,9 @@ class DensityMap:
             "guarantee_in_words": self.guarantee.in_words(),
             "tiling": self.tiling.to_dict(),
             "unit": "users per cell",
+            "interval": {"alpha": INTERVAL_ALPHA, "of": "each cell's true sum"}
+            if self.measurements
+            else None,
             "elsewhere": self.elsewhere,
             "notes": list(self.notes),
         }
@@ -197,5 +229,91 @@ class DensityMap:
         """:meth:`metadata` as canonical JSON."""
         return json.dumps(self.metadata(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
+    def plot(self, ax: Axes | None = None, *, scale: ScaleKind = "log", title: str | None = None) -> Axes:
+        """Draw the map with its guarantee; see :func:`mapveil.maps.picture.plot_map`."""
+        from mapveil.maps.picture import plot_map
+
+        return plot_map(self, ax, scale=scale, title=title)
+
+    def to_xarray(self) -> xarray.Dataset:
+        """The map as a dataset; see :func:`mapveil.maps.dataset.as_dataset`."""
+        from mapveil.maps.dataset import as_dataset
+
+        return as_dataset(self)
+
+    def to_geotiff(self, path: str | PathLike[str]) -> None:
+        """Write a Cloud-Optimised GeoTIFF; see :func:`mapveil.maps.geotiff.write_geotiff`."""
+        from mapveil.maps.geotiff import write_geotiff
+
+        write_geotiff(self, path)
+
+    def to_geoparquet(self, path: str | PathLike[str]) -> None:
+        """Write GeoParquet; see :func:`mapveil.maps.geoparquet.write_geoparquet`."""
+        from mapveil.maps.geoparquet import write_geoparquet
+
+        write_geoparquet(self, path)
+
+    def to_geojson(self, path: str | PathLike[str], *, skip_empty: bool = False) -> None:
+        """Write GeoJSON; see :func:`mapveil.maps.geojson.write_geojson`."""
+        from mapveil.maps.geojson import write_geojson
+
+        write_geojson(self, path, skip_empty=skip_empty)
+
+    def to_png(
+        self, path: str | PathLike[str], *, scale: ScaleKind = "log", title: str | None = None
+    ) -> None:
+        """Write a picture; see :func:`mapveil.maps.picture.write_png`."""
+        from mapveil.maps.picture import write_png
+
+        write_png(self, path, scale=scale, title=title)
+
+    def to_html(self, path: str | PathLike[str], *, title: str | None = None) -> None:
+        """Write a page that works offline; see :func:`mapveil.maps.page.write_page`."""
+        from mapveil.maps.page import write_page
+
+        write_page(self, path, title=title)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the format that the suffix names.
+
+        Parameters
+        ----------
+        path : path-like
+            Ends in .tif, .tiff, .parquet, .geojson, .json (GeoJSON), .png or .html.
+
+        Raises
+        ------
+        InputError
+            Another suffix, cells the format cannot hold, or a file that cannot be written.
+        MissingExtra
+            The format needs an extra that is not installed.
+        """
+        suffix = Path(path).suffix.lower()
+        if suffix in (".tif", ".tiff"):
+            self.to_geotiff(path)
+        elif suffix == ".parquet":
+            self.to_geoparquet(path)
+        elif suffix in (".geojson", ".json"):
+            self.to_geojson(path)
+        elif suffix == ".png":
+            self.to_png(path)
+        elif suffix == ".html":
+            self.to_html(path)
+        else:
+            raise InputError(f"{path}: no format has that suffix; accepted: {', '.join(SUFFIXES)}")
+
+    def _repr_html_(self) -> str:
+        from mapveil.maps.picture import notebook_html
+
+        return notebook_html(self)
+
     def __repr__(self) -> str:
         return f"DensityMap({self.method}, {self.tiling.spec}, {self.tiling.size} cells)\n{self.guarantee!r}"
+
+
+@cache
+def _version() -> str:
+    try:
+        return installed_version("mapveil")
+    except PackageNotFoundError:
+        return "not installed"

@@ -1,0 +1,66 @@
+"""A map as a table of cells, in chunks: what GeoParquet and GeoJSON write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from mapveil.maps.density_map import DensityMap
+
+__all__ = ["CellChunk", "cell_chunks"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+_CHUNK: Final = 1 << 16
+_DECIMALS: Final = 8  # of a degree: a millimetre
+
+
+class CellChunk(NamedTuple):
+    """Some cells of a map; every array has shape (cells,)."""
+
+    cells: IntArray
+    users: FloatArray
+    users_per_km2: FloatArray | None  # None without georeference
+    lower: FloatArray | None  # None without measurements
+    upper: FloatArray | None
+    polygons: npt.NDArray[np.object_]  # shapely, WGS84 degrees, outer rings counterclockwise
+
+
+def cell_chunks(heat: DensityMap, *, skip_empty: bool = False) -> Iterator[CellChunk]:
+    """Walk through the cells in the order of their codes; memory is bounded by the chunk.
+
+    Parameters
+    ----------
+    heat : DensityMap
+        The map.
+    skip_empty : bool
+        Leave out cells whose estimate is exactly zero.
+    """
+    interval = heat.interval()
+    density = heat.per_km2() if heat.tiling.region.georeferenced else None
+    kept = np.flatnonzero(heat.values) if skip_empty else np.arange(heat.tiling.size, dtype=np.int64)
+    for start in range(0, kept.size, _CHUNK):
+        cells = kept[start : start + _CHUNK].astype(np.int64)
+        yield CellChunk(
+            cells,
+            heat.values[cells],
+            None if density is None else density[cells],
+            None if interval is None else interval.lower[cells],
+            None if interval is None else interval.upper[cells],
+            _rounded(heat.tiling.polygons(cells)),
+        )
+
+
+def _rounded(polygons: npt.NDArray[Any]) -> npt.NDArray[np.object_]:
+    import shapely
+
+    # normalize() turns outer rings clockwise; the formats want the other way round.
+    oriented = shapely.reverse(shapely.normalize(polygons))
+    return np.asarray(
+        shapely.transform(oriented, lambda corners: np.round(corners, _DECIMALS)), dtype=np.object_
+    )

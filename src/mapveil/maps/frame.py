@@ -1,0 +1,112 @@
+"""Maps whose cells are the pixels of a raster: which they are, and where their pixels lie."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.errors import InputError
+from mapveil.geo.raster import Raster
+from mapveil.geo.tiling import Tiling
+from mapveil.geo.web_mercator import WebMercatorTiles
+
+if TYPE_CHECKING:
+    from mapveil.maps.density_map import DensityMap
+
+__all__ = ["RasterFrame", "density_unit", "raster_frame", "require_frame", "shown_density"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+_EARTH_RADIUS_M: Final = 6378137.0  # of the sphere of EPSG:3857
+
+
+class RasterFrame(NamedTuple):
+    """A raster of equal pixels in a plane; row 0 is the northmost. Pixels without a cell are NaN."""
+
+    rows: int
+    columns: int
+    row: IntArray  # of each cell, shape (cells,)
+    col: IntArray  # of each cell, shape (cells,)
+    bounds: tuple[float, float, float, float]  # x0, y0, x1, y1 of the plane
+    crs: str  # of the plane, empty without georeference
+
+    def image(self, values: FloatArray) -> FloatArray:
+        """Per-cell values as pixels, shape (rows, columns)."""
+        pixels = np.full((self.rows, self.columns), np.nan)
+        pixels[self.row, self.col] = values
+        return pixels
+
+    def cells(self, pixels: FloatArray) -> FloatArray:
+        """Pixels as per-cell values: the inverse of :meth:`image`, shape (cells,)."""
+        return np.asarray(pixels[self.row, self.col])
+
+    def x_centres(self) -> FloatArray:
+        """Middle of each column, west to east, shape (columns,)."""
+        x0, _, x1, _ = self.bounds
+        return np.asarray(x0 + (np.arange(self.columns) + 0.5) * (x1 - x0) / self.columns)
+
+    def y_centres(self) -> FloatArray:
+        """Middle of each row, north to south, shape (rows,)."""
+        _, y0, _, y1 = self.bounds
+        return np.asarray(y1 - (np.arange(self.rows) + 0.5) * (y1 - y0) / self.rows)
+
+    def geotransform(self) -> tuple[float, float, float, float, float, float]:
+        """GDAL's six numbers: west, pixel width, 0, north, 0, minus pixel height."""
+        x0, y0, x1, y1 = self.bounds
+        return (x0, (x1 - x0) / self.columns, 0.0, y1, 0.0, (y0 - y1) / self.rows)
+
+
+def raster_frame(tiling: Tiling) -> RasterFrame | None:
+    """The raster that a tiling is, or None where its cells are no pixels (places, hexagons)."""
+    if isinstance(tiling, WebMercatorTiles):
+        return _tile_frame(tiling)
+    raster = getattr(tiling, "raster", None)
+    if not isinstance(raster, Raster):
+        return None
+    lattice, region = tiling.lattice(), raster.region
+    return RasterFrame(raster.rows, raster.columns, lattice.row, lattice.col, region.bounds_m, region.crs)
+
+
+def _tile_frame(tiles: WebMercatorTiles) -> RasterFrame:
+    side = 2 * math.pi * _EARTH_RADIUS_M / 2**tiles.zoom
+    bounds = tiles.bounds()
+    left = _EARTH_RADIUS_M * np.radians(bounds.west)
+    top = _EARTH_RADIUS_M * np.arctanh(np.sin(np.radians(bounds.north)))
+    x0, y1 = float(left.min()), float(top.max())
+    col, row = np.rint((left - x0) / side).astype(np.int64), np.rint((y1 - top) / side).astype(np.int64)
+    rows, columns = int(row.max()) + 1, int(col.max()) + 1
+    return RasterFrame(rows, columns, row, col, (x0, y1 - rows * side, x0 + columns * side, y1), "EPSG:3857")
+
+
+def require_frame(tiling: Tiling, what: str) -> RasterFrame:
+    """The raster that a tiling is, or an error that names a format which can hold any tiling.
+
+    Raises
+    ------
+    InputError
+        The cells are no pixels.
+    """
+    frame = raster_frame(tiling)
+    if frame is None:
+        raise InputError(
+            f"{what} holds a raster, and the cells of {tiling.spec} are not one; "
+            "GeoParquet (.parquet) and GeoJSON (.geojson) hold cells of any shape"
+        )
+    return frame
+
+
+def density_unit(tiling: Tiling) -> str:
+    """What densities are counted in."""
+    return "users per km²" if tiling.region.georeferenced else "users per unit cell"
+
+
+def shown_density(heat: DensityMap) -> FloatArray:
+    """The densities a picture shows, in :func:`density_unit`; NaN outside the region's polygon."""
+    inside = getattr(heat.tiling, "inside", None)
+    if heat.tiling.region.polygon is None or inside is None:
+        return heat.per_km2()
+    return np.where(inside(), heat.per_km2(), np.nan)

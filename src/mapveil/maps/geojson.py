@@ -1,0 +1,81 @@
+"""A map as a GeoJSON feature collection (RFC 7946)."""
+
+from __future__ import annotations
+
+import json
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.errors import InputError
+from mapveil.maps.atomic import atomic_path
+from mapveil.maps.cell_table import CellChunk, cell_chunks
+
+if TYPE_CHECKING:
+    from mapveil.maps.density_map import DensityMap
+
+__all__ = ["write_geojson"]
+
+
+def write_geojson(heat: DensityMap, path: str | PathLike[str], *, skip_empty: bool = False) -> None:
+    """Write one feature a cell, with the map's metadata as the foreign member ``mapveil``.
+
+    Properties: ``cell``, ``users``, ``users_per_km2``, ``lower``, ``upper``; null where there is none. One
+    feature a line. Memory is bounded by the map and a chunk of features.
+
+    Parameters
+    ----------
+    heat : DensityMap
+        The map.
+    path : path-like
+        Where to write.
+    skip_empty : bool
+        Leave out cells whose estimate is exactly zero; the metadata then says so.
+
+    Raises
+    ------
+    InputError
+        The region has no georeference, or the file cannot be written.
+    """
+    if not heat.tiling.region.georeferenced:
+        raise InputError(
+            "GeoJSON holds places on Earth, and this map has no georeference; "
+            "GeoTIFF (.tif) and GeoParquet (.parquet) can do without"
+        )
+    metadata = {**heat.metadata(), "empty_cells_left_out": skip_empty}
+    head = json.dumps(metadata, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    with atomic_path(path) as place, place.open("w", encoding="utf-8", newline="\n") as file:
+        file.write('{"type":"FeatureCollection","mapveil":' + head + ',"features":[')
+        separator = "\n"
+        for chunk in cell_chunks(heat, skip_empty=skip_empty):
+            file.write(separator + _features(chunk))
+            separator = ",\n"
+        file.write("\n]}\n")
+
+
+def _features(chunk: CellChunk) -> str:
+    """Features as text, one a line, joined column by column: a Python loop would take minutes."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import shapely
+
+    cells = pc.cast(pa.array(chunk.cells), pa.string())
+    outlines = pa.array(shapely.to_geojson(chunk.polygons), type=pa.string())
+    pieces: list[Any] = ['{"type":"Feature","id":', cells, ',"geometry":', outlines]
+    pieces += [',"properties":{"cell":', cells]
+    for name in ("users", "users_per_km2", "lower", "upper"):
+        pieces += [f',"{name}":', _json_numbers(getattr(chunk, name), chunk.cells.size)]
+    lines = pc.binary_join_element_wise(*pieces, "}}", "")
+    return ",\n".join(lines.to_pylist())
+
+
+def _json_numbers(column: npt.NDArray[np.float64] | None, size: int) -> Any:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    # JSON knows no infinity: a bound that is not there is null.
+    missing = np.ones(size, dtype=np.bool_) if column is None else ~np.isfinite(column)
+    numbers = pa.array(np.zeros(size) if column is None else column, mask=missing)
+    return pc.fill_null(pc.cast(numbers, pa.string()), "null")

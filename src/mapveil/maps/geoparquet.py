@@ -1,0 +1,93 @@
+"""A map as GeoParquet 1.1: one row a cell, whatever the cells' shape."""
+
+from __future__ import annotations
+
+import json
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Final
+
+from mapveil.maps.atomic import atomic_path
+from mapveil.maps.cell_table import CellChunk, cell_chunks
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from mapveil.maps.density_map import DensityMap
+
+__all__ = ["METADATA_KEY", "write_geoparquet"]
+
+METADATA_KEY: Final = b"mapveil"
+"""The key of the file's schema metadata that holds the map's whole metadata as JSON."""
+
+_CORNERS: Final = ("xmin", "ymin", "xmax", "ymax")
+
+
+def write_geoparquet(heat: DensityMap, path: str | PathLike[str]) -> None:
+    """Write one row a cell: its code, polygon (WGS84), estimate, density and bounds.
+
+    Columns: ``cell`` int64; ``users``, ``users_per_km2``, ``lower``, ``upper`` float64 (null where there is
+    none: bounds without measurements, density without georeference); ``geometry``, WKB; ``bbox``, the
+    covering of GeoParquet 1.1. Memory is bounded by the map and a chunk of polygons.
+
+    Raises
+    ------
+    InputError
+        The file cannot be written.
+    """
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    numbers = [pa.field(name, pa.float64()) for name in ("users", "users_per_km2", "lower", "upper")]
+    corners = pa.struct([pa.field(name, pa.float64(), nullable=False) for name in _CORNERS])
+    schema = pa.schema(
+        [
+            pa.field("cell", pa.int64(), nullable=False),
+            *numbers,
+            pa.field("geometry", pa.binary()),
+            pa.field("bbox", corners),
+        ],
+        metadata={METADATA_KEY: heat.metadata_json().encode(), b"geo": json.dumps(_geo(heat)).encode()},
+    )
+    with (
+        atomic_path(path) as place,
+        parquet.ParquetWriter(place, schema, compression="zstd", version="2.6") as file,
+    ):
+        for chunk in cell_chunks(heat):
+            file.write_table(_table(chunk, schema))
+
+
+def _table(chunk: CellChunk, schema: pyarrow.Schema) -> pyarrow.Table:
+    import pyarrow as pa
+    import shapely
+
+    numbers = (chunk.users, chunk.users_per_km2, chunk.lower, chunk.upper)
+    bounds = shapely.bounds(chunk.polygons)
+    return pa.Table.from_arrays(
+        [
+            pa.array(chunk.cells),
+            *(
+                pa.nulls(chunk.cells.size, pa.float64()) if column is None else pa.array(column)
+                for column in numbers
+            ),
+            pa.array(shapely.to_wkb(chunk.polygons), type=pa.binary()),
+            pa.StructArray.from_arrays(
+                [pa.array(bounds[:, corner]) for corner in range(4)], fields=list(schema.field("bbox").type)
+            ),
+        ],
+        schema=schema,
+    )
+
+
+def _geo(heat: DensityMap) -> dict[str, Any]:
+    """The ``geo`` record of the GeoParquet 1.1 specification; a CRS left out means WGS84 degrees."""
+    column: dict[str, Any] = {
+        "encoding": "WKB",
+        "geometry_types": [],
+        "orientation": "counterclockwise",
+        "covering": {"bbox": {name: ["bbox", name] for name in _CORNERS}},
+    }
+    if heat.tiling.region.georeferenced:
+        column["bbox"] = list(heat.tiling.region.bbox)
+    else:
+        column["crs"] = None
+    return {"version": "1.1.0", "primary_column": "geometry", "columns": {"geometry": column}}
