@@ -35,17 +35,6 @@ IntArray = npt.NDArray[np.int64]
 INTERVAL_ALPHA: Final = 0.05
 """Exports carry bounds that hold for each cell with probability at least one minus this."""
 
-SUFFIXES: Final = {
-    ".tif": "to_geotiff",
-    ".tiff": "to_geotiff",
-    ".parquet": "to_geoparquet",
-    ".geojson": "to_geojson",
-    ".json": "to_geojson",
-    ".png": "to_png",
-    ".html": "to_html",
-}
-"""The formats of :meth:`DensityMap.save`: the method that writes a file of each suffix."""
-
 SUFFIXES: Final = (".tif", ".tiff", ".parquet", ".geojson", ".json", ".png", ".html")
 """What :meth:`DensityMap.save` can write, by the suffix of the file."""
 

@@ -101,7 +101,7 @@ def require_frame(tiling: Tiling, what: str) -> RasterFrame:
 
 def density_unit(tiling: Tiling) -> str:
     """What densities are counted in."""
-    return "users per km²" if tiling.region.georeferenced else "users per unit cell"
+    return "users per km²" if tiling.region.georeferenced else "users per cell"
 
 
 def shown_density(heat: DensityMap) -> FloatArray:
