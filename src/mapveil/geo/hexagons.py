@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,9 @@ import numpy.typing as npt
 from mapveil.errors import ParameterError
 from mapveil.geo.region import Region
 from mapveil.geo.tiling import Bounds, Centres, Lattice, SqlKey
+
+if TYPE_CHECKING:
+    from shapely.geometry import Polygon
 
 __all__ = ["Hexagons"]
 
@@ -22,6 +25,9 @@ _FINEST: Final = 15
 _LARGEST: Final = 1 << 23
 _DEEPEST: Final = 12
 _SPARE_LEVELS: Final = 2
+_METRES_PER_DEGREE: Final = 111_195.0  # of H3's sphere
+_REACH: Final = 2.5
+"""How far a descendant's centre may be from a cell's, in average edges: the largest cell's radius is below 1.5."""
 
 
 @dataclass(frozen=True)
@@ -77,22 +83,22 @@ class Hexagons:
     @cached_property
     def h3_ids(self) -> npt.NDArray[np.uint64]:
         """The cells' H3 indices, ascending; shape (size,)."""
-        import shapely
-        from h3ronpy import ContainmentMode
-        from h3ronpy.vector import cells_to_coordinates, wkb_to_cells
+        import h3
+        from h3ronpy import change_resolution
+        from h3ronpy.vector import cells_to_coordinates
 
-        # Generously around the region, then exactly by centre: one rule for boxes and polygons.
-        wide = shapely.to_wkb(shapely.box(*self.region.bbox))
-        found = np.unique(
-            np.asarray(
-                wkb_to_cells(
-                    [wide], self.resolution, containment_mode=ContainmentMode.Covers, flatten=True
-                ).to_numpy()
-            )
-        )
-        places = cells_to_coordinates(found)
-        lat, lon = (np.asarray(places[name].to_numpy()) for name in ("lat", "lng"))
-        return np.asarray(found[self.region.contains(lon, lat)], dtype=np.uint64)
+        # From the 122 coarsest cells down, keeping what may have a descendant's centre in the region.
+        # Filling the region's outline instead fails for the whole Earth and around the poles.
+        ids = np.array([h3.str_to_int(cell) for cell in h3.get_res0_cells()], dtype=np.uint64)
+        for level in range(self.resolution + 1):
+            if level:
+                ids = np.asarray(change_resolution(ids, level).to_numpy(), dtype=np.uint64)
+            places = cells_to_coordinates(ids)
+            lat, lon = (np.asarray(places[name].to_numpy()) for name in ("lat", "lng"))
+            if level < self.resolution:
+                reach = _REACH * h3.average_hexagon_edge_length(level, unit="m") / _METRES_PER_DEGREE
+                ids = ids[_near(self.region.bbox, lon, lat, reach)]
+        return np.sort(ids[self.region.contains(lon, lat)])
 
     @property
     def size(self) -> int:
@@ -133,13 +139,18 @@ class Hexagons:
         return Centres(np.array(places["lng"].to_numpy()), np.array(places["lat"].to_numpy()))
 
     def polygons(self, cells: IntArray | None = None) -> npt.NDArray[np.object_]:
-        """Outlines of the given cells as shapely polygons, degrees."""
+        """Outlines of the given cells as shapely polygons (in two parts across 180 degrees), degrees."""
         import pyarrow
         import shapely
         from h3ronpy.vector import cells_to_wkb_polygons
 
-        outlines = pyarrow.array(cells_to_wkb_polygons(self._ids(cells)))
-        return np.asarray(shapely.from_wkb(outlines.to_numpy(zero_copy_only=False)), dtype=object)
+        wkb = pyarrow.array(cells_to_wkb_polygons(self._ids(cells)))
+        outlines = np.asarray(shapely.from_wkb(wkb.to_numpy(zero_copy_only=False)), dtype=object)
+        west, _, east, _ = np.asarray(shapely.bounds(outlines)).T
+        crossing = east - west > 180
+        if crossing.any():
+            outlines[crossing] = _cut_at_180(outlines[crossing])
+        return outlines
 
     def bounds(self, cells: IntArray | None = None) -> Bounds:
         """Bounding boxes of the given cells, degrees."""
@@ -166,3 +177,42 @@ class Hexagons:
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready record from which :func:`mapveil.geo.tiling_from_dict` makes it again."""
         return {"kind": "h3", "region": self.region.to_dict(), "resolution": self.resolution}
+
+
+def _near(
+    bbox: tuple[float, float, float, float], lon: FloatArray, lat: FloatArray, reach: float
+) -> npt.NDArray[np.bool_]:
+    """Whether places are at most about ``reach`` degrees of latitude from a box, also across 180 degrees."""
+    west, south, east, north = bbox
+    polar = np.abs(lat) + reach >= 90
+    shrink = np.cos(np.radians(np.where(polar, 0.0, np.abs(lat) + reach)))
+    apart = np.min([np.maximum(west - lon - turn, lon + turn - east) for turn in (-360, 0, 360)], axis=0)
+    return np.asarray((lat >= south - reach) & (lat <= north + reach) & (polar | (apart <= reach / shrink)))
+
+
+def _cut_at_180(outlines: npt.NDArray[np.object_]) -> npt.NDArray[np.object_]:
+    """Outlines whose longitudes jump at 180 degrees, as the parts on its two sides."""
+    import shapely
+
+    def unwrapped(lonlat: FloatArray) -> FloatArray:
+        return np.column_stack([lonlat[:, 0] % 360, lonlat[:, 1]])
+
+    rings = shapely.transform(outlines, unwrapped)
+    west, _, east, _ = np.asarray(shapely.bounds(rings)).T
+    # Only around a pole is there a jump wherever the circle is cut.
+    polar = east - west > 180
+    rings[polar] = [_cap(np.asarray(shapely.get_coordinates(ring))[:-1]) for ring in rings[polar]]
+    eastern = shapely.intersection(rings, shapely.box(0, -90, 180, 90))
+    western = shapely.intersection(rings, shapely.box(180, -90, 360, 90))
+    western = shapely.transform(western, lambda lonlat: lonlat - np.array([360.0, 0.0]))
+    return np.asarray(shapely.union(eastern, western), dtype=object)
+
+
+def _cap(corners: FloatArray) -> Polygon:
+    """What lies between a pole and a ring of corners around it, longitudes 0 .. 360."""
+    import shapely
+
+    ring = corners[np.argsort(corners[:, 0])]
+    pole = 90.0 if ring[0, 1] > 0 else -90.0
+    start = np.interp(0.0, [ring[-1, 0] - 360, ring[0, 0]], [ring[-1, 1], ring[0, 1]])
+    return shapely.Polygon([(0, pole), (0, start), *ring, (360, start), (360, pole)])

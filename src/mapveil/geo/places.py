@@ -15,7 +15,6 @@ from mapveil.geo.tiling import Bounds, Centres, Lattice, SqlKey
 
 if TYPE_CHECKING:
     from scipy.spatial import cKDTree
-    from shapely.geometry.base import BaseGeometry
 
 __all__ = ["Places"]
 
@@ -30,8 +29,9 @@ _SPARE_LEVELS: Final = 3
 class Places:
     """A public list of sites; a place belongs to the nearest site, and site i is cell i.
 
-    Nearest is meant in the region's plane, in metres. The list must be public: a list taken from the
-    people's own table tells where somebody was.
+    Nearest is meant in metres of the region's plane (of an equal-area cylinder around the region's middle where
+    that plane is in degrees): exact enough for a city, not for a continent. The list must be public: a list
+    taken from the people's own table tells where somebody was.
 
     Parameters
     ----------
@@ -101,8 +101,8 @@ class Places:
 
     @cached_property
     def _plane(self) -> FloatArray:
-        """The sites in the region's plane, shape (sites, 2)."""
-        return np.column_stack(self.region.project(self.lon, self.lat))
+        """The sites in metres, shape (sites, 2)."""
+        return np.column_stack(self.region.metric_projection.project(self.lon, self.lat))
 
     @cached_property
     def _tree(self) -> cKDTree:
@@ -117,7 +117,8 @@ class Places:
         inside = self.region.contains(lon, lat)
         limit = np.inf if self.max_distance_m is None else np.nextafter(self.max_distance_m, np.inf)
         _, nearest = self._tree.query(
-            np.column_stack(self.region.project(lon[inside], lat[inside])), distance_upper_bound=limit
+            np.column_stack(self.region.metric_projection.project(lon[inside], lat[inside])),
+            distance_upper_bound=limit,
         )
         cells[inside] = np.where(nearest < self.size, nearest, -1)
         return cells
@@ -132,19 +133,19 @@ class Places:
 
     @cached_property
     def _flat_cells(self) -> npt.NDArray[np.object_]:
-        """The sites' Voronoi cells within the region, in the region's plane."""
+        """The sites' Voronoi cells within the region, in metres."""
         import shapely
 
-        x0, y0, x1, y1 = self.region.bounds_m
-        frame: BaseGeometry = shapely.box(x0, y0, x1, y1)
+        def flat(lonlat: FloatArray) -> FloatArray:
+            return np.column_stack(self.region.metric_projection.project(lonlat[:, 0], lonlat[:, 1]))
+
+        frame = shapely.transform(self.region.outline(), flat)
+        sites = np.asarray(shapely.points(self._plane), dtype=object)
         cells = shapely.get_parts(
             shapely.voronoi_polygons(shapely.multipoints(self._plane), extend_to=frame, ordered=True)
         )
-        if self.region.polygon is not None:
-            frame = shapely.transform(
-                self.region.polygon,
-                lambda lonlat: np.column_stack(self.region.project(lonlat[:, 0], lonlat[:, 1])),
-            )
+        if self.max_distance_m is not None:
+            cells = shapely.intersection(cells, shapely.buffer(sites, self.max_distance_m, quad_segs=64))
         return np.asarray(shapely.intersection(cells, frame), dtype=object)
 
     def polygons(self, cells: IntArray | None = None) -> npt.NDArray[np.object_]:
@@ -153,7 +154,10 @@ class Places:
 
         chosen = self._flat_cells if cells is None else self._flat_cells[cells]
         return np.asarray(
-            shapely.transform(chosen, lambda xy: np.column_stack(self.region.unproject(xy[:, 0], xy[:, 1]))),
+            shapely.transform(
+                chosen,
+                lambda xy: np.column_stack(self.region.metric_projection.unproject(xy[:, 0], xy[:, 1])),
+            ),
             dtype=object,
         )
 
@@ -174,8 +178,9 @@ class Places:
         depth = min(_DEEPEST, (self.size - 1).bit_length() // 2 + _SPARE_LEVELS)
         x0, y0, x1, y1 = self.region.bounds_m
         side = 1 << depth
-        col = ((self._plane[:, 0] - x0) / (x1 - x0) * side).astype(np.int64)
-        row = ((y1 - self._plane[:, 1]) / (y1 - y0) * side).astype(np.int64)
+        x, y = self.region.project(self.lon, self.lat)
+        col = ((x - x0) / (x1 - x0) * side).astype(np.int64)
+        row = ((y1 - y) / (y1 - y0) * side).astype(np.int64)
         return Lattice(depth, np.clip(row, 0, side - 1), np.clip(col, 0, side - 1))
 
     def to_dict(self) -> dict[str, Any]:

@@ -86,6 +86,11 @@ class Projection(Protocol):
 
     separable: bool
 
+    @property
+    def in_metres(self) -> bool:
+        """Whether the plane's unit is the metre (or the cell of a raster that lies nowhere)."""
+        ...
+
     def project(self, lon: FloatArray, lat: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Plane coordinates of places in degrees."""
         ...
@@ -117,6 +122,11 @@ class EqualAreaCylinder:
     standard_parallel: float
     central_meridian: float
     separable = True
+
+    @property
+    def in_metres(self) -> bool:
+        """Yes."""
+        return True
 
     @property
     def crs(self) -> str:
@@ -176,6 +186,11 @@ class Degrees:
     crs: str = DEGREES_CRS
     separable = True
 
+    @property
+    def in_metres(self) -> bool:
+        """No."""
+        return False
+
     def project(self, lon: FloatArray, lat: FloatArray) -> tuple[FloatArray, FloatArray]:
         """The same numbers."""
         return np.asarray(lon, dtype=np.float64), np.asarray(lat, dtype=np.float64)
@@ -199,6 +214,11 @@ class Cells(Degrees):
 
     crs: str = ""
 
+    @property
+    def in_metres(self) -> bool:
+        """As far as there are metres."""
+        return True
+
     def box_area_m2(self, x0: FloatArray, y0: FloatArray, x1: FloatArray, y1: FloatArray) -> FloatArray:
         """Areas in square cells, for want of metres."""
         return np.asarray((x1 - x0) * (y1 - y0))
@@ -218,10 +238,19 @@ class OtherCrs:
         return Transformer.from_crs(DEGREES_CRS, self.crs, always_xy=True)
 
     @cached_property
-    def _metres_per_unit(self) -> float:
+    def _known(self) -> pyproj.CRS:
         from pyproj import CRS
 
-        return float(CRS.from_user_input(self.crs).axis_info[0].unit_conversion_factor)
+        return CRS.from_user_input(self.crs)
+
+    @property
+    def in_metres(self) -> bool:
+        """Whether the CRS is projected, and in metres rather than in feet."""
+        return bool(self._known.is_projected) and self._metres_per_unit == 1.0
+
+    @property
+    def _metres_per_unit(self) -> float:
+        return float(self._known.axis_info[0].unit_conversion_factor)
 
     def project(self, lon: FloatArray, lat: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Plane coordinates; infinite where the CRS has none."""
@@ -237,9 +266,11 @@ class OtherCrs:
         """No closed form."""
 
     def box_area_m2(self, x0: FloatArray, y0: FloatArray, x1: FloatArray, y1: FloatArray) -> FloatArray:
-        """Products of the sides over the areal scale of the projection at the middle."""
+        """Products of the sides over the areal scale of the projection in the middle."""
         from pyproj import Proj
 
+        if self._known.is_geographic:
+            return Degrees().box_area_m2(x0, y0, x1, y1)
         lon, lat = self.unproject((x0 + x1) / 2, (y0 + y1) / 2)
         scale = np.asarray(Proj(self.crs).get_factors(lon, lat).areal_scale, dtype=np.float64)
         return np.asarray((x1 - x0) * (y1 - y0) * self._metres_per_unit**2 / scale)

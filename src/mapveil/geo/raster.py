@@ -114,7 +114,14 @@ class Raster:
         if self.region.projection.separable:
             left, bottom = self.region.unproject(west, south)
             right, top = self.region.unproject(east, north)
-            return Bounds(left, bottom, right, top)
+            # Rounding must not carry an outer edge past the region's, which may be a pole or 180 degrees.
+            first_lon, first_lat, last_lon, last_lat = self.region.bbox
+            return Bounds(
+                np.clip(left, first_lon, last_lon),
+                np.clip(bottom, first_lat, last_lat),
+                np.clip(right, first_lon, last_lon),
+                np.clip(top, first_lat, last_lat),
+            )
         lon, lat = self._corners(west, south, east, north)
         return Bounds(lon.min(axis=1), lat.min(axis=1), lon.max(axis=1), lat.max(axis=1))
 

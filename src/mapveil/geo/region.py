@@ -229,6 +229,11 @@ class Region:
         """Between degrees and the region's plane."""
         return projection_of(self.crs)
 
+    @cached_property
+    def metric_projection(self) -> Projection:
+        """:attr:`projection` where its unit is the metre (or the cell), else an equal-area cylinder."""
+        return self.projection if self.projection.in_metres else _middle_cylinder(self.bbox)
+
     @property
     def width_m(self) -> float:
         """Extent of the plane's box from west to east."""
@@ -258,9 +263,15 @@ class Region:
 
     def outline(self) -> Polygon | MultiPolygon:
         """The region as a shapely polygon in degrees."""
-        from shapely.geometry import box
+        import shapely
 
-        return box(*self.bbox) if self.polygon is None else self.polygon
+        if self.polygon is not None:
+            return self.polygon
+        if self.projection.separable:
+            return shapely.box(*self.bbox)
+        # Edges that are straight in the plane are curved in degrees.
+        flat = shapely.segmentize(shapely.box(*self.bounds_m), max(self.width_m, self.height_m) / 64)
+        return shapely.transform(flat, lambda xy: np.column_stack(self.unproject(xy[:, 0], xy[:, 1])))
 
     def contains(self, lon: FloatArray, lat: FloatArray) -> BoolArray:
         """Whether places lie in the region, edges included; never for NaN.

@@ -128,11 +128,12 @@ class WebMercatorTiles:
         if self.region.polygon is not None:
             return None
         tiles, last = sql_number(2.0**self.zoom), sql_number(2.0**self.zoom - 1)
-        sine = f"sin(radians({lat}))"
+        limit = sql_number(_MAX_LAT)
+        # Clamped, because engines raise errors for ln(0) even in rows that a condition would leave out.
+        sine = f"sin(radians(least(greatest({lat}, -{limit}), {limit})))"
         x = f"(({lon}) + 180e0) / 360e0 * {tiles}"
         y = f"(0.5e0 - ln((1e0 + {sine}) / (1e0 - {sine})) / {sql_number(4 * math.pi)}) * {tiles}"
         col, row = (f"CAST(least(greatest(floor({value}), 0e0), {last}) AS BIGINT)" for value in (x, y))
-        limit = sql_number(_MAX_LAT)
         known = f"({lon}) BETWEEN -180e0 AND 180e0 AND ({lat}) BETWEEN -{limit} AND {limit}"
         first_x, last_x, first_y, last_y = self._range
         inside = f"{known} AND {col} BETWEEN {first_x} AND {last_x} AND {row} BETWEEN {first_y} AND {last_y}"
