@@ -17,7 +17,7 @@ from mapveil.errors import ParameterError
 if TYPE_CHECKING:
     from matplotlib.colors import Colormap, Normalize
 
-__all__ = ["DensityScale", "ScaleKind", "colormap", "density_scale", "ramp"]
+__all__ = ["DensityScale", "ScaleKind", "colormap", "density_scale", "ramp", "round_down"]
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -112,7 +112,7 @@ class DensityScale(NamedTuple):
     def ticks(self) -> FloatArray:
         """Round densities to write beside the ramp, from zero up."""
         if self.kind == "linear":
-            step = _round_down(self.top / 4)
+            step = round_down(self.top / 4)
             return np.arange(0.0, self.top * (1 + 1e-9), step)
         decades = self.knee * 10.0 ** np.arange(0, _DECADES + 2)
         return np.concatenate([[0.0], decades[decades <= self.top * (1 + 1e-9)]])
@@ -155,7 +155,13 @@ def density_scale(densities: FloatArray, kind: ScaleKind = "log") -> DensityScal
     return DensityScale(kind, top, 10.0 ** (math.floor(math.log10(top)) - _DECADES))
 
 
-def _round_down(value: float) -> float:
-    """The largest of 1, 2, 5 times a power of ten that is at most ``value``."""
+def round_down(value: float) -> float:
+    """The largest of 1, 2, 5 times a power of ten that is at most ``value``.
+
+    Examples
+    --------
+    >>> round_down(0.3), round_down(999.0)
+    (0.2, 500.0)
+    """
     power = 10.0 ** math.floor(math.log10(value))
     return max(step * power for step in (1.0, 2.0, 5.0) if step * power <= value * (1 + 1e-9))

@@ -123,8 +123,9 @@ class DensityMap:
 
         Without georeference nothing is known of kilometres: it is users per unit cell of the raster.
         """
-        area = self.tiling.area_m2()
-        return np.asarray(self.values / (area / 1e6 if self.tiling.region.georeferenced else area))
+        area = self.tiling.area_m2() / (1e6 if self.tiling.region.georeferenced else 1.0)
+        # A site can be nearest to no place of a polygon: a cell without area.
+        return np.divide(self.values, area, out=np.zeros(self.tiling.size), where=area > 0)
 
     def normalised(self) -> FloatArray:
         """The values over their sum (uniform by area where the sum is zero), shape (cells,)."""
