@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sqlite3
 from datetime import datetime
 from fractions import Fraction
@@ -26,6 +27,7 @@ __all__ = [
 
 _SHOWN: Final = 12  # hexadecimal digits of a dataset's id on display
 _SHORTEST: Final = 6  # and the fewest that are accepted for one
+_NAME: Final = "(SELECT name FROM names WHERE names.account = accounts.account ORDER BY rowid LIMIT 1)"
 
 SpendId = NewType("SpendId", str)
 """The id of one spend, random."""
@@ -72,7 +74,7 @@ def find_dataset(connection: sqlite3.Connection, text: str) -> str:
     """The full id of a name, or of an id's leading digits."""
     pattern = f"{text}*" if like_id(text) else None
     found = connection.execute(
-        "SELECT MIN(dataset) FROM datasets JOIN accounts USING (account) WHERE name = ? GROUP BY account"
+        "SELECT MIN(dataset) FROM datasets JOIN names USING (account) WHERE name = ? GROUP BY account"
         " UNION SELECT dataset FROM datasets WHERE dataset GLOB ?",
         (text, pattern),
     ).fetchall()
@@ -94,7 +96,7 @@ def open_account(connection: sqlite3.Connection, digest: str) -> int:
     found = connection.execute("SELECT account FROM datasets WHERE dataset = ?", (digest,)).fetchone()
     if found is not None:
         return int(found[0])
-    account = connection.execute("INSERT INTO accounts (name, budget) VALUES (NULL, NULL)").lastrowid
+    account = connection.execute("INSERT INTO accounts (budget) VALUES (NULL)").lastrowid
     connection.execute("INSERT INTO datasets VALUES (?, ?)", (digest, account))
     assert account is not None
     return account
@@ -103,7 +105,7 @@ def open_account(connection: sqlite3.Connection, digest: str) -> int:
 def find_account(connection: sqlite3.Connection, digest: str) -> Account:
     """How the budget of a dataset stands, from its lines alone."""
     found = connection.execute(
-        "SELECT account, name, budget FROM datasets JOIN accounts USING (account) WHERE dataset = ?",
+        f"SELECT account, {_NAME}, budget FROM datasets JOIN accounts USING (account) WHERE dataset = ?",
         (digest,),
     ).fetchone()
     if found is None:
@@ -129,7 +131,7 @@ def find_account(connection: sqlite3.Connection, digest: str) -> Account:
 def find_entries(connection: sqlite3.Connection, digest: str | None) -> tuple[Entry, ...]:
     """Every line, oldest first; or those that share a dataset's budget."""
     rows = connection.execute(
-        "SELECT id, spends.time, dataset, name, epsilon, method, parameters, tiling, region, outputs,"
+        f"SELECT id, spends.time, dataset, {_NAME}, epsilon, method, parameters, tiling, region, outputs,"
         " COALESCE(kind, 'spent'), COALESCE(reason, '')"
         " FROM spends JOIN datasets USING (dataset) JOIN accounts USING (account)"
         " LEFT JOIN events USING (id)"
@@ -165,7 +167,7 @@ def refusal(account: Account, digest: str, asked: Fraction) -> str:
     return (
         f"dataset {known}: epsilon {_plain(asked)} asked, {_plain(account.spent)} of "
         f"{_plain(account.budget)} spent, {_plain(account.remaining)} left, so nothing is released; "
-        f"to allow it, raise the budget: mapveil ledger --dataset {known} --set-budget {_plain(enough)}"
+        f"to allow it, raise the budget: mapveil ledger budget {shlex.quote(known)} {_plain(enough)}"
     )
 
 

@@ -87,7 +87,8 @@ class Ledger:
     """A file of what was spent; refuses what would exceed a budget. Run by: the curator.
 
     Wherever a dataset is asked for, give the data themselves (``Points``, ``Counts``), the 32 bytes
-    of a fingerprint, or, for a dataset the ledger knows, its name or the leading digits of its id.
+    of a fingerprint, its whole id, or, for a dataset the ledger knows, its name or the leading digits
+    of its id.
 
     Parameters
     ----------
@@ -123,6 +124,8 @@ class Ledger:
             A name or leading digits that no dataset, or more than one, has.
         """
         if isinstance(dataset, str):
+            if len(dataset) == 64 and like_id(dataset):
+                return dataset
             with transaction(self.path) as connection:
                 return find_dataset(connection, dataset)
         content = dataset if isinstance(dataset, bytes) else dataset.fingerprint()
@@ -189,13 +192,15 @@ class Ledger:
         with transaction(self.path, write=True) as connection:
             open_account(connection, digest)
             account = find_account(connection, digest)
-            if account.spent + asked > account.budget:
-                raise BudgetExceeded(refusal(account, digest, asked))
-            connection.execute(
-                "INSERT INTO spends (id, time, dataset, epsilon, method, parameters, tiling, region, outputs)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (spend, _now(), digest, *record),
-            )
+            allowed = account.spent + asked <= account.budget
+            if allowed:
+                connection.execute(
+                    "INSERT INTO spends (id, time, dataset, epsilon, method, parameters, tiling, region,"
+                    " outputs) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    (spend, _now(), digest, *record),
+                )
+        if not allowed:  # after the transaction: the dataset stays known, so that its budget can be raised
+            raise BudgetExceeded(refusal(account, digest, asked))
         return spend
 
     def written(self, spend: SpendId | str) -> None:
@@ -283,23 +288,27 @@ class Ledger:
         """Give a dataset a name; one that is taken joins it to that dataset's budget for good.
 
         Join what is about the same people: a table and its later version, two cuts of one table.
-        The joined spend counts against the budget that the name stands for.
+        The joined spend counts against the budget that the name stands for. A dataset may have
+        several names; none is ever freed, for it would lead to a fresh budget.
 
         Raises
         ------
         ParameterError
-            The name is empty, or could be taken for an id.
+            The name is empty, ``default``, or could be taken for an id.
         """
-        if not name.strip() or like_id(name):
-            raise ParameterError(f"name is {name!r}; a word not of hexadecimal digits is accepted")
+        if not name.strip() or name == "default" or like_id(name):
+            raise ParameterError(
+                f"name is {name!r}; a word other than 'default' and no row of hexadecimal digits is accepted"
+            )
         digest = self.dataset_id(dataset)
         with transaction(self.path, write=True) as connection:
             account = open_account(connection, digest)
-            taken = connection.execute("SELECT account FROM accounts WHERE name = ?", (name,)).fetchone()
+            taken = connection.execute("SELECT account FROM names WHERE name = ?", (name,)).fetchone()
             if taken is None:
-                connection.execute("UPDATE accounts SET name = ? WHERE account = ?", (name, account))
+                connection.execute("INSERT INTO names VALUES (?, ?)", (name, account))
             elif taken[0] != account:
                 connection.execute("UPDATE datasets SET account = ? WHERE account = ?", (taken[0], account))
+                connection.execute("UPDATE names SET account = ? WHERE account = ?", (taken[0], account))
                 connection.execute("DELETE FROM accounts WHERE account = ?", (account,))
 
     def _mark(self, spend: str, kind: str, reason: str) -> None:

@@ -28,11 +28,9 @@ _SCHEMA: Final = f"""
 PRAGMA application_id = {_APPLICATION_ID};
 PRAGMA user_version = {SCHEMA_VERSION};
 CREATE TABLE ledger (key BLOB NOT NULL, default_budget TEXT NOT NULL);
-CREATE TABLE accounts (account INTEGER PRIMARY KEY, name TEXT UNIQUE, budget TEXT);
-CREATE TABLE datasets (
-    dataset TEXT PRIMARY KEY,
-    account INTEGER NOT NULL REFERENCES accounts
-);
+CREATE TABLE accounts (account INTEGER PRIMARY KEY, budget TEXT);
+CREATE TABLE datasets (dataset TEXT PRIMARY KEY, account INTEGER NOT NULL REFERENCES accounts);
+CREATE TABLE names (name TEXT PRIMARY KEY, account INTEGER NOT NULL REFERENCES accounts);
 CREATE TABLE spends (
     spend INTEGER PRIMARY KEY AUTOINCREMENT,
     id TEXT NOT NULL UNIQUE,
