@@ -141,7 +141,8 @@ def smooth(
         raise ParameterError("sigma_m needs a georeferenced region; sigma_cells is accepted without")
     if frame is not None:
         inside = getattr(tiling, "inside", None)
-        mask = None if tiling.region.polygon is None or inside is None else frame.image(inside())
+        polygon = tiling.region.polygon is not None and inside is not None
+        mask = frame.image(inside().astype(np.float64)) > 0 if polygon else None
         deviation = (given, given) if sigma_m is None else _in_cells(density_map, frame, given)
         values = frame.cells(heatmap(frame.image(density_map.values), sigma_cells=deviation, mask=mask))
     elif sigma_m is None:
