@@ -1,8 +1,8 @@
 """Synthetic cities: plausible tables of people in places, for tests and tutorials.
 
-A city has centres, places drawn around them with popularities of a heavy tail, and users with a home: each goes
-to a few places, mostly popular ones near home, and to the same ones again. Nothing here is about real people, and
-nothing here is for a release: the randomness is NumPy's.
+A city has centres, places drawn around them with popularities of a heavy tail, and users with a home:
+each goes to a few places, mostly popular ones near home, and to the same ones again. Nothing here is
+about real people, and nothing here is for a release: the randomness is NumPy's.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from mapveil.errors import InputError
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
+from mapveil.geo.tables import reading
 from mapveil.geo.tiling import SqlKey, Tiling
 
 if TYPE_CHECKING:
@@ -119,16 +120,32 @@ def _from_points(points: Points, tiling: Tiling) -> npt.NDArray[np.int64]:
             points=rows,
             quotient=f"(visits * {UNIT}) // total",
         )
-        found = connection.execute(text).fetchnumpy()
+        with reading(points.source):
+            found = connection.execute(text).fetchnumpy()
     cells = located.cells(np.ma.filled(found["cell"], -1).astype(np.int64))
     if cells.size == 0:
+        hint = "; are lat and lon swapped?" if _inside_if_swapped(points, tiling) else ""
         raise InputError(
             f"{points.source}: no row lies inside the region {tiling.region}; "
-            "a region that overlaps the points is accepted (west,south,east,north in degrees)"
+            f"a region that overlaps the points is accepted (west,south,east,north in degrees){hint}"
         )
     sums = np.zeros(tiling.size, dtype=np.int64)
     sums[cells] = np.ma.filled(found["share"], 0)
     return sums
+
+
+def _inside_if_swapped(points: Points, tiling: Tiling) -> bool:
+    """Whether most rows would lie in the region's box, were lat and lon exchanged."""
+    import duckdb
+
+    west, south, east, north = tiling.region.bbox
+    with duckdb.connect() as connection, reading(points.source):
+        rows = connection.execute(
+            "SELECT 2 * COUNT(*) FILTER (lat BETWEEN ? AND ? AND lon BETWEEN ? AND ?) > COUNT(*) "
+            f"FROM ({points.scan(connection)}) AS points",
+            [west, east, south, north],
+        ).fetchall()
+    return bool(rows[0][0])
 
 
 def _locate_function(connection: duckdb.DuckDBPyConnection, tiling: Tiling) -> SqlKey:

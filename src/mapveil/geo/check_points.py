@@ -14,8 +14,17 @@ if TYPE_CHECKING:
 
 __all__ = ["check_points"]
 
-_FINITE_WEIGHT: Final = 1e12
+_LARGEST_WEIGHT: Final = 1e12
 """Weights are summed as integers of a millionth, so a larger one could overflow."""
+
+_WANTED: Final = {
+    "user": "every row needs a user id",
+    "lon": "a longitude from -180 to 180 degrees is accepted",
+    "lat": "a latitude from -90 to 90 degrees is accepted",
+    "place": "a point with longitude -180 to 180 and latitude -90 to 90 is accepted",
+    "weight": f"a number from 0 to {_LARGEST_WEIGHT:g} is accepted",
+}
+_LONGEST: Final = 60
 
 
 def check_points(points: Points) -> None:
@@ -39,7 +48,7 @@ def _accepted(points: Points) -> dict[str, str]:
     """What must hold of each canonical column; an unknown (null) counts as failing."""
     holds = {"lon": "lon >= -180 AND lon <= 180", "lat": "lat >= -90 AND lat <= 90"}
     if points.columns.weight is not None:
-        holds["weight"] = f"weight >= 0 AND weight <= {_FINITE_WEIGHT}"
+        holds["weight"] = f"weight >= 0 AND weight <= {_LARGEST_WEIGHT}"
     return holds
 
 
@@ -55,34 +64,40 @@ def _first_failure(points: Points) -> str:
 
 
 def _failure_in(points: Points, part: Table, connection: duckdb.DuckDBPyConnection) -> str | None:
+    """The message about the first failing row of a part, if there is one."""
     holds = {"user": "user_id IS NOT NULL", **_accepted(points)}
-    kept = points.expressions
-    columns = {"user_id": kept.user, "lon": kept.lon, "lat": kept.lat}
-    if kept.weight is not None:
-        columns["weight"] = kept.weight
-    raw = points.columns._asdict()
-    case = " ".join(f"WHEN ({held}) IS NOT TRUE THEN {quote_text(name)}" for name, held in holds.items())
+    names = points.columns._asdict()
+    written = (
+        points.written._asdict() if points.written else {kind: quote_name(names[kind]) for kind in holds}
+    )
+    columns = {"user_id": points.expressions.user}
+    columns |= {kind: points.expressions._asdict()[kind] for kind in holds if kind != "user"}
+    columns |= {f"{kind}_text": f"CAST({written[kind]} AS VARCHAR)" for kind in holds}
     select = ", ".join(f"{sql} AS {name}" for name, sql in columns.items())
-    written = points.written._asdict() if points.written else {name: quote_name(raw[name]) for name in holds}
-    shown = ", ".join(f"CAST({written[name]} AS VARCHAR) AS {name}_text" for name in holds)
+    case = " ".join(f"WHEN ({held}) IS NOT TRUE THEN {quote_text(kind)}" for kind, held in holds.items())
+    texts = ", ".join(f"{kind}_text" for kind in holds)
     found = connection.execute(
-        f"SELECT row, CASE {case} END AS failing, {', '.join(f'{name}_text' for name in holds)} "
-        f"FROM (SELECT ROW_NUMBER() OVER () AS row, {select}, {shown} "
-        f"FROM {part.relation(connection)}) AS rows "
+        f"SELECT row, CASE {case} END AS failing, {texts} "
+        f"FROM (SELECT ROW_NUMBER() OVER () AS row, {select} FROM {part.relation(connection)}) AS rows "
         "WHERE failing IS NOT NULL ORDER BY row LIMIT 1"
     ).fetchall()
     if not found:
         return None
-    row, failing, *texts = found[0]
-    value = dict(zip(holds, texts, strict=True))[failing]
-    where = f"{part.name}: row {row}, column {raw[failing]!r}"
-    if failing == "user":
-        return f"{where} is missing (null); every row needs a user id"
-    if failing == "weight":
-        return f"{where} is {value!r}; a number from 0 to {_FINITE_WEIGHT:g} is accepted"
-    accepted = "degrees from -180 to 180 are" if failing == "lon" else "degrees from -90 to 90 are"
-    hint = "; are lat and lon swapped?" if failing == "lat" and _look_swapped(points, connection) else ""
-    return f"{where} is {value if value is not None else 'missing (null)'}; {accepted} accepted{hint}"
+    row, failing, *shown = found[0]
+    value = dict(zip(holds, shown, strict=True))[failing]
+    text = (
+        "missing (null)"
+        if value is None
+        else repr(value)
+        if len(value) <= _LONGEST
+        else repr(value[:_LONGEST])
+    )
+    wanted = _WANTED["place" if points.written and failing in ("lon", "lat") else failing]
+    swapped = failing == "lat" and _look_swapped(points, connection)
+    return (
+        f"{part.name}: row {row}, column {names[failing]!r} is {text}; {wanted}"
+        f"{'; are lat and lon swapped?' if swapped else ''}"
+    )
 
 
 def _look_swapped(points: Points, connection: duckdb.DuckDBPyConnection) -> bool:

@@ -8,24 +8,15 @@ from typing import Final, NamedTuple
 
 from mapveil.errors import InputError
 from mapveil.geo.points import Columns, Expressions
-from mapveil.geo.tables import quote_name
+from mapveil.geo.tables import Place, quote_name
 
-__all__ = ["USUAL_NAMES", "FoundColumns", "find_columns"]
+__all__ = ["USUAL_NAMES", "FoundColumns", "find_columns", "has_usual_place"]
 
 USUAL_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "user": (
-        *("userid", "user", "uid", "deviceid", "device", "personid", "person", "participantid"),
-        *(
-            "participant",
-            "subscriberid",
-            "subscriber",
-            "memberid",
-            "clientid",
-            "accountid",
-            "adid",
-            "maid",
-            "caid",
-        ),
+        *("userid", "user", "uid", "personid", "person", "participantid", "participant"),
+        *("deviceid", "device", "adid", "maid", "caid"),
+        *("subscriberid", "subscriber", "memberid", "clientid", "accountid"),
     ),
     "lon": ("lon", "longitude", "lng", "long", "x"),
     "lat": ("lat", "latitude", "y"),
@@ -46,9 +37,15 @@ class FoundColumns(NamedTuple):
 
     columns: Columns
     expressions: Expressions
+    written: Expressions | None = None
 
 
-def find_columns(source: str, types: Mapping[str, str], given: Mapping[str, str | None]) -> FoundColumns:
+def find_columns(
+    source: str,
+    types: Mapping[str, str],
+    given: Mapping[str, str | None],
+    place: Place | None = None,
+) -> FoundColumns:
     """Find the columns by the names given, or else by their usual names.
 
     Parameters
@@ -59,38 +56,50 @@ def find_columns(source: str, types: Mapping[str, str], given: Mapping[str, str 
         SQL type of each column.
     given : mapping of str to str or None
         The name of a column, for each key of :data:`USUAL_NAMES`; None to look for it.
+    place : Place, optional
+        The column of geometries that takes the place of lon and lat.
 
     Raises
     ------
     InputError
         A column is not there, could be several, or cannot hold what it should.
     """
-    found = {kind: _find(kind, source, types, given.get(kind)) for kind in USUAL_NAMES}
-    user, lon, lat = found["user"], found["lon"], found["lat"]
-    if lon is None or lat is None:
-        missing = " and ".join(kind for kind in ("lon", "lat") if found[kind] is None)
+    sought = [kind for kind in USUAL_NAMES if place is None or kind not in ("lon", "lat")]
+    found = {kind: _find(kind, source, types, given.get(kind)) for kind in sought}
+    missing = [kind for kind in ("lon", "lat") if kind in sought and found[kind] is None]
+    if missing:
         raise InputError(
-            f"{source}: no {missing} column among {_listed(types)}; usual names (lon, longitude, lat, "
-            "latitude) or lon=NAME and lat=NAME are accepted"
+            f"{source}: no {' and no '.join(missing)} column among {_listed(types)}; usual names (lon, longitude, "
+            "lat, latitude) or lon=NAME and lat=NAME are accepted"
         )
-    if user is None:
+    if found["user"] is None:
         raise InputError(
             f"{source}: no column of user ids among {_listed(types)}; promises are made to users, so a "
             "usual name (user_id, uid, device_id) or user=NAME is needed"
         )
-    numbers = {kind: _number(kind, source, found[kind], types) for kind in ("lon", "lat", "weight")}
-    names = {kind: name and quote_name(name) for kind, name in found.items()}
+    computed = {kind: _expression(kind, source, name, types) for kind, name in found.items() if name}
+    if place is None:
+        return FoundColumns(Columns(**_present(found)), Expressions(**computed))
+    written = {kind: quote_name(name) for kind, name in found.items() if name}
     return FoundColumns(
-        Columns(user, lon, lat, found["time"], found["weight"], found["label"]),
-        Expressions(
-            _user(user, types),
-            numbers["lon"] or "",
-            numbers["lat"] or "",
-            names["time"],
-            numbers["weight"],
-            names["label"],
-        ),
+        Columns(**_present(found), lon=place.column, lat=place.column),
+        Expressions(**computed, lon=place.lon, lat=place.lat),
+        Expressions(**written, lon=place.written, lat=place.written),
     )
+
+
+def has_usual_place(types: Mapping[str, str]) -> bool:
+    """Whether columns are named like a longitude and a latitude (x and y alone could be anything)."""
+    plain = {_plain(name) for name in types}
+    return all(plain & set(USUAL_NAMES[kind]) - {"x", "y"} for kind in ("lon", "lat"))
+
+
+def _present(found: Mapping[str, str | None]) -> dict[str, str]:
+    return {kind: name for kind, name in found.items() if name is not None}
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[\s_.\-]", "", name.lower())
 
 
 def _find(kind: str, source: str, types: Mapping[str, str], given: str | None) -> str | None:
@@ -101,7 +110,7 @@ def _find(kind: str, source: str, types: Mapping[str, str], given: str | None) -
             raise InputError(f"{source}: no column {given!r} for {kind}; its columns are {_listed(types)}")
         return close[0]
     for usual in USUAL_NAMES[kind]:
-        same = [name for name in types if re.sub(r"[\s_.\-]", "", name.lower()) == usual]
+        same = [name for name in types if _plain(name) == usual]
         if len(same) > 1:
             raise InputError(
                 f"{source}: columns {' and '.join(map(repr, same))} could both be {kind}; "
@@ -112,28 +121,23 @@ def _find(kind: str, source: str, types: Mapping[str, str], given: str | None) -
     return None
 
 
-def _number(kind: str, source: str, name: str | None, types: Mapping[str, str]) -> str | None:
-    if name is None:
-        return None
-    if types[name] == "VARCHAR":
-        return f"TRY_CAST({quote_name(name)} AS DOUBLE)"
-    if not _NUMBER.match(types[name]):
-        held = types[name].split("(")[0].lower()
-        raise InputError(
-            f"{source}: column {name!r} for {kind} holds values of type {held}; numbers are accepted"
-        )
-    return f"CAST({quote_name(name)} AS DOUBLE)"
-
-
-def _user(name: str, types: Mapping[str, str]) -> str:
-    quoted = quote_name(name)
-    # A missing id in a column of floats is NaN, which must not become one large user.
-    return (
-        f"CASE WHEN NOT ISNAN({quoted}) THEN {quoted} END" if types[name] in ("FLOAT", "DOUBLE") else quoted
-    )
+def _expression(kind: str, source: str, name: str, types: Mapping[str, str]) -> str:
+    """SQL of a canonical column."""
+    quoted, held = quote_name(name), types[name]
+    if kind == "user" and held in ("FLOAT", "DOUBLE"):
+        # A missing id in a column of floats is NaN, which must not become one large user.
+        return f"CASE WHEN NOT ISNAN({quoted}) THEN {quoted} END"
+    if kind not in ("lon", "lat", "weight"):
+        return quoted
+    if held == "VARCHAR":
+        return f"TRY_CAST({quoted} AS DOUBLE)"
+    if not _NUMBER.match(held):
+        shown = held.split("(")[0].lower()
+        raise InputError(f"{source}: column {name!r} for {kind} is of type {shown}; numbers are accepted")
+    return f"CAST({quoted} AS DOUBLE)"
 
 
 def _listed(types: Mapping[str, str]) -> str:
-    names = list(types)
+    names = [name for name in types if not name.startswith("mapveil_")]
     more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-    return ", ".join(repr(name) for name in names[:_LISTED]) + more
+    return ", ".join(repr(name) for name in names[:_LISTED]) + more if names else "none"

@@ -6,13 +6,13 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from mapveil.errors import InputError
-from mapveil.geo.tables import Table, quote_name
+from mapveil.geo.tables import Place, Table, quote_name
 
 if TYPE_CHECKING:
     import duckdb
@@ -28,31 +28,37 @@ _POINT: Final = 1
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GeometryTable:
-    """A table with the points of one geometry column beside it, as ``place.lon`` and ``place.lat``."""
+    """A table with the points of one geometry column beside it, decoded."""
 
     table: Table
     column: str
     sql_type: str
 
-    PLACE: ClassVar[str] = "mapveil_place"
-
     @property
     def name(self) -> str:
-        """See :class:`Table`."""
+        """See :class:`mapveil.geo.tables.Table`."""
         return self.table.name
 
+    @property
+    def place(self) -> Place:
+        """See :class:`mapveil.geo.tables.PlaceTable`."""
+        # Bytes say nothing to a reader; the decoded number at least says that it is none.
+        readable = self.sql_type.startswith(("GEOMETRY", "STRUCT"))
+        written = quote_name(self.column) if readable else "mapveil_place.lon"
+        return Place(self.column, "mapveil_place.lon", "mapveil_place.lat", written)
+
     def relation(self, connection: duckdb.DuckDBPyConnection) -> str:
-        """See :class:`Table`."""
+        """See :class:`mapveil.geo.tables.Table`."""
         geometry = quote_name(self.column)
         if self.sql_type.startswith("STRUCT"):
             place = f"{{'lon': {geometry}.x, 'lat': {geometry}.y}}"
         else:
             _register(connection)
             place = f"mapveil_wkb(CAST({geometry} AS BLOB))"
-        return f"(SELECT *, {place} AS {self.PLACE} FROM {self.table.relation(connection)}) AS places"
+        return f"(SELECT *, {place} AS mapveil_place FROM {self.table.relation(connection)}) AS places"
 
     def parts(self) -> tuple[Table, ...]:
-        """See :class:`Table`."""
+        """See :class:`mapveil.geo.tables.Table`."""
         return tuple(GeometryTable(part, self.column, self.sql_type) for part in self.table.parts())
 
 

@@ -2,64 +2,38 @@
 
 from __future__ import annotations
 
-import glob
 import re
-import sys
-import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from mapveil.errors import InputError
-from mapveil.geo.find_columns import find_columns
-from mapveil.geo.geojson import geojson_table
+from mapveil.geo.files import ACCEPTED, FileTable, open_files, open_standard_input
+from mapveil.geo.find_columns import find_columns, has_usual_place
 from mapveil.geo.geoparquet import GeometryTable, check_crs, find_geometry
-from mapveil.geo.points import Columns, Expressions, Points
-from mapveil.geo.tables import FrameTable, QueryTable, Table, column_types, quote_name, quote_text, reading
+from mapveil.geo.points import Points
+from mapveil.geo.tables import (
+    FrameTable,
+    PlaceTable,
+    QueryTable,
+    StreamTable,
+    Table,
+    column_types,
+    reading,
+)
 
 if TYPE_CHECKING:
-    import duckdb
+    import pyarrow
 
     from mapveil.geo.counts import Counts
     from mapveil.geo.region import Region
 
-__all__ = ["FileTable", "read_points", "read_source"]
+__all__ = ["read_points", "read_source"]
 
-_READERS: Final = {
-    ".parquet": "read_parquet({}, union_by_name = true)",
-    ".pq": "read_parquet({}, union_by_name = true)",
-    ".geoparquet": "read_parquet({}, union_by_name = true)",
-    ".csv": "read_csv({}, header = true, all_varchar = true, union_by_name = true)",
-    ".tsv": "read_csv({}, header = true, all_varchar = true, union_by_name = true, delim = '\t')",
-}
-_GEOJSON: Final = (".geojson", ".json", ".geojsonl", ".ndjson")
-_COUNTS: Final = (".npz", ".tif", ".tiff")
-_SQL: Final = re.compile(r"\s*(SELECT|WITH|FROM)\b", flags=re.IGNORECASE)
-_ACCEPTED: Final = ".parquet .geoparquet .csv .tsv .geojson (also .csv.gz), a glob, '-', a frame or SQL"
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class FileTable:
-    """Files of one format that DuckDB reads; CSV columns as text, so that a bad value can be named."""
-
-    paths: tuple[Path, ...]
-    reader: str
-    name: str
-    kept: Any = None  # what must live as long as the table, such as a temporary file
-
-    def relation(self, connection: duckdb.DuckDBPyConnection) -> str:
-        """See :class:`mapveil.geo.tables.Table`."""
-        # DuckDB would take a path's own brackets and stars for a pattern.
-        listed = ", ".join(quote_text(re.sub(r"([*?\[\]])", r"[\1]", str(path))) for path in self.paths)
-        return self.reader.format(f"[{listed}]")
-
-    def parts(self) -> tuple[Table, ...]:
-        """See :class:`mapveil.geo.tables.Table`."""
-        if len(self.paths) == 1:
-            return (self,)
-        return tuple(FileTable((path,), self.reader, str(path), self.kept) for path in self.paths)
+_COUNTS: Final = (".npz", ".npy", ".tif", ".tiff")
+_SQL: Final = re.compile(r"\s*(SELECT|WITH|FROM)\s", flags=re.IGNORECASE)
+_BATCH: Final = 1 << 17
 
 
 def read_points(
@@ -78,10 +52,16 @@ def read_points(
     Parameters
     ----------
     source : path, str, sequence of paths, frame or relation
-        Parquet (a glob too), GeoParquet, CSV or TSV (``"-"`` is CSV on standard input), GeoJSON of points
-        (held in memory), a pandas, Polars or Arrow frame, a DuckDB relation, or SQL text.
+        One of:
+
+        - a path, a pattern or a list of either: Parquet, GeoParquet (points), CSV or TSV with a header line
+          (``.gz`` too), GeoJSON of points (a collection, or one Feature a line); ``"-"`` for standard input;
+        - a pandas, GeoPandas, Polars or Arrow table, or an Arrow dataset;
+        - a DuckDB relation, which must stay usable as long as the points;
+        - SQL text that begins with SELECT, WITH or FROM, over files.
     user, lon, lat, time, weight, label : str, optional
-        Names of the columns; otherwise the usual names are looked for.
+        Names of the columns; otherwise :data:`mapveil.geo.find_columns.USUAL_NAMES` are looked for. ``weight`` is
+        how much a row counts within its user.
     region : Region, optional
         The region the points belong to, public.
 
@@ -93,21 +73,22 @@ def read_points(
     Raises
     ------
     InputError
-        No such file, an unknown format, an unreadable file, or columns that are missing.
+        No such file, an unknown format, an unreadable file, or columns that are missing. Rows that cannot
+        be used are found when the points are used, or by :meth:`Points.check`.
 
     Examples
     --------
     >>> read_points("SELECT 'ann' AS user_id, -73.9 AS lon, 40.7 AS lat")
     Points(SQL: user, lon, lat)
     """
-    table = _table(source)
-    types = column_types(table)
     given = {"user": user, "lon": lon, "lat": lat, "time": time, "weight": weight, "label": label}
-    geometry = find_geometry(types) if lon is None and lat is None else None
-    if geometry is not None and not any(name.lower() in ("lon", "longitude", "lng") for name in types):
-        return _of_geometry(table, geometry, types, given, region)
-    found = find_columns(table.name, types, given)
-    return Points(table, found.columns, found.expressions, region)
+    table = _open(source)
+    types = column_types(table)
+    if lon is None and lat is None:
+        table = _with_place(table, types)
+    place = table.place if lon is None and lat is None and isinstance(table, PlaceTable) else None
+    found = find_columns(table.name, types, given, place)
+    return Points(table, found.columns, found.expressions, region, found.written)
 
 
 def read_source(
@@ -125,113 +106,77 @@ def read_source(
     InputError
         As :func:`read_points` and :func:`mapveil.read_counts` do.
     """
-    if Path(source).suffix.lower() in _COUNTS:
+    if not _SQL.match(source) and Path(source).suffix.lower() in _COUNTS:
         from mapveil.geo.read_counts import read_counts
 
         return read_counts(source)
     return read_points(source, user=user, lon=lon, lat=lat, weight=weight)
 
 
-def _of_geometry(
-    table: Table, geometry: str, types: dict[str, str], given: dict[str, str | None], region: Region | None
-) -> Points:
-    """Points whose places are in one geometry column."""
+def _open(source: Any) -> Table:
+    if isinstance(source, str) and source == "-":
+        return open_standard_input()
+    if isinstance(source, str) and _SQL.match(source) and not Path(source).exists():
+        return _query(source)
+    if isinstance(source, str | PathLike):
+        return open_files([source], str(source))
+    if isinstance(source, Sequence) and source and all(isinstance(one, str | PathLike) for one in source):
+        more = f" and {len(source) - 1} more" if len(source) > 1 else ""
+        return open_files(source, f"{source[0]}{more}")
+    return _open_frame(source)
+
+
+def _with_place(table: Table, types: dict[str, str]) -> Table:
+    """The table with its geometry column decoded, where it has one instead of lon and lat."""
+    geometry = None if isinstance(table, PlaceTable) or has_usual_place(types) else find_geometry(types)
+    if geometry is None:
+        return table
     metadata = None
     if isinstance(table, FileTable):
         import pyarrow.parquet
 
-        schema = pyarrow.parquet.read_schema(table.paths[0])
-        metadata = (schema.metadata or {}).get(b"geo")
+        metadata = (pyarrow.parquet.read_schema(table.paths[0]).metadata or {}).get(b"geo")
     check_crs(table.name, geometry, types[geometry], metadata)
-    named = find_columns(
-        table.name, {**types, "lon": "DOUBLE", "lat": "DOUBLE"}, {**given, "lon": "lon", "lat": "lat"}
-    )
-    place = GeometryTable.PLACE
-    columns = Columns(named.columns.user, geometry, geometry, *named.columns[3:])
-    expressions = Expressions(named.expressions.user, f"{place}.lon", f"{place}.lat", *named.expressions[3:])
-    quoted = [name and quote_name(name) for name in named.columns[3:]]
-    written = Expressions(quote_name(columns.user), f"{place}.lon", f"{place}.lat", *quoted)
-    return Points(GeometryTable(table, geometry, types[geometry]), columns, expressions, region, written)
+    return GeometryTable(table, geometry, types[geometry])
 
 
-def _table(source: Any) -> Table:
-    if isinstance(source, str) and _SQL.match(source):
-        return QueryTable(source.rstrip().rstrip(";"), "SQL")
-    if source == "-" if isinstance(source, str) else False:
-        return _standard_input()
-    if isinstance(source, str | PathLike):
-        return _files([source], str(source))
-    if isinstance(source, Sequence) and source and all(isinstance(one, str | PathLike) for one in source):
-        return _files(
-            list(source), f"{source[0]} and {len(source) - 1} more" if source[1:] else str(source[0])
-        )
-    return _frame(source)
+def _query(sql: str) -> Table:
+    """One SELECT, so that it can stand in brackets and can change nothing."""
+    import duckdb
+
+    with reading("SQL"):
+        statements = duckdb.extract_statements(sql)
+    if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+        raise InputError(f"SQL: {len(statements)} statements, or not a SELECT; one SELECT is accepted")
+    return QueryTable(sql.rstrip().rstrip(";"))
 
 
-def _frame(source: Any) -> Table:
+def _open_frame(source: Any) -> Table:
     kind, home = type(source).__name__, type(source).__module__.split(".")[0].lstrip("_")
-    if home == "duckdb" and hasattr(source, "to_arrow_table"):
-        with reading("DuckDB relation"):
-            return FrameTable(source.to_arrow_table(), "DuckDB relation")
-    if home in ("pandas", "geopandas", "polars", "pyarrow"):
-        if home == "geopandas" and hasattr(source, "to_arrow"):
-            import pyarrow
+    if home == "duckdb" and hasattr(source, "fetchall") and hasattr(source, "limit"):
+        return _relation(source)
+    if home == "geopandas" and hasattr(source, "to_arrow"):
+        import pyarrow
 
-            return FrameTable(pyarrow.table(source.to_arrow(geometry_encoding="WKB")), kind)
+        return FrameTable(pyarrow.table(source.to_arrow(geometry_encoding="WKB")), kind)
+    if home == "polars" and hasattr(source, "collect"):
+        return FrameTable(source.collect(), kind)
+    if home == "pyarrow" and hasattr(source, "read_next_batch"):
+        raise InputError(f"{kind}: can be read once only; an Arrow table or dataset is accepted")
+    if home in ("pandas", "polars", "pyarrow"):
         return FrameTable(source, kind)
-    raise InputError(f"points of type {kind} cannot be read; accepted: {_ACCEPTED}")
+    raise InputError(f"points of type {kind} cannot be read; accepted: {ACCEPTED}")
 
 
-def _standard_input() -> Table:
-    """Spool standard input to a private temporary file: the table is read more than once."""
-    stream = getattr(sys.stdin, "buffer", sys.stdin)
-    spool = tempfile.NamedTemporaryFile(prefix="mapveil-", suffix=".csv")  # noqa: SIM115  kept by the table
-    size = 0
-    while chunk := stream.read(1 << 20):
-        size += len(chunk)
-        spool.write(chunk if isinstance(chunk, bytes) else chunk.encode())
-    spool.flush()
-    if size == 0:
-        raise InputError("standard input is empty; CSV with a header is accepted")
-    return FileTable((Path(spool.name),), _READERS[".csv"], "standard input", spool)
+def _relation(source: Any) -> Table:
+    """A relation of another connection: its query runs anew for every pass, batch by batch."""
+    name = "DuckDB relation"
+    with reading(name):
+        schema = source.limit(0).to_arrow_table().schema
 
+    def batches() -> Iterator[pyarrow.RecordBatch]:
+        with reading(name):
+            start = getattr(source, "to_arrow_reader", None) or source.fetch_arrow_reader
+            yield from start(_BATCH)
 
-def _files(sources: list[Any], name: str) -> Table:
-    paths = [path for source in sources for path in _expand(source)]
-    suffixes = {_suffix(path) for path in paths}
-    for path in paths:
-        if path.is_dir():
-            raise InputError(f"{path}: is a folder; accepted: {_ACCEPTED}")
-        if path.stat().st_size == 0:
-            raise InputError(f"{path}: is empty (0 bytes)")
-    if len(suffixes) > 1:
-        raise InputError(
-            f"{name}: files of several formats ({', '.join(sorted(suffixes))}); one format is accepted"
-        )
-    suffix = suffixes.pop()
-    if suffix in _GEOJSON:
-        return geojson_table(paths, name)
-    if suffix not in _READERS:
-        raise InputError(
-            f"{name}: the format of {suffix or 'a name without suffix'} is not known; accepted: {_ACCEPTED}"
-        )
-    return FileTable(tuple(paths), _READERS[suffix], name)
-
-
-def _suffix(path: Path) -> str:
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    if suffixes and suffixes[-1] in (".gz", ".zst"):
-        suffixes.pop()
-    return suffixes[-1] if suffixes else ""
-
-
-def _expand(source: Any) -> list[Path]:
-    path = Path(source)
-    if path.exists():
-        return [path]
-    if any(mark in str(source) for mark in "*?["):
-        found = sorted(Path(match) for match in glob.glob(str(source), recursive=True))
-        if not found:
-            raise InputError(f"{source}: no file matches; accepted: {_ACCEPTED}")
-        return found
-    raise InputError(f"{source}: no such file; accepted: {_ACCEPTED}")
+    return StreamTable(schema, batches, name)

@@ -5,18 +5,30 @@ from __future__ import annotations
 import contextlib
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, runtime_checkable
 
 from mapveil.errors import InputError
 
 if TYPE_CHECKING:
     import duckdb
+    import pyarrow
 
-__all__ = ["FrameTable", "QueryTable", "Table", "column_types", "quote_name", "quote_text", "reading"]
+__all__ = [
+    "FrameTable",
+    "Place",
+    "PlaceTable",
+    "QueryTable",
+    "StreamTable",
+    "Table",
+    "column_types",
+    "quote_name",
+    "quote_text",
+    "reading",
+]
 
-_LONGEST = 300
+_LONGEST: Final = 200
 _names = itertools.count()
 
 
@@ -37,13 +49,36 @@ class Table(Protocol):
         ...
 
 
+class Place(NamedTuple):
+    """Where a table keeps a row's place, when it is one column of geometries."""
+
+    column: str  # its name, for messages
+    lon: str  # SQL of type DOUBLE
+    lat: str  # SQL of type DOUBLE
+    written: str  # SQL of the geometry as text, for messages
+
+
+@runtime_checkable
+class PlaceTable(Table, Protocol):
+    """A table whose places are geometries."""
+
+    @property
+    def place(self) -> Place:
+        """Where they are."""
+        ...
+
+
+def _alias() -> str:
+    return f"mapveil_table_{next(_names)}"
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class FrameTable:
-    """A table in memory: Arrow, pandas, Polars or an Arrow dataset."""
+    """A table in memory (Arrow, pandas, Polars) or an Arrow dataset."""
 
     frame: Any
     name: str = "table"
-    _alias: str = field(default_factory=lambda: f"mapveil_frame_{next(_names)}")
+    _alias: str = field(default_factory=_alias)
 
     def relation(self, connection: duckdb.DuckDBPyConnection) -> str:
         """See :class:`Table`."""
@@ -56,14 +91,54 @@ class FrameTable:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
+class StreamTable:
+    """Rows that something makes anew, batch by batch, each time they are read.
+
+    Parameters
+    ----------
+    schema : pyarrow.Schema
+        The columns.
+    batches : callable
+        Starts a new stream of record batches.
+    name : str
+        What messages call it.
+    """
+
+    schema: pyarrow.Schema
+    batches: Callable[[], Iterator[pyarrow.RecordBatch]]
+    name: str
+    _alias: str = field(default_factory=_alias)
+
+    def __arrow_c_schema__(self) -> object:
+        return self.schema.__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        import pyarrow
+
+        reader = pyarrow.RecordBatchReader.from_batches(self.schema, self.batches())
+        return reader.__arrow_c_stream__(requested_schema)
+
+    def relation(self, connection: duckdb.DuckDBPyConnection) -> str:
+        """See :class:`Table`."""
+        connection.register(self._alias, self)
+        return self._alias
+
+    def parts(self) -> tuple[Table, ...]:
+        """See :class:`Table`."""
+        return (self,)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class QueryTable:
     """The rows of one SELECT statement."""
 
     sql: str
-    name: str = "query"
+    name: str = "SQL"
 
     def relation(self, connection: duckdb.DuckDBPyConnection) -> str:
         """See :class:`Table`."""
+        # A name in the text means a file, never a Python variable of whoever calls.
+        connection.execute("SET python_enable_replacements = false")
         return f"({self.sql}\n) AS query"
 
     def parts(self) -> tuple[Table, ...]:
@@ -92,7 +167,13 @@ def column_types(table: Table) -> dict[str, str]:
 
 @contextlib.contextmanager
 def reading(name: str) -> Iterator[None]:
-    """Turn what DuckDB says about an unreadable source into one line that names it."""
+    """Turn what DuckDB says about an unreadable source into one line that names it.
+
+    Raises
+    ------
+    InputError
+        Anything of DuckDB's own was raised inside.
+    """
     import duckdb
 
     try:
@@ -105,8 +186,22 @@ def _one_line(name: str, message: str) -> str:
     own = re.search(r"InputError: (.+)", message)
     if own:
         return own.group(1).strip()
-    if re.search(r"magic bytes|too small to be a Parquet|footer", message):
-        return f"{name}: not a complete Parquet file (truncated, or another format); a whole one is accepted"
+    # A message can quote the row it stumbled on, and a row is somebody's place.
+    message = re.split(r"\s+(?:Original Line|Input|LINE \d+):", message)[0] + _csv_reason(message)
+    if re.search(r"magic bytes|too small to be a Parquet|footer|TProtocol|[Tt]hrift|[Ss]nappy|ZSTD", message):
+        return f"{name}: not a complete Parquet file (truncated, or of another format)"
     lines = [line.strip() for line in message.splitlines() if line.strip()]
-    text = re.sub(r"^[A-Za-z ]+ Error: ", "", lines[0] if lines else "unreadable")
-    return f"{name}: cannot be read: {text[:_LONGEST]}"
+    text = re.sub(r"^[A-Za-z ]*Error:? ", "", lines[0] if lines else "unreadable")
+    return f"{name}: cannot be read: {text[:_LONGEST].rstrip('. ')}"
+
+
+def _csv_reason(message: str) -> str:
+    """What DuckDB says is wrong with a line of CSV, without the line."""
+    columns = re.search(r"Expected Number of Columns: (\d+) Found: (\d+)", message)
+    if columns:
+        return f", {columns[2]} columns where the header has {columns[1]}"
+    if "not utf-8" in message:
+        return ", not UTF-8 text"
+    if "unterminated quote" in message:
+        return ", a quote that is not closed"
+    return ""

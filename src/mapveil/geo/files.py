@@ -1,0 +1,208 @@
+"""Files of points: found by path or pattern, told apart by name, streamed by DuckDB."""
+
+from __future__ import annotations
+
+import csv
+import glob
+import itertools
+import re
+import shutil
+import sys
+import tempfile
+import weakref
+from collections.abc import Iterable
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from mapveil.errors import InputError
+from mapveil.geo.geojson import GeoJsonTable
+from mapveil.geo.tables import Table, quote_text
+
+if TYPE_CHECKING:
+    import duckdb
+
+__all__ = ["ACCEPTED", "FileTable", "open_files", "open_standard_input"]
+
+ACCEPTED: Final = ".parquet .geoparquet .csv .tsv .geojson (.gz too), a pattern, '-', a frame or SQL"
+"""What can be read, for messages."""
+
+_PARQUET: Final = (".parquet", ".pq", ".geoparquet")
+_CSV: Final = (".csv", ".tsv", ".txt")
+_GEOJSON: Final = (".geojson", ".json", ".geojsonl", ".geojsons", ".ndjson", ".jsonl")
+_RASTER: Final = (".npz", ".npy", ".tif", ".tiff")
+_SUFFIXES: Final = {".gz", ".zst"}
+_HEADER: Final = 1 << 16
+_CHUNK: Final = 1 << 20
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FileTable:
+    """Files of one format that DuckDB reads.
+
+    Parameters
+    ----------
+    paths : tuple of Path
+        The files; taken as they are, no patterns.
+    call : str
+        The SQL of the function that reads them, with ``{}`` for their list.
+    name : str
+        What messages call them.
+    kept : object
+        What must live as long as the table, such as a temporary folder.
+    """
+
+    paths: tuple[Path, ...]
+    call: str
+    name: str
+    kept: Any = None
+
+    def relation(self, connection: duckdb.DuckDBPyConnection) -> str:
+        """See :class:`mapveil.geo.tables.Table`."""
+        # DuckDB would take a path's own brackets and stars for a pattern.
+        listed = ", ".join(quote_text(re.sub(r"([*?\[])", r"[\1]", str(path))) for path in self.paths)
+        return self.call.replace("{}", f"[{listed}]", 1)
+
+    def parts(self) -> tuple[Table, ...]:
+        """See :class:`mapveil.geo.tables.Table`."""
+        if len(self.paths) == 1:
+            return (self,)
+        return tuple(FileTable((path,), self.call, str(path), self.kept) for path in self.paths)
+
+
+def open_files(sources: Iterable[str | PathLike[str]], name: str) -> Table:
+    """The table in files or in all files of patterns.
+
+    Raises
+    ------
+    InputError
+        No such file, a folder, an empty file, an unknown format or several formats.
+    """
+    paths = tuple(path for source in sources for path in _expand(source))
+    for path in paths:
+        if path.is_dir():
+            raise InputError(f"{path}: is a folder; a file or a pattern such as {path}/*.parquet is accepted")
+        if path.is_file() and path.stat().st_size == 0:
+            raise InputError(f"{path}: is empty (0 bytes); a table with at least one row is accepted")
+    formats = {_format(path) for path in paths}
+    if len(formats) > 1:
+        raise InputError(f"{name}: files of several formats ({', '.join(sorted(formats))}); one is accepted")
+    return _open(paths, formats.pop(), name, None)
+
+
+def open_standard_input() -> Table:
+    """The table on standard input (Parquet, GeoJSON, CSV), spooled to a private temporary file.
+
+    A table is read more than once, so it has to be kept; the file goes away with the table.
+
+    Raises
+    ------
+    InputError
+        Nothing comes, or the format cannot be told.
+    """
+    stream = getattr(sys.stdin, "buffer", None)
+    if stream is None:
+        raise InputError("standard input: holds no bytes; a file is accepted")
+    spool = _Spool()
+    path = spool.folder / "standard-input"
+    with path.open("wb") as file:
+        shutil.copyfileobj(stream, file, _CHUNK)
+    head = _first_bytes(path)
+    if not head.strip():
+        raise InputError("standard input: is empty; Parquet, CSV with a header line or GeoJSON is accepted")
+    start = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    suffix = ".parquet" if start[:4] == b"PAR1" else ".geojson" if start[:1] in b"{\x1e" else ".csv"
+    return _open((path,), suffix, "standard input", spool)
+
+
+class _Spool:
+    """A temporary folder, removed with this object."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="mapveil-"))
+        weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
+
+
+def _open(paths: tuple[Path, ...], suffix: str, name: str, kept: Any) -> Table:
+    if suffix in _PARQUET:
+        return FileTable(paths, "read_parquet({}, union_by_name = true)", name, kept)
+    if suffix in _GEOJSON:
+        return GeoJsonTable.open(paths, name, kept)
+    if suffix in _CSV:
+        return FileTable(paths, _csv_call(paths, suffix, name), name, kept)
+    hint = "a raster of counts, see read_counts" if suffix in _RASTER else "a format that is not known"
+    raise InputError(f"{name}: {suffix or 'a name without a suffix'} is {hint}; accepted here: {ACCEPTED}")
+
+
+def _csv_call(paths: tuple[Path, ...], suffix: str, name: str) -> str:
+    """How DuckDB reads CSV: all text, so that a bad value can be named, and nothing guessed."""
+    lines = [(path, _first_bytes(path)) for path in paths]
+    delimiter = "\t" if suffix == ".tsv" else _delimiter(lines[0][1])
+    headers = [
+        (path, _header(line, delimiter, name if len(paths) == 1 else str(path))) for path, line in lines
+    ]
+    first = headers[0][1]
+    for path, header in headers[1:]:
+        if header != first:
+            raise InputError(f"{path}: its header line is not that of {paths[0]}; equal headers are accepted")
+    columns = ", ".join(f"{quote_text(column)}: 'VARCHAR'" for column in first)
+    return (
+        f"read_csv({{}}, auto_detect = false, header = true, delim = {quote_text(delimiter)}, quote = '\"', "
+        f"escape = '\"', columns = {{{columns}}})"
+    )
+
+
+def _delimiter(head: bytes) -> str:
+    line = head.split(b"\n", 1)[0]
+    return max(",;\t|", key=lambda mark: line.count(mark.encode()))
+
+
+def _header(head: bytes, delimiter: str, name: str) -> tuple[str, ...]:
+    """The names of the columns, each once."""
+    try:
+        text = head.decode("utf-8-sig", errors="strict" if len(head) < _HEADER else "ignore")
+        row = next(csv.reader(itertools.takewhile(bool, text.splitlines(keepends=True)), delimiter=delimiter))
+    except (UnicodeDecodeError, StopIteration, csv.Error) as error:
+        raise InputError(
+            f"{name}: no header line of column names in UTF-8; CSV with one is accepted"
+        ) from error
+    seen: dict[str, None] = {}
+    for column in row:
+        base, number = column.strip() or "column", 1
+        label = base
+        while label.lower() in {known.lower() for known in seen}:
+            label, number = f"{base}_{number}", number + 1
+        seen[label] = None
+    return tuple(seen)
+
+
+def _first_bytes(path: Path) -> bytes:
+    import pyarrow
+
+    try:
+        with pyarrow.input_stream(str(path), compression="detect") as stream:
+            return bytes(stream.read(_HEADER))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {str(error).splitlines()[0]}") from error
+
+
+def _format(path: Path) -> str:
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    if suffixes and suffixes[-1] in _SUFFIXES:
+        suffixes.pop()
+    return suffixes[-1] if suffixes else ""
+
+
+def _expand(source: str | PathLike[str]) -> list[Path]:
+    path = Path(source)
+    if path.exists():
+        return [path]
+    if any(mark in str(source) for mark in "*?["):
+        found = sorted(Path(match) for match in glob.glob(str(source), recursive=True))
+        if not found:
+            raise InputError(f"{source}: no file matches this pattern; accepted: {ACCEPTED}")
+        return found
+    if "://" in str(source):
+        raise InputError(f"{source}: addresses are not read; a local file is accepted")
+    raise InputError(f"{source}: no such file; accepted: {ACCEPTED}")
