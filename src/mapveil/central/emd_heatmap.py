@@ -137,7 +137,9 @@ class EmdHeatmap(CentralMechanism):
         masses = reconstruct(chosen.tree, chosen.noisy)
         notes: tuple[str, ...] = ("mass that cannot be placed within a node is spread evenly over it",)
         if not any(mass.any() for mass in masses.kept):
-            notes = ("the reconstruction is empty: no noisy sum of the first level was above zero",)
+            notes = (
+                "the reconstruction is empty, so the map is even: no noisy sum of the first level was above zero",
+            )
         return Estimate(
             values=pyramid.to_cells(_leaf_densities(chosen, masses, members)),
             measurements=tuple(

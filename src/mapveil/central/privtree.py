@@ -35,17 +35,26 @@ class PrivTree(CentralMechanism):
     .. math:: \lambda = \frac{2 \beta - 1}{\beta - 1} \cdot \frac{1}{\epsilon_1}, \qquad
               \delta = \lambda \ln \beta
 
-    where: c(v) is the users' mass in node v of level i, :math:`\beta = 4` the number of children,
+    where: :math:`c(v)` is the users' mass in node v of level i, :math:`\beta = 4` the number of children,
     :math:`\theta` is ``theta``, :math:`\epsilon_1` is ``tree_share`` of ``epsilon``; the leaves' sums get the rest.
     Run by: the curator.
 
-    Why :math:`\epsilon_1` holds when a user is spread over several paths: let the user have mass w in node v. The
-    log-ratio of v's decision with and without the user is the integral of the noise's hazard over a stretch of
-    length w, and the hazard only falls as the count grows, so it is at most w times the hazard at the count
-    without the user. The paper bounds the sum of these hazards along any one path by :math:`\epsilon_1`. Divide each
-    node's cost among the user's leaves below it by their mass: every leaf bears one path's sum times its
-    mass, and the masses sum to at most one. On the lattice the hazard of the discrete law is
-    :math:`1 / \lambda` a user above zero and falls by :math:`e^{-x / \lambda}` below, as the paper's proof needs.
+    Why :math:`\epsilon_1` holds for a user who is spread over several paths: such a user is at most U =
+    :data:`~mapveil.engines.UNIT` lattice units, each of them in one cell, so it is enough that one unit changes no
+    tree's log-probability by more than :math:`\epsilon_1 / U`; units added one after the other do the rest. Let
+    :math:`\Lambda = U \lambda` and :math:`\Delta = \lceil U \delta \rceil`, and let biased counts be integers.
+
+    - A node of biased count x is split with probability :math:`S(x) = \Pr[X > \theta - x]`, X discrete Laplace
+      of scale :math:`\Lambda`. For the discrete law :math:`\ln S(x) - \ln S(x - 1) \le \Lambda^{-1}
+      \min(1, e^{-(x - \theta - 1) / \Lambda})`, as for the continuous one.
+    - A unit moves only the nodes of its path with :math:`c(v) - i \Delta > \theta - \Delta` once it is there: the first
+      ones, for that number falls by at least :math:`\Delta` a level. The last of them costs at most
+      :math:`\Lambda^{-1}`; the one above it has a biased count of at least :math:`\theta + 1`, and each further one
+      :math:`\Delta` more, so that together they cost at most :math:`\Lambda^{-1} \sum_{j \ge 0} e^{-j \Delta /
+      \Lambda} \le \Lambda^{-1} \beta / (\beta - 1)`. In all: :math:`\Lambda^{-1} (2 \beta - 1) / (\beta - 1) =
+      \epsilon_1 / U`.
+    - In the other direction only the one leaf on the path becomes less likely, by at most :math:`\Lambda^{-1}`.
+    - A node that is never split (a cell of the tiling, or known to be empty) only takes a factor away.
 
     Deviation: the noise is discrete, and :math:`\delta` is rounded up to the lattice. Deviation: depth ends with
     the tiling; nodes known to be empty are no leaves. Deviation: negative leaves become zero.
@@ -116,7 +125,8 @@ class PrivTree(CentralMechanism):
     ) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         """Which nodes of a level are split; everything in units of 1 / UNIT user."""
         scale = epsilon * (_FANOUT - 1) / (2 * _FANOUT - 1)  # 1 / lambda
-        delta = math.ceil(UNIT * math.log(_FANOUT) / float(scale))
+        # The proof needs at least lambda ln(4): the factor outweighs the rounding of the floats.
+        delta = math.ceil(UNIT * math.log(_FANOUT) / float(scale) * (1 + 2**-50))
         theta = round(self.theta * UNIT)
         biased = np.maximum(masses - level * delta, theta - delta)
         return np.asarray(biased + discrete_laplace(masses.size, scale, UNIT, rng) > theta)

@@ -66,9 +66,9 @@ class Pyramid:
         """The node of a level that each cell lies in, shape (cells,)."""
         return self.codes >> (2 * (self.depth - level))
 
-    def density(self, level: int, values: FloatArray, nodes: IntArray | None = None) -> FloatArray:
-        """Each node's value per member cell, 0 without members; ``nodes`` as in :meth:`measurement`."""
-        members = self.members[level] if nodes is None else self.members[level][nodes]
+    def density(self, level: int, values: FloatArray) -> FloatArray:
+        """Each node's value per member cell, 0 without members."""
+        members = self.members[level]
         return np.where(members > 0, values / np.maximum(members, 1), 0.0)
 
     def to_cells(self, densities: FloatArray) -> FloatArray:
@@ -76,9 +76,7 @@ class Pyramid:
         values = densities[self.codes]
         return values if self.inside is None else np.where(self.inside, values, 0.0)
 
-    def measurement(
-        self, level: int, noisy: FloatArray, epsilon: Fraction, unit: int, nodes: IntArray | None = None
-    ) -> Measurement:
+    def measurement(self, level: int, noisy: FloatArray, epsilon: Fraction, unit: int) -> Measurement:
         """The record of noisy sums of one level.
 
         Parameters
@@ -86,18 +84,11 @@ class Pyramid:
         level : int
             The level.
         noisy : ndarray of float64
-            Noisy sums of all its nodes, or of ``nodes``.
+            Noisy sums of all its nodes.
         epsilon, unit
             As for :class:`~mapveil.maps.density_map.Measurement`.
-        nodes : ndarray of int64, optional
-            The nodes that were measured, as Morton codes of the level.
         """
-        groups = self.ancestors(level)
-        if nodes is not None:
-            place = np.full(self.members[level].size, -1, dtype=np.int64)
-            place[nodes] = np.arange(nodes.size)
-            groups = place[groups]
-        return Measurement(groups, noisy, epsilon, unit)
+        return Measurement(self.ancestors(level), noisy, epsilon, unit)
 
 
 def _level_sums(leaves: npt.NDArray[Any], depth: int) -> tuple[npt.NDArray[Any], ...]:

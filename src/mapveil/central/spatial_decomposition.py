@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -30,6 +31,9 @@ class SpatialDecomposition(CentralMechanism):
     where: :math:`\epsilon` is ``epsilon``, h is ``height``, i counts levels from the root; then the least-squares
     estimate of all nodes (:mod:`mapveil.central.tree_least_squares`). Run by: the curator.
 
+    Afterwards a node estimated below ``prune_below`` is not divided further (the paper's pruning): its users are
+    spread evenly over it. Without pruning, a tree as deep as the tiling shows little but noise.
+
     Deviation: levels count from the root here, from the leaves in the paper. Deviation: negative leaves become zero.
     Deviation: the kd-trees of the paper are not built; it finds the quadtree as good.
 
@@ -43,11 +47,12 @@ class SpatialDecomposition(CentralMechanism):
     height : int, optional
         Levels below the root; the tiling's depth, at most 10, by default.
     prune_below : float, optional
-        Nodes estimated below so many users are not divided further (the paper's pruning); none by default.
+        Users; 0 prunes nothing. By default 32 / epsilon: the paper's 32 at an epsilon of 1, and as much more as
+        the noise is wider.
     """
 
     name: ClassVar[str] = "spatial-decomposition"
-    summary: ClassVar[str] = "a complete noisy quadtree, geometric budgets, least squares"
+    summary: ClassVar[str] = "a complete noisy quadtree, geometric budgets, least squares, pruned"
     source: ClassVar[str] = "Cormode et al., Differentially Private Spatial Decompositions, ICDE 2012"
 
     height: int | None = None
@@ -57,9 +62,9 @@ class SpatialDecomposition(CentralMechanism):
         super().__post_init__()
         self._check(self.height is None or 0 <= self.height <= 23, "height", "a level from 0 to 23, or none,")
         self._check(
-            self.prune_below is None or self.prune_below >= 0,
+            self.prune_below is None or 0 <= self.prune_below < math.inf,
             "prune_below",
-            "a number of at least 0, or none,",
+            "a finite number of at least 0, or none,",
         )
 
     def estimate(self, sums: IntArray, tiling: Tiling, rng: Randomness, progress: Progress) -> Estimate:
@@ -78,11 +83,12 @@ class SpatialDecomposition(CentralMechanism):
             [float(2 / budget**2) for budget in budgets],
             [count == 0 for count in members[: height + 1]],
         )
+        least = 32 / float(self.budget) if self.prune_below is None else self.prune_below
         density = pyramid.density(0, estimates[0])
         divided = np.ones(1, dtype=np.bool_)
         for level in range(1, height + 1):
-            if self.prune_below is not None:
-                divided &= estimates[level - 1] >= self.prune_below
+            if least > 0:
+                divided &= estimates[level - 1] >= least
             divided = np.repeat(divided, 4)
             density = np.where(divided, pyramid.density(level, estimates[level]), np.repeat(density, 4))
         leaves = np.repeat(np.maximum(density, 0.0), 1 << (2 * (pyramid.depth - height)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
@@ -27,7 +28,7 @@ class ThresholdedHistogram(CentralMechanism):
               \text{ largest } \tilde{s}(c), \text{ else } 0
 
     where: :math:`\tilde{s}(c)` is the sum of cell c with noise of :math:`\epsilon` (``epsilon``), t is
-    ``keep_percent``, m the number of cells. Run by: the curator. Source: Ghazi et al. (2023),
+    ``keep_percent``, m the number of cells that can hold anybody. Run by: the curator. Source: Ghazi et al. (2023),
     section 4; the paper leaves open what the percentage is of: all cells.
 
     Parameters
@@ -50,12 +51,20 @@ class ThresholdedHistogram(CentralMechanism):
 
     def estimate(self, sums: IntArray, tiling: Tiling, rng: Randomness, progress: Progress) -> Estimate:
         """Measure every cell once; see :meth:`CentralMechanism.estimate`."""
-        noisy = noisy_sums(sums, self.budget, rng)
-        kept = largest(noisy, math.ceil(self.keep_percent / 100 * tiling.size))
+        inside = tiling.lattice().inside
+        cells = np.arange(tiling.size) if inside is None else np.flatnonzero(inside)
+        noisy = noisy_sums(sums[cells], self.budget, rng)
+        kept = largest(noisy, self.kept_cells(cells.size))
         values = np.zeros(tiling.size)
-        values[kept] = np.maximum(noisy[kept], 0.0)
+        values[cells[kept]] = np.maximum(noisy[kept], 0.0)
+        groups = np.full(tiling.size, -1, dtype=np.int64)
+        groups[cells] = np.arange(cells.size)
         return Estimate(
             values=values,
-            measurements=(Measurement(np.arange(tiling.size, dtype=np.int64), noisy, self.budget, UNIT),),
+            measurements=(Measurement(groups, noisy, self.budget, UNIT),),
             shares=(Share("every cell", self.budget),),
         )
+
+    def kept_cells(self, cells: int) -> int:
+        """How many of so many cells are kept, at least one."""
+        return math.ceil(Fraction(str(self.keep_percent)) / 100 * cells)

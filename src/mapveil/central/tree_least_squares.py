@@ -5,10 +5,10 @@ r"""The exact least-squares estimate on a quadtree with independent noise: two p
 
 where: :math:`y_v` is the noisy sum of node v and :math:`\sigma_v^2` its variance; a node that was not measured
 has an infinite one, a node that is known to be empty has :math:`x_v = 0`. Upwards, each node combines its
-own noisy sum with the sum of its children's estimates by inverse variance; downwards, what a parent's final estimate differs
-from that sum is divided in proportion to the children's variances. With four children everywhere and one
-variance per level this is the method of Cormode et al. (2012), section 5; kept per node, it is
-exact where parts of the tree are known to be empty too.
+own noisy sum with the sum of its children's estimates by inverse variance; downwards, the difference between
+a parent's final estimate and that sum is divided in proportion to the children's variances. With four
+children everywhere and one variance per level this is the method of Cormode et al. (2012), section 5; kept
+per node, it is exact where parts of the tree are known to be empty too.
 
 Source: Cormode, Procopiuc, Srivastava, Shen, Yu, "Differentially Private Spatial Decompositions" (ICDE 2012),
 section 5; Hay, Rastogi, Miklau, Suciu, "Boosting the Accuracy of Differentially Private Histograms Through

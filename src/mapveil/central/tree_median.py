@@ -4,17 +4,17 @@ r"""The exact l1 reconstruction over a tree of noisy sums: Algorithm 2, line 9, 
    \qquad \text{where } m_v = o_v + \sum_{c \in \mathrm{kept}(v)} m_c \text{ above the last level } L
 
 where: :math:`y_v` is the noisy sum of a kept node v, :math:`i(v)` its level, :math:`m_v` its estimate, and
-:math:`o_v` the mass in those of its children that were left out. A left-out node was measured as zero at its own level
-and at every level below, :math:`\sum_{j=i+1}^{L} 2^{-j} = 2^{-i} - 2^{-L}` a unit; one variable per parent
-holds them all, so there are O(w * levels) variables.
+:math:`o_v` the mass in those of its children that were left out. A left-out node was measured as zero at its
+own level and at every level below, :math:`\sum_{j=i+1}^{L} 2^{-j} = 2^{-i} - 2^{-L}` a unit; one variable per
+parent holds them all, so there are O(w * levels) variables.
 
 :func:`reconstruct` solves it from the leaves up. The least cost of a node's subtree, as a function of the
-node's mass, is convex and piecewise linear. In units of :math:`2^{-L}` its slopes at height :math:`h = L - i` are the odd integers
-from :math:`-(2^{h+1} - 1)` to :math:`2^{h+1} - 1`, the last without end; so a row of
-:math:`2^{h+1} - 1` lengths says it all. Adding the children's functions under a common mass (the infimal
-convolution) adds their rows; adding :math:`2^h |y - m|` cuts the row at y and lowers what lies before
+node's mass, is convex and piecewise linear. In units of :math:`2^{-L}` its slopes at height
+:math:`h = L - i` are the odd integers from :math:`-(2^{h+1} - 1)` to :math:`2^{h+1} - 1`, the last without end;
+so a row of :math:`2^{h+1} - 1` lengths says it all. Adding the children's functions under a common mass (the
+infimal convolution) adds their rows; adding :math:`2^h |y - m|` cuts the row at y and lowers what lies before
 the cut by :math:`2^h`, raising the rest by as much, which puts both side by side again. No sorting, no heap:
-O(sqrt(w) 2^L) additions in all, fewer than there are cells.
+O(sqrt(w) 2^L) additions in all, a small multiple of the number of cells at most.
 
 Two consequences worth knowing: the nodes of the first level weigh more than everything below them, so their
 estimates are the positive parts of their noisy sums; and where the optimum is not unique (several
