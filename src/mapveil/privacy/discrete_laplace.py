@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import decimal
 import functools
+import math
 from decimal import Decimal
 from fractions import Fraction
 from typing import NamedTuple
@@ -116,7 +117,7 @@ def _sampler(epsilon: Fraction, sensitivity: int) -> _Sampler:
         size = 1
         while size < _LEADING_VALUES and ratio**size >= _TAIL:
             size += 1
-        powers = [ratio**k for k in range(size)]
+        powers = [Decimal(1), *(ratio**k for k in range(1, size))]  # 0 ** 0 where it is tiny
         q = (-rate).exp()
         leading = _table(
             powers + [q * power for power in powers],
@@ -196,7 +197,7 @@ def discrete_laplace(
 def laplace_variance(epsilon: Fraction, sensitivity: int) -> float:
     r"""Variance of the discrete Laplace law, :math:`2 q / (1 - q)^2`, in squared lattice units."""
     rate = float(Fraction(epsilon) / sensitivity)
-    return float(0.5 / np.sinh(rate / 2) ** 2)
+    return 2 * math.exp(-rate) / math.expm1(-rate) ** 2
 
 
 def laplace_quantile(alpha: float, epsilon: Fraction, sensitivity: int) -> int:
