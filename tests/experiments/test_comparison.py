@@ -24,7 +24,7 @@ def made() -> Comparison:
 
 def test_the_interval_covers_the_mean_as_often_as_it_says() -> None:
     rng = np.random.default_rng(1)
-    trials = 4000
+    trials = 1000
     covered = sum(
         low <= 3 <= high for _, low, high in (interval_of_mean(rng.normal(3, 2, 5)) for _ in range(trials))
     )

@@ -43,6 +43,7 @@ from mapveil.experiments.report import (
     html_picture,
     html_table,
     maps_figure,
+    metric_panel,
     metric_title,
     panels_by_epsilon,
     png_bytes,
@@ -172,9 +173,7 @@ def _sweep_panels(sweep: Sweep) -> list[Panel]:
         for method in some.methods:
             ends = [interval_of_mean(sweep.results[place].values(method, metric)) for place in places]
             curves.append(Curve(method, places, *zip(*ends, strict=True)))
-        panels.append(
-            Panel(metric_title(metric), sweep.variable, curves, log_x=sweep.variable == "resolution")
-        )
+        panels.append(metric_panel(metric, sweep.variable, curves))
     return panels
 
 
@@ -210,7 +209,7 @@ def _figure_2(shown: Examples) -> bytes:
         pictures = [("original", shown.truth)]
         pictures += [(title, shown.maps[method, epsilon]) for method, title in names.items()]
         lines.append((f"ε = {epsilon:g}", pictures))
-    return png_bytes(maps_figure(lines), dpi=72)
+    return png_bytes(maps_figure(lines), dpi=80)
 
 
 def _write(
@@ -225,9 +224,9 @@ def _write(
 ) -> list[Path]:
     means = grid_means(grids)
     pictures = {
-        "by_epsilon": (png_bytes(curves_figure(panels_by_epsilon(first.summary())), 72), first.title),
-        "by_users": (png_bytes(curves_figure(_sweep_panels(users)), 72), "Experiment 2: number of users"),
-        "by_resolution": (png_bytes(curves_figure(_sweep_panels(resolution)), 72), "Experiment 3: side"),
+        "by_epsilon": (png_bytes(curves_figure(panels_by_epsilon(first.summary()))), first.title),
+        "by_users": (png_bytes(curves_figure(_sweep_panels(users))), "Experiment 2: number of users"),
+        "by_resolution": (png_bytes(curves_figure(_sweep_panels(resolution))), "Experiment 3: side"),
         "examples": (_figure_2(shown), f"As Figure 2: {USERS} users of cell {shown.city.name}"),
     }  # fmt: skip
     tables: list[tuple[str, Table]] = [("Claims", (Claim._fields, [list(claim) for claim in claims]))]

@@ -274,8 +274,8 @@ def by_grid(
 
 
 def examples(check_ins: CheckIns, seed: int) -> Examples:
-    """Figure 2: one sample of the busiest cell, released at epsilon 1 and 5."""
-    city = cities(check_ins, 1)[0][0]
+    """Figure 2: one sample of the second busiest cell (San Francisco), released at epsilon 1 and 5."""
+    city = cities(check_ins, 2)[0][1]
     people = check_ins.shares(city, DEPTH)
     scoring = Scoring(METRICS, SIGMA_PART * 2**DEPTH)
     sums = people.sample(USERS, trial_sample_stream(seed, "examples", 0)).sums

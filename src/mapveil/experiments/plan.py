@@ -221,7 +221,7 @@ def _city_sums(users: int, tiling: Tiling, seed: int, trial: int) -> IntArray:
     sums = people.sample(None, np.random.default_rng(0)).sums
     if users == drawn:
         return sums
-    return np.rint(sums * (users / drawn)).astype(np.int64)
+    return np.asarray(np.rint(sums * (users / drawn)), dtype=np.int64)
 
 
 def _misplaced(truth: FloatArray, released: FloatArray, lattice: Lattice) -> list[float]:
