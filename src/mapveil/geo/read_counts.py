@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 import zipfile
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -15,108 +16,177 @@ from mapveil.geo.counts import Counts
 from mapveil.geo.grid import Grid
 from mapveil.geo.region import Region
 
-__all__ = ["read_counts"]
+__all__ = ["read_counts", "whole_users"]
 
-_EDGES = ("west", "south", "east", "north")
+_EDGES: Final = ("west", "south", "east", "north")
+_DEGREES: Final = "EPSG:4326"
+_ACCEPTED: Final = "a raster of counts (.npz, .npy, .tif) is accepted"
+_LARGEST: Final = 1 << 40
+_LARGEST_SUM: Final = 1 << 42
+"""Sums are kept in units of 2^-20 user as int64."""
 
 
 def read_counts(
-    source: str | PathLike[str], *, key: str | None = None, region: Region | None = None
+    source: str | PathLike[str],
+    *,
+    key: str | None = None,
+    region: Region | None = None,
+    crs: str | None = None,
 ) -> Counts:
     """Read a raster whose unit is one user at one place; row 0 is the northmost. Run by: the curator.
 
-    Values that are not whole are rounded to the nearest whole number (halves to even) before anything
-    else; NaN and a raster's own "no data" count as nobody.
+    Cells without a value (NaN, or the raster's own "no data") hold nobody. Values that are not whole are
+    rounded by :func:`whole_users`.
 
     Parameters
     ----------
     source : path
-        ``.npz`` with one two-dimensional array (or ``key``) and, where it has a place, ``west``, ``south``,
-        ``east``, ``north`` and ``crs``; or ``.tif`` with one band.
+        ``.npz`` with one two-dimensional array (or ``values``, or ``key``) and, where it has a place,
+        ``west``, ``south``, ``east``, ``north`` in units of ``crs`` (EPSG:4326 by default); ``.npy``; or ``.tif``
+        with one band, north up (extra ``geo``).
     key : str, optional
-        Name of the array in the archive; ``values``, or the only one.
+        Name of the array in the archive.
     region : Region, optional
-        Where the raster lies, instead of what the file says.
+        The box that the raster covers, instead of what the file says.
+    crs : str, optional
+        The reference system of the file's edges, instead of what the file says.
 
     Returns
     -------
     Counts
-        On a ``Grid`` of the raster's rows and columns.
+        On a :class:`Grid` of the raster's rows and columns, over a region without georeference where nothing
+        says where it lies.
 
     Raises
     ------
     InputError
         No such file, another format, no such array, or values that are negative or infinite.
+    MissingExtra
+        A GeoTIFF, without rasterio.
     """
     path = Path(source)
     if not path.is_file():
-        raise InputError(f"{path}: no such file; a raster of counts (.npz, .tif) is accepted")
+        kind = "is a folder" if path.is_dir() else "no such file"
+        raise InputError(f"{path}: {kind}; {_ACCEPTED}")
     suffix = path.suffix.lower()
-    if suffix == ".npz":
-        values, place = _from_archive(path, key)
+    if suffix in (".npz", ".npy"):
+        values, place = _from_numpy(path, key, crs)
     elif suffix in (".tif", ".tiff"):
-        values, place = _from_geotiff(path)
+        values, place = _from_geotiff(path, crs)
     else:
-        raise InputError(
-            f"{path}: the format of {suffix or 'a name without suffix'} is not known; accepted: .npz .tif"
-        )
-    whole = _whole_users(values, path)
+        raise InputError(f"{path}: {suffix or 'a name without a suffix'} is not known; {_ACCEPTED}")
+    if region is not None and region.polygon is not None:
+        raise InputError(f"{path}: region {region}: a raster covers a box; a box is accepted")
+    whole = _checked(values, path)
     rows, columns = whole.shape
     where = region or place or Region.without_georeference(columns, rows)
     return Counts(whole.reshape(-1), Grid(where, rows=rows, columns=columns), str(path))
 
 
-def _whole_users(values: npt.NDArray[Any], path: Path) -> npt.NDArray[np.int64]:
+def whole_users(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    r"""Whole numbers nearest to real ones such that their sum is kept: the largest remainders are rounded up.
+
+    .. math:: w_c = \lfloor v_c \rfloor + [\,c \text{ is among the } k \text{ largest remainders}\,], \qquad
+              k = \lfloor \tfrac12 + \textstyle\sum_c (v_c - \lfloor v_c \rfloor) \rfloor
+
+    where: :math:`v` is ``values``. Remainders that are equal go to the first cells. No value moves by one or more,
+    and the sum by at most 1/2. One whole user more in a cell is exactly one more in the result, because the
+    remainders stay: so rounding costs no privacy. Run by: the curator.
+
+    Parameters
+    ----------
+    values : ndarray of float64, any shape
+        Finite, none negative.
+
+    Examples
+    --------
+    >>> whole_users(np.array([0.25, 0.5, 0.25, 2.0])).tolist()
+    [0, 1, 0, 2]
+    """
+    whole = np.floor(values)
+    remainder = (values - whole).reshape(-1)
+    up = int(np.floor(0.5 + remainder.sum()))
+    result = whole.astype(np.int64)
+    result.reshape(-1)[np.argsort(-remainder, kind="stable")[:up]] += 1
+    return result
+
+
+def _checked(values: npt.NDArray[Any], path: Path) -> npt.NDArray[np.int64]:
     if values.ndim != 2 or values.size == 0:
         raise InputError(
             f"{path}: an array of shape {values.shape}; two dimensions (rows, columns) are accepted"
         )
     if values.dtype.kind not in "iufb":
         raise InputError(f"{path}: values of type {values.dtype}; numbers are accepted")
-    real = np.nan_to_num(np.asarray(values, dtype=np.float64), nan=0.0, posinf=np.inf, neginf=-np.inf)
-    bad = np.argwhere((real < 0) | (real > 2**40))
+    real = np.asarray(values, dtype=np.float64)
+    real = np.where(np.isnan(real), 0.0, real)
+    bad = np.argwhere((real < 0) | (real > _LARGEST))
     if bad.size:
         row, column = (int(index) for index in bad[0])
         raise InputError(
-            f"{path}: row {row}, column {column} is {real[row, column]:g}; 0 to 2**40 is accepted"
+            f"{path}: row {row}, column {column} (from 0 in the north-west) is {real[row, column]:g}; "
+            "a number of users from 0 to 2^40 is accepted"
         )
-    return np.rint(real).astype(np.int64)
+    if real.sum() > _LARGEST_SUM:
+        raise InputError(f"{path}: more than 2^42 users in all; fewer are accepted")
+    return whole_users(real)
 
 
-def _from_archive(path: Path, key: str | None) -> tuple[npt.NDArray[Any], Region | None]:
+def _from_numpy(path: Path, key: str | None, crs: str | None) -> tuple[npt.NDArray[Any], Region | None]:
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            names = list(archive.files)
-            rasters = [name for name in names if archive[name].ndim == 2]
-            chosen = key or ("values" if "values" in names else rasters[0] if len(rasters) == 1 else None)
-            if chosen is None or chosen not in names:
-                raise InputError(
-                    f"{path}: no array {chosen or 'values'!r} among {', '.join(names)}; name one by key"
-                )
-            values = archive[chosen]
-            if not all(edge in names for edge in _EDGES):
-                return values, None
-            box = [float(archive[edge]) for edge in _EDGES]
-            crs = str(archive["crs"]) if "crs" in names else "EPSG:4326"
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise InputError(f"{path}: not readable as a NumPy archive ({error})") from error
-    return values, Region.from_bounds_in(crs, *box)
+        loaded = np.load(path, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            return loaded, None
+        with loaded as archive:
+            arrays = {name: archive[name] for name in archive.files}
+    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
+        raise InputError(f"{path}: not a complete NumPy file of numbers ({_first_line(error)})") from error
+    values = _chosen(arrays, key, path)
+    if not all(edge in arrays for edge in _EDGES):
+        return values, None
+    try:
+        west, south, east, north = (float(arrays[edge]) for edge in _EDGES)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{path}: west, south, east and north must be one number each") from error
+    return values, Region.from_bounds_in(crs or str(arrays.get("crs", _DEGREES)), west, south, east, north)
 
 
-def _from_geotiff(path: Path) -> tuple[npt.NDArray[Any], Region | None]:
+def _chosen(arrays: dict[str, npt.NDArray[Any]], key: str | None, path: Path) -> npt.NDArray[Any]:
+    """The array asked for, or ``values``, or the only one of two dimensions."""
+    names = ", ".join(repr(name) for name in arrays) or "none"
+    if key is not None:
+        if key not in arrays:
+            raise InputError(f"{path}: no array {key!r}; its arrays are {names}")
+        return arrays[key]
+    if "values" in arrays:
+        return arrays["values"]
+    rasters = [array for array in arrays.values() if array.ndim == 2]
+    if len(rasters) != 1:
+        raise InputError(
+            f"{path}: {len(rasters)} arrays of two dimensions among {names}; one, or key=NAME, is accepted"
+        )
+    return rasters[0]
+
+
+def _from_geotiff(path: Path, crs: str | None) -> tuple[npt.NDArray[Any], Region | None]:
     rasterio = require("rasterio", "geo")
-    import warnings
-
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", rasterio.errors.NotGeoreferencedWarning)
             with rasterio.open(path) as raster:
+                bands, transform, bounds = raster.count, raster.transform, raster.bounds
+                declared = raster.crs.to_wkt() if raster.crs is not None else None
                 values = raster.read(1, masked=True).astype(np.float64).filled(np.nan)
-                crs, transform, bounds = raster.crs, raster.transform, raster.bounds
     except rasterio.errors.RasterioError as error:
-        raise InputError(f"{path}: not readable as GeoTIFF ({error})") from error
-    if crs is None:
+        raise InputError(f"{path}: not a complete GeoTIFF ({_first_line(error)})") from error
+    if bands != 1:
+        raise InputError(f"{path}: {bands} bands; a raster of one band is accepted")
+    if crs is None and declared is None:
         return values, None
     if transform.b or transform.d or transform.e > 0 or transform.a < 0:
-        raise InputError(f"{path}: the raster is turned or flipped; north-up rasters are accepted")
-    return values, Region.from_bounds_in(crs.to_wkt(), *bounds)
+        raise InputError(f"{path}: the raster is turned or flipped; a north-up raster is accepted")
+    return values, Region.from_bounds_in(crs or str(declared), *bounds)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
