@@ -5,16 +5,18 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+# Functions that share their module's name: loaded later, the module would take the name's place.
+from mapveil.geo.parse_tiling import parse_tiling, tiling_from_dict
+from mapveil.geo.read_counts import read_counts
+from mapveil.geo.read_points import read_points, read_source
+
 if TYPE_CHECKING:
     from mapveil.geo.counts import Counts
     from mapveil.geo.grid import Grid
     from mapveil.geo.hexagons import Hexagons
-    from mapveil.geo.parse_tiling import parse_tiling, tiling_from_dict
     from mapveil.geo.places import Places
     from mapveil.geo.points import Points
     from mapveil.geo.quadtree import Quadtree
-    from mapveil.geo.read_counts import read_counts
-    from mapveil.geo.read_points import read_points, read_source
     from mapveil.geo.region import Region
     from mapveil.geo.tiling import HierarchicalTiling, Lattice, Tiling
     from mapveil.geo.web_mercator import WebMercatorTiles
@@ -50,11 +52,6 @@ _MODULES = {
     "Region": "region",
     "Tiling": "tiling",
     "WebMercatorTiles": "web_mercator",
-    "parse_tiling": "parse_tiling",
-    "read_counts": "read_counts",
-    "read_points": "read_points",
-    "read_source": "read_points",
-    "tiling_from_dict": "parse_tiling",
 }
 
 

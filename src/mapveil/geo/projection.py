@@ -63,7 +63,8 @@ def authalic(lat: FloatArray) -> FloatArray:
     lat : ndarray of float64
         Geodetic latitudes, degrees.
     """
-    s = np.sin(lat * (math.pi / 180))
+    with np.errstate(invalid="ignore"):  # infinite latitudes are NaN, like NaN
+        s = np.sin(lat * (math.pi / 180))
     es = s * _E
     return np.asarray(
         s * (1 - _E2) / (1.0 - es * es) + np.log((1.0 + es) / (1.0 - es)) * ((1 - _E2) / (2 * _E))
@@ -266,14 +267,13 @@ class OtherCrs:
         """No closed form."""
 
     def box_area_m2(self, x0: FloatArray, y0: FloatArray, x1: FloatArray, y1: FloatArray) -> FloatArray:
-        """Products of the sides over the areal scale of the projection in the middle."""
-        from pyproj import Proj
-
+        """Areas of the boxes' corners joined on an equal-area cylinder; right for boxes of a few kilometres."""
         if self._known.is_geographic:
             return Degrees().box_area_m2(x0, y0, x1, y1)
-        lon, lat = self.unproject((x0 + x1) / 2, (y0 + y1) / 2)
-        scale = np.asarray(Proj(self.crs).get_factors(lon, lat).areal_scale, dtype=np.float64)
-        return np.asarray((x1 - x0) * (y1 - y0) * self._metres_per_unit**2 / scale)
+        corners = [self.unproject(x, y) for x, y in ((x0, y0), (x1, y0), (x1, y1), (x0, y1))]
+        flat = EqualAreaCylinder(0.0, 0.0)
+        (ax, ay), (bx, by), (cx, cy), (dx, dy) = (flat.project(lon, lat) for lon, lat in corners)
+        return np.asarray(np.abs((cx - ax) * (dy - by) - (dx - bx) * (cy - ay)) / 2)
 
 
 def projection_of(crs: str) -> Projection:

@@ -247,7 +247,7 @@ class Region:
     @cached_property
     def area_m2(self) -> float:
         """Area on the ellipsoid, square metres (square cells without georeference)."""
-        if self.polygon is None:
+        if self.polygon is None and self.projection.separable:
             x0, y0, x1, y1 = (np.asarray(value) for value in self.bounds_m)
             return float(self.projection.box_area_m2(x0, y0, x1, y1))
         import shapely
@@ -256,7 +256,7 @@ class Region:
         step = max(self.bbox[2] - self.bbox[0], self.bbox[3] - self.bbox[1]) / 256
         cylinder = _middle_cylinder(self.bbox)
         flat = shapely.transform(
-            shapely.segmentize(self.polygon, step),
+            shapely.segmentize(self.outline(), step),
             lambda lonlat: np.column_stack(cylinder.project(lonlat[:, 0], lonlat[:, 1])),
         )
         return float(flat.area)
