@@ -94,7 +94,9 @@ class AdaptiveGrid(CentralMechanism):
         coarse_epsilon, fine_epsilon = split_epsilon(declared.rest, [self.alpha, 1 - self.alpha])
         side = self.first_grid(declared.users, float(declared.rest))
         height, width = int(lattice.row.max()) + 1, int(lattice.col.max()) + 1
-        coarse = _numbered((lattice.row * side // height) * side + lattice.col * side // width, inside)
+        # More blocks than rows or columns are the rows or columns themselves.
+        down, across = min(side, height), min(side, width)
+        coarse = _numbered(lattice.row * down // height * across + lattice.col * across // width, inside)
         v = noisy_sums(_block_sums(coarse, sums), coarse_epsilon, rng)
         fine = _divided(lattice, coarse, self.second_grids(v, float(fine_epsilon)), inside)
         u = noisy_sums(_block_sums(fine, sums), fine_epsilon, rng)
