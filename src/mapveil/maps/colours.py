@@ -76,9 +76,8 @@ def colormap() -> Colormap:
     from mapveil.errors import require
 
     colors = require("matplotlib.colors", "viz")
-    made: Colormap = colors.ListedColormap(ramp() / 255.0, name="mapveil")
-    made.set_bad((0.0, 0.0, 0.0, 0.0))
-    return made
+    plain: Colormap = colors.ListedColormap(ramp() / 255.0, name="mapveil")
+    return plain.with_extremes(bad=(0.0, 0.0, 0.0, 0.0))
 
 
 class DensityScale(NamedTuple):
