@@ -141,8 +141,9 @@ def smooth(
         raise ParameterError("sigma_m needs a georeferenced region; sigma_cells is accepted without")
     if frame is not None:
         inside = getattr(tiling, "inside", None)
-        polygon = tiling.region.polygon is not None and inside is not None
-        mask = frame.image(inside().astype(np.float64)) > 0 if polygon else None
+        mask = None
+        if tiling.region.polygon is not None and inside is not None:
+            mask = frame.image(inside().astype(np.float64)) > 0
         deviation = (given, given) if sigma_m is None else _in_cells(density_map, frame, given)
         values = frame.cells(heatmap(frame.image(density_map.values), sigma_cells=deviation, mask=mask))
     elif sigma_m is None:
