@@ -1,0 +1,271 @@
+"""A map as one page that needs nothing but a browser: no server, no network, no other file."""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import zlib
+from importlib import resources
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.maps.atomic import atomic_path
+from mapveil.maps.colours import density_scale, ramp
+from mapveil.maps.density_map import INTERVAL_ALPHA
+from mapveil.maps.frame import density_unit, shown_density
+from mapveil.maps.picture import odds_factor
+from mapveil.maps.plane import MapPlane, Rings, map_plane, region_rings
+
+if TYPE_CHECKING:
+    from mapveil.maps.density_map import DensityMap
+    from mapveil.privacy.guarantee import Guarantee
+
+__all__ = ["page_html", "write_page"]
+
+_MESH: Final = 64
+_DEGREE_DECIMALS: Final = 7
+_KEPT_BITS: Final = 13  # of a float's 23: four digits are shown and kept, and the page stays small
+
+
+def write_page(heat: DensityMap, path: str | PathLike[str], *, title: str | None = None) -> None:
+    """Write :func:`page_html` to a file. Run by: anybody who holds the map.
+
+    Parameters
+    ----------
+    heat : DensityMap
+        The map.
+    path : path-like
+        Where to write.
+    title : str, optional
+        Head of the page.
+
+    Raises
+    ------
+    InputError
+        The file cannot be written.
+    """
+    text = page_html(heat, title=title)
+    with atomic_path(path) as place:
+        place.write_text(text, encoding="utf-8", newline="\n")
+
+
+def page_html(heat: DensityMap, *, title: str | None = None) -> str:
+    """The map as a page: pan and zoom, a reading of each cell, legend, guarantee, downloads.
+
+    Estimates and bounds are rounded to four digits; the page fetches nothing and sends nothing, which its
+    content security policy enforces.
+
+    Parameters
+    ----------
+    heat : DensityMap
+        The map.
+    title : str, optional
+        Head of the page.
+    """
+    head = title or "Where people are"
+    guarantee = heat.guarantee
+    fields = {
+        "title": html.escape(head),
+        "banner": _banner(guarantee),
+        "subtitle": html.escape(
+            f"{heat.method}, ε = {float(guarantee.epsilon):.6g}, {heat.tiling.spec} ({heat.tiling.size} cells)"
+        ),
+        "unit": html.escape(density_unit(heat.tiling)),
+        "promise": _promise(guarantee),
+        "method": _rows(_method_rows(heat)),
+        "parameters": _rows([(name, _plain(value)) for name, value in heat.parameters.items()]),
+        "shares": _rows([(share.purpose, f"ε = {float(share.epsilon):.6g}") for share in guarantee.shares]),
+        "notes": _notes(heat),
+        "data": _script_json(_record(heat, head)),
+        "script": _resource("page.js"),
+    }
+    # One pass over the template's own text: what is put in is never searched for markers.
+    pieces = _resource("page.html").split("{{")
+    made = [pieces[0]]
+    for piece in pieces[1:]:
+        name, rest = piece.split("}}", 1)
+        made += [fields[name], rest]
+    return "".join(made)
+
+
+def _record(heat: DensityMap, title: str) -> dict[str, Any]:
+    """Everything the page's script works on."""
+    plane = map_plane(heat.tiling)
+    density = shown_density(heat)
+    scale = density_scale(density, "log")
+    interval = heat.interval()
+    x0, y0, x1, y1 = plane.bounds
+    area = heat.tiling.area_m2() / (1e6 if heat.tiling.region.georeferenced else 1.0)
+    area = np.where(np.isnan(density), np.nan, area)
+    record: dict[str, Any] = {
+        "title": title,
+        "metadata": heat.metadata(),
+        "unit": density_unit(heat.tiling),
+        "georeferenced": heat.tiling.region.georeferenced,
+        "certainty": f"{100 * (1 - INTERVAL_ALPHA):g} %",
+        "scale": {"top": scale.top, "knee": scale.knee},
+        "ramp": base64.b64encode(ramp().tobytes()).decode(),
+        "size": heat.tiling.size,
+        "extent": [x1 - x0, y1 - y0],
+        "metres": [plane.metres_per_x, plane.metres_per_y],
+        "users": _packed(heat.values, rounded=True),
+        "lower": None if interval is None else _packed(interval.lower, rounded=True),
+        "upper": None if interval is None else _packed(interval.upper, rounded=True),
+        # Equal cells need one number.
+        "area": float(area[0]) if np.allclose(area, area[0], rtol=1e-9) else _packed(area),
+        "outline": None,
+    }
+    if heat.tiling.region.polygon is not None:
+        record["outline"] = _packed_rings(region_rings(heat.tiling, plane.projection), plane)
+    if plane.frame is not None:
+        frame = plane.frame
+        record["raster"] = {
+            "rows": frame.rows,
+            "columns": frame.columns,
+            "row": _packed(frame.row),
+            "col": _packed(frame.col),
+            **(_degrees(plane) if heat.tiling.region.georeferenced else {}),
+        }
+    elif plane.rings is not None:
+        centres = heat.tiling.centres()
+        corners = plane.projection.unproject(*plane.rings.corners.T)
+        record["rings"] = {
+            **_packed_rings(plane.rings, plane),
+            # Offsets, because a float of 32 bits has seven digits.
+            "origin": [float(np.min(corners[0])), float(np.min(corners[1]))],
+            "lon": _packed(corners[0] - np.min(corners[0])),
+            "lat": _packed(corners[1] - np.min(corners[1])),
+            "centre_lon": np.round(centres.lon, _DEGREE_DECIMALS).tolist(),
+            "centre_lat": np.round(centres.lat, _DEGREE_DECIMALS).tolist(),
+        }
+    return record
+
+
+def _degrees(plane: MapPlane) -> dict[str, Any]:
+    """Degrees of a raster's corners: of each row and column, or of a mesh where those do not run straight."""
+    if plane.frame is None:
+        raise AssertionError("only a raster has rows and columns")
+    x0, y0, x1, y1 = plane.bounds
+    straight = plane.projection.separable
+    across, down = (plane.frame.columns, plane.frame.rows) if straight else (_MESH, _MESH)
+    x, y = np.linspace(x0, x1, across + 1), np.linspace(y1, y0, down + 1)
+    if straight:
+        lon, _ = plane.projection.unproject(x, np.full(x.shape, (y0 + y1) / 2))
+        _, lat = plane.projection.unproject(np.full(y.shape, (x0 + x1) / 2), y)
+    else:
+        lon, lat = plane.projection.unproject(*(part.ravel() for part in np.meshgrid(x, y)))
+    rounded = (np.round(part, _DEGREE_DECIMALS).tolist() for part in (lon, lat))
+    return {"straight": straight, "mesh": _MESH, **dict(zip(("lon", "lat"), rounded, strict=True))}
+
+
+def _packed_rings(rings: Rings, plane: MapPlane) -> dict[str, Any]:
+    x0, _, _, y1 = plane.bounds
+    return {
+        "x": _packed(rings.corners[:, 0] - x0),
+        "y": _packed(y1 - rings.corners[:, 1]),
+        "start": _packed(rings.start),
+        "cell": _packed(rings.cell),
+    }
+
+
+def _packed(values: npt.NDArray[Any], *, rounded: bool = False) -> dict[str, Any]:
+    """An array as text: 32 bits each, bytes of like weight together, deflated, base64."""
+    kind = "<i4" if values.dtype.kind in "iu" else "<f4"
+    words = np.ascontiguousarray(values, dtype=kind).view("<u4")
+    if rounded:
+        spare = 23 - _KEPT_BITS
+        words = (words + np.uint32(1 << (spare - 1))) & np.uint32(0xFFFFFFFF << spare & 0xFFFFFFFF)
+    planes = np.ascontiguousarray(words.view(np.uint8).reshape(-1, 4).T)
+    return {"type": kind[1:], "data": base64.b64encode(zlib.compress(planes.tobytes(), 9)).decode()}
+
+
+def _script_json(record: dict[str, Any]) -> str:
+    """JSON that no HTML parser can mistake for the end of its script."""
+    text = json.dumps(_finite(record), separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _finite(value: Any) -> Any:
+    """The record with null for numbers that JSON does not know."""
+    if isinstance(value, float):
+        return value if np.isfinite(value) else None
+    if isinstance(value, dict):
+        return {name: _finite(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(part) for part in value]
+    return value
+
+
+def _promise(guarantee: Guarantee) -> str:
+    """The guarantee for somebody who never heard of epsilon, as HTML."""
+    factor = odds_factor(guarantee)
+    epsilon = float(guarantee.epsilon)
+    chance = 100 / (1 + np.exp(-epsilon))
+    unit = html.escape(guarantee.unit)
+    except_for = f" (except with probability {guarantee.delta:g})" if guarantee.delta else ""
+    owner = "a person" if guarantee.unit == "user" else f"one {unit}"
+    lines = [
+        f'<p class="factor"><strong>{factor}</strong> <span>is the most by which this map can change the odds '
+        f"of anything about {owner}{except_for}, whether or not their data are in it.</span></p>",
+        f"<p>Say you hold it for equally likely that {owner} was, or was not, at a certain place: 50 %. "
+        f"After studying this map, and whatever else you know, your odds may move by a factor of at most "
+        f"{factor}: to no more than {chance:.3g} %, and no less than {100 - chance:.3g} %. "
+        f"Experts write ε = {epsilon:.6g}; the factor is e<sup>{epsilon:.6g}</sup>. "
+        "The smaller, the more private.</p>",
+        f"<p>{html.escape(guarantee.bounding)} The promise compares the map with one made after: "
+        f"{html.escape(guarantee.neighbours)}. Who saw the raw locations: {html.escape(guarantee.trust)} "
+        "trust.</p>",
+    ]
+    if guarantee.assumptions:
+        items = "".join(f"<li>{html.escape(text)}</li>" for text in guarantee.assumptions)
+        lines.append(f"<p>It rests on this:</p><ul>{items}</ul>")
+    return "\n".join(lines)
+
+
+def _banner(guarantee: Guarantee) -> str:
+    if not guarantee.seeded:
+        return ""
+    return (
+        '<p class="banner" role="alert"><strong>SEEDED: NOT FOR RELEASE.</strong> '
+        "Whoever knows the seed can take the noise away; this map protects nobody.</p>"
+    )
+
+
+def _method_rows(heat: DensityMap) -> list[tuple[str, str]]:
+    rows = [
+        ("Method", heat.method),
+        ("Cells", f"{heat.tiling.spec}, {heat.tiling.size} cells"),
+        ("Region", str(heat.tiling.region)),
+        ("Software", f"Mapveil {heat.version}"),
+    ]
+    if heat.elsewhere:
+        rows.append(("Elsewhere", f"{heat.elsewhere:.6g} users, merged out of small cells"))
+    return rows
+
+
+def _rows(rows: list[tuple[str, str]]) -> str:
+    return "".join(
+        f'<tr><th scope="row">{html.escape(name)}</th><td>{html.escape(text)}</td></tr>'
+        for name, text in rows
+    )
+
+
+def _notes(heat: DensityMap) -> str:
+    notes = [
+        "Each user counts 1 in total, divided over the cells they were in; an estimate may be a fraction.",
+        "The bounds are about the noise alone: not about people who are missing from the table.",
+        *heat.notes,
+    ]
+    return "".join(f"<li>{html.escape(note)}</li>" for note in notes)
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _resource(name: str) -> str:
+    return resources.files("mapveil.maps").joinpath(name).read_text(encoding="utf-8")
