@@ -97,6 +97,18 @@ def test_distances_are_those_of_the_exact_solver_in_widths_and_metres() -> None:
     assert found["emd_m"] == pytest.approx(emd(*images, cell=cell), rel=1e-3)
 
 
+def test_a_distance_over_blocks_keeps_its_bound() -> None:
+    rng = np.random.default_rng(6)
+    truth, estimate = (values / values.sum() for values in rng.pareto(1, (2, TILING.size)))
+    whole = Scoring(("emd",), emd_tolerance=1e-4).against(truth, TILING)(estimate)["emd"]
+    for side in (8, 5, 4):
+        block = -(-16 // side)
+        found = Scoring(("emd",), emd_tolerance=1e-4, emd_side=side).against(truth, TILING)(estimate)["emd"]
+        bound = (block - 1) / 2 * (2 / 16) * np.abs(truth - estimate).sum()
+        assert found != whole
+        assert abs(found - whole) <= bound + 1e-4
+
+
 def test_negative_estimates_count_for_values_and_not_for_distributions() -> None:
     truth = np.zeros(TILING.size)
     truth[0] = 2.0

@@ -31,6 +31,8 @@ __all__ = [
     "BASELINES",
     "DEPTH",
     "EMD_METHOD",
+    "EMD_SIDE",
+    "GRID_SIDE",
     "GRID_TOLERANCE",
     "LEAST_USERS",
     "METHODS",
@@ -61,6 +63,10 @@ DEPTH: Final = 8
 """Resolution 256."""
 SIGMA_PART: Final = 8 / 256
 """Standard deviation of the Gaussian filter, in parts of the side: 8 of 256; the paper gives none."""
+EMD_SIDE: Final = 128
+"""Rows and columns of the raster on which the smoothed maps' earth mover's distance is taken."""
+GRID_SIDE: Final = 256
+"""The same for the ready grids."""
 GRID_TOLERANCE: Final = 1e-2
 """Of the earth mover's distance on the ready grids, up to 1024 x 1024 cells."""
 
@@ -93,7 +99,7 @@ class Plan(NamedTuple):
     def full(cls) -> Plan:
         """What the paper ran: 60 runs, 10 trials for each number of users and each resolution."""
         every = tuple(Fraction(text) for text in ("0.1", "0.5", "1", "2", "5", "10"))
-        return cls(30, 2, every, (50, 100, 200, 300, 400, 500), (6, 7, 8), 10, (1000, 10_000, None), 3, 3e-3)
+        return cls(30, 2, every, (50, 100, 200, 300, 400, 500), (6, 7, 8), 10, (10_000, None), 2, 5e-3)
 
     @classmethod
     def quick(cls) -> Plan:
@@ -143,7 +149,7 @@ def _specs(methods: Sequence[str]) -> tuple[MethodSpec, ...]:
 
 
 def _scoring(plan: Plan, side: int) -> Scoring:
-    return Scoring(METRICS, SIGMA_PART * side, plan.emd_tolerance)
+    return Scoring(METRICS, SIGMA_PART * side, plan.emd_tolerance, EMD_SIDE)
 
 
 def _gather(outcomes: Iterable[Outcome], scoring: int = 0) -> dict[str, list[Row]]:
@@ -253,8 +259,8 @@ def by_grid(
         frame = require_frame(people.tiling, "experiment 4")
         side = max(frame.rows, frame.columns)
         scorings = (
-            Scoring(METRICS, 0.0, GRID_TOLERANCE),
-            Scoring(METRICS, SIGMA_PART * side, GRID_TOLERANCE),
+            Scoring(METRICS, 0.0, GRID_TOLERANCE, GRID_SIDE),
+            Scoring(METRICS, SIGMA_PART * side, GRID_TOLERANCE, GRID_SIDE),
         )
         tasks = [
             Task(f"{name}/{users or 'all'}", trial,

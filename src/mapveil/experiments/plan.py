@@ -39,6 +39,7 @@ _METRICS: Final = ("l1", EMD_METRES, "kl", "similarity")
 _ERROR: Final = "error per cell"
 _SHARE: Final = "misplaced share"
 _MOST_DRAWN: Final = 50_000
+_EMD_TOLERANCE: Final = 0.04
 
 
 class Expectation(NamedTuple):
@@ -182,7 +183,7 @@ def plan(
         tell("plan", trial / trials)
         sums = _city_sums(users, tiling, seed, trial)
         truth = sums / UNIT
-        score = Scoring(_METRICS, emd_tolerance=1e-2).against(truth, tiling)
+        score = Scoring(_METRICS, emd_tolerance=_EMD_TOLERANCE).against(truth, tiling)
         stream = Randomness(seed).child(f"plan/{trial}")
         for budget in budgets:
             for spec in specs:

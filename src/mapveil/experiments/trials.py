@@ -206,7 +206,7 @@ def run_tasks(
     from concurrent.futures import ProcessPoolExecutor
 
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(workers, len(tasks)), mp_context=context) as pool:
+    with ProcessPoolExecutor(min(workers, len(tasks)), context, _end_with_parent) as pool:
         try:
             for done, outcome in enumerate(pool.map(run_task, tasks), start=1):
                 yield outcome
@@ -214,6 +214,23 @@ def run_tasks(
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+def _end_with_parent() -> None:
+    """End a worker when the process that started it is gone, which a killed one cannot do itself."""
+    import multiprocessing
+    import os
+    import threading
+
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+
+    def wait() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def exact_epsilons(epsilons: Sequence[Any]) -> tuple[Fraction, ...]:
