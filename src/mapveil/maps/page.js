@@ -107,7 +107,7 @@
 
   // ---- the view: its middle in the plane (x right, y down from the north-west corner), pixels per x ----
   const view = { x: width / 2, y: height / 2, scale: 1 };
-  let wide = 0, high = 0, selected = -1, waiting = false, atKeys = false;
+  let wide = 0, high = 0, selected = -2, waiting = false, atKeys = false;
   const whole = () => Math.min(wide / width, high / (height * aspect)) * 0.96;
   const toPlane = (px, py) => [view.x + (px - wide / 2) / view.scale, view.y + (py - high / 2) / (view.scale * aspect)];
   function keepInside() {
@@ -447,14 +447,22 @@
   });
   prefersDark.addEventListener("change", recolour);
 
-  new ResizeObserver(() => {
-    const first = wide === 0, dense = window.devicePixelRatio || 1, before = first ? 1 : view.scale / whole();
-    wide = canvas.clientWidth; high = canvas.clientHeight;
-    canvas.width = Math.round(wide * dense); canvas.height = Math.round(high * dense);
-    if (first) { view.scale = whole(); } else { view.scale = before * whole(); }
+  function resize() {
+    const part = wide > 0 ? view.scale / whole() : 1, dense = window.devicePixelRatio || 1;
+    wide = canvas.clientWidth;
+    // As high as the map needs, within what one can see at once.
+    const tallest = Math.max(320, Math.min(window.innerHeight * (wide < 600 ? 0.62 : 0.86), 900));
+    canvas.style.height = `${Math.round(Math.min(tallest, Math.max(280, ((wide * height) / width) * aspect)))}px`;
+    high = canvas.clientHeight;
+    canvas.width = Math.round(wide * dense);
+    canvas.height = Math.round(high * dense);
+    view.scale = part * whole();
     keepInside();
     drawLegend();
     draw();
-  }).observe(canvas);
+  }
+  paint();
+  resize();
+  new ResizeObserver(resize).observe(canvas);
   recolour();
 })();

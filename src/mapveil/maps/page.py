@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["page_html", "write_page"]
 
 _MESH: Final = 64
+_TRUST: Final = {"central": "One trusted curator saw the raw locations; whoever sees the map does not"}
 _DEGREE_DECIMALS: Final = 7
 _KEPT_BITS: Final = 13  # of a float's 23: four digits are shown and kept, and the page stays small
 
@@ -209,16 +210,15 @@ def _promise(guarantee: Guarantee) -> str:
     except_for = f" (except with probability {guarantee.delta:g})" if guarantee.delta else ""
     owner = "a person" if guarantee.unit == "user" else f"one {unit}"
     lines = [
-        f'<p class="factor"><strong>{factor}</strong> <span>is the most by which this map can change the odds '
-        f"of anything about {owner}{except_for}, whether or not their data are in it.</span></p>",
+        f'<p class="factor"><strong>× {factor} at most</strong> So much can this map change the odds of '
+        f"anything about {owner}{except_for}, whether or not their data are in it.</p>",
         f"<p>Say you hold it for equally likely that {owner} was, or was not, at a certain place: 50 %. "
         f"After studying this map, and whatever else you know, your odds may move by a factor of at most "
         f"{factor}: to no more than {chance:.3g} %, and no less than {100 - chance:.3g} %. "
         f"Experts write ε = {epsilon:.6g}; the factor is e<sup>{epsilon:.6g}</sup>. "
         "The smaller, the more private.</p>",
-        f"<p>{html.escape(guarantee.bounding)} The promise compares the map with one made after: "
-        f"{html.escape(guarantee.neighbours)}. Who saw the raw locations: {html.escape(guarantee.trust)} "
-        "trust.</p>",
+        f"<p>{html.escape(guarantee.bounding)} Neighbouring tables: {html.escape(guarantee.neighbours)}. "
+        f"{_TRUST.get(guarantee.trust, 'Trust: ' + html.escape(guarantee.trust))}.</p>",
     ]
     if guarantee.assumptions:
         items = "".join(f"<li>{html.escape(text)}</li>" for text in guarantee.assumptions)
@@ -264,6 +264,8 @@ def _notes(heat: DensityMap) -> str:
 
 
 def _plain(value: Any) -> str:
+    if value is None:
+        return "not given"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
