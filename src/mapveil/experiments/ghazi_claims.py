@@ -17,6 +17,7 @@ __all__ = [
     "RANKED_METRICS",
     "Claim",
     "GridMean",
+    "Lead",
     "grid_means",
     "lead",
     "ours_against_peers",

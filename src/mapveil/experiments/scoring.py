@@ -63,10 +63,10 @@ class Scoring:
         The earth mover's distance is off by at most half this part of itself, from certified bounds
         (:func:`mapveil.maps.emd_bounds.emd_within`), on rasters of up to ``emd_side`` rows and columns.
     emd_side : int
-        A raster with more rows or columns is summed over blocks before its earth mover's distance is taken. With
-        blocks of b x b cells that moves it by at most :math:`\tfrac{b - 1}{2} (w + h) \sum_i |p_i - q_i|` (w, h the sides
-        of a cell), and by far less on smoothed maps: measured 0.03 % at b = 2 and 0.1 % at b = 4 with a sigma of
-        8 cells.
+        A raster with more rows or columns is summed over blocks before its earth mover's distance is taken.
+        Blocks of b x b cells move it by at most
+        :math:`\tfrac{b - 1}{2} (w + h) \sum_i |p_i - q_i|` (w, h the sides of a cell), and by far less on
+        smoothed maps: measured 0.03 % at b = 2 and 0.1 % at b = 4 with a sigma of 8 cells.
 
     Raises
     ------
