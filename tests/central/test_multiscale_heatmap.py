@@ -69,7 +69,27 @@ def test_the_interval_holds_the_truth() -> None:
     assert held.mean() > 0.97
 
 
-@pytest.mark.parametrize("wrong", [{"users": 0}, {"depth": -1}, {"users_share": 1.0}])
+def test_the_first_level_rises_with_signal_up_to_every_cell() -> None:
+    members = np.ones((64, 64), dtype=np.int64)
+    levels = [MultiscaleHeatmap.first_level(members, signal) for signal in (1e-9, 10, 200, 3000, 1.5 * 4096)]
+    assert levels == sorted(levels)
+    assert (levels[0], levels[-1]) == (0, DEPTH)
+    assert 0 < levels[2] < levels[3] < DEPTH
+
+
+def test_the_second_round_is_finer_where_the_people_are() -> None:
+    city = a_city(users=20_000)
+    heat = MultiscaleHeatmap(epsilon=1, depth=2).release(city, rng=1)
+    groups = heat.measurements[-1].groups
+    lattice = city.tiling.lattice()
+    sizes = np.bincount(groups)[groups]
+    dense, empty = (sizes[(lattice.row == r) & (lattice.col == c)][0] for r, c in [(20, 30), (3, 60)])
+    assert dense < empty
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"users": 0}, {"first_share": 0.0}, {"leaf_users": 0.0}, {"depth": -1}, {"users_share": 1.0}]
+)
 def test_a_parameter_outside_its_range_is_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ParameterError, match=next(iter(wrong))):
         MultiscaleHeatmap(epsilon=1, **wrong)  # type: ignore[arg-type]

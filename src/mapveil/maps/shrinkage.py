@@ -35,6 +35,7 @@ FloatArray = npt.NDArray[np.float64]
 
 _FIRST_BIN = -3
 _BINS = 17
+_WHOLE = 0.99  # of a measured group, in either half
 
 
 def pool(square: npt.NDArray[Any], levels: int) -> npt.NDArray[Any]:
@@ -72,7 +73,13 @@ def spread(square: FloatArray, members: npt.NDArray[Any]) -> FloatArray:
 
 
 def multiscale_shrinkage(
-    noisy: FloatArray, variance: FloatArray | float, members: npt.NDArray[Any] | None = None
+    noisy: FloatArray,
+    variance: FloatArray | float,
+    members: npt.NDArray[Any] | None = None,
+    *,
+    block: int = 1,
+    block_variance: FloatArray | float | None = None,
+    leaves: FloatArray | None = None,
 ) -> FloatArray:
     """Shrink noisy sums on a square raster. Run by: whoever holds the noisy sums.
 
@@ -85,6 +92,16 @@ def multiscale_shrinkage(
     members : ndarray, shape (side, side), optional
         How many cells each site stands for; 0 is a structural zero, estimated as exactly 0 whatever
         was measured there. An even division is in proportion to members. All 1 by default.
+    block : int
+        Where blocks of ``block`` x ``block`` sites were measured as well and the two made consistent,
+        sums of whole blocks are better known than their sites: boxes whose longer side is at least
+        ``block`` sites take their variance from ``block_variance``.
+    block_variance : float or ndarray of float64, shape (side, side), optional
+        Each site's part of its block's variance; ``variance`` by default.
+    leaves : ndarray of float64, shape (side, side), optional
+        Each site's part of the group it was measured in, where several sites were measured as one and
+        ``noisy`` and ``variance`` divided evenly among them; all 1 by default. Boxes that hold less than one
+        group tell nothing of the signal and are kept out of its estimate.
 
     Returns
     -------
@@ -100,25 +117,30 @@ def multiscale_shrinkage(
     if noisy.shape != (side, side) or side < 1 or side & (side - 1):
         raise ParameterError(f"noisy has shape {noisy.shape}; a square of a power of two is accepted")
     weight = np.ones(noisy.shape) if members is None else np.asarray(members, dtype=np.float64)
-    spreads = np.asarray(variance, dtype=np.float64)
-    if weight.shape != noisy.shape or spreads.shape not in ((), noisy.shape):
+    small = np.asarray(variance, dtype=np.float64)
+    large = small if block_variance is None else np.asarray(block_variance, dtype=np.float64)
+    parts = np.asarray(1.0 if leaves is None else leaves, dtype=np.float64)
+    shapes = [weight.shape, *(given.shape or noisy.shape for given in (small, large, parts))]
+    if any(shape != noisy.shape for shape in shapes):
         raise ParameterError(
-            f"variance {spreads.shape} and members {weight.shape} must have the shape of noisy, {noisy.shape}"
+            f"members, variance, block_variance and leaves have shapes {shapes}; {noisy.shape} is accepted"
         )
     there = weight > 0
-    boxes = [
-        _Boxes(np.where(there, noisy, 0.0)),
-        _Boxes(np.where(there, spreads, 0.0)),
-        _Boxes(weight),
-    ]
-    total = max(float(noisy[there].sum()), 0.0)
-    estimate = np.full((side + 1, side + 1), total)
+    sums = _Boxes(np.where(there, noisy, 0.0))
+    weights = _Boxes(weight)
+    of_small = _Boxes(np.where(there, small, 0.0))
+    of_large = of_small if large is small else _Boxes(np.where(there, large, 0.0))
+    held = None if leaves is None else _Boxes(np.where(there, parts, 0.0))
+    estimate = np.full((side + 1, side + 1), max(float(noisy[there].sum()), 0.0))
     size = [2 * side, 2 * side]
     while size[1] > 1:
         for axis in (0, 1):
             size[axis] //= 2
-            measured, noise, weights = (box.sums(size[0], size[1]) for box in boxes)
-            estimate = _halve(estimate, measured, noise, weights, axis, size[axis], side)
+            noise = of_large if max(size) >= block else of_small
+            layers = [boxes.sums(*size) for boxes in (sums, noise, weights)]
+            if held is not None and min(size) < side:
+                layers.append(held.sums(*size))
+            estimate = _halve(estimate, layers, axis, size[axis], side)
     return np.where(there, estimate, 0.0)
 
 
@@ -151,40 +173,39 @@ def _last_offset(length: int, side: int) -> int:
     return 0 if length > side else side - 1
 
 
-def _halve(
-    parent: FloatArray,
-    measured: FloatArray,
-    noise: FloatArray,
-    weights: FloatArray,
-    axis: int,
-    length: int,
-    side: int,
-) -> FloatArray:
-    """From the estimates of all boxes to those of all their halves, which are ``length`` long."""
+def _halve(estimate: FloatArray, layers: list[FloatArray], axis: int, length: int, side: int) -> FloatArray:
+    """From the estimates of all boxes to those of all their halves, which are ``length`` long.
+
+    ``layers`` are sums over all halves: what was measured, noise variance, members and (optionally) groups.
+    """
     offset = _first_offset(2 * length, side) - _first_offset(length, side)
-    first = np.arange(parent.shape[axis]) + offset
-    count = measured.shape[axis]
-    y1, v1, w1 = (_take(box, first, axis) for box in (measured, noise, weights))
-    y2, v2, w2 = (_take(box, first + length, axis) for box in (measured, noise, weights))
-    whole = w1 + w2
-    share = np.divide(w1, whole, out=np.full(whole.shape, 0.5), where=whole > 0)
-    both = v1 + v2
-    noisy_half = np.divide(v2 * y1 + v1 * (parent - y2), both, out=y1.copy(), where=both > 0)
-    spread_half = np.divide(v1 * v2, both, out=np.zeros_like(both), where=both > 0)
+    first = np.arange(estimate.shape[axis]) + offset
+    shape = layers[0].shape
+    y1, v1, w1, *g1 = (_take(layer, first, axis) for layer in layers)
+    y2, v2, w2, *g2 = (_take(layer, first + length, axis) for layer in layers)
     cut = (w1 > 0) & (w2 > 0)
-    half = share * parent
-    half[cut] = _shrink(parent[cut], noisy_half[cut], spread_half[cut], share[cut])
-    np.clip(half, 0.0, parent, out=half)
-    summed = np.zeros(measured.shape)
-    givers = np.zeros(count)
-    for values, target in ((half, first), (parent - half, first + length)):
-        inside = np.flatnonzero((target >= 0) & (target < count))
-        givers[target[inside]] += 1
+    half = np.where(w1 > 0, estimate, 0.0)
+    parent, y1, y2, v1, v2 = (array[cut] for array in (estimate, y1, y2, v1, v2))
+    share = w1[cut] / (w1[cut] + w2[cut])
+    both = v1 + v2
+    # Two measurements of the first half: its own, and what the second leaves of the parent.
+    measured = np.divide(v2 * y1 + v1 * (parent - y2), both, out=y1.copy(), where=both > 0)
+    variance = np.divide(v1 * v2, both, out=np.zeros_like(both), where=both > 0)
+    telling = np.minimum(g1[0], g2[0])[cut] > _WHOLE if g1 else None
+    half[cut] = np.clip(_shrink(parent, measured, variance, share, telling), 0.0, parent)
+    summed = np.zeros(shape)
+    givers = np.zeros(shape[axis])
+    for values, target in ((half, first), (estimate - half, first + length)):
+        inside = np.flatnonzero((target >= 0) & (target < shape[axis]))
+        taken = slice(int(inside[0]), int(inside[-1]) + 1)
+        given = slice(int(target[inside[0]]), int(target[inside[-1]]) + 1)
+        givers[given] += 1
         if axis == 0:
-            summed[target[inside]] += values[inside]
+            summed[given] += values[taken]
         else:
-            summed[:, target[inside]] += values[:, inside]
-    return np.asarray(summed / (givers[:, None] if axis == 0 else givers))
+            summed[:, given] += values[:, taken]
+    summed /= givers[:, None] if axis == 0 else givers
+    return summed
 
 
 def _take(box: FloatArray, index: npt.NDArray[np.int64], axis: int) -> FloatArray:
@@ -196,16 +217,26 @@ def _take(box: FloatArray, index: npt.NDArray[np.int64], axis: int) -> FloatArra
     return np.asarray(taken)
 
 
-def _shrink(parent: FloatArray, noisy: FloatArray, variance: FloatArray, share: FloatArray) -> FloatArray:
+def _shrink(
+    parent: FloatArray,
+    measured: FloatArray,
+    variance: FloatArray,
+    share: FloatArray,
+    telling: npt.NDArray[np.bool_] | None,
+) -> FloatArray:
     """Empirical Bayes for boxes of one size, per bin of their parents' intensity over noise."""
-    departure = noisy - share * parent
+    departure = measured - share * parent
     signal = share * (1 - share) * parent * parent
-    ratio = parent / np.sqrt(np.maximum(variance, 1e-300))
-    level = np.floor(np.log2(np.maximum(ratio, 2.0**_FIRST_BIN)))
-    bins = np.minimum(level - _FIRST_BIN, _BINS - 1).astype(np.int64)
-    excess = np.bincount(bins, departure * departure - variance, _BINS)
-    possible = np.bincount(bins, signal, _BINS)
-    rho = np.clip(np.divide(excess, possible, out=np.zeros(_BINS), where=possible > 0), 0.0, 1.0)
+    # The octave of parent / noise, read off the floating-point exponent of its square.
+    octave = (np.frexp(np.maximum(parent * parent / np.maximum(variance, 1e-200), 1e-6))[1] - 1) >> 1
+    bins = np.clip(octave - _FIRST_BIN, 0, _BINS - 1)
+    excess, possible = departure * departure - variance, signal
+    counted = bins
+    if telling is not None:
+        counted, excess, possible = bins[telling], excess[telling], signal[telling]
+    above = np.bincount(counted, excess, _BINS)
+    most = np.bincount(counted, possible, _BINS)
+    rho = np.clip(np.divide(above, most, out=np.zeros(_BINS), where=most > 0), 0.0, 1.0)
     signal *= rho[bins]
     both = signal + variance
     kept = np.divide(signal, both, out=np.ones_like(both), where=variance > 0)
