@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import geopandas
+import h3
 import numpy as np
 import pytest
 from shapely.geometry import shape
@@ -69,6 +70,20 @@ def test_names_cannot_break_the_file(make_map: MakeMap, tmp_path: Path) -> None:
     notes = ('a "quoted" note', "line\nbreak", "µ ☃ </script>")
     make_map("grid", notes=notes).to_geojson(tmp_path / "map.geojson")
     assert tuple(strict_json(tmp_path / "map.geojson")["mapveil"]["notes"]) == notes
+
+
+def test_cells_keep_the_names_others_know_them_by(make_map: MakeMap, tmp_path: Path) -> None:
+    for kind in ("hexagons", "tiles", "grid"):
+        make_map(kind).to_geojson(tmp_path / f"{kind}.geojson")
+
+    def names(kind: str) -> list[str | None]:
+        features = strict_json(tmp_path / f"{kind}.geojson")["features"]
+        return [feature["properties"].get("name") for feature in features]
+
+    hexagons = make_map("hexagons").tiling
+    assert [h3.str_to_int(name) for name in names("hexagons")] == hexagons.h3_ids.tolist()
+    assert names("tiles") == make_map("tiles").tiling.quadkeys().tolist()
+    assert set(names("grid")) == {None}
 
 
 def test_no_place_on_earth_is_refused(make_map: MakeMap, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import geopandas
+import h3
 import numpy as np
 import pyarrow.parquet
 import pytest
@@ -66,3 +67,12 @@ def test_what_is_not_known_is_null(make_map: MakeMap, tmp_path: Path) -> None:
     for name in ("users_per_km2", "lower", "upper"):
         assert table[name].null_count == table.num_rows
     assert geopandas.read_parquet(tmp_path / "map.parquet").crs is None
+
+
+def test_hexagons_keep_their_h3_index(make_map: MakeMap, tmp_path: Path) -> None:
+    heat = make_map("hexagons")
+    heat.to_geoparquet(tmp_path / "map.parquet")
+    table = pyarrow.parquet.read_table(tmp_path / "map.parquet")
+    lon, lat = heat.tiling.centres()
+    expected = [h3.latlng_to_cell(y, x, 7) for x, y in zip(lon, lat, strict=True)]
+    assert table["name"].to_pylist() == expected

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import rasterio
+import rasterio.warp
 from rasterio.errors import NotGeoreferencedWarning
 
 from mapveil.errors import InputError

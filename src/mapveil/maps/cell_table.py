@@ -8,6 +8,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from mapveil.geo.hexagons import Hexagons
+from mapveil.geo.places import Places
+from mapveil.geo.tiling import Tiling
+from mapveil.geo.web_mercator import WebMercatorTiles
+
 if TYPE_CHECKING:
     from mapveil.maps.density_map import DensityMap
 
@@ -24,6 +29,7 @@ class CellChunk(NamedTuple):
     """Some cells of a map; every array has shape (cells,)."""
 
     cells: IntArray
+    names: list[str] | None  # H3 indices, quadkeys or the places' own; None where cells have none
     users: FloatArray
     users_per_km2: FloatArray | None  # None without georeference
     lower: FloatArray | None  # None without measurements
@@ -48,6 +54,7 @@ def cell_chunks(heat: DensityMap, *, skip_empty: bool = False) -> Iterator[CellC
         cells = kept[start : start + _CHUNK].astype(np.int64)
         yield CellChunk(
             cells,
+            _names(heat.tiling, cells),
             heat.values[cells],
             None if density is None else density[cells],
             None if interval is None else interval.lower[cells],
@@ -56,11 +63,26 @@ def cell_chunks(heat: DensityMap, *, skip_empty: bool = False) -> Iterator[CellC
         )
 
 
+def _names(tiling: Tiling, cells: IntArray) -> list[str] | None:
+    if isinstance(tiling, Hexagons):
+        return [f"{index:x}" for index in tiling.h3_ids[cells].tolist()]
+    if isinstance(tiling, WebMercatorTiles):
+        return [str(key) for key in tiling.quadkeys(cells)]
+    if isinstance(tiling, Places) and tiling.names is not None:
+        return [tiling.names[cell] for cell in cells.tolist()]
+    return None
+
+
 def _rounded(polygons: npt.NDArray[Any]) -> npt.NDArray[np.object_]:
     import shapely
 
-    # normalize() turns outer rings clockwise; the formats want the other way round.
-    oriented = shapely.reverse(shapely.normalize(polygons))
+    oriented = polygons
+    if (
+        not (shapely.get_num_interior_rings(polygons) == 0).all()
+        or not shapely.is_ccw(shapely.get_exterior_ring(polygons)).all()
+    ):
+        # normalize() turns outer rings clockwise and holes back; the formats want the other way round.
+        oriented = shapely.reverse(shapely.normalize(polygons))
     return np.asarray(
         shapely.transform(oriented, lambda corners: np.round(corners, _DECIMALS)), dtype=np.object_
     )

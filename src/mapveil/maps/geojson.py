@@ -22,8 +22,9 @@ __all__ = ["write_geojson"]
 def write_geojson(heat: DensityMap, path: str | PathLike[str], *, skip_empty: bool = False) -> None:
     """Write one feature a cell, with the map's metadata as the foreign member ``mapveil``.
 
-    Properties: ``cell``, ``users``, ``users_per_km2``, ``lower``, ``upper``; null where there is none. One
-    feature a line. Memory is bounded by the map and a chunk of features.
+    Properties: ``cell``, ``users``, ``users_per_km2``, ``lower``, ``upper``, null where there is none; and
+    ``name`` where cells have one: H3 index, quadkey or place. One feature a line. Memory is bounded by the map
+    and a chunk of features.
 
     Parameters
     ----------
@@ -65,6 +66,8 @@ def _features(chunk: CellChunk) -> str:
     outlines = pa.array(shapely.to_geojson(chunk.polygons), type=pa.string())
     pieces: list[Any] = ['{"type":"Feature","id":', cells, ',"geometry":', outlines]
     pieces += [',"properties":{"cell":', cells]
+    if chunk.names is not None:
+        pieces += [',"name":', pa.array([json.dumps(name, ensure_ascii=False) for name in chunk.names])]
     for name in ("users", "users_per_km2", "lower", "upper"):
         pieces += [f',"{name}":', _json_numbers(getattr(chunk, name), chunk.cells.size)]
     lines = pc.binary_join_element_wise(*pieces, "}}", "")

@@ -25,9 +25,10 @@ _CORNERS: Final = ("xmin", "ymin", "xmax", "ymax")
 def write_geoparquet(heat: DensityMap, path: str | PathLike[str]) -> None:
     """Write one row a cell: its code, polygon (WGS84), estimate, density and bounds.
 
-    Columns: ``cell`` int64; ``users``, ``users_per_km2``, ``lower``, ``upper`` float64 (null where there is
-    none: bounds without measurements, density without georeference); ``geometry``, WKB; ``bbox``, the
-    covering of GeoParquet 1.1. Memory is bounded by the map and a chunk of polygons.
+    Columns: ``cell`` int64; ``name``, its H3 index, quadkey or place; ``users``, ``users_per_km2``, ``lower``,
+    ``upper`` float64; ``geometry``, WKB; ``bbox``, the covering of GeoParquet 1.1. Null where there is none: names
+    of plain pixels, bounds without measurements, density without georeference. Memory is bounded by the map
+    and a chunk of polygons.
 
     Raises
     ------
@@ -42,6 +43,7 @@ def write_geoparquet(heat: DensityMap, path: str | PathLike[str]) -> None:
     schema = pa.schema(
         [
             pa.field("cell", pa.int64(), nullable=False),
+            pa.field("name", pa.string()),
             *numbers,
             pa.field("geometry", pa.binary()),
             pa.field("bbox", corners),
@@ -65,6 +67,7 @@ def _table(chunk: CellChunk, schema: pyarrow.Schema) -> pyarrow.Table:
     return pa.Table.from_arrays(
         [
             pa.array(chunk.cells),
+            pa.nulls(chunk.cells.size, pa.string()) if chunk.names is None else pa.array(chunk.names),
             *(
                 pa.nulls(chunk.cells.size, pa.float64()) if column is None else pa.array(column)
                 for column in numbers
