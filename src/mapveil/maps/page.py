@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import json
+import math
 import zlib
 from importlib import resources
 from os import PathLike
@@ -26,9 +27,12 @@ if TYPE_CHECKING:
 
 __all__ = ["page_html", "write_page"]
 
+FloatArray = npt.NDArray[np.float64]
+
 _MESH: Final = 64
 _TRUST: Final = {"central": "One trusted curator saw the raw locations; whoever sees the map does not"}
 _DEGREE_DECIMALS: Final = 7
+_STRAIGHT: Final = 1e-9  # degrees
 _KEPT_BITS: Final = 13  # of a float's 23: four digits are shown and kept, and the page stays small
 
 
@@ -77,9 +81,14 @@ def page_html(heat: DensityMap, *, title: str | None = None) -> str:
         ),
         "unit": html.escape(density_unit(heat.tiling)),
         "promise": _promise(guarantee),
-        "method": _rows(_method_rows(heat)),
-        "parameters": _rows([(name, _plain(value)) for name, value in heat.parameters.items()]),
-        "shares": _rows([(share.purpose, f"ε = {float(share.epsilon):.6g}") for share in guarantee.shares]),
+        "method": _section("How it was made", _method_rows(heat)),
+        "parameters": _section(
+            "Parameters", [(name, _plain(part)) for name, part in heat.parameters.items()]
+        ),
+        "shares": _section(
+            "How the privacy budget was spent",
+            [(share.purpose, f"ε = {float(share.epsilon):.6g}") for share in guarantee.shares],
+        ),
         "notes": _notes(heat),
         "data": _script_json(_record(heat, head)),
         "script": _resource("page.js"),
@@ -151,15 +160,17 @@ def _degrees(plane: MapPlane) -> dict[str, Any]:
     if plane.frame is None:
         raise AssertionError("only a raster has rows and columns")
     x0, y0, x1, y1 = plane.bounds
-    straight = plane.projection.separable
-    across, down = (plane.frame.columns, plane.frame.rows) if straight else (_MESH, _MESH)
-    x, y = np.linspace(x0, x1, across + 1), np.linspace(y1, y0, down + 1)
+
+    def corners(across: int, down: int) -> tuple[FloatArray, FloatArray]:
+        x, y = np.meshgrid(np.linspace(x0, x1, across + 1), np.linspace(y1, y0, down + 1))
+        lon, lat = plane.projection.unproject(x.ravel(), y.ravel())
+        return lon.reshape(x.shape), lat.reshape(x.shape)
+
+    lon, lat = corners(_MESH, _MESH)
+    straight = bool((np.ptp(lon, axis=0) < _STRAIGHT).all() and (np.ptp(lat, axis=1) < _STRAIGHT).all())
     if straight:
-        lon, _ = plane.projection.unproject(x, np.full(x.shape, (y0 + y1) / 2))
-        _, lat = plane.projection.unproject(np.full(y.shape, (x0 + x1) / 2), y)
-    else:
-        lon, lat = plane.projection.unproject(*(part.ravel() for part in np.meshgrid(x, y)))
-    rounded = (np.round(part, _DEGREE_DECIMALS).tolist() for part in (lon, lat))
+        lon, lat = corners(plane.frame.columns, 1)[0][0], corners(1, plane.frame.rows)[1][:, 0]
+    rounded = (np.round(part.ravel(), _DEGREE_DECIMALS).tolist() for part in (lon, lat))
     return {"straight": straight, "mesh": _MESH, **dict(zip(("lon", "lat"), rounded, strict=True))}
 
 
@@ -193,7 +204,7 @@ def _script_json(record: dict[str, Any]) -> str:
 def _finite(value: Any) -> Any:
     """The record with null for numbers that JSON does not know."""
     if isinstance(value, float):
-        return value if np.isfinite(value) else None
+        return value if math.isfinite(value) else None
     if isinstance(value, dict):
         return {name: _finite(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
@@ -203,23 +214,27 @@ def _finite(value: Any) -> Any:
 
 def _promise(guarantee: Guarantee) -> str:
     """The guarantee for somebody who never heard of epsilon, as HTML."""
-    factor = odds_factor(guarantee)
-    epsilon = float(guarantee.epsilon)
-    chance = 100 / (1 + np.exp(-epsilon))
-    unit = html.escape(guarantee.unit)
-    except_for = f" (except with probability {guarantee.delta:g})" if guarantee.delta else ""
-    owner = "a person" if guarantee.unit == "user" else f"one {unit}"
+    factor, epsilon = odds_factor(guarantee), float(guarantee.epsilon)
+    whose = "one person's" if guarantee.unit == "user" else f"one {html.escape(guarantee.unit)}'s"
+    beyond = f", except with probability {guarantee.delta:g}" if guarantee.delta else ""
     lines = [
-        f'<p class="factor"><strong>× {factor} at most</strong> So much can this map change the odds of '
-        f"anything about {owner}{except_for}, whether or not their data are in it.</p>",
-        f"<p>Say you hold it for equally likely that {owner} was, or was not, at a certain place: 50 %. "
-        f"After studying this map, and whatever else you know, your odds may move by a factor of at most "
-        f"{factor}: to no more than {chance:.3g} %, and no less than {100 - chance:.3g} %. "
-        f"Experts write ε = {epsilon:.6g}; the factor is e<sup>{epsilon:.6g}</sup>. "
-        "The smaller, the more private.</p>",
-        f"<p>{html.escape(guarantee.bounding)} Neighbouring tables: {html.escape(guarantee.neighbours)}. "
-        f"{_TRUST.get(guarantee.trust, 'Trust: ' + html.escape(guarantee.trust))}.</p>",
+        f'<p class="factor"><strong>&times; {factor} at most</strong> So much can {whose} data change the '
+        f"odds of anything that this map shows, and so of any conclusion drawn from it{beyond}.</p>"
     ]
+    # Between presence and absence the factor is e^epsilon; between two whereabouts it may be its square.
+    if guarantee.neighbours.startswith("add or remove"):
+        chance = 100 / (1 + math.exp(-epsilon))
+        lines.append(
+            f"<p>Say you hold it for equally likely that {whose} data are, or are not, in the table behind "
+            f"this map: 50&nbsp;%. Study the map, with whatever else you know, and you can get to "
+            f"{chance:.3g}&nbsp;% at most, and to {100 - chance:.3g}&nbsp;% at least.</p>"
+        )
+    lines.append(
+        f"<p>Experts write ε = {epsilon:.6g}; the factor is e<sup>{epsilon:.6g}</sup>. The smaller, the more "
+        f"private. {html.escape(guarantee.bounding)} Tables that differ by this look alike: "
+        f"{html.escape(guarantee.neighbours)}. "
+        f"{_TRUST.get(guarantee.trust, 'Kind of trust: ' + html.escape(guarantee.trust))}.</p>"
+    )
     if guarantee.assumptions:
         items = "".join(f"<li>{html.escape(text)}</li>" for text in guarantee.assumptions)
         lines.append(f"<p>It rests on this:</p><ul>{items}</ul>")
@@ -247,11 +262,15 @@ def _method_rows(heat: DensityMap) -> list[tuple[str, str]]:
     return rows
 
 
-def _rows(rows: list[tuple[str, str]]) -> str:
-    return "".join(
+def _section(head: str, rows: list[tuple[str, str]]) -> str:
+    """A headed table, or nothing where there are no rows."""
+    if not rows:
+        return ""
+    body = "".join(
         f'<tr><th scope="row">{html.escape(name)}</th><td>{html.escape(text)}</td></tr>'
         for name, text in rows
     )
+    return f"<h2>{html.escape(head)}</h2><table>{body}</table>"
 
 
 def _notes(heat: DensityMap) -> str:

@@ -125,7 +125,7 @@ def notebook_html(heat: DensityMap) -> str:
 
 
 def odds_factor(guarantee: Guarantee) -> str:
-    """e to the epsilon, as a person writes it: how far the odds of anything about one user can move."""
+    """e to the epsilon, as a person writes it: how far one user can move the odds of an outcome."""
     factor = math.exp(min(float(guarantee.epsilon), 700.0))
     return number_text(factor) if factor >= 1.1 else f"{factor:.4f}"
 
@@ -134,9 +134,9 @@ def guarantee_line(guarantee: Guarantee) -> str:
     """The promise in one line under a picture."""
     kind = f"ε = {float(guarantee.epsilon):.6g}" + (f", δ = {guarantee.delta:g}" if guarantee.delta else "")
     return (
-        f"Differentially private for each {guarantee.unit} ({kind}, trust: {guarantee.trust}): whether one "
-        f"{guarantee.unit}'s data are in it or not changes the odds of any statement about them by a factor "
-        f"of at most {odds_factor(guarantee)}."
+        f"Differentially private for each {guarantee.unit} ({kind}, trust: {guarantee.trust}): one "
+        f"{guarantee.unit}'s data change the odds of anything that this map shows by a factor of at most "
+        f"{odds_factor(guarantee)}."
     )
 
 
