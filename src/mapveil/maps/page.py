@@ -192,7 +192,7 @@ def _packed(values: npt.NDArray[Any], *, rounded: bool = False) -> dict[str, Any
         spare = 23 - _KEPT_BITS
         words = (words + np.uint32(1 << (spare - 1))) & np.uint32(0xFFFFFFFF << spare & 0xFFFFFFFF)
     planes = np.ascontiguousarray(words.view(np.uint8).reshape(-1, 4).T)
-    return {"type": kind[1:], "data": base64.b64encode(zlib.compress(planes.tobytes(), 9)).decode()}
+    return {"type": kind[1:], "data": base64.b64encode(zlib.compress(planes.tobytes(), 6)).decode()}
 
 
 def _script_json(record: dict[str, Any]) -> str:
