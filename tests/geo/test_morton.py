@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mapveil.errors import ParameterError
@@ -28,6 +28,7 @@ def slow_code(row: int, col: int) -> int:
     return int("".join(map(str, digits)), 4)
 
 
+@settings(deadline=None)
 @given(PAIRS)
 def test_codes_have_the_digits_of_both_coordinates(pairs: list[tuple[int, int]]) -> None:
     row, col = (np.array(side, dtype=np.int64) for side in zip(*pairs, strict=True))
@@ -87,6 +88,7 @@ def test_levels_out_of_range_are_refused(levels: int) -> None:
         interval(np.array([0]), levels)
 
 
+@settings(deadline=None)
 @given(PAIRS, st.integers(0, MAX_BITS))
 def test_a_prefix_is_the_node_around_and_its_interval_holds_the_code(
     pairs: list[tuple[int, int]], levels: int

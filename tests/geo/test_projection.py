@@ -89,7 +89,7 @@ def test_sql_projects_as_numpy(cylinder: EqualAreaCylinder) -> None:
     np.testing.assert_allclose(found["y"], y, rtol=1e-14, atol=1e-6)
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_numbers_reach_sql_unchanged(value: float) -> None:
     import duckdb

@@ -66,7 +66,7 @@ def _places_of_file(path: str, region: Region) -> Places:
             raise InputError(f"places: {path}: a .csv or .parquet file with lon and lat columns is accepted")
         quoted = path.replace("'", "''")
         try:
-            table = connection.execute(
+            table = connection.sql(
                 f"SELECT ROW_NUMBER() OVER () AS site, * FROM {reader}('{quoted}')"
             ).to_arrow_table()
         except duckdb.Error as error:

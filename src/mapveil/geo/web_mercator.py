@@ -34,8 +34,8 @@ class WebMercatorTiles:
               y = 2^{z-1} \left(1 - \frac{\operatorname{artanh}(\sin\varphi)}{\pi}\right)
 
     where: :math:`\lambda` is ``lon``, :math:`\varphi` is ``lat``, z is ``zoom``; the tile is the integer
-    part of (x, y). A place in a tile counts although it may lie outside the region's own edge. Tiles
-    differ in area.
+    part of (x, y). A place in a tile counts although it may lie outside the region's own edge; one on the
+    eastern or southern edge of all the tiles belongs to the last of them. Tiles differ in area.
 
     Parameters
     ----------
@@ -82,6 +82,20 @@ class WebMercatorTiles:
         last = np.maximum(np.ceil([x[1], y[1]]) - 1, np.floor([x[0], y[0]]))
         return int(x[0]), int(min(last[0], 2**self.zoom - 1)), int(y[0]), int(min(last[1], 2**self.zoom - 1))
 
+    @cached_property
+    def _cover(self) -> tuple[float, float, float, float]:
+        """West, south, east and north edge of all the tiles together, degrees."""
+        first_x, last_x, first_y, last_y = self._range
+        lon, lat = self._degrees(np.array([first_x, last_x + 1.0]), np.array([last_y + 1.0, first_y]))
+        west, south, east, north = self.region.bbox
+        # The last bit of an edge's latitude must not leave out a place in the region.
+        return (
+            min(float(lon[0]), west),
+            max(min(float(lat[0]), south), -_MAX_LAT),
+            max(float(lon[1]), east),
+            min(max(float(lat[1]), north), _MAX_LAT),
+        )
+
     @property
     def _columns(self) -> int:
         return self._range[1] - self._range[0] + 1
@@ -116,27 +130,28 @@ class WebMercatorTiles:
     def locate(self, lon: FloatArray, lat: FloatArray) -> IntArray:
         """The cell of each place (WGS84 degrees), -1 outside."""
         lon, lat = np.asarray(lon, dtype=np.float64).ravel(), np.asarray(lat, dtype=np.float64).ravel()
-        with np.errstate(invalid="ignore"):
-            known = (np.abs(lon) <= 180) & (np.abs(lat) <= _MAX_LAT)
-        x, y = self._tile_coordinates(np.where(known, lon, 0.0), np.where(known, lat, 0.0))
-        last = 2**self.zoom - 1
-        row, col = np.clip(y.astype(np.int64), 0, last), np.clip(x.astype(np.int64), 0, last)
-        return np.where(known, self._cells_of_codes(morton.interleave(row, col)), -1)
+        west, south, east, north = self._cover
+        first_x, last_x, first_y, last_y = self._range
+        inside = (lon >= west) & (lon <= east) & (lat >= south) & (lat <= north)
+        x, y = self._tile_coordinates(np.where(inside, lon, west), np.where(inside, lat, north))
+        col = np.clip(x.astype(np.int64), first_x, last_x)
+        row = np.clip(y.astype(np.int64), first_y, last_y)
+        return np.where(inside, self._cells_of_codes(morton.interleave(row, col)), -1)
 
     def locate_sql(self, lon: str, lat: str) -> SqlKey | None:
         """The same through SQL; None for a polygon."""
         if self.region.polygon is not None:
             return None
-        tiles, last = sql_number(2.0**self.zoom), sql_number(2.0**self.zoom - 1)
-        limit = sql_number(_MAX_LAT)
-        # Clamped, because engines raise errors for ln(0) even in rows that a condition would leave out.
-        sine = f"sin(radians(least(greatest({lat}, -{limit}), {limit})))"
+        west, south, east, north = (sql_number(edge) for edge in self._cover)
+        first_x, last_x, first_y, last_y = self._range
+        tiles = sql_number(2.0**self.zoom)
+        sine = f"sin(radians({lat}))"
         x = f"(({lon}) + 180e0) / 360e0 * {tiles}"
         y = f"(0.5e0 - ln((1e0 + {sine}) / (1e0 - {sine})) / {sql_number(4 * math.pi)}) * {tiles}"
-        col, row = (f"CAST(least(greatest(floor({value}), 0e0), {last}) AS BIGINT)" for value in (x, y))
-        known = f"({lon}) BETWEEN -180e0 AND 180e0 AND ({lat}) BETWEEN -{limit} AND {limit}"
-        first_x, last_x, first_y, last_y = self._range
-        inside = f"{known} AND {col} BETWEEN {first_x} AND {last_x} AND {row} BETWEEN {first_y} AND {last_y}"
+        # Casts round to nearest, so floor comes first.
+        col = f"CAST(least(greatest(floor({x}), {sql_number(first_x)}), {sql_number(last_x)}) AS BIGINT)"
+        row = f"CAST(least(greatest(floor({y}), {sql_number(first_y)}), {sql_number(last_y)}) AS BIGINT)"
+        inside = f"({lon}) BETWEEN {west} AND {east} AND ({lat}) BETWEEN {south} AND {north}"
         key = f"(CASE WHEN {inside} THEN {row} * {1 << self.zoom} + {col} ELSE -1 END)"
         return SqlKey(key, self._cells_of_keys)
 
