@@ -18,7 +18,7 @@ from mapveil.errors import ParameterError
 from mapveil.geo.tiling import Tiling
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
-MUCH = 10**9
+MUCH = 10**11
 
 
 def some_sums(tiling: Tiling, users: int = 500, seed: int = 0, power: float = 0.7) -> UserSums:

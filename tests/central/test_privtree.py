@@ -21,7 +21,7 @@ from mapveil.privacy.discrete_laplace import discrete_laplace
 from mapveil.privacy.random import Randomness
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
-MUCH = 10**9
+MUCH = 10**11
 TILINGS = {
     "quadtree": mv.Quadtree(REGION, depth=5),
     "oblong": mv.Grid(REGION, rows=9, columns=21),

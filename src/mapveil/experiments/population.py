@@ -26,19 +26,19 @@ _WEIGHT_UNITS = 1_000_000
 _LARGEST_COUNT = 1_000_000_000
 
 _SHARES_SQL = """
-WITH visits AS (
-    SELECT user_id, cell, SUM({weight}) AS visits
+WITH inside AS (
+    SELECT user_id, cell, {weight} AS weight
     FROM located
     WHERE cell >= 0 AND {weight} > 0
-    GROUP BY user_id, cell
 ),
 totals AS (
-    SELECT user_id, SUM(visits) AS total, row_number() OVER (ORDER BY user_id) - 1 AS row
-    FROM visits
+    SELECT user_id, CAST(SUM(weight) AS HUGEINT) AS total, row_number() OVER (ORDER BY user_id) - 1 AS row
+    FROM inside
     GROUP BY user_id
 )
-SELECT row, cell, CAST((visits * {unit}) // total AS BIGINT) AS share
-FROM visits JOIN totals USING (user_id)
+SELECT row, cell, CAST(SUM((weight * {unit}) // total) AS BIGINT) AS share
+FROM inside JOIN totals USING (user_id)
+GROUP BY row, cell
 ORDER BY row, cell
 """
 
@@ -89,10 +89,11 @@ class UserShares:
     def from_points(cls, points: Points, tiling: Tiling) -> UserShares:
         r"""Read every user's distribution over the cells; the same rounding as the engine's.
 
-        .. math:: s_{uc} = \lfloor 2^{20}\, v_{uc} / \textstyle\sum_{c'} v_{uc'} \rfloor
+        .. math:: s_{uc} = \sum_{i:\, c_i = c} \Big\lfloor U w_i \Big/ \textstyle\sum_j w_j \Big\rfloor
 
-        where: :math:`v_{uc}` is the weight of user u's rows in cell c. The column sums are those
-        of :func:`mapveil.engines.user_sums.user_sums` exactly.
+        where: row i of user u lies in cell :math:`c_i` and weighs :math:`w_i`, the inner sum is over all their
+        rows inside, :math:`U` is UNIT. The column sums are those of
+        :func:`mapveil.engines.user_sums.user_sums` exactly.
 
         Raises
         ------
@@ -115,7 +116,7 @@ class UserShares:
             cells = pyarrow.table({"id": places["id"], "cell": tiling.locate(lon, lat)})
             connection.register("cells", cells)
             connection.execute("CREATE TEMP VIEW located AS SELECT * FROM rows JOIN cells USING (id)")
-            text = _SHARES_SQL.format(weight="weight" if weighted else "1", unit=UNIT)
+            text = _SHARES_SQL.format(weight="weight" if weighted else "CAST(1 AS BIGINT)", unit=UNIT)
             found = connection.execute(text).fetchnumpy()
         if found["row"].size == 0:
             raise InputError(f"{points.source}: no row lies inside the region {tiling.region}")

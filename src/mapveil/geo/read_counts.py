@@ -21,9 +21,8 @@ __all__ = ["read_counts", "whole_users"]
 _EDGES: Final = ("west", "south", "east", "north")
 _DEGREES: Final = "EPSG:4326"
 _ACCEPTED: Final = "a raster of counts (.npz, .npy, .tif) is accepted"
-_LARGEST: Final = 1 << 40
-_LARGEST_SUM: Final = 1 << 42
-"""Sums are kept in units of 2^-20 user as int64."""
+_LARGEST: Final = 1 << 34
+"""Users in all; sums are kept in units of 2^-28 user as int64."""
 
 
 def read_counts(
@@ -125,10 +124,10 @@ def _checked(values: npt.NDArray[Any], path: Path) -> npt.NDArray[np.int64]:
         row, column = (int(index) for index in bad[0])
         raise InputError(
             f"{path}: row {row}, column {column} (from 0 in the north-west) is {real[row, column]:g}; "
-            "a number of users from 0 to 2^40 is accepted"
+            "a number of users from 0 to 2^34 is accepted"
         )
-    if real.sum() > _LARGEST_SUM:
-        raise InputError(f"{path}: more than 2^42 users in all; fewer are accepted")
+    if real.sum() > _LARGEST:
+        raise InputError(f"{path}: more than 2^34 users in all; fewer are accepted")
     return whole_users(real)
 
 
