@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Final
 
 from mapveil.errors import InputError
@@ -29,19 +30,36 @@ _LONGEST: Final = 60
 
 def check_points(points: Points) -> None:
     """Raise for the first row that cannot be used; see :meth:`Points.check`."""
-    import duckdb
-
-    with duckdb.connect() as connection, reading(points.source):
-        # A predicate, not MIN and MAX: those may come from file statistics, which leave NaN out.
-        row = connection.execute(
-            f"SELECT COUNT(*), COUNT(user_id), COUNT(*) FILTER ({' AND '.join(_accepted(points).values())}) "
-            f"FROM ({points.scan(connection)}) AS points"
-        ).fetchall()[0]
-    rows, users, good = row
+    rows, users, good = _counted(points)
     if rows == 0:
         raise InputError(f"{points.source}: holds no rows; at least one is accepted")
     if users < rows or good < rows:
-        raise InputError(_first_failure(points))
+        changed = f"{points.source}: changed while it was read; a table that stays as it is is accepted"
+        raise InputError(_first_failure(points) or changed)
+
+
+def _counted(points: Points) -> tuple[int, int, int]:
+    """Numbers of rows, of rows with a user, and of rows whose numbers can be used."""
+    import duckdb
+
+    # A predicate, not MIN and MAX: those may come from file statistics, which leave NaN out.
+    accepted = " AND ".join(_accepted(points).values())
+    try:
+        with duckdb.connect() as connection, reading(points.source):
+            rows, users, good = connection.execute(
+                f"SELECT COUNT(*), COUNT(user_id), COUNT(*) FILTER ({accepted}) "
+                f"FROM ({points.scan(connection)}) AS points"
+            ).fetchall()[0]
+    except InputError:
+        # DuckDB may move TRY_CAST into its CSV reader, where text in a number column is an error of the
+        # file; reading the text beside the number keeps it out.
+        message = None
+        with contextlib.suppress(InputError):
+            message = _first_failure(points)
+        if message is None:
+            raise
+        raise InputError(message) from None
+    return rows, users, good
 
 
 def _accepted(points: Points) -> dict[str, str]:
@@ -52,15 +70,15 @@ def _accepted(points: Points) -> dict[str, str]:
     return holds
 
 
-def _first_failure(points: Points) -> str:
+def _first_failure(points: Points) -> str | None:
     import duckdb
 
     with duckdb.connect() as connection, reading(points.source):
         for part in points.table.parts():
             message = _failure_in(points, part, connection)
-            if message:
+            if message is not None:
                 return message
-    return f"{points.source}: changed while it was read; a table that stays as it is is accepted"
+    return None
 
 
 def _failure_in(points: Points, part: Table, connection: duckdb.DuckDBPyConnection) -> str | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import glob
-import itertools
 import re
 import shutil
 import sys
@@ -136,7 +135,7 @@ def _open(paths: tuple[Path, ...], suffix: str, name: str, kept: Any) -> Table:
 
 
 def _csv_call(paths: tuple[Path, ...], suffix: str, name: str) -> str:
-    """How DuckDB reads CSV: all text, so that a bad value can be named, and nothing guessed."""
+    """How DuckDB reads CSV: all text, so that a bad value can be named, and nothing else guessed."""
     lines = [(path, _first_bytes(path)) for path in paths]
     delimiter = "\t" if suffix == ".tsv" else _delimiter(lines[0][1])
     headers = [
@@ -159,22 +158,22 @@ def _delimiter(head: bytes) -> str:
 
 
 def _header(head: bytes, delimiter: str, name: str) -> tuple[str, ...]:
-    """The names of the columns, each once."""
+    """The names of the columns; unnamed ones get one."""
+    lines = head.decode("utf-8-sig", errors="replace").splitlines(keepends=True)
     try:
-        text = head.decode("utf-8-sig", errors="strict" if len(head) < _HEADER else "ignore")
-        row = next(csv.reader(itertools.takewhile(bool, text.splitlines(keepends=True)), delimiter=delimiter))
-    except (UnicodeDecodeError, StopIteration, csv.Error) as error:
-        raise InputError(
-            f"{name}: no header line of column names in UTF-8; CSV with one is accepted"
-        ) from error
-    seen: dict[str, None] = {}
-    for column in row:
-        base, number = column.strip() or "column", 1
-        label = base
-        while label.lower() in {known.lower() for known in seen}:
-            label, number = f"{base}_{number}", number + 1
-        seen[label] = None
-    return tuple(seen)
+        names = [column.strip() for column in next(csv.reader(lines, delimiter=delimiter))]
+    except (StopIteration, csv.Error) as error:
+        raise InputError(f"{name}: no header line of column names; CSV with one is accepted") from error
+    if any("\ufffd" in column for column in names):
+        raise InputError(f"{name}: the header line is not UTF-8 text; CSV in UTF-8 is accepted")
+    names = [column or f"unnamed_{at}" for at, column in enumerate(names, start=1)]
+    lowered = [column.lower() for column in names]
+    for at, column in enumerate(lowered):
+        if column in lowered[:at]:
+            raise InputError(
+                f"{name}: two columns are named {names[at]!r} but for case; one of a name is accepted"
+            )
+    return tuple(names)
 
 
 def _first_bytes(path: Path) -> bytes:
