@@ -139,10 +139,11 @@ def command(
         spend = None
         if account is not None:
             progress("charge the ledger", 0.0)
+            identity = account.dataset_id(read)  # once: it takes a pass over the table
             if dataset is not None:
-                account.name(read, dataset)
+                account.name(identity, dataset)
             spend = account.spend(
-                read,
+                identity,
                 whole,
                 method=method,
                 parameters=given,
@@ -165,7 +166,7 @@ def command(
     receipt = None
     if account is not None and spend is not None:
         account.written(spend)
-        receipt = account.account(read)
+        receipt = account.account(identity)
     if seed is not None:
         console.warn("seeded: this map is NOT FOR RELEASE, and nothing was charged for it")
     _report(console, made, outputs, receipt)
