@@ -133,11 +133,13 @@ def _checked(values: npt.NDArray[Any], path: Path) -> npt.NDArray[np.int64]:
 
 def _from_numpy(path: Path, key: str | None, crs: str | None) -> tuple[npt.NDArray[Any], Region | None]:
     try:
-        loaded = np.load(path, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            return loaded, None
-        with loaded as archive:
-            arrays = {name: archive[name] for name in archive.files}
+        # Opened here, because NumPy leaves the file open when it is no archive.
+        with path.open("rb") as file:
+            loaded = np.load(file, allow_pickle=False)
+            if isinstance(loaded, np.ndarray):
+                return loaded, None
+            with loaded as archive:
+                arrays = {name: archive[name] for name in archive.files}
     except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
         raise InputError(f"{path}: not a complete NumPy file of numbers ({_first_line(error)})") from error
     values = _chosen(arrays, key, path)
@@ -173,7 +175,7 @@ def _from_geotiff(path: Path, crs: str | None) -> tuple[npt.NDArray[Any], Region
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", rasterio.errors.NotGeoreferencedWarning)
             with rasterio.open(path) as raster:
-                bands, transform, bounds = raster.count, raster.transform, raster.bounds
+                bands, transform = raster.count, raster.transform
                 declared = raster.crs.to_wkt() if raster.crs is not None else None
                 values = raster.read(1, masked=True).astype(np.float64).filled(np.nan)
     except rasterio.errors.RasterioError as error:
@@ -184,7 +186,10 @@ def _from_geotiff(path: Path, crs: str | None) -> tuple[npt.NDArray[Any], Region
         return values, None
     if transform.b or transform.d or transform.e > 0 or transform.a < 0:
         raise InputError(f"{path}: the raster is turned or flipped; a north-up raster is accepted")
-    return values, Region.from_bounds_in(crs or str(declared), *bounds)
+    rows, columns = values.shape
+    west, north = transform.c, transform.f
+    box = (west, north + rows * transform.e, west + columns * transform.a, north)
+    return values, Region.from_bounds_in(crs or str(declared), *box)
 
 
 def _first_line(error: Exception) -> str:
