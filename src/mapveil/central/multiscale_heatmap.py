@@ -29,7 +29,6 @@ from mapveil.privacy.random import Randomness
 
 __all__ = ["MultiscaleHeatmap"]
 
-_SINGLE_ROUND = 1.5
 _DEEPEST = 5
 
 
@@ -64,8 +63,7 @@ class MultiscaleHeatmap(CentralMechanism):
     where: n is ``users``, or a noisy total bought with ``users_share`` of the budget, :math:`\epsilon` is
     the rest of the budget, :math:`\alpha` is ``first_share``, :math:`\epsilon_2 = \epsilon - \epsilon_1`
     and c is ``leaf_users``. Both rounds are combined by least squares
-    (:mod:`mapveil.maps.two_rounds`) and shrunk together (:mod:`mapveil.maps.shrinkage`). Where
-    :math:`n \epsilon` is at least 1.5 times the number of cells, every cell is measured, in one round.
+    (:mod:`mapveil.maps.two_rounds`) and shrunk together (:mod:`mapveil.maps.shrinkage`).
     In either round a user moves disjoint sums by at most 1 in L1, so the rounds compose to
     :math:`\epsilon`-DP. Run by: the curator.
 
@@ -100,7 +98,7 @@ class MultiscaleHeatmap(CentralMechanism):
     users: int | None = None
     depth: int | None = None
     first_share: float = 0.25
-    leaf_users: float = 1.0
+    leaf_users: float = 1.4
     users_share: float = 0.05
 
     def __post_init__(self) -> None:
@@ -127,11 +125,9 @@ class MultiscaleHeatmap(CentralMechanism):
 
     @staticmethod
     def first_level(members: IntArray, signal: float) -> int:
-        """The level to measure first, for ``signal`` users times epsilon; the raster's own for one round."""
+        """The level to measure first, for ``signal`` users times epsilon."""
         depth: int = members.shape[0].bit_length() - 1
         blocks = [int(np.count_nonzero(pool(members, depth - level))) for level in range(depth + 1)]
-        if signal >= _SINGLE_ROUND * blocks[depth]:
-            return depth
         wanted = 0.9 * math.pow(signal, 2 / 3)
         return min(range(depth + 1), key=lambda level: abs(math.log(max(blocks[level], 1) / wanted)))
 

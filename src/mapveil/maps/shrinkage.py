@@ -1,23 +1,16 @@
-r"""Translation-invariant multiscale shrinkage: from noisy sums on a raster to a smooth, non-negative map.
+"""Translation-invariant multiscale shrinkage: from noisy sums on a raster to a smooth, non-negative map.
 
 A box of the raster holds P users; it is cut into two halves, rows and columns in turn, until single
-sites are left. What a half is expected to hold is its share r of the box's sites; what was measured
-departs from that by signal and noise, and is drawn back by the estimated variance of the one over
-the known variance of the other:
+sites are left. What a half is expected to hold is its share of the box's members; what was measured
+departs from that by signal and noise, and is drawn back to the posterior mean under a prior of splits
+that is learned, per size of box, from the noisy halves of all boxes (:mod:`mapveil.maps.split_prior`).
 
-.. math::
-    \hat{x} = r P + (z - r P)\, \frac{s^2}{s^2 + \tau^2},
-    \qquad s^2 = \rho\, r (1 - r) P^2,
-    \qquad \hat\rho = \frac{\sum [(z - r P)^2 - \tau^2]}{\sum r (1 - r) P^2}
+The cuts are made at **every** offset, not at multiples of the box only: each box takes the mean of what
+its parents give it, which equals averaging over all shifts of the grid. Outside the raster lies nothing
+(no wrapping): a box over the border has fewer members, and so a smaller share.
 
-where: z is the measured half (both halves weighed by their noise), :math:`\tau^2` its noise variance,
-and the sums run over the boxes of one size whose P lies in one bin. The cuts are made at **every**
-offset, not at multiples of the box only: each box takes the mean of what its parents give it, which
-equals averaging over all shifts of the grid. Outside the raster lies nothing (no wrapping): a box
-over the border has fewer sites, and so a smaller share.
-
-Pure post-processing of released numbers: costs no privacy, serves every wing. Source: cycle spinning of Haar
-wavelets (Coifman and Donoho 1995), multiscale priors for counts (Kolaczyk 1999, Nowak 1999).
+Pure post-processing of released numbers: costs no privacy, serves every wing. Source: cycle spinning
+(Coifman and Donoho 1995), multiscale priors for counts (Kolaczyk 1999, Nowak and Kolaczyk 2000).
 """
 
 from __future__ import annotations
@@ -28,13 +21,12 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.errors import ParameterError
+from mapveil.maps.split_prior import SplitPrior
 
 __all__ = ["multiscale_shrinkage", "pool", "spread"]
 
 FloatArray = npt.NDArray[np.float64]
 
-_FIRST_BIN = -3
-_BINS = 17
 _WHOLE = 0.99  # of a measured group, in either half
 
 
@@ -80,6 +72,7 @@ def multiscale_shrinkage(
     block: int = 1,
     block_variance: FloatArray | float | None = None,
     leaves: FloatArray | None = None,
+    terms: int = 1,
 ) -> FloatArray:
     """Shrink noisy sums on a square raster. Run by: whoever holds the noisy sums.
 
@@ -101,7 +94,9 @@ def multiscale_shrinkage(
     leaves : ndarray of float64, shape (side, side), optional
         Each site's part of the group it was measured in, where several sites were measured as one and
         ``noisy`` and ``variance`` divided evenly among them; all 1 by default. Boxes that hold less than one
-        group tell nothing of the signal and are kept out of its estimate.
+        group tell nothing of the prior, which is not learned from them.
+    terms : int
+        The noise of a site is a sum of so many Laplace variables; 16 stands for a Gaussian.
 
     Returns
     -------
@@ -132,6 +127,7 @@ def multiscale_shrinkage(
     of_large = of_small if large is small else _Boxes(np.where(there, large, 0.0))
     held = None if leaves is None else _Boxes(np.where(there, parts, 0.0))
     estimate = np.full((side + 1, side + 1), max(float(noisy[there].sum()), 0.0))
+    prior = SplitPrior(terms)
     size = [2 * side, 2 * side]
     while size[1] > 1:
         for axis in (0, 1):
@@ -140,7 +136,7 @@ def multiscale_shrinkage(
             layers = [boxes.sums(*size) for boxes in (sums, noise, weights)]
             if held is not None and min(size) < side:
                 layers.append(held.sums(*size))
-            estimate = _halve(estimate, layers, axis, size[axis], side)
+            estimate = _halve(estimate, layers, axis, size, side, prior)
     return np.where(there, estimate, 0.0)
 
 
@@ -173,11 +169,14 @@ def _last_offset(length: int, side: int) -> int:
     return 0 if length > side else side - 1
 
 
-def _halve(estimate: FloatArray, layers: list[FloatArray], axis: int, length: int, side: int) -> FloatArray:
-    """From the estimates of all boxes to those of all their halves, which are ``length`` long.
+def _halve(
+    estimate: FloatArray, layers: list[FloatArray], axis: int, size: list[int], side: int, prior: SplitPrior
+) -> FloatArray:
+    """From the estimates of all boxes to those of all their halves, which have ``size`` sites.
 
     ``layers`` are sums over all halves: what was measured, noise variance, members and (optionally) groups.
     """
+    length = size[axis]
     offset = _first_offset(2 * length, side) - _first_offset(length, side)
     first = np.arange(estimate.shape[axis]) + offset
     shape = layers[0].shape
@@ -192,7 +191,8 @@ def _halve(estimate: FloatArray, layers: list[FloatArray], axis: int, length: in
     measured = np.divide(v2 * y1 + v1 * (parent - y2), both, out=y1.copy(), where=both > 0)
     variance = np.divide(v1 * v2, both, out=np.zeros_like(both), where=both > 0)
     telling = np.minimum(g1[0], g2[0])[cut] > _WHOLE if g1 else None
-    half[cut] = np.clip(_shrink(parent, measured, variance, share, telling), 0.0, parent)
+    sites = min(size[0], side) * min(size[1], side)
+    half[cut] = np.clip(prior.halves(parent, measured, variance, share, telling, sites), 0.0, parent)
     summed = np.zeros(shape)
     givers = np.zeros(shape[axis])
     for values, target in ((half, first), (estimate - half, first + length)):
@@ -215,29 +215,3 @@ def _take(box: FloatArray, index: npt.NDArray[np.int64], axis: int) -> FloatArra
     outside = (index < 0) | (index >= count)
     taken[(outside, slice(None)) if axis == 0 else (slice(None), outside)] = 0.0
     return np.asarray(taken)
-
-
-def _shrink(
-    parent: FloatArray,
-    measured: FloatArray,
-    variance: FloatArray,
-    share: FloatArray,
-    telling: npt.NDArray[np.bool_] | None,
-) -> FloatArray:
-    """Empirical Bayes for boxes of one size, per bin of their parents' intensity over noise."""
-    departure = measured - share * parent
-    signal = share * (1 - share) * parent * parent
-    # The octave of parent / noise, read off the floating-point exponent of its square.
-    octave = (np.frexp(np.maximum(parent * parent / np.maximum(variance, 1e-200), 1e-6))[1] - 1) >> 1
-    bins = np.clip(octave - _FIRST_BIN, 0, _BINS - 1)
-    excess, possible = departure * departure - variance, signal
-    counted = bins
-    if telling is not None:
-        counted, excess, possible = bins[telling], excess[telling], signal[telling]
-    above = np.bincount(counted, excess, _BINS)
-    most = np.bincount(counted, possible, _BINS)
-    rho = np.clip(np.divide(above, most, out=np.zeros(_BINS), where=most > 0), 0.0, 1.0)
-    signal *= rho[bins]
-    both = signal + variance
-    kept = np.divide(signal, both, out=np.ones_like(both), where=variance > 0)
-    return np.asarray(share * parent + departure * kept)

@@ -1,0 +1,257 @@
+r"""How people split between the two halves of a box: a prior learned from the noisy halves themselves.
+
+The part :math:`\theta` of a box's P users that is in its first half, which holds the part r of the box's
+members, follows a mixture of beta laws with mean r, from nearly even to all on one side:
+
+.. math:: \theta \sim \sum_k w_k\, \mathrm{Beta}(2 a_k r,\ 2 a_k (1 - r))
+
+where: :math:`a_k` are :data:`CONCENTRATIONS` and the weights w are found per box size by expectation
+maximisation over all boxes cut in two equal parts, starting from (and held by ``_STRENGTH`` boxes' worth
+of) a mean of the weights of the size before and :data:`PUBLIC_WEIGHTS`. The noisy half z was measured with
+a standard deviation :math:`\tau`; its noise is a sum of Laplace variables (a Gaussian from 16 of them on).
+The estimate is the posterior mean :math:`P\, E[\theta \mid z]`.
+
+Posterior means are looked up: with :math:`s = P / \tau` and :math:`t = z / \tau`, measured from the nearer
+end, they are a smooth function of two numbers for each r, tabulated once.
+
+Source: multiscale models of counts with beta-mixture splits (Kolaczyk 1999; Nowak and Kolaczyk 2000), empirical
+Bayes over a fixed grid of scales (Stephens 2017).
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["CONCENTRATIONS", "PUBLIC_WEIGHTS", "SplitPrior", "posterior_half"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+CONCENTRATIONS: Final = (200.0, 30.0, 8.0, 3.0, 1.0, 0.35, 0.1, 0.02)
+"""a of each component: 200 is nearly even, 0.02 nearly everything on one side."""
+
+PUBLIC_WEIGHTS: Final = (0.03, 0.03, 0.05, 0.08, 0.14, 0.2, 0.23, 0.24)
+"""Weights before any data: people cluster, at most scales."""
+
+_STRENGTH: Final = 30.0
+_CARRIED: Final = 0.5
+_ROUNDS: Final = 30
+_SHARES: Final = np.array([0.01, 0.08, 0.25, 0.5, 0.75, 0.92, 0.99])
+_EVEN: Final = 3
+_FIRST_OCTAVE, _OCTAVES = -3, 24
+_STEPS: Final = 64  # of t, from _BELOW noise deviations below zero up to the middle
+_BELOW: Final = 6.0
+_BEND: Final = 1.5
+_NODES: Final = 40
+_REACH: Final = 9.0  # noise deviations beyond which a likelihood is nothing
+_SURE_S, _SURE_T = 2000.0, 30.0
+_GAUSSIAN: Final = 16
+_CHUNK: Final = 1 << 17
+
+
+class _Grid(NamedTuple):
+    t: FloatArray  # (octaves, steps)
+    edges: FloatArray  # (octaves, steps, nodes + 1), users over noise deviation
+    middles: FloatArray  # (octaves, steps, nodes)
+
+
+class _Table(NamedTuple):
+    likelihood: FloatArray  # (octaves * steps, components)
+    moment: FloatArray  # of the correction to t, same shape
+
+
+class SplitPrior:
+    """Weights of the mixture, learned from the largest boxes down to the smallest.
+
+    Parameters
+    ----------
+    terms : int
+        Laplace variables in the noise of one site.
+    """
+
+    def __init__(self, terms: int = 1) -> None:
+        self._terms = terms
+        self._public = np.array(PUBLIC_WEIGHTS) / sum(PUBLIC_WEIGHTS)
+        self.weights: FloatArray = self._public
+
+    def halves(
+        self,
+        parent: FloatArray,
+        measured: FloatArray,
+        variance: FloatArray,
+        share: FloatArray,
+        telling: npt.NDArray[np.bool_] | None,
+        sites: int,
+    ) -> FloatArray:
+        """Learn the weights for boxes of one size, and estimate their first halves.
+
+        Parameters
+        ----------
+        parent, measured, variance, share : ndarray of float64, shape (boxes,)
+            P, z, the square of the noise deviation, and r.
+        telling : ndarray of bool, optional
+            Which boxes to learn from.
+        sites : int
+            How many sites a half has; as many shifts of it were cut, so a box counts 1 / ``sites``.
+        """
+        terms = min(2 * sites * self._terms, _GAUSSIAN)
+        deviation = np.sqrt(np.maximum(variance, 1e-200))
+        signal = parent / deviation
+        estimate = share * parent
+        even = np.abs(share - 0.5) < 1e-9
+        seen = signal > 2.0**_FIRST_OCTAVE
+        nearest = np.minimum(measured, parent - measured) / deviation
+        sure = (signal > _SURE_S) & (nearest > _SURE_T) | (variance <= 0)
+        estimate[sure] = measured[sure]
+        known = seen & ~sure
+        learned = known & even if telling is None else known & even & telling
+        self._learn(signal[learned], nearest[learned], terms, sites)
+        inner = (share >= _SHARES[0]) & (share <= _SHARES[-1])
+        for part in _chunks(np.flatnonzero(known & inner)):
+            estimate[part] = deviation[part] * self._posterior(
+                signal[part], measured[part] / deviation[part], share[part], terms
+            )
+        lopsided = np.flatnonzero(known & ~inner)
+        spread = share[lopsided] * (1 - share[lopsided]) * parent[lopsided] ** 2 / 2
+        estimate[lopsided] += (
+            (measured[lopsided] - estimate[lopsided]) * spread / (spread + variance[lopsided])
+        )
+        return estimate
+
+    def _learn(self, signal: FloatArray, nearest: FloatArray, terms: int, sites: int) -> None:
+        start = _CARRIED * self.weights + (1 - _CARRIED) * self._public
+        counts = np.zeros(_OCTAVES * _STEPS)
+        for part in _chunks(np.arange(signal.size)):
+            octave, step = _place(signal[part], nearest[part])
+            entry = np.rint(octave).astype(np.int64) * _STEPS + np.rint(step).astype(np.int64)
+            counts += np.bincount(entry, minlength=counts.size)
+        used = np.flatnonzero(counts)
+        seen = _table(_EVEN, terms).likelihood[used]
+        seen = seen / np.maximum(seen.max(axis=1, keepdims=True), 1e-300)
+        boxes = counts[used, None] / sites
+        weights = start
+        for _ in range(_ROUNDS):
+            part = seen * weights
+            part *= boxes / part.sum(axis=1, keepdims=True)
+            weights = part.sum(axis=0) + _STRENGTH * start
+            weights = weights / weights.sum()
+        self.weights = weights
+
+    def _posterior(self, signal: FloatArray, z: FloatArray, share: FloatArray, terms: int) -> FloatArray:
+        """Posterior mean of the first half, in noise deviations."""
+        mirrored = z > signal / 2
+        t = np.maximum(np.where(mirrored, signal - z, z), -_BELOW)
+        octave, step = _place(signal, t)
+        share = np.where(mirrored, 1 - share, share)
+        lower = np.clip(np.searchsorted(_SHARES, share, side="right") - 1, 0, _SHARES.size - 2)
+        upper = (share - _SHARES[lower]) / (_SHARES[lower + 1] - _SHARES[lower])
+        moved = np.zeros(t.size)
+        for index in np.unique(lower):
+            of = np.flatnonzero(lower == index)
+            place = (octave[of], step[of])
+            low = _look_up(self._corrections(int(index), terms), *place)
+            if upper[of].any():
+                high = _look_up(self._corrections(int(index) + 1, terms), *place)
+                low += upper[of] * (high - low)
+            moved[of] = low
+        half = np.clip(t + moved, 0.0, signal)
+        return np.where(mirrored, signal - half, half)
+
+    def _corrections(self, index: int, terms: int) -> FloatArray:
+        table = _table(index, terms)
+        return np.asarray((table.moment @ self.weights) / np.maximum(table.likelihood @ self.weights, 1e-280))
+
+
+def posterior_half(
+    parent: float, measured: float, deviation: float, weights: FloatArray, terms: int = _GAUSSIAN
+) -> float:
+    """Posterior mean of an even box's half by plain numerical integration: the slow, obvious oracle."""
+    from scipy.stats import beta
+
+    ends = 0.5 + 0.5 * np.tanh(np.linspace(-20, 20, 40_001))
+    theta = (ends[1:] + ends[:-1]) / 2
+    mass = np.zeros(theta.size)
+    for weight, concentration in zip(weights, CONCENTRATIONS, strict=True):
+        mass += weight * np.diff(beta.cdf(ends, concentration, concentration))
+    mass *= _noise_density((measured - parent * theta) / deviation, terms)
+    return float(parent * (mass * theta).sum() / mass.sum())
+
+
+def _chunks(index: IntArray) -> list[IntArray]:
+    return [index[start : start + _CHUNK] for start in range(0, index.size, _CHUNK)]
+
+
+def _place(signal: FloatArray, t: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Where a pair lies in the tables, in rows and columns."""
+    octave = np.clip(np.log2(signal) - _FIRST_OCTAVE, 0, _OCTAVES - 1.001)
+    scaled = np.log1p((np.maximum(t, -_BELOW) + _BELOW) / _BEND) / np.log1p((signal / 2 + _BELOW) / _BEND)
+    return octave, np.clip(scaled * (_STEPS - 1), 0, _STEPS - 1.001)
+
+
+def _look_up(table: FloatArray, octave: FloatArray, step: FloatArray) -> FloatArray:
+    row, column = octave.astype(np.int64), step.astype(np.int64)
+    down, along = octave - row, step - column
+    entry = row * _STEPS + column
+    top = table[entry] + along * (table[entry + 1] - table[entry])
+    entry += _STEPS
+    bottom = table[entry] + along * (table[entry + 1] - table[entry])
+    return np.asarray(top + down * (bottom - top))
+
+
+@functools.cache
+def _grid() -> _Grid:
+    signal = 2.0 ** np.arange(_FIRST_OCTAVE, _FIRST_OCTAVE + _OCTAVES)[:, None]
+    t = _BEND * np.expm1(np.linspace(0, 1, _STEPS) * np.log1p((signal / 2 + _BELOW) / _BEND)) - _BELOW
+    high = np.minimum(np.maximum(t, 0) + _REACH, signal)
+    low = np.minimum(np.maximum(t - _REACH, 0), high * 0.999)
+    # Nodes gather at the end, where a skewed split has its mass.
+    even = np.linspace(0, 1, _NODES + 1)
+    edges = low[..., None] + (high - low)[..., None] * np.where(low[..., None] > 0, even, even**2)
+    return _Grid(t, edges, (edges[..., 1:] + edges[..., :-1]) / 2)
+
+
+@functools.cache
+def _masses(index: int) -> FloatArray:
+    """Prior mass of every component between the edges, shape (components, octaves, steps, nodes)."""
+    from scipy.special import betainc
+
+    share = _SHARES[index]
+    signal = 2.0 ** np.arange(_FIRST_OCTAVE, _FIRST_OCTAVE + _OCTAVES)[:, None, None]
+    theta = _grid().edges / signal
+    odds = np.log(np.maximum(theta, 1e-300)) - np.log(np.maximum(1 - theta, 1e-300))
+    known = np.linspace(-22, 22, 1201)
+    places = 1 / (1 + np.exp(-known))
+    masses = []
+    for concentration in CONCENTRATIONS:
+        below = betainc(2 * concentration * share, 2 * concentration * (1 - share), places)
+        cdf = np.interp(odds, known, below)
+        cdf[theta <= 0] = 0.0
+        cdf[theta >= 1] = 1.0
+        masses.append(np.diff(cdf, axis=-1))
+    return np.stack(masses)
+
+
+@functools.cache
+def _table(index: int, terms: int) -> _Table:
+    grid = _grid()
+    away = grid.t[..., None] - grid.middles
+    density = _noise_density(away, terms) + 1e-300
+    masses = _masses(index)
+    likelihood = np.einsum("kosn,osn->osk", masses, density)
+    moment = np.einsum("kosn,osn->osk", masses, -away * density)
+    return _Table(likelihood.reshape(-1, masses.shape[0]), moment.reshape(-1, masses.shape[0]))
+
+
+def _noise_density(x: FloatArray, terms: int) -> FloatArray:
+    """Density, but for a factor, of a sum of Laplace variables scaled to variance 1."""
+    if terms >= _GAUSSIAN:
+        return np.asarray(np.exp(-x * x / 2))
+    from scipy.special import kv
+
+    order = terms - 0.5
+    scaled = np.maximum(np.abs(x) * np.sqrt(2.0 * terms), 1e-8)
+    return np.asarray(np.nan_to_num(scaled**order * kv(order, scaled)))
