@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow
 
-__all__ = ["GeoJsonTable", "cut_features"]
+__all__ = ["Cut", "GeoJsonTable", "cut_features"]
 
 _BLOCK: Final = 1 << 22
 _SAMPLE: Final = 1000
