@@ -8,6 +8,7 @@ import numpy as np
 
 from benchmarks.record import Context, Result, best_of, line
 from mapveil.central import emd_heatmap, tree_median
+from mapveil.geo.morton import interleave
 
 
 def run(context: Context) -> list[Result]:
@@ -17,10 +18,14 @@ def run(context: Context) -> list[Result]:
         if context.quick and width > 20:
             continue
         generator = np.random.default_rng(width)
-        leaves = np.zeros((1 << depth, 1 << depth))
-        at = (generator.normal(0.5, 0.1, (2, 20 * width)).clip(0, 0.999) * (1 << depth)).astype(int)
-        np.add.at(leaves, (at[0], at[1]), 1.0)
-        tree, noisy = emd_heatmap.select(leaves + generator.laplace(0, 1, leaves.shape), width)
+        leaves = np.zeros(4**depth)
+        at = (generator.normal(0.5, 0.1, (2, 20 * width)).clip(0, 0.999) * (1 << depth)).astype(np.int64)
+        np.add.at(leaves, interleave(at[0], at[1]), 1.0)
+        first = (width.bit_length() - 1) // 2
+        levels = [leaves.reshape(4**level, -1).sum(axis=1) for level in range(first, depth + 1)]
+        noise = [values + generator.laplace(0, 3, values.size) for values in levels]
+        chosen = emd_heatmap.select(noise, [np.ones(values.size, dtype=np.int64) for values in levels], width)
+        tree, noisy = chosen.tree, chosen.noisy
         fast, slow = tree_median.reconstruct(tree, noisy), tree_median.reconstruct_lp(tree, noisy)
         if not np.isclose(tree_median.cost(tree, noisy, fast), tree_median.cost(tree, noisy, slow)):
             raise AssertionError("the two solutions differ in cost")

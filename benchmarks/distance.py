@@ -1,0 +1,32 @@
+"""The exact earth mover's distance on a grid, beside OR-tools' minimum-cost flow on the same arcs."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from benchmarks.record import Context, Result, best_of, line
+from mapveil.maps.emd import emd
+from mapveil.maps.emd_bounds import emd_within
+from mapveil.maps.emd_network import lattice_network, minimum_cost
+
+
+def run(context: Context) -> list[Result]:
+    """Measure dense maps of independent cells, and the certified bounds beside the exact value."""
+    results = []
+    for side in (64,) if context.quick else (128, 256):
+        generator = np.random.default_rng(side)
+        truth, estimate = generator.random((2, side, side))
+        row, column = np.mgrid[:side, :side].reshape(2, -1).astype(np.float64)
+        supply = (truth / truth.sum() - estimate / estimate.sum()).reshape(-1)
+        network = lattice_network(column, row)
+        exact = best_of(2, partial(emd, truth, estimate))
+        flow = best_of(1, partial(minimum_cost, network, supply, "flow"))
+        bounds = best_of(2, partial(emd_within, truth, estimate))
+        peer = "OR-tools' minimum-cost flow"
+        results += [
+            line(f"exact EMD, dense {side} x {side}", exact, "s", peer, flow, ">= 1 x", flow >= exact),
+            line(f"EMD within 5e-5 of itself, dense {side} x {side}", bounds, "s", "our exact EMD", exact),
+        ]
+    return results
