@@ -1,0 +1,318 @@
+r"""An empirical lower bound on epsilon: does a mechanism keep what it claims?
+
+If some event E of the output has :math:`\Pr[E \mid D] = p` and :math:`\Pr[E \mid D'] = p'` for neighbouring inputs
+:math:`D, D'`, then no :math:`\epsilon < \ln(p / p')` can be true of the mechanism. Running it many times on both
+bounds both probabilities, hence epsilon from below:
+
+.. math:: \hat\epsilon = \ln \frac{L_\beta(k, n)}{U_\beta(k', n)}
+
+where: k and k' of n runs on :math:`D` and :math:`D'` fell into E; :math:`L_\beta` and :math:`U_\beta` are the
+one-sided Clopper-Pearson bounds of error :math:`\beta` = (1 - ``confidence``) / 2 each. The pair, the statistic and
+the event are chosen on one half of the runs and judged on the other, so nothing is tested more than once.
+
+A bound above the claim refutes it, up to the stated confidence. A bound below the claim proves nothing: it says
+that this adversary, with these inputs and so many runs, found no fault.
+
+Source: Jagielski, Ullman, Oprea, "Auditing Differentially Private Machine Learning" (2020), for the bound; Ding,
+Wang, Wang, Zhang, Kifer, "Detecting Violations of Differential Privacy" (2018), for the choice of events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.central.mechanism import CentralMechanism, Estimate
+from mapveil.engines import UNIT
+from mapveil.errors import ParameterError
+from mapveil.geo.tiling import Tiling
+from mapveil.privacy.epsilon import EpsilonLike, as_epsilon
+from mapveil.privacy.random import Randomness, as_randomness
+
+__all__ = ["AuditReport", "Neighbours", "audit_epsilon", "worst_neighbours"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+STATISTICS: Final = (
+    "likelihood ratio of the noisy sums",
+    "released value where the user is",
+    "share of the map where the user is",
+    "total of the map",
+    "highest value of the map",
+)
+_SHAPES: Final = 3  # how many of the commonest shapes an event may ask for
+_THRESHOLDS: Final = 100
+_FEWEST: Final = 100
+
+
+class Neighbours(NamedTuple):
+    """Exact sums that differ by one user."""
+
+    name: str
+    tiling: Tiling
+    without: IntArray  # (tiling.size,), units of 1 / UNIT user
+    with_one: IntArray  # the same and one user more
+
+
+class AuditReport(NamedTuple):
+    """What an audit found."""
+
+    epsilon_lower: float  # the true epsilon is above this, at the stated confidence
+    claimed: Fraction
+    trials: int  # runs on each input
+    statistic: str  # the event that told most
+    neighbours: str  # the inputs it told apart
+    confidence: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether the claim stands unrefuted."""
+        return self.epsilon_lower <= self.claimed
+
+    def __repr__(self) -> str:
+        verdict = "no fault found" if self.holds else "REFUTED"
+        return (
+            f"Epsilon audit: {verdict}; claimed {float(self.claimed):.6g}, at least {self.epsilon_lower:.4g} "
+            f"at {self.confidence:.4%} confidence\n"
+            f"  inputs    {self.neighbours}, {self.trials} runs on each\n"
+            f"  told by   {self.statistic}"
+        )
+
+
+class _Runs(NamedTuple):
+    statistics: FloatArray  # (runs, statistics)
+    shapes: IntArray  # (runs,)
+
+
+class _Event(NamedTuple):
+    statistic: int
+    shape: int | None  # None: any
+    threshold: float
+    above: bool
+    swapped: bool  # likelier without the user
+
+    def holds(self, runs: _Runs) -> npt.NDArray[np.bool_]:
+        """In which runs it happened."""
+        column = runs.statistics[:, self.statistic]
+        inside = column >= self.threshold if self.above else column <= self.threshold
+        return inside if self.shape is None else inside & (runs.shapes == self.shape)
+
+    def in_words(self) -> str:
+        """The event for a person."""
+        shape = "" if self.shape is None else f", with {self.shape} groups measured"
+        side = "at least" if self.above else "at most"
+        return f"{STATISTICS[self.statistic]} {side} {self.threshold:.4g}{shape}"
+
+
+def worst_neighbours(tiling: Tiling) -> tuple[Neighbours, ...]:
+    """Pairs that strain the mechanisms of this package: where presence could show most.
+
+    One user in an empty map; one more in a cell of a few, or of many, others (near the thresholds at which trees
+    split and histograms cut); one user divided over the four corners beside a crowd.
+
+    Parameters
+    ----------
+    tiling : Tiling
+        Few cells: an audit takes thousands of runs.
+    """
+    cell = tiling.size // 3
+    pairs = []
+    for crowd in (0, 2, 30):
+        without = np.zeros(tiling.size, dtype=np.int64)
+        without[cell] = crowd * UNIT
+        name = f"one more beside {crowd} in one cell" if crowd else "one user in an empty map"
+        pairs.append(Neighbours(name, tiling, without, _plus(without, np.array([cell]))))
+    lattice = tiling.lattice()
+    corners = np.unique(
+        [
+            np.argmin(down * lattice.row + across * lattice.col)
+            for down, across in ((1, 1), (1, -1), (-1, 1), (-1, -1))
+        ]
+    )
+    without = np.zeros(tiling.size, dtype=np.int64)
+    without[cell] = 5 * UNIT
+    pairs.append(Neighbours("one user divided over the corners", tiling, without, _plus(without, corners)))
+    return tuple(pairs)
+
+
+def _plus(sums: IntArray, cells: IntArray) -> IntArray:
+    more = sums.copy()
+    more[cells] += UNIT // cells.size
+    return more
+
+
+def audit_epsilon(
+    mechanism: CentralMechanism,
+    neighbours: Sequence[Neighbours],
+    *,
+    claimed: EpsilonLike | None = None,
+    trials: int = 20_000,
+    confidence: float = 0.999,
+    rng: Randomness | int | None = None,
+) -> AuditReport:
+    """Bound a mechanism's epsilon from below by running it on neighbouring inputs. Run by: an auditor.
+
+    Half of the runs, shared among the pairs, choose the pair and the event; the other half, all on that pair,
+    judge it. The formula is in the module's header.
+
+    Parameters
+    ----------
+    mechanism : CentralMechanism
+        What is run.
+    neighbours : sequence of Neighbours
+        The pairs to try, such as those of :func:`worst_neighbours`.
+    claimed : int, float, str, Decimal or Fraction, optional
+        The epsilon under test; the mechanism's own if left out.
+    trials : int
+        Runs on each side.
+    confidence : float
+        Probability that a true claim is not refuted, in (0, 1).
+    rng : Randomness, int or None
+        The mechanism's source of bits.
+
+    Returns
+    -------
+    AuditReport
+        The bound, the claim, and what told most.
+
+    Raises
+    ------
+    ParameterError
+        No pairs, a pair that does not differ by one user, too few trials, or no such confidence.
+
+    Examples
+    --------
+    >>> import mapveil as mv
+    >>> from mapveil.central.laplace_histogram import LaplaceHistogram
+    >>> tiling = mv.Quadtree(mv.Region.from_bbox(0, 0, 1, 1), depth=1)
+    >>> audit_epsilon(LaplaceHistogram(epsilon=1), worst_neighbours(tiling), trials=2000, rng=1).holds
+    True
+    """
+    _check(neighbours, trials, confidence)
+    stream = as_randomness(rng)
+    error = (1 - confidence) / 2
+    share = trials // 2 // len(neighbours)
+    bound, event, chosen = max(
+        (
+            (
+                *_choose(
+                    _run(mechanism, pair, True, share, stream),
+                    _run(mechanism, pair, False, share, stream),
+                    error,
+                ),
+                pair,
+            )
+            for pair in neighbours
+        ),
+        key=lambda candidate: candidate[0],
+    )
+    rest = trials - share * len(neighbours)
+    present = int(event.holds(_run(mechanism, chosen, True, rest, stream)).sum())
+    absent = int(event.holds(_run(mechanism, chosen, False, rest, stream)).sum())
+    likely, rare = (absent, present) if event.swapped else (present, absent)
+    bound = float(_log_ratio(np.array([likely]), np.array([rare]), rest, error)[0])
+    return AuditReport(
+        epsilon_lower=max(bound, 0.0),
+        claimed=mechanism.budget if claimed is None else as_epsilon(claimed, "claimed"),
+        trials=trials,
+        statistic=event.in_words(),
+        neighbours=chosen.name,
+        confidence=confidence,
+    )
+
+
+def _check(neighbours: Sequence[Neighbours], trials: int, confidence: float) -> None:
+    if not neighbours:
+        raise ParameterError("neighbours is empty; at least one pair is accepted")
+    for pair in neighbours:
+        more = pair.with_one - pair.without
+        if pair.without.shape != (pair.tiling.size,) or (more < 0).any() or not 0 < more.sum() <= UNIT:
+            raise ParameterError(
+                f"the pair {pair.name!r} is not of neighbours; sums that differ by one user are accepted"
+            )
+    if trials < _FEWEST * len(neighbours):
+        raise ParameterError(f"trials is {trials}; at least {_FEWEST} for each pair are accepted")
+    if not 0 < confidence < 1:
+        raise ParameterError(f"confidence is {confidence!r}; a number between 0 and 1 is accepted")
+
+
+def _run(mechanism: CentralMechanism, pair: Neighbours, present: bool, runs: int, rng: Randomness) -> _Runs:
+    """Run the mechanism on one side of a pair, and keep what an adversary would look at."""
+    sums = pair.with_one if present else pair.without
+    made = _Runs(np.empty((runs, len(STATISTICS))), np.empty(runs, dtype=np.int64))
+    for run in range(runs):
+        estimate = mechanism.estimate(sums.copy(), pair.tiling, rng, _quiet)
+        made.statistics[run] = _statistics(estimate, pair)
+        made.shapes[run] = sum(measurement.noisy.size for measurement in estimate.measurements)
+    return made
+
+
+def _quiet(step: str, done: float) -> None:
+    """Nobody watches a single run."""
+
+
+def _statistics(estimate: Estimate, pair: Neighbours) -> tuple[float, ...]:
+    """The scalars of one run, in the order of ``STATISTICS``."""
+    ratio = 0.0
+    for measurement in estimate.measurements:
+        covered = measurement.groups >= 0
+        groups, size = measurement.groups[covered], measurement.noisy.size
+        without, with_one = (
+            np.bincount(groups, sums[covered], size) / UNIT for sums in (pair.without, pair.with_one)
+        )
+        apart = np.abs(measurement.noisy - without) - np.abs(measurement.noisy - with_one)
+        ratio += float(measurement.epsilon) * float(apart.sum())
+    user = pair.with_one - pair.without
+    here = float(estimate.values @ user) / float(user.sum())
+    total = float(estimate.values.sum())
+    return ratio, here, here / total if total else 0.0, total, float(estimate.values.max())
+
+
+def _choose(present: _Runs, absent: _Runs, error: float) -> tuple[float, _Event]:
+    """The event that tells most, and its bound on the runs it was chosen from."""
+    runs = present.shapes.size
+    shapes, times = np.unique(np.concatenate([present.shapes, absent.shapes]), return_counts=True)
+    wanted: list[int | None] = [None]
+    if shapes.size > 1:
+        wanted += [int(shape) for shape in shapes[np.argsort(times)[::-1][:_SHAPES]]]
+    best = (-np.inf, _Event(0, None, 0.0, True, False))
+    for statistic in range(len(STATISTICS)):
+        columns = present.statistics[:, statistic], absent.statistics[:, statistic]
+        pooled = np.concatenate(columns)
+        thresholds = np.unique(np.quantile(pooled, np.linspace(0, 1, _THRESHOLDS), method="nearest"))
+        for shape in wanted:
+            first, second = (
+                np.sort(column if shape is None else column[made.shapes == shape])
+                for column, made in zip(columns, (present, absent), strict=True)
+            )
+            for above in (True, False):
+                k, other = (
+                    values.size - np.searchsorted(values, thresholds, side="left")
+                    if above
+                    else np.searchsorted(values, thresholds, side="right")
+                    for values in (first, second)
+                )
+                for swapped in (False, True):
+                    likely, rare = (other, k) if swapped else (k, other)
+                    bounds = _log_ratio(likely, rare, runs, error)
+                    at = int(np.argmax(bounds))
+                    if bounds[at] > best[0]:
+                        event = _Event(statistic, shape, float(thresholds[at]), above, swapped)
+                        best = (float(bounds[at]), event)
+    return best
+
+
+def _log_ratio(likely: IntArray, rare: IntArray, runs: int, error: float) -> FloatArray:
+    """The logarithm of the lower bound of one probability over the upper bound of the other."""
+    from scipy.special import betaincinv
+
+    # Clopper-Pearson; both functions are undefined where the bound is 0 or 1 by definition.
+    lower = np.where(likely > 0, betaincinv(np.maximum(likely, 1), runs - likely + 1, error), 0.0)
+    upper = np.where(rare < runs, betaincinv(rare + 1, np.maximum(runs - rare, 1), 1 - error), 1.0)
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(lower) - np.log(upper), dtype=np.float64)

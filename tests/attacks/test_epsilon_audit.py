@@ -1,0 +1,174 @@
+"""The audit: every method of the table keeps its claim, and half the noise is caught for each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import mapveil as mv
+from mapveil.attacks import epsilon_audit
+from mapveil.attacks.epsilon_audit import AuditReport, Neighbours, audit_epsilon, worst_neighbours
+from mapveil.central.laplace_histogram import LaplaceHistogram
+from mapveil.central.mechanism import CentralMechanism, Estimate, noisy_sums
+from mapveil.engines import UNIT
+from mapveil.errors import ParameterError
+from mapveil.methods import METHODS
+
+REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
+TILING = mv.Quadtree(REGION, depth=2)
+TRIALS = {
+    "privtree": 12_000,
+    "multiscale": 1_600,
+}  # the one spends much where it shows little; the other is slow
+FEWEST = 5_000
+
+methods = pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+
+
+@methods
+def test_the_claimed_epsilon_is_not_refuted(method):
+    mechanism = method.make(1)
+    report = audit_epsilon(mechanism, worst_neighbours(TILING), trials=TRIALS.get(method.name, FEWEST), rng=3)
+    assert report.holds, report
+    assert report.epsilon_lower > 0.1, "the audit saw nothing, so it could not have seen a fault"
+
+
+@methods
+def test_half_the_noise_is_caught(method):
+    mechanism = method.make(2)
+    report = audit_epsilon(
+        mechanism, worst_neighbours(TILING), claimed=1, trials=TRIALS.get(method.name, FEWEST), rng=3
+    )
+    assert not report.holds, report
+
+
+@dataclass(frozen=True, kw_only=True)
+class Broken(CentralMechanism):
+    """Noise on every cell, and one of the classic faults."""
+
+    name: ClassVar[str] = "broken"
+    summary: ClassVar[str] = "for tests"
+    source: ClassVar[str] = "none"
+
+    fault: str
+
+    def estimate(self, sums, tiling, rng, progress):
+        noisy = noisy_sums(sums, self.budget, rng)
+        if self.fault == "scaled to the true total":
+            noisy = noisy * (sums.sum() / UNIT / max(abs(noisy.sum()), 1e-9))
+        elif self.fault == "no noise where nobody is":
+            noisy = np.where(sums > 0, noisy, 0.0)
+        elif self.fault == "noise for a larger budget":
+            noisy = noisy_sums(sums, 2 * self.budget, rng)
+        elif self.fault == "rounded to sums":
+            noisy = np.where(noisy > 0.5, sums / UNIT, 0.0)
+        elif self.fault == "the budget spent twice":
+            noisy = (noisy + noisy_sums(sums, self.budget, rng)) / 2
+        return Estimate(noisy, (), ())
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "scaled to the true total",
+        "no noise where nobody is",
+        "noise for a larger budget",
+        "rounded to sums",
+        "the budget spent twice",
+    ],
+)
+def test_classic_faults_are_caught_from_released_values_alone(fault):
+    report = audit_epsilon(Broken(epsilon=1, fault=fault), worst_neighbours(TILING), trials=4_000, rng=1)
+    assert not report.holds, report
+
+
+def test_without_a_fault_the_same_mechanism_stands():
+    report = audit_epsilon(Broken(epsilon=1, fault=""), worst_neighbours(TILING), trials=4_000, rng=1)
+    assert report.holds
+    assert report.epsilon_lower > 0.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coin(CentralMechanism):
+    """Says whether somebody is there, truly with probability 3/4: exactly ln 3."""
+
+    name: ClassVar[str] = "coin"
+    summary: ClassVar[str] = "for tests"
+    source: ClassVar[str] = "none"
+
+    def estimate(self, sums, tiling, rng, progress):
+        truth = bool(sums.any())
+        said = truth if int(rng.words(1, np.uint8)[0]) < 192 else not truth
+        return Estimate(np.full(tiling.size, float(said)), (), ())
+
+
+def test_the_bound_fails_as_seldom_as_it_says():
+    tiling = mv.Quadtree(REGION, depth=0)
+    pair = Neighbours("somebody", tiling, np.array([0]), np.array([UNIT]))
+    reports = [audit_epsilon(Coin(epsilon=10), [pair], trials=200, confidence=0.8, rng=i) for i in range(150)]
+    failures = sum(report.epsilon_lower > np.log(3) for report in reports)
+    # Each bound fails with probability 0.1 at most, and both must err together: far below 0.2.
+    assert stats.binomtest(failures, 150, 0.2, alternative="greater").pvalue > 1e-9
+    assert np.median([report.epsilon_lower for report in reports]) > 0.5
+
+
+def test_the_bound_is_of_clopper_and_pearson():
+    counts = np.array([0, 1, 40, 99, 100])
+    for error in (0.0005, 0.05):
+        for likely in counts:
+            ours = epsilon_audit._log_ratio(np.full(5, likely), counts, 100, error)
+            low = stats.binomtest(int(likely), 100).proportion_ci(1 - 2 * error, method="exact").low
+            highs = [
+                stats.binomtest(int(rare), 100).proportion_ci(1 - 2 * error, method="exact").high
+                for rare in counts
+            ]
+            with np.errstate(divide="ignore"):
+                np.testing.assert_allclose(ours, np.log(low) - np.log(highs), rtol=1e-9)
+
+
+def test_neighbours_differ_by_one_user():
+    for tiling in (TILING, mv.Grid(REGION, columns=3, rows=5), mv.Quadtree(REGION, depth=0)):
+        for pair in worst_neighbours(tiling):
+            more = pair.with_one - pair.without
+            assert (more >= 0).all()
+            assert UNIT - 4 < more.sum() <= UNIT
+            assert (pair.without >= 0).all()
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"neighbours": []}, "at least one pair"),
+        (
+            {"neighbours": [Neighbours("two", TILING, np.zeros(16, int), np.full(16, UNIT))]},
+            "differ by one user",
+        ),
+        (
+            {"neighbours": [Neighbours("none", TILING, np.zeros(16, int), np.zeros(16, int))]},
+            "differ by one user",
+        ),
+        ({"trials": 10}, "trials is 10"),
+        ({"confidence": 1.0}, "confidence is 1.0"),
+        ({"claimed": 0}, "claimed is 0"),
+    ],
+)
+def test_senseless_audits_are_refused(changes, says):
+    given = {"neighbours": worst_neighbours(TILING), "trials": 400, **changes}
+    with pytest.raises(ParameterError, match=says):
+        audit_epsilon(LaplaceHistogram(epsilon=1), given.pop("neighbours"), **given)
+
+
+def test_an_audit_repeats_by_seed_and_prints_its_verdict():
+    first, second = (
+        audit_epsilon(LaplaceHistogram(epsilon="1/2"), worst_neighbours(TILING), trials=500, rng=8)
+        for _ in range(2)
+    )
+    assert first == second
+    assert first.claimed == Fraction(1, 2)
+    assert "no fault found; claimed 0.5" in repr(first)
+    assert "REFUTED" in repr(AuditReport(1.5, Fraction(1), 10, "a value", "a pair", 0.999))
