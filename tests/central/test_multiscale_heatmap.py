@@ -88,7 +88,15 @@ def test_the_second_round_is_finer_where_the_people_are() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"users": 0}, {"first_share": 0.0}, {"leaf_users": 0.0}, {"depth": -1}, {"users_share": 1.0}]
+    "wrong",
+    [
+        {"users": 0},
+        {"first_share": 0.0},
+        {"leaf_users": 0.0},
+        {"shifts": 0},
+        {"depth": -1},
+        {"users_share": 1.0},
+    ],
 )
 def test_a_parameter_outside_its_range_is_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ParameterError, match=next(iter(wrong))):

@@ -8,6 +8,7 @@ from hypothesis.extra import numpy as hnp
 
 from mapveil.errors import ParameterError
 from mapveil.maps.shrinkage import multiscale_shrinkage, pool, spread
+from mapveil.maps.split_prior import SplitPrior
 
 
 def a_city(side: int, users: int, seed: int) -> np.ndarray:
@@ -74,6 +75,73 @@ def test_shrinkage_is_nearer_the_truth_than_the_noisy_sums(epsilon: float) -> No
     noisy = truth + np.random.default_rng(5).laplace(scale=1 / epsilon, size=truth.shape)
     found = multiscale_shrinkage(noisy, 2 / epsilon**2)
     assert np.abs(found - truth).sum() < 0.7 * np.abs(np.maximum(noisy, 0) - truth).sum()
+
+
+def slow_shrinkage(noisy: np.ndarray, variance: float, members: np.ndarray) -> np.ndarray:
+    """Every box by its place, one at a time: sums by slicing, a list of what each parent gives."""
+    side = noisy.shape[0]
+    noisy = np.where(members > 0, noisy, 0.0)
+    spreads = np.where(members > 0, variance, 0.0)
+    prior = SplitPrior()
+
+    def within(array: np.ndarray, row: int, col: int, height: int, width: int) -> float:
+        rows = slice(max(row, 0), max(row + height, 0))
+        return float(array[rows, max(col, 0) : max(col + width, 0)].sum())
+
+    estimate = {(row, col): max(noisy.sum(), 0.0) for row in range(-side, 1) for col in range(-side, 1)}
+    height = width = 2 * side
+    for step in range(2 * side.bit_length()):
+        down = step % 2 == 0
+        height, width = (height // 2, width) if down else (height, width // 2)
+        asked, questions = [], []
+        given: dict[tuple[int, int], list[float]] = {}
+        for (row, col), parent in estimate.items():
+            places = [(row, col), (row + height, col) if down else (row, col + width)]
+            (y1, v1, w1), (y2, v2, w2) = (
+                [within(array, *place, height, width) for array in (noisy, spreads, members)]
+                for place in places
+            )
+            if w1 and w2:
+                measured = (v2 * y1 + v1 * (parent - y2)) / (v1 + v2)
+                asked.append((places, parent))
+                questions.append((parent, measured, v1 * v2 / (v1 + v2), w1 / (w1 + w2)))
+            else:
+                given.setdefault(places[0], []).append(parent if w1 else 0.0)
+                given.setdefault(places[1], []).append(0.0 if w1 else parent)
+        if questions:
+            sizes = min(height, side), min(width, side)
+            offsets = min(height, side + 1) * min(width, side + 1)
+            halves = prior.halves(*np.array(questions).T, None, sizes[0] * sizes[1], offsets)
+            for (places, parent), half in zip(asked, halves, strict=True):
+                half = min(max(half, 0.0), parent)
+                given.setdefault(places[0], []).append(half)
+                given.setdefault(places[1], []).append(parent - half)
+        estimate = {
+            (row, col): float(np.mean(values))
+            for (row, col), values in given.items()
+            if -height < row < side and -width < col < side
+        }
+    found = np.array([[estimate[row, col] for col in range(side)] for row in range(side)])
+    return np.where(members > 0, found, 0.0)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("side", [1, 2, 4, 8])
+def test_the_kernel_agrees_with_every_box_one_at_a_time(side: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    members = rng.integers(0, 3, (side, side)) if seed % 2 else np.ones((side, side), dtype=np.int64)
+    noisy = rng.gamma(0.3, 30, (side, side)) + rng.laplace(size=(side, side))
+    np.testing.assert_allclose(
+        multiscale_shrinkage(noisy, 2.0, members, shifts=side), slow_shrinkage(noisy, 2.0, members), atol=1e-9
+    )
+
+
+@pytest.mark.parametrize("shifts", [1, 2, 4, 16])
+def test_fewer_shifts_still_keep_total_and_sign(shifts: int) -> None:
+    noisy = a_city(32, 800, 2) + np.random.default_rng(2).laplace(scale=2, size=(32, 32))
+    found = multiscale_shrinkage(noisy, 8.0, shifts=shifts)
+    assert found.sum() == pytest.approx(noisy.sum())
+    assert (found >= 0).all()
 
 
 def test_spread_keeps_block_sums_and_follows_members() -> None:

@@ -29,7 +29,8 @@ from mapveil.privacy.random import Randomness
 
 __all__ = ["MultiscaleHeatmap"]
 
-_DEEPEST = 5
+_BLOCKS = 0.4
+_DEEPEST = 6
 
 
 class _Raster(NamedTuple):
@@ -53,12 +54,12 @@ class MultiscaleHeatmap(CentralMechanism):
 
     The first round measures the level whose number of blocks :math:`B_L` is nearest (as a ratio) to
 
-    .. math:: B = 0.9\, (n \epsilon)^{2/3}
+    .. math:: B = 0.4\, (n \epsilon)^{2/3}
 
     with :math:`\epsilon_1 = \alpha \epsilon`. What its shrunk map expects in a block, :math:`\hat{x}`,
     says how often the block is quartered for the second round:
 
-    .. math:: d = \operatorname{round} \log_4 (\hat{x}\, \epsilon_2 / c), \qquad 0 \le d \le 5
+    .. math:: d = \operatorname{round} \log_4 (\hat{x}\, \epsilon_2 / c), \qquad 0 \le d \le 6
 
     where: n is ``users``, or a noisy total bought with ``users_share`` of the budget, :math:`\epsilon` is
     the rest of the budget, :math:`\alpha` is ``first_share``, :math:`\epsilon_2 = \epsilon - \epsilon_1`
@@ -81,6 +82,8 @@ class MultiscaleHeatmap(CentralMechanism):
         c, above 0: the signal (users times epsilon) that the second round's leaves aim at.
     users_share : float
         Part of the budget for a noisy total where none is declared, in (0, 1).
+    shifts : int
+        Boxes of so many sites a side are cut at every offset, larger ones at as many; at least 1.
 
     Examples
     --------
@@ -100,6 +103,7 @@ class MultiscaleHeatmap(CentralMechanism):
     first_share: float = 0.25
     leaf_users: float = 1.4
     users_share: float = 0.05
+    shifts: int = 8
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -108,6 +112,7 @@ class MultiscaleHeatmap(CentralMechanism):
         self._check(0 < self.first_share < 1, "first_share", "a number between 0 and 1")
         self._check(self.leaf_users > 0 and math.isfinite(self.leaf_users), "leaf_users", "a number above 0")
         self._check(0 < self.users_share < 1, "users_share", "a number between 0 and 1")
+        self._check(self.shifts >= 1, "shifts", "a whole number of at least 1")
 
     def estimate(self, sums: IntArray, tiling: Tiling, rng: Randomness, progress: Progress) -> Estimate:
         """Measure one or two rounds and shrink them; see :meth:`CentralMechanism.estimate`."""
@@ -128,7 +133,7 @@ class MultiscaleHeatmap(CentralMechanism):
         """The level to measure first, for ``signal`` users times epsilon."""
         depth: int = members.shape[0].bit_length() - 1
         blocks = [int(np.count_nonzero(pool(members, depth - level))) for level in range(depth + 1)]
-        wanted = 0.9 * math.pow(signal, 2 / 3)
+        wanted = _BLOCKS * math.pow(signal, 2 / 3)
         return min(range(depth + 1), key=lambda level: abs(math.log(max(blocks[level], 1) / wanted)))
 
     def _measure(
@@ -148,7 +153,7 @@ class MultiscaleHeatmap(CentralMechanism):
         blocks[inside] = noisy
         measured = (Measurement(raster.cells_of(number), noisy, first, UNIT),)
         progress("shrink", 0.0)
-        shrunk = multiscale_shrinkage(blocks, _variance(first), weights)
+        shrunk = multiscale_shrinkage(blocks, _variance(first), weights, shifts=self.shifts)
         if single:
             progress("shrink", 1.0)
             return Estimate(
@@ -163,7 +168,9 @@ class MultiscaleHeatmap(CentralMechanism):
         np.add.at(exact, leaves.of_site[held], pool(raster.sums, up - down)[held])
         again = noisy_sums(exact, second, rng)
         progress("shrink", 0.5)
-        both = shrink_two_rounds(blocks, _variance(first), again, _variance(second), leaves, members)
+        both = shrink_two_rounds(
+            blocks, _variance(first), again, _variance(second), leaves, members, shifts=self.shifts
+        )
         progress("shrink", 1.0)
         return Estimate(
             values=lattice.from_square(spread(both, raster.members)),

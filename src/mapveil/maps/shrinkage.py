@@ -15,7 +15,7 @@ Pure post-processing of released numbers: costs no privacy, serves every wing. S
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -73,6 +73,7 @@ def multiscale_shrinkage(
     block_variance: FloatArray | float | None = None,
     leaves: FloatArray | None = None,
     terms: int = 1,
+    shifts: int = 8,
 ) -> FloatArray:
     """Shrink noisy sums on a square raster. Run by: whoever holds the noisy sums.
 
@@ -97,6 +98,9 @@ def multiscale_shrinkage(
         group tell nothing of the prior, which is not learned from them.
     terms : int
         The noise of a site is a sum of so many Laplace variables; 16 stands for a Gaussian.
+    shifts : int
+        Trees are rooted at ``shifts`` + 1 offsets along either axis (at most ``side`` + 1), around the centre:
+        boxes of at most ``shifts`` sites a side are cut at every offset. Time grows with its logarithm.
 
     Returns
     -------
@@ -120,68 +124,91 @@ def multiscale_shrinkage(
         raise ParameterError(
             f"members, variance, block_variance and leaves have shapes {shapes}; {noisy.shape} is accepted"
         )
+    if shifts < 1:
+        raise ParameterError(f"shifts is {shifts}; a whole number of at least 1 is accepted")
     there = weight > 0
     sums = _Boxes(np.where(there, noisy, 0.0))
     weights = _Boxes(weight)
     of_small = _Boxes(np.where(there, small, 0.0))
     of_large = of_small if large is small else _Boxes(np.where(there, large, 0.0))
     held = None if leaves is None else _Boxes(np.where(there, parts, 0.0))
-    estimate = np.full((side + 1, side + 1), max(float(noisy[there].sum()), 0.0))
     prior = SplitPrior(terms)
-    size = [2 * side, 2 * side]
-    while size[1] > 1:
+    roots = _roots(side, shifts)
+    rows, columns = _Cuts(2 * side, roots), _Cuts(2 * side, roots)
+    estimate = np.full((roots.size, roots.size), max(float(noisy[there].sum()), 0.0))
+    while columns.length > 1:
         for axis in (0, 1):
-            size[axis] //= 2
-            noise = of_large if max(size) >= block else of_small
-            layers = [boxes.sums(*size) for boxes in (sums, noise, weights)]
-            if held is not None and min(size) < side:
-                layers.append(held.sums(*size))
-            estimate = _halve(estimate, layers, axis, size, side, prior)
+            before = (rows, columns)[axis]
+            after = before.halved(side)
+            rows, columns = (after, columns) if axis == 0 else (rows, after)
+            noise = of_large if max(rows.length, columns.length) >= block else of_small
+            layers = [boxes.sums(rows, columns) for boxes in (sums, noise, weights)]
+            if held is not None:
+                layers.append(held.sums(rows, columns))
+            sites = min(rows.length, side) * min(columns.length, side)
+            offsets = min(rows.length, roots.size) * min(columns.length, roots.size)
+            learn = _Learner(prior, sites, offsets)
+            estimate = _halve(estimate, layers, axis, before, after, learn)
     return np.where(there, estimate, 0.0)
 
 
+class _Cuts(NamedTuple):
+    """Boxes of one length along one axis: the first site of each, in order."""
+
+    length: int
+    first: npt.NDArray[np.int64]
+
+    def halved(self, side: int) -> _Cuts:
+        """Both halves of all boxes, but for those wholly outside the raster."""
+        length = self.length // 2
+        first = np.unique(np.concatenate([self.first, self.first + length]))
+        return _Cuts(length, first[(first > -length) & (first < side)])
+
+
+def _roots(side: int, shifts: int) -> npt.NDArray[np.int64]:
+    """First sites of boxes of twice the side, which all hold the whole raster."""
+    spare = (side - min(shifts, side)) // 2
+    return np.arange(spare - side, 1 - spare)
+
+
 class _Boxes:
-    """Sums of an array over all boxes of a size that meet it, by an integral image."""
+    """Sums of an array over boxes, by an integral image."""
 
     def __init__(self, values: FloatArray) -> None:
         self._side = values.shape[0]
         self._integral = np.zeros((self._side + 1, self._side + 1))
         np.cumsum(values.cumsum(axis=0), axis=1, out=self._integral[1:, 1:])
 
-    def sums(self, rows: int, columns: int) -> FloatArray:
-        """Sums over boxes of ``rows`` x ``columns``, one for each offset."""
-        first_row, end_row = self._ends(rows)
-        first_column, end_column = self._ends(columns)
-        strips = self._integral[end_row] - self._integral[first_row]
-        return np.asarray(strips[:, end_column] - strips[:, first_column])
+    def sums(self, rows: _Cuts, columns: _Cuts) -> FloatArray:
+        """Sums over the boxes, shape (rows, columns)."""
+        top, bottom = self._ends(rows)
+        left, right = self._ends(columns)
+        strips = self._integral[bottom] - self._integral[top]
+        return np.asarray(strips[:, right] - strips[:, left])
 
-    def _ends(self, length: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        first = np.arange(_first_offset(length, self._side), _last_offset(length, self._side) + 1)
-        return np.clip(first, 0, self._side), np.clip(first + length, 0, self._side)
-
-
-def _first_offset(length: int, side: int) -> int:
-    return -side if length > side else 1 - length
+    def _ends(self, cuts: _Cuts) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        return np.clip(cuts.first, 0, self._side), np.clip(cuts.first + cuts.length, 0, self._side)
 
 
-def _last_offset(length: int, side: int) -> int:
-    # A box of twice the side is the root: it holds the whole raster at every offset it has.
-    return 0 if length > side else side - 1
+class _Learner(NamedTuple):
+    """The prior, with the size of the halves it is asked about."""
+
+    prior: SplitPrior
+    sites: int
+    offsets: int
 
 
 def _halve(
-    estimate: FloatArray, layers: list[FloatArray], axis: int, size: list[int], side: int, prior: SplitPrior
+    estimate: FloatArray, layers: list[FloatArray], axis: int, before: _Cuts, after: _Cuts, learn: _Learner
 ) -> FloatArray:
-    """From the estimates of all boxes to those of all their halves, which have ``size`` sites.
+    """From the estimates of all boxes to those of all their halves along one axis.
 
     ``layers`` are sums over all halves: what was measured, noise variance, members and (optionally) groups.
     """
-    length = size[axis]
-    offset = _first_offset(2 * length, side) - _first_offset(length, side)
-    first = np.arange(estimate.shape[axis]) + offset
     shape = layers[0].shape
-    y1, v1, w1, *g1 = (_take(layer, first, axis) for layer in layers)
-    y2, v2, w2, *g2 = (_take(layer, first + length, axis) for layer in layers)
+    sides = [_Side(after.first, before.first), _Side(after.first, before.first + after.length)]
+    y1, v1, w1, *g1 = (sides[0].take(layer, axis) for layer in layers)
+    y2, v2, w2, *g2 = (sides[1].take(layer, axis) for layer in layers)
     cut = (w1 > 0) & (w2 > 0)
     half = np.where(w1 > 0, estimate, 0.0)
     parent, y1, y2, v1, v2 = (array[cut] for array in (estimate, y1, y2, v1, v2))
@@ -191,27 +218,47 @@ def _halve(
     measured = np.divide(v2 * y1 + v1 * (parent - y2), both, out=y1.copy(), where=both > 0)
     variance = np.divide(v1 * v2, both, out=np.zeros_like(both), where=both > 0)
     telling = np.minimum(g1[0], g2[0])[cut] > _WHOLE if g1 else None
-    sites = min(size[0], side) * min(size[1], side)
-    half[cut] = np.clip(prior.halves(parent, measured, variance, share, telling, sites), 0.0, parent)
+    found = learn.prior.halves(parent, measured, variance, share, telling, learn.sites, learn.offsets)
+    half[cut] = np.clip(found, 0.0, parent)
     summed = np.zeros(shape)
     givers = np.zeros(shape[axis])
-    for values, target in ((half, first), (estimate - half, first + length)):
-        inside = np.flatnonzero((target >= 0) & (target < shape[axis]))
-        taken = slice(int(inside[0]), int(inside[-1]) + 1)
-        given = slice(int(target[inside[0]]), int(target[inside[-1]]) + 1)
-        givers[given] += 1
-        if axis == 0:
-            summed[given] += values[taken]
-        else:
-            summed[:, given] += values[:, taken]
+    for side, values in zip(sides, (half, estimate - half), strict=True):
+        side.give(summed, values, axis)
+        givers[side.target] += 1
     summed /= givers[:, None] if axis == 0 else givers
     return summed
 
 
-def _take(box: FloatArray, index: npt.NDArray[np.int64], axis: int) -> FloatArray:
-    """Values at offsets, 0 where a box lies wholly outside the raster."""
-    count = box.shape[axis]
-    taken = np.take(box, np.clip(index, 0, count - 1), axis=axis)
-    outside = (index < 0) | (index >= count)
-    taken[(outside, slice(None)) if axis == 0 else (slice(None), outside)] = 0.0
-    return np.asarray(taken)
+class _Side:
+    """Where one half of each box is among all halves."""
+
+    def __init__(self, halves: npt.NDArray[np.int64], wanted: npt.NDArray[np.int64]) -> None:
+        place = np.minimum(np.searchsorted(halves, wanted), halves.size - 1)
+        inside = np.flatnonzero(halves[place] == wanted)
+        self.size = wanted.size
+        self.source = _run(inside)
+        self.target = _run(place[inside])
+
+    def take(self, layer: FloatArray, axis: int) -> FloatArray:
+        """The layer's value at each box's half, 0 where that lies outside the raster."""
+        if axis == 0:
+            taken = np.zeros((self.size, layer.shape[1]))
+            taken[self.source] = layer[self.target]
+        else:
+            taken = np.zeros((layer.shape[0], self.size))
+            taken[:, self.source] = layer[:, self.target]
+        return taken
+
+    def give(self, summed: FloatArray, values: FloatArray, axis: int) -> None:
+        """Add what each box gives its half."""
+        if axis == 0:
+            summed[self.target] += values[self.source]
+        else:
+            summed[:, self.target] += values[:, self.source]
+
+
+def _run(index: npt.NDArray[np.int64]) -> slice | npt.NDArray[np.int64]:
+    """The same places as a slice where they follow each other, which is faster."""
+    if index.size and index[-1] - index[0] + 1 == index.size:
+        return slice(int(index[0]), int(index[-1]) + 1)
+    return index

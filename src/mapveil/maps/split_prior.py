@@ -86,6 +86,7 @@ class SplitPrior:
         share: FloatArray,
         telling: npt.NDArray[np.bool_] | None,
         sites: int,
+        offsets: int = 1,
     ) -> FloatArray:
         """Learn the weights for boxes of one size, and estimate their first halves.
 
@@ -96,7 +97,9 @@ class SplitPrior:
         telling : ndarray of bool, optional
             Which boxes to learn from.
         sites : int
-            How many sites a half has; as many shifts of it were cut, so a box counts 1 / ``sites``.
+            How many sites a half has.
+        offsets : int
+            How many shifts of each were cut: boxes overlap, and each counts 1 / ``offsets`` in learning.
         """
         terms = min(2 * sites * self._terms, _GAUSSIAN)
         deviation = np.sqrt(np.maximum(variance, 1e-200))
@@ -109,7 +112,7 @@ class SplitPrior:
         estimate[sure] = measured[sure]
         known = seen & ~sure
         learned = known & even if telling is None else known & even & telling
-        self._learn(signal[learned], nearest[learned], terms, sites)
+        self._learn(signal[learned], nearest[learned], terms, offsets)
         inner = (share >= _SHARES[0]) & (share <= _SHARES[-1])
         for part in _chunks(np.flatnonzero(known & inner)):
             estimate[part] = deviation[part] * self._posterior(
@@ -122,7 +125,7 @@ class SplitPrior:
         )
         return estimate
 
-    def _learn(self, signal: FloatArray, nearest: FloatArray, terms: int, sites: int) -> None:
+    def _learn(self, signal: FloatArray, nearest: FloatArray, terms: int, offsets: int) -> None:
         start = _CARRIED * self.weights + (1 - _CARRIED) * self._public
         counts = np.zeros(_OCTAVES * _STEPS)
         for part in _chunks(np.arange(signal.size)):
@@ -132,7 +135,7 @@ class SplitPrior:
         used = np.flatnonzero(counts)
         seen = _table(_EVEN, terms).likelihood[used]
         seen = seen / np.maximum(seen.max(axis=1, keepdims=True), 1e-300)
-        boxes = counts[used, None] / sites
+        boxes = counts[used, None] / offsets
         weights = start
         for _ in range(_ROUNDS):
             part = seen * weights

@@ -86,6 +86,8 @@ def shrink_two_rounds(
     variance: float,
     leaves: Leaves,
     members: npt.NDArray[Any],
+    *,
+    shifts: int = 8,
 ) -> FloatArray:
     """Combine noisy sums of blocks and of their leaves, and shrink. Run by: whoever holds them.
 
@@ -103,6 +105,8 @@ def shrink_two_rounds(
         How the blocks were divided.
     members : ndarray, shape (side, side)
         How many cells each site stands for.
+    shifts : int
+        See :func:`mapveil.maps.shrinkage.multiscale_shrinkage`.
 
     Returns
     -------
@@ -133,4 +137,5 @@ def shrink_two_rounds(
         block=members.shape[0] // blocks.shape[0],
         block_variance=on_sites(best_variance[leaves.block] / held),
         leaves=on_sites(1 / leaves.members),
+        shifts=shifts,
     )
