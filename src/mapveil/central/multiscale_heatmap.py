@@ -89,9 +89,10 @@ class MultiscaleHeatmap(CentralMechanism):
     --------
     >>> import mapveil as mv
     >>> city = mv.synthetic.city(users=500, seed=1)
-    >>> heat = MultiscaleHeatmap(epsilon=1).release(city, mv.Quadtree(city.region, depth=6), rng=1)
+    >>> mechanism = MultiscaleHeatmap(epsilon=1, users=500, depth=3)
+    >>> heat = mechanism.release(city, mv.Quadtree(city.region, depth=6), rng=1)
     >>> [share.purpose for share in heat.guarantee.shares]
-    ['number of users', 'blocks of level 3', 'leaves of the blocks']
+    ['blocks of level 3', 'leaves of the blocks']
     """
 
     name: ClassVar[str] = "multiscale"
