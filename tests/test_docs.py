@@ -33,7 +33,9 @@ def test_relative_links_point_to_files(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_files_named_in_backticks_exist(page: Path) -> None:
-    for name in re.findall(r"`((?:src|tests|docs|examples|benchmarks|requirements)/[\w./-]+)`", page.read_text(encoding="utf-8")):
+    for name in re.findall(
+        r"`((?:src|tests|docs|examples|benchmarks|requirements)/[\w./-]+)`", page.read_text(encoding="utf-8")
+    ):
         assert (ROOT / name).exists(), f"{page.name} names {name}"
 
 

@@ -36,7 +36,7 @@ def test_json_is_one_document(mapveil: Callable, table: Path, tmp_path: Path) ->
     record = json.loads(done.out)
     assert record["guarantee"]["epsilon"] == "1/3"
     assert record["parameters"]["clip"] is False
-    assert record["tiling"]["columns"] == 8
+    assert (record["tiling"]["rows"], record["tiling"]["columns"]) == (8, 6)
     assert record["ledger"]["spent"] == "1/3"
 
 
@@ -195,7 +195,7 @@ def test_bad_flags(
     [
         ("170,-10,-170,10", "antimeridian"),
         ("-74,40.8,-73,40.7", "south"),
-        ("-74,40.8,-73", "W,S,E,N"),
+        ("-74,40.8,-73", "west,south,east,north"),
         ("-74,140,-73,141", "lat"),
         ("a,b,c,d", "a,b,c,d"),
         ("40.69,-74.03,40.83,-73.90", "region"),

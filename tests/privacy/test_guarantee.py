@@ -74,6 +74,6 @@ def test_delta_is_said_in_words_and_in_the_repr():
 
 def test_words_name_the_factor_the_unit_and_the_assumptions():
     words = guarantee(epsilon=Fraction(1)).in_words()
-    assert "at most e^1," in words
+    assert "at most e^1 times" in words
     assert "one user" in words
     assert "the curator keeps the table secret" in words

@@ -51,10 +51,15 @@ class LaplaceHistogram(CentralMechanism):
 
     def estimate(self, sums: IntArray, tiling: Tiling, rng: Randomness, progress: Progress) -> Estimate:
         """Measure every cell once; see :meth:`CentralMechanism.estimate`."""
-        noisy = noisy_sums(sums, self.budget, rng)
-        cells = np.arange(tiling.size, dtype=np.int64)
+        inside = tiling.lattice().inside
+        kept = np.arange(tiling.size) if inside is None else np.flatnonzero(inside)
+        noisy = noisy_sums(sums[kept], self.budget, rng)
+        values = np.zeros(tiling.size)
+        values[kept] = np.maximum(noisy, 0.0) if self.clip else noisy
+        groups = np.full(tiling.size, -1, dtype=np.int64)
+        groups[kept] = np.arange(kept.size)
         return Estimate(
-            values=np.maximum(noisy, 0.0) if self.clip else noisy,
-            measurements=(Measurement(cells, noisy, self.budget, UNIT),),
+            values=values,
+            measurements=(Measurement(groups, noisy, self.budget, UNIT),),
             shares=(Share("every cell", self.budget),),
         )

@@ -23,7 +23,15 @@ from mapveil.privacy.epsilon import EpsilonLike, as_epsilon, split_epsilon
 from mapveil.privacy.guarantee import Guarantee, Share
 from mapveil.privacy.random import Randomness, as_randomness
 
-__all__ = ["CentralMechanism", "Estimate", "Progress", "UserNumber", "declared_or_noisy_users", "noisy_sums"]
+__all__ = [
+    "CentralMechanism",
+    "Estimate",
+    "Progress",
+    "UserNumber",
+    "check_tiling",
+    "declared_or_noisy_users",
+    "noisy_sums",
+]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -68,6 +76,23 @@ def noisy_sums(sums: IntArray, epsilon: Fraction, rng: Randomness) -> FloatArray
     """
     noise = discrete_laplace(sums.size, epsilon, UNIT, rng).reshape(sums.shape)
     return np.asarray((sums + noise) / UNIT, dtype=np.float64)
+
+
+def check_tiling(tiling: Tiling) -> None:
+    """Refuse a tiling that no dense map can be made of, before any data are read.
+
+    Raises
+    ------
+    InputError
+        It has too many cells, or none whose centre lies in the region's polygon.
+    """
+    if tiling.size > _LARGEST:
+        raise InputError(
+            f"{tiling.spec} has {tiling.size} cells; a dense map of at most {_LARGEST} is accepted"
+        )
+    inside = tiling.lattice().inside if tiling.region.polygon is not None else None
+    if tiling.size == 0 or (inside is not None and not inside.any()):
+        raise InputError(f"{tiling.spec} has no cell in {tiling.region}; a finer tiling is accepted")
 
 
 class UserNumber(NamedTuple):
@@ -176,10 +201,7 @@ class CentralMechanism(ABC):
             if isinstance(points, Points):
                 raise InputError("a table of points needs a tiling, such as Quadtree(region, depth=8)")
             tiling = points.tiling
-        if tiling.size > _LARGEST:
-            raise InputError(
-                f"{tiling.spec} has {tiling.size} cells; a dense map of at most {_LARGEST} is accepted"
-            )
+        check_tiling(tiling)
         sums = user_sums(points, tiling, progress=tell).sums
         made = self.estimate(sums, tiling, stream, tell)
         return DensityMap(

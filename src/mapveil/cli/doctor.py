@@ -26,7 +26,7 @@ _EXTRAS = {
 }
 
 
-class Finding(NamedTuple):
+class _Finding(NamedTuple):
     """One line of the report."""
 
     what: str
@@ -47,8 +47,8 @@ def command(console: Console) -> int:
       mapveil doctor --json
     """
     findings = [
-        Finding("python", "ok", f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
-        Finding("cores", "ok", str(os.cpu_count())),
+        _Finding("python", "ok", f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
+        _Finding("cores", "ok", str(os.cpu_count())),
         *(_package(name) for name in _REQUIRED),
         *(_extra(extra, names) for extra, names in _EXTRAS.items()),
         _try("exact noise", _noise),
@@ -62,20 +62,20 @@ def command(console: Console) -> int:
     return int(any(finding.state == "failed" for finding in findings))
 
 
-def _package(name: str) -> Finding:
+def _package(name: str) -> _Finding:
     try:
-        return Finding(name, "ok", importlib.metadata.version(name))
+        return _Finding(name, "ok", importlib.metadata.version(name))
     except importlib.metadata.PackageNotFoundError:
-        return Finding(name, "failed", "not installed; reinstall mapveil")
+        return _Finding(name, "failed", "not installed; reinstall mapveil")
 
 
-def _extra(extra: str, names: tuple[str, ...]) -> Finding:
+def _extra(extra: str, names: tuple[str, ...]) -> _Finding:
     missing = [name for name in names if not _installed(name)]
     if missing:
-        return Finding(
+        return _Finding(
             f"extra {extra}", "missing", f"pip install 'mapveil[{extra}]' brings {', '.join(missing)}"
         )
-    return Finding(
+    return _Finding(
         f"extra {extra}", "ok", ", ".join(f"{name} {importlib.metadata.version(name)}" for name in names)
     )
 
@@ -84,11 +84,11 @@ def _installed(name: str) -> bool:
     return importlib.util.find_spec(name) is not None
 
 
-def _try(what: str, check: Callable[[], str]) -> Finding:
+def _try(what: str, check: Callable[[], str]) -> _Finding:
     try:
-        return Finding(what, "ok", check())
+        return _Finding(what, "ok", check())
     except Exception as error:  # whatever is broken is the finding
-        return Finding(what, "failed", f"{type(error).__name__}: {error}")
+        return _Finding(what, "failed", f"{type(error).__name__}: {error}")
 
 
 def _noise() -> str:

@@ -18,6 +18,7 @@ from mapveil.privacy.random import Randomness, as_randomness
 
 if TYPE_CHECKING:
     from mapveil.central.mechanism import CentralMechanism, Progress
+    from mapveil.engines import UserSums
     from mapveil.geo.counts import Counts
     from mapveil.geo.points import Points
     from mapveil.geo.region import Region
@@ -117,8 +118,7 @@ def command(
     row.make(whole, given)
     _check_outputs(outputs)
     place = parse_region(region)
-    if place is not None:
-        _parse_tiling(tiling, place)
+    cells = None if place is None else _parse_tiling(tiling, place)
     if merge_below is not None and not merge_below >= 0:
         raise ParameterError(f"--merge-below is {merge_below!r}; a number of users of at least 0 is accepted")
     if smooth_m is not None and not smooth_m > 0:
@@ -131,10 +131,8 @@ def command(
         )
     rng = as_randomness(seed)
     with console.progress() as progress:
-        if isinstance(read, Points):
-            progress("check the table", 0.0)
-            read.check()
-            progress("check the table", 1.0)
+        # What can fail on account of the table fails here, before anything is spent.
+        prepared = _prepare(read, cells, progress)
         account = None if no_ledger or seed is not None else Ledger(ledger)
         spend = None
         if account is not None:
@@ -152,7 +150,10 @@ def command(
                 outputs=outputs,
             )
             progress("charge the ledger", 1.0)
-        made = _release(console, read, place, tiling, row, whole, given, rng, progress)
+        if isinstance(prepared, Points):
+            made = _release_with_region(console, prepared, tiling, row, whole, given, rng, progress)
+        else:
+            made = row.make(whole, given).release(prepared, rng=rng, progress=progress)
         if smooth_m is not None:
             from mapveil.maps.heatmap import smooth
 
@@ -189,10 +190,27 @@ def _parse_tiling(text: str | None, region: Region) -> Tiling:
     return parse_tiling(text or DEFAULT_TILING, region)
 
 
-def _release(
+def _prepare(read: Points | Counts, cells: Tiling | None, progress: Progress) -> Points | Counts | UserSums:
+    """The exact sums where the cells are known; otherwise the checked table."""
+    from mapveil.central.mechanism import check_tiling
+    from mapveil.engines import user_sums
+    from mapveil.geo.points import Points
+
+    if not isinstance(read, Points):
+        check_tiling(read.tiling)
+        return read
+    if cells is None:
+        progress("check the table", 0.0)
+        read.check()
+        progress("check the table", 1.0)
+        return read
+    check_tiling(cells)
+    return user_sums(read, cells, progress=progress)
+
+
+def _release_with_region(
     console: Console,
-    read: Points | Counts,
-    place: Region | None,
+    points: Points,
     tiling: str | None,
     method: Method,
     whole: Fraction,
@@ -200,22 +218,15 @@ def _release(
     rng: Randomness,
     progress: Progress,
 ) -> DensityMap:
-    from mapveil.geo.points import Points
+    """Find the region with a share of the budget, and release with the rest."""
+    from mapveil.central.private_region import choose_region
 
-    if not isinstance(read, Points):
-        return method.make(whole, given).release(read, rng=rng, progress=progress)
-    mechanism = method.make(whole, given)
-    share: Share | None = None
-    if place is None:
-        from mapveil.central.private_region import choose_region
-
-        part, rest = split_epsilon(whole, [float(REGION_SHARE), float(1 - REGION_SHARE)])
-        console.note(f"no --region: {float(part):g} of epsilon is spent on finding one")
-        place, share = choose_region(read, part, rng, progress)
-        mechanism = method.make(rest, given)
-    cells = _parse_tiling(tiling, place)
-    made = mechanism.release(read, cells, rng=rng, progress=progress)
-    return made if share is None else _with_share(made, share, mechanism, whole)
+    part, rest = split_epsilon(whole, [float(REGION_SHARE), float(1 - REGION_SHARE)])
+    console.note(f"no --region: {float(part):g} of epsilon is spent on finding one")
+    place, share = choose_region(points, part, rng, progress)
+    mechanism = method.make(rest, given)
+    made = mechanism.release(points, _parse_tiling(tiling, place), rng=rng, progress=progress)
+    return _with_share(made, share, mechanism, whole)
 
 
 def _with_share(made: DensityMap, share: Share, mechanism: CentralMechanism, whole: Fraction) -> DensityMap:

@@ -62,9 +62,8 @@ class Guarantee:
         epsilon = _decimal(self.epsilon)
         delta = f" except with probability {self.delta:g}" if self.delta else ""
         text = (
-            f"Whatever anybody already knows, this map changes the odds of any statement about one "
-            f"{self.unit} by a factor of at most e^{epsilon}{delta}, whether or not that {self.unit}'s data "
-            f"are in it ({self.neighbours}). {self.bounding}"
+            f"Whether or not one {self.unit}'s data are in it, anything this map shows is at most e^{epsilon} times "
+            f"likelier either way{delta} ({self.neighbours}). {self.bounding}"
         )
         if self.assumptions:
             text += " This rests on: " + "; ".join(self.assumptions) + "."
