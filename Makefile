@@ -53,7 +53,7 @@ layers: $(STAMP)
 	$(BIN)/lint-imports
 
 bench: $(STAMP) $(PEERS)/.installed
-	$(BIN)/python -m benchmarks --peers $(PEERS)/bin/python
+	$(BIN)/python -m benchmarks --peers $(PEERS)/bin/python --page docs/reference/benchmarks.md
 
 docs: $(STAMP)
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going docs docs/_build/html

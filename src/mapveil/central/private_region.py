@@ -97,7 +97,7 @@ def _kept(
     points: Points, bins: Grid, epsilon: Fraction, threshold: float, rng: Randomness
 ) -> tuple[int, int] | None:
     """First and last bin above the threshold, with one bin of margin; None where there is none."""
-    noisy = noisy_sums(user_sums(points, bins).sums, epsilon, rng)
+    noisy = noisy_sums(user_sums(points, bins, may_be_empty=True).sums, epsilon, rng)
     above = np.flatnonzero(noisy > threshold)
     if above.size == 0:
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -115,11 +116,9 @@ def command(
     written = found.write_report(output) if output else []
     console.warn("a comparison reads the true data: do not publish its figures")
     lines = [f"{'method':<24} {'epsilon':>8} {'metric':<14} {'mean':>10}  95 % interval"]
-    lines += [
-        f"{row.method:<24} {row.epsilon:>8g} {row.metric:<14} {row.mean:>10.4g}"
-        f"  {row.low:.4g} .. {row.high:.4g}"
-        for row in found.summary()
-    ]
+    for row in found.summary():
+        interval = f"{row.low:.4g} .. {row.high:.4g}" if math.isfinite(row.low) else "needs two trials"
+        lines.append(f"{row.method:<24} {row.epsilon:>8g} {row.metric:<14} {row.mean:>10.4g}  {interval}")
     lines += [f"wrote {path}" for path in written]
     record = {
         "settings": found.settings,

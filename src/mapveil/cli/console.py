@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -50,7 +51,9 @@ class Console:
     def result(self, text: str, record: Any) -> None:
         """The result: text for a person, or the record as JSON."""
         if self.as_json:
-            click.echo(json.dumps(record, indent=2, ensure_ascii=False, default=str))
+            click.echo(
+                json.dumps(_finite(record), indent=2, ensure_ascii=False, default=str, allow_nan=False)
+            )
         else:
             click.echo(text)
 
@@ -76,6 +79,17 @@ class Console:
                 self.detail(f"{step}: {time.monotonic() - started[step]:.2f} s")
 
         return tell
+
+
+def _finite(record: Any) -> Any:
+    """The record with null for what JSON has no number for."""
+    if isinstance(record, float):
+        return record if math.isfinite(record) else None
+    if isinstance(record, dict):
+        return {key: _finite(value) for key, value in record.items()}
+    if isinstance(record, list | tuple):
+        return [_finite(value) for value in record]
+    return record
 
 
 def _bar() -> Bar:

@@ -73,6 +73,7 @@ def user_sums(
     tiling: Tiling,
     *,
     progress: Callable[[str, float], None] | None = None,
+    may_be_empty: bool = False,
 ) -> UserSums:
     r"""Sum every user's distribution over the cells, exactly. Run by: the curator.
 
@@ -90,6 +91,8 @@ def user_sums(
         The cells; rows outside them contribute nothing.
     progress : callable, optional
         Told the step's name and the done part.
+    may_be_empty : bool
+        Whether sums of nobody are an answer. Once noise was drawn an error would be one too, without noise.
 
     Returns
     -------
@@ -108,7 +111,7 @@ def user_sums(
         return source if isinstance(source, UserSums) else UserSums(_from_counts(source), tiling)
     if progress:
         progress("sum users per cell", 0.0)
-    sums = _from_points(source, tiling)
+    sums = _from_points(source, tiling, may_be_empty)
     if progress:
         progress("sum users per cell", 1.0)
     return UserSums(sums, tiling)
@@ -120,7 +123,7 @@ def _from_counts(counts: Counts) -> npt.NDArray[np.int64]:
     return counts.values * UNIT
 
 
-def _from_points(points: Points, tiling: Tiling) -> npt.NDArray[np.int64]:
+def _from_points(points: Points, tiling: Tiling, may_be_empty: bool) -> npt.NDArray[np.int64]:
     import duckdb
 
     points.check()
@@ -141,7 +144,7 @@ def _from_points(points: Points, tiling: Tiling) -> npt.NDArray[np.int64]:
         with reading(points.source):
             found = connection.execute(text).fetchnumpy()
     cells = located.cells(np.ma.filled(found["cell"], -1).astype(np.int64))
-    if cells.size == 0:
+    if cells.size == 0 and not may_be_empty:
         hint = "; are lat and lon swapped?" if _inside_if_swapped(points, tiling) else ""
         raise InputError(
             f"{points.source}: no row lies inside the region {tiling.region}; "
