@@ -22,19 +22,23 @@ This page is made from the commands' own help by `docs/make_command_line.py`.
 
 def page() -> str:
     """The page as Markdown."""
-    parts = [INTRODUCTION, _section(app, "mapveil", None)]
-    context = click.Context(app, info_name="mapveil")
-    for name in app.list_commands(context):
-        command = app.get_command(context, name)
+    root = _context(app, "mapveil", None)
+    parts = [INTRODUCTION, _section(root)]
+    for name in app.list_commands(root):
+        command = app.get_command(root, name)
         if command is None:
             raise RuntimeError(f"no command {name}")
-        parts.append(_section(command, name, context))
+        parts.append(_section(_context(command, name, root)))
     return "\n".join(parts)
 
 
-def _section(command: click.Command, name: str, parent: click.Context | None) -> str:
-    context = click.Context(command, info_name=name, parent=parent, max_content_width=100, terminal_width=100)
-    return f"## `{context.command_path}`\n\n```text\n{command.get_help(context)}\n```\n"
+def _context(command: click.Command, name: str, parent: click.Context | None) -> click.Context:
+    settings = {**command.context_settings, "max_content_width": 100, "terminal_width": 100}
+    return click.Context(command, info_name=name, parent=parent, **settings)
+
+
+def _section(context: click.Context) -> str:
+    return f"## `{context.command_path}`\n\n```text\n{context.get_help()}\n```\n"
 
 
 if __name__ == "__main__":

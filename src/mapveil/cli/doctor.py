@@ -22,7 +22,6 @@ _EXTRAS = {
     "geo": ("rasterio", "geopandas", "xarray", "rioxarray"),
     "viz": ("matplotlib",),
     "eval": ("ortools",),
-    "fast": ("numba",),
 }
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,7 +21,7 @@ from mapveil.errors import ParameterError
 from mapveil.experiments.comparison import Row
 from mapveil.experiments.scoring import Scoring
 from mapveil.geo.tiling import Tiling
-from mapveil.methods import find_method
+from mapveil.methods import find_method, option_value
 from mapveil.privacy.epsilon import as_epsilon
 from mapveil.privacy.random import Randomness
 
@@ -42,8 +42,6 @@ __all__ = [
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 Progress = Callable[[str, float], None]
-
-_CONSTANTS = {"true": True, "false": False, "none": None}
 
 
 @dataclass(frozen=True)
@@ -72,19 +70,11 @@ class MethodSpec:
         ParameterError
             No such method or option, or a value outside its range.
         """
-        kind = find_method(self.name).load()
-        accepted = [item.name for item in fields(kind) if item.name != "epsilon"]
+        method = find_method(self.name)
         options = dict(self.options)
-        for key in options:
-            if key not in accepted:
-                known = ", ".join(accepted) or "none"
-                raise ParameterError(f"{self.name} has no option {key!r}; accepted: {known}")
-        if users is not None and "users" in accepted:
+        if users is not None and "users" in method.options():
             options.setdefault("users", users)
-        try:
-            return kind(epsilon=epsilon, **options)
-        except TypeError as error:
-            raise ParameterError(f"{self.label}: an option has the wrong kind of value ({error})") from None
+        return method.make(epsilon, options)
 
 
 def parse_method(text: str) -> MethodSpec:
@@ -107,21 +97,10 @@ def parse_method(text: str) -> MethodSpec:
         key, equals, value = part.partition("=")
         if not equals or not key.strip():
             raise ParameterError(f"method {text!r}: {part!r} is not an option; name:key=value is accepted")
-        options.append((key.strip().replace("-", "_"), _value(value.strip())))
+        options.append((key.strip().replace("-", "_"), option_value(value.strip())))
     if len({key for key, _ in options}) < len(options):
         raise ParameterError(f"method {text!r}: an option is given twice")
     return MethodSpec(text.strip(), name, tuple(options))
-
-
-def _value(text: str) -> Any:
-    if text.lower() in _CONSTANTS:
-        return _CONSTANTS[text.lower()]
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
 
 
 class Task(NamedTuple):

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.errors import ParameterError
-from mapveil.geo.raster import Raster
+from mapveil.geo.raster import Raster, RasterCells
 from mapveil.geo.region import Region
-from mapveil.geo.tiling import Bounds, Centres, Lattice, SqlKey
+from mapveil.geo.tiling import Lattice, SqlKey
 
 __all__ = ["Grid"]
 
@@ -23,7 +23,7 @@ _LARGEST_SIDE = 1 << 31
 
 
 @dataclass(frozen=True)
-class Grid:
+class Grid(RasterCells):
     """A region in equal rows and columns; cell ``row * columns + column``, the first in the north-west.
 
     By default the cells have exactly the same area. With a polygon as region, the cells whose centre lies
@@ -80,26 +80,6 @@ class Grid:
         """The same through SQL; None for a polygon or a CRS without a closed form."""
         key = self.raster.key_sql(lon, lat)
         return None if key is None else SqlKey(key, lambda keys: keys)
-
-    def centres(self, cells: IntArray | None = None) -> Centres:
-        """Centres of the given cells (all by default)."""
-        return self.raster.centres(*self._row_col(cells))
-
-    def bounds(self, cells: IntArray | None = None) -> Bounds:
-        """Bounding boxes of the given cells (all by default)."""
-        return self.raster.bounds(*self._row_col(cells))
-
-    def polygons(self, cells: IntArray | None = None) -> npt.NDArray[np.object_]:
-        """Outlines of the given cells as shapely polygons, WGS84 degrees."""
-        return self.raster.polygons(*self._row_col(cells))
-
-    def area_m2(self, cells: IntArray | None = None) -> FloatArray:
-        """Areas of the given cells in square metres."""
-        return self.raster.area_m2(*self._row_col(cells))
-
-    def inside(self, cells: IntArray | None = None) -> npt.NDArray[np.bool_]:
-        """Whether the given cells belong to the region: all but those outside its polygon."""
-        return self.raster.belongs(*self._row_col(cells))
 
     def lattice(self) -> Lattice:
         """The grid in the north-west corner of the smallest square that holds it."""

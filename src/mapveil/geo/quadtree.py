@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from mapveil.errors import ParameterError
 from mapveil.geo import morton
-from mapveil.geo.raster import Raster
+from mapveil.geo.raster import Raster, RasterCells
 from mapveil.geo.region import Region
-from mapveil.geo.tiling import Bounds, Centres, Lattice, SqlKey
+from mapveil.geo.tiling import Lattice, SqlKey
 
 __all__ = ["MAX_DEPTH", "Quadtree"]
 
@@ -25,7 +25,7 @@ MAX_DEPTH: Final = 23
 
 
 @dataclass(frozen=True)
-class Quadtree:
+class Quadtree(RasterCells):
     """A region in ``2**depth`` rows and columns; cells are Morton codes, so nodes are their prefixes.
 
     Nothing is enumerated unless asked for: a tree of depth 23 costs no memory. With a polygon as region,
@@ -87,26 +87,6 @@ class Quadtree:
     def _cells_of_keys(self, keys: IntArray) -> IntArray:
         row, col = np.divmod(np.maximum(keys, 0), 1 << self.depth)
         return np.where(keys < 0, -1, morton.interleave(row, col))
-
-    def centres(self, cells: IntArray | None = None) -> Centres:
-        """Centres of the given cells (all by default)."""
-        return self.raster.centres(*self._row_col(cells))
-
-    def bounds(self, cells: IntArray | None = None) -> Bounds:
-        """Bounding boxes of the given cells (all by default)."""
-        return self.raster.bounds(*self._row_col(cells))
-
-    def polygons(self, cells: IntArray | None = None) -> npt.NDArray[np.object_]:
-        """Outlines of the given cells as shapely polygons, WGS84 degrees."""
-        return self.raster.polygons(*self._row_col(cells))
-
-    def area_m2(self, cells: IntArray | None = None) -> FloatArray:
-        """Areas of the given cells in square metres."""
-        return self.raster.area_m2(*self._row_col(cells))
-
-    def inside(self, cells: IntArray | None = None) -> npt.NDArray[np.bool_]:
-        """Whether the given cells belong to the region: all but those outside its polygon."""
-        return self.raster.belongs(*self._row_col(cells))
 
     def lattice(self) -> Lattice:
         """Every cell on its own site."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,7 +17,7 @@ from mapveil.geo.tiling import Bounds, Centres
 if TYPE_CHECKING:
     from mapveil.geo.region import Region
 
-__all__ = ["Raster"]
+__all__ = ["Raster", "RasterCells"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -161,6 +162,39 @@ class Raster:
         row, col = np.divmod(np.arange(self.rows * self.columns), self.columns)
         lon, lat = self.centres(row, col)
         return self.region.contains(lon, lat).reshape(self.rows, self.columns)
+
+
+class RasterCells(ABC):
+    """What tilings whose cells are those of a raster have in common."""
+
+    @property
+    @abstractmethod
+    def raster(self) -> Raster:
+        """The rows and columns of the cells."""
+
+    @abstractmethod
+    def _row_col(self, cells: IntArray | None) -> tuple[IntArray, IntArray]:
+        """Row and column of the given cells (all by default)."""
+
+    def centres(self, cells: IntArray | None = None) -> Centres:
+        """Centres of the given cells (all by default)."""
+        return self.raster.centres(*self._row_col(cells))
+
+    def bounds(self, cells: IntArray | None = None) -> Bounds:
+        """Bounding boxes of the given cells (all by default)."""
+        return self.raster.bounds(*self._row_col(cells))
+
+    def polygons(self, cells: IntArray | None = None) -> npt.NDArray[np.object_]:
+        """Outlines of the given cells as shapely polygons, WGS84 degrees."""
+        return self.raster.polygons(*self._row_col(cells))
+
+    def area_m2(self, cells: IntArray | None = None) -> FloatArray:
+        """Areas of the given cells in square metres."""
+        return self.raster.area_m2(*self._row_col(cells))
+
+    def inside(self, cells: IntArray | None = None) -> npt.NDArray[np.bool_]:
+        """Whether the given cells belong to the region: all but those outside its polygon."""
+        return self.raster.belongs(*self._row_col(cells))
 
 
 def _clamped(value: str, count: int) -> str:

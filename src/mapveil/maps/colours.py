@@ -28,6 +28,7 @@ _LIGHTNESS = (0.972, 0.245)
 _HUE_DEGREES = (98.0, 292.0)
 _CHROMA = ((0.0, 0.3, 0.5, 0.75, 1.0), (0.02, 0.088, 0.084, 0.096, 0.12))
 _DECADES = 3
+_FAINTEST = 1e-12  # users per km2; a map below it everywhere shows nothing
 
 # Oklab to linear sRGB: Ottosson (2020), "A perceptual color space for image processing".
 _TO_LMS = np.array(
@@ -149,7 +150,7 @@ def density_scale(densities: FloatArray, kind: ScaleKind = "log") -> DensityScal
         raise ParameterError(f"scale is {kind!r}; accepted: {', '.join(_KINDS)}")
     finite = densities[np.isfinite(densities)]
     top = float(finite.max()) if finite.size else 0.0
-    if top <= 0.0:
+    if top < _FAINTEST:
         top = 1.0
     return DensityScale(kind, top, 10.0 ** (math.floor(math.log10(top)) - _DECADES))
 
