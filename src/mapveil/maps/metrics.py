@@ -131,8 +131,8 @@ def similarity(truth: MapLike, estimate: MapLike) -> float:
 def pearson(truth: MapLike, estimate: MapLike) -> float:
     r"""Linear correlation of the values, from -1 to 1.
 
-    .. math:: \frac{\sum_i (t_i - \bar t)(e_i - \bar e)}{\sqrt{\sum_i (t_i - \bar t)^2 \sum_i (e_i - \bar
-    e)^2}}
+    .. math:: \frac{\sum_i (t_i - \bar t)(e_i - \bar e)}
+              {\sqrt{\sum_i (t_i - \bar t)^2 \sum_i (e_i - \bar e)^2}}
 
     where: :math:`t`, :math:`e` are ``truth`` and ``estimate`` and bars are means. Where a map is constant
     (to 1e-12 of its largest value) this is undefined: it is 1 if both are, else 0. Run by: the evaluator.

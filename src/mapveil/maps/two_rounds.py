@@ -68,14 +68,13 @@ def divide_blocks(depths: IntArray, members: IntArray) -> Leaves:
     row, col = np.indices(members.shape)
     anchor = (row // length * length) * side + col // length * length
     inside = members > 0
-    (
-        anchors,
-        number,
-    ) = np.unique(anchor[inside], return_inverse=True)
+    # A leaf is numbered by its first site; marking and counting is faster than sorting.
+    used = np.zeros(members.size, dtype=np.bool_)
+    used[anchor[inside]] = True
+    anchors = np.flatnonzero(used)
     of_site = np.full(members.shape, -1, dtype=np.int64)
-    of_site[inside] = number
-    held = np.zeros(anchors.size, dtype=np.int64)
-    np.add.at(held, number, members[inside])
+    of_site[inside] = (np.cumsum(used) - 1)[anchor[inside]]
+    held = np.bincount(of_site[inside], members[inside], anchors.size).astype(np.int64)
     return Leaves(of_site, held, anchors // side // factor * coarse + anchors % side // factor)
 
 
