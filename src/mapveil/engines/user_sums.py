@@ -1,7 +1,7 @@
 """From rows to exact user sums per cell: the one heavy step, one SQL text.
 
-Run by: the curator (or a simulation). The text is plain SQL but for one operator, integer
-division, which is a placeholder so that another SQL engine can run it.
+Run by: the curator (or a simulation). The text is plain SQL but for placeholders, integer
+division and how a query is inlined among them, so that another SQL engine can run it.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ that the sums of 34 thousand million users fit 63 bits.
 """
 
 USER_SUMS_SQL: Final = """
-WITH rows_of_users AS (
+WITH rows_of_users AS {inline} (
     SELECT user_id, {cell} AS cell, {weight} AS weight
     FROM ({points}) AS points
 ),
-located AS (
+located AS {inline} (
     SELECT user_id, cell, weight
     FROM rows_of_users
     WHERE cell >= 0 AND weight > 0
@@ -53,7 +53,8 @@ GROUP BY cell
 """The step's text. Each row's share of its user is rounded down, so no user's shares exceed one.
 
 Rounding row by row rather than once per user and cell spares a grouping by user and cell, whose table may be as
-long as the input: grouped are the users, then the cells.
+long as the input: grouped are the users, then the cells. The rows are located twice (``inline``) rather than kept
+between the two groupings, so that memory follows the users and the cells, never the rows.
 """
 
 _MEMORY_LIMIT = "1200MB"
@@ -140,6 +141,7 @@ def _from_points(points: Points, tiling: Tiling, may_be_empty: bool) -> npt.NDAr
             points=rows,
             integer="HUGEINT" if weighted else "BIGINT",
             quotient=f"(weight * {UNIT}) // total",
+            inline="NOT MATERIALIZED",
         )
         with reading(points.source):
             found = connection.execute(text).fetchnumpy()
