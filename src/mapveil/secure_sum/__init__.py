@@ -1,0 +1,1 @@
+"""The secure aggregation protocol, with no input or output of its own."""

@@ -1,0 +1,85 @@
+"""Clients' integer vectors as their few entries, and a shard of clients to be summed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.errors import ParameterError
+
+__all__ = ["Leaves", "SparseVectors"]
+
+IntArray = npt.NDArray[np.int64]
+
+
+class Leaves(IntEnum):
+    """The last message a client sends before it is gone.
+
+    A client whose masked input arrived is in the sum, whatever it does after.
+    """
+
+    NOTHING = 0  # never answers
+    KEYS = 1  # advertised keys, sent no shares
+    SHARES = 2  # sent shares, no masked input
+    INPUT = 3  # sent its masked input, takes no part in unmasking
+    NEVER = 4  # stays to the end
+
+
+@dataclass(frozen=True, eq=False)
+class SparseVectors:
+    """One integer vector per client, as entries; repeated positions add up.
+
+    Parameters
+    ----------
+    clients : int
+        Number of clients; they are numbered 0 .. clients - 1.
+    length : int
+        Coordinates of each vector.
+    client : ndarray of int64, shape (entries,)
+        Whose entry it is, ascending.
+    position : ndarray of int64, shape (entries,)
+        Its coordinate.
+    value : ndarray of int64, shape (entries,)
+        What is added there; signed.
+    """
+
+    clients: int
+    length: int
+    client: IntArray
+    position: IntArray
+    value: IntArray
+
+    def __post_init__(self) -> None:
+        if not self.client.shape == self.position.shape == self.value.shape:
+            raise ParameterError(
+                f"entries of shapes {self.client.shape}, {self.position.shape}, {self.value.shape}; "
+                "equal shapes are accepted"
+            )
+
+    def between(self, first: int, last: int) -> SparseVectors:
+        """The clients from ``first`` up to, not including, ``last``, numbered anew from 0."""
+        start, stop = np.searchsorted(self.client, [first, last])
+        return SparseVectors(
+            last - first,
+            self.length,
+            self.client[start:stop] - first,
+            self.position[start:stop],
+            self.value[start:stop],
+        )
+
+    def dense(self, client: int) -> IntArray:
+        """One client's vector, int64, shape (length,)."""
+        start, stop = np.searchsorted(self.client, [client, client + 1])
+        vector = np.zeros(self.length, dtype=np.int64)
+        np.add.at(vector, self.position[start:stop], self.value[start:stop])
+        return vector
+
+    def sum(self, included: npt.NDArray[np.bool_] | None = None) -> IntArray:
+        """Sum of the vectors of the clients that are ``included`` (all by default), shape (length,)."""
+        total = np.zeros(self.length, dtype=np.int64)
+        kept = slice(None) if included is None else included[self.client]
+        np.add.at(total, self.position[kept], self.value[kept])
+        return total
