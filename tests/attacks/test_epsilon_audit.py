@@ -14,9 +14,10 @@ import mapveil as mv
 from mapveil.attacks import epsilon_audit
 from mapveil.attacks.epsilon_audit import AuditReport, Neighbours, audit_epsilon, worst_neighbours
 from mapveil.central.laplace_histogram import LaplaceHistogram
-from mapveil.central.mechanism import CentralMechanism, Estimate, noisy_sums
+from mapveil.central.mechanism import CentralMechanism, noisy_sums
 from mapveil.engines import UNIT
 from mapveil.errors import ParameterError
+from mapveil.maps.mechanism import Estimate
 from mapveil.methods import METHODS
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)

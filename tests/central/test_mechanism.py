@@ -12,9 +12,10 @@ from scipy import stats
 
 import mapveil as mv
 from mapveil.central.laplace_histogram import LaplaceHistogram
-from mapveil.central.mechanism import CentralMechanism, Estimate, declared_or_noisy_users, noisy_sums
+from mapveil.central.mechanism import CentralMechanism, declared_or_noisy_users, noisy_sums
 from mapveil.engines import UNIT, UserSums
 from mapveil.errors import InputError, ParameterError
+from mapveil.maps.mechanism import Estimate
 from mapveil.privacy.discrete_laplace import discrete_laplace
 from mapveil.privacy.guarantee import Share
 from mapveil.privacy.random import Randomness

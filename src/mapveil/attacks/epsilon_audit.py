@@ -26,10 +26,11 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.central.mechanism import CentralMechanism, Estimate
+from mapveil.central.mechanism import CentralMechanism
 from mapveil.engines import UNIT
 from mapveil.errors import ParameterError
 from mapveil.geo.tiling import Tiling
+from mapveil.maps.mechanism import Estimate
 from mapveil.privacy.epsilon import EpsilonLike, as_epsilon
 from mapveil.privacy.random import Randomness, as_randomness
 

@@ -10,16 +10,15 @@ import numpy as np
 
 from mapveil.central.mechanism import (
     CentralMechanism,
-    Estimate,
     FloatArray,
     IntArray,
-    Progress,
     declared_or_noisy_users,
     noisy_sums,
 )
 from mapveil.engines import UNIT
 from mapveil.geo.tiling import Lattice, Tiling
 from mapveil.maps.density_map import Measurement
+from mapveil.maps.mechanism import Estimate, Progress
 from mapveil.privacy.epsilon import split_epsilon
 from mapveil.privacy.guarantee import Share
 from mapveil.privacy.random import Randomness

@@ -9,19 +9,13 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.central.mechanism import (
-    CentralMechanism,
-    Estimate,
-    FloatArray,
-    IntArray,
-    Progress,
-    noisy_sums,
-)
+from mapveil.central.mechanism import CentralMechanism, FloatArray, IntArray, noisy_sums
 from mapveil.central.pyramid import Pyramid, largest
 from mapveil.central.tree_median import KeptTree, Masses, reconstruct
 from mapveil.engines import UNIT
 from mapveil.geo.morton import children
 from mapveil.geo.tiling import Tiling
+from mapveil.maps.mechanism import Estimate, Progress
 from mapveil.privacy.epsilon import split_epsilon
 from mapveil.privacy.guarantee import Share
 from mapveil.privacy.random import Randomness

@@ -2,53 +2,29 @@
 
 from __future__ import annotations
 
-import dataclasses
-from abc import ABC, abstractmethod
-from collections.abc import Callable
+from abc import abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from mapveil.engines import UNIT, UserSums, user_sums
-from mapveil.errors import InputError, ParameterError
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.density_map import DensityMap, Measurement
+from mapveil.maps.mechanism import Estimate, Mechanism, Progress, tiling_of
 from mapveil.privacy.discrete_laplace import discrete_laplace
-from mapveil.privacy.epsilon import EpsilonLike, as_epsilon, split_epsilon
+from mapveil.privacy.epsilon import split_epsilon
 from mapveil.privacy.guarantee import Guarantee, Share
 from mapveil.privacy.random import Randomness, as_randomness
 
-__all__ = [
-    "CentralMechanism",
-    "Estimate",
-    "Progress",
-    "UserNumber",
-    "check_tiling",
-    "declared_or_noisy_users",
-    "noisy_sums",
-]
+__all__ = ["CentralMechanism", "UserNumber", "declared_or_noisy_users", "noisy_sums"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
-
-Progress = Callable[[str, float], None]
-"""Called with the name of a step and the part done, from 0 to 1."""
-
-_LARGEST = 1 << 26
-
-
-class Estimate(NamedTuple):
-    """What a mechanism makes of the sums."""
-
-    values: FloatArray  # estimated users per cell
-    measurements: tuple[Measurement, ...]
-    shares: tuple[Share, ...]
-    notes: tuple[str, ...] = ()
 
 
 def noisy_sums(sums: IntArray, epsilon: Fraction, rng: Randomness) -> FloatArray:
@@ -76,23 +52,6 @@ def noisy_sums(sums: IntArray, epsilon: Fraction, rng: Randomness) -> FloatArray
     """
     noise = discrete_laplace(sums.size, epsilon, UNIT, rng).reshape(sums.shape)
     return np.asarray((sums + noise) / UNIT, dtype=np.float64)
-
-
-def check_tiling(tiling: Tiling) -> None:
-    """Refuse a tiling that no dense map can be made of, before any data are read.
-
-    Raises
-    ------
-    InputError
-        It has too many cells, or none whose centre lies in the region's polygon.
-    """
-    if tiling.size > _LARGEST:
-        raise InputError(
-            f"{tiling.spec} has {tiling.size} cells; a dense map of at most {_LARGEST} is accepted"
-        )
-    inside = tiling.lattice().inside if tiling.region.polygon is not None else None
-    if tiling.size == 0 or (inside is not None and not inside.any()):
-        raise InputError(f"{tiling.spec} has no cell in {tiling.region}; a finer tiling is accepted")
 
 
 class UserNumber(NamedTuple):
@@ -138,28 +97,14 @@ def declared_or_noisy_users(
 
 
 @dataclass(frozen=True, kw_only=True)
-class CentralMechanism(ABC):
-    """A mechanism of the trusted curator: frozen parameters and ``release``.
+class CentralMechanism(Mechanism):
+    """A mechanism of the trusted curator: exact sums, noise, an estimate.
 
     Parameters
     ----------
     epsilon : int, float, str, Decimal or Fraction
         The whole privacy budget of one release, above zero; kept exactly.
     """
-
-    name: ClassVar[str]
-    summary: ClassVar[str]
-    source: ClassVar[str]
-
-    epsilon: EpsilonLike
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", as_epsilon(self.epsilon))
-
-    @property
-    def budget(self) -> Fraction:
-        """The whole budget, exactly."""
-        return as_epsilon(self.epsilon)
 
     @abstractmethod
     def estimate(self, sums: IntArray, tiling: Tiling, rng: Randomness, progress: Progress) -> Estimate:
@@ -197,11 +142,7 @@ class CentralMechanism(ABC):
         """
         stream = as_randomness(rng)
         tell = progress or (lambda step, done: None)
-        if tiling is None:
-            if isinstance(points, Points):
-                raise InputError("a table of points needs a tiling, such as Quadtree(region, depth=8)")
-            tiling = points.tiling
-        check_tiling(tiling)
+        tiling = tiling_of(points, tiling)
         sums = user_sums(points, tiling, progress=tell).sums
         made = self.estimate(sums, tiling, stream, tell)
         return DensityMap(
@@ -216,9 +157,7 @@ class CentralMechanism(ABC):
 
     def guarantee(self, shares: tuple[Share, ...] = (), *, seeded: bool = False) -> Guarantee:
         """The promise of one release with these parameters."""
-        spent = sum((share.epsilon for share in shares), Fraction(0))
-        if spent > self.budget:
-            raise AssertionError(f"{self.name} spent {spent} of {self.budget}")
+        self._spent(shares)
         return Guarantee(
             trust="central",
             epsilon=self.budget,
@@ -236,16 +175,3 @@ class CentralMechanism(ABC):
             shares=shares,
             seeded=seeded,
         )
-
-    def parameters(self) -> dict[str, Any]:
-        """The parameters as a JSON-ready record."""
-        record: dict[str, Any] = {}
-        for item in dataclasses.fields(self):
-            value = getattr(self, item.name)
-            record[item.name] = str(value) if isinstance(value, Fraction) else value
-        return record
-
-    def _check(self, held: bool, name: str, accepted: str) -> None:
-        """Refuse a parameter outside its range."""
-        if not held:
-            raise ParameterError(f"{name} is {getattr(self, name)!r}; {accepted} is accepted")

@@ -11,16 +11,15 @@ import numpy as np
 
 from mapveil.central.mechanism import (
     CentralMechanism,
-    Estimate,
     FloatArray,
     IntArray,
-    Progress,
     declared_or_noisy_users,
     noisy_sums,
 )
 from mapveil.engines import UNIT
 from mapveil.geo.tiling import Lattice, Tiling
 from mapveil.maps.density_map import Measurement
+from mapveil.maps.mechanism import Estimate, Progress
 from mapveil.maps.shrinkage import multiscale_shrinkage, pool, spread
 from mapveil.maps.two_rounds import divide_blocks, shrink_two_rounds
 from mapveil.privacy.epsilon import split_epsilon

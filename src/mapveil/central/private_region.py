@@ -21,12 +21,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mapveil.central.mechanism import Progress, noisy_sums
+from mapveil.central.mechanism import noisy_sums
 from mapveil.engines import user_sums
 from mapveil.errors import PromiseError
 from mapveil.geo.grid import Grid
 from mapveil.geo.points import Points
 from mapveil.geo.region import Region
+from mapveil.maps.mechanism import Progress
 from mapveil.privacy.epsilon import split_epsilon
 from mapveil.privacy.guarantee import Share
 from mapveil.privacy.random import Randomness

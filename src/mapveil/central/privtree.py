@@ -9,12 +9,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from mapveil.central.mechanism import CentralMechanism, Estimate, IntArray, Progress, noisy_sums
+from mapveil.central.mechanism import CentralMechanism, IntArray, noisy_sums
 from mapveil.central.pyramid import Pyramid
 from mapveil.engines import UNIT
 from mapveil.geo.morton import children
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.density_map import Measurement
+from mapveil.maps.mechanism import Estimate, Progress
 from mapveil.privacy.discrete_laplace import discrete_laplace
 from mapveil.privacy.epsilon import split_epsilon
 from mapveil.privacy.guarantee import Share

@@ -8,11 +8,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from mapveil.central.mechanism import CentralMechanism, Estimate, IntArray, Progress, noisy_sums
+from mapveil.central.mechanism import CentralMechanism, IntArray, noisy_sums
 from mapveil.central.pyramid import Pyramid
 from mapveil.central.tree_least_squares import tree_least_squares
 from mapveil.engines import UNIT
 from mapveil.geo.tiling import Tiling
+from mapveil.maps.mechanism import Estimate, Progress
 from mapveil.privacy.epsilon import split_epsilon
 from mapveil.privacy.guarantee import Share
 from mapveil.privacy.random import Randomness

@@ -9,11 +9,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from mapveil.central.mechanism import CentralMechanism, Estimate, IntArray, Progress, noisy_sums
+from mapveil.central.mechanism import CentralMechanism, IntArray, noisy_sums
 from mapveil.central.pyramid import largest
 from mapveil.engines import UNIT
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.density_map import Measurement
+from mapveil.maps.mechanism import Estimate, Progress
 from mapveil.privacy.guarantee import Share
 from mapveil.privacy.random import Randomness
 

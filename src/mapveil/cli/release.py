@@ -17,13 +17,14 @@ from mapveil.privacy.epsilon import as_epsilon, split_epsilon
 from mapveil.privacy.random import Randomness, as_randomness
 
 if TYPE_CHECKING:
-    from mapveil.central.mechanism import CentralMechanism, Progress
+    from mapveil.central.mechanism import CentralMechanism
     from mapveil.engines import UserSums
     from mapveil.geo.counts import Counts
     from mapveil.geo.points import Points
     from mapveil.geo.region import Region
     from mapveil.geo.tiling import Tiling
     from mapveil.maps.density_map import DensityMap
+    from mapveil.maps.mechanism import Progress
     from mapveil.privacy.guarantee import Share
     from mapveil.privacy.ledger import Account
 
@@ -192,9 +193,9 @@ def _parse_tiling(text: str | None, region: Region) -> Tiling:
 
 def _prepare(read: Points | Counts, cells: Tiling | None, progress: Progress) -> Points | Counts | UserSums:
     """The exact sums where the cells are known; otherwise the checked table."""
-    from mapveil.central.mechanism import check_tiling
     from mapveil.engines import user_sums
     from mapveil.geo.points import Points
+    from mapveil.maps.mechanism import check_tiling
 
     if not isinstance(read, Points):
         check_tiling(read.tiling)
