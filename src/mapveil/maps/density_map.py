@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from mapveil.errors import InputError, ParameterError
 from mapveil.geo.tiling import Tiling
+from mapveil.maps.round_cost import RoundCost
 from mapveil.privacy.discrete_laplace import laplace_quantile
 from mapveil.privacy.guarantee import Guarantee
 
@@ -57,19 +58,30 @@ class Measurement:
     noisy : ndarray of float64, shape (groups,)
         Noisy sum of each group, users.
     epsilon : Fraction
-        The noise on each is discrete Laplace of this epsilon, at sensitivity ``unit``.
+        The noise on each is discrete Laplace of this epsilon, at sensitivity ``sensitivity``.
     unit : int
         Lattice units per user.
+    terms : float
+        The noise is a sum of so many discrete Laplace variables: more than one over several shards of devices.
+    sensitivity : int, optional
+        Units that one user changes all sums by, where it is not ``unit``.
     """
 
     groups: IntArray
     noisy: FloatArray
     epsilon: Fraction
     unit: int
+    terms: float = 1.0
+    sensitivity: int | None = None
 
     def half_width(self, alpha: float) -> float:
         """Half the width of a two-sided interval of coverage 1 - alpha around a noisy sum, users."""
-        return laplace_quantile(alpha, self.epsilon, self.unit) / self.unit
+        sensitivity = self.unit if self.sensitivity is None else self.sensitivity
+        if self.terms == 1:
+            return laplace_quantile(alpha, self.epsilon, sensitivity) / self.unit
+        from mapveil.privacy.laplace_sum import laplace_sum_quantile
+
+        return laplace_sum_quantile(alpha, self.terms, self.epsilon, sensitivity) / self.unit
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +108,8 @@ class DensityMap:
         What a reader of the map must know, such as an estimate that came out empty.
     elsewhere : float
         Users merged out of small cells, see :meth:`merge_below`.
+    rounds : tuple of RoundCost
+        What each round cost a device, where devices were asked.
     version : str
         The version of Mapveil that made it.
     """
@@ -108,6 +122,7 @@ class DensityMap:
     measurements: tuple[Measurement, ...] = ()
     notes: tuple[str, ...] = ()
     elsewhere: float = 0.0
+    rounds: tuple[RoundCost, ...] = ()
     version: str = ""
 
     def __post_init__(self) -> None:
@@ -213,6 +228,7 @@ class DensityMap:
             else None,
             "elsewhere": self.elsewhere,
             "notes": list(self.notes),
+            **({"rounds": [each.to_dict() for each in self.rounds]} if self.rounds else {}),
         }
 
     def metadata_json(self) -> str:

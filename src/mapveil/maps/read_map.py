@@ -14,6 +14,7 @@ import numpy.typing as npt
 from mapveil.errors import InputError, require
 from mapveil.geo.parse_tiling import tiling_from_dict
 from mapveil.maps.density_map import DensityMap
+from mapveil.maps.round_cost import RoundCost
 from mapveil.maps.frame import require_frame
 from mapveil.maps.geoparquet import METADATA_KEY
 from mapveil.maps.geotiff import METADATA_TAG
@@ -102,5 +103,6 @@ def _map_of(metadata: dict[str, Any], values: FloatArray) -> DensityMap:
         parameters=metadata["parameters"],
         notes=tuple(metadata["notes"]),
         elsewhere=float(metadata["elsewhere"]),
+        rounds=tuple(RoundCost(**each) for each in metadata.get("rounds", ())),
         version=metadata["version"],
     )

@@ -1,0 +1,30 @@
+"""What one round of a collection costs each device: coordinates, bits, bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+__all__ = ["RoundCost"]
+
+
+class RoundCost(NamedTuple):
+    """One round over secure sums, as a device sees it."""
+
+    purpose: str
+    length: int  # coordinates of the vector a device sends
+    bits: int  # each coordinate is sent modulo 2**bits
+    devices: int  # asked to take part
+    included: int  # in the sums
+    shards: int
+    bytes_up: Mapping[str, int]  # per phase, the most that one device sends
+    bytes_down: Mapping[str, int]  # per phase, the most that one device receives
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-ready record."""
+        return {**self._asdict(), "bytes_up": dict(self.bytes_up), "bytes_down": dict(self.bytes_down)}
+
+    @staticmethod
+    def total_length(rounds: Iterable[RoundCost]) -> int:
+        """Coordinates a device sends in all rounds: the communication overhead of Bagdasaryan et al. (2022)."""
+        return sum(each.length for each in rounds)
