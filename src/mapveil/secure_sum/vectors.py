@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +31,7 @@ class Leaves(IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class SparseVectors:
-    """One integer vector per client, as entries; repeated positions add up.
+    """One integer vector per client, as entries in any order; repeated positions add up.
 
     Parameters
     ----------
@@ -39,7 +40,7 @@ class SparseVectors:
     length : int
         Coordinates of each vector.
     client : ndarray of int64, shape (entries,)
-        Whose entry it is, ascending.
+        Whose entry it is.
     position : ndarray of int64, shape (entries,)
         Its coordinate.
     value : ndarray of int64, shape (entries,)
@@ -59,22 +60,33 @@ class SparseVectors:
                 "equal shapes are accepted"
             )
 
+    @cached_property
+    def by_client(self) -> SparseVectors:
+        """The same with the entries of each client together, clients ascending."""
+        if bool((self.client[1:] >= self.client[:-1]).all()):
+            return self
+        order = np.argsort(self.client, kind="stable")
+        return SparseVectors(
+            self.clients, self.length, self.client[order], self.position[order], self.value[order]
+        )
+
     def between(self, first: int, last: int) -> SparseVectors:
-        """The clients from ``first`` up to, not including, ``last``, numbered anew from 0."""
-        start, stop = np.searchsorted(self.client, [first, last])
+        """The clients from ``first`` up to, not including, ``last``, numbered anew from 0; ascending."""
+        entries = self.by_client
+        start, stop = np.searchsorted(entries.client, [first, last])
         return SparseVectors(
             last - first,
             self.length,
-            self.client[start:stop] - first,
-            self.position[start:stop],
-            self.value[start:stop],
+            entries.client[start:stop] - first,
+            entries.position[start:stop],
+            entries.value[start:stop],
         )
 
     def dense(self, client: int) -> IntArray:
         """One client's vector, int64, shape (length,)."""
-        start, stop = np.searchsorted(self.client, [client, client + 1])
+        entries = self.between(client, client + 1)
         vector = np.zeros(self.length, dtype=np.int64)
-        np.add.at(vector, self.position[start:stop], self.value[start:stop])
+        np.add.at(vector, entries.position, entries.value)
         return vector
 
     def sum(self, included: npt.NDArray[np.bool_] | None = None) -> IntArray:
