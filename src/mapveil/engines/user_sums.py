@@ -22,7 +22,7 @@ from mapveil.geo.tiling import SqlKey, Tiling
 if TYPE_CHECKING:
     import duckdb
 
-__all__ = ["UNIT", "USER_SUMS_SQL", "UserSums", "user_sums"]
+__all__ = ["UNIT", "USER_SUMS_SQL", "UserSums", "located_by", "user_sums"]
 
 UNIT: Final = 1 << 28
 """Lattice units per user: every sum is an integer number of these.
@@ -134,7 +134,7 @@ def _from_points(points: Points, tiling: Tiling, may_be_empty: bool) -> npt.NDAr
         connection.execute("SET temp_directory = ?", [spill])
         rows = points.scan(connection)
         weighted = points.columns.weight is not None
-        located = tiling.locate_sql("lon", "lat") or _locate_function(connection, tiling)
+        located = located_by(connection, tiling)
         text = USER_SUMS_SQL.format(
             cell=located.expression,
             weight=f"CAST(ROUND(weight * {_WEIGHT_UNITS}) AS HUGEINT)" if weighted else "CAST(1 AS BIGINT)",
@@ -171,8 +171,11 @@ def _inside_if_swapped(points: Points, tiling: Tiling) -> bool:
     return bool(rows[0][0])
 
 
-def _locate_function(connection: duckdb.DuckDBPyConnection, tiling: Tiling) -> SqlKey:
-    """Register ``tiling.locate`` as a vectorised SQL function for tilings without an expression."""
+def located_by(connection: duckdb.DuckDBPyConnection, tiling: Tiling) -> SqlKey:
+    """The cell of the columns lon and lat in SQL; ``tiling.locate`` as a function where there is no expression."""
+    located = tiling.locate_sql("lon", "lat")
+    if located is not None:
+        return located
     import pyarrow
 
     # DuckDB evaluates these annotations where only builtins are known.

@@ -1,0 +1,184 @@
+"""The phones of a collection in one process: what each of them knows of its own places.
+
+A real device holds one row of this; a simulation or a test holds many. Nothing here is private, and nothing of
+it is ever given to the server half of a mechanism.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.errors import InputError
+from mapveil.geo.counts import Counts
+from mapveil.geo.morton import interleave
+from mapveil.geo.points import Points
+from mapveil.geo.tables import reading
+from mapveil.geo.tiling import Tiling
+
+__all__ = ["Devices", "devices_of"]
+
+IntArray = npt.NDArray[np.int64]
+
+_WEIGHT_UNITS = 1_000_000
+
+_PLACES_SQL = """
+WITH located AS (
+    SELECT user_id, {cell} AS cell, {label} AS label, {weight} AS weight FROM ({points}) AS points
+),
+numbered AS (
+    SELECT user_id, row_number() OVER (ORDER BY user_id) - 1 AS device FROM (SELECT DISTINCT user_id FROM located)
+)
+SELECT device, cell, label, CAST(SUM(weight) AS BIGINT) AS weight
+FROM located JOIN numbered USING (user_id)
+GROUP BY device, cell, label
+ORDER BY device, cell, label
+"""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Devices:
+    """Places of each device, as sites of the tiling's lattice.
+
+    Parameters
+    ----------
+    sites : ndarray of int32 or int64, shape (places,)
+        Morton code of each place on the lattice, -1 for outside the region.
+    starts : ndarray of int64, shape (devices + 1,), optional
+        Device d's places are ``starts[d]:starts[d + 1]``; one place each without.
+    weights : ndarray of int64, shape (places,), optional
+        How much each place counts within its device, at least 1; 1 without.
+    labels : ndarray of int64, shape (places,), optional
+        A category of each place, such as a test's result, from 0.
+    """
+
+    sites: npt.NDArray[np.integer]
+    starts: IntArray | None = None
+    weights: IntArray | None = None
+    labels: IntArray | None = None
+
+    @property
+    def count(self) -> int:
+        """Number of devices."""
+        return self.sites.size if self.starts is None else self.starts.size - 1
+
+    def take(self, chosen: IntArray) -> Devices:
+        """The chosen devices, in that order."""
+        if self.starts is None:
+            return Devices(
+                self.sites[chosen],
+                weights=None if self.weights is None else self.weights[chosen],
+                labels=None if self.labels is None else self.labels[chosen],
+            )
+        length = np.diff(self.starts)[chosen]
+        starts = np.concatenate([[0], np.cumsum(length)])
+        places = np.repeat(self.starts[chosen] - starts[:-1], length) + np.arange(starts[-1])
+        return Devices(
+            self.sites[places],
+            starts,
+            None if self.weights is None else self.weights[places],
+            None if self.labels is None else self.labels[places],
+        )
+
+    def between(self, first: int, last: int) -> Devices:
+        """The devices from ``first`` up to, not including, ``last``: views, no copies."""
+        if self.starts is None:
+            places, starts = slice(first, last), None
+        else:
+            places = slice(int(self.starts[first]), int(self.starts[last]))
+            starts = self.starts[first : last + 1] - self.starts[first]
+        return Devices(
+            self.sites[places],
+            starts,
+            None if self.weights is None else self.weights[places],
+            None if self.labels is None else self.labels[places],
+        )
+
+    def device(self) -> IntArray:
+        """Whose each place is, shape (places,)."""
+        if self.starts is None:
+            return np.arange(self.sites.size)
+        return np.repeat(np.arange(self.count), np.diff(self.starts))
+
+    def __repr__(self) -> str:
+        return f"Devices({self.count})"  # the server knows how many it asked
+
+
+def devices_of(
+    source: Points | Counts | Devices, tiling: Tiling, progress: Callable[[str, float], None] | None = None
+) -> Devices:
+    """Put every user's rows on a device of their own. Run by: a simulation.
+
+    Memory follows the users' places: a process that plays all phones must hold what they know.
+
+    Parameters
+    ----------
+    source : Points, Counts or Devices
+        A table, one device per user; or counts, one device at one place for each unit; or devices, as they are.
+    tiling : Tiling
+        The cells, seen through their lattice.
+    progress : callable, optional
+        Told the step's name and the done part.
+
+    Raises
+    ------
+    InputError
+        The table cannot be used, or counts are of another tiling.
+    """
+    if isinstance(source, Devices):
+        return source
+    tell = progress or (lambda step, done: None)
+    tell("place the devices", 0.0)
+    lattice = tiling.lattice()
+    site = interleave(lattice.row, lattice.col)
+    compact = site.astype(np.int32 if lattice.depth < 16 else np.int64)
+    if isinstance(source, Counts):
+        if source.tiling is not tiling and source.tiling.to_dict() != tiling.to_dict():
+            raise InputError(f"counts on {source.tiling.spec} cannot be released on {tiling.spec}")
+        made = Devices(np.repeat(compact, source.values))
+    else:
+        made = _from_points(source, tiling, compact)
+    tell("place the devices", 1.0)
+    return made
+
+
+def _from_points(points: Points, tiling: Tiling, site: npt.NDArray[np.integer]) -> Devices:
+    import duckdb
+
+    from mapveil.engines.user_sums import located_by
+
+    points.check()
+    with duckdb.connect() as connection, reading(points.source):
+        rows = points.scan(connection)
+        located = located_by(connection, tiling)
+        weighted = points.columns.weight is not None
+        labelled = points.columns.label is not None
+        text = _PLACES_SQL.format(
+            cell=located.expression,
+            label="label" if labelled else "0",
+            weight=f"CAST(ROUND(weight * {_WEIGHT_UNITS}) AS HUGEINT)" if weighted else "CAST(1 AS BIGINT)",
+            points=rows,
+        )
+        found = connection.execute(text).fetchnumpy()
+    weight = np.asarray(np.ma.filled(found["weight"], 0), dtype=np.int64)
+    cells = located.cells(np.ma.filled(found["cell"], -1).astype(np.int64))
+    kept = weight > 0
+    device = np.asarray(found["device"], dtype=np.int64)
+    count = int(device[-1]) + 1
+    starts = np.searchsorted(device[kept], np.arange(count + 1))
+    sites = np.where(cells >= 0, site[cells], site.dtype.type(-1))[kept]
+    if not (sites >= 0).any():
+        raise InputError(
+            f"{points.source}: no row lies inside the region {tiling.region}; "
+            "a region that overlaps the points is accepted (west,south,east,north in degrees)"
+        )
+    labels = _codes(found["label"][kept]) if labelled else None
+    return Devices(sites, starts.astype(np.int64), weight[kept], labels)
+
+
+def _codes(labels: npt.NDArray[np.generic]) -> IntArray:
+    """Labels as whole numbers from 0, in their own order."""
+    return np.unique(np.ma.filled(labels), return_inverse=True)[1].astype(np.int64)
