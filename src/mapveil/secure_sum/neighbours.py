@@ -196,7 +196,7 @@ def choose_neighbourhood(
     Examples
     --------
     >>> choose_neighbourhood(10, Fraction(1, 5), Fraction(1, 5))
-    Neighbourhood(neighbours=9, threshold=3)
+    Neighbourhood(neighbours=6, threshold=3)
     """
     if clients < 3:
         raise ParameterError(f"a secure sum of {clients} clients; 3 or more are accepted")
