@@ -26,13 +26,13 @@ class Setting(NamedTuple):
     members: IntArray  # cells on each site, in Morton order; 0 where nobody can be
     devices: int  # asked in each round
     shards: int  # sums of one round
-    alpha_devices: Fraction  # noise shares of one device: part of a discrete Laplace variable
+    alpha: Fraction  # of the noise share: the part of a discrete Laplace variable each device adds
     scale: int  # units that one device divides over its places
 
     @property
     def least_terms(self) -> float:
         """Discrete Laplace variables in a round's noise if nobody drops out."""
-        return float(self.alpha_devices * self.devices)
+        return float(self.alpha * self.devices)
 
 
 @dataclass(frozen=True)

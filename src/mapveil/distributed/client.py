@@ -1,0 +1,123 @@
+"""The client half: the only code that meets a raw place.
+
+One device calls it with its own places, a simulation with a million devices' at once.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.distributed.devices import Devices
+from mapveil.distributed.encoding import Encoding
+from mapveil.distributed.query import Query
+from mapveil.privacy.noise_shares import noise_shares
+from mapveil.privacy.random import Randomness
+from mapveil.privacy.user_shares import round_shares
+from mapveil.secure_sum.vectors import SparseVectors
+
+__all__ = ["Rounding", "client_report", "encode_places", "sensitivity"]
+
+IntArray = npt.NDArray[np.int64]
+Rounding = Literal["largest-remainder", "stochastic"]
+
+
+def sensitivity(encoding: Encoding, scale: int, rounding: Rounding) -> int:
+    r"""How far one device can move the sums, in units, L1.
+
+    .. math:: \Delta = \gamma m \quad \text{(largest remainder)}, \qquad \Delta = \gamma m + d \quad \text{(stochastic)}
+
+    where: :math:`\gamma` is ``scale``, m is ``encoding.copies`` and d is ``encoding.length``. Source: Bagdasaryan
+    et al. (2022), section 5.7, for the second; the first rounds without ever exceeding :math:`\gamma`.
+    """
+    exact = scale * encoding.copies
+    return exact + encoding.length if rounding == "stochastic" else exact
+
+
+def encode_places(
+    devices: Devices, encoding: Encoding, scale: int, rounding: Rounding, rng: Randomness
+) -> SparseVectors:
+    """Each device's places as a vector, without noise: never leaves a device like this. Run by: each client.
+
+    A device's places count ``scale`` units together, divided in proportion to their weights; a device none of
+    whose places is in the encoding sends zeros. With a scale of 1 that is the place with the largest weight.
+
+    Parameters
+    ----------
+    devices : Devices
+        One or many.
+    encoding : Encoding
+        What the query asks.
+    scale : int
+        Units per device, at least 1.
+    rounding : str
+        How parts of units become whole ones: ``"largest-remainder"`` or ``"stochastic"``.
+    rng : Randomness
+        Used by stochastic rounding only.
+    """
+    position = encoding.positions(devices.sites, devices.labels)
+    if devices.starts is None:
+        client = np.repeat(np.arange(devices.count), encoding.copies)
+        flat = position.reshape(-1)
+        kept = slice(None) if bool((flat >= 0).all()) else flat >= 0
+        client, flat = client[kept], flat[kept]
+        return SparseVectors(
+            devices.count, encoding.length, client, flat, np.full(flat.shape, scale, dtype=np.int64)
+        )
+    weight = np.ones(devices.sites.size, dtype=np.int64) if devices.weights is None else devices.weights
+    device = devices.device()
+    # A place counts at each copy with its whole weight: each copy of the vector is divided for itself.
+    block = -(-encoding.length // encoding.copies)
+    parts = []
+    for copy in range(encoding.copies):
+        held = position[:, copy] >= 0
+        key = device[held] * np.int64(block * encoding.copies) + position[held, copy]
+        entry, inverse = np.unique(key, return_inverse=True)
+        # Whole numbers below 2**53 add exactly.
+        total = np.bincount(inverse, weight[held], entry.size).astype(np.int64)
+        whose, where = np.divmod(entry, block * encoding.copies)
+        starts = np.searchsorted(whose, np.arange(devices.count + 1))
+        parts.append((whose, where, round_shares(starts, total, scale, rounding, rng)))
+    whose, where, units = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return SparseVectors(devices.count, encoding.length, whose, where, units)
+
+
+def client_report(
+    devices: Devices,
+    query: Query,
+    alpha: Fraction,
+    scale: int,
+    rounding: Rounding,
+    rng: Randomness,
+) -> SparseVectors:
+    r"""What each device hands to the secure sum: its vector and its share of the noise, Algorithm 1.
+
+    .. math:: v_i + X_i - Y_i, \qquad X_i, Y_i \sim \text{Polya}(\alpha, e^{-\epsilon / \Delta})
+
+    where: :math:`v_i` is :func:`encode_places`, :math:`\alpha` is ``alpha``, :math:`\epsilon` is
+    ``query.epsilon`` and :math:`\Delta` is :func:`sensitivity`. Run by: each client.
+
+    Returns
+    -------
+    SparseVectors
+        Signed units; the secure sum takes them modulo its own modulus.
+    """
+    places = encode_places(devices, query.encoding, scale, rounding, rng)
+    noise = noise_shares(
+        devices.count,
+        query.encoding.length,
+        alpha,
+        query.epsilon,
+        sensitivity(query.encoding, scale, rounding),
+        rng,
+    )
+    return SparseVectors(
+        devices.count,
+        query.encoding.length,
+        np.concatenate([places.client, noise.client]),
+        np.concatenate([places.position, noise.position]),
+        np.concatenate([places.value, noise.value]),
+    )

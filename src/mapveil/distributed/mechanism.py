@@ -1,0 +1,263 @@
+"""What the mechanisms over secure sums share: the server half asks, the client half answers, nobody sees a place."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import abstractmethod
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.distributed.devices import Devices, devices_of
+from mapveil.distributed.query import NoisySums, Query, Setting
+from mapveil.errors import InputError
+from mapveil.geo.counts import Counts
+from mapveil.geo.morton import interleave
+from mapveil.geo.points import Points
+from mapveil.geo.tiling import Lattice, Tiling
+from mapveil.maps.density_map import DensityMap, Measurement
+from mapveil.maps.mechanism import Estimate, Mechanism, Progress, check_tiling, tiling_of
+from mapveil.maps.round_cost import RoundCost
+from mapveil.privacy.guarantee import Guarantee, Share
+from mapveil.privacy.random import Randomness, as_randomness
+
+if TYPE_CHECKING:
+    from mapveil.distributed.client import Rounding
+    from mapveil.distributed.rounds import BeforeReveal
+    from mapveil.secure_sum.drivers import SecureSum
+
+__all__ = ["DistributedMechanism", "ServerHalf"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+ServerHalf = Generator[Query, NoisySums, Estimate]
+"""Yields queries, is sent noisy sums, returns an estimate.
+
+A generator so that it reads like the paper's algorithm and is rebuilt from stored answers by sending them again:
+all it depends on is the setting and the sums.
+"""
+
+_TABLE_SCALE = 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class DistributedMechanism(Mechanism):
+    """A mechanism over secure sums.
+
+    Parameters
+    ----------
+    epsilon : int, float, str, Decimal or Fraction
+        The whole privacy budget of all rounds together.
+    shard_size : int
+        Devices of one secure sum at most (S_max).
+    tolerated_dropout : float
+        Part of a shard that may drop out; the noise is provisioned for it. More than that: nothing is released.
+    corrupt : float
+        Part of a shard that may be corrupt and add no noise; provisioned for likewise.
+        Deviation: the paper provisions for dropouts only.
+    sample : int, optional
+        Devices asked in each round (U); all of them by default.
+    redraw : bool
+        Whether every round asks a fresh sample (Algorithm 1) or all rounds the same (the paper's experiments).
+    scale : int, optional
+        Units that a device divides over its places (gamma). With 1 a device reports the place it was at most. By
+        default 1 for counts, where each user is at one place, and 1024 for a table of visits.
+    rounding : str
+        ``"largest-remainder"``: sensitivity gamma; or ``"stochastic"``, the paper's: gamma + d.
+    bits : int, optional
+        Vectors are summed modulo 2**bits; the smallest modulus that is safe by default.
+    """
+
+    shard_size: int = 10_000
+    tolerated_dropout: float | Fraction = 0.1
+    corrupt: float | Fraction = 0.05
+    sample: int | None = None
+    redraw: bool = False
+    scale: int | None = None
+    rounding: Rounding = "largest-remainder"
+    bits: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check(self.shard_size >= 1, "shard_size", "a whole number of at least 1")
+        for name in ("tolerated_dropout", "corrupt"):
+            self._check(0 <= getattr(self, name) < 1, name, "a part from 0 to less than 1")
+        lost = float(self.tolerated_dropout) + float(self.corrupt)
+        self._check(lost < 1, "corrupt", "a part that leaves somebody together with tolerated_dropout")
+        self._check(self.sample is None or self.sample >= 1, "sample", "a whole number of at least 1, or none,")
+        self._check(self.scale is None or 1 <= self.scale <= 1 << 28, "scale", "1 to 2**28, or none,")
+        self._check(self.rounding in ("largest-remainder", "stochastic"), "rounding", "largest-remainder or stochastic")
+        self._check(self.bits is None or 1 <= self.bits <= 64, "bits", "1 to 64, or none,")
+
+    @abstractmethod
+    def server(self, setting: Setting) -> ServerHalf:
+        """The server half: from the public setting, through queries and noisy sums, to an estimate.
+
+        The values of the estimate are per site of the raster, in Morton order, shape (4**depth,); its
+        measurements' groups likewise. Run by: the server.
+        """
+
+    def release(
+        self,
+        points: Points | Counts | Devices,
+        tiling: Tiling | None = None,
+        *,
+        rng: Randomness | int | None = None,
+        progress: Progress | None = None,
+        secure_sum: SecureSum | None = None,
+        dropout: float = 0.0,
+        before_reveal: BeforeReveal | None = None,
+    ) -> DensityMap:
+        """Run a whole collection in this process: every device's half, and the server's.
+
+        Parameters
+        ----------
+        points : Points, Counts or Devices
+            What each device knows: one device per user.
+        tiling : Tiling, optional
+            The cells; counts bring their own.
+        rng : Randomness, int or None
+            Leave it out for a release; an integer seeds the run and marks the map.
+        progress : callable, optional
+            Told the name and the done part of each step.
+        secure_sum : SecureSum, optional
+            What adds the vectors: ``ProtocolSum()`` with all the cryptography, or ``IdealSum()`` (the default), which adds
+            the same vectors in the clear.
+        dropout : float
+            Part of each shard that drops out, to see what happens.
+        before_reveal : callable, optional
+            Told each round's share of epsilon before the server learns its sums; may refuse by raising.
+
+        Raises
+        ------
+        InputError
+            The table cannot be used, or the tiling has too many cells for a dense map.
+        PromiseError
+            Too many devices dropped out: nothing is released.
+        """
+        from mapveil.distributed.rounds import Collection
+        from mapveil.secure_sum.drivers import IdealSum
+
+        stream = as_randomness(rng)
+        tell = progress or (lambda step, done: None)
+        cells = tiling_of(points, tiling) if not isinstance(points, Devices) else _given(tiling)
+        lattice = cells.lattice()
+        collection = Collection(
+            devices=devices_of(points, cells, tell),
+            sample=self.sample,
+            redraw=self.redraw,
+            shard_size=self.shard_size,
+            tolerated_dropout=_fraction(self.tolerated_dropout),
+            corrupt=_fraction(self.corrupt),
+            scale=self.scale or (_TABLE_SCALE if isinstance(points, Points) else 1),
+            rounding=self.rounding,
+            bits=self.bits,
+            dropout=dropout,
+            secure_sum=secure_sum or IdealSum(),
+            rng=stream,
+            before_reveal=before_reveal or (lambda share: None),
+            progress=tell,
+        )
+        server = self.server(collection.setting(lattice.depth, _in_morton_order(lattice)))
+        made = _run(server, collection.ask)
+        site = _sites(lattice)
+        return DensityMap(
+            values=_values(made.values, lattice, site),
+            tiling=cells,
+            guarantee=self.guarantee(tuple(collection.revealed), seeded=stream.seeded),
+            method=self.name,
+            parameters=self.parameters(),
+            measurements=tuple(_on_cells(each, lattice, site) for each in made.measurements),
+            notes=(*made.notes, *_who(collection.costs)),
+            rounds=tuple(collection.costs),
+        )
+
+    def guarantee(self, shares: tuple[Share, ...] = (), *, seeded: bool = False) -> Guarantee:
+        """The promise of one release with these parameters."""
+        self._spent(shares)
+        lost, corrupt = float(self.tolerated_dropout), float(self.corrupt)
+        return Guarantee(
+            trust="distributed",
+            epsilon=self.budget,
+            unit="user",
+            bounding=(
+                "Each device's places count 1 in total in each round (L1 norm at most 1), and every sum the server "
+                "sees carries the noise shares of all devices in it."
+            ),
+            neighbours=(
+                "one device's places replaced by none; that it took part is known to the server, and between any two "
+                "places of a device the factor is at most the square"
+            ),
+            assumptions=(
+                "one device per user",
+                f"at most {lost:.0%} of a shard drop out (checked: otherwise nothing is revealed) and at most "
+                f"{corrupt:.0%} are corrupt",
+                "the secure sum shows the server nothing but the sum (computational)",
+                "the server follows the protocol, or its checks of consistency are switched on",
+                "noise within 2^-40 total variation per sample of its exact law",
+            ),
+            shares=shares,
+            seeded=seeded,
+        )
+
+
+def _fraction(part: float | Fraction) -> Fraction:
+    """The part as people write it: 0.1 is a tenth exactly."""
+    return Fraction(str(part))
+
+
+def _given(tiling: Tiling | None) -> Tiling:
+    if tiling is None:
+        raise InputError("devices need the tiling whose lattice their sites are of")
+    check_tiling(tiling)
+    return tiling
+
+
+def _run(server: ServerHalf, ask: Callable[[Query], NoisySums]) -> Estimate:
+    """Pass queries and answers between the halves until there is an estimate."""
+    try:
+        query = next(server)
+        while True:
+            query = server.send(ask(query))
+    except StopIteration as stop:
+        made: Estimate = stop.value
+        return made
+
+
+def _sites(lattice: Lattice) -> IntArray:
+    return interleave(lattice.row, lattice.col)
+
+
+def _in_morton_order(lattice: Lattice) -> IntArray:
+    """How many cells that can hold anybody lie on each site, shape (4**depth,)."""
+    site = _sites(lattice)
+    kept = site if lattice.inside is None else site[lattice.inside]
+    return np.bincount(kept, minlength=1 << (2 * lattice.depth))
+
+
+def _values(values: FloatArray, lattice: Lattice, site: IntArray) -> FloatArray:
+    """Each cell's even part of its site's value."""
+    made = values[site] / np.maximum(_in_morton_order(lattice)[site], 1)
+    return np.asarray(made if lattice.inside is None else np.where(lattice.inside, made, 0.0))
+
+
+def _on_cells(measured: Measurement, lattice: Lattice, site: IntArray) -> Measurement:
+    groups = measured.groups[site]
+    return dataclasses.replace(
+        measured, groups=groups if lattice.inside is None else np.where(lattice.inside, groups, -1)
+    )
+
+
+def _who(costs: Sequence[RoundCost]) -> tuple[str, ...]:
+    least = min((each.included for each in costs), default=0)
+    asked = max((each.devices for each in costs), default=0)
+    rounds = f"{len(costs)} round{'s' if len(costs) != 1 else ''}"
+    length = RoundCost.total_length(costs)
+    return (
+        f"{rounds} of {asked} devices, at least {least} of them in every sum; {length} coordinates sent by each",
+    )

@@ -1,0 +1,254 @@
+"""One round: devices in disjoint shards, a secure sum of each, and noisy sums or an abort.
+
+Algorithm 1 of Bagdasaryan et al. (2022). This is the untrusted server with its devices in one process; what the
+server half of a mechanism gets out of it is a :class:`~mapveil.distributed.query.NoisySums`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.distributed.client import Rounding, client_report, sensitivity
+from mapveil.distributed.devices import Devices
+from mapveil.distributed.query import NoisySums, Query, Setting
+from mapveil.maps.mechanism import Progress
+from mapveil.maps.round_cost import RoundCost
+from mapveil.privacy.discrete_laplace import laplace_variance
+from mapveil.privacy.guarantee import Share
+from mapveil.privacy.modulus import centre, smallest_modulus
+from mapveil.privacy.provision import promised_survivors, share_shape
+from mapveil.privacy.random import Randomness
+from mapveil.secure_sum.drivers import SecureSum, ShardSum, SumSettings
+from mapveil.secure_sum.faults import Abort
+from mapveil.secure_sum.vectors import Leaves
+
+__all__ = ["BeforeReveal", "Collection"]
+
+IntArray = npt.NDArray[np.int64]
+
+BeforeReveal = Callable[[Share], None]
+"""Called once per round, when its sums are about to become known to the server; may refuse by raising."""
+
+_ENTRIES = 1 << 22
+_CONTEXT = b"mapveil distributed 1"
+
+
+@dataclass
+class Collection:
+    """The devices of one release, and how they are asked.
+
+    Parameters
+    ----------
+    devices : Devices
+        All of them.
+    sample : int, optional
+        How many are asked; all by default.
+    redraw : bool
+        Whether each round asks a fresh sample (Algorithm 1) or the first one again (the paper's experiments).
+    shard_size : int
+        Devices of one secure sum at most; shards are as even as can be.
+    tolerated_dropout, corrupt : Fraction
+        Parts of a shard that may be lost, and whose noise may be missing.
+    scale : int
+        Units per device.
+    rounding : str
+        See :func:`mapveil.distributed.client.encode_places`.
+    bits : int, optional
+        The modulus is 2**bits; the smallest safe one by default.
+    dropout : float
+        Part of each shard that does drop out, at a random step before its input arrives.
+    secure_sum : SecureSum
+        What adds the vectors.
+    rng : Randomness
+        The source of bits.
+    before_reveal : callable
+        See :data:`BeforeReveal`.
+    progress : callable
+        Told the round's purpose and the done part.
+    """
+
+    devices: Devices
+    sample: int | None
+    redraw: bool
+    shard_size: int
+    tolerated_dropout: Fraction
+    corrupt: Fraction
+    scale: int
+    rounding: Rounding
+    bits: int | None
+    dropout: float
+    secure_sum: SecureSum
+    rng: Randomness
+    before_reveal: BeforeReveal
+    progress: Progress
+    costs: list[RoundCost] = field(default_factory=list)
+    revealed: list[Share] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._simulation = self.rng.child("who is asked, who drops out").generator()
+        self._asked = self._draw()
+
+    @property
+    def asked(self) -> int:
+        """Devices asked in each round."""
+        return self.devices.count if self.sample is None else min(self.sample, self.devices.count)
+
+    @property
+    def boundaries(self) -> IntArray:
+        """First device of each shard, and the end, shape (shards + 1,)."""
+        shards = max(1, -(-self.asked // self.shard_size))
+        return np.arange(shards + 1, dtype=np.int64) * self.asked // shards
+
+    @property
+    def alpha(self) -> Fraction:
+        """Each device's part of a discrete Laplace variable, for the smallest shard."""
+        return share_shape(int(np.diff(self.boundaries).min()), self.tolerated_dropout, self.corrupt)
+
+    def setting(self, depth: int, members: IntArray) -> Setting:
+        """What is public before anybody is asked."""
+        return Setting(depth, members, self.asked, self.boundaries.size - 1, self.alpha, self.scale)
+
+    def ask(self, query: Query) -> NoisySums:
+        """Run one round. Run by: the server and the devices.
+
+        Raises
+        ------
+        Abort
+            A shard kept fewer devices than were promised, so that its noise would not hold the promise.
+        ParameterError
+            The modulus given is too small.
+        """
+        number = len(self.costs) + 1
+        if self.redraw and self.costs:
+            self._asked = self._draw()
+        boundaries, sizes = self.boundaries, np.diff(self.boundaries)
+        length, moves = query.encoding.length, sensitivity(query.encoding, self.scale, self.rounding)
+        bits = smallest_modulus(
+            int(sizes.max()),
+            self.scale + (self.rounding == "stochastic"),
+            length,
+            float(self.alpha * int(sizes.max())),
+            query.epsilon,
+            moves,
+            given=self.bits,
+        )
+        settings = SumSettings(
+            length=length,
+            bits=bits,
+            corrupt=self.corrupt,
+            dropout=self.tolerated_dropout,
+            round_id=self.rng.words(16, np.uint8).tobytes(),
+            context=_CONTEXT,
+        )
+        total = np.zeros(length, dtype=np.int64)
+        included, answers = 0, []
+        told = False
+
+        def hold(counts: IntArray, first: int) -> None:
+            """Refuse before anything is known: too few devices left in a shard."""
+            nonlocal told
+            for shard, count in enumerate(counts.tolist(), first):
+                promised = promised_survivors(int(sizes[shard]), self.tolerated_dropout)
+                if count < promised:
+                    raise Abort(self._refusal(query, number, shard, count, int(sizes[shard]), promised))
+            if not told:
+                self.before_reveal(query.share)
+                self.revealed.append(query.share)
+                told = True
+
+        for first, last in self._batches(query, moves):
+            low, high = int(boundaries[first]), int(boundaries[last])
+            devices = self._asked.between(low, high)
+            stream = self.rng.child(f"round {number} shard {first}")
+            reports = client_report(devices, query, self.alpha, self.scale, self.rounding, stream)
+            found = self.secure_sum.sums(
+                reports,
+                boundaries[first : last + 1] - low,
+                self._leaves(sizes[first:last]),
+                settings,
+                stream.child("secure sum"),
+                before_reveal=lambda counts, first=first: hold(np.atleast_1d(counts), first),
+            )
+            total += _decoded(found, bits)
+            included += sum(int(each.included.sum()) for each in found)
+            answers.extend(found[:1])  # shards are even: the first is as large as any but for one device
+            self.progress(query.purpose, high / max(self.asked, 1))
+        self.costs.append(
+            RoundCost(
+                query.purpose,
+                length,
+                bits,
+                self.asked,
+                included,
+                sizes.size,
+                _most(each.bytes_up for each in answers),
+                _most(each.bytes_down for each in answers),
+            )
+        )
+        terms = float(self.alpha * included)
+        return NoisySums(
+            total / self.scale,
+            terms * laplace_variance(query.epsilon, moves) / self.scale**2,
+            terms,
+            query.epsilon,
+            moves,
+            self.scale,
+            included,
+        )
+
+    def _draw(self) -> Devices:
+        """The devices that are asked, in random order: a shard is a slice of them."""
+        order = self._simulation.permutation(self.devices.count)
+        return self.devices.take(order[: self.asked])
+
+    def _batches(self, query: Query, moves: int) -> list[tuple[int, int]]:
+        """Shards to be summed together, so that memory follows a batch and never the number of devices."""
+        sizes = np.diff(self.boundaries)
+        beta = math.exp(-float(query.epsilon) / moves)
+        events = 2 * query.encoding.length * float(self.alpha) * -math.log1p(-beta)
+        each = float(sizes.max()) * (query.encoding.copies + events) + query.encoding.length
+        together = max(1, int(_ENTRIES / max(each, 1.0)))
+        return [(first, min(first + together, sizes.size)) for first in range(0, sizes.size, together)]
+
+    def _leaves(self, sizes: IntArray) -> npt.NDArray[np.int8]:
+        """When each device drops out: the given part of every shard, at a random step before its input."""
+        leaves = np.full(int(sizes.sum()), Leaves.NEVER, dtype=np.int8)
+        start = 0
+        for size in sizes.tolist() if self.dropout > 0 else []:
+            lost = self._simulation.choice(size, round(self.dropout * size), replace=False)
+            leaves[start + lost] = self._simulation.integers(Leaves.NOTHING, Leaves.INPUT, lost.size)
+            start += size
+        return leaves
+
+    def _refusal(self, query: Query, number: int, shard: int, count: int, size: int, promised: int) -> str:
+        spent = sum((share.epsilon for share in self.revealed), Fraction(0))
+        known = (
+            f"epsilon {float(spent):.4g} was spent on sums the server already knows"
+            if spent
+            else "nothing was revealed, so nothing is spent"
+        )
+        return (
+            f"round {number} ({query.purpose}): {count} of the {size} devices of shard {shard + 1} are left, and "
+            f"{promised} were promised (a dropout of at most {float(self.tolerated_dropout):.0%} is tolerated); "
+            f"with fewer noise shares the sum would break the promise, so nothing is released; {known}"
+        )
+
+
+def _decoded(found: Sequence[ShardSum], bits: int) -> IntArray:
+    """The shards' sums out of modular arithmetic, added up."""
+    return np.asarray(sum(centre(each.total, bits) for each in found), dtype=np.int64)
+
+
+def _most(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """The largest count of each phase."""
+    largest: dict[str, int] = {}
+    for each in counts:
+        for phase, size in each.items():
+            largest[phase] = max(size, largest.get(phase, 0))
+    return largest
