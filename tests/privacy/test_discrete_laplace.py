@@ -17,6 +17,7 @@ from mapveil.errors import ParameterError
 from mapveil.privacy import discrete_laplace as module
 from mapveil.privacy.discrete_laplace import discrete_laplace, laplace_quantile, laplace_variance
 from mapveil.privacy.random import Randomness
+from mapveil.privacy.slot_table import SLOTS, draw_slots
 
 UNIT = 1 << 20
 CERTAIN = 1e-9
@@ -97,8 +98,8 @@ def test_the_tables_are_within_2_to_the_minus_60_of_the_law(epsilon, sensitivity
 def test_few_slots_escape_and_every_remainder_is_settled(epsilon, sensitivity):
     sampler = module._sampler(epsilon, sensitivity)
     for table in (sampler.leading, *sampler.low):
-        escapes = module._SLOTS - table.first_escape
-        assert escapes <= module._SLOTS // 32
+        escapes = SLOTS - table.first_escape
+        assert escapes <= SLOTS // 32
         assert (table.cumulated[-1] if table.cumulated else 0) == escapes << 80
         assert all(b >= a for a, b in zip(table.cumulated, table.cumulated[1:], strict=False))
 
@@ -119,7 +120,7 @@ def test_escapes_and_ties_pick_the_outcome_whose_remainder_they_fall_in(epsilon,
             slot, more = table.first_escape + (key >> 48), key & ((1 << 48) - 1)
             tied = any(bound >> 32 == key for bound in bounds)
             words = Words([slot], [more << 16 | 0xABCD], *([[last]] if tied else []))
-            drawn = module._draw(table, 1, words)
+            drawn = draw_slots(table, 1, words)
             assert not words.given
             wanted = next(i for i, bound in enumerate(bounds) if whole < bound)
             assert drawn[0] == table.outcomes[wanted]
