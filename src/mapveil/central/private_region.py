@@ -19,11 +19,10 @@ import math
 from fractions import Fraction
 from typing import NamedTuple
 
-import numpy as np
-
 from mapveil.central.mechanism import noisy_sums
 from mapveil.engines import user_sums
 from mapveil.errors import PromiseError
+from mapveil.geo.cut_region import Bins, cut_region, kept_bins
 from mapveil.geo.grid import Grid
 from mapveil.geo.points import Points
 from mapveil.geo.region import Region
@@ -88,28 +87,11 @@ def choose_region(
                     "the world; name one with --region W,S,E,N"
                 )
             break
-        region = _cut(region, columns, rows)
+        region = cut_region(region, columns, rows, _BINS)
     if progress:
         progress("choose the region", 1.0)
     return ChosenRegion(region, Share("the region", each * 2 * _ROUNDS))
 
 
-def _kept(
-    points: Points, bins: Grid, epsilon: Fraction, threshold: float, rng: Randomness
-) -> tuple[int, int] | None:
-    """First and last bin above the threshold, with one bin of margin; None where there is none."""
-    noisy = noisy_sums(user_sums(points, bins, may_be_empty=True).sums, epsilon, rng)
-    above = np.flatnonzero(noisy > threshold)
-    if above.size == 0:
-        return None
-    return max(int(above[0]) - 1, 0), min(int(above[-1]) + 1, _BINS - 1)
-
-
-def _cut(region: Region, columns: tuple[int, int], rows: tuple[int, int]) -> Region:
-    """The part of a box between two columns and two rows; row 0 is the northmost."""
-    x0, y0, x1, y1 = region.bounds_m
-    width, height = (x1 - x0) / _BINS, (y1 - y0) / _BINS
-    xs = np.array([x0 + columns[0] * width, x0 + (columns[1] + 1) * width])
-    ys = np.array([y1 - (rows[1] + 1) * height, y1 - rows[0] * height])
-    lon, lat = region.unproject(xs, ys)
-    return Region.from_bbox(float(lon[0]), float(lat[0]), float(lon[1]), float(lat[1]))
+def _kept(points: Points, bins: Grid, epsilon: Fraction, threshold: float, rng: Randomness) -> Bins | None:
+    return kept_bins(noisy_sums(user_sums(points, bins, may_be_empty=True).sums, epsilon, rng), threshold)

@@ -6,7 +6,6 @@ One device calls it with its own places, a simulation with a million devices' at
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -16,13 +15,12 @@ from mapveil.distributed.encoding import Encoding
 from mapveil.distributed.query import Query
 from mapveil.privacy.noise_shares import noise_shares
 from mapveil.privacy.random import Randomness
-from mapveil.privacy.user_shares import round_shares
+from mapveil.privacy.rounding import Rounding, round_shares
 from mapveil.secure_sum.vectors import SparseVectors
 
-__all__ = ["Rounding", "client_report", "encode_places", "sensitivity"]
+__all__ = ["client_report", "encode_places", "sensitivity"]
 
 IntArray = npt.NDArray[np.int64]
-Rounding = Literal["largest-remainder", "stochastic"]
 
 
 def sensitivity(encoding: Encoding, scale: int, rounding: Rounding) -> int:

@@ -108,7 +108,11 @@ class Devices:
 
 
 def devices_of(
-    source: Points | Counts | Devices, tiling: Tiling, progress: Callable[[str, float], None] | None = None
+    source: Points | Counts | Devices,
+    tiling: Tiling,
+    progress: Callable[[str, float], None] | None = None,
+    *,
+    may_be_outside: bool = False,
 ) -> Devices:
     """Put every user's rows on a device of their own. Run by: a simulation.
 
@@ -122,6 +126,8 @@ def devices_of(
         The cells, seen through their lattice.
     progress : callable, optional
         Told the step's name and the done part.
+    may_be_outside : bool
+        Whether devices none of which is inside are an answer.
 
     Raises
     ------
@@ -140,12 +146,14 @@ def devices_of(
             raise InputError(f"counts on {source.tiling.spec} cannot be released on {tiling.spec}")
         made = Devices(np.repeat(compact, source.values))
     else:
-        made = _from_points(source, tiling, compact)
+        made = _from_points(source, tiling, compact, may_be_outside)
     tell("place the devices", 1.0)
     return made
 
 
-def _from_points(points: Points, tiling: Tiling, site: npt.NDArray[np.integer]) -> Devices:
+def _from_points(
+    points: Points, tiling: Tiling, site: npt.NDArray[np.integer], may_be_outside: bool
+) -> Devices:
     import duckdb
 
     from mapveil.engines.user_sums import located_by
@@ -170,7 +178,7 @@ def _from_points(points: Points, tiling: Tiling, site: npt.NDArray[np.integer]) 
     count = int(device[-1]) + 1
     starts = np.searchsorted(device[kept], np.arange(count + 1))
     sites = np.where(cells >= 0, site[cells], site.dtype.type(-1))[kept]
-    if not (sites >= 0).any():
+    if not may_be_outside and not (sites >= 0).any():
         raise InputError(
             f"{points.source}: no row lies inside the region {tiling.region}; "
             "a region that overlaps the points is accepted (west,south,east,north in degrees)"

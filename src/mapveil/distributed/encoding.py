@@ -123,7 +123,9 @@ class LabelEncoding:
     def positions(self, sites: npt.NDArray[np.integer], labels: IntArray | None = None) -> IntArray:
         """Coordinates by label; see :class:`Encoding`."""
         if labels is None:
-            raise ParameterError("a query by label needs a label of every place; a table with labels is accepted")
+            raise ParameterError(
+                "a query by label needs a label of every place; a table with labels is accepted"
+            )
         position = self.places.positions(sites)
         known = (position >= 0) & ((labels >= 0) & (labels < self.labels))[:, None]
         return np.where(known, position * self.labels + labels[:, None], -1)

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -26,11 +26,11 @@ from mapveil.privacy.guarantee import Guarantee, Share
 from mapveil.privacy.random import Randomness, as_randomness
 
 if TYPE_CHECKING:
-    from mapveil.distributed.client import Rounding
-    from mapveil.distributed.rounds import BeforeReveal
+    from mapveil.distributed.rounds import BeforeReveal, Collection, Overflow
+    from mapveil.privacy.rounding import Rounding
     from mapveil.secure_sum.drivers import SecureSum
 
-__all__ = ["DistributedMechanism", "ServerHalf"]
+__all__ = ["TABLE_SCALE", "DistributedMechanism", "ServerHalf"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -42,7 +42,8 @@ A generator so that it reads like the paper's algorithm and is rebuilt from stor
 all it depends on is the setting and the sums.
 """
 
-_TABLE_SCALE = 1024
+TABLE_SCALE: Final = 1024
+"""Units per device where a table of visits is collected and none are set."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +72,9 @@ class DistributedMechanism(Mechanism):
         ``"largest-remainder"``: sensitivity gamma; or ``"stochastic"``, the paper's: gamma + d.
     bits : int, optional
         Vectors are summed modulo 2**bits; the smallest modulus that is safe by default.
+    overflow : str
+        ``"refuse"`` a modulus in which a sum overflows with probability 2^-40 or more; ``"wrap"`` lets it, for
+        experiments.
     """
 
     shard_size: int = 10_000
@@ -81,6 +85,7 @@ class DistributedMechanism(Mechanism):
     scale: int | None = None
     rounding: Rounding = "largest-remainder"
     bits: int | None = None
+    overflow: Overflow = "refuse"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -89,10 +94,17 @@ class DistributedMechanism(Mechanism):
             self._check(0 <= getattr(self, name) < 1, name, "a part from 0 to less than 1")
         lost = float(self.tolerated_dropout) + float(self.corrupt)
         self._check(lost < 1, "corrupt", "a part that leaves somebody together with tolerated_dropout")
-        self._check(self.sample is None or self.sample >= 1, "sample", "a whole number of at least 1, or none,")
+        self._check(
+            self.sample is None or self.sample >= 1, "sample", "a whole number of at least 1, or none,"
+        )
         self._check(self.scale is None or 1 <= self.scale <= 1 << 28, "scale", "1 to 2**28, or none,")
-        self._check(self.rounding in ("largest-remainder", "stochastic"), "rounding", "largest-remainder or stochastic")
+        self._check(
+            self.rounding in ("largest-remainder", "stochastic"),
+            "rounding",
+            "largest-remainder or stochastic",
+        )
         self._check(self.bits is None or 1 <= self.bits <= 64, "bits", "1 to 64, or none,")
+        self._check(self.overflow in ("refuse", "wrap"), "overflow", "refuse or wrap")
 
     @abstractmethod
     def server(self, setting: Setting) -> ServerHalf:
@@ -140,28 +152,18 @@ class DistributedMechanism(Mechanism):
         PromiseError
             Too many devices dropped out: nothing is released.
         """
-        from mapveil.distributed.rounds import Collection
-        from mapveil.secure_sum.drivers import IdealSum
-
         stream = as_randomness(rng)
         tell = progress or (lambda step, done: None)
         cells = tiling_of(points, tiling) if not isinstance(points, Devices) else _given(tiling)
         lattice = cells.lattice()
-        collection = Collection(
-            devices=devices_of(points, cells, tell),
-            sample=self.sample,
-            redraw=self.redraw,
-            shard_size=self.shard_size,
-            tolerated_dropout=_fraction(self.tolerated_dropout),
-            corrupt=_fraction(self.corrupt),
-            scale=self.scale or (_TABLE_SCALE if isinstance(points, Points) else 1),
-            rounding=self.rounding,
-            bits=self.bits,
-            dropout=dropout,
-            secure_sum=secure_sum or IdealSum(),
+        collection = self.collection(
+            devices_of(points, cells, tell),
+            scale=TABLE_SCALE if isinstance(points, Points) else 1,
             rng=stream,
-            before_reveal=before_reveal or (lambda share: None),
             progress=tell,
+            secure_sum=secure_sum,
+            dropout=dropout,
+            before_reveal=before_reveal,
         )
         server = self.server(collection.setting(lattice.depth, _in_morton_order(lattice)))
         made = _run(server, collection.ask)
@@ -175,6 +177,39 @@ class DistributedMechanism(Mechanism):
             measurements=tuple(_on_cells(each, lattice, site) for each in made.measurements),
             notes=(*made.notes, *_who(collection.costs)),
             rounds=tuple(collection.costs),
+        )
+
+    def collection(
+        self,
+        devices: Devices,
+        *,
+        scale: int,
+        rng: Randomness,
+        progress: Progress,
+        secure_sum: SecureSum | None = None,
+        dropout: float = 0.0,
+        before_reveal: BeforeReveal | None = None,
+    ) -> Collection:
+        """The devices, asked as these parameters say; ``scale`` is used where none is set. See :meth:`release`."""
+        from mapveil.distributed.rounds import Collection
+        from mapveil.secure_sum.drivers import IdealSum
+
+        return Collection(
+            devices=devices,
+            sample=self.sample,
+            redraw=self.redraw,
+            shard_size=self.shard_size,
+            tolerated_dropout=_fraction(self.tolerated_dropout),
+            corrupt=_fraction(self.corrupt),
+            scale=self.scale or scale,
+            rounding=self.rounding,
+            bits=self.bits,
+            overflow=self.overflow,
+            dropout=dropout,
+            secure_sum=secure_sum or IdealSum(),
+            rng=rng,
+            before_reveal=before_reveal or (lambda share: None),
+            progress=progress,
         )
 
     def guarantee(self, shares: tuple[Share, ...] = (), *, seeded: bool = False) -> Guarantee:

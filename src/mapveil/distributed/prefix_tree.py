@@ -65,9 +65,13 @@ class PrefixTree:
         """The tree of these nodes, in any order, repeated or not."""
         levels, codes = np.asarray(level, dtype=np.int64), np.asarray(code, dtype=np.int64)
         if levels.shape != codes.shape or not 0 <= depth <= 31:
-            raise ParameterError(f"{levels.shape} levels, {codes.shape} codes, depth {depth}; as many, 0 to 31 accepted")
+            raise ParameterError(
+                f"{levels.shape} levels, {codes.shape} codes, depth {depth}; as many, 0 to 31 accepted"
+            )
         if levels.size and (int(levels.min()) < 0 or int(levels.max()) > depth):
-            raise ParameterError(f"nodes of levels {levels.min()} to {levels.max()}; 0 to {depth} are accepted")
+            raise ParameterError(
+                f"nodes of levels {levels.min()} to {levels.max()}; 0 to {depth} are accepted"
+            )
         if codes.size and (int(codes.min()) < 0 or bool((codes >> (2 * levels) != 0).any())):
             raise ParameterError("a node's code is negative or too large for its level")
         first = codes << (2 * (depth - levels))

@@ -10,28 +10,31 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.distributed.client import Rounding, client_report, sensitivity
+from mapveil.distributed.client import client_report, sensitivity
 from mapveil.distributed.devices import Devices
 from mapveil.distributed.query import NoisySums, Query, Setting
 from mapveil.maps.mechanism import Progress
 from mapveil.maps.round_cost import RoundCost
 from mapveil.privacy.discrete_laplace import laplace_variance
 from mapveil.privacy.guarantee import Share
-from mapveil.privacy.modulus import centre, smallest_modulus
+from mapveil.privacy.modulus import centre, highest_sum, smallest_modulus
 from mapveil.privacy.provision import promised_survivors, share_shape
 from mapveil.privacy.random import Randomness
+from mapveil.privacy.rounding import Rounding
 from mapveil.secure_sum.drivers import SecureSum, ShardSum, SumSettings
 from mapveil.secure_sum.faults import Abort
 from mapveil.secure_sum.vectors import Leaves
 
-__all__ = ["BeforeReveal", "Collection"]
+__all__ = ["BeforeReveal", "Collection", "Overflow"]
 
 IntArray = npt.NDArray[np.int64]
 
+Overflow = Literal["refuse", "wrap"]
 BeforeReveal = Callable[[Share], None]
 """Called once per round, when its sums are about to become known to the server; may refuse by raising."""
 
@@ -61,6 +64,8 @@ class Collection:
         See :func:`mapveil.distributed.client.encode_places`.
     bits : int, optional
         The modulus is 2**bits; the smallest safe one by default.
+    overflow : str
+        ``"refuse"`` a modulus in which a sum may overflow, or ``"wrap"``, to see what that does.
     dropout : float
         Part of each shard that does drop out, at a random step before its input arrives.
     secure_sum : SecureSum
@@ -82,6 +87,7 @@ class Collection:
     scale: int
     rounding: Rounding
     bits: int | None
+    overflow: Overflow
     dropout: float
     secure_sum: SecureSum
     rng: Randomness
@@ -129,15 +135,14 @@ class Collection:
             self._asked = self._draw()
         boundaries, sizes = self.boundaries, np.diff(self.boundaries)
         length, moves = query.encoding.length, sensitivity(query.encoding, self.scale, self.rounding)
-        bits = smallest_modulus(
-            int(sizes.max()),
-            self.scale + (self.rounding == "stochastic"),
-            length,
-            float(self.alpha * int(sizes.max())),
-            query.epsilon,
-            moves,
-            given=self.bits,
-        )
+        most = self.scale + (self.rounding == "stochastic")
+        most = self.scale + (self.rounding == "stochastic")  # units of one device at one coordinate
+        largest = int(sizes.max())
+        law = (largest, most, length, self.alpha * largest, query.epsilon, moves)
+        if self.bits is None:
+            bits = smallest_modulus(*law)
+        else:
+            bits = self.bits if self.overflow == "wrap" else check_modulus(self.bits, *law)
         settings = SumSettings(
             length=length,
             bits=bits,
@@ -175,7 +180,7 @@ class Collection:
                 stream.child("secure sum"),
                 before_reveal=lambda counts, first=first: hold(np.atleast_1d(counts), first),
             )
-            total += _decoded(found, bits)
+            total += _decoded(found, bits, highest_sum(int(sizes.max()), most))
             included += sum(int(each.included.sum()) for each in found)
             answers.extend(found[:1])  # shards are even: the first is as large as any but for one device
             self.progress(query.purpose, high / max(self.asked, 1))
@@ -240,9 +245,9 @@ class Collection:
         )
 
 
-def _decoded(found: Sequence[ShardSum], bits: int) -> IntArray:
+def _decoded(found: Sequence[ShardSum], bits: int, highest: int) -> IntArray:
     """The shards' sums out of modular arithmetic, added up."""
-    return np.asarray(sum(centre(each.total, bits) for each in found), dtype=np.int64)
+    return np.asarray(sum(centre(each.total, bits, highest) for each in found), dtype=np.int64)
 
 
 def _most(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
