@@ -26,7 +26,7 @@ import numpy.typing as npt
 from mapveil.errors import ParameterError
 from mapveil.privacy.laplace_sum import laplace_sum_quantile, laplace_sum_tail
 
-__all__ = ["FAILURE", "centre", "check_modulus", "highest_sum", "smallest_modulus"]
+__all__ = ["FAILURE", "centre", "highest_sum", "smallest_modulus"]
 
 FAILURE: Final = 2.0**-40
 """How probable an overflow may be, over all coordinates of one sum."""
@@ -42,6 +42,7 @@ def smallest_modulus(
     sensitivity: int,
     *,
     failure: float = FAILURE,
+    given: int | None = None,
 ) -> int:
     """The fewest bits whose overflow is proved to be improbable. Run by: the server, which publishes them.
 
@@ -59,16 +60,18 @@ def smallest_modulus(
         As for :func:`mapveil.privacy.noise_shares.noise_shares`.
     failure : float
         The probability allowed, over all coordinates of one sum.
+    given : int, optional
+        Bits that the user asks for: taken where they suffice.
 
     Returns
     -------
     int
-        b, from 1 to 64.
+        b, from 1 to 64; ``given`` if there is one.
 
     Raises
     ------
     ParameterError
-        A number is outside its range, or 64 bits do not suffice.
+        A number is outside its range, 64 bits do not suffice, or those given do not.
     """
     highest = highest_sum(shard_size, per_user_max)
     if length < 1 or not 0 < failure < 1:
@@ -85,40 +88,11 @@ def smallest_modulus(
             f"sums of {shard_size} clients of up to {per_user_max} with noise of up to {float(reach):.3g} need "
             f"more than {_WORD} bits; a smaller scale or shard, or a larger epsilon, is accepted"
         )
-    return bits
-
-
-def check_modulus(
-    bits: int,
-    shard_size: int,
-    per_user_max: int,
-    length: int,
-    terms: Fraction | float,
-    epsilon: Fraction,
-    sensitivity: int,
-    *,
-    failure: float = FAILURE,
-) -> int:
-    """Refuse too few bits, naming the fewest that do; return them where they do.
-
-    Parameters
-    ----------
-    bits : int
-        What the user asks for.
-    shard_size, per_user_max, length, terms, epsilon, sensitivity, failure
-        As for :func:`smallest_modulus`.
-
-    Raises
-    ------
-    ParameterError
-        Fewer than the smallest, or more than 64.
-    """
-    smallest = smallest_modulus(
-        shard_size, per_user_max, length, terms, epsilon, sensitivity, failure=failure
-    )
-    if not smallest <= bits <= _WORD:
-        raise ParameterError(f"bits is {bits}; {smallest} to {_WORD} are accepted for these sums")
-    return bits
+    if given is None:
+        return bits
+    if not bits <= given <= _WORD:
+        raise ParameterError(f"bits is {given}; {bits} to {_WORD} are accepted for these sums")
+    return given
 
 
 def highest_sum(shard_size: int, per_user_max: int) -> int:
