@@ -32,7 +32,7 @@ __all__ = ["Cipher", "SEED_BYTES", "add_masks", "agree", "word_type"]
 
 SEED_BYTES = 32
 
-_CHUNK = 1 << 18  # bytes: the vector's piece and the keystream both stay in the second cache
+_CHUNK = 1 << 17  # bytes: the vector's piece and the keystream both stay in the second cache
 _ZEROS = bytes(_CHUNK)
 _SLACK = 15  # the cipher wants room for all but one byte of a block more
 _OPEN = 128  # streams held open at once

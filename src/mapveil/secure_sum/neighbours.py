@@ -2,36 +2,40 @@ r"""How many neighbours a client needs, and how many of them must answer.
 
 Of n clients, :math:`c = \lfloor \gamma n \rfloor` are corrupt (they tell the server all they know) and
 :math:`d = \lfloor \delta n \rfloor` drop out; both sets are fixed before the ring is ordered at random,
-so that k neighbours are a uniform draw from the other n - 1 clients. With :math:`h = k/2`, X
-hypergeometric (draws from the population with that many marked), and union bounds over clients and
-runs, the following are required; the first two with probability :math:`1 - 2^{-\sigma}` each, the
-third with :math:`1 - 2^{-\eta}`:
+so that k neighbours are a uniform draw from the other n - 1 clients. With :math:`h = k/2` and
+:math:`X(N, m, r)` hypergeometric (the marked among r drawn, where m of N are marked), security fails with
+probability :math:`2^{-\sigma}` at most, half of it for each of two conditions, and the sum fails to come
+out with probability :math:`2^{-\eta}` at most:
 
-1. nobody's secrets are known to the corrupt: :math:`n \Pr[X(n - 1, c, k) \ge t] \le 2^{-\sigma}`;
+1. nobody's secrets are known to the corrupt: :math:`n \Pr[X(n - 1, c, k) \ge t] \le 2^{-\sigma - 1}`;
 2. the honest survivors stay connected, so that nothing but their total can be computed. A ring in
    which each is joined to h on both sides falls apart only if two runs of h or more adjacent places
    are without honest survivors. Of :math:`r = c + d` such places, with falling factorials
    :math:`(x)_m`, the expected number of pairs of such runs is
 
-   .. math:: \frac{n (n - 2h - 1)}{2} \cdot \frac{(r)_{2h}\, (n - r)_2}{(n)_{2h + 2}} \le 2^{-\sigma};
+   .. math:: \frac{n (n - 2h - 1)}{2} \cdot \frac{(r)_{2h}\, (n - r)_2}{(n)_{2h + 2}} \le 2^{-\sigma - 1};
 
-3. the sum comes out: :math:`n \Pr[X(n - 1, d, k) \ge k - t + 1] \le 2^{-\eta}`.
+3. the sum comes out: :math:`n \Pr[X(n - 1, d, k) > k - t] \le 2^{-\eta}`.
 
-Against a server that lies about who dropped out (``active``), also
+Against a server that lies about who dropped out (``active``), condition 1 is replaced by the stronger
 
-4. no client can be unmasked beside a gap, nor can both of its secrets be had, from the honest
-   neighbours on one side and the corrupt ones on the other:
-   :math:`n \Pr[X(n, c, h) \ge t - h] \le 2^{-\sigma}`.
+4. no client can be unmasked beside a gap, nor can both of its secrets be had:
+   :math:`n \Pr[X(n, c, h) \ge t - h] \le 2^{-\sigma - 1}`.
 
-Why 4 suffices: an honest client gives a share of one of i's two secrets only, a corrupt one of both.
-Both secrets need :math:`2 t \le k + c_i` for :math:`c_i` corrupt neighbours, while 4 gives
-:math:`c_i \le 2 (t - h - 1) = 2t - k - 2`. And whoever splits the ring needs a gap of h places without
-answering honest clients beside some honest i; its own secret then gets shares from at most h neighbours
-on the other side and fewer than t - h corrupt ones within the gap: fewer than t.
+Why 4 suffices. An honest client consents to one set of survivors only, one that t of its neighbours consent
+to, and gives away one share for each neighbour; a corrupt one gives both. Both secrets of a client need
+:math:`2 t \le k + c_i` for :math:`c_i` corrupt neighbours, while 4 gives :math:`c_i \le 2 (t - h - 1)`. To
+split the ring, whom 2 only protects against by chance, somebody must put a gap of h places without answering
+honest clients beside an honest client i. The shares of its own secret come from at most h neighbours on the
+other side and fewer than t - h corrupt ones within the gap: fewer than t, so its mask stays on.
 
-In the complete graph, k = n - 1, 1 to 3 are certain or impossible, and 4 reads :math:`2 t > k + c`.
+In the complete graph, k = n - 1, nothing is left to chance: 1 reads :math:`t > c`, 3 reads
+:math:`t \le k - d`, and 4 reads :math:`2 t > k + c`.
 
-Source: Bell et al. (2020), section 3.
+Source: Bell et al. (2020), section 3, as the authors' own implementation computes it (Federated Compute,
+``graph_parameter_finder``, 2020). Deviations: neighbours are drawn from n - 1 clients, not n, and in 2 a run
+ends beside survivors; both are exact and move a few of its results by a step or two. And 4, where it asks
+:math:`2 t > k + c_i` only, which does not keep a lying server from splitting the ring.
 """
 
 from __future__ import annotations
@@ -57,8 +61,8 @@ _LARGEST = 4096
 _LOWEST = 2
 """At threshold 1 every share would be the secret itself."""
 
-# Sums of logarithms of fewer than 2^14 numbers of at most 64 bits err by less than 1e-10.
-_ROUNDING = 1e-9
+# Adding up at most 2^12 logarithms below 2^5 errs by less than 2^12 * 2^17 * 2^-53 < 1e-7.
+_ROUNDING = 1e-6
 
 
 class Neighbourhood(NamedTuple):
@@ -117,6 +121,17 @@ def _exact(value: Fraction | float | str | Decimal, name: str) -> Fraction:
     return exact
 
 
+def _log_split(clients: int, gone: int, largest: int) -> FloatArray:
+    """Logarithm of condition 2's left side for h = 0 .. largest / 2, shape (largest // 2 + 1,)."""
+    half = np.arange(largest // 2 + 1)
+    runs, places = _log_falling(gone, largest), _log_falling(clients, largest + 2)
+    with np.errstate(divide="ignore"):
+        pairs = np.log(clients * np.maximum(clients - 2 * half - 1.0, 1.0) / 2)
+        kept = np.log(float(max(clients - gone, 0)) * max(clients - gone - 1, 0))
+    split: FloatArray = pairs + runs[2 * half] + kept - places[2 * half + 2] + _ROUNDING
+    return split
+
+
 def _complete(clients: int, corrupt: int, dropped: int, active: bool) -> Neighbourhood | None:
     """The complete graph, where nothing is left to chance."""
     neighbours = clients - 1
@@ -130,27 +145,25 @@ def _complete(clients: int, corrupt: int, dropped: int, active: bool) -> Neighbo
 def _choose(
     clients: int, corrupt: int, dropped: int, sigma: int, eta: int, active: bool
 ) -> Neighbourhood | None:
-    limit = -sigma * math.log(2) - math.log(clients)
+    half_failure, each = -(sigma + 1) * math.log(2), math.log(clients)
     largest = min(clients - 2, _LARGEST)
     corrupt_urn = _Urn(clients - 1, corrupt, largest)
     side_urn = _Urn(clients, corrupt, largest)
     dropped_urn = _Urn(clients - 1, dropped, largest)
-    gone = corrupt + dropped
-    gaps = _log_falling(gone, largest)
-    places = _log_falling(clients, largest + 2)
-    kept = math.log((clients - gone) * (clients - gone - 1)) if clients - gone > 1 else -math.inf
+    split = _log_split(clients, corrupt + dropped, largest)
     for neighbours in range(2, largest + 1, 2):
         half = neighbours // 2
-        pairs = clients * (clients - neighbours - 1) // 2
-        split = math.log(max(pairs, 1)) + gaps[neighbours] + kept - places[neighbours + 2] + _ROUNDING
-        if split > -sigma * math.log(2):
+        if split[half] > half_failure:
             continue
-        least = max(_LOWEST, _least(corrupt_urn.log_tail(neighbours), limit))
         if active:
-            least = max(least, half + _least(side_urn.log_tail(half), limit))
-        bad = _least(dropped_urn.log_tail(neighbours), -eta * math.log(2) - math.log(clients))
-        if least <= neighbours + 1 - bad:
+            least = half + _least(side_urn.log_tail(half), half_failure - each)
+        else:
+            least = _least(corrupt_urn.log_tail(neighbours), half_failure - each)
+        lost = _least(dropped_urn.log_tail(neighbours), -eta * math.log(2) - each) - 1
+        if (least := max(least, _LOWEST)) <= neighbours - lost:
             return Neighbourhood(neighbours, least)
+    if clients - 1 > _LARGEST:
+        return None
     return _complete(clients, corrupt, dropped, active)
 
 
@@ -177,7 +190,7 @@ def choose_neighbourhood(
     dropout : Fraction
         :math:`\delta`, the largest fraction that may drop out.
     sigma : int
-        Security holds but with probability :math:`2^{-\sigma}` (for each condition).
+        Security holds but with probability :math:`2^{-\sigma}`.
     eta : int
         The sum comes out but with probability :math:`2^{-\eta}`.
     active : bool
@@ -206,11 +219,15 @@ def choose_neighbourhood(
     spies, gone = math.floor(gamma * clients), math.floor(delta * clients)
     found = _choose(clients, spies, gone, sigma, eta, active)
     if found is None:
-        # The complete graph is the last resort: its condition says what is possible.
-        bearable = clients - 2 - gone if not active else clients - 2 - 2 * gone
-        what = f"at most {bearable} corrupt" if bearable >= 0 else "fewer dropouts"
+        against, each = (" against a server that lies", 2) if active else ("", 1)
+        if clients - 1 > _LARGEST:
+            possible = f"graphs of up to {_LARGEST} neighbours bear fewer"
+        elif (bearable := clients - 2 - each * gone) >= 0:
+            possible = f"with {gone} dropped, at most {bearable} corrupt can"
+        else:
+            bearable = max(0, clients - 2 - spies) // each
+            possible = f"with {spies} corrupt, at most {bearable} dropped can"
         raise ParameterError(
-            f"{spies} corrupt and {gone} dropped of {clients} clients cannot be borne"
-            f"{' against a server that lies' if active else ''}; with {gone} dropped, {what} can"
+            f"{spies} corrupt and {gone} dropped of {clients} clients cannot be borne{against}; {possible}"
         )
     return found
