@@ -26,7 +26,7 @@ import numpy.typing as npt
 from mapveil.errors import ParameterError
 from mapveil.privacy.laplace_sum import laplace_sum_quantile, laplace_sum_tail
 
-__all__ = ["FAILURE", "centre", "highest_sum", "smallest_modulus"]
+__all__ = ["FAILURE", "centre", "check_modulus", "highest_sum", "smallest_modulus"]
 
 FAILURE: Final = 2.0**-40
 """How probable an overflow may be, over all coordinates of one sum."""
@@ -42,7 +42,6 @@ def smallest_modulus(
     sensitivity: int,
     *,
     failure: float = FAILURE,
-    given: int | None = None,
 ) -> int:
     """The fewest bits whose overflow is proved to be improbable. Run by: the server, which publishes them.
 
@@ -60,18 +59,16 @@ def smallest_modulus(
         As for :func:`mapveil.privacy.noise_shares.noise_shares`.
     failure : float
         The probability allowed, over all coordinates of one sum.
-    given : int, optional
-        Bits that the user asks for: taken where they suffice.
 
     Returns
     -------
     int
-        b, from 1 to 64; ``given`` if there is one.
+        b, from 1 to 64.
 
     Raises
     ------
     ParameterError
-        A number is outside its range, 64 bits do not suffice, or those given do not.
+        A number is outside its range, or 64 bits do not suffice.
     """
     highest = highest_sum(shard_size, per_user_max)
     if length < 1 or not 0 < failure < 1:
@@ -88,11 +85,40 @@ def smallest_modulus(
             f"sums of {shard_size} clients of up to {per_user_max} with noise of up to {float(reach):.3g} need "
             f"more than {_WORD} bits; a smaller scale or shard, or a larger epsilon, is accepted"
         )
-    if given is None:
-        return bits
-    if not bits <= given <= _WORD:
-        raise ParameterError(f"bits is {given}; {bits} to {_WORD} are accepted for these sums")
-    return given
+    return bits
+
+
+def check_modulus(
+    bits: int,
+    shard_size: int,
+    per_user_max: int,
+    length: int,
+    terms: Fraction | float,
+    epsilon: Fraction,
+    sensitivity: int,
+    *,
+    failure: float = FAILURE,
+) -> int:
+    """Refuse too few bits, naming the fewest that do; return them where they do. Run by: the server.
+
+    Parameters
+    ----------
+    bits : int
+        What the user asks for.
+    shard_size, per_user_max, length, terms, epsilon, sensitivity, failure
+        As for :func:`smallest_modulus`.
+
+    Raises
+    ------
+    ParameterError
+        Fewer than the smallest, or more than 64.
+    """
+    smallest = smallest_modulus(
+        shard_size, per_user_max, length, terms, epsilon, sensitivity, failure=failure
+    )
+    if not smallest <= bits <= _WORD:
+        raise ParameterError(f"bits is {bits}; {smallest} to {_WORD} are accepted for these sums")
+    return bits
 
 
 def highest_sum(shard_size: int, per_user_max: int) -> int:
@@ -112,7 +138,7 @@ def highest_sum(shard_size: int, per_user_max: int) -> int:
 
 def _lowest(bits: int, highest: int) -> int:
     """Where the window begins, -w."""
-    return -(((1 << bits) - highest) // 2) if bits < _WORD else -(1 << (_WORD - 1))
+    return -max(0, ((1 << bits) - highest) // 2) if bits < _WORD else -(1 << (_WORD - 1))
 
 
 def _overflow(
@@ -144,16 +170,16 @@ def centre(total: npt.NDArray[np.uint64], bits: int, highest: int) -> npt.NDArra
     Returns
     -------
     ndarray of int64
-        Of the same shape.
+        Of the same shape; wrapped around where a noisy sum was outside the window.
 
     Raises
     ------
     ParameterError
-        The exact sums alone would not fit.
+        A number is outside its range.
     """
-    if not 1 <= bits <= _WORD or not 0 <= highest < 1 << min(bits, _WORD - 1):
+    if not 1 <= bits <= _WORD or not 0 <= highest < 1 << (_WORD - 1):
         raise ParameterError(
-            f"{bits} bits for sums of up to {highest}; 1 to {_WORD} bits that hold them are accepted"
+            f"{bits} bits for sums of up to {highest}; 1 to {_WORD} bits, and sums of 63, are accepted"
         )
     lowest = np.uint64(_lowest(bits, highest) % (1 << _WORD))
     mask = np.uint64((1 << bits) - 1)
