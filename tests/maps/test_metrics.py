@@ -75,6 +75,11 @@ def slow(name, truth, estimate):
             if not some:
                 return math.inf if any(e) else 0.0
             return sum(abs(t[i] - e[i]) / abs(t[i]) for i in some) / len(some)
+        case "floored_mape":
+            if not some:
+                return math.inf if any(e) else 0.0
+            least = min(t[i] for i in some)
+            return sum(abs(t[i] - e[i]) / (t[i] or least) for i in cells) / len(t)
         case "smape":
             return sum(2 * abs(t[i] - e[i]) / (t[i] + e[i]) for i in either) / max(len(either), 1)
         case "maape":
@@ -153,6 +158,9 @@ EMPTY, UNIFORM, POINT = np.zeros((2, 2)), np.ones((2, 2)), np.array([[4.0, 0], [
         ("jensen_shannon", POINT, POINT[::-1], math.log(2)),
         ("mape", EMPTY, EMPTY, 0.0),
         ("mape", EMPTY, POINT, math.inf),
+        ("floored_mape", EMPTY, EMPTY, 0.0),
+        ("floored_mape", EMPTY, POINT, math.inf),
+        ("floored_mape", POINT, UNIFORM, 0.375),
         ("smape", EMPTY, EMPTY, 0.0),
         ("smape", EMPTY, POINT, 2.0),
         ("maape", EMPTY, POINT, math.pi / 8),

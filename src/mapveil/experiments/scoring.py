@@ -26,7 +26,7 @@ FloatArray = npt.NDArray[np.float64]
 EMD_METRES: Final = "emd_m"
 """The earth mover's distance in metres along the axes; ``emd`` is in region widths and heights."""
 
-_OF_VALUES: Final = frozenset({"mse", "l1", "l2", "mape", "smape", "maape"})
+_OF_VALUES: Final = frozenset({"mse", "l1", "l2", "mape", "floored_mape", "smape", "maape"})
 
 
 def metric_names() -> tuple[str, ...]:
@@ -51,7 +51,7 @@ class Scoring:
     r"""Smooth both maps alike and take the metrics.
 
     Metrics between distributions normalise both maps and count negative estimates as zero; metrics of values
-    (mse, l1, l2, mape, smape, maape) take users per cell as they are. Run by: the evaluator.
+    (mse, l1, l2, mape, floored_mape, smape, maape) take users per cell as they are. Run by: the evaluator.
 
     Parameters
     ----------

@@ -17,6 +17,7 @@ __all__ = [
     "METRICS",
     "Metric",
     "compare",
+    "floored_mape",
     "jensen_shannon",
     "kl",
     "l1",
@@ -167,6 +168,23 @@ def mape(truth: MapLike, estimate: MapLike) -> float:
     return float(np.mean(np.abs((t[some] - e[some]) / t[some])))
 
 
+def floored_mape(truth: MapLike, estimate: MapLike) -> float:
+    r"""Mean absolute percentage error over all cells: an empty cell's is of the smallest value of the truth.
+
+    .. math:: \frac{1}{n} \sum_i \frac{|t_i - e_i|}{d_i}, \qquad
+        d_i = |t_i| \text{ if } t_i \ne 0 \text{ else } \min_{j : t_j \ne 0} |t_j|
+
+    where: :math:`t`, :math:`e` are ``truth`` and ``estimate`` and :math:`n` is the number of cells. A truth without
+    any user has no smallest value: 0 if the estimate is empty too, else infinity. Run by: the evaluator.
+    Source: Bagdasaryan et al. (2022), appendix A.1, after Tabataba et al. (2017).
+    """
+    t, e = value_pair(truth, estimate)
+    size = np.abs(t)
+    if not size.any():
+        return 0.0 if not e.any() else float("inf")
+    return float(np.mean(np.abs(t - e) / np.where(size > 0, size, size[size > 0].min())))
+
+
 def smape(truth: MapLike, estimate: MapLike) -> float:
     r"""Symmetric mean absolute percentage error, a ratio from 0 to 2.
 
@@ -208,6 +226,7 @@ METRICS: dict[str, Metric] = {
         Metric("pearson", pearson, "high", ""),
         Metric("spearman", spearman, "high", ""),
         Metric("mape", mape, "low", "ratio"),
+        Metric("floored_mape", floored_mape, "low", "ratio"),
         Metric("smape", smape, "low", "ratio"),
         Metric("maape", maape, "low", "radians"),
         Metric("emd", emd_within, "low", "region widths"),
