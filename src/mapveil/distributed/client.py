@@ -15,7 +15,7 @@ from mapveil.distributed.encoding import Encoding
 from mapveil.distributed.query import Query
 from mapveil.privacy.noise_shares import noise_shares
 from mapveil.privacy.random import Randomness
-from mapveil.privacy.rounding import Rounding, round_shares
+from mapveil.privacy.user_shares import Rounding, round_shares
 from mapveil.secure_sum.vectors import SparseVectors
 
 __all__ = ["client_report", "encode_places", "sensitivity"]

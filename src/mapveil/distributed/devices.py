@@ -140,7 +140,7 @@ def devices_of(
     tell("place the devices", 0.0)
     lattice = tiling.lattice()
     site = interleave(lattice.row, lattice.col)
-    compact = site.astype(np.int32 if lattice.depth < 16 else np.int64)
+    compact: npt.NDArray[np.integer] = site.astype(np.int32 if lattice.depth < 16 else np.int64)
     if isinstance(source, Counts):
         if source.tiling is not tiling and source.tiling.to_dict() != tiling.to_dict():
             raise InputError(f"counts on {source.tiling.spec} cannot be released on {tiling.spec}")
@@ -183,10 +183,10 @@ def _from_points(
             f"{points.source}: no row lies inside the region {tiling.region}; "
             "a region that overlaps the points is accepted (west,south,east,north in degrees)"
         )
-    labels = _codes(found["label"][kept]) if labelled else None
+    labels = _codes(np.asarray(np.ma.filled(found["label"]))[kept]) if labelled else None
     return Devices(sites, starts.astype(np.int64), weight[kept], labels)
 
 
 def _codes(labels: npt.NDArray[np.generic]) -> IntArray:
     """Labels as whole numbers from 0, in their own order."""
-    return np.unique(np.ma.filled(labels), return_inverse=True)[1].astype(np.int64)
+    return np.unique(labels, return_inverse=True)[1].astype(np.int64)

@@ -27,7 +27,7 @@ from mapveil.privacy.random import Randomness, as_randomness
 
 if TYPE_CHECKING:
     from mapveil.distributed.rounds import BeforeReveal, Collection, Overflow
-    from mapveil.privacy.rounding import Rounding
+    from mapveil.privacy.user_shares import Rounding
     from mapveil.secure_sum.drivers import SecureSum
 
 __all__ = ["TABLE_SCALE", "DistributedMechanism", "ServerHalf"]
@@ -138,8 +138,8 @@ class DistributedMechanism(Mechanism):
         progress : callable, optional
             Told the name and the done part of each step.
         secure_sum : SecureSum, optional
-            What adds the vectors: ``ProtocolSum()`` with all the cryptography, or ``IdealSum()`` (the default), which adds
-            the same vectors in the clear.
+            What adds the vectors: ``ProtocolSum()`` with all the cryptography, or ``IdealSum()`` (the default),
+            which adds the same vectors in the clear.
         dropout : float
             Part of each shard that drops out, to see what happens.
         before_reveal : callable, optional

@@ -127,7 +127,7 @@ class PrefixTree:
         return np.asarray(self._segments.owner[at])
 
     def sites_owned(self, members: IntArray | None = None) -> IntArray:
-        """How many sites (or cells, given ``members`` per site in Morton order) each node stands for, shape (nodes,)."""
+        """How many sites each node stands for, shape (nodes,); cells, given ``members`` per site in Morton order."""
         segments = self._segments
         weight = segments.sites
         if members is not None:

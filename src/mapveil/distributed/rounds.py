@@ -25,7 +25,7 @@ from mapveil.privacy.guarantee import Share
 from mapveil.privacy.modulus import centre, highest_sum, smallest_modulus
 from mapveil.privacy.provision import promised_survivors, share_shape
 from mapveil.privacy.random import Randomness
-from mapveil.privacy.rounding import Rounding
+from mapveil.privacy.user_shares import Rounding
 from mapveil.secure_sum.drivers import SecureSum, ShardSum, SumSettings
 from mapveil.secure_sum.faults import Abort
 from mapveil.secure_sum.vectors import Leaves
@@ -138,11 +138,11 @@ class Collection:
         most = self.scale + (self.rounding == "stochastic")
         most = self.scale + (self.rounding == "stochastic")  # units of one device at one coordinate
         largest = int(sizes.max())
-        law = (largest, most, length, self.alpha * largest, query.epsilon, moves)
-        if self.bits is None:
-            bits = smallest_modulus(*law)
+        if self.overflow == "wrap" and self.bits is not None:
+            bits = self.bits
         else:
-            bits = self.bits if self.overflow == "wrap" else check_modulus(self.bits, *law)
+            terms = self.alpha * largest
+            bits = smallest_modulus(largest, most, length, terms, query.epsilon, moves, given=self.bits)
         settings = SumSettings(
             length=length,
             bits=bits,
