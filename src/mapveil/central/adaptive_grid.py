@@ -17,6 +17,7 @@ from mapveil.central.mechanism import (
 )
 from mapveil.engines import UNIT
 from mapveil.geo.tiling import Lattice, Tiling
+from mapveil.maps.block_inference import block_inference
 from mapveil.maps.density_map import Measurement
 from mapveil.maps.mechanism import Estimate, Progress
 from mapveil.privacy.epsilon import split_epsilon
@@ -132,11 +133,7 @@ class AdaptiveGrid(CentralMechanism):
         v: FloatArray, u: FloatArray, parent: IntArray, coarse_epsilon: float, fine_epsilon: float
     ) -> FloatArray:
         """The constrained inference: what both grids say of the second's blocks together."""
-        k = np.bincount(parent, minlength=v.size)
-        total = np.bincount(parent, weights=u, minlength=v.size)
-        own, parts = coarse_epsilon**2 * k, fine_epsilon**2
-        combined = (own * v + parts * total) / (own + parts)
-        return np.asarray(u + ((combined - total) / np.maximum(k, 1))[parent])
+        return block_inference(v, u, parent, coarse_epsilon**-2, fine_epsilon**-2)
 
 
 def _numbered(labels: IntArray, inside: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> _Blocks:

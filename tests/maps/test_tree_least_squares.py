@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mapveil.central.tree_least_squares import tree_least_squares
+from mapveil.maps.tree_least_squares import tree_least_squares
 
 
 def sums_of_leaves(levels: int) -> list[np.ndarray]:

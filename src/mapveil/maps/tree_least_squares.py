@@ -34,7 +34,7 @@ BoolArray = npt.NDArray[np.bool_]
 def tree_least_squares(
     noisy: Sequence[FloatArray], variances: Sequence[float], empty: Sequence[BoolArray]
 ) -> tuple[FloatArray, ...]:
-    """Solve the problem of the module's header. Run by: the curator (post-processing).
+    """Solve the problem of the module's header. Run by: whoever holds the noisy sums.
 
     Parameters
     ----------
