@@ -1,0 +1,307 @@
+"""The server of a secure sum: bytes in, bytes out, and at the end one sum.
+
+The server keeps arrays, one row per client, and no secret of its own: the graph's seed and the
+messages that it accepted are its whole state, and replaying them rebuilds it.
+
+Source: Bell, Bonawitz, Gascon, Lepoint, Raykova, "Secure Single-Server Aggregation with
+(Poly)Logarithmic Overhead" (2020), algorithm 2, and the consistency check of algorithm 3; the
+deviations are those of :mod:`mapveil.secure_sum.client`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.secure_sum import messages
+from mapveil.secure_sum.faults import Abort, OwnFault, PeerFault
+from mapveil.secure_sum.identity import Enrolled
+from mapveil.secure_sum.masks import word_type
+from mapveil.secure_sum.messages import write_set
+from mapveil.secure_sum.parameters import RoundParameters
+from mapveil.secure_sum.ring import Ring, make_ring
+from mapveil.secure_sum.server_checks import check_answer, check_boxes, check_consent, check_input, check_keys
+from mapveil.secure_sum.server_unmask import Collected, unmask
+from mapveil.secure_sum.states import Message, ServerState, Signal, expected_messages, server_step
+
+__all__ = ["Outbox", "Server"]
+
+BoolArray = npt.NDArray[np.bool_]
+
+
+class Outbox(Mapping[int, bytes]):
+    """The messages to send after a phase, by client; each is written when it is looked up."""
+
+    def __init__(self, clients: BoolArray, write: Callable[[int], bytes]) -> None:
+        self.clients = clients
+        self._write = write
+
+    def __getitem__(self, client: int) -> bytes:
+        if client not in self:
+            raise KeyError(client)
+        return self._write(client)
+
+    def __contains__(self, client: object) -> bool:
+        return isinstance(client, int) and 0 <= client < self.clients.size and bool(self.clients[client])
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(np.flatnonzero(self.clients).tolist())
+
+    def __len__(self) -> int:
+        return int(np.count_nonzero(self.clients))
+
+
+class Server:
+    """The server's part in one round.
+
+    Hand every message from a client to :meth:`receive`. When a phase is over (the caller has the
+    clock) call :meth:`close_phase` and send what it returns. Before the survivors are sent,
+    ``included`` says whose vectors arrived, and :meth:`abort` still reveals nothing. After the last
+    phase ``total`` is the sum of those vectors.
+
+    Parameters
+    ----------
+    parameters : RoundParameters
+        What the parties agreed on.
+    graph_seed : bytes
+        32 uniform bytes, drawn for this round only.
+    enrolled : callable (int, bytes) -> bool, optional
+        Whether an identity belongs to the device enrolled as that client; none takes any.
+    """
+
+    def __init__(
+        self, parameters: RoundParameters, graph_seed: bytes, *, enrolled: Enrolled | None = None
+    ) -> None:
+        n, k = parameters.clients, parameters.neighbours
+        self.parameters = parameters
+        self._graph_seed = graph_seed
+        self._enrolled = enrolled
+        self._ring: Ring = make_ring(n, k, graph_seed)
+        self._state = ServerState.KEYS
+        self._asked: BoolArray = np.ones(n, dtype=np.bool_)
+        self._arrived: BoolArray = np.zeros(n, dtype=np.bool_)
+        self._present = self._sharing = self._included = np.zeros(n, dtype=np.bool_)
+        self._keys = np.zeros((n, messages.roster_entry_bytes(parameters)), dtype=np.uint8)
+        self._boxes = np.zeros((0, k, messages.BOX_BYTES), dtype=np.uint8)
+        self._commitments = np.zeros((n, messages.HASH_BYTES), dtype=np.uint8)
+        self._sum = np.zeros(parameters.length, dtype=word_type(parameters.bits))
+        self._signatures = np.zeros((0, messages.SIGNATURE_BYTES), dtype=np.uint8)
+        self._given: BoolArray = np.zeros((0, k), dtype=np.bool_)
+        self._shares = np.zeros((0, k, messages.SHARE_BYTES), dtype=np.uint8)
+
+    @property
+    def state(self) -> ServerState:
+        """Which messages are collected now, or how the round ended."""
+        return self._state
+
+    @property
+    def included(self) -> BoolArray:
+        """Whose vectors are in the sum, shape (n,), from the closing of the masked inputs on.
+
+        Raises
+        ------
+        OwnFault
+            It is not settled yet.
+        """
+        if self._state in (ServerState.KEYS, ServerState.SHARES, ServerState.INPUTS):
+            raise OwnFault(f"included is asked for in phase {self._state.name}; after INPUTS it is settled")
+        return self._included.copy()
+
+    @property
+    def total(self) -> npt.NDArray[np.uint64]:
+        """The sum modulo 2^b of the vectors of ``included``, shape (length,).
+
+        Raises
+        ------
+        OwnFault
+            The round is not done.
+        """
+        if self._state is not ServerState.DONE:
+            raise OwnFault(f"the total is asked for in state {self._state.name}; there is one once DONE")
+        return self._sum.astype(np.uint64)
+
+    def receive(self, client: int, data: bytes) -> None:
+        """Take one message from the client whom the transport says it is from.
+
+        Raises
+        ------
+        PeerFault
+            The message is refused, and nothing changed. Also for a message that comes too late.
+        OwnFault
+            There is no such client.
+        """
+        if not 0 <= client < self.parameters.clients:
+            raise OwnFault(f"a message from client {client}; 0 to {self.parameters.clients - 1} are accepted")
+        expected = expected_messages(self._state, self.parameters.active)
+        try:
+            message, fields = messages.decode(self.parameters, data, client, expected)
+            if not self._asked[client]:
+                raise PeerFault(
+                    f"{message.name} from a client that was not asked; those still in the round are"
+                )
+            if self._arrived[client]:
+                raise PeerFault(f"{message.name} once more; one is accepted")
+            self._take(message, client, fields)
+        except PeerFault as fault:
+            raise PeerFault(f"client {client}: {fault}", client) from None
+        self._arrived[client] = True
+
+    def _take(self, message: Message, client: int, fields: list[bytes]) -> None:
+        """Check what a message says, then keep it."""
+        p = self.parameters
+        slots = self._ring.neighbours[client]
+        if message is Message.ADVERTISE:
+            self._keys[client] = check_keys(p, client, fields[0], self._enrolled)
+        elif message is Message.SHARES:
+            self._boxes[client] = check_boxes(fields[0], self._present[slots])
+        elif message is Message.MASKED_INPUT:
+            vector = check_input(p, fields[1])
+            self._commitments[client] = np.frombuffer(fields[0], dtype=np.uint8)
+            self._sum += vector
+        elif message is Message.CONSENT:
+            self._signatures[client] = check_consent(p, self._keys[client], fields[0], self._included)
+        else:
+            self._given[client], self._shares[client] = check_answer(
+                fields[0], fields[1], self._sharing[slots]
+            )
+
+    def close_phase(self) -> Outbox:
+        """End the phase: whoever has not answered has dropped out.
+
+        Returns
+        -------
+        Outbox
+            What to send, to whom; nothing after the last phase.
+
+        Raises
+        ------
+        Abort
+            Too few are left, or the masks cannot be taken off: the round is at its end.
+        OwnFault
+            The round is at its end already.
+        """
+        step = server_step(self._state, Signal.CLOSE, self.parameters.active)
+        if step is None:
+            raise OwnFault(f"close_phase() in state {self._state.name}; a phase that is open is accepted")
+        try:
+            outbox = self._close()
+        except Abort:
+            self.abort()
+            raise
+        self._state = step.after
+        self._asked = outbox.clients
+        self._arrived = np.zeros_like(self._arrived)
+        return outbox
+
+    def _close(self) -> Outbox:
+        state, n = self._state, self.parameters.clients
+        if state is ServerState.KEYS:
+            self._check_left("advertised keys", self._arrived)
+            self._present = self._arrived
+            self._boxes = np.zeros((*self._ring.neighbours.shape, messages.BOX_BYTES), dtype=np.uint8)
+            return Outbox(self._present, self._roster)
+        if state is ServerState.SHARES:
+            self._check_left("sent shares", self._arrived)
+            self._sharing = self._arrived
+            return Outbox(self._sharing, self._inbox(self._boxes))
+        if state is ServerState.INPUTS:
+            # Whoever sent shares and dropped out since has left masks, and they need its mask key.
+            self._check_left("sent masked inputs", self._sharing)
+            if not self._ring.connected(self._arrived):
+                raise Abort("the clients in the sum are not connected, so that it would come apart")
+            self._included = self._arrived
+            self._boxes = self._boxes[:0]
+            self._signatures = np.zeros((n, messages.SIGNATURE_BYTES), dtype=np.uint8)
+            self._await_answers()
+            members = write_set(self._included)
+            return Outbox(self._included, lambda client: self._write(Message.SURVIVORS, client, members))
+        if state is ServerState.CONSENTS:
+            agreed = self._arrived & (self._left() >= self.parameters.threshold)
+            return Outbox(agreed, self._confirmations(self._arrived))
+        self._sum = unmask(
+            self.parameters,
+            self._ring,
+            self._sum,
+            Collected(
+                keys=self._keys,
+                commitments=self._commitments,
+                sharing=self._sharing,
+                included=self._included,
+                given=self._given,
+                shares=self._shares,
+            ),
+        )
+        return Outbox(np.zeros(n, dtype=np.bool_), self._roster)
+
+    def _await_answers(self) -> None:
+        self._given = np.zeros(self._ring.neighbours.shape, dtype=np.bool_)
+        self._shares = np.zeros((*self._ring.neighbours.shape, messages.SHARE_BYTES), dtype=np.uint8)
+
+    def _left(self) -> npt.NDArray[np.int64]:
+        """How many neighbours of each client answered in this phase, shape (n,)."""
+        left: npt.NDArray[np.int64] = np.count_nonzero(self._arrived[self._ring.neighbours], axis=1)
+        return left
+
+    def _check_left(self, done: str, needed: BoolArray) -> None:
+        """Abort where fewer than the minimum are left, or fewer than t around a client that is ``needed``."""
+        p, left = self.parameters, self._left()
+        count = int(np.count_nonzero(self._arrived))
+        if count < p.minimum:
+            raise Abort(f"{count} clients {done}; {p.minimum} are promised at least")
+        poor = np.flatnonzero(needed & (left < p.threshold) & (self._arrived | (left > 0)))
+        if poor.size:
+            raise Abort(
+                f"{left[poor[0]]} neighbours of client {poor[0]} {done}; {p.threshold} are needed",
+                int(poor[0]),
+            )
+
+    def _write(self, message: Message, client: int, *fields: bytes) -> bytes:
+        return messages.encode(self.parameters, message, client, *fields)
+
+    def _roster(self, client: int) -> bytes:
+        slots = self._ring.neighbours[client]
+        there = self._present[slots]
+        keys = self._keys[slots[there]].tobytes()
+        return self._write(Message.ROSTER, client, self._graph_seed, write_set(there), keys)
+
+    def _inbox(self, boxes: npt.NDArray[np.uint8]) -> Callable[[int], bytes]:
+        mirror = np.arange(self.parameters.neighbours)[::-1]  # this client's slot in its neighbours'
+
+        def write(client: int) -> bytes:
+            slots = self._ring.neighbours[client]
+            sent = self._sharing[slots]
+            sealed = boxes[slots[sent], mirror[sent]].tobytes()
+            return self._write(Message.INBOX, client, write_set(sent), sealed)
+
+        return write
+
+    def _confirmations(self, signed: BoolArray) -> Callable[[int], bytes]:
+        def write(client: int) -> bytes:
+            slots = self._ring.neighbours[client]
+            there = signed[slots]
+            signatures = self._signatures[slots[there]].tobytes()
+            return self._write(Message.CONFIRMATIONS, client, write_set(there), signatures)
+
+        return write
+
+    def abort(self) -> None:
+        """End the round without a sum. At the end already, nothing happens."""
+        step = server_step(self._state, Signal.ABORT, self.parameters.active)
+        if step is not None:
+            self._state = step.after
+
+    def fingerprint(self) -> bytes:
+        """SHA-256 of the whole state: equal for servers that accepted the same messages."""
+        made = hashlib.sha256(self.parameters.digest + self._graph_seed + bytes([self._state.value]))
+        for array in (
+            *(self._asked, self._arrived, self._present, self._sharing, self._included, self._keys),
+            *(self._boxes, self._commitments, self._sum, self._signatures, self._given, self._shares),
+        ):
+            made.update(np.ascontiguousarray(array).data)
+        return made.digest()
+
+    def __repr__(self) -> str:
+        return f"Server({self.parameters.clients} clients, {self._state.name})"

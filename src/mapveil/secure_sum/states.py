@@ -1,0 +1,153 @@
+"""The states of both parties and every step between them: the only place that says what may follow what.
+
+The machines look their steps up here while they run, and the diagram of the documentation is drawn
+from the same rows.
+"""
+
+from __future__ import annotations
+
+import functools
+from enum import Enum, IntEnum
+from typing import Generic, NamedTuple, TypeVar
+
+__all__ = [
+    "CLIENT_STEPS",
+    "SERVER_STEPS",
+    "ClientState",
+    "Message",
+    "ServerState",
+    "Signal",
+    "Step",
+    "client_step",
+    "expected_messages",
+    "server_step",
+]
+
+
+class Message(IntEnum):
+    """The messages, by the number that stands on the wire."""
+
+    ADVERTISE = 1  # client: its public keys
+    ROSTER = 2  # server: the graph, and the neighbours' keys
+    SHARES = 3  # client: shares of both its secrets, sealed to each neighbour
+    INBOX = 4  # server: the shares sealed to this client
+    MASKED_INPUT = 5  # client: its masked vector
+    SURVIVORS = 6  # server: whose vectors arrived
+    CONSENT = 7  # client: its signature over the survivors
+    CONFIRMATIONS = 8  # server: the neighbours' signatures over the survivors
+    ANSWER = 9  # client: one share per neighbour
+
+
+class Signal(Enum):
+    """What the caller, not the other party, makes happen."""
+
+    START = "start"
+    CLOSE = "phase over"
+    ABORT = "abort"
+
+
+class ClientState(Enum):
+    """Where a client stands; the value is its number in a saved state."""
+
+    FRESH = 0
+    ADVERTISED = 1
+    SHARED = 2
+    MASKED = 3
+    CONSENTED = 4
+    DONE = 5
+    ABORTED = 6
+
+
+class ServerState(Enum):
+    """Which messages the server collects, or how it ended."""
+
+    KEYS = 0
+    SHARES = 1
+    INPUTS = 2
+    CONSENTS = 3
+    ANSWERS = 4
+    DONE = 5
+    ABORTED = 6
+
+
+State = TypeVar("State", ClientState, ServerState)
+Event = Message | Signal
+
+
+class Step(NamedTuple, Generic[State]):
+    """One row: in ``state``, on ``event``, send ``sends`` and go to ``after``.
+
+    ``active`` is None where the step is the same with and without the consistency check.
+    """
+
+    state: State
+    event: Event
+    after: State
+    sends: Message | None = None
+    active: bool | None = None
+
+
+_C, _S, _M = ClientState, ServerState, Message
+
+CLIENT_STEPS: tuple[Step[ClientState], ...] = (
+    Step(_C.FRESH, Signal.START, _C.ADVERTISED, _M.ADVERTISE),
+    Step(_C.ADVERTISED, _M.ROSTER, _C.SHARED, _M.SHARES),
+    Step(_C.SHARED, _M.INBOX, _C.MASKED, _M.MASKED_INPUT),
+    Step(_C.MASKED, _M.SURVIVORS, _C.DONE, _M.ANSWER, active=False),
+    Step(_C.MASKED, _M.SURVIVORS, _C.CONSENTED, _M.CONSENT, active=True),
+    Step(_C.CONSENTED, _M.CONFIRMATIONS, _C.DONE, _M.ANSWER, active=True),
+    Step(_C.FRESH, Signal.ABORT, _C.ABORTED),
+    Step(_C.ADVERTISED, Signal.ABORT, _C.ABORTED),
+    Step(_C.SHARED, Signal.ABORT, _C.ABORTED),
+    Step(_C.MASKED, Signal.ABORT, _C.ABORTED),
+    Step(_C.CONSENTED, Signal.ABORT, _C.ABORTED, active=True),
+)
+
+SERVER_STEPS: tuple[Step[ServerState], ...] = (
+    Step(_S.KEYS, _M.ADVERTISE, _S.KEYS),
+    Step(_S.KEYS, Signal.CLOSE, _S.SHARES, _M.ROSTER),
+    Step(_S.SHARES, _M.SHARES, _S.SHARES),
+    Step(_S.SHARES, Signal.CLOSE, _S.INPUTS, _M.INBOX),
+    Step(_S.INPUTS, _M.MASKED_INPUT, _S.INPUTS),
+    Step(_S.INPUTS, Signal.CLOSE, _S.ANSWERS, _M.SURVIVORS, active=False),
+    Step(_S.INPUTS, Signal.CLOSE, _S.CONSENTS, _M.SURVIVORS, active=True),
+    Step(_S.CONSENTS, _M.CONSENT, _S.CONSENTS, active=True),
+    Step(_S.CONSENTS, Signal.CLOSE, _S.ANSWERS, _M.CONFIRMATIONS, active=True),
+    Step(_S.ANSWERS, _M.ANSWER, _S.ANSWERS),
+    Step(_S.ANSWERS, Signal.CLOSE, _S.DONE),
+    Step(_S.KEYS, Signal.ABORT, _S.ABORTED),
+    Step(_S.SHARES, Signal.ABORT, _S.ABORTED),
+    Step(_S.INPUTS, Signal.ABORT, _S.ABORTED),
+    Step(_S.CONSENTS, Signal.ABORT, _S.ABORTED, active=True),
+    Step(_S.ANSWERS, Signal.ABORT, _S.ABORTED),
+)
+
+
+@functools.cache
+def _client_table(active: bool) -> dict[tuple[ClientState, Event], Step[ClientState]]:
+    return {(step.state, step.event): step for step in CLIENT_STEPS if step.active in (None, active)}
+
+
+@functools.cache
+def _server_table(active: bool) -> dict[tuple[ServerState, Event], Step[ServerState]]:
+    return {(step.state, step.event): step for step in SERVER_STEPS if step.active in (None, active)}
+
+
+def client_step(state: ClientState, event: Message | Signal, active: bool) -> Step[ClientState] | None:
+    """The step that ``event`` makes in a client's ``state``; None where it is not allowed."""
+    return _client_table(active).get((state, event))
+
+
+def server_step(state: ServerState, event: Message | Signal, active: bool) -> Step[ServerState] | None:
+    """The step that ``event`` makes in the server's ``state``; None where it is not allowed."""
+    return _server_table(active).get((state, event))
+
+
+@functools.cache
+def expected_messages(state: ClientState | ServerState, active: bool) -> tuple[Message, ...]:
+    """The messages that a state accepts; none at the end."""
+    if isinstance(state, ClientState):
+        events = [event for at, event in _client_table(active) if at is state]
+    else:
+        events = [event for at, event in _server_table(active) if at is state]
+    return tuple(event for event in events if isinstance(event, Message))
