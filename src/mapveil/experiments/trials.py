@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,7 @@ __all__ = [
     "Outcome",
     "Task",
     "exact_epsilons",
+    "in_processes",
     "parse_method",
     "run_task",
     "run_tasks",
@@ -42,6 +43,8 @@ __all__ = [
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 Progress = Callable[[str, float], None]
+Asked = TypeVar("Asked")
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
@@ -156,11 +159,25 @@ def run_task(task: Task) -> Outcome:
 def run_tasks(
     tasks: Sequence[Task], *, workers: int = 1, progress: Progress | None = None, step: str = "trials"
 ) -> Iterator[Outcome]:
-    """Run tasks and yield their outcomes in the tasks' order, the same for any number of workers.
+    """Run tasks and yield their outcomes in the tasks' order; see :func:`in_processes`."""
+    return in_processes(run_task, tasks, workers=workers, progress=progress, step=step)
+
+
+def in_processes(
+    function: Callable[[Asked], Answer],
+    tasks: Sequence[Asked],
+    *,
+    workers: int = 1,
+    progress: Progress | None = None,
+    step: str = "trials",
+) -> Iterator[Answer]:
+    """Call a function of a module for each task and yield the answers in order, the same for any number of workers.
 
     Parameters
     ----------
-    tasks : sequence of Task
+    function : callable
+        Takes a task; both, and its answers, can be pickled.
+    tasks : sequence
         What to do.
     workers : int
         Processes; 1 runs here. More are spawned, so a script must guard its entry.
@@ -178,7 +195,7 @@ def run_tasks(
     tell(step, 0.0)
     if workers == 1 or len(tasks) <= 1:
         for done, task in enumerate(tasks, start=1):
-            yield run_task(task)
+            yield function(task)
             tell(step, done / len(tasks))
         return
     import multiprocessing
@@ -187,8 +204,8 @@ def run_tasks(
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(min(workers, len(tasks)), context, _end_with_parent) as pool:
         try:
-            for done, outcome in enumerate(pool.map(run_task, tasks), start=1):
-                yield outcome
+            for done, answer in enumerate(pool.map(function, tasks), start=1):
+                yield answer
                 tell(step, done / len(tasks))
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
