@@ -222,7 +222,7 @@ class ClientSteps:
         if not p.active:
             return self._answer(memory, neighbours)
         kept = replace(memory, included=included)
-        return Outcome(kept, (self._sign(survivor_statement(p, members)),))
+        return Outcome(kept, (self._sign(survivor_statement(p, memory.graph_seed, members)),))
 
     def confirm(self, memory: Memory, signers: bytes, signatures: bytes) -> Outcome:
         """Answer once t neighbours have signed the same survivors that this client did."""
@@ -235,7 +235,7 @@ class ClientSteps:
         if np.any(signed & ~neighbours):
             raise PeerFault("the server gave the signature of a client that is not in the sum")
         self._enough(signed, "agreed to the sum")
-        statement = survivor_statement(p, members)
+        statement = survivor_statement(p, memory.graph_seed, members)
         for slot in np.flatnonzero(signed):
             public = memory.identities[slot * KEY_BYTES : (slot + 1) * KEY_BYTES]
             if not signed_by(public, rows[slot].tobytes(), statement):

@@ -79,13 +79,12 @@ def key_statement(parameters: RoundParameters, client: int, keys: bytes) -> byte
     return info(Purpose.KEY_SIGNATURE, parameters.round_id, parameters.digest, client_bytes(client), keys)
 
 
-def survivor_statement(parameters: RoundParameters, included: npt.NDArray[np.bool_]) -> bytes:
-    """What clients sign before they unmask: round, and the hash of who is in the sum."""
+def survivor_statement(
+    parameters: RoundParameters, graph_seed: bytes, included: npt.NDArray[np.bool_]
+) -> bytes:
+    """What clients sign before they unmask: round, graph, and the hash of who is in the sum."""
     members = np.packbits(included, bitorder="little").tobytes()
-    named = info(Purpose.SURVIVOR_SET, parameters.round_id, parameters.digest, members)
+    named = info(Purpose.SURVIVOR_SET, parameters.round_id, parameters.digest, graph_seed, members)
     return info(
-        Purpose.SURVIVOR_SIGNATURE,
-        parameters.round_id,
-        parameters.digest,
-        hashlib.sha256(named).digest(),
+        Purpose.SURVIVOR_SIGNATURE, parameters.round_id, parameters.digest, hashlib.sha256(named).digest()
     )

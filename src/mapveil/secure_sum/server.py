@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from mapveil.secure_sum import messages
 from mapveil.secure_sum.faults import Abort, OwnFault, PeerFault
-from mapveil.secure_sum.identity import Enrolled
+from mapveil.secure_sum.identity import Enrolled, survivor_statement
 from mapveil.secure_sum.masks import word_type
 from mapveil.secure_sum.messages import write_set
 from mapveil.secure_sum.parameters import RoundParameters
@@ -162,7 +162,8 @@ class Server:
             self._commitments[client] = np.frombuffer(fields[0], dtype=np.uint8)
             self._sum += vector
         elif message is Message.CONSENT:
-            self._signatures[client] = check_consent(p, self._keys[client], fields[0], self._included)
+            statement = survivor_statement(p, self._graph_seed, self._included)
+            self._signatures[client] = check_consent(self._keys[client], fields[0], statement)
         else:
             self._given[client], self._shares[client] = check_answer(
                 fields[0], fields[1], self._sharing[slots]

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.secure_sum.faults import PeerFault
-from mapveil.secure_sum.identity import Enrolled, key_statement, signed_by, survivor_statement
+from mapveil.secure_sum.identity import Enrolled, key_statement, signed_by
 from mapveil.secure_sum.masks import agree, word_type
 from mapveil.secure_sum.messages import (
     BOX_BYTES,
@@ -71,11 +71,9 @@ def check_input(parameters: RoundParameters, vector: bytes) -> npt.NDArray[np.un
     return unpack(vector, parameters.length, parameters.bits).astype(word_type(parameters.bits))
 
 
-def check_consent(
-    parameters: RoundParameters, keys: ByteArray, signature: bytes, included: BoolArray
-) -> ByteArray:
-    """Refuse a signature over anything but the survivors."""
-    if not signed_by(keys[IDENTITY].tobytes(), signature, survivor_statement(parameters, included)):
+def check_consent(keys: ByteArray, signature: bytes, statement: bytes) -> ByteArray:
+    """Refuse a signature over anything but the survivors' ``statement``."""
+    if not signed_by(keys[IDENTITY].tobytes(), signature, statement):
         raise PeerFault("a consent that does not sign the survivors")
     return np.frombuffer(signature, dtype=np.uint8)
 
