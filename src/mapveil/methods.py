@@ -10,13 +10,14 @@ import importlib
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from mapveil.central.mechanism import CentralMechanism
 from mapveil.errors import ParameterError
+from mapveil.maps.mechanism import Mechanism
 from mapveil.privacy.epsilon import EpsilonLike
 
-__all__ = ["DEFAULT_METHOD", "METHODS", "Method", "find_method", "option_value"]
+__all__ = ["DEFAULT_METHODS", "METHODS", "Method", "find_method", "option_value"]
 
-DEFAULT_METHOD = "multiscale"
+DEFAULT_METHODS = {"central": "multiscale", "distributed": "multiscale"}
+"""The method of each trust that is used where none is named."""
 
 
 class Method(NamedTuple):
@@ -26,7 +27,7 @@ class Method(NamedTuple):
     trust: str
     path: str  # "module:class"
 
-    def load(self) -> type[CentralMechanism]:
+    def load(self) -> type[Mechanism]:
         """Import the mechanism's class."""
         module, _, attribute = self.path.partition(":")
         found: Any = getattr(importlib.import_module(module), attribute)
@@ -40,7 +41,7 @@ class Method(NamedTuple):
             if item.name != "epsilon"
         }
 
-    def make(self, epsilon: EpsilonLike, options: Mapping[str, Any] | None = None) -> CentralMechanism:
+    def make(self, epsilon: EpsilonLike, options: Mapping[str, Any] | None = None) -> Mechanism:
         """Construct the mechanism.
 
         Raises
@@ -68,22 +69,40 @@ METHODS: tuple[Method, ...] = (
     Method("spatial-decomposition", "central", "mapveil.central.spatial_decomposition:SpatialDecomposition"),
     Method("laplace", "central", "mapveil.central.laplace_histogram:LaplaceHistogram"),
     Method("thresholded", "central", "mapveil.central.thresholded_histogram:ThresholdedHistogram"),
+    Method("multiscale", "distributed", "mapveil.distributed.multiscale_histogram:MultiscaleHistogram"),
+    Method("adaptive", "distributed", "mapveil.distributed.adaptive_histogram:AdaptiveHistogram"),
+    Method("uniform", "distributed", "mapveil.distributed.uniform_grid:UniformGrid"),
+    Method("hierarchical", "distributed", "mapveil.distributed.hierarchical_histogram:HierarchicalHistogram"),
+    Method("adaptive-grid", "distributed", "mapveil.distributed.adaptive_grid:AdaptiveGrid"),
+    Method(
+        "spatial-decomposition",
+        "distributed",
+        "mapveil.distributed.spatial_decomposition:SpatialDecomposition",
+    ),
+    Method("count-min", "distributed", "mapveil.distributed.count_min_histogram:CountMinHistogram"),
+    Method("flat", "distributed", "mapveil.distributed.flat_histogram:FlatHistogram"),
+    Method("local-laplace", "distributed", "mapveil.distributed.local_laplace:LocalLaplace"),
 )
 
 
-def find_method(name: str, trust: str = "central") -> Method:
-    """The row of a name, or an error that lists the names.
+def find_method(name: str | None = None, trust: str = "central") -> Method:
+    """The row of a name and a trust, or an error that lists the names; without a name, the default of the trust.
 
     Raises
     ------
     ParameterError
-        No method of this trust has the name.
+        No such trust, or no method of it has the name.
     """
+    if trust not in DEFAULT_METHODS:
+        raise ParameterError(f"no trust is called {trust!r}; accepted: {', '.join(DEFAULT_METHODS)}")
+    wanted = name or DEFAULT_METHODS[trust]
     for method in METHODS:
-        if method.name == name and method.trust == trust:
+        if method.name == wanted and method.trust == trust:
             return method
     names = ", ".join(method.name for method in METHODS if method.trust == trust)
-    raise ParameterError(f"no {trust or 'such'} method is called {name!r}; accepted: {names or 'none yet'}")
+    elsewhere = ", ".join(f"--trust {method.trust}" for method in METHODS if method.name == wanted)
+    hint = f" (there is one with {elsewhere})" if elsewhere else ""
+    raise ParameterError(f"no {trust} method is called {wanted!r}{hint}; accepted: {names}")
 
 
 def option_value(text: str) -> Any:

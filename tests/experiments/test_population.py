@@ -34,8 +34,8 @@ def test_all_users_together_are_the_engines_sums(rows: int, seed: int, weighted:
     points, tiling = some_points(rows, seed, weighted), Quadtree(REGION, 3)
     people = UserShares.from_points(points, tiling)
     expected = user_sums(points, tiling).sums
-    np.testing.assert_array_equal(people.sample(None, np.random.default_rng(0)).sums, expected)
-    everybody = people.sample(people.users, np.random.default_rng(1))
+    np.testing.assert_array_equal(people.draw(None, np.random.default_rng(0)).sums().sums, expected)
+    everybody = people.draw(people.users, np.random.default_rng(1)).sums()
     np.testing.assert_array_equal(everybody.sums, expected)
 
 
@@ -46,7 +46,7 @@ def test_a_sample_is_the_sum_of_whole_users() -> None:
     totals = np.add.reduceat(people.shares, people.starts[:-1])
     assert (totals <= UNIT).all()
     assert (totals > UNIT - people.shares.size).all()
-    drawn = people.sample(10, np.random.default_rng(3)).sums
+    drawn = people.draw(10, np.random.default_rng(3)).sums().sums
     assert 10 * UNIT - people.shares.size <= drawn.sum() <= 10 * UNIT
     chosen = np.random.default_rng(3).choice(60, size=10, replace=False)
     slow = np.zeros(people.tiling.size, dtype=np.int64)
@@ -60,12 +60,14 @@ def test_counts_are_drawn_without_replacement() -> None:
     counts = Counts(np.array([3, 0, 5, 2]), Grid(Region.without_georeference(2, 2), rows=2, columns=2))
     people = CountedUsers(counts)
     assert people.users == 10
-    drawn = people.sample(9, np.random.default_rng(0)).sums
+    drawn = people.draw(9, np.random.default_rng(0)).sums().sums
     assert (drawn <= counts.values * UNIT).all()
     assert drawn.sum() == 9 * UNIT
-    np.testing.assert_array_equal(people.sample(None, np.random.default_rng(0)).sums, counts.values * UNIT)
+    np.testing.assert_array_equal(
+        people.draw(None, np.random.default_rng(0)).sums().sums, counts.values * UNIT
+    )
     with pytest.raises(ParameterError, match="1 to 10 is accepted"):
-        people.sample(11, np.random.default_rng(0))
+        people.draw(11, np.random.default_rng(0))
 
 
 def test_what_cannot_be_used_is_said() -> None:

@@ -6,14 +6,15 @@ import click
 
 from mapveil.cli.arguments import name_list, read_options
 from mapveil.cli.console import Console, console_options
-from mapveil.methods import DEFAULT_METHOD, find_method
+from mapveil.methods import DEFAULT_METHODS, find_method
 from mapveil.privacy.epsilon import as_epsilon
 
 __all__ = ["command"]
 
 
 @click.command("audit")
-@click.option("--methods", default=DEFAULT_METHOD, show_default=True, help="Names separated by commas.")
+@click.option("--methods", help="Names separated by commas. [default: that of the trust]")
+@click.option("--trust", default="central", show_default=True, help=f"One of {', '.join(DEFAULT_METHODS)}.")
 @click.option("--epsilon", default="1", show_default=True, help="The epsilon to test.")
 @click.option("--trials", default=4000, show_default=True, help="Runs on each of two neighbouring inputs.")
 @click.option("--confidence", default=0.999, show_default=True, help="That an honest method is not refuted.")
@@ -22,7 +23,8 @@ __all__ = ["command"]
 @console_options
 def command(
     console: Console,
-    methods: str,
+    methods: str | None,
+    trust: str,
     epsilon: str,
     trials: int,
     confidence: float,
@@ -38,13 +40,16 @@ def command(
     Examples:
       mapveil audit --methods laplace,emd
       mapveil audit --methods privtree --epsilon 0.5 --trials 20000
+      mapveil audit --trust distributed --methods adaptive,uniform
     """
     from mapveil.attacks.epsilon_audit import audit_epsilon, worst_neighbours
     from mapveil.geo.quadtree import Quadtree
     from mapveil.geo.region import Region
 
-    rows, claim, given = name_list(methods, "--methods"), as_epsilon(epsilon), read_options(options)
-    mechanisms = [find_method(name).make(claim, given) for name in rows]
+    find_method(None, trust)
+    rows = name_list(methods or DEFAULT_METHODS[trust], "--methods")
+    claim, given = as_epsilon(epsilon), read_options(options)
+    mechanisms = [find_method(name, trust).make(claim, given) for name in rows]
     tiling = Quadtree(Region.without_georeference(4, 4), depth=2)
     pairs = worst_neighbours(tiling)
     reports = []

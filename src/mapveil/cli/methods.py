@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from mapveil.cli.console import Console, console_options
-from mapveil.methods import DEFAULT_METHOD, METHODS, Method
+from mapveil.methods import DEFAULT_METHODS, METHODS, Method
 
 __all__ = ["command"]
 
@@ -25,7 +25,7 @@ def command(console: Console) -> None:
     records = [_record(method) for method in METHODS]
     blocks = []
     for record in records:
-        mark = " (default)" if record["name"] == DEFAULT_METHOD else ""
+        mark = " (default)" if record["default"] else ""
         options = ", ".join(f"{key}={value}" for key, value in record["options"].items()) or "none"
         blocks.append(
             f"{record['name']}{mark}  [{record['trust']}]\n"
@@ -44,5 +44,5 @@ def _record(method: Method) -> dict[str, Any]:
         "summary": kind.summary,
         "source": kind.source,
         "options": method.options(),
-        "default": method.name == DEFAULT_METHOD,
+        "default": method.name == DEFAULT_METHODS[method.trust],
     }

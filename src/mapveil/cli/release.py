@@ -2,36 +2,25 @@
 
 from __future__ import annotations
 
-import dataclasses
-from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from mapveil.cli.accounting import Accounting
 from mapveil.cli.arguments import parse_region, read_options
 from mapveil.cli.console import Console, console_options
+from mapveil.cli.release_request import DEFAULT_TILING, ReleaseRequest
 from mapveil.errors import InputError, ParameterError
-from mapveil.methods import DEFAULT_METHOD, Method, find_method
-from mapveil.privacy.epsilon import as_epsilon, split_epsilon
-from mapveil.privacy.random import Randomness, as_randomness
+from mapveil.methods import DEFAULT_METHODS, find_method
+from mapveil.privacy.epsilon import as_epsilon
+from mapveil.privacy.random import as_randomness
 
 if TYPE_CHECKING:
-    from mapveil.central.mechanism import CentralMechanism
-    from mapveil.engines import UserSums
-    from mapveil.geo.counts import Counts
-    from mapveil.geo.points import Points
-    from mapveil.geo.region import Region
-    from mapveil.geo.tiling import Tiling
     from mapveil.maps.density_map import DensityMap
-    from mapveil.maps.mechanism import Progress
-    from mapveil.privacy.guarantee import Share
     from mapveil.privacy.ledger import Account
 
 __all__ = ["command"]
-
-DEFAULT_TILING = "quadtree:8"
-REGION_SHARE = Fraction(1, 10)
 
 
 @click.command("release")
@@ -43,12 +32,24 @@ REGION_SHARE = Fraction(1, 10)
     "--tiling",
     help=f"quadtree:8, grid:300x300, h3:8, tiles:15 or places:FILE. [default: {DEFAULT_TILING}]",
 )
-@click.option("--method", default=DEFAULT_METHOD, show_default=True, help="See 'mapveil methods'.")
-@click.option("--trust", default="central", show_default=True, help="Who may see raw locations.")
+@click.option("--method", help="See 'mapveil methods'. [default: the best of the trust]")
+@click.option(
+    "--trust",
+    default="central",
+    show_default=True,
+    help=f"Who may see raw locations: {', '.join(DEFAULT_METHODS)}.",
+)
 @click.option("--epsilon", required=True, help="The whole privacy budget of this map, such as 1, 0.5 or 1/3.")
 @click.option(
     "--option", "options", multiple=True, metavar="K=V", help="An option of the method. Repeatable."
 )
+@click.option(
+    "--secure-sum",
+    type=click.Choice(["ideal", "protocol"]),
+    help="With --trust distributed: add in the clear, or run all the cryptography. [default: ideal]",
+)
+@click.option("--shard-size", type=int, help="With --trust distributed: devices of one secure sum at most.")
+@click.option("--dropout", type=float, help="With --trust distributed: part of the devices that drop out.")
 @click.option(
     "-o",
     "--output",
@@ -80,10 +81,13 @@ def command(
     source: str,
     region: str | None,
     tiling: str | None,
-    method: str,
+    method: str | None,
     trust: str,
     epsilon: str,
     options: tuple[str, ...],
+    secure_sum: str | None,
+    shard_size: int | None,
+    dropout: float | None,
     outputs: tuple[Path, ...],
     user: str | None,
     lon: str | None,
@@ -113,48 +117,50 @@ def command(
     from mapveil.geo.read_points import read_source
     from mapveil.privacy.ledger import Ledger
 
-    whole = as_epsilon(epsilon)
     given = read_options(options)
-    row = find_method(method, trust)
-    row.make(whole, given)
+    if shard_size is not None:
+        given["shard_size"] = shard_size
+    request = ReleaseRequest(
+        find_method(method, trust),
+        as_epsilon(epsilon),
+        given,
+        parse_region(region),
+        tiling,
+        secure_sum,
+        dropout,
+    )
+    request.mechanism()
     _check_outputs(outputs)
-    place = parse_region(region)
-    cells = None if place is None else _parse_tiling(tiling, place)
+    if request.region is not None:
+        request.cells(request.region)
     if merge_below is not None and not merge_below >= 0:
         raise ParameterError(f"--merge-below is {merge_below!r}; a number of users of at least 0 is accepted")
     if smooth_m is not None and not smooth_m > 0:
         raise ParameterError(f"--smooth-m is {smooth_m!r}; a length in metres above 0 is accepted")
 
     read = read_source(source, user=user, lon=lon, lat=lat, weight=weight)
-    if not isinstance(read, Points) and (tiling or region):
-        raise InputError(
-            f"{source}: a raster of counts brings its own cells; leave out --region and --tiling"
-        )
+    if not isinstance(read, Points):
+        request.check_raster(source)
     rng = as_randomness(seed)
     with console.progress() as progress:
-        # What can fail on account of the table fails here, before anything is spent.
-        prepared = _prepare(read, cells, progress)
-        account = None if no_ledger or seed is not None else Ledger(ledger)
-        spend = None
-        if account is not None:
-            progress("charge the ledger", 0.0)
-            identity = account.dataset_id(read)  # once: it takes a pass over the table
-            if dataset is not None:
-                account.name(identity, dataset)
-            spend = account.spend(
-                identity,
-                whole,
-                method=method,
+
+        def account() -> Accounting:
+            progress("open the ledger", 0.0)
+            opened = Accounting(
+                None if no_ledger or seed is not None else Ledger(ledger),
+                read,
+                dataset,
+                method=request.method.name,
                 parameters=given,
                 tiling=tiling or (DEFAULT_TILING if isinstance(read, Points) else read.tiling.spec),
                 region=region or "",
                 outputs=outputs,
             )
-            progress("charge the ledger", 1.0)
-        if isinstance(prepared, Points):
-            made = _release_with_region(console, prepared, tiling, row, whole, given, rng, progress)
-        else:
-            made = row.make(whole, given).release(prepared, rng=rng, progress=progress)
+            progress("open the ledger", 1.0)
+            return opened
+
+        release = _wing(trust)
+        made, accounting = release(console, request, read, account, rng, progress)
         if smooth_m is not None:
             from mapveil.maps.heatmap import smooth
 
@@ -165,13 +171,21 @@ def command(
             progress("write", at / len(outputs))
             made.save(output)
         progress("write", 1.0)
-    receipt = None
-    if account is not None and spend is not None:
-        account.written(spend)
-        receipt = account.account(identity)
+    receipt = accounting.written()
     if seed is not None:
         console.warn("seeded: this map is NOT FOR RELEASE, and nothing was charged for it")
     _report(console, made, outputs, receipt)
+
+
+def _wing(trust: str) -> Any:
+    """How a trust releases."""
+    if trust == "distributed":
+        from mapveil.cli.release_devices import release_by_devices
+
+        return release_by_devices
+    from mapveil.cli.release_curator import release_by_curator
+
+    return release_by_curator
 
 
 def _check_outputs(outputs: tuple[Path, ...]) -> None:
@@ -183,63 +197,6 @@ def _check_outputs(outputs: tuple[Path, ...]) -> None:
             raise InputError(f"-o {output}: no format has that suffix; accepted: {', '.join(SUFFIXES)}")
         if output.is_dir() or not output.parent.is_dir():
             raise InputError(f"-o {output}: the folder {output.parent} must exist, and the name be a file's")
-
-
-def _parse_tiling(text: str | None, region: Region) -> Tiling:
-    from mapveil.geo.parse_tiling import parse_tiling
-
-    return parse_tiling(text or DEFAULT_TILING, region)
-
-
-def _prepare(read: Points | Counts, cells: Tiling | None, progress: Progress) -> Points | Counts | UserSums:
-    """The exact sums where the cells are known; otherwise the checked table."""
-    from mapveil.engines import user_sums
-    from mapveil.geo.points import Points
-    from mapveil.maps.mechanism import check_tiling
-
-    if not isinstance(read, Points):
-        check_tiling(read.tiling)
-        return read
-    if cells is None:
-        progress("check the table", 0.0)
-        read.check()
-        progress("check the table", 1.0)
-        return read
-    check_tiling(cells)
-    return user_sums(read, cells, progress=progress)
-
-
-def _release_with_region(
-    console: Console,
-    points: Points,
-    tiling: str | None,
-    method: Method,
-    whole: Fraction,
-    given: dict[str, Any],
-    rng: Randomness,
-    progress: Progress,
-) -> DensityMap:
-    """Find the region with a share of the budget, and release with the rest."""
-    from mapveil.central.private_region import choose_region
-
-    part, rest = split_epsilon(whole, [float(REGION_SHARE), float(1 - REGION_SHARE)])
-    console.note(f"no --region: {float(part):g} of epsilon is spent on finding one")
-    place, share = choose_region(points, part, rng, progress)
-    mechanism = method.make(rest, given)
-    made = mechanism.release(points, _parse_tiling(tiling, place), rng=rng, progress=progress)
-    return _with_share(made, share, mechanism, whole)
-
-
-def _with_share(made: DensityMap, share: Share, mechanism: CentralMechanism, whole: Fraction) -> DensityMap:
-    """The promise of the region's choice and the map together."""
-    guarantee = dataclasses.replace(
-        made.guarantee, epsilon=share.epsilon + mechanism.budget, shares=(share, *made.guarantee.shares)
-    )
-    if guarantee.epsilon > whole:
-        raise AssertionError("the parts exceed the budget")
-    return dataclasses.replace(
-        made, guarantee=guarantee, notes=(*made.notes, "the region was chosen privately")
-    )
 
 
 def _report(console: Console, made: DensityMap, outputs: tuple[Path, ...], receipt: Account | None) -> None:

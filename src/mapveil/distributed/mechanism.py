@@ -156,9 +156,10 @@ class DistributedMechanism(Mechanism):
         tell = progress or (lambda step, done: None)
         cells = tiling_of(points, tiling) if not isinstance(points, Devices) else _given(tiling)
         lattice = cells.lattice()
+        devices = devices_of(points, cells, tell)
         collection = self.collection(
-            devices_of(points, cells, tell),
-            scale=TABLE_SCALE if isinstance(points, Points) else 1,
+            devices,
+            scale=1 if devices.starts is None else TABLE_SCALE,
             rng=stream,
             progress=tell,
             secure_sum=secure_sum,

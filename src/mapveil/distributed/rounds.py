@@ -6,6 +6,7 @@ server half of a mechanism gets out of it is a :class:`~mapveil.distributed.quer
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from mapveil.maps.mechanism import Progress
 from mapveil.maps.round_cost import RoundCost
 from mapveil.privacy.discrete_laplace import laplace_variance
 from mapveil.privacy.guarantee import Share
-from mapveil.privacy.modulus import centre, highest_sum, smallest_modulus
+from mapveil.privacy.modulus import centre, check_modulus, highest_sum, smallest_modulus
 from mapveil.privacy.provision import promised_survivors, share_shape
 from mapveil.privacy.random import Randomness
 from mapveil.privacy.user_shares import Rounding
@@ -138,11 +139,13 @@ class Collection:
         most = self.scale + (self.rounding == "stochastic")
         most = self.scale + (self.rounding == "stochastic")  # units of one device at one coordinate
         largest = int(sizes.max())
-        if self.overflow == "wrap" and self.bits is not None:
-            bits = self.bits
+        noise = self.alpha * largest
+        if self.bits is None:
+            bits = smallest_modulus(largest, most, length, noise, query.epsilon, moves)
+        elif self.overflow == "refuse":
+            bits = check_modulus(self.bits, largest, most, length, noise, query.epsilon, moves)
         else:
-            terms = self.alpha * largest
-            bits = smallest_modulus(largest, most, length, terms, query.epsilon, moves, given=self.bits)
+            bits = self.bits
         settings = SumSettings(
             length=length,
             bits=bits,
@@ -155,7 +158,7 @@ class Collection:
         included, answers = 0, []
         told = False
 
-        def hold(counts: IntArray, first: int) -> None:
+        def hold(first: int, counts: IntArray) -> None:
             """Refuse before anything is known: too few devices left in a shard."""
             nonlocal told
             for shard, count in enumerate(counts.tolist(), first):
@@ -178,7 +181,7 @@ class Collection:
                 self._leaves(sizes[first:last]),
                 settings,
                 stream.child("secure sum"),
-                before_reveal=lambda counts, first=first: hold(np.atleast_1d(counts), first),
+                before_reveal=functools.partial(hold, first),
             )
             total += _decoded(found, bits, highest_sum(int(sizes.max()), most))
             included += sum(int(each.included.sum()) for each in found)

@@ -8,9 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-import numpy.typing as npt
-
 from mapveil.errors import ParameterError
 from mapveil.experiments.comparison import Comparison, Row
 from mapveil.experiments.population import population
@@ -131,9 +128,9 @@ def compare(
     for first in range(0, trials, _AT_ONCE):
         batch = range(first, min(first + _AT_ONCE, trials))
         tasks = [
-            Task("compare", trial, _drawn(people, users, seed, trial), people.tiling, users, specs, budgets,
-                 (scoring,), seed)
-            for trial in batch
+            Task("compare", trial, drawn.sums().sums, people.tiling, users, specs, budgets, (scoring,), seed,
+                 people=drawn)
+            for trial, drawn in ((trial, _drawn(people, users, seed, trial)) for trial in batch)
         ]  # fmt: skip
         tell = _part(progress, first / trials, len(batch) / trials)
         for outcome in run_tasks(tasks, workers=workers, progress=tell, step="compare"):
@@ -174,8 +171,8 @@ def sigma_in_cells(tiling: Tiling, sigma_m: float) -> float:
     return sigma_m / float(side)
 
 
-def _drawn(people: Population, users: int | None, seed: int, trial: int) -> npt.NDArray[np.int64]:
-    return people.sample(users, trial_sample_stream(seed, "compare", trial)).sums
+def _drawn(people: Population, users: int | None, seed: int, trial: int) -> Population:
+    return people.draw(users, trial_sample_stream(seed, "compare", trial))
 
 
 def _part(progress: Progress | None, start: float, length: float) -> Progress | None:

@@ -171,7 +171,7 @@ def by_epsilon(
         people = check_ins.shares(city, DEPTH)
         for repeat in range(plan.trials):
             trial = place * plan.trials + repeat
-            sums = people.sample(USERS, trial_sample_stream(seed, "epsilon", trial)).sums
+            sums = people.draw(USERS, trial_sample_stream(seed, "epsilon", trial)).sums().sums
             tasks.append(
                 Task("epsilon", trial, sums, people.tiling, USERS, methods, plan.epsilons, (scoring,), seed)
             )
@@ -199,7 +199,7 @@ def by_users(
     people: Population = check_ins.shares(city, DEPTH)
     scoring, methods = _scoring(plan, 2**DEPTH), _specs(METHODS)
     tasks = [
-        Task(f"{users}", trial, people.sample(users, trial_sample_stream(seed, f"users {users}", trial)).sums,
+        Task(f"{users}", trial, people.draw(users, trial_sample_stream(seed, f"users {users}", trial)).sums().sums,
              people.tiling, users, methods, (_ONE_EPSILON,), (scoring,), seed)
         for users in plan.users
         for trial in range(plan.sweep_trials)
@@ -221,7 +221,7 @@ def by_resolution(
         people = check_ins.shares(city, depth)
         scoring = _scoring(plan, 2**depth)
         for trial in range(plan.sweep_trials):
-            sums = people.sample(USERS, trial_sample_stream(seed, "resolution", trial)).sums
+            sums = people.draw(USERS, trial_sample_stream(seed, "resolution", trial)).sums().sums
             tasks.append(
                 Task(
                     f"{2**depth}",
@@ -264,7 +264,7 @@ def by_grid(
         )
         tasks = [
             Task(f"{name}/{users or 'all'}", trial,
-                 people.sample(users, trial_sample_stream(seed, f"{name} {users}", trial)).sums,
+                 people.draw(users, trial_sample_stream(seed, f"{name} {users}", trial)).sums().sums,
                  people.tiling, users, methods, epsilons, scorings, seed)
             for users in plan.grid_users
             for trial in range(plan.grid_trials)
@@ -284,7 +284,7 @@ def examples(check_ins: CheckIns, seed: int) -> Examples:
     city = cities(check_ins, 2)[0][1]
     people = check_ins.shares(city, DEPTH)
     scoring = Scoring(METRICS, SIGMA_PART * 2**DEPTH)
-    sums = people.sample(USERS, trial_sample_stream(seed, "examples", 0)).sums
+    sums = people.draw(USERS, trial_sample_stream(seed, "examples", 0)).sums().sums
     methods = _specs(("laplace", BASELINES[1], EMD_METHOD, OURS))
     task = Task(
         "examples", 0, sums, people.tiling, USERS, methods, (Fraction(1), Fraction(5)), (), seed, True

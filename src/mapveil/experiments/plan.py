@@ -19,7 +19,7 @@ from mapveil.errors import ParameterError
 from mapveil.experiments.comparison import interval_of_mean, table_csv
 from mapveil.experiments.population import population
 from mapveil.experiments.scoring import EMD_METRES, Scoring, higher_is_better
-from mapveil.experiments.trials import Progress, exact_epsilons, parse_method
+from mapveil.experiments.trials import Progress, exact_epsilons, material, parse_method
 from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.region import Region
 from mapveil.geo.tiling import Lattice, Tiling
@@ -188,9 +188,8 @@ def plan(
         for budget in budgets:
             for spec in specs:
                 rng = stream.child(f"{spec.label}/{budget}")
-                released = (
-                    spec.mechanism(budget, users).release(UserSums(sums, tiling), tiling, rng=rng).values
-                )
+                source = material(spec, UserSums(sums, tiling))
+                released = spec.mechanism(budget, users).release(source, tiling, rng=rng).values
                 found = score(released)
                 found[_ERROR] = math.sqrt(float(np.mean((released - truth) ** 2)))
                 for level, share in enumerate(_misplaced(truth, released, lattice)):
@@ -219,7 +218,7 @@ def _city_sums(users: int, tiling: Tiling, seed: int, trial: int) -> IntArray:
 
     drawn = min(users, _MOST_DRAWN)
     people = population(city(drawn, seed + trial, region=tiling.region), tiling)
-    sums = people.sample(None, np.random.default_rng(0)).sums
+    sums = people.draw(None, np.random.default_rng(0)).sums().sums
     if users == drawn:
         return sums
     return np.asarray(np.rint(sums * (users / drawn)), dtype=np.int64)

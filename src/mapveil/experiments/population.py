@@ -7,7 +7,7 @@ table once. Not private: for simulations only.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,9 @@ from mapveil.errors import InputError, ParameterError
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
+
+if TYPE_CHECKING:
+    from mapveil.distributed.devices import Devices
 
 __all__ = ["CountedUsers", "Population", "UserShares", "population"]
 
@@ -56,8 +59,16 @@ class Population(Protocol):
         """How many people there are. Not private."""
         ...
 
-    def sample(self, users: int | None, rng: np.random.Generator) -> UserSums:
-        """The exact sums of ``users`` people drawn without replacement, of all for ``None``."""
+    def draw(self, users: int | None, rng: np.random.Generator) -> Population:
+        """``users`` people drawn without replacement, all for ``None``."""
+        ...
+
+    def sums(self) -> UserSums:
+        """Their exact sums, for a curator."""
+        ...
+
+    def on_devices(self) -> Counts | Devices:
+        """The same people with a device each, for mechanisms that nobody trusts with a table."""
         ...
 
 
@@ -129,21 +140,30 @@ class UserShares:
         """How many users have a row inside the tiling."""
         return self.starts.size - 1
 
-    def sample(self, users: int | None, rng: np.random.Generator) -> UserSums:
-        """The exact sums of ``users`` people drawn without replacement, of all for ``None``."""
+    def draw(self, users: int | None, rng: np.random.Generator) -> UserShares:
+        """``users`` people drawn without replacement, all for ``None``."""
         if users is None:
-            return self._sum(self.cells, self.shares)
+            return self
         _check_size(users, self.users)
         chosen = rng.choice(self.users, size=users, replace=False)
         lengths = self.starts[chosen + 1] - self.starts[chosen]
         ends = np.cumsum(lengths)
         entries = np.arange(ends[-1]) + np.repeat(self.starts[chosen] - (ends - lengths), lengths)
-        return self._sum(self.cells[entries], self.shares[entries])
+        return UserShares(np.concatenate([[0], ends]), self.cells[entries], self.shares[entries], self.tiling)
 
-    def _sum(self, cells: IntArray, shares: IntArray) -> UserSums:
+    def sums(self) -> UserSums:
+        """Their exact sums."""
         sums = np.zeros(self.tiling.size, dtype=np.int64)
-        np.add.at(sums, cells, shares)
+        np.add.at(sums, self.cells, self.shares)
         return UserSums(sums, self.tiling)
+
+    def on_devices(self) -> Devices:
+        """A device for each user, with the user's shares as weights."""
+        from mapveil.distributed.devices import Devices
+        from mapveil.geo.morton import interleave
+
+        lattice = self.tiling.lattice()
+        return Devices(interleave(lattice.row, lattice.col)[self.cells], self.starts, self.shares)
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,17 +182,25 @@ class CountedUsers:
         """The total count."""
         return int(self.counts.values.sum())
 
-    def sample(self, users: int | None, rng: np.random.Generator) -> UserSums:
-        """The exact sums of ``users`` people drawn without replacement, of all for ``None``."""
+    def draw(self, users: int | None, rng: np.random.Generator) -> CountedUsers:
+        """``users`` people drawn without replacement, all for ``None``."""
         if users is None:
-            return UserSums(self.counts.values * UNIT, self.tiling)
+            return self
         _check_size(users, self.users)
         if self.users >= _LARGEST_COUNT:
             raise InputError(
                 f"{self.counts.source}: a sample can be drawn from fewer than {_LARGEST_COUNT} users"
             )
         drawn = rng.multivariate_hypergeometric(self.counts.values, users, method="marginals")
-        return UserSums(np.asarray(drawn, dtype=np.int64) * UNIT, self.tiling)
+        return CountedUsers(Counts(np.asarray(drawn, dtype=np.int64), self.tiling, self.counts.source))
+
+    def sums(self) -> UserSums:
+        """Their exact sums."""
+        return UserSums(self.counts.values * UNIT, self.tiling)
+
+    def on_devices(self) -> Counts:
+        """The counts: one device for each unit."""
+        return self.counts
 
 
 def population(source: Points | Counts, tiling: Tiling | None = None) -> Population:

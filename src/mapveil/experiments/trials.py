@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,19 +20,20 @@ from mapveil.engines import UNIT, UserSums
 from mapveil.errors import ParameterError
 from mapveil.experiments.comparison import Row
 from mapveil.experiments.scoring import Scoring
+from mapveil.experiments.population import Population
+from mapveil.geo.counts import Counts
 from mapveil.geo.tiling import Tiling
+from mapveil.maps.mechanism import Mechanism
 from mapveil.methods import find_method, option_value
 from mapveil.privacy.epsilon import as_epsilon
 from mapveil.privacy.random import Randomness
-
-if TYPE_CHECKING:
-    from mapveil.central.mechanism import CentralMechanism
 
 __all__ = [
     "MethodSpec",
     "Outcome",
     "Task",
     "exact_epsilons",
+    "material",
     "in_processes",
     "parse_method",
     "run_task",
@@ -57,6 +58,8 @@ class MethodSpec:
         How rows and curves call it.
     name : str
         Its name in the table of methods.
+    trust : str
+        Who sees raw locations.
     options : tuple of (str, value)
         The mechanism's parameters that were given.
     """
@@ -64,8 +67,9 @@ class MethodSpec:
     label: str
     name: str
     options: tuple[tuple[str, Any], ...] = ()
+    trust: str = "central"
 
-    def mechanism(self, epsilon: Fraction, users: int | None = None) -> CentralMechanism:
+    def mechanism(self, epsilon: Fraction, users: int | None = None) -> Mechanism:
         """Construct it; a declared number of users goes where a mechanism wants one and none was given.
 
         Raises
@@ -73,7 +77,7 @@ class MethodSpec:
         ParameterError
             No such method or option, or a value outside its range.
         """
-        method = find_method(self.name)
+        method = find_method(self.name, self.trust)
         options = dict(self.options)
         if users is not None and "users" in method.options():
             options.setdefault("users", users)
@@ -81,7 +85,7 @@ class MethodSpec:
 
 
 def parse_method(text: str) -> MethodSpec:
-    """Read ``name`` or ``name:key=value:key=value``.
+    """Read ``name``, ``trust/name`` or ``name:key=value:key=value``.
 
     Raises
     ------
@@ -92,9 +96,13 @@ def parse_method(text: str) -> MethodSpec:
     --------
     >>> parse_method("laplace:clip=false").options
     (('clip', False),)
+    >>> parse_method("distributed/adaptive").trust
+    'distributed'
     """
-    name, *parts = text.strip().split(":")
-    find_method(name)
+    named, *parts = text.strip().split(":")
+    trust, slash, name = named.partition("/")
+    trust, name = (trust, name) if slash else ("central", named)
+    find_method(name, trust)
     options = []
     for part in parts:
         key, equals, value = part.partition("=")
@@ -103,7 +111,7 @@ def parse_method(text: str) -> MethodSpec:
         options.append((key.strip().replace("-", "_"), option_value(value.strip())))
     if len({key for key, _ in options}) < len(options):
         raise ParameterError(f"method {text!r}: an option is given twice")
-    return MethodSpec(text.strip(), name, tuple(options))
+    return MethodSpec(text.strip(), name, tuple(options), trust)
 
 
 class Task(NamedTuple):
@@ -119,6 +127,7 @@ class Task(NamedTuple):
     scorings: tuple[Scoring, ...]
     seed: int
     keep_maps: bool = False
+    people: Population | None = None  # whose sums they are, for methods that need a device each
 
 
 class Outcome(NamedTuple):
@@ -134,7 +143,6 @@ class Outcome(NamedTuple):
 def run_task(task: Task) -> Outcome:
     """Release and measure; every release's noise depends on seed, group, trial, method and epsilon only."""
     tiling = task.tiling
-    source = UserSums(task.sums, tiling)
     truth = task.sums / UNIT
     scorers = [scoring.against(truth, tiling) for scoring in task.scorings]
     stream = Randomness(task.seed).child(f"noise/{task.group}/{task.trial}")
@@ -144,6 +152,7 @@ def run_task(task: Task) -> Outcome:
         for epsilon in task.epsilons:
             mechanism = method.mechanism(epsilon, task.users)
             rng = stream.child(f"{method.label}/{epsilon}")
+            source = material(method, UserSums(task.sums, tiling), task.people)
             start = time.perf_counter()
             values = mechanism.release(source, tiling, rng=rng).values
             seconds = time.perf_counter() - start
@@ -154,6 +163,18 @@ def run_task(task: Task) -> Outcome:
                 maps[method.label, float(epsilon)] = values
     kept = truth if task.keep_maps else None
     return Outcome(task.group, task.trial, tuple(tuple(place) for place in rows), kept, maps)
+
+
+def material(method: MethodSpec, sums: UserSums, people: Population | None = None) -> Any:
+    """What a method is given in an experiment: exact sums for a curator, else a device for each user.
+
+    Where only sums are known, whole users are made of them: a device at one place each.
+    """
+    if method.trust == "central":
+        return sums
+    if people is not None:
+        return people.on_devices()
+    return Counts(np.rint(sums.sums / UNIT).astype(np.int64), sums.tiling, "simulated users")
 
 
 def run_tasks(

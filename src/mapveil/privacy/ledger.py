@@ -203,6 +203,22 @@ class Ledger:
             raise BudgetExceeded(refusal(account, digest, asked))
         return spend
 
+    def check(self, dataset: Fingerprinted | bytes | str, epsilon: EpsilonLike) -> None:
+        """Refuse what could not be spent now; spends nothing. For a release that spends round by round.
+
+        Raises
+        ------
+        BudgetExceeded
+            The dataset's budget does not allow it.
+        """
+        asked = as_epsilon(epsilon)
+        digest = self.dataset_id(dataset)
+        with transaction(self.path, write=True) as connection:
+            open_account(connection, digest)
+            account = find_account(connection, digest)
+        if account.spent + asked > account.budget:
+            raise BudgetExceeded(refusal(account, digest, asked))
+
     def written(self, spend: SpendId | str) -> None:
         """Note that every output of a spend was written.
 
