@@ -34,36 +34,12 @@ LAWS = [
 ]
 
 
-class Words:
-    """Stands for a ``Randomness`` whose words are prescribed."""
-
-    def __init__(self, *words):
-        self.given = list(words)
-
-    def words(self, count, dtype):
-        words = np.array(self.given.pop(0), dtype=dtype)
-        assert words.shape == (count,)
-        return words
-
-
-def probabilities(table):
-    """What a table gives each outcome, exactly, in units of 2^-96."""
-    units = {}
-    for value, slots in zip(*np.unique(table.values[: table.first_escape], return_counts=True), strict=True):
-        units[int(value)] = int(slots) << 80
-    before = 0
-    for outcome, bound in zip(table.outcomes, table.cumulated, strict=True):
-        units[int(outcome)] = units.get(int(outcome), 0) + bound - before
-        before = bound
-    return units
-
-
 def ratio(epsilon, sensitivity, place):
     return (-Decimal(epsilon.numerator) * (1 << place) / Decimal(epsilon.denominator * sensitivity)).exp()
 
 
 @pytest.mark.parametrize(("epsilon", "sensitivity"), LAWS)
-def test_the_tables_are_within_2_to_the_minus_60_of_the_law(epsilon, sensitivity):
+def test_the_tables_are_within_2_to_the_minus_60_of_the_law(units_of, epsilon, sensitivity):
     # All in integers and 120-digit decimals. The digits are independent, so total variations add.
     sampler = module._sampler(epsilon, sensitivity)
     shift = sum(sampler.widths)
@@ -73,7 +49,7 @@ def test_the_tables_are_within_2_to_the_minus_60_of_the_law(epsilon, sensitivity
         place = 0
         for table, width in zip(sampler.low, sampler.widths, strict=True):
             q = ratio(epsilon, sensitivity, place)
-            units = probabilities(table)
+            units = units_of(table)
             assert sorted(units) == list(range(1 << width))
             assert sum(units.values()) == 1 << 96
             first = (1 - q) / (1 - q ** (1 << width))
@@ -82,7 +58,7 @@ def test_the_tables_are_within_2_to_the_minus_60_of_the_law(epsilon, sensitivity
         assert place == shift
 
         q, leading = ratio(epsilon, sensitivity, 0), ratio(epsilon, sensitivity, shift)
-        units = probabilities(sampler.leading)
+        units = units_of(sampler.leading)
         assert sum(units.values()) == 1 << 96
         size = max(units) + 1
         assert sorted(units) == list(range(-size, size))
@@ -105,7 +81,7 @@ def test_few_slots_escape_and_every_remainder_is_settled(epsilon, sensitivity):
 
 
 @pytest.mark.parametrize(("epsilon", "sensitivity"), LAWS[:5])
-def test_escapes_and_ties_pick_the_outcome_whose_remainder_they_fall_in(epsilon, sensitivity):
+def test_escapes_and_ties_pick_the_outcome_whose_remainder_they_fall_in(prescribed, epsilon, sensitivity):
     sampler = module._sampler(epsilon, sensitivity)
     settled = 0
     for table in (sampler.leading, *sampler.low):
@@ -119,7 +95,7 @@ def test_escapes_and_ties_pick_the_outcome_whose_remainder_they_fall_in(epsilon,
             key, last = whole >> 32, whole & 0xFFFF_FFFF
             slot, more = table.first_escape + (key >> 48), key & ((1 << 48) - 1)
             tied = any(bound >> 32 == key for bound in bounds)
-            words = Words([slot], [more << 16 | 0xABCD], *([[last]] if tied else []))
+            words = prescribed([slot], [more << 16 | 0xABCD], *([[last]] if tied else []))
             drawn = draw_slots(table, 1, words)
             assert not words.given
             wanted = next(i for i, bound in enumerate(bounds) if whole < bound)
@@ -128,7 +104,7 @@ def test_escapes_and_ties_pick_the_outcome_whose_remainder_they_fall_in(epsilon,
     assert settled > 50
 
 
-def test_samples_are_put_together_from_their_digits():
+def test_samples_are_put_together_from_their_digits(prescribed):
     # One leading word, one word a low digit: no escapes are chosen, so the value can be computed by hand.
     epsilon = Fraction(1)
     sampler = module._sampler(epsilon, UNIT)
@@ -137,7 +113,7 @@ def test_samples_are_put_together_from_their_digits():
         np.minimum(stream.words(50, np.uint16), table.first_escape - 1)
         for table in (sampler.leading, *sampler.low)
     ]
-    drawn = discrete_laplace(50, epsilon, UNIT, Words(*slots))
+    drawn = discrete_laplace(50, epsilon, UNIT, prescribed(*slots))
     shift = sum(sampler.widths)
     for at in range(50):
         leading = int(sampler.leading.values[slots[0][at]])

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-__all__ = ["Guarantee", "Share"]
+__all__ = ["Guarantee", "Measured", "Share"]
 
 
 class Share(NamedTuple):
@@ -14,6 +14,15 @@ class Share(NamedTuple):
 
     purpose: str
     epsilon: Fraction
+
+
+class Measured(NamedTuple):
+    """What an adversary achieves, measured where nothing is proved (or beside what is)."""
+
+    quantity: str  # such as "posterior error"
+    value: float
+    unit: str  # such as "m"
+    against: str  # the adversary, and on what it was measured
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,8 +33,9 @@ class Guarantee:
     ----------
     trust : str
         Who sees raw locations: one of the five wings (``"central"``, ``"distributed"``, ...).
-    epsilon : Fraction
-        The exact privacy parameter of everything that was released.
+    epsilon : Fraction or None
+        The exact privacy parameter of everything that was released; None where the promise is not differential
+        privacy, and says so.
     delta : float
         Probability that the epsilon does not hold; 0 for pure DP.
     unit : str
@@ -38,18 +48,21 @@ class Guarantee:
         What must be true for the promise to hold.
     shares : tuple of Share
         How epsilon was spent; sums to at most ``epsilon``.
+    measured : tuple of Measured
+        What adversaries achieve.
     seeded : bool
         Whether the noise can be repeated by whoever knows the seed.
     """
 
     trust: str
-    epsilon: Fraction
+    epsilon: Fraction | None
     delta: float = 0.0
     unit: str = "user"
     bounding: str
     neighbours: str
     assumptions: tuple[str, ...] = ()
     shares: tuple[Share, ...] = ()
+    measured: tuple[Measured, ...] = ()
     seeded: bool = False
 
     @property
@@ -57,14 +70,26 @@ class Guarantee:
         """Whether the answer may be published under this promise."""
         return not self.seeded
 
+    @property
+    def label(self) -> str:
+        """The promise in a few words, for titles and tags."""
+        return "not differentially private" if self.epsilon is None else f"epsilon {float(self.epsilon):g}"
+
     def in_words(self) -> str:
         """The promise in sentences for a person who does not know the theory."""
-        epsilon = _decimal(self.epsilon)
-        delta = f" except with probability {self.delta:g}" if self.delta else ""
-        text = (
-            f"Whether or not one {self.unit}'s data are in it, anything this map shows is at most e^{epsilon} times "
-            f"likelier either way{delta} ({self.neighbours}). {self.bounding}"
-        )
+        if self.epsilon is None:
+            text = (
+                f"This is NOT differential privacy: no factor bounds what can be learnt of one {self.unit}. "
+                f"{self.bounding} What stays hidden: {self.neighbours}."
+            )
+        else:
+            delta = f" except with probability {self.delta:g}" if self.delta else ""
+            text = (
+                f"Whether or not one {self.unit}'s data are in it, anything this map shows is at most "
+                f"e^{_decimal(self.epsilon)} times likelier either way{delta} ({self.neighbours}). {self.bounding}"
+            )
+        if self.measured:
+            text += " Measured: " + "; ".join(_measured(each) for each in self.measured) + "."
         if self.assumptions:
             text += " This rests on: " + "; ".join(self.assumptions) + "."
         if self.seeded:
@@ -75,14 +100,15 @@ class Guarantee:
         """A JSON-ready record; exact fractions as strings."""
         return {
             "trust": self.trust,
-            "epsilon": str(self.epsilon),
-            "epsilon_decimal": float(self.epsilon),
+            "epsilon": None if self.epsilon is None else str(self.epsilon),
+            "epsilon_decimal": None if self.epsilon is None else float(self.epsilon),
             "delta": self.delta,
             "unit": self.unit,
             "bounding": self.bounding,
             "neighbours": self.neighbours,
             "assumptions": list(self.assumptions),
             "shares": [{"purpose": share.purpose, "epsilon": str(share.epsilon)} for share in self.shares],
+            **({"measured": [each._asdict() for each in self.measured]} if self.measured else {}),
             "seeded": "seeded: not for release" if self.seeded else False,
         }
 
@@ -91,28 +117,38 @@ class Guarantee:
         """Read back what :meth:`to_dict` wrote."""
         return cls(
             trust=record["trust"],
-            epsilon=Fraction(record["epsilon"]),
+            epsilon=None if record["epsilon"] is None else Fraction(record["epsilon"]),
             delta=float(record["delta"]),
             unit=record["unit"],
             bounding=record["bounding"],
             neighbours=record["neighbours"],
             assumptions=tuple(record["assumptions"]),
             shares=tuple(Share(part["purpose"], Fraction(part["epsilon"])) for part in record["shares"]),
+            measured=tuple(Measured(**part) for part in record.get("measured", ())),
             seeded=bool(record["seeded"]),
         )
 
     def __repr__(self) -> str:
         lines = [
-            f"Guarantee: {_decimal(self.epsilon)}-DP"
+            (
+                "Guarantee: NOT differential privacy"
+                if self.epsilon is None
+                else f"Guarantee: {_decimal(self.epsilon)}-DP"
+            )
             + (f" (delta {self.delta:g})" if self.delta else "")
             + f" per {self.unit}, trust: {self.trust}"
             + (" -- seeded: not for release" if self.seeded else ""),
             f"  bounding    {self.bounding}",
-            f"  neighbours  {self.neighbours}",
+            f"  {'hidden    ' if self.epsilon is None else 'neighbours'}  {self.neighbours}",
         ]
+        lines += [f"  measured    {_measured(each)}" for each in self.measured]
         lines += [f"  assumes     {text}" for text in self.assumptions]
         lines += [f"  spent       {_decimal(share.epsilon)} on {share.purpose}" for share in self.shares]
         return "\n".join(lines)
+
+
+def _measured(each: Measured) -> str:
+    return f"{each.quantity} {each.value:.3g} {each.unit} against {each.against}"
 
 
 def _decimal(epsilon: Fraction) -> str:

@@ -57,7 +57,7 @@ class _Sampler(NamedTuple):
 
 
 def logarithmic_rate(epsilon: Fraction, sensitivity: int) -> Decimal:
-    r"""The rate of events that makes a Polya variable of shape 1: :math:`-\ln(1 - \beta)`, to 60 digits.
+    r"""The rate of events that makes a Polya variable of shape 1: :math:`-\ln(1 - \beta)`, to 60 decimal places.
 
     Parameters
     ----------
@@ -82,34 +82,33 @@ def _sampler(epsilon: Fraction, sensitivity: int) -> _Sampler:
     with decimal.localcontext(DIGITS):
         rate = _rate(epsilon, sensitivity)
         beta = (-rate).exp()
-        # The tail beyond k is at most a geometric series; against the whole law, whose first term is beta.
+        # Weights are relative to the first, so their sum is at least 1; beyond k they are below a geometric series.
         allowed = TAIL * (1 - beta)
         starts, widths, weights = [0], [0], []
-        power = beta
+        power = Decimal(1)
         for k in range(1, _SINGLE_VALUES + 1):
             starts.append(k)
             widths.append(0)
             weights.append(power / k)
-            if power < allowed * k or not beta:
-                break
             power *= beta
+            if power < allowed * k:
+                break
         single = len(weights) < _SINGLE_VALUES
         if not single:
             del starts[_BINS_PER_OCTAVE:], widths[_BINS_PER_OCTAVE:], weights[_BINS_PER_OCTAVE - 1 :]
-            width = 0
-            while True:
+            power = Decimal(1)
+            while power >= allowed * starts[-1]:
+                width = 0 if len(starts) == _BINS_PER_OCTAVE else widths[-1] + 1
+                if width > _LARGEST_WIDTH:
+                    raise ParameterError(
+                        f"epsilon {float(epsilon):g} at sensitivity {sensitivity} asks for noise wider than "
+                        f"2^{64 - _SURE_BITS + 6}; a larger epsilon is accepted"
+                    )
                 for c in range(_BINS_PER_OCTAVE << width, 2 * _BINS_PER_OCTAVE << width, 1 << width):
+                    power = (-rate * (c - 1)).exp()
                     starts.append(c)
                     widths.append(width)
-                    weights.append((-rate * c).exp() / c * (1 << width))
-                if (-rate * c).exp() < allowed * c:
-                    break
-                width += 1
-            if width > _LARGEST_WIDTH:
-                raise ParameterError(
-                    f"epsilon {float(epsilon):g} at sensitivity {sensitivity} asks for noise wider than "
-                    f"2^{_LARGEST_WIDTH + 5}; a larger epsilon is accepted"
-                )
+                    weights.append(power / c * (1 << width))
         bins = range(1, len(starts))
         table = slot_table(weights + weights, [*bins, *(-b for b in bins)])
         least = [
