@@ -72,7 +72,7 @@ def _attributes(heat: DensityMap) -> dict[str, str | float]:
     return {
         "mapveil": heat.metadata_json(),
         "method": heat.method,
-        "epsilon": float(heat.guarantee.epsilon),
+        **({} if heat.guarantee.epsilon is None else {"epsilon": float(heat.guarantee.epsilon)}),
         "guarantee": heat.guarantee.in_words(),
         "version": heat.version,
     }

@@ -58,7 +58,7 @@ def write_geotiff(heat: DensityMap, path: str | PathLike[str]) -> None:
     tags = {
         METADATA_TAG: heat.metadata_json(),
         "TIFFTAG_SOFTWARE": f"mapveil {heat.version}",
-        "TIFFTAG_IMAGEDESCRIPTION": f"{heat.method}, epsilon {float(guarantee.epsilon):g} per {guarantee.unit}",
+        "TIFFTAG_IMAGEDESCRIPTION": f"{heat.method}, {guarantee.label} per {guarantee.unit}",
         "MAPVEIL_GUARANTEE": guarantee.in_words(),
     }
     with atomic_path(path) as place, warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""What the mechanisms of every wing share: frozen parameters, an exact budget, and ``release``."""
+"""What the mechanisms of every wing share: frozen parameters, an exact budget where there is one, and ``release``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from mapveil.privacy.epsilon import EpsilonLike, as_epsilon
 from mapveil.privacy.guarantee import Guarantee, Share
 from mapveil.privacy.random import Randomness
 
-__all__ = ["Estimate", "Mechanism", "Progress", "check_tiling", "tiling_of"]
+__all__ = ["AnyMechanism", "Estimate", "Mechanism", "Progress", "check_tiling", "tiling_of"]
 
 Progress = Callable[[str, float], None]
 """Called with the name of a step and the part done, from 0 to 1."""
@@ -72,28 +72,12 @@ def tiling_of(source: Points | Counts | Any, tiling: Tiling | None) -> Tiling:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mechanism(ABC):
-    """Frozen parameters with an exact privacy budget.
-
-    Parameters
-    ----------
-    epsilon : int, float, str, Decimal or Fraction
-        The whole privacy budget of one release, above zero; kept exactly.
-    """
+class AnyMechanism(ABC):
+    """Frozen parameters, validated at construction; with a privacy budget (:class:`Mechanism`) or without."""
 
     name: ClassVar[str]
     summary: ClassVar[str]
     source: ClassVar[str]
-
-    epsilon: EpsilonLike
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", as_epsilon(self.epsilon))
-
-    @property
-    def budget(self) -> Fraction:
-        """The whole budget, exactly."""
-        return as_epsilon(self.epsilon)
 
     @abstractmethod
     def guarantee(self, shares: tuple[Share, ...] = (), *, seeded: bool = False) -> Guarantee:
@@ -118,14 +102,35 @@ class Mechanism(ABC):
             record[item.name] = str(value) if isinstance(value, Fraction) else value
         return record
 
+    def _check(self, held: bool, name: str, accepted: str) -> None:
+        """Refuse a parameter outside its range."""
+        if not held:
+            raise ParameterError(f"{name} is {getattr(self, name)!r}; {accepted} is accepted")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mechanism(AnyMechanism):
+    """Frozen parameters with an exact privacy budget.
+
+    Parameters
+    ----------
+    epsilon : int, float, str, Decimal or Fraction
+        The whole privacy budget of one release, above zero; kept exactly.
+    """
+
+    epsilon: EpsilonLike
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", as_epsilon(self.epsilon))
+
+    @property
+    def budget(self) -> Fraction:
+        """The whole budget, exactly."""
+        return as_epsilon(self.epsilon)
+
     def _spent(self, shares: tuple[Share, ...]) -> Fraction:
         """What the shares add up to, never more than the budget."""
         spent = sum((share.epsilon for share in shares), Fraction(0))
         if spent > self.budget:
             raise AssertionError(f"{self.name} spent {spent} of {self.budget}")
         return spent
-
-    def _check(self, held: bool, name: str, accepted: str) -> None:
-        """Refuse a parameter outside its range."""
-        if not held:
-            raise ParameterError(f"{name} is {getattr(self, name)!r}; {accepted} is accepted")

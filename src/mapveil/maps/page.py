@@ -18,7 +18,7 @@ from mapveil.maps.atomic import atomic_path
 from mapveil.maps.colours import density_scale, ramp
 from mapveil.maps.density_map import INTERVAL_ALPHA
 from mapveil.maps.frame import density_unit, shown_density
-from mapveil.maps.picture import odds_factor
+from mapveil.maps.picture import epsilon_text, odds_factor
 from mapveil.maps.plane import MapPlane, Rings, map_plane, region_rings
 
 if TYPE_CHECKING:
@@ -30,7 +30,10 @@ __all__ = ["page_html", "write_page"]
 FloatArray = npt.NDArray[np.float64]
 
 _MESH: Final = 64
-_TRUST: Final = {"central": "One trusted curator saw the raw locations; whoever sees the map does not"}
+_TRUST: Final = {
+    "central": "One trusted curator saw the raw locations; whoever sees the map does not",
+    "projection": "Nobody but each device saw its raw locations; the server saw what every device reported",
+}
 _DEGREE_DECIMALS: Final = 7
 _STRAIGHT: Final = 1e-9  # degrees
 _KEPT_BITS: Final = 13  # of a float's 23: four digits are shown and kept, and the page stays small
@@ -77,7 +80,7 @@ def page_html(heat: DensityMap, *, title: str | None = None) -> str:
         "title": html.escape(head),
         "banner": _banner(guarantee),
         "subtitle": html.escape(
-            f"{heat.method}, ε = {float(guarantee.epsilon):.6g}, {heat.tiling.spec} ({heat.tiling.size} cells)"
+            f"{heat.method}, {epsilon_text(guarantee)}, {heat.tiling.spec} ({heat.tiling.size} cells)"
         ),
         "unit": html.escape(density_unit(heat.tiling)),
         "promise": _promise(guarantee),
@@ -214,8 +217,11 @@ def _finite(value: Any) -> Any:
 
 def _promise(guarantee: Guarantee) -> str:
     """The guarantee for somebody who never heard of epsilon, as HTML."""
-    factor, epsilon = odds_factor(guarantee), float(guarantee.epsilon)
     whose = "one person's" if guarantee.unit == "user" else f"one {html.escape(guarantee.unit)}'s"
+    trust = _TRUST.get(guarantee.trust, "Kind of trust: " + html.escape(guarantee.trust))
+    if guarantee.epsilon is None:
+        return "\n".join([*_measured(guarantee, whose), f"<p>{trust}.</p>", *_assumptions(guarantee)])
+    factor, epsilon = odds_factor(guarantee), float(guarantee.epsilon)
     beyond = f", except with probability {guarantee.delta:g}" if guarantee.delta else ""
     lines = [
         f'<p class="factor"><strong>&times; {factor} at most</strong> So much can {whose} data change the '
@@ -232,13 +238,31 @@ def _promise(guarantee: Guarantee) -> str:
     lines.append(
         f"<p>Experts write ε = {epsilon:.6g}; the factor is e<sup>{epsilon:.6g}</sup>. The smaller, the more "
         f"private. {html.escape(guarantee.bounding)} Tables that differ by this look alike: "
-        f"{html.escape(guarantee.neighbours)}. "
-        f"{_TRUST.get(guarantee.trust, 'Kind of trust: ' + html.escape(guarantee.trust))}.</p>"
+        f"{html.escape(guarantee.neighbours)}. {trust}.</p>"
     )
-    if guarantee.assumptions:
-        items = "".join(f"<li>{html.escape(text)}</li>" for text in guarantee.assumptions)
-        lines.append(f"<p>It rests on this:</p><ul>{items}</ul>")
-    return "\n".join(lines)
+    return "\n".join([*lines, *_assumptions(guarantee)])
+
+
+def _measured(guarantee: Guarantee, whose: str) -> list[str]:
+    """What a promise that is not differential privacy says, and what was measured of it."""
+    lines = [
+        f'<p class="factor"><strong>Not differential privacy</strong> No number bounds what can be learnt from '
+        f"{whose} report.</p>",
+        f"<p>{html.escape(guarantee.bounding)} What stays hidden: {html.escape(guarantee.neighbours)}.</p>",
+    ]
+    if guarantee.measured:
+        items = "".join(
+            f"<li>{html.escape(each.quantity)}: <strong>{each.value:.3g} {html.escape(each.unit)}</strong>, "
+            f"against {html.escape(each.against)}</li>"
+            for each in guarantee.measured
+        )
+        lines.append(f"<p>Measured:</p><ul>{items}</ul>")
+    return lines
+
+
+def _assumptions(guarantee: Guarantee) -> list[str]:
+    items = "".join(f"<li>{html.escape(text)}</li>" for text in guarantee.assumptions)
+    return [f"<p>It rests on this:</p><ul>{items}</ul>"] if items else []
 
 
 def _banner(guarantee: Guarantee) -> str:

@@ -31,7 +31,15 @@ if TYPE_CHECKING:
     from mapveil.maps.density_map import DensityMap
     from mapveil.privacy.guarantee import Guarantee
 
-__all__ = ["guarantee_line", "notebook_html", "number_text", "odds_factor", "plot_map", "write_png"]
+__all__ = [
+    "epsilon_text",
+    "guarantee_line",
+    "notebook_html",
+    "number_text",
+    "odds_factor",
+    "plot_map",
+    "write_png",
+]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -126,13 +134,26 @@ def notebook_html(heat: DensityMap) -> str:
 
 def odds_factor(guarantee: Guarantee) -> str:
     """e to the epsilon, as a person writes it: how far one user can move the odds of an outcome."""
-    factor = math.exp(min(float(guarantee.epsilon), 700.0))
+    factor = math.exp(min(_epsilon(guarantee), 700.0))
     return number_text(factor) if factor >= 1.1 else f"{factor:.4f}"
+
+
+def _epsilon(guarantee: Guarantee) -> float:
+    if guarantee.epsilon is None:
+        raise AssertionError("what is not differentially private has no factor")
+    return float(guarantee.epsilon)
+
+
+def epsilon_text(guarantee: Guarantee) -> str:
+    """``ε = 1``, or the words for its absence."""
+    return guarantee.label if guarantee.epsilon is None else f"ε = {float(guarantee.epsilon):.6g}"
 
 
 def guarantee_line(guarantee: Guarantee) -> str:
     """The promise in one line under a picture."""
-    kind = f"ε = {float(guarantee.epsilon):.6g}" + (f", δ = {guarantee.delta:g}" if guarantee.delta else "")
+    if guarantee.epsilon is None:
+        return guarantee.in_words()
+    kind = epsilon_text(guarantee) + (f", δ = {guarantee.delta:g}" if guarantee.delta else "")
     return (
         f"Differentially private for each {guarantee.unit} ({kind}, trust: {guarantee.trust}): one "
         f"{guarantee.unit}'s data change the odds of anything that this map shows by a factor of at most "
@@ -160,7 +181,7 @@ def number_text(value: float) -> str:
 def _png(heat: DensityMap, scale: ScaleKind, title: str | None, dpi: int) -> bytes:
     axes = plot_map(heat, scale=scale, title=title)
     chunks = {
-        "Title": title or f"{heat.method}, epsilon {float(heat.guarantee.epsilon):g}",
+        "Title": title or f"{heat.method}, {heat.guarantee.label}",
         "Description": heat.guarantee.in_words(),
         "Software": f"mapveil {heat.version}",
         "mapveil": heat.metadata_json(),
@@ -297,7 +318,7 @@ def _draw_scale_bar(plane: MapPlane, axes: Axes) -> None:
 
 
 def _write_words(heat: DensityMap, axes: Axes, title: str | None) -> None:
-    by = f"{heat.method}, ε = {float(heat.guarantee.epsilon):.6g}"
+    by = f"{heat.method}, {epsilon_text(heat.guarantee)}"
     head = f"{title}\n{by}" if title else by
     axes.set_title(head, loc="left", color=_INK, size=12, pad=8)
     lines = textwrap.wrap(guarantee_line(heat.guarantee), _LINE)
