@@ -1,0 +1,107 @@
+"""A whole round in this process, with every message at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from mapveil.privacy.random import Randomness
+from mapveil.secure_sum.client import Client
+from mapveil.secure_sum.identity import Identity
+from mapveil.secure_sum.parameters import RoundParameters
+from mapveil.secure_sum.server import Server
+from mapveil.secure_sum.states import ServerState
+
+
+class Delivery(NamedTuple):
+    client: int
+    data: bytes
+
+
+class LocalRound:
+    """Clients and server of one round; ``stays[i]`` messages of client i arrive (all by default)."""
+
+    def __init__(
+        self, parameters: RoundParameters, vectors: np.ndarray, *, seed: int = 1, stays=None
+    ) -> None:
+        n = parameters.clients
+        rng = Randomness(seed)
+        self.parameters = parameters
+        self.vectors = np.asarray(vectors)
+        self.stays = np.full(n, 9) if stays is None else np.asarray(stays)
+        self.identities = [Identity.draw(rng) if parameters.signed else None for _ in range(n)]
+        self.graph_seed = rng.words(32, np.uint8).tobytes()
+        self.server = Server(parameters, self.graph_seed)
+        self.clients = [
+            Client(parameters, i, self.vectors[i], rng.child(str(i)), identity=self.identities[i])
+            for i in range(n)
+        ]
+        self.phase = 0
+        self.pending: dict[int, bytes] = {}  # from clients
+        self.outbox: dict[int, bytes] = {}  # to clients
+        self.log: list[Delivery | None] = []  # accepted by the server; None where a phase was closed
+
+    def start(self) -> None:
+        self.pending = {i: c.advertise() for i, c in enumerate(self.clients) if self.stays[i] > 0}
+
+    def deliver(self) -> None:
+        for client, data in self.pending.items():
+            self.server.receive(client, data)
+            self.log.append(Delivery(client, data))
+        self.pending = {}
+
+    def close(self) -> None:
+        self.log.append(None)
+        self.outbox = dict(self.server.close_phase())
+        self.phase += 1
+
+    def answer(self) -> None:
+        self.pending = {
+            i: self.clients[i].receive(data) for i, data in self.outbox.items() if self.stays[i] > self.phase
+        }
+
+    def until(self, state: ServerState) -> LocalRound:
+        """Run up to where the server collects for ``state``, the clients' messages pending."""
+        if not self.phase and not self.log:
+            self.start()
+        while self.server.state is not state:
+            self.deliver()
+            self.close()
+            self.answer()
+        return self
+
+    def run(self) -> np.ndarray:
+        self.until(ServerState.ANSWERS)
+        self.deliver()
+        self.close()
+        return self.server.total
+
+    def true_sum(self) -> np.ndarray:
+        whole = self.vectors[self.server.included].astype(object).sum(axis=0)
+        return np.array([int(x) % (1 << self.parameters.bits) for x in whole], dtype=np.uint64)
+
+
+@pytest.fixture(scope="session")
+def local_round() -> Callable[..., LocalRound]:
+    return LocalRound
+
+
+@pytest.fixture(scope="session")
+def make_parameters() -> Callable[..., RoundParameters]:
+    def make(clients: int = 6, **changes: object) -> RoundParameters:
+        settings: dict = {
+            "round_id": b"round",
+            "context": b"tests",
+            "clients": clients,
+            "neighbours": clients - 1,
+            "threshold": clients // 2 + 1,
+            "length": 5,
+            "bits": 16,
+            "minimum": 2,
+        }
+        return RoundParameters(**{**settings, **changes})
+
+    return make
