@@ -1,0 +1,119 @@
+r"""Which of several measured resolutions to show, from the noise alone.
+
+A level shown over a subregion divides each node's noisy sum evenly among its cells. Its expected squared error,
+summed over the cells, is the noise it keeps and the detail it loses:
+
+.. math:: R_l = \sum_v \frac{\sigma_l^2}{m_v} + \sum_x c_x^2 - \sum_v \frac{n_v^2}{m_v}, \qquad
+    \hat{R}_l = \sum_v \frac{2 \sigma_l^2 - y_v^2}{m_v}
+
+where: v are the nodes of level l in the subregion, :math:`n_v` is a node's true sum, :math:`y_v` its noisy one,
+:math:`\sigma_l^2` the variance of the noise, :math:`m_v` the node's cells that can hold anybody and :math:`c_x` the
+true count of cell x. Since :math:`\mathrm{E}[y_v^2] = n_v^2 + \sigma_l^2`, the estimate :math:`\hat{R}_l` is unbiased up to
+:math:`\sum c_x^2`, the same for every level: the level of the least is chosen. It reads released sums only, so it
+costs no privacy.
+
+Subregions must be large for this: where few nodes are compared, the least estimate is mostly the one of the luckiest
+noise. Source: Mallows (1973) and Stein (1981) for the unbiased estimate of risk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.distributed.level_encoding import level_members
+from mapveil.errors import ParameterError
+
+__all__ = ["LevelSums", "choose_levels", "require_level", "show_levels"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+class LevelSums(NamedTuple):
+    """Noisy sums of all nodes of one level."""
+
+    level: int
+    sums: FloatArray  # users, in Morton order, shape (4**level,)
+    variance: float  # of each, users squared
+
+
+def require_level(level: int | None, levels: Sequence[int]) -> None:
+    """Refuse a level that is not among those measured.
+
+    Raises
+    ------
+    ParameterError
+        It is not.
+    """
+    if level is not None and level not in levels:
+        raise ParameterError(f"level is {level}; {min(levels)} to {max(levels)} are accepted on this map")
+
+
+def choose_levels(measured: Sequence[LevelSums], members: IntArray, subregions: int) -> IntArray:
+    """The level of least estimated error in each subregion. Run by: the server.
+
+    Parameters
+    ----------
+    measured : sequence of LevelSums
+        One for each level, coarse before fine.
+    members : ndarray of int64, shape (4**depth,)
+        Cells that can hold anybody on each site, in Morton order.
+    subregions : int
+        A subregion is a node of this level (of the finest measured one, where this is finer); levels coarser than
+        that are not chosen.
+
+    Returns
+    -------
+    ndarray of int64, shape (4**subregions,)
+        Of equal levels the coarser.
+    """
+    held = level_members(members)
+    cut = min(subregions, measured[-1].level)
+    able = [each for each in measured if each.level >= cut]
+    risks = [
+        np.divide(
+            2 * each.variance - each.sums**2,
+            held[each.level],
+            out=np.zeros(each.sums.shape),
+            where=held[each.level] > 0,
+        )
+        .reshape(1 << (2 * cut), -1)
+        .sum(axis=1)
+        for each in able
+    ]
+    return np.asarray(np.array([each.level for each in able])[np.argmin(risks, axis=0)])
+
+
+def show_levels(measured: Sequence[LevelSums], members: IntArray, chosen: IntArray) -> FloatArray:
+    """Each site's part of the node it is shown at; negative nodes become zero. Run by: the server.
+
+    Parameters
+    ----------
+    measured, members
+        As for :func:`choose_levels`.
+    chosen : ndarray of int64, shape (4**k,)
+        The level of each subregion.
+
+    Returns
+    -------
+    ndarray of float64, shape (4**depth,)
+        Users per site, in Morton order.
+    """
+    held = level_members(members)
+    values = np.zeros(members.size).reshape(chosen.size, -1)
+    for each in measured:
+        shown = chosen == each.level
+        if not shown.any():
+            continue
+        density = np.divide(
+            np.maximum(each.sums, 0.0),
+            held[each.level],
+            out=np.zeros(each.sums.shape),
+            where=held[each.level] > 0,
+        ).reshape(chosen.size, -1)[shown]
+        values[shown] = density.repeat(values.shape[1] // density.shape[1], axis=1)
+    return values.reshape(-1) * members
