@@ -92,12 +92,13 @@ def local_round() -> Callable[..., LocalRound]:
 @pytest.fixture(scope="session")
 def make_parameters() -> Callable[..., RoundParameters]:
     def make(clients: int = 6, **changes: object) -> RoundParameters:
+        neighbours = changes.get("neighbours", clients - 1)
         settings: dict = {
             "round_id": b"round",
             "context": b"tests",
             "clients": clients,
-            "neighbours": clients - 1,
-            "threshold": clients // 2 + 1,
+            "neighbours": neighbours,
+            "threshold": neighbours // 2 + 1,
             "length": 5,
             "bits": 16,
             "minimum": 2,

@@ -1,0 +1,22 @@
+"""Faults say whose they are, are promises broken, and travel between processes."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from mapveil.errors import PromiseError
+from mapveil.secure_sum.faults import Abort, OwnFault, PeerFault, ProtocolError
+
+
+@pytest.mark.parametrize(("kind", "fault"), [(PeerFault, "peer"), (OwnFault, "own"), (Abort, "nobody")])
+def test_each_kind_names_its_fault_and_survives_a_pipe(kind, fault):
+    raised = kind("what was wrong", 7)
+    assert isinstance(raised, ProtocolError)
+    assert isinstance(raised, PromiseError)
+    assert raised.exit_code == 1
+    assert (raised.fault, raised.client, str(raised)) == (fault, 7, "what was wrong")
+    again = pickle.loads(pickle.dumps(raised))  # noqa: S301
+    assert (type(again), again.client, str(again)) == (kind, 7, "what was wrong")
+    assert kind("alone").client is None

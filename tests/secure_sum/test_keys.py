@@ -1,0 +1,76 @@
+"""Derivations: both sides agree, and no two purposes, rounds, pairs or directions share a key."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from mapveil.secure_sum.domain import Purpose, info
+from mapveil.secure_sum.faults import PeerFault
+from mapveil.secure_sum.keys import (
+    pair_mask_seed,
+    pair_mask_sign,
+    pair_sealing_key,
+    sealing_key,
+    seed_commitment,
+    self_mask_seed,
+)
+
+A, B = (X25519PrivateKey.from_private_bytes(bytes([i]) * 32) for i in (1, 2))
+PUBLIC_A, PUBLIC_B = (key.public_key().public_bytes_raw() for key in (A, B))
+
+
+def test_both_ends_derive_the_same(make_parameters):
+    p = make_parameters()
+    for derive in (pair_mask_seed, pair_sealing_key):
+        assert derive(p, A, PUBLIC_B, 3, 5) == derive(p, B, PUBLIC_A, 5, 3)
+
+
+def test_a_known_answer_made_without_this_code(make_parameters):
+    p = make_parameters()
+    shared = A.exchange(X25519PrivateKey.from_private_bytes(bytes([2]) * 32).public_key())
+    name = b"mapveil secure sum\x00\x01\x00\x01" + b"\x00\x00\x00\x05round" + b"\x00\x00\x00\x20" + p.digest
+    name += b"\x00\x00\x00\x04\x00\x00\x00\x03" + b"\x00\x00\x00\x04\x00\x00\x00\x05"
+    assert name == info(Purpose.PAIR_MASK, b"round", p.digest, bytes([0, 0, 0, 3]), bytes([0, 0, 0, 5]))
+    wanted = HKDF(algorithm=SHA256(), length=32, salt=None, info=name).derive(shared)
+    assert pair_mask_seed(p, A, PUBLIC_B, 3, 5) == wanted
+
+
+def test_everything_derived_differs(make_parameters):
+    seed = bytes(range(32))
+    made = []
+    for p in (make_parameters(), make_parameters(round_id=b"other"), make_parameters(context=b"other")):
+        for client in (3, 4):
+            made += [
+                *(pair_mask_seed(p, A, PUBLIC_B, client, 5), pair_sealing_key(p, A, PUBLIC_B, client, 5)),
+                *(self_mask_seed(p, client, seed), seed_commitment(p, client, seed)),
+            ]
+        pair = pair_sealing_key(p, A, PUBLIC_B, 1, 2)
+        made += [pair, sealing_key(pair, 1, 2), sealing_key(pair, 2, 1)]
+    assert len(set(made)) == len(made)
+    assert {len(key) for key in made} == {32}
+
+
+def test_the_self_mask_and_its_commitment_are_hmac_and_hash(make_parameters):
+    p, seed = make_parameters(), bytes(range(32))
+    name = info(Purpose.SELF_MASK, p.round_id, p.digest, bytes([0, 0, 0, 3]))
+    assert self_mask_seed(p, 3, seed) == hmac.new(seed, name, hashlib.sha256).digest()
+    name = info(Purpose.SEED_COMMITMENT, p.round_id, p.digest, bytes([0, 0, 0, 3]), seed)
+    assert seed_commitment(p, 3, seed) == hashlib.sha256(name).digest()
+
+
+def test_one_of_a_pair_adds_and_the_other_subtracts():
+    assert pair_mask_sign(3, 5) == 1
+    assert pair_mask_sign(5, 3) == -1
+
+
+@pytest.mark.parametrize("public", [bytes(32), b"\x01" + bytes(31)])
+def test_keys_of_small_order_are_refused(make_parameters, public):
+    for derive in (pair_mask_seed, pair_sealing_key):
+        with pytest.raises(PeerFault, match="no shared secret"):
+            derive(make_parameters(), A, public, 1, 2)
