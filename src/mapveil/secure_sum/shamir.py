@@ -87,12 +87,12 @@ def _logarithms() -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     return logarithms, powers.astype(np.float64)
 
 
-def _coefficients(count: int, rng: Randomness) -> npt.NDArray[np.float64]:
+def _coefficients(shape: tuple[int, int], rng: Randomness) -> npt.NDArray[np.float64]:
     """Exactly uniform numbers below PRIME: words that are larger are thrown away."""
-    drawn = rng.words(count, np.uint16)
+    drawn = rng.words(shape[0] * shape[1], np.uint16)
     while (poor := np.flatnonzero(drawn >= PRIME)).size:
         drawn[poor] = rng.words(poor.size, np.uint16)
-    return drawn.astype(np.float64)
+    return drawn.astype(np.float64).reshape(shape)
 
 
 def split_secrets(
@@ -132,7 +132,7 @@ def split_secrets(
     count = len(secrets)
     polynomials = np.empty((count * DIGITS, threshold))
     polynomials[:, 0] = _digits(secrets).reshape(-1)
-    polynomials[:, 1:] = _coefficients(count * DIGITS * (threshold - 1), rng).reshape(-1, threshold - 1)
+    polynomials[:, 1:] = _coefficients((count * DIGITS, threshold - 1), rng)
     values = np.remainder(polynomials @ _powers(shares, threshold), PRIME).astype(np.uint16)
     return np.ascontiguousarray(values.reshape(count, DIGITS, shares).transpose(0, 2, 1))
 
