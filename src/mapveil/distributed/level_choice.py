@@ -8,9 +8,9 @@ summed over the cells, is the noise it keeps and the detail it loses:
 
 where: v are the nodes of level l in the subregion, :math:`n_v` is a node's true sum, :math:`y_v` its noisy one,
 :math:`\sigma_l^2` the variance of the noise, :math:`m_v` the node's cells that can hold anybody and :math:`c_x` the
-true count of cell x. Since :math:`\mathrm{E}[y_v^2] = n_v^2 + \sigma_l^2`, the estimate :math:`\hat{R}_l` is unbiased up to
-:math:`\sum c_x^2`, the same for every level: the level of the least is chosen. It reads released sums only, so it
-costs no privacy.
+true count of cell x. Since :math:`\mathrm{E}[y_v^2] = n_v^2 + \sigma_l^2`, the estimate :math:`\hat{R}_l` is
+unbiased up to :math:`\sum c_x^2`, the same for every level: the level of the least is chosen. It reads released sums
+only, so it costs no privacy.
 
 Subregions must be large for this: where few nodes are compared, the least estimate is mostly the one of the luckiest
 noise. Source: Mallows (1973) and Stein (1981) for the unbiased estimate of risk.

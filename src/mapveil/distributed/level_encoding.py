@@ -155,7 +155,8 @@ class LevelEncoding:
         """The Morton codes of the nodes of ``levels[index]`` that have coordinates, ascending."""
         nodes = self._nodes[index]
         length = nodes.stop - nodes.first
-        return np.arange(nodes.size) + np.repeat(nodes.first - (np.cumsum(length) - length), length)
+        offset = np.repeat(nodes.first - (np.cumsum(length) - length), length)
+        return np.asarray(np.arange(nodes.size) + offset)
 
     def fill(self, index: int, values: FloatArray) -> FloatArray:
         """The sums of all nodes of ``levels[index]``, 0 where nobody can be, shape (4**level,). Run by: the server.

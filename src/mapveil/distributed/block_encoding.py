@@ -1,0 +1,162 @@
+"""Rectangular blocks of the raster, each divided as often as its own number says: the grids of Qardaji et al. (2013).
+
+Blocks need not be nodes of the quadtree: ten of them along 1,024 sites are 102 or 103 sites wide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.errors import ParameterError
+from mapveil.geo.morton import MAX_BITS, deinterleave
+
+__all__ = ["BlockEncoding", "even_edges"]
+
+IntArray = npt.NDArray[np.int64]
+
+
+def even_edges(first: int, last: int, parts: int) -> IntArray:
+    r"""Where to cut the sites from ``first`` up to, not including, ``last``, shape (parts + 1,).
+
+    .. math:: e_i = f + \lceil i n / k \rceil
+
+    where: f is ``first``, n the number of sites and k is ``parts`` (or n, where there are fewer sites): the lengths
+    differ by one site at most.
+
+    Examples
+    --------
+    >>> even_edges(0, 10, 4).tolist()
+    [0, 3, 5, 8, 10]
+    """
+    length = last - first
+    count = min(parts, length)
+    return first - (-np.arange(count + 1, dtype=np.int64) * length // count)
+
+
+class _Parts(NamedTuple):
+    """How each block is divided, all of shape (blocks,)."""
+
+    down: IntArray
+    across: IntArray
+    start: IntArray  # the coordinate of its first part
+
+
+@dataclass(frozen=True, eq=False)
+class BlockEncoding:
+    """One coordinate for each part of each block: blocks row by row, and the parts of a block row by row.
+
+    A place in no block, or in one that is not asked about, counts nowhere.
+
+    Parameters
+    ----------
+    depth : int
+        Of the raster of sites, 0 .. 31.
+    rows, columns : ndarray of int64, shapes (down + 1,) and (across + 1,)
+        Edges of the blocks: the first row (column) of each, and the end of the last; ascending.
+    parts : ndarray of int64, shape (down, across)
+        Into how many parts each block is divided along either side, as far as it has sites; 0 asks nothing.
+
+    Raises
+    ------
+    ParameterError
+        An edge or a number is out of range, or there are not as many numbers as blocks.
+
+    Examples
+    --------
+    >>> encoding = BlockEncoding(2, np.array([0, 3, 4]), np.array([0, 4]), np.array([[2], [0]]))
+    >>> encoding.length
+    4
+    >>> encoding.positions(np.arange(16)).reshape(-1, 4).tolist()  # Morton order, quarter by quarter
+    [[0, 0, 0, 0], [1, 1, 1, 1], [2, 2, -1, -1], [3, 3, -1, -1]]
+    """
+
+    depth: int
+    rows: IntArray
+    columns: IntArray
+    parts: IntArray
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.depth <= MAX_BITS:
+            raise ParameterError(f"depth is {self.depth!r}; 0 to {MAX_BITS} is accepted")
+        for name, edges in (("rows", self.rows), ("columns", self.columns)):
+            if (
+                edges.ndim != 1
+                or edges.size < 2
+                or edges[0] < 0
+                or edges[-1] > 1 << self.depth
+                or (np.diff(edges) <= 0).any()
+            ):
+                raise ParameterError(
+                    f"edges of {name} are too few, out of order or outside 0 to {1 << self.depth}; "
+                    "at least two, ascending, are accepted"
+                )
+        if self.parts.shape != (self.rows.size - 1, self.columns.size - 1) or (self.parts < 0).any():
+            raise ParameterError(
+                f"parts of shape {self.parts.shape} for {self.rows.size - 1} x {self.columns.size - 1} blocks; "
+                "a number of at least 0 for each block is accepted"
+            )
+
+    @cached_property
+    def _parts(self) -> _Parts:
+        down = np.minimum(self.parts, np.diff(self.rows)[:, None]).reshape(-1)
+        across = np.minimum(self.parts, np.diff(self.columns)).reshape(-1)
+        return _Parts(down, across, np.cumsum(down * across) - down * across)
+
+    @property
+    def length(self) -> int:
+        """Number of parts."""
+        return int((self._parts.down * self._parts.across).sum())
+
+    @property
+    def copies(self) -> int:
+        """One."""
+        return 1
+
+    @property
+    def block(self) -> IntArray:
+        """The block of each coordinate, shape (length,)."""
+        return np.repeat(np.arange(self.parts.size), self._parts.down * self._parts.across)
+
+    def positions(self, sites: npt.NDArray[np.integer], labels: IntArray | None = None) -> IntArray:
+        """The part each site lies in; see :class:`mapveil.distributed.encoding.Encoding`."""
+        inside = (sites >= 0) & (sites < 1 << (2 * self.depth))
+        row, col = deinterleave(np.where(inside, sites, 0).astype(np.int64))
+        down, i, height = self._along(self.rows, row)
+        across, j, width = self._along(self.columns, col)
+        inside &= (i >= 0) & (i < self.rows.size - 1) & (j >= 0) & (j < self.columns.size - 1)
+        block = np.where(inside, i * (self.columns.size - 1) + j, 0)
+        per_row = self._parts.across[block]
+        position = self._parts.start[block] + down * self._parts.down[block] // height * per_row
+        position += across * per_row // width
+        return np.where(inside & (per_row > 0), position, -1)[:, None]
+
+    @staticmethod
+    def _along(edges: IntArray, at: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+        """The offset within its block, the block and its length, of rows or of columns."""
+        block = np.searchsorted(edges, at, side="right") - 1
+        there = np.clip(block, 0, edges.size - 2)
+        return at - edges[there], block, np.diff(edges)[there]
+
+    def to_dict(self) -> dict[str, Any]:
+        """A record of plain values."""
+        return {
+            "kind": "blocks",
+            "depth": self.depth,
+            "rows": self.rows.tolist(),
+            "columns": self.columns.tolist(),
+            "parts": self.parts.tolist(),
+        }
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> BlockEncoding:
+        """Read back what :meth:`to_dict` wrote."""
+        rows, columns, parts = (
+            np.asarray(record[name], dtype=np.int64) for name in ("rows", "columns", "parts")
+        )
+        return cls(record["depth"], rows, columns, parts)
