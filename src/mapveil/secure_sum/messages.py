@@ -115,7 +115,7 @@ LAYOUTS: dict[Message, tuple[Field, ...]] = {
     ),
     Message.ANSWER: (
         _set("given", _neighbours),
-        Field("shares", lambda _: SHARE_BYTES, _neighbours, exact=False),
+        Field("revealed", lambda _: SHARE_BYTES, _neighbours, exact=False),
     ),
 }
 """The fields of each message, in order."""
