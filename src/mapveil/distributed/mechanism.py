@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -76,6 +76,8 @@ class DistributedMechanism(Mechanism):
         ``"refuse"`` a modulus in which a sum overflows with probability 2^-40 or more; ``"wrap"`` lets it, for
         experiments.
     """
+
+    whole_noise: ClassVar[bool] = False  # of each device, not shared with those of its shard
 
     shard_size: int = 10_000
     tolerated_dropout: float | Fraction = 0.1
@@ -211,6 +213,7 @@ class DistributedMechanism(Mechanism):
             rng=rng,
             before_reveal=before_reveal or (lambda share: None),
             progress=progress,
+            whole_noise=self.whole_noise,
         )
 
     def guarantee(self, shares: tuple[Share, ...] = (), *, seeded: bool = False) -> Guarantee:

@@ -77,6 +77,8 @@ class Collection:
         See :data:`BeforeReveal`.
     progress : callable
         Told the round's purpose and the done part.
+    whole_noise : bool
+        Whether every device adds a whole discrete Laplace variable, so that its report alone holds the promise.
     """
 
     devices: Devices
@@ -94,6 +96,7 @@ class Collection:
     rng: Randomness
     before_reveal: BeforeReveal
     progress: Progress
+    whole_noise: bool = False
     costs: list[RoundCost] = field(default_factory=list)
     revealed: list[Share] = field(default_factory=list)
 
@@ -115,6 +118,8 @@ class Collection:
     @property
     def alpha(self) -> Fraction:
         """Each device's part of a discrete Laplace variable, for the smallest shard."""
+        if self.whole_noise:
+            return Fraction(1)
         return share_shape(int(np.diff(self.boundaries).min()), self.tolerated_dropout, self.corrupt)
 
     def setting(self, depth: int, members: IntArray) -> Setting:
