@@ -20,16 +20,25 @@ method of largest remainders.
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+from fractions import Fraction
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from mapveil.errors import InputError, ParameterError
+from mapveil.privacy.laplace_sum import laplace_sum_variance
 from mapveil.privacy.random import Randomness
 from mapveil.privacy.uniform import uniform_below_each
 
-__all__ = ["ROUNDINGS", "Rounding", "round_shares", "rounding_sensitivity"]
+__all__ = [
+    "ROUNDINGS",
+    "Rounding",
+    "RoundingErrors",
+    "round_shares",
+    "rounding_errors",
+    "rounding_sensitivity",
+]
 
 Rounding = Literal["largest-remainder", "stochastic"]
 ROUNDINGS: Final[tuple[Rounding, ...]] = ("largest-remainder", "stochastic")
@@ -98,6 +107,79 @@ def round_shares(
         The offsets do not divide the entries, or a weight is negative or not finite.
     """
     _check(scale, method)
+    exact = _exact_shares(offsets, weight, scale)
+    share = exact.down
+    if method == "stochastic":
+        share += uniform_below_each(exact.total, rng) < exact.rest
+    else:
+        _give_rest(exact, offsets)
+    return share
+
+
+class RoundingErrors(NamedTuple):
+    """Mean squared errors of a coordinate of the sum of all users."""
+
+    rounding: float  # what rounding adds: its variance, or its bias squared, users^2
+    noise: float  # variance of the noise that its sensitivity asks for, users^2
+
+
+def rounding_errors(
+    offsets: IntArray,
+    position: IntArray,
+    weight: npt.NDArray[Any],
+    length: int,
+    scale: int,
+    method: Rounding,
+    epsilon: Fraction,
+    terms: Fraction | float = 1,
+) -> RoundingErrors:
+    r"""What a method of rounding costs, in expectation, on given users. Run by: whoever chooses one.
+
+    .. math:: \frac{1}{\Gamma^2 d} \sum_{p} \sum_{i:\, p_i = p} f_i (1 - f_i) \quad \text{(stochastic)}, \qquad
+        \frac{1}{\Gamma^2 d} \sum_{p} \Big( \sum_{i:\, p_i = p} s_i - e_i \Big)^2 \quad \text{(largest remainder)}
+
+    where: entry i is at coordinate :math:`p_i` of d, its exact share :math:`e_i` has the fraction :math:`f_i`, and
+    :math:`s_i` is the rounded one.
+
+    Parameters
+    ----------
+    offsets, weight, scale, method
+        As for :func:`round_shares`.
+    position : ndarray of int64, shape (entries,)
+        Coordinate of each entry.
+    length : int
+        Coordinates, d.
+    epsilon : Fraction
+        The privacy parameter.
+    terms : Fraction or float
+        How many discrete Laplace variables the noise is the sum of.
+    """
+    sensitivity = rounding_sensitivity(scale, length, method)
+    exact = _exact_shares(offsets, weight, scale)
+    fraction = exact.rest / exact.total
+    if method == "stochastic":
+        error = float((fraction * (1 - fraction)).sum())
+    else:
+        down = exact.down.copy()
+        _give_rest(exact, offsets)
+        # Differences of near numbers, taken in integers first.
+        off = np.bincount(position, (exact.down - down) - fraction, length)
+        error = float(off @ off)
+    noise = laplace_sum_variance(terms, epsilon, sensitivity)
+    return RoundingErrors(error / length / scale**2, noise / scale**2)
+
+
+class _ExactShares(NamedTuple):
+    """Exact shares of the entries: down + rest / total."""
+
+    down: IntArray
+    rest: IntArray
+    total: IntArray  # of the entry's user, at least 1
+    owner: IntArray
+    whole: IntArray  # of each user: what the shares shall sum to
+
+
+def _exact_shares(offsets: IntArray, weight: npt.NDArray[Any], scale: int) -> _ExactShares:
     weight = np.asarray(weight)
     if (
         offsets.ndim != 1
@@ -113,14 +195,9 @@ def round_shares(
     whole = _integers(weight, offsets, owner)
     totals = np.zeros(offsets.size - 1, dtype=np.int64)
     np.add.at(totals, owner, whole)
-    total = totals[owner]
-    total[total == 0] = 1
-    share, rest = np.divmod(whole * scale, total)
-    if method == "stochastic":
-        share += uniform_below_each(total, rng) < rest
-    else:
-        _give_rest(share, rest, offsets, owner, np.where(totals > 0, scale, 0))
-    return share
+    total = np.maximum(totals, 1)[owner]
+    down, rest = np.divmod(whole * scale, total)
+    return _ExactShares(down, rest, total, owner, np.where(totals > 0, scale, 0))
 
 
 def _check(scale: int, method: str) -> None:
@@ -145,11 +222,10 @@ def _integers(weight: npt.NDArray[Any], offsets: IntArray, owner: IntArray) -> I
     return scaled.astype(np.int64)
 
 
-def _give_rest(share: IntArray, rest: IntArray, offsets: IntArray, owner: IntArray, whole: IntArray) -> None:
+def _give_rest(exact: _ExactShares, offsets: IntArray) -> None:
     """Give what rounding down left over to the largest remainders, in place."""
-    given = np.zeros(whole.size, dtype=np.int64)
-    np.add.at(given, owner, share)
-    left = whole - given
-    order = np.lexsort((-rest, owner))  # stable: of equal remainders the first
-    rank = np.arange(order.size) - offsets[owner]  # owners ascend, so the order keeps them in place
-    share[order[rank < left[owner]]] += 1
+    left = exact.whole.copy()
+    np.subtract.at(left, exact.owner, exact.down)
+    order = np.lexsort((-exact.rest, exact.owner))  # stable: of equal remainders the first
+    rank = np.arange(order.size) - offsets[exact.owner]  # owners ascend, so the order keeps them in place
+    exact.down[order[rank < left[exact.owner]]] += 1
