@@ -13,7 +13,7 @@ from mapveil.secure_sum.client import Client
 from mapveil.secure_sum.identity import Identity
 from mapveil.secure_sum.parameters import RoundParameters
 from mapveil.secure_sum.server import Server
-from mapveil.secure_sum.states import ServerState
+from mapveil.secure_sum.states import ClientState, ServerState
 
 
 class Delivery(NamedTuple):
@@ -65,7 +65,7 @@ class LocalRound:
 
     def until(self, state: ServerState) -> LocalRound:
         """Run up to where the server collects for ``state``, the clients' messages pending."""
-        if not self.phase and not self.log:
+        if self.clients[0].state is ClientState.FRESH:
             self.start()
         while self.server.state is not state:
             self.deliver()
