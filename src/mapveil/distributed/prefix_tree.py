@@ -15,11 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.errors import ParameterError
+from mapveil.geo.morton import children
 
 __all__ = ["PrefixTree"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
 
 
 class _Segments(NamedTuple):
@@ -134,8 +136,11 @@ class PrefixTree:
             running = np.concatenate([[0], np.cumsum(members)])
             weight = running[segments.starts + segments.sites] - running[segments.starts]
         held = segments.owner >= 0
-        # Sums stay below 2**53, so floating-point addition is exact.
-        return np.bincount(segments.owner[held], weight[held], self.size).astype(np.int64)
+        owned = np.zeros(
+            self.size, dtype=np.int64
+        )  # a deep raster has more sites than a float counts exactly
+        np.add.at(owned, segments.owner[held], weight[held])
+        return owned
 
     def spread(self, values: FloatArray, members: IntArray | None = None) -> FloatArray:
         r"""Divide each node's value evenly over the sites it stands for, in Morton order, shape (4**depth,).
@@ -150,6 +155,29 @@ class PrefixTree:
         density = np.append(np.divide(values, area, out=np.zeros(self.size), where=area > 0), 0.0)
         filled = np.repeat(density[self._segments.owner], self._segments.sites)
         return filled if members is None else filled * members
+
+    def owning(self, members: IntArray) -> PrefixTree:
+        """The nodes that stand for a site with ``members``; whom each of these stands for does not change."""
+        return self.take(self.sites_owned(members) > 0)
+
+    def take(self, kept: BoolArray) -> PrefixTree:
+        """The nodes that are ``kept``, shape (nodes,); what the others stood for falls to the node above."""
+        return PrefixTree(self.depth, self.level[kept], self.code[kept])
+
+    def split(self, chosen: BoolArray) -> PrefixTree:
+        """The tree with all four children of each ``chosen`` node, shape (nodes,), in it too.
+
+        Raises
+        ------
+        ParameterError
+            A chosen node is a site, which cannot be divided.
+        """
+        level, code = self.level[chosen] + 1, children(self.code[chosen])
+        return PrefixTree.of_nodes(
+            self.depth,
+            np.concatenate([self.level, np.repeat(level, 4)]),
+            np.concatenate([self.code, code.reshape(-1)]),
+        )
 
     def child_count(self) -> IntArray:
         """How many of each node's four children are nodes too, shape (nodes,)."""
