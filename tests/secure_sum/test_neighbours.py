@@ -215,6 +215,11 @@ def test_the_complete_graph_is_the_last_resort_and_its_error_says_what_is_possib
         ((10, 0, float("nan")), "dropout is nan"),
         ((100_000, 0.45, 0.45), "up to 4096 neighbours bear fewer"),
         ((10, 0.2, 0.9), "with 2 corrupt, at most 6 dropped can"),
+        (
+            (3, 0, Fraction(1, 3)),
+            "1 dropped of 3 clients cannot be borne; with 0 corrupt, at most 0 dropped can",
+        ),
+        ((10, 0.9, 0.9), "fewer of both can"),
     ],
 )
 def test_impossible_settings_are_refused(settings, message):

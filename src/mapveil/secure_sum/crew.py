@@ -126,7 +126,7 @@ class Crew:
             return
         self._start()
         for i, worker in enumerate(self._staff):
-            worker.connection.send(Task("open", (parameters, seeds[i] if seeds else None)))
+            self._send(worker, Task("open", (parameters, seeds[i] if seeds else None)))
             self._receive(worker)
 
     def run(self, tasks: Iterable[Callable[[], Task]]) -> Generator[Mail, None, None]:
@@ -146,7 +146,7 @@ class Crew:
 
         def send_next(i: int) -> None:
             if (make := next(left[i], None)) is not None:
-                self._staff[i].connection.send(make())
+                self._send(self._staff[i], make())
                 busy[self._staff[i].connection] = i
 
         try:
@@ -163,16 +163,25 @@ class Crew:
             if busy:  # answers to tasks that nobody asks for any more
                 self.close()
 
+    def _send(self, worker: _Worker, task: Task) -> None:
+        try:
+            worker.connection.send(task)
+        except OSError:
+            raise self._ended() from None
+
     def _receive(self, worker: _Worker) -> Mail:
         try:
             answer = worker.connection.recv()
-        except EOFError:
-            self.close()
-            raise OwnFault("a process of the secure sum ended by itself; its own output says why") from None
+        except (EOFError, OSError):
+            raise self._ended() from None
         if isinstance(answer, ProtocolError):
             raise answer
         mail: Mail = answer
         return mail
+
+    def _ended(self) -> OwnFault:
+        self.close()
+        return OwnFault("a process of the secure sum ended by itself; its own output says why")
 
     def _start(self) -> None:
         if self._staff:

@@ -141,6 +141,17 @@ def _complete(clients: int, corrupt: int, dropped: int, active: bool) -> Neighbo
     return Neighbourhood(neighbours, least) if least <= neighbours - dropped else None
 
 
+def _possible(clients: int, corrupt: int, dropped: int, active: bool) -> str:
+    """What the complete graph, the last resort, could bear."""
+    for fewer in range(corrupt, -1, -1):
+        if _complete(clients, fewer, dropped, active):
+            return f"with {dropped} dropped, at most {fewer} corrupt can"
+    for fewer in range(dropped, -1, -1):
+        if _complete(clients, corrupt, fewer, active):
+            return f"with {corrupt} corrupt, at most {fewer} dropped can"
+    return "fewer of both can"
+
+
 @functools.lru_cache(maxsize=256)
 def _choose(
     clients: int, corrupt: int, dropped: int, sigma: int, eta: int, active: bool
@@ -219,14 +230,10 @@ def choose_neighbourhood(
     spies, gone = math.floor(gamma * clients), math.floor(delta * clients)
     found = _choose(clients, spies, gone, sigma, eta, active)
     if found is None:
-        against, each = (" against a server that lies", 2) if active else ("", 1)
-        if clients - 1 > _LARGEST:
-            possible = f"graphs of up to {_LARGEST} neighbours bear fewer"
-        elif (bearable := clients - 2 - each * gone) >= 0:
-            possible = f"with {gone} dropped, at most {bearable} corrupt can"
-        else:
-            bearable = max(0, clients - 2 - spies) // each
-            possible = f"with {spies} corrupt, at most {bearable} dropped can"
+        against = " against a server that lies" if active else ""
+        possible = f"graphs of up to {_LARGEST} neighbours bear fewer"
+        if clients - 1 <= _LARGEST:
+            possible = _possible(clients, spies, gone, active)
         raise ParameterError(
             f"{spies} corrupt and {gone} dropped of {clients} clients cannot be borne{against}; {possible}"
         )

@@ -67,6 +67,11 @@ class SumSettings:
         Also against a server that lies about who dropped out.
     sigma, eta : int
         Security fails with probability :math:`2^{-\sigma}`, the sum with :math:`2^{-\eta}`.
+
+    Raises
+    ------
+    ParameterError
+        A setting is outside its range.
     """
 
     length: int
@@ -79,6 +84,16 @@ class SumSettings:
     active: bool = False
     sigma: int = 40
     eta: int = 30
+
+    def __post_init__(self) -> None:
+        for name, good, accepted in (
+            ("length", self.length >= 1, "1 or more is"),
+            ("bits", 1 <= self.bits <= 64, "1 to 64 is"),
+            ("corrupt", 0 <= self.corrupt < 1, "a fraction from 0 to below 1 is"),
+            ("dropout", 0 <= self.dropout < 1, "a fraction from 0 to below 1 is"),
+        ):
+            if not good:
+                raise ParameterError(f"{name} is {getattr(self, name)!r}; {accepted} accepted")
 
     def promised(self, clients: int) -> int:
         r"""The fewest vectors that the sum of a shard may hold, :math:`n - \lfloor \delta n \rfloor`."""

@@ -1,0 +1,110 @@
+"""A crew of processes: every task answered once, faults carried over, no stale answers."""
+
+from __future__ import annotations
+
+import multiprocessing
+from contextlib import closing
+from functools import partial
+
+import numpy as np
+import pytest
+
+from mapveil.privacy.random import Randomness
+from mapveil.secure_sum.crew import Crew, Hand, Task
+from mapveil.secure_sum.faults import OwnFault, PeerFault
+from mapveil.secure_sum.parameters import RoundParameters
+from mapveil.secure_sum.vectors import SparseVectors
+
+N = 12
+PARAMETERS = RoundParameters(round_id=b"r", clients=N, neighbours=4, threshold=3, length=2, bits=8, minimum=2)
+NOTHING = np.zeros(0, dtype=np.int64)
+
+
+def advertise(first: int, last: int) -> Task:
+    vectors = SparseVectors(last - first, 2, NOTHING, NOTHING, NOTHING)
+    return Task("advertise", (first, vectors, list(range(first, last))))
+
+
+STARTS = [partial(advertise, first, first + 3) for first in range(0, N, 3)]
+SPOILT = [partial(Task, "deliver", ([(0, b"junk")],))]
+
+
+@pytest.fixture(scope="module")
+def crews():
+    made = [Crew(1), Crew(2)]
+    yield made
+    for crew in made:
+        crew.close()
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["here", "apart"])
+def test_every_task_is_answered_once(crews, which):
+    crew = crews[which]
+    crew.open(PARAMETERS, Randomness())
+    answers = [client for mail in crew.run(STARTS) for client, _ in mail]
+    assert sorted(answers) == list(range(N))
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["here", "apart"])
+def test_a_seeded_crew_repeats_and_an_unseeded_one_does_not(crews, which):
+    crew, drawn = crews[which], []
+    for rng in (Randomness(7), Randomness(7), Randomness(8), Randomness(), Randomness()):
+        crew.open(PARAMETERS, rng)
+        drawn.append(sorted(message for mail in crew.run(STARTS) for message in mail))
+    assert drawn[0] == drawn[1]
+    assert all(drawn[i] != drawn[j] for i in range(2, 5) for j in range(1, i))
+    for each in drawn:
+        assert len({data for _, data in each}) == N  # no two clients draw alike
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["here", "apart"])
+def test_a_fault_is_raised_here_and_the_next_shard_is_clean(crews, which):
+    crew = crews[which]
+    crew.open(PARAMETERS, Randomness(1))
+    list(crew.run(STARTS))
+    with pytest.raises(PeerFault):
+        list(crew.run(SPOILT))
+    crew.open(PARAMETERS, Randomness(1))
+    assert sorted(client for mail in crew.run(STARTS) for client, _ in mail) == list(range(N))
+
+
+def test_answers_nobody_waits_for_are_not_taken_for_later_ones(crews):
+    crew = crews[1]
+    crew.open(PARAMETERS, Randomness(1))
+    with closing(crew.run(STARTS)) as answers:
+        next(answers)
+    crew.open(PARAMETERS, Randomness(1))
+    assert sorted(client for mail in crew.run(STARTS) for client, _ in mail) == list(range(N))
+
+
+def test_a_process_that_ends_is_said_to(crews):
+    crew = crews[1]
+    crew.open(PARAMETERS, Randomness(1))
+    crew._staff[0].process.terminate()
+    crew._staff[0].process.join()
+    with pytest.raises(OwnFault, match="ended by itself"):
+        list(crew.run(STARTS))
+    crew.open(PARAMETERS, Randomness(1))  # new ones
+    assert len(list(crew.run(STARTS))) == len(STARTS)
+
+
+def test_a_crew_that_is_forgotten_ends_its_processes():
+    crew = Crew(2)
+    crew.open(PARAMETERS, Randomness(1))
+    mine = {worker.process.pid for worker in crew._staff}
+    assert len(mine) == 2
+    del crew
+    assert not mine & {process.pid for process in multiprocessing.active_children()}
+
+
+def test_a_client_that_leaves_the_round_answers_nothing():
+    hand = Hand()
+    hand.open(PARAMETERS, 1)
+    ((client, _),) = hand.advertise(4, SparseVectors(1, 2, NOTHING, NOTHING, NOTHING), [4])
+    assert client == 4
+    from mapveil.secure_sum import messages
+    from mapveil.secure_sum.states import Message
+
+    # A roster in which no neighbour is present: too few to share with.
+    roster = messages.encode(PARAMETERS, Message.ROSTER, 4, bytes(32), b"\x00", b"")
+    assert hand.deliver([(4, roster)]) == []
