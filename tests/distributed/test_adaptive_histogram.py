@@ -396,7 +396,7 @@ def test_a_hundred_thousand_nodes_take_less_than_a_second_a_round() -> None:
         lambda query: rng.pareto(1.0, query.encoding.length) * 500,
     )
     spent += time.process_time()
-    assert [tree.size > 100_000 for tree in played.trees] == [True, True]
+    assert played.trees[-1].size > 400_000
     assert spent < len(played.queries)
 
 
