@@ -27,6 +27,11 @@ def test_equals_weighted_least_squares(seed: int, block_variance: float, part_va
     np.testing.assert_allclose(made, slow, atol=1e-7)
 
 
+def test_without_any_noise_the_parts_stand() -> None:
+    made = block_inference(np.array([5.0]), np.array([3.0, 2.0]), np.array([0, 0]), 0.0, 0.0)
+    np.testing.assert_array_equal(made, [3.0, 2.0])
+
+
 def test_a_block_without_parts_is_left_out() -> None:
     made = block_inference(np.array([5.0, 2.0]), np.array([3.0]), np.array([1]), 1.0, 1.0)
     np.testing.assert_allclose(made, [2.5])

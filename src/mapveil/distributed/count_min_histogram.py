@@ -22,10 +22,11 @@ __all__ = ["CountMinHistogram", "NodeEstimates", "SketchEstimator", "sketch_esti
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
-SketchEstimator = Literal["median", "mean", "min"]
+SketchEstimator = Literal["best", "median", "mean", "min"]
 
 _CHUNK = 1 << 16
 _ABSENT = 1 << 12
+_JOIN: dict[str, Callable[..., FloatArray]] = {"median": np.median, "mean": np.mean, "min": np.min}
 
 
 class NodeEstimates(NamedTuple):
@@ -51,7 +52,8 @@ def sketch_estimates(
       noise it is mostly far below.
 
     How wrong that is, noise and collisions together, the sketch itself tells: it is asked for nodes that no place has
-    (codes from :math:`4^l` on), where the truth is 0. The variance is the mean of their squares.
+    (codes from :math:`4^l` on), where the truth is 0. The variance is the mean of their squares. ``best`` is the way
+    for which it is least: the median where there is noise, the minimum where there is hardly any.
 
     Parameters
     ----------
@@ -64,24 +66,32 @@ def sketch_estimates(
     nodes : ndarray of int64, shape (nodes,)
         Morton codes at that level.
     estimator : str
-        ``"median"``, ``"mean"`` or ``"min"``.
+        ``"best"``, ``"median"``, ``"mean"`` or ``"min"``.
 
     Source: Cormode, Muthukrishnan (2005) for ``min``; Deng, Rafiei (2007), section 4, for taking the mean of
     strangers off before the median.
     """
+    absent = (1 << (2 * encoding.levels[index])) + np.arange(_ABSENT)
+
+    def wrong(way: str) -> float:
+        return float(np.square(_joined(encoding, index, sums, absent, way)).mean())
+
+    way = min(_JOIN, key=wrong) if estimator == "best" else estimator
+    return NodeEstimates(_joined(encoding, index, sums, nodes, way), wrong(way))
+
+
+def _joined(encoding: SketchEncoding, index: int, sums: FloatArray, nodes: IntArray, way: str) -> FloatArray:
+    """The rows' answers for each node, made one."""
     rows, width = encoding.rows, encoding.width
     answers = sums.reshape(-1, rows, width)[index]
-    if estimator != "min":
+    if way != "min":
         answers = (width * answers - answers.sum(axis=1).mean()) / (width - 1)
-    join: dict[str, Callable[..., FloatArray]] = {"median": np.median, "mean": np.mean, "min": np.min}
-    absent = (1 << (2 * encoding.levels[index])) + np.arange(_ABSENT)
-    asked = np.concatenate([absent, nodes])
-    values = np.empty(asked.size)
-    for start in range(0, asked.size, _CHUNK):  # rows x chunk answers at a time
-        part = asked[start : start + _CHUNK]
+    values = np.empty(nodes.size)
+    for start in range(0, nodes.size, _CHUNK):  # rows x chunk answers at a time
+        part = nodes[start : start + _CHUNK]
         found = np.stack([answers[row, encoding.columns(index, row, part)] for row in range(rows)])
-        values[start : start + _CHUNK] = join[estimator](found, axis=0)
-    return NodeEstimates(values[_ABSENT:], float(np.square(values[:_ABSENT]).mean()))
+        values[start : start + _CHUNK] = _JOIN[way](found, axis=0)
+    return values
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +116,7 @@ class CountMinHistogram(DistributedMechanism):
     rows : int
         Rows of a sketch (the paper's depth).
     estimator : str
-        How rows are combined: ``"median"``, ``"mean"`` or ``"min"``.
+        How rows are combined: ``"best"``, ``"median"``, ``"mean"`` or ``"min"``.
     deepest : int, optional
         The finest level asked for; that of the cells by default.
     level : int, optional
@@ -123,7 +133,7 @@ class CountMinHistogram(DistributedMechanism):
 
     width: int = 2000
     rows: int = 20
-    estimator: SketchEstimator = "median"
+    estimator: SketchEstimator = "best"
     deepest: int | None = None
     level: int | None = None
     subregions: int = 2
@@ -133,7 +143,7 @@ class CountMinHistogram(DistributedMechanism):
         super().__post_init__()
         self._check(2 <= self.width <= 1 << 24, "width", "2 to 2**24")
         self._check(1 <= self.rows <= 1 << 10, "rows", "1 to 1024")
-        self._check(self.estimator in ("median", "mean", "min"), "estimator", "median, mean or min")
+        self._check(self.estimator in ("best", *_JOIN), "estimator", f"best, {', '.join(_JOIN)}")
         self._check(self.deepest is None or self.deepest >= 1, "deepest", "a level of at least 1, or none,")
         self._check(self.level is None or self.level >= 1, "level", "a level of at least 1, or none,")
         self._check(self.subregions >= 0, "subregions", "a level of at least 0")

@@ -35,7 +35,7 @@ def block_inference(
     block : ndarray of int64, shape (parts,)
         The block of each part.
     block_variance, part_variance : float
-        Noise variance of each block and of each part, above 0.
+        Noise variance of each block and of each part; where both are 0 the parts are right.
 
     Returns
     -------
@@ -49,5 +49,7 @@ def block_inference(
     """
     count = np.maximum(np.bincount(block, minlength=blocks.size), 1)
     total = np.bincount(block, weights=parts, minlength=blocks.size)
-    weight = count * part_variance / (block_variance + count * part_variance)
+    spread = count * part_variance
+    both = block_variance + spread
+    weight = np.divide(spread, both, out=np.zeros(count.shape), where=both > 0)
     return np.asarray(parts + (weight * (blocks - total) / count)[block])
