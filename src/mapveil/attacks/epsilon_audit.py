@@ -19,7 +19,7 @@ Wang, Wang, Zhang, Kifer, "Detecting Violations of Differential Privacy" (2018),
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Final, NamedTuple
 
@@ -30,7 +30,7 @@ from mapveil.central.mechanism import CentralMechanism
 from mapveil.engines import UNIT
 from mapveil.errors import ParameterError
 from mapveil.geo.tiling import Tiling
-from mapveil.maps.mechanism import Estimate
+from mapveil.maps.mechanism import Estimate, Mechanism
 from mapveil.privacy.epsilon import EpsilonLike, as_epsilon
 from mapveil.privacy.random import Randomness, as_randomness
 
@@ -148,7 +148,7 @@ def _plus(sums: IntArray, cells: IntArray) -> IntArray:
 
 
 def audit_epsilon(
-    mechanism: CentralMechanism,
+    mechanism: Mechanism,
     neighbours: Sequence[Neighbours],
     *,
     claimed: EpsilonLike | None = None,
@@ -163,8 +163,9 @@ def audit_epsilon(
 
     Parameters
     ----------
-    mechanism : CentralMechanism
-        What is run.
+    mechanism : Mechanism
+        What is run: a curator's mechanism, or one over secure sums under the least noise its promise allows
+        (:mod:`mapveil.attacks.least_noise`).
     neighbours : sequence of Neighbours
         The pairs to try, such as those of :func:`worst_neighbours`.
     claimed : int, float, str, Decimal or Fraction, optional
@@ -242,15 +243,29 @@ def _check(neighbours: Sequence[Neighbours], trials: int, confidence: float) -> 
         raise ParameterError(f"confidence is {confidence!r}; a number between 0 and 1 is accepted")
 
 
-def _run(mechanism: CentralMechanism, pair: Neighbours, present: bool, runs: int, rng: Randomness) -> _Runs:
+def _run(mechanism: Mechanism, pair: Neighbours, present: bool, runs: int, rng: Randomness) -> _Runs:
     """Run the mechanism on one side of a pair, and keep what an adversary would look at."""
-    sums = pair.with_one if present else pair.without
+    once = _once(mechanism, pair, present)
     made = _Runs(np.empty((runs, len(STATISTICS))), np.empty(runs, dtype=np.int64))
     for run in range(runs):
-        estimate = mechanism.estimate(sums.copy(), pair.tiling, rng, _quiet)
+        estimate = once(rng)
         made.statistics[run] = _statistics(estimate, pair)
         made.shapes[run] = sum(measurement.noisy.size for measurement in estimate.measurements)
     return made
+
+
+def _once(mechanism: Mechanism, pair: Neighbours, present: bool) -> Callable[[Randomness], Estimate]:
+    """One run of a mechanism on one side of a pair."""
+    if isinstance(mechanism, CentralMechanism):
+        sums = pair.with_one if present else pair.without
+        return lambda rng: mechanism.estimate(sums.copy(), pair.tiling, rng, _quiet)
+    from mapveil.attacks.least_noise import audited_devices, least_noise
+    from mapveil.distributed.mechanism import DistributedMechanism
+
+    if not isinstance(mechanism, DistributedMechanism):
+        raise ParameterError(f"{mechanism.name} makes no claim of epsilon that this audit can run")
+    user = pair.with_one - pair.without if present else None
+    return least_noise(mechanism, pair.tiling, audited_devices(pair.tiling, pair.without, user))
 
 
 def _quiet(step: str, done: float) -> None:

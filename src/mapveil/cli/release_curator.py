@@ -75,10 +75,11 @@ def _release_with_region(
     place, share = choose_region(points, part, rng, progress)
     mechanism = cast("CentralMechanism", request.mechanism(rest))
     made = mechanism.release(points, request.cells(place), rng=rng, progress=progress)
+    whole = share.epsilon + mechanism.budget
     guarantee = dataclasses.replace(
-        made.guarantee, epsilon=share.epsilon + mechanism.budget, shares=(share, *made.guarantee.shares)
+        made.guarantee, epsilon=whole, shares=(share, *made.guarantee.shares)
     )
-    if guarantee.epsilon > request.epsilon:
+    if whole > request.epsilon:
         raise AssertionError("the parts exceed the budget")
     return dataclasses.replace(
         made, guarantee=guarantee, notes=(*made.notes, "the region was chosen privately")

@@ -18,7 +18,7 @@ from mapveil.privacy.random import Randomness
 from mapveil.privacy.user_shares import Rounding, round_shares
 from mapveil.secure_sum.vectors import SparseVectors
 
-__all__ = ["client_report", "encode_places", "sensitivity"]
+__all__ = ["client_noise", "client_report", "encode_places", "sensitivity"]
 
 IntArray = npt.NDArray[np.int64]
 
@@ -83,20 +83,24 @@ def encode_places(
     return SparseVectors(devices.count, encoding.length, whose, where, units)
 
 
-def client_report(
-    devices: Devices,
-    query: Query,
-    alpha: Fraction,
-    scale: int,
-    rounding: Rounding,
-    rng: Randomness,
+def client_noise(
+    clients: int, query: Query, alpha: Fraction, scale: int, rounding: Rounding, rng: Randomness
 ) -> SparseVectors:
-    r"""What each device hands to the secure sum: its vector and its share of the noise, Algorithm 1.
+    r"""Each device's share of the noise of a query, Algorithm 1. Run by: each client.
 
-    .. math:: v_i + X_i - Y_i, \qquad X_i, Y_i \sim \text{Polya}(\alpha, e^{-\epsilon / \Delta})
+    .. math:: X - Y, \qquad X, Y \sim \text{Polya}(\alpha, e^{-\epsilon / \Delta})
 
-    where: :math:`v_i` is :func:`encode_places`, :math:`\alpha` is ``alpha``, :math:`\epsilon` is
-    ``query.epsilon`` and :math:`\Delta` is :func:`sensitivity`. Run by: each client.
+    where: :math:`\alpha` is ``alpha``, :math:`\epsilon` is ``query.epsilon``, :math:`\Delta` is :func:`sensitivity`.
+    """
+    moves = sensitivity(query.encoding, scale, rounding)
+    noise = noise_shares(clients, query.encoding.length, alpha, query.epsilon, moves, rng)
+    return SparseVectors(clients, query.encoding.length, noise.client, noise.position, noise.value)
+
+
+def client_report(
+    devices: Devices, query: Query, alpha: Fraction, scale: int, rounding: Rounding, rng: Randomness
+) -> SparseVectors:
+    """What each device hands to the secure sum: :func:`encode_places` and :func:`client_noise`. Run by: each client.
 
     Returns
     -------
@@ -104,18 +108,4 @@ def client_report(
         Signed units; the secure sum takes them modulo its own modulus.
     """
     places = encode_places(devices, query.encoding, scale, rounding, rng)
-    noise = noise_shares(
-        devices.count,
-        query.encoding.length,
-        alpha,
-        query.epsilon,
-        sensitivity(query.encoding, scale, rounding),
-        rng,
-    )
-    return SparseVectors(
-        devices.count,
-        query.encoding.length,
-        np.concatenate([places.client, noise.client]),
-        np.concatenate([places.position, noise.position]),
-        np.concatenate([places.value, noise.value]),
-    )
+    return places + client_noise(devices.count, query, alpha, scale, rounding, rng)

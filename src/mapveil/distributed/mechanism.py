@@ -19,7 +19,7 @@ from mapveil.geo.counts import Counts
 from mapveil.geo.morton import interleave
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Lattice, Tiling
-from mapveil.maps.density_map import DensityMap, Measurement
+from mapveil.maps.density_map import DensityMap
 from mapveil.maps.mechanism import Estimate, Mechanism, Progress, check_tiling, tiling_of
 from mapveil.maps.round_cost import RoundCost
 from mapveil.privacy.guarantee import Guarantee, Share
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from mapveil.privacy.user_shares import Rounding
     from mapveil.secure_sum.drivers import SecureSum
 
-__all__ = ["TABLE_SCALE", "DistributedMechanism", "ServerHalf"]
+__all__ = ["TABLE_SCALE", "DistributedMechanism", "ServerHalf", "morton_members", "on_cells", "run_server"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -168,16 +168,15 @@ class DistributedMechanism(Mechanism):
             dropout=dropout,
             before_reveal=before_reveal,
         )
-        server = self.server(collection.setting(lattice.depth, _in_morton_order(lattice)))
-        made = _run(server, collection.ask)
-        site = _sites(lattice)
+        server = self.server(collection.setting(lattice.depth, morton_members(lattice)))
+        made = on_cells(run_server(server, collection.ask), lattice)
         return DensityMap(
-            values=_values(made.values, lattice, site),
+            values=made.values,
             tiling=cells,
             guarantee=self.guarantee(tuple(collection.revealed), seeded=stream.seeded),
             method=self.name,
             parameters=self.parameters(),
-            measurements=tuple(_on_cells(each, lattice, site) for each in made.measurements),
+            measurements=made.measurements,
             notes=(*made.notes, *_who(collection.costs)),
             rounds=tuple(collection.costs),
         )
@@ -191,6 +190,7 @@ class DistributedMechanism(Mechanism):
         progress: Progress,
         secure_sum: SecureSum | None = None,
         dropout: float = 0.0,
+        silent: float = 0.0,
         before_reveal: BeforeReveal | None = None,
     ) -> Collection:
         """The devices, asked as these parameters say; ``scale`` is used where none is set. See :meth:`release`."""
@@ -209,6 +209,7 @@ class DistributedMechanism(Mechanism):
             bits=self.bits,
             overflow=self.overflow,
             dropout=dropout,
+            silent=silent,
             secure_sum=secure_sum or IdealSum(),
             rng=rng,
             before_reveal=before_reveal or (lambda share: None),
@@ -257,7 +258,7 @@ def _given(tiling: Tiling | None) -> Tiling:
     return tiling
 
 
-def _run(server: ServerHalf, ask: Callable[[Query], NoisySums]) -> Estimate:
+def run_server(server: ServerHalf, ask: Callable[[Query], NoisySums]) -> Estimate:
     """Pass queries and answers between the halves until there is an estimate."""
     try:
         query = next(server)
@@ -272,24 +273,23 @@ def _sites(lattice: Lattice) -> IntArray:
     return interleave(lattice.row, lattice.col)
 
 
-def _in_morton_order(lattice: Lattice) -> IntArray:
+def morton_members(lattice: Lattice) -> IntArray:
     """How many cells that can hold anybody lie on each site, shape (4**depth,)."""
     site = _sites(lattice)
     kept = site if lattice.inside is None else site[lattice.inside]
     return np.bincount(kept, minlength=1 << (2 * lattice.depth))
 
 
-def _values(values: FloatArray, lattice: Lattice, site: IntArray) -> FloatArray:
-    """Each cell's even part of its site's value."""
-    made = values[site] / np.maximum(_in_morton_order(lattice)[site], 1)
-    return np.asarray(made if lattice.inside is None else np.where(lattice.inside, made, 0.0))
-
-
-def _on_cells(measured: Measurement, lattice: Lattice, site: IntArray) -> Measurement:
-    groups = measured.groups[site]
-    return dataclasses.replace(
-        measured, groups=groups if lattice.inside is None else np.where(lattice.inside, groups, -1)
+def on_cells(made: Estimate, lattice: Lattice) -> Estimate:
+    """An estimate of sites as one of cells: each cell has the even part of its site's value, and its groups."""
+    site = _sites(lattice)
+    values = made.values[site] / np.maximum(morton_members(lattice)[site], 1)
+    inside = np.ones(site.shape, dtype=np.bool_) if lattice.inside is None else lattice.inside
+    measurements = tuple(
+        dataclasses.replace(each, groups=np.where(inside, each.groups[site], -1))
+        for each in made.measurements
     )
+    return made._replace(values=np.where(inside, values, 0.0), measurements=measurements)
 
 
 def _who(costs: Sequence[RoundCost]) -> tuple[str, ...]:

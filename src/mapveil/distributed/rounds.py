@@ -16,7 +16,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.distributed.client import client_report, sensitivity
+from mapveil.distributed.client import client_noise, client_report, encode_places, sensitivity
 from mapveil.distributed.devices import Devices
 from mapveil.distributed.query import NoisySums, Query, Setting
 from mapveil.maps.mechanism import Progress
@@ -29,7 +29,7 @@ from mapveil.privacy.random import Randomness
 from mapveil.privacy.user_shares import Rounding
 from mapveil.secure_sum.drivers import SecureSum, ShardSum, SumSettings
 from mapveil.secure_sum.faults import Abort
-from mapveil.secure_sum.vectors import Leaves
+from mapveil.secure_sum.vectors import Leaves, SparseVectors
 
 __all__ = ["BeforeReveal", "Collection", "Overflow"]
 
@@ -69,6 +69,8 @@ class Collection:
         ``"refuse"`` a modulus in which a sum may overflow, or ``"wrap"``, to see what that does.
     dropout : float
         Part of each shard that does drop out, at a random step before its input arrives.
+    silent : float
+        Part of each shard that is corrupt and adds no noise, for audits.
     secure_sum : SecureSum
         What adds the vectors.
     rng : Randomness
@@ -92,6 +94,7 @@ class Collection:
     bits: int | None
     overflow: Overflow
     dropout: float
+    silent: float
     secure_sum: SecureSum
     rng: Randomness
     before_reveal: BeforeReveal
@@ -101,6 +104,8 @@ class Collection:
     revealed: list[Share] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        # A stream of its own, so that a second collection from one seeded stream does not repeat the first.
+        self.rng = self.rng.child("collection " + self.rng.words(16, np.uint8).tobytes().hex())
         self._simulation = self.rng.child("who is asked, who drops out").generator()
         self._asked = self._draw()
 
@@ -179,7 +184,7 @@ class Collection:
             low, high = int(boundaries[first]), int(boundaries[last])
             devices = self._asked.between(low, high)
             stream = self.rng.child(f"round {number} shard {first}")
-            reports = client_report(devices, query, self.alpha, self.scale, self.rounding, stream)
+            reports = self._reports(devices, query, sizes[first:last], stream)
             found = self.secure_sum.sums(
                 reports,
                 boundaries[first : last + 1] - low,
@@ -229,12 +234,27 @@ class Collection:
         together = max(1, int(_ENTRIES / max(each, 1.0)))
         return [(first, min(first + together, sizes.size)) for first in range(0, sizes.size, together)]
 
+    def _reports(self, devices: Devices, query: Query, sizes: IntArray, rng: Randomness) -> SparseVectors:
+        """What the devices hand over; those that are silent, without noise."""
+        asked = (self.alpha, self.scale, self.rounding, rng)
+        if self.silent == 0:
+            return client_report(devices, query, *asked)
+        honest = np.ones(devices.count, dtype=np.bool_)
+        ends = np.cumsum(sizes)
+        for end, size in zip(ends.tolist(), sizes.tolist(), strict=True):
+            honest[end - math.floor(self.silent * size) : end] = False  # shards are in random order
+        places = encode_places(devices, query.encoding, self.scale, self.rounding, rng)
+        return places + client_noise(devices.count, query, *asked).only(honest)
+
     def _leaves(self, sizes: IntArray) -> npt.NDArray[np.int8]:
         """When each device drops out: the given part of every shard, at a random step before its input."""
         leaves = np.full(int(sizes.sum()), Leaves.NEVER, dtype=np.int8)
         start = 0
         for size in sizes.tolist() if self.dropout > 0 else []:
-            lost = self._simulation.choice(size, round(self.dropout * size), replace=False)
+            may_leave = size - math.floor(
+                self.silent * size
+            )  # a corrupt device stays: that is the worst case
+            lost = self._simulation.choice(may_leave, round(self.dropout * size), replace=False)
             leaves[start + lost] = self._simulation.integers(Leaves.NOTHING, Leaves.INPUT, lost.size)
             start += size
         return leaves

@@ -17,6 +17,7 @@ Source: Bagdasaryan et al. (2022), equation 2 and appendix A.3, where the bits w
 
 from __future__ import annotations
 
+import functools
 from fractions import Fraction
 from typing import Final
 
@@ -33,6 +34,7 @@ FAILURE: Final = 2.0**-40
 _WORD = 64
 
 
+@functools.lru_cache(maxsize=256)
 def smallest_modulus(
     shard_size: int,
     per_user_max: int,

@@ -60,6 +60,28 @@ class SparseVectors:
                 "equal shapes are accepted"
             )
 
+    def __add__(self, other: SparseVectors) -> SparseVectors:
+        """Each client's two vectors added."""
+        if (self.clients, self.length) != (other.clients, other.length):
+            raise ParameterError(
+                f"vectors of {self.clients} clients and {self.length} coordinates, and of {other.clients} and "
+                f"{other.length}; equal numbers are accepted"
+            )
+        return SparseVectors(
+            self.clients,
+            self.length,
+            np.concatenate([self.client, other.client]),
+            np.concatenate([self.position, other.position]),
+            np.concatenate([self.value, other.value]),
+        )
+
+    def only(self, kept: npt.NDArray[np.bool_]) -> SparseVectors:
+        """The same with zeros for the clients that are not ``kept``."""
+        held = kept[self.client]
+        return SparseVectors(
+            self.clients, self.length, self.client[held], self.position[held], self.value[held]
+        )
+
     @cached_property
     def by_client(self) -> SparseVectors:
         """The same with the entries of each client together, clients ascending."""

@@ -1,0 +1,77 @@
+"""A collection with the least noise its promise allows: what an audit runs.
+
+As many devices drop out as are tolerated, and as many are corrupt and add no noise: the shares of the others must
+carry the promise alone. One device holds a place or none; that it takes part is no secret.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.distributed.devices import Devices
+from mapveil.distributed.mechanism import DistributedMechanism, morton_members, on_cells, run_server
+from mapveil.engines import UNIT
+from mapveil.geo.morton import interleave
+from mapveil.geo.tiling import Tiling
+from mapveil.maps.mechanism import Estimate
+from mapveil.privacy.random import Randomness
+
+__all__ = ["audited_devices", "least_noise"]
+
+IntArray = npt.NDArray[np.int64]
+
+_CROWD = 60
+
+
+def audited_devices(tiling: Tiling, without: IntArray, user: IntArray | None) -> Devices:
+    """Devices of whole users, one more that holds ``user`` or nothing, and others outside the map.
+
+    Parameters
+    ----------
+    tiling : Tiling
+        The cells.
+    without : ndarray of int64, shape (tiling.size,)
+        Sums without the one, units of 1 / UNIT user; whole users.
+    user : ndarray of int64, shape (tiling.size,), or None
+        What the one holds, in the same units; nothing for ``None``.
+    """
+    lattice = tiling.lattice()
+    site = interleave(lattice.row, lattice.col)
+    held = np.flatnonzero(user) if user is not None else np.array([-1])
+    crowd = np.repeat(site, without // UNIT)
+    one = site[held] if user is not None else held
+    idle = max(_CROWD - crowd.size, 0)
+    sites = np.concatenate([one, crowd, np.full(idle, -1)])
+    lengths = np.concatenate([[held.size], np.ones(crowd.size + idle, dtype=np.int64)])
+    weights = np.ones(sites.size, dtype=np.int64)
+    if user is not None:
+        weights[: held.size] = user[held]
+    return Devices(sites, np.concatenate([[0], np.cumsum(lengths)]), weights)
+
+
+def least_noise(
+    mechanism: DistributedMechanism, tiling: Tiling, devices: Devices
+) -> Callable[[Randomness], Estimate]:
+    """One run of a whole collection of these devices in one shard, under the least noise; estimates of cells.
+
+    Run by: an auditor.
+    """
+    lattice = tiling.lattice()
+    members = morton_members(lattice)
+
+    def run(rng: Randomness) -> Estimate:
+        collection = mechanism.collection(
+            devices,
+            scale=1024,
+            rng=rng,
+            progress=lambda step, done: None,
+            dropout=float(mechanism.tolerated_dropout),
+            silent=float(mechanism.corrupt),
+        )
+        server = mechanism.server(collection.setting(lattice.depth, members))
+        return on_cells(run_server(server, collection.ask), lattice)
+
+    return run

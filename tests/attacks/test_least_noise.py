@@ -1,0 +1,54 @@
+"""The audit of collections: claims stand at the least noise allowed, and fall when shares are halved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import mapveil as mv
+from mapveil.attacks.epsilon_audit import audit_epsilon, worst_neighbours
+from mapveil.attacks.least_noise import audited_devices, least_noise
+from mapveil.distributed.flat_histogram import FlatHistogram
+from mapveil.engines import UNIT
+from mapveil.privacy.provision import share_shape
+from mapveil.privacy.random import Randomness
+
+TILING = mv.Quadtree(mv.Region.without_georeference(4, 4), depth=2)
+
+
+def test_the_claim_stands_with_as_few_noise_shares_as_are_promised() -> None:
+    report = audit_epsilon(FlatHistogram(epsilon=1, clip=False), worst_neighbours(TILING), trials=2500, rng=1)
+    assert report.holds
+    assert report.epsilon_lower > 0.5  # the audit has power: this mechanism's epsilon is exactly 1
+
+
+def test_halved_noise_shares_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    def half(*arguments: object) -> Fraction:
+        return share_shape(*arguments) / 2  # type: ignore[arg-type]
+
+    monkeypatch.setattr("mapveil.distributed.rounds.share_shape", half)
+    report = audit_epsilon(FlatHistogram(epsilon=1, clip=False), worst_neighbours(TILING), trials=4000, rng=1)
+    assert not report.holds
+
+
+def test_exactly_one_laplace_variable_of_noise_is_left() -> None:
+    mechanism = FlatHistogram(epsilon=1, clip=False, scale=1)
+    devices = audited_devices(TILING, np.zeros(TILING.size, dtype=np.int64), None)
+    run: Callable[[Randomness], object] = least_noise(mechanism, TILING, devices)
+    rng = Randomness(4)
+    values = np.concatenate([run(rng).values for _ in range(400)])  # type: ignore[attr-defined]
+    q = np.exp(-1.0)
+    assert values.var() == pytest.approx(2 * q / (1 - q) ** 2, rel=0.12)
+
+
+def test_the_devices_hold_what_the_pair_says() -> None:
+    pair = worst_neighbours(TILING)[-1]
+    devices = audited_devices(TILING, pair.without, pair.with_one - pair.without)
+    assert devices.starts is not None
+    assert devices.weights is not None
+    assert devices.starts[1] == 4
+    assert devices.weights[:4].tolist() == [UNIT // 4] * 4
+    assert (devices.sites[4:] >= 0).sum() == 5
