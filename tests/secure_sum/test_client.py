@@ -8,9 +8,9 @@ import pickle
 import numpy as np
 import pytest
 
+from mapveil.canonical_cbor import decode as decode_values
 from mapveil.errors import InputError, ParameterError
 from mapveil.privacy.random import Randomness
-from mapveil.secure_sum.canonical_cbor import decode as decode_values
 from mapveil.secure_sum.client import Client
 from mapveil.secure_sum.domain import VERSION
 from mapveil.secure_sum.faults import Abort, OwnFault, PeerFault

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mapveil.secure_sum
-from mapveil.secure_sum.canonical_cbor import encode as encode_values
+from mapveil.canonical_cbor import encode as encode_values
 from mapveil.secure_sum.domain import VERSION
 from mapveil.secure_sum.faults import PeerFault
 from mapveil.secure_sum.messages import (

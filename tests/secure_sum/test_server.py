@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mapveil.secure_sum.canonical_cbor import decode as decode_values
+from mapveil.canonical_cbor import decode as decode_values
 from mapveil.secure_sum.faults import Abort, OwnFault, PeerFault
 from mapveil.secure_sum.messages import BOX_BYTES, SHARE_BYTES, encode, largest, read_set, write_set
 from mapveil.secure_sum.server import Outbox, Server

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mapveil.secure_sum.canonical_cbor import decode as decode_values
+from mapveil.canonical_cbor import decode as decode_values
 from mapveil.secure_sum.faults import Abort
 from mapveil.secure_sum.messages import SHARE_BYTES, encode, read_set, write_set
 from mapveil.secure_sum.server_unmask import Collected, unmask

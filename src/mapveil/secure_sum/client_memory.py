@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 
+from mapveil import canonical_cbor
 from mapveil.errors import InputError
-from mapveil.secure_sum import canonical_cbor
 from mapveil.secure_sum.messages import HASH_BYTES, KEY_BYTES, SHARE_BYTES
 from mapveil.secure_sum.packing import packed_size
 from mapveil.secure_sum.parameters import RoundParameters

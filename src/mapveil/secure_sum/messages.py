@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.secure_sum import canonical_cbor
+from mapveil import canonical_cbor
 from mapveil.secure_sum.domain import VERSION
 from mapveil.secure_sum.faults import PeerFault
 from mapveil.secure_sum.packing import packed_size

@@ -6,8 +6,8 @@ import functools
 import hashlib
 from dataclasses import dataclass
 
+from mapveil.canonical_cbor import encode
 from mapveil.errors import ParameterError
-from mapveil.secure_sum.canonical_cbor import encode
 from mapveil.secure_sum.domain import PROTOCOL, VERSION
 from mapveil.secure_sum.masks import Cipher
 from mapveil.secure_sum.shamir import PRIME
