@@ -125,7 +125,7 @@ def read_tokyo(shared: Path) -> Tokyo:
         raise AssertionError("devices of a table come with their places and weights")
     whose, weight = devices.device(), devices.weights.astype(np.float64)
     # A quadtree's cells are its sites.
-    visits = np.bincount(devices.sites, weight, tiling.size)
+    visits = np.bincount(devices.sites, weight, tiling.size).astype(np.float64)
     share = weight / np.bincount(whose, weight)[whose]
     order = np.lexsort((-devices.weights, whose))
     homes = devices.sites[order][np.unique(whose[order], return_index=True)[1]]
@@ -133,7 +133,7 @@ def read_tokyo(shared: Path) -> Tokyo:
         devices,
         tiling,
         visits,
-        np.bincount(devices.sites, share, tiling.size),
+        np.bincount(devices.sites, share, tiling.size).astype(np.float64),
         np.bincount(homes, minlength=tiling.size).astype(np.float64),
     )
 

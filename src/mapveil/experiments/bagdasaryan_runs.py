@@ -27,6 +27,7 @@ from mapveil.experiments.bagdasaryan_data import (
     sampled,
 )
 from mapveil.experiments.comparison import interval_of_mean
+from mapveil.experiments.every_level import EveryLevel
 from mapveil.experiments.modulo_clip import ClippedSum
 from mapveil.geo.counts import Counts
 from mapveil.geo.tiling import Tiling
@@ -83,17 +84,27 @@ class Asked(NamedTuple):
     epsilon: Fraction = Fraction(1)
     dropout: float = 0.0  # part of each shard that leaves before it is heard
     clip_bits: int | None = None  # sums wrap around at so many bits, overflowing or not
-    best_level: bool = (
-        False  # one round's levels are each tried, and the truth picks the best, as in the paper
-    )
+    best_level: bool = False  # the truth picks the best of the map's measurements, as in the paper
+    levels: tuple[int, ...] = ()  # or of these levels, where the mechanism can show each
+    best_of_rounds: int = 0  # and of the maps after each of so many rounds of equal cost
 
-    def mechanism(self) -> DistributedMechanism:
-        """The mechanism, with the paper's shards and nothing tolerated that is not given."""
+    def mechanism(self, rounds: int | None = None) -> DistributedMechanism:
+        """The mechanism, with the paper's shards and nothing tolerated that is not given.
+
+        Parameters
+        ----------
+        rounds : int, optional
+            Only the first so many of ``best_of_rounds``, with their part of the budget.
+        """
         options = {"shard_size": SHARD_SIZE, "tolerated_dropout": 0, "corrupt": 0, **dict(self.options)}
         if self.clip_bits is not None:
             options["bits"] = _WIDE
-        made: Any = find_method(self.method, "distributed").make(self.epsilon, options)
-        return made  # type: ignore[no-any-return]
+        epsilon = self.epsilon
+        if rounds is not None:
+            options["rounds"] = rounds
+            epsilon *= Fraction(rounds, self.best_of_rounds)
+        made: Any = find_method(self.method, "distributed").make(epsilon, options)
+        return EveryLevel.of(made, self.levels) if self.levels else made
 
 
 class Job(NamedTuple):
@@ -133,6 +144,7 @@ class Outcome(NamedTuple):
 
     found: tuple[Found, ...]
     maps: dict[str, FloatArray]  # rows from the north and columns; by label, where maps were kept
+    costs: dict[str, tuple[RoundCost, ...]]  # of each round, by label, where maps were kept
 
 
 class _Answer(NamedTuple):
@@ -143,6 +155,7 @@ class _Answer(NamedTuple):
     bits: int
     rounds: int
     epsilons: tuple[Fraction, ...]
+    costs: tuple[RoundCost, ...] = ()
 
 
 def column_l1(truth: FloatArray, estimate: FloatArray) -> float:
@@ -175,6 +188,7 @@ def run_job(job: Job) -> Outcome:
     stream = Randomness(job.seed).child(f"noise/{job.group}/{job.image}/{job.users}/{job.trial}")
     rows: list[Found] = []
     maps: dict[str, FloatArray] = {}
+    costs: dict[str, tuple[RoundCost, ...]] = {}
     for asked in job.asked:
         start = time.perf_counter()
         answer = _answer(asked, scene, stream.child(asked.label))
@@ -204,9 +218,10 @@ def run_job(job: Job) -> Outcome:
                 )
             if job.keep_maps:
                 maps.setdefault(asked.label, best)
+                costs[asked.label] = answer.costs
     if job.keep_maps:
         maps["truth"] = next(iter(truths.values()))
-    return Outcome(tuple(rows), maps)
+    return Outcome(tuple(rows), maps, costs)
 
 
 def _scene(job: Job) -> tuple[Scene, dict[str, FloatArray]]:
@@ -229,22 +244,28 @@ def _asked_users(job: Job, scene: Scene) -> int:
 def _answer(asked: Asked, scene: Scene, rng: Randomness) -> _Answer:
     if asked.method == PLAIN:
         return _plain(asked, scene, rng)
-    made: DensityMap = asked.mechanism().release(
-        scene.people,
-        scene.tiling,
-        rng=rng,
-        dropout=asked.dropout,
-        secure_sum=None if asked.clip_bits is None else ClippedSum(asked.clip_bits),
-    )
-    maps: tuple[FloatArray, ...] = (made.values,)
-    if asked.best_level:
-        maps += tuple(spread(measured, scene.tiling) for measured in made.measurements)
+    clipped = None if asked.clip_bits is None else ClippedSum(asked.clip_bits)
+
+    def release(rounds: int | None = None) -> DensityMap:
+        stream = rng if rounds is None else rng.child(f"{rounds} rounds")
+        return asked.mechanism(rounds).release(
+            scene.people, scene.tiling, rng=stream, dropout=asked.dropout, secure_sum=clipped
+        )
+
+    released = [release(rounds) for rounds in range(1, asked.best_of_rounds)] + [
+        release(asked.best_of_rounds or None)
+    ]
+    made = released[-1]
+    maps = [each.values for each in released]
+    if asked.best_level or asked.levels:
+        maps += [spread(measured, scene.tiling) for measured in made.measurements]
     return _Answer(
-        maps,
+        tuple(maps),
         RoundCost.total_length(made.rounds),
         asked.clip_bits or max((each.bits for each in made.rounds), default=0),
         len(made.rounds),
         tuple(share.epsilon for share in made.guarantee.shares),
+        made.rounds,
     )
 
 
