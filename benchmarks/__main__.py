@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benchmarks.record import Context, Result, as_markdown, environment
 
-MODULES = ("noise", "geometry", "reconstruction", "distance", "methods", "release")
+MODULES = ("noise", "noise_shares", "geometry", "reconstruction", "distance", "methods", "release")
 PAGE = """# Benchmarks
 
 Made by `make bench` ({machine}). Each line compares with a

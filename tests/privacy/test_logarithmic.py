@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 from scipy.special import exp1
@@ -39,6 +39,16 @@ WIDE_LAWS = [
 LAWS = NARROW_LAWS + WIDE_LAWS
 
 
+def bins_of(sampler):
+    """Start and width exponent of the bins of positive values, after a look at their mirror images."""
+    size = sampler.lowest.size // 2
+    start, width = sampler.lowest[:size], (64 - sampler.spare.astype(np.int64))[:size]
+    assert np.array_equal(sampler.lowest[size:], -(start + (1 << width) - 1))
+    assert np.array_equal(sampler.spare[size:], sampler.spare[:size])
+    assert np.array_equal(sampler.sure[size:], sampler.sure[:size])
+    return start, width
+
+
 def exact_rate(epsilon, sensitivity):
     return Decimal(epsilon.numerator) / Decimal(epsilon.denominator * sensitivity)
 
@@ -66,8 +76,7 @@ def test_bins_tile_the_magnitudes_and_are_drawn_by_their_largest_weight(units_of
     # 2^j beta^c / c / 2^j * a = beta^k / k: the law, if bins tile and their table is right.
     sampler = module._sampler(epsilon, sensitivity)
     assert not sampler.single
-    width = (64 - sampler.spare.astype(np.int64))[1:]
-    start = sampler.start[1:]
+    start, width = bins_of(sampler)
     assert start[0] == 1
     assert np.array_equal(start[1:], start[:-1] + (1 << width[:-1]))
     units = units_of(sampler.bins)
@@ -76,9 +85,9 @@ def test_bins_tile_the_magnitudes_and_are_drawn_by_their_largest_weight(units_of
         weight = [(1 << int(j)) * (-rate * int(c)).exp() / int(c) for c, j in zip(start, width, strict=True)]
         total = 2 * sum(weight)
         apart = Decimal(0)
-        for b, w in enumerate(weight, 1):
+        assert sorted(units) == list(range(2 * start.size))
+        for b, w in enumerate(weight + weight):
             apart += abs(Decimal(units[b]) / (1 << 96) - w / total)
-            apart += abs(Decimal(units[-b]) / (1 << 96) - w / total)
         assert apart / 2 < Decimal(2) ** -80
         end = int(start[-1]) + (1 << int(width[-1]))
         beyond = (-rate * end).exp() / (end * (1 - (-rate).exp())) / logarithmic_rate(epsilon, sensitivity)
@@ -90,8 +99,8 @@ def test_what_is_kept_without_a_look_would_be_kept_with_one(epsilon, sensitivity
     sampler = module._sampler(epsilon, sensitivity)
     with decimal.localcontext(WIDE):
         rate = exact_rate(epsilon, sensitivity)
-        for c, spare, sure in zip(sampler.start[1:], sampler.spare[1:], sampler.sure[1:], strict=True):
-            last = (1 << (64 - int(spare))) - 1
+        for c, width, sure in zip(*bins_of(sampler), sampler.sure[: sampler.sure.size // 2], strict=True):
+            last = (1 << int(width)) - 1
             least = (-rate * last).exp() * int(c) / (int(c) + last)
             assert int(sure) <= least * 4096 < int(sure) + 1 or (last == 0 and sure == 4096)
 
@@ -101,8 +110,9 @@ def test_what_is_kept_without_a_look_would_be_kept_with_one(epsilon, sensitivity
 def test_keeping_compares_as_exact_numbers_do(prescribed, data):
     epsilon, sensitivity = data.draw(st.sampled_from(WIDE_LAWS))
     sampler = module._sampler(epsilon, sensitivity)
-    at = data.draw(st.integers(40, sampler.start.size - 1))
-    c, j = int(sampler.start[at]), 64 - int(sampler.spare[at])
+    start, width = bins_of(sampler)
+    at = data.draw(st.integers(40, start.size - 1))
+    c, j = int(start[at]), int(width[at])
     d = data.draw(st.integers(0, (1 << j) - 1))
     with decimal.localcontext(WIDE):
         kept = (-exact_rate(epsilon, sensitivity) * d).exp() * c / (c + d)
@@ -121,28 +131,45 @@ def test_keeping_compares_as_exact_numbers_do(prescribed, data):
         assert bool(decided[0]) == ((high << 64 | low) < kept * (1 << 128))
 
 
-@given(st.sampled_from(WIDE_LAWS), st.integers(0, 2**64 - 1), st.booleans(), st.data())
-def test_a_magnitude_is_put_together_from_its_words(prescribed, law, word, positive, data):
+@given(st.sampled_from(WIDE_LAWS), st.integers(0, 2**64 - 1), st.data())
+def test_a_value_is_put_together_from_its_words(prescribed, law, word, data):
     sampler = module._sampler(*law)
-    at = data.draw(st.integers(1, sampler.start.size - 1))
-    word &= ~0xFFF  # the smallest number decides: always kept
-    bins = np.array([at if positive else -at])
-    module._spread(bins, sampler, prescribed([word], []))
-    magnitude = int(sampler.start[at]) + (word >> int(sampler.spare[at]))
-    assert bins[0] == (magnitude if positive else -magnitude)
-    if at + 1 < sampler.start.size:
-        assert magnitude < sampler.start[at + 1]
+    start, width = bins_of(sampler)
+    at = data.draw(st.integers(0, start.size - 1))
+    inside = word >> (64 - int(width[at]))
+    values = np.zeros(2, dtype=np.int64)
+    doubt = module._within(
+        values, np.array([at, start.size + at], dtype=np.int16), sampler, prescribed([word, word])
+    )
+    assert values[0] == int(start[at]) + inside
+    assert values[1] == -(int(start[at]) + (1 << int(width[at])) - 1 - inside)
+    sure = word & 0xFFF < int(sampler.sure[at])
+    assert doubt.at.tolist() == ([] if sure else [0, 1])
+    assert doubt.first.tolist() == ([] if sure else [word & 0xFFF] * 2)
 
 
-def test_what_is_not_kept_is_drawn_again(prescribed):
-    epsilon, sensitivity = WIDE_LAWS[4]
-    sampler = module._sampler(epsilon, sensitivity)
-    at = sampler.start.size - 1
-    refused = 2**64 - 1  # the highest value of the bin, and the largest number against it
-    again = int(np.flatnonzero(sampler.bins.values == -3)[0])
-    bins = np.array([at, 5])
-    module._spread(bins, sampler, prescribed([refused, 0], [refused], [again], [0], []))
-    assert bins.tolist() == [-3, 5]
+@given(st.sampled_from(WIDE_LAWS), st.booleans(), st.integers(0, 0xFFF), st.data())
+def test_the_distance_from_the_start_of_the_bin_decides(prescribed, law, negative, first, data):
+    # The same value is kept with the same probability, whichever its sign, and a refused one is drawn again.
+    sampler = module._sampler(*law)
+    start, width = bins_of(sampler)
+    at = data.draw(st.integers(70, start.size - 1))
+    c, j = int(start[at]), int(width[at])
+    inside = data.draw(st.integers(0, (1 << j) - 1))
+    word = ((((1 << j) - 1 - inside) if negative else inside) << (64 - j)) | first
+    with decimal.localcontext(WIDE):
+        kept = (-exact_rate(*law) * inside).exp() * c / (c + inside)
+        keeps = (first << 52) + (1 << 51) < kept * (1 << 64)
+    looked = first >= int(sampler.sure[at])
+    # The bin has a slot: the table escapes once at most in 32 draws, and then there are slots of their own.
+    slots = np.flatnonzero(sampler.bins.values == (start.size + at if negative else at))
+    assume(slots.size > 0 and slots[0] < sampler.bins.first_escape)
+    three = int(np.flatnonzero(sampler.bins.values == 2)[0])
+    redrawn = [] if keeps or not looked else [[three], [0], []]
+    stream = prescribed([slots[0]], [word], [1 << 63] if looked else [], *redrawn)
+    value = int(signed_logarithmic(1, *law, stream)[0])
+    assert not stream.given
+    assert value == ((-(c + inside) if negative else c + inside) if not redrawn else 3)
 
 
 def beyond(edges, rate):

@@ -42,15 +42,16 @@ __all__ = ["logarithmic_rate", "signed_logarithmic"]
 _SINGLE_VALUES = 1 << 10  # as many magnitudes have a bin each
 _BINS_PER_OCTAVE = 32
 _SURE_BITS = 12
+_SURE_MASK = np.uint16((1 << _SURE_BITS) - 1)
 _LARGEST_WIDTH = 64 - _SURE_BITS
 _MARGIN = 2.0**-40
 _CHUNK = 1 << 16
 
 
 class _Sampler(NamedTuple):
-    bins: SlotTable  # of signed bins, +-1 .. +-n; of the magnitudes themselves if each has its own
-    single: bool  # whether each magnitude has its own bin
-    start: npt.NDArray[np.int64]  # c of bin b at [b]
+    bins: SlotTable  # of bins, those of positive values first; of the values themselves if each has its own
+    single: bool  # whether each value has its own bin
+    lowest: npt.NDArray[np.int64]  # value of each bin: c, or -(c + 2^j - 1)
     spare: npt.NDArray[np.uint64]  # 64 - j
     sure: npt.NDArray[np.uint16]  # a stays above it throughout the bin, units of 2^-12
     rate: Decimal  # epsilon / sensitivity
@@ -84,7 +85,7 @@ def _sampler(epsilon: Fraction, sensitivity: int) -> _Sampler:
         beta = (-rate).exp()
         # Weights are relative to the first, so their sum is at least 1; beyond k they are below a geometric series.
         allowed = TAIL * (1 - beta)
-        starts, widths, weights = [0], [0], []
+        starts, widths, weights = list[int](), list[int](), list[Decimal]()
         power = Decimal(1)
         for k in range(1, _SINGLE_VALUES + 1):
             starts.append(k)
@@ -95,10 +96,10 @@ def _sampler(epsilon: Fraction, sensitivity: int) -> _Sampler:
                 break
         single = len(weights) < _SINGLE_VALUES
         if not single:
-            del starts[_BINS_PER_OCTAVE:], widths[_BINS_PER_OCTAVE:], weights[_BINS_PER_OCTAVE - 1 :]
-            power = Decimal(1)
+            for column in (starts, widths, weights):
+                del column[_BINS_PER_OCTAVE - 1 :]
+            width, power = 0, Decimal(1)
             while power >= allowed * starts[-1]:
-                width = 0 if len(starts) == _BINS_PER_OCTAVE else widths[-1] + 1
                 if width > _LARGEST_WIDTH:
                     raise ParameterError(
                         f"epsilon {float(epsilon):g} at sensitivity {sensitivity} asks for noise wider than "
@@ -109,19 +110,21 @@ def _sampler(epsilon: Fraction, sensitivity: int) -> _Sampler:
                     starts.append(c)
                     widths.append(width)
                     weights.append(power / c * (1 << width))
-        bins = range(1, len(starts))
-        table = slot_table(weights + weights, [*bins, *(-b for b in bins)])
-        least = [
-            (-rate * ((1 << width) - 1)).exp() * c / (c + (1 << width) - 1) if width else Decimal(1)
-            for c, width in zip(starts, widths, strict=True)
+                width += 1
+        outcomes = [*starts, *(-c for c in starts)] if single else range(2 * len(starts))
+        table = slot_table(weights + weights, outcomes)
+        lasts = [(1 << width) - 1 for width in widths]
+        sure = [
+            int((-rate * last).exp() * c / (c + last) * (1 << _SURE_BITS))
+            for c, last in zip(starts, lasts, strict=True)
         ]
-        sure = [int(a * (1 << _SURE_BITS)) for a in least]
+    lowest = starts + [-c - last for c, last in zip(starts, lasts, strict=True)]
     return _Sampler(
         bins=table,
         single=single,
-        start=np.array(starts, dtype=np.int64),
-        spare=np.array([64 - width for width in widths], dtype=np.uint64),
-        sure=np.array(sure, dtype=np.uint16),
+        lowest=np.array(lowest, dtype=np.int64),
+        spare=np.array([64 - width for width in widths * 2], dtype=np.uint64),
+        sure=np.array(sure * 2, dtype=np.uint16),
         rate=rate,
     )
 
@@ -156,29 +159,45 @@ def signed_logarithmic(
     """
     sampler = _sampler(Fraction(epsilon), int(sensitivity))
     steps = np.empty(count, dtype=np.int64)
+    doubts = []
     for start in range(0, count, _CHUNK):
         part = steps[start : start + _CHUNK]
-        part[:] = draw_slots(sampler.bins, part.size, rng)
-        if not sampler.single:
-            _spread(part, sampler, rng)
+        drawn = draw_slots(sampler.bins, part.size, rng)
+        if sampler.single:
+            part[:] = drawn
+        else:
+            doubt = _within(part, drawn, sampler, rng)
+            doubts.append(doubt._replace(at=doubt.at + start))
+    if doubts:
+        doubt = _Doubt(*(np.concatenate(column) for column in zip(*doubts, strict=True)))
+        c = sampler.lowest[doubt.bins % (sampler.lowest.size // 2)]  # of the same bin of positive values
+        kept = _keep(c, np.abs(steps[doubt.at]) - c, doubt.first, sampler.rate, rng)
+        again = doubt.at[~kept]
+        if again.size:
+            steps[again] = signed_logarithmic(again.size, epsilon, sensitivity, rng)
     return steps
 
 
-def _spread(bins: npt.NDArray[np.int64], sampler: _Sampler, rng: Randomness) -> None:
-    """Turn signed bins into signed magnitudes, in place."""
-    bin_of = np.abs(bins)
+class _Doubt(NamedTuple):
+    """Values that more than their first twelve bits decide on."""
+
+    at: npt.NDArray[np.intp]
+    bins: npt.NDArray[np.int16]
+    first: npt.NDArray[np.uint16]
+
+
+def _within(
+    values: npt.NDArray[np.int64], bins: npt.NDArray[np.int16], sampler: _Sampler, rng: Randomness
+) -> _Doubt:
+    """Fill in uniform values of the given bins, and say which are not kept for sure."""
     words = rng.words(bins.size, np.uint64)
-    inside = (words >> sampler.spare[bin_of]).astype(np.int64)
-    sure = (words & np.uint64((1 << _SURE_BITS) - 1)).astype(np.uint16)
-    unsure = np.flatnonzero(sure >= sampler.sure[bin_of])
-    kept = _keep(sampler.start[bin_of[unsure]], inside[unsure], sure[unsure], sampler.rate, rng)
-    inside += sampler.start[bin_of]
-    np.multiply(inside, np.sign(bins), out=bins)
-    again = unsure[~kept]
-    if again.size:
-        redrawn = draw_slots(sampler.bins, again.size, rng).astype(np.int64)
-        _spread(redrawn, sampler, rng)
-        bins[again] = redrawn
+    first = words.astype(np.uint16) & _SURE_MASK
+    of = bins.astype(np.intp)
+    # Shifts of 64 leave 0; bins are never out of range, and "clip" spares the look.
+    words >>= np.take(sampler.spare, of, mode="clip")
+    np.add(words.view(np.int64), np.take(sampler.lowest, of, mode="clip"), out=values)
+    at = np.flatnonzero(first >= np.take(sampler.sure, of, mode="clip"))
+    return _Doubt(at, bins[at], first[at])
 
 
 def _keep(

@@ -94,7 +94,7 @@ def draw_slots(table: SlotTable, count: int, rng: Randomness) -> npt.NDArray[np.
         more = rng.words(escaped.size, np.uint64) >> np.uint64(_SLOT_BITS)
         key = (which << np.uint64(64 - _SLOT_BITS)) | more
         chosen = np.searchsorted(table.cumulated_high, key, side="right")
-        tied = np.flatnonzero(np.searchsorted(table.cumulated_high, key, side="left") != chosen)
+        tied = np.flatnonzero(table.cumulated_high[np.maximum(chosen - 1, 0)] == key)
         for at in tied:  # once in about 2^48 samples: the last 32 bits decide
             whole = (int(key[at]) << _TIE_BITS) | int(rng.words(1, np.uint32)[0])
             chosen[at] = next(i for i, bound in enumerate(table.cumulated) if whole < bound)
