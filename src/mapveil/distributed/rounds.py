@@ -174,7 +174,10 @@ class Collection:
             for shard, count in enumerate(counts.tolist(), first):
                 promised = promised_survivors(int(sizes[shard]), self.tolerated_dropout)
                 if count < promised:
-                    raise Abort(self._refusal(query, number, shard, count, int(sizes[shard]), promised))
+                    raise Abort(
+                        f"{count} of the {int(sizes[shard])} devices of shard {shard + 1} are left, and {promised} "
+                        "were promised"
+                    )
             if not told:
                 self.before_reveal(query.share)
                 self.revealed.append(query.share)
@@ -185,14 +188,17 @@ class Collection:
             devices = self._asked.between(low, high)
             stream = self.rng.child(f"round {number} shard {first}")
             reports = self._reports(devices, query, sizes[first:last], stream)
-            found = self.secure_sum.sums(
-                reports,
-                boundaries[first : last + 1] - low,
-                self._leaves(sizes[first:last]),
-                settings,
-                stream.child("secure sum"),
-                before_reveal=functools.partial(hold, first),
-            )
+            try:
+                found = self.secure_sum.sums(
+                    reports,
+                    boundaries[first : last + 1] - low,
+                    self._leaves(sizes[first:last]),
+                    settings,
+                    stream.child("secure sum"),
+                    before_reveal=functools.partial(hold, first),
+                )
+            except Abort as error:
+                raise Abort(self._refusal(query, number, str(error))) from error
             total += _decoded(found, bits, highest_sum(int(sizes.max()), most))
             included += sum(int(each.included.sum()) for each in found)
             answers.extend(found[:1])  # shards are even: the first is as large as any but for one device
@@ -259,17 +265,17 @@ class Collection:
             start += size
         return leaves
 
-    def _refusal(self, query: Query, number: int, shard: int, count: int, size: int, promised: int) -> str:
+    def _refusal(self, query: Query, number: int, reason: str) -> str:
         spent = sum((share.epsilon for share in self.revealed), Fraction(0))
         known = (
-            f"epsilon {float(spent):.4g} was spent on sums the server already knows"
+            f"epsilon {float(spent):.4g} stays spent on sums that the server already knows"
             if spent
             else "nothing was revealed, so nothing is spent"
         )
         return (
-            f"round {number} ({query.purpose}): {count} of the {size} devices of shard {shard + 1} are left, and "
-            f"{promised} were promised (a dropout of at most {float(self.tolerated_dropout):.0%} is tolerated); "
-            f"with fewer noise shares the sum would break the promise, so nothing is released; {known}"
+            f"round {number} ({query.purpose}): {reason}; at most {float(self.tolerated_dropout):.0%} of a shard may "
+            "drop out (tolerated_dropout): with fewer noise shares the sums would not keep their promise, so nothing is "
+            f"released; {known}"
         )
 
 
