@@ -34,6 +34,7 @@ class CellChunk(NamedTuple):
     users_per_km2: FloatArray | None  # None without georeference
     lower: FloatArray | None  # None without measurements
     upper: FloatArray | None
+    layers: dict[str, FloatArray]  # by name
     polygons: npt.NDArray[np.object_]  # shapely, WGS84 degrees, outer rings counterclockwise
 
 
@@ -48,6 +49,7 @@ def cell_chunks(heat: DensityMap, *, skip_empty: bool = False) -> Iterator[CellC
         Leave out cells whose estimate is exactly zero.
     """
     interval = heat.interval()
+    layers = heat.layers()
     density = heat.per_km2() if heat.tiling.region.georeferenced else None
     kept = np.flatnonzero(heat.values) if skip_empty else np.arange(heat.tiling.size, dtype=np.int64)
     for start in range(0, kept.size, _CHUNK):
@@ -59,6 +61,7 @@ def cell_chunks(heat: DensityMap, *, skip_empty: bool = False) -> Iterator[CellC
             None if density is None else density[cells],
             None if interval is None else interval.lower[cells],
             None if interval is None else interval.upper[cells],
+            {layer.name: layer.values[cells] for layer in layers},
             _rounded(heat.tiling.polygons(cells)),
         )
 

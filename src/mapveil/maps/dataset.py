@@ -18,7 +18,7 @@ __all__ = ["as_dataset"]
 
 
 def as_dataset(heat: DensityMap) -> xarray.Dataset:
-    """The map as labelled arrays: ``users``, ``users_per_km2``, and ``lower`` and ``upper`` where known.
+    """The map as labelled arrays: ``users``, ``users_per_km2``, ``lower`` and ``upper`` where known, and its layers.
 
     A raster map has dimensions ``y`` (north to south) and ``x`` (west to east) in its plane, and its CRS in
     ``spatial_ref`` as rioxarray reads it. Any other has the dimension ``cell`` with ``lon`` and
@@ -37,6 +37,9 @@ def as_dataset(heat: DensityMap) -> xarray.Dataset:
     interval = heat.interval()
     if interval is not None:
         columns.update(lower=interval.lower, upper=interval.upper)
+    units = dict.fromkeys(columns, "users") | {"users_per_km2": "users/km2"}
+    for layer in heat.layers():
+        columns[layer.name], units[layer.name] = layer.values, layer.unit
     coords: dict[str, Any]
     variables: dict[str, Any]
     if frame is None:
@@ -50,7 +53,7 @@ def as_dataset(heat: DensityMap) -> xarray.Dataset:
             coords["spatial_ref"] = ((), 0, _spatial_reference(frame))
     made: xarray.Dataset = module.Dataset(variables, coords, _attributes(heat))
     for name, variable in made.data_vars.items():
-        variable.attrs["units"] = "users/km2" if name == "users_per_km2" else "users"
+        variable.attrs["units"] = units[str(name)]
         if "spatial_ref" in coords:
             variable.attrs["grid_mapping"] = "spatial_ref"
     return made

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from mapveil.errors import InputError, ParameterError
 from mapveil.geo.tiling import Tiling
+from mapveil.maps.layer import Layer
 from mapveil.maps.round_cost import RoundCost
 from mapveil.privacy.discrete_laplace import laplace_quantile
 from mapveil.privacy.guarantee import Guarantee
@@ -195,6 +196,10 @@ class DensityMap:
     def interval(self) -> Interval | None:
         """The bounds that every export carries: ``error(INTERVAL_ALPHA)``, None without measurements."""
         return self.error(INTERVAL_ALPHA) if self.measurements else None
+
+    def layers(self) -> tuple[Layer, ...]:
+        """What every export carries for each cell beside users and their bounds; nothing here."""
+        return ()
 
     def merge_below(self, minimum: float) -> DensityMap:
         """Move every cell whose estimate is below ``minimum`` users into the elsewhere bucket.

@@ -22,9 +22,9 @@ __all__ = ["write_geojson"]
 def write_geojson(heat: DensityMap, path: str | PathLike[str], *, skip_empty: bool = False) -> None:
     """Write one feature a cell, with the map's metadata as the foreign member ``mapveil``.
 
-    Properties: ``cell``, ``users``, ``users_per_km2``, ``lower``, ``upper``, null where there is none; and
-    ``name`` where cells have one: H3 index, quadkey or place. One feature a line. Memory is bounded by the map
-    and a chunk of features.
+    Properties: ``cell``, ``users``, ``users_per_km2``, ``lower``, ``upper`` and the map's layers, null where there is
+    none; and ``name`` where cells have one: H3 index, quadkey or place. One feature a line. Memory is bounded by the
+    map and a chunk of features.
 
     Parameters
     ----------
@@ -70,6 +70,8 @@ def _features(chunk: CellChunk) -> str:
         pieces += [',"name":', pa.array([json.dumps(name, ensure_ascii=False) for name in chunk.names])]
     for name in ("users", "users_per_km2", "lower", "upper"):
         pieces += [f',"{name}":', _json_numbers(getattr(chunk, name), chunk.cells.size)]
+    for name, column in chunk.layers.items():
+        pieces += [f',"{name}":', _json_numbers(column, chunk.cells.size)]
     lines = pc.binary_join_element_wise(*pieces, "}}", "")
     return ",\n".join(lines.to_pylist())
 

@@ -6,6 +6,8 @@ import json
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from mapveil.maps.atomic import atomic_path
 from mapveil.maps.cell_table import CellChunk, cell_chunks
 
@@ -23,12 +25,12 @@ _CORNERS: Final = ("xmin", "ymin", "xmax", "ymax")
 
 
 def write_geoparquet(heat: DensityMap, path: str | PathLike[str]) -> None:
-    """Write one row a cell: its code, polygon (WGS84), estimate, density and bounds.
+    """Write one row a cell: its code, polygon (WGS84), estimate, density, bounds and layers.
 
     Columns: ``cell`` int64; ``name``, its H3 index, quadkey or place; ``users``, ``users_per_km2``, ``lower``,
-    ``upper`` float64; ``geometry``, WKB; ``bbox``, the covering of GeoParquet 1.1. Null where there is none: names
-    of plain pixels, bounds without measurements, density without georeference. Memory is bounded by the map
-    and a chunk of polygons.
+    ``upper`` and each layer's name float64; ``geometry``, WKB; ``bbox``, the covering of GeoParquet 1.1. Null where
+    there is none: names of plain pixels, bounds without measurements, density without georeference. Memory is bounded
+    by the map and a chunk of polygons.
 
     Raises
     ------
@@ -38,7 +40,8 @@ def write_geoparquet(heat: DensityMap, path: str | PathLike[str]) -> None:
     import pyarrow as pa
     from pyarrow import parquet
 
-    numbers = [pa.field(name, pa.float64()) for name in ("users", "users_per_km2", "lower", "upper")]
+    names = ("users", "users_per_km2", "lower", "upper", *(layer.name for layer in heat.layers()))
+    numbers = [pa.field(name, pa.float64()) for name in names]
     corners = pa.struct([pa.field(name, pa.float64(), nullable=False) for name in _CORNERS])
     schema = pa.schema(
         [
@@ -72,6 +75,7 @@ def _table(chunk: CellChunk, schema: pyarrow.Schema) -> pyarrow.Table:
                 pa.nulls(chunk.cells.size, pa.float64()) if column is None else pa.array(column)
                 for column in numbers
             ),
+            *(pa.array(column, mask=np.isnan(column)) for column in chunk.layers.values()),
             pa.array(shapely.to_wkb(chunk.polygons), type=pa.binary()),
             pa.StructArray.from_arrays(
                 [pa.array(bounds[:, corner]) for corner in range(4)], fields=list(schema.field("bbox").type)

@@ -23,7 +23,7 @@ METADATA_TAG = "MAPVEIL"
 
 
 def write_geotiff(heat: DensityMap, path: str | PathLike[str]) -> None:
-    """Write a raster map: band 1 the estimate, bands 2 and 3 its bounds, users per cell.
+    """Write a raster map: band 1 the estimate, bands 2 and 3 its bounds, users per cell; then its layers.
 
     The bounds (at the alpha of the metadata's ``interval``) are there when the map has
     measurements; a cell without an upper bound is infinite there. North is up, in the plane of the region; a
@@ -39,7 +39,11 @@ def write_geotiff(heat: DensityMap, path: str | PathLike[str]) -> None:
     frame = require_frame(heat.tiling, "GeoTIFF")
     rasterio = require("rasterio", "geo")
     interval = heat.interval()
-    bands = [heat.values] if interval is None else [heat.values, interval.lower, interval.upper]
+    bounds = () if interval is None else (interval.lower, interval.upper)
+    bands = [
+        *zip((heat.values, *bounds), _titles(), ["users per cell"] * 3, strict=False),
+        *((layer.values, layer.title, layer.unit) for layer in heat.layers()),
+    ]
     profile: dict[str, Any] = {
         "driver": "COG",
         "width": frame.columns,
@@ -64,10 +68,10 @@ def write_geotiff(heat: DensityMap, path: str | PathLike[str]) -> None:
     with atomic_path(path) as place, warnings.catch_warnings():
         warnings.simplefilter("ignore", rasterio.errors.NotGeoreferencedWarning)
         with rasterio.open(place, "w", **profile) as file:
-            for band, (values, title) in enumerate(zip(bands, _titles(), strict=False), start=1):
+            for band, (values, title, unit) in enumerate(bands, start=1):
                 file.write(frame.image(np.asarray(values, dtype=np.float64)), band)
                 file.set_band_description(band, title)
-                file.set_band_unit(band, "users per cell")
+                file.set_band_unit(band, unit)
             file.update_tags(**tags)
 
 

@@ -37,6 +37,7 @@ __all__ = [
     "notebook_html",
     "number_text",
     "odds_factor",
+    "plot_cells",
     "plot_map",
     "write_png",
 ]
@@ -78,14 +79,38 @@ def plot_map(
     MissingExtra
         matplotlib is not installed.
     """
-    density = shown_density(heat)
-    colours = density_scale(density, scale)
+    return plot_cells(heat, shown_density(heat), density_unit(heat.tiling), ax, scale=scale, title=title)
+
+
+def plot_cells(
+    heat: DensityMap,
+    values: FloatArray,
+    unit: str,
+    ax: Axes | None = None,
+    *,
+    scale: ScaleKind = "linear",
+    title: str | None = None,
+) -> Axes:
+    """Draw any number per cell of a map as :func:`plot_map` draws its density.
+
+    Parameters
+    ----------
+    heat : DensityMap
+        The map.
+    values : ndarray of float64, shape (cells,)
+        What to draw, none negative; NaN stays blank.
+    unit : str
+        What they are, for the colour bar.
+    ax, scale, title
+        As for :func:`plot_map`.
+    """
+    colours = density_scale(values, scale)
     plane = map_plane(heat.tiling)
     axes = _new_axes(plane) if ax is None else ax
     axes.set_facecolor(_PAPER)
-    mappable = _draw_cells(plane, axes, density, colours)
+    mappable = _draw_cells(plane, axes, values, colours)
     _draw_outline(heat, plane, axes)
-    _draw_bar(axes, mappable, colours, density_unit(heat.tiling))
+    _draw_bar(axes, mappable, colours, unit)
     if heat.tiling.region.georeferenced:
         _draw_degrees(plane, axes)
         _draw_scale_bar(plane, axes)
@@ -101,7 +126,7 @@ def plot_map(
 def write_png(
     heat: DensityMap, path: str | PathLike[str], *, scale: ScaleKind = "log", title: str | None = None
 ) -> None:
-    """Write :func:`plot_map` as a PNG whose text chunk ``mapveil`` holds the map's whole metadata.
+    """Write ``heat.plot()`` as a PNG whose text chunk ``mapveil`` holds the map's whole metadata.
 
     Raises
     ------
@@ -112,7 +137,7 @@ def write_png(
     MissingExtra
         matplotlib is not installed.
     """
-    picture = _png(heat, scale, title, _DPI)
+    picture = _png(heat, heat.plot(scale=scale, title=title), title, _DPI)
     with atomic_path(path) as place:
         place.write_bytes(picture)
 
@@ -120,9 +145,9 @@ def write_png(
 def notebook_html(heat: DensityMap) -> str:
     """What a notebook shows for a map: the picture and the promise; the promise alone without matplotlib."""
     words = html.escape(repr(heat.guarantee))
-    head = html.escape(f"DensityMap: {heat.method}, {heat.tiling.spec}, {heat.tiling.size} cells")
+    head = html.escape(f"{type(heat).__name__}: {heat.method}, {heat.tiling.spec}, {heat.tiling.size} cells")
     try:
-        code = base64.b64encode(_png(heat, "log", None, 96)).decode()
+        code = base64.b64encode(_png(heat, heat.plot(), None, 96)).decode()
         image = f'<img alt="{head}" src="data:image/png;base64,{code}" style="max-width:100%">'
     except MissingExtra as missing:
         image = f"<p>{html.escape(str(missing))}</p>"
@@ -178,8 +203,7 @@ def number_text(value: float) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def _png(heat: DensityMap, scale: ScaleKind, title: str | None, dpi: int) -> bytes:
-    axes = plot_map(heat, scale=scale, title=title)
+def _png(heat: DensityMap, axes: Axes, title: str | None, dpi: int) -> bytes:
     chunks = {
         "Title": title or f"{heat.method}, {heat.guarantee.label}",
         "Description": heat.guarantee.in_words(),
