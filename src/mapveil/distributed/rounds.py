@@ -19,6 +19,7 @@ import numpy.typing as npt
 from mapveil.distributed.client import client_noise, client_report, encode_places, sensitivity
 from mapveil.distributed.devices import Devices
 from mapveil.distributed.query import NoisySums, Query, Setting
+from mapveil.errors import InputError
 from mapveil.maps.mechanism import Progress
 from mapveil.maps.round_cost import RoundCost
 from mapveil.privacy.discrete_laplace import laplace_variance
@@ -104,6 +105,8 @@ class Collection:
     revealed: list[Share] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        if self.devices.count < 1:
+            raise InputError("there is no device to ask; at least one is accepted")
         # A stream of its own, so that a second collection from one seeded stream does not repeat the first.
         self.rng = self.rng.child("collection " + self.rng.words(16, np.uint8).tobytes().hex())
         self._simulation = self.rng.child("who is asked, who drops out").generator()
@@ -273,9 +276,9 @@ class Collection:
             else "nothing was revealed, so nothing is spent"
         )
         return (
-            f"round {number} ({query.purpose}): {reason}; at most {float(self.tolerated_dropout):.0%} of a shard may "
-            "drop out (tolerated_dropout): with fewer noise shares the sums would not keep their promise, so nothing is "
-            f"released; {known}"
+            f"round {number} ({query.purpose}): {reason}; with fewer noise shares than are promised the sums would not "
+            f"keep epsilon, so nothing is released; {known}; to tolerate more than "
+            f"{float(self.tolerated_dropout):.0%} of a shard dropping out, raise the option tolerated_dropout"
         )
 
 
