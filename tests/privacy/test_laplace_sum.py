@@ -14,7 +14,7 @@ from scipy import stats
 from mapveil.errors import ParameterError
 from mapveil.privacy.discrete_laplace import laplace_quantile, laplace_variance
 from mapveil.privacy.laplace_sum import laplace_sum_quantile, laplace_sum_tail, laplace_sum_variance
-from mapveil.privacy.noise_shares import noise_totals
+from mapveil.privacy.noise_totals import noise_totals
 from mapveil.privacy.random import Randomness
 
 CERTAIN = 1e-9

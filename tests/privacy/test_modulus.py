@@ -13,7 +13,7 @@ from scipy import stats
 
 from mapveil.errors import ParameterError
 from mapveil.privacy.modulus import centre, check_modulus, highest_sum, smallest_modulus
-from mapveil.privacy.noise_shares import noise_totals
+from mapveil.privacy.noise_totals import noise_totals
 from mapveil.privacy.random import Randomness
 
 CERTAIN = 1e-9

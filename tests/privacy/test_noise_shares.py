@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from mapveil.errors import ParameterError
-from mapveil.privacy.noise_shares import noise_shares, noise_totals
+from mapveil.privacy.noise_shares import noise_shares
 from mapveil.privacy.random import Randomness
 
 CERTAIN = 1e-9
@@ -133,33 +133,6 @@ def test_coordinates_signs_and_clients_are_independent():
         assert stats.chi2_contingency(table).pvalue > CERTAIN
 
 
-@pytest.mark.parametrize(
-    ("terms", "epsilon", "sensitivity"),
-    [(0.4, Fraction(1), 1), (3, Fraction(1), 2), (Fraction(41, 8), Fraction(1, 10), 1)],
-)
-def test_totals_follow_the_law_of_the_sum_and_the_test_has_power(terms, epsilon, sensitivity):
-    totals = noise_totals(200_000, terms, epsilon, sensitivity, Randomness(47))
-    rate = float(epsilon / sensitivity)
-    assert fits(totals, float(terms), rate) > CERTAIN
-    for factor in (0.7, 1.3):
-        assert fits(totals, float(terms) * factor, rate) < CERTAIN
-        assert fits(totals, float(terms), rate * factor) < CERTAIN
-
-
-def test_totals_of_many_terms_spread_as_far_as_they_should():
-    # More terms than one chunk of rows holds.
-    totals = noise_totals(300, 70_000, Fraction(1), 1, Randomness(48)).astype(float)
-    score = 299 * totals.var(ddof=1) / (70_000 * 2 * math.exp(-1) / math.expm1(-1) ** 2)
-    assert min(stats.chi2.sf(score, 299), stats.chi2.cdf(score, 299)) > CERTAIN
-    assert stats.chi2.sf(score * 1.8, 299) < CERTAIN
-    assert stats.chi2.cdf(score / 1.8, 299) < CERTAIN
-
-
-def test_totals_of_no_terms_are_zeros_and_of_none_are_none():
-    assert not noise_totals(100, 0, Fraction(1), 1, Randomness(1)).any()
-    assert noise_totals(0, 5, Fraction(1), 1, Randomness(1)).shape == (0,)
-
-
 def test_a_million_coordinates_cost_what_their_events_do():
     arguments = (1, 1_000_000, Fraction(1, 10_000), Fraction(1), 1)
     noise_shares(*arguments, Randomness(1))
@@ -196,24 +169,18 @@ def test_entries_are_within_their_vectors_and_repeat_with_the_seed(
 @pytest.mark.parametrize("epsilon", [Fraction(1000), Fraction(10**12)])
 def test_huge_epsilons_give_no_noise(epsilon):
     assert noise_shares(100, 100, 1, epsilon, 1, Randomness(1)).value.size == 0
-    assert not noise_totals(100, 2.5, epsilon, 1, Randomness(1)).any()
 
 
 @pytest.mark.parametrize("alpha", [0, -1, math.nan, math.inf, "many"])
 def test_a_shape_is_a_number_above_zero(alpha):
     with pytest.raises(ParameterError, match="finite number above 0"):
         noise_shares(1, 10, alpha, Fraction(1), 1, Randomness(1))
-    if alpha != 0:
-        with pytest.raises(ParameterError, match="finite number above 0"):
-            noise_totals(10, alpha, Fraction(1), 1, Randomness(1))
 
 
 @pytest.mark.parametrize(("clients", "length"), [(-1, 10), (1, 0)])
 def test_numbers_outside_their_range_are_refused(clients, length):
     with pytest.raises(ParameterError, match="are accepted"):
         noise_shares(clients, length, 1, Fraction(1), 1, Randomness(1))
-    with pytest.raises(ParameterError, match="0 or more"):
-        noise_totals(-1, 1, Fraction(1), 1, Randomness(1))
 
 
 def test_more_events_than_a_memory_holds_are_refused():

@@ -35,16 +35,13 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.errors import ParameterError
-from mapveil.privacy.discrete_laplace import discrete_laplace
 from mapveil.privacy.logarithmic import logarithmic_rate, signed_logarithmic
 from mapveil.privacy.poisson import LARGEST_MEAN, poisson
 from mapveil.privacy.random import Randomness
 from mapveil.privacy.slot_table import DIGITS
 from mapveil.privacy.uniform import uniform_below
 
-__all__ = ["NoiseEntries", "noise_shares", "noise_totals"]
-
-_CHUNK = 1 << 16
+__all__ = ["NoiseEntries", "as_shape", "noise_shares"]
 
 
 class NoiseEntries(NamedTuple):
@@ -111,7 +108,7 @@ def noise_shares(
         raise ParameterError(
             f"{clients} clients with vectors of {length}; 0 or more, and 1 or more, are accepted"
         )
-    shape = _shape(alpha)
+    shape = as_shape(alpha)
     mean = _mean_events(length, shape, Fraction(epsilon), int(sensitivity))
     if clients * mean > LARGEST_MEAN:
         raise ParameterError(
@@ -127,53 +124,14 @@ def noise_shares(
     )
 
 
-def noise_totals(
-    length: int, terms: Fraction | float, epsilon: Fraction, sensitivity: int, rng: Randomness
-) -> npt.NDArray[np.int64]:
-    """Draw the sum of many clients' noise, dense. Run by: a simulation of ideal sums.
-
-    The law of the summed shares of shape ``terms`` in all: whole discrete Laplace variables, and one share for the
-    rest. It is what a sum over shards carries, drawn without their clients.
-
-    Parameters
-    ----------
-    length : int
-        Coordinates.
-    terms : Fraction or float
-        Summed shape, not negative: ``alpha`` times the clients whose input is in the sums.
-    epsilon, sensitivity, rng
-        As for :func:`noise_shares`.
-
-    Returns
-    -------
-    ndarray of int64, shape (length,)
-        In units of the lattice.
+def as_shape(alpha: Fraction | float) -> Fraction:
+    """Read the shape of a share exactly.
 
     Raises
     ------
     ParameterError
-        A number is outside its range.
+        It is not a finite number above 0.
     """
-    if length < 0:
-        raise ParameterError(f"length is {length}; 0 or more is accepted")
-    shape = _shape(terms) if terms else Fraction(0)
-    whole, rest = divmod(shape, 1)
-    total = np.zeros(length, dtype=np.int64)
-    for start in range(0, length, _CHUNK):
-        part = total[start : start + _CHUNK]
-        rows = _CHUNK // part.size
-        for first in range(0, whole, rows):
-            some = min(rows, whole - first)
-            part += (
-                discrete_laplace(some * part.size, epsilon, sensitivity, rng).reshape(some, -1).sum(axis=0)
-            )
-        if rest:
-            noise = noise_shares(1, part.size, rest, epsilon, sensitivity, rng)
-            np.add.at(part, noise.position, noise.value)
-    return total
-
-
-def _shape(alpha: Fraction | float) -> Fraction:
     try:
         shape = Fraction(alpha)
     except (TypeError, ValueError, OverflowError):
