@@ -26,10 +26,34 @@ _WHERE = {
     "Ledger": "mapveil.privacy.ledger",
     "Randomness": "mapveil.privacy.random",
 }
-_PACKAGES = ("attacks", "central", "errors", "experiments", "geo", "maps", "privacy", "synthetic")
+_PACKAGES = (
+    "attacks",
+    "central",
+    "distributed",
+    "errors",
+    "experiments",
+    "geo",
+    "maps",
+    "privacy",
+    "projection",
+    "secure_sum",
+    "synthetic",
+)
 
 if TYPE_CHECKING:
-    from mapveil import attacks, central, errors, experiments, geo, maps, privacy, synthetic
+    from mapveil import (
+        attacks,
+        central,
+        distributed,
+        errors,
+        experiments,
+        geo,
+        maps,
+        privacy,
+        projection,
+        secure_sum,
+        synthetic,
+    )
     from mapveil.geo.counts import Counts
     from mapveil.geo.grid import Grid
     from mapveil.geo.hexagons import Hexagons
@@ -61,13 +85,16 @@ __all__ = [
     "__version__",
     "attacks",
     "central",
+    "distributed",
     "errors",
     "experiments",
     "geo",
     "maps",
     "privacy",
+    "projection",
     "read_counts",
     "read_points",
+    "secure_sum",
     "synthetic",
 ]
 
