@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from mapveil.distributed.encoding import NodeEncoding
+from mapveil.distributed.prefix_tree import PrefixTree
+from mapveil.distributed.query import NoisySums, Query, Setting
+from mapveil.privacy.guarantee import Share
+from mapveil.privacy.noise_shares import noise_shares
+from mapveil.privacy.random import Randomness
+
+
+def test_a_query_says_what_it_costs():
+    query = Query("where", NodeEncoding(PrefixTree.uniform(2, 1)), Fraction(1, 3))
+    assert query.share == Share("where", Fraction(1, 3))
+
+
+@pytest.mark.parametrize(
+    ("devices", "alpha"), [(100, Fraction(1, 100)), (950, Fraction(1, 90)), (0, Fraction(1))]
+)
+def test_the_least_noise_is_that_of_all_devices(devices, alpha):
+    setting = Setting(1, np.ones(4, dtype=np.int64), devices, 3, alpha, 1)
+    assert setting.least_terms == pytest.approx(devices / alpha.denominator)
+
+
+@pytest.mark.parametrize(("terms", "sensitivity", "scale"), [(1.0, 1, 1), (1.2, 6, 3), (25.0, 20, 2)])
+def test_a_measurement_knows_how_far_its_sums_are_off(terms, sensitivity, scale):
+    # Half widths must hold at the noise's own law, and not at 0.7 of their length: terms, sensitivity and scale
+    # all travel.
+    count, alpha, epsilon = 20_000, 0.1, Fraction(1, 2)
+    drawn = noise_shares(
+        1, count, terms, epsilon, sensitivity, Randomness(seed=5)
+    )  # the shapes of shares add up
+    noise = np.bincount(drawn.position, drawn.value, count) / scale
+    sums = NoisySums(noise, 0.0, terms, epsilon, sensitivity, scale, 10)
+    half = sums.measurement(np.arange(count)).half_width(alpha)
+    missed = np.mean(np.abs(noise) > half)
+    assert missed < alpha + 6 * np.sqrt(alpha / count)
+    assert np.mean(np.abs(noise) > 0.7 * half) > alpha + 6 * np.sqrt(alpha / count)
+
+
+def test_a_measurement_of_some_of_the_sums():
+    sums = NoisySums(np.arange(5.0), 1.0, 1.0, Fraction(1), 4, 2, 10)
+    made = sums.measurement(np.array([0, -1, 1]), sums.values[2:4])
+    assert made.noisy.tolist() == [2.0, 3.0]
+    assert made.groups.tolist() == [0, -1, 1]
+    assert (made.sensitivity, made.unit, made.terms) == (4, 2, 1.0)
