@@ -1,0 +1,296 @@
+"""Write the test vectors of the secure sum's messages: python tests/secure_sum/make_vectors.py.
+
+A vector file is a whole round, byte for byte, for another implementation to follow; the negative
+file lists messages that must be refused, each at one point of such a round.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from mapveil.canonical_cbor import decode, encode
+from mapveil.privacy.random import Randomness
+from mapveil.secure_sum.client import Client
+from mapveil.secure_sum.domain import PROTOCOL, VERSION
+from mapveil.secure_sum.identity import Identity
+from mapveil.secure_sum.keys import (
+    pair_mask_seed,
+    pair_sealing_key,
+    sealing_key,
+    seed_commitment,
+    self_mask_seed,
+)
+from mapveil.secure_sum.masks import Cipher
+from mapveil.secure_sum.messages import BOX_BYTES, KEY_BYTES, SHARE_BYTES, largest
+from mapveil.secure_sum.parameters import RoundParameters
+from mapveil.secure_sum.ring import make_ring
+from mapveil.secure_sum.server import Server
+from mapveil.secure_sum.states import Message, ServerState
+
+FOLDER = Path(__file__).resolve().parents[1] / "vectors" / "secure_sum"
+
+ROUNDS: dict[str, dict] = {
+    "semi_honest": {
+        "clients": 5, "neighbours": 4, "threshold": 3, "length": 3, "bits": 10, "minimum": 3,
+        "cipher": "AES_256_CTR", "signed": False, "active": False, "arrive": [4, 4, 4, 4, 4],
+    },
+    "dropouts": {
+        "clients": 7, "neighbours": 4, "threshold": 2, "length": 4, "bits": 33, "minimum": 4,
+        "cipher": "CHACHA20", "signed": True, "active": False, "arrive": [4, 2, 4, 0, 4, 3, 4],
+    },
+    "active": {
+        "clients": 5, "neighbours": 4, "threshold": 3, "length": 2, "bits": 64, "minimum": 3,
+        "cipher": "AES_256_CTR", "signed": True, "active": True, "arrive": [5, 5, 2, 5, 5],
+    },
+}  # fmt: skip
+
+
+class Tape(Randomness):
+    """Randomness that writes down what was drawn, or plays back what was written."""
+
+    def __init__(self, seed: int = 0, played: bytes | None = None) -> None:
+        super().__init__(seed)
+        self.tape = b"" if played is None else played
+        self.playing = played is not None
+
+    def words(self, count: int, dtype: object) -> np.ndarray:
+        size = count * np.dtype(dtype).itemsize
+        if self.playing:
+            drawn, self.tape = self.tape[:size], self.tape[size:]
+            return np.frombuffer(drawn, dtype=dtype).copy()
+        made = super().words(count, dtype)
+        self.tape += made.tobytes()
+        return made
+
+
+def parameters_of(vector: dict) -> RoundParameters:
+    """The parameters that a vector states."""
+    given = dict(vector["parameters"])
+    given |= {name: bytes.fromhex(given[name]) for name in ("round_id", "context")}
+    return RoundParameters(**{**given, "cipher": Cipher[given["cipher"]]})
+
+
+def make_round(name: str) -> dict:
+    """A whole round as a vector."""
+    settings = dict(ROUNDS[name])
+    arrive = settings.pop("arrive")
+    settings = {"round_id": f"round {name}".encode().hex(), "context": b"vectors".hex(), **settings}
+    vector: dict = {"protocol": PROTOCOL.decode(), "version": VERSION, "parameters": settings}
+    parameters = parameters_of(vector)
+    rng = Randomness(len(name))
+    seed = rng.words(32, np.uint8).tobytes()
+    ring = make_ring(parameters.clients, parameters.neighbours, seed)
+    tapes = [Tape(1000 + i) for i in range(parameters.clients)]
+    identities = [rng.words(32, np.uint8).tobytes() if parameters.signed else b"" for _ in tapes]
+    numbers = rng.words(parameters.clients * parameters.length, np.uint64) >> np.uint64(64 - parameters.bits)
+    rows = numbers.reshape(parameters.clients, -1)
+    clients = [
+        Client(parameters, i, rows[i], tape, identity=Identity(identities[i]) if identities[i] else None)
+        for i, tape in enumerate(tapes)
+    ]
+    server = Server(parameters, seed)
+    events: list[dict] = []
+    written = {i: client.advertise() for i, client in enumerate(clients)}
+    for phase in range(1, 9):
+        for i, data in written.items():
+            if arrive[i] >= phase:
+                server.receive(i, data)
+                events.append({"from": i, "message": data.hex()})
+        events.append({"close": server.state.name})
+        outbox = server.close_phase()
+        if server.state is ServerState.DONE:
+            break
+        written = {}
+        for i, data in outbox.items():
+            if arrive[i] > phase:
+                written[i] = clients[i].receive(data)
+                events.append({"to": i, "message": data.hex()})
+    return {
+        **vector,
+        "digest": parameters.digest.hex(),
+        "graph_seed": seed.hex(),
+        "order": ring.order.tolist(),
+        "neighbours": ring.neighbours.tolist(),
+        "clients": [
+            {"vector": rows[i].tolist(), "identity": identities[i].hex(), "tape": tape.tape.hex()}
+            for i, tape in enumerate(tapes)
+        ],
+        "derived": derived(parameters, [tape.tape for tape in tapes], ring.neighbours.tolist()),
+        "events": events,
+        "included": np.flatnonzero(server.included).tolist(),
+        "total": server.total.tolist(),
+    }
+
+
+def derived(parameters: RoundParameters, tapes: list[bytes], neighbours: list[list[int]]) -> dict:
+    """Every seed, key and hash that the first client derives."""
+    keys = [
+        [X25519PrivateKey.from_private_bytes(t[at : at + KEY_BYTES]) for at in (0, KEY_BYTES)] for t in tapes
+    ]
+    seed = tapes[0][2 * KEY_BYTES : 3 * KEY_BYTES]
+    pairs = []
+    for other in neighbours[0]:
+        mask, sealing = (key.public_key().public_bytes_raw() for key in keys[other])
+        pair = pair_sealing_key(parameters, keys[0][1], sealing, 0, other)
+        pairs.append(
+            {
+                "other": other,
+                "mask_seed": pair_mask_seed(parameters, keys[0][0], mask, 0, other).hex(),
+                "sealing_key_out": sealing_key(pair, 0, other).hex(),
+                "sealing_key_in": sealing_key(pair, other, 0).hex(),
+            }
+        )
+    return {
+        "client": 0,
+        "self_mask_seed": self_mask_seed(parameters, 0, seed).hex(),
+        "commitment": seed_commitment(parameters, 0, seed).hex(),
+        "pairs": pairs,
+    }
+
+
+# What must be refused -----------------------------------------------------------------------------
+
+Change = Callable[[list], list]
+
+
+def put(at: int, value: int | bytes) -> Change:
+    """Replace one value of a message."""
+    return lambda values: [*values[:at], value, *values[at + 1 :]]
+
+
+def turn(at: int, change: Callable[[bytes], bytes]) -> Change:
+    """Change one byte string of a message."""
+    return lambda values: [*values[:at], change(values[at]), *values[at + 1 :]]
+
+
+def keep(at: int, members: int, unit: int) -> Change:
+    """Leave only the first members of the set that stands at ``at``, and what belongs to them."""
+    return lambda values: [*values[:at], bytes([(1 << members) - 1]), values[at + 1][: members * unit]]
+
+
+def claim(at: int, members: bytes, more: int) -> Change:
+    """Give a set other members, and so many zeros more to what belongs to them."""
+    return lambda values: [*values[:at], members, values[at + 1] + bytes(more)]
+
+
+def flip(data: bytes, at: int) -> bytes:
+    """Turn the lowest bit of one byte."""
+    at %= len(data)
+    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+
+
+def refused(vectors: dict[str, dict]) -> list[dict]:
+    """Messages to refuse, each instead of the one at its point of a round."""
+
+    def where(base: str, key: str, client: int, message: Message) -> int:
+        for number, event in enumerate(vectors[base]["events"]):
+            if event.get(key) == client and decode(bytes.fromhex(event["message"]))[1] == message:
+                return number
+        raise LookupError(f"no {message.name} {key} client {client}")
+
+    def sent(base: str, key: str, client: int, message: Message) -> bytes:
+        return bytes.fromhex(vectors[base]["events"][where(base, key, client, message)]["message"])
+
+    def case(
+        name: str,
+        base: str,
+        key: str,
+        client: int,
+        message: Message,
+        change: Change | bytes,
+        says: str,
+        **more: str,
+    ) -> dict:
+        right = sent(base, key, client, message)
+        wrong = change if isinstance(change, bytes) else encode(change(decode(right)))
+        point = {"name": name, "round": base, "after": where(base, key, client, message), key: client}
+        return {**point, "message": wrong.hex(), "fault": "PeerFault", "says": says, **more}
+
+    def any_message(key: str, message: Message) -> list[dict]:
+        right, at = sent("semi_honest", key, 1, message), ("semi_honest", key, 1, message)
+        most = largest(parameters_of(vectors["semi_honest"]), message)
+        return [
+            case("cut short", *at, right[:-1], "ends early"),
+            case("a byte more", *at, right + b"\x00", "after its end|at most"),
+            case("empty", *at, b"", "ends early"),
+            case("a longer head", *at, b"\x98" + bytes([right[0] & 31]) + right[1:], "canonical|at most"),
+            case("no definite length", *at, b"\x9f" + right[1:-1] + b"\xff", "canonical"),
+            case("a tag around it", *at, b"\xc1" + right[:-1], "canonical"),
+            case("too large", *at, bytes(most + 1), "at most"),
+            case("another version", *at, put(0, VERSION + 1), "another version"),
+            case("an unknown kind", *at, put(1, 10), "kind unknown"),
+            case("another kind", *at, put(1, 9), "kind ANSWER"),
+            case("another round", *at, put(2, bytes(32)), "another round"),
+            case("another client", *at, put(3, 2), "another client"),
+            case("a field missing", *at, lambda values: values[:-1], "fields"),
+            case("a field too many", *at, lambda values: [*values, b""], "fields|at most"),
+            case("a number for a string", *at, put(4, 0), "is a number"),
+        ]
+
+    M, plain, lost, active = Message, "semi_honest", "dropouts", "active"
+    first = sent(plain, "from", 1, M.ADVERTISE)
+    foreign_keys, foreign_consent = (decode(sent(active, "from", 1, m))[4] for m in (M.ADVERTISE, M.CONSENT))
+    near_3 = next(i for i in vectors[lost]["included"] if 3 in vectors[lost]["neighbours"][i])
+    share, abort = SHARE_BYTES, {"fault": "Abort"}
+    # fmt: off
+    return [
+        *any_message("from", M.SHARES),
+        *any_message("to", M.INBOX),
+        case("the phase before", plain, "from", 1, M.SHARES, first, "kind ADVERTISE"),
+        case("the same again", plain, "from", 2, M.ADVERTISE, first, "once more", **{"as": 1}),
+        case("a replay for another", plain, "from", 2, M.ADVERTISE, first, "another client"),
+        case("a small order", plain, "from", 0, M.ADVERTISE, turn(4, lambda x: bytes(32) + x[32:]), "no shared secret"),
+        case("another's keys", active, "from", 0, M.ADVERTISE, put(4, foreign_keys), "not signed"),
+        case("a wrong key signature", active, "from", 0, M.ADVERTISE, turn(4, lambda x: flip(x, -1)), "not signed"),
+        case("a box missing", plain, "from", 0, M.SHARES, turn(4, lambda x: x[BOX_BYTES:]), "boxes of"),
+        case("half a box", plain, "from", 0, M.SHARES, turn(4, lambda x: x[1:]), "multiples of 84"),
+        case("bits past the end", plain, "from", 0, M.MASKED_INPUT, turn(5, lambda x: x[:-1] + b"\xff"), "not zero"),
+        case("a short vector", plain, "from", 0, M.MASKED_INPUT, turn(5, lambda x: x[:-1]), "exactly 4"),
+        case("a set with padding", plain, "from", 0, M.ANSWER, turn(4, lambda x: bytes([x[0] | 128])), "members past"),
+        case("a share missing", plain, "from", 0, M.ANSWER, turn(5, lambda x: x[share:]), "shares of"),
+        case("no digit", plain, "from", 0, M.ANSWER, turn(5, lambda x: b"\xf1\xff" + x[2:]), "65521 or above"),
+        case("a share of nobody", lost, "from", near_3, M.ANSWER, claim(4, b"\x0f", share), "sent none"),
+        case("another's consent", active, "from", 0, M.CONSENT, put(4, foreign_consent), "does not sign"),
+        case("a wrong share", plain, "from", 0, M.ANSWER, turn(5, lambda x: flip(x, -share)), "do not give back",
+             **abort, then="the end fails"),
+        case("a wrong commitment", plain, "from", 0, M.MASKED_INPUT, put(4, bytes(32)), "client 0 do not",
+             **abort, then="the end fails"),
+        case("a key missing", plain, "to", 0, M.ROSTER, turn(6, lambda x: x[64:]), "keys of 192 bytes"),
+        case("a roster with padding", plain, "to", 0, M.ROSTER, turn(5, lambda x: bytes([x[0] | 16])), "members past"),
+        case("too few keys", plain, "to", 0, M.ROSTER, keep(5, 2, 64), "advertised keys; 3 are", **abort),
+        case("a forged key", active, "to", 0, M.ROSTER, turn(6, lambda x: flip(x, 63)), "not signed by its identity"),
+        case("too few boxes", plain, "to", 0, M.INBOX, keep(4, 2, BOX_BYTES), "sent shares; 3 are", **abort),
+        case("a box of nobody", lost, "to", near_3, M.INBOX, claim(4, b"\x0f", BOX_BYTES), "advertised no keys"),
+        case("without this one", plain, "to", 0, M.SURVIVORS, put(4, b"\x1e"), "not in"),
+        case("below the minimum", plain, "to", 0, M.SURVIVORS, put(4, b"\x03"), "3 are promised", **abort),
+        case("a silent survivor", lost, "to", near_3, M.SURVIVORS, put(4, b"\x7f"), "sent no shares"),
+        case("too few consents", active, "to", 0, M.CONFIRMATIONS, keep(4, 1, 64), "not in the sum|agreed", **abort),
+        case("others' signatures", active, "to", 0, M.CONFIRMATIONS,
+             turn(5, lambda x: x[64:128] + x[:64] + x[128:]), "has not signed"),
+    ]
+    # fmt: on
+
+
+def files() -> dict[str, str]:
+    """Every file's name and text."""
+    vectors = {name: make_round(name) for name in ROUNDS}
+    made = {f"{name}.json": vector for name, vector in vectors.items()}
+    made["refused.json"] = {
+        "protocol": PROTOCOL.decode(),
+        "version": VERSION,
+        "cases": refused(vectors),
+    }
+    return {name: json.dumps(content, indent=1) + "\n" for name, content in made.items()}
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for name, text in files().items():
+        (FOLDER / name).write_text(text, encoding="utf-8")
+        sys.stderr.write(f"wrote {FOLDER / name}\n")

@@ -1,0 +1,145 @@
+"""The vectors on file: whole rounds byte for byte, and messages that must be refused."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mapveil.secure_sum.faults
+from mapveil.secure_sum.client import Client
+from mapveil.secure_sum.graph import harary_graph, permutation
+from mapveil.secure_sum.identity import Identity
+from mapveil.secure_sum.server import Server
+from mapveil.secure_sum.states import ClientState, ServerState
+
+HERE = Path(__file__).resolve().parent
+FOLDER = HERE.parent / "vectors" / "secure_sum"
+
+
+def load_generator():
+    spec = importlib.util.spec_from_file_location("make_vectors", HERE / "make_vectors.py")
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    return made
+
+
+GENERATOR = load_generator()
+VECTORS = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.json"))}
+REFUSED = VECTORS.pop("refused")["cases"]
+
+
+class Playback:
+    """The parties of a vector, run event by event."""
+
+    def __init__(self, vector: dict) -> None:
+        self.parameters = GENERATOR.parameters_of(vector)
+        self.server = Server(self.parameters, bytes.fromhex(vector["graph_seed"]))
+        self.clients = [
+            Client(
+                self.parameters,
+                i,
+                np.array(given["vector"], dtype=np.uint64),
+                GENERATOR.Tape(played=bytes.fromhex(given["tape"])),
+                identity=Identity(bytes.fromhex(given["identity"])) if given["identity"] else None,
+            )
+            for i, given in enumerate(vector["clients"])
+        ]
+        self.written = {i: client.advertise() for i, client in enumerate(self.clients)}
+        self.outbox: dict[int, bytes] = {}
+
+    def step(self, event: dict) -> None:
+        """One event: every byte that a party writes must be the vector's."""
+        if "from" in event:
+            data = bytes.fromhex(event["message"])
+            assert self.written.pop(event["from"]) == data
+            self.server.receive(event["from"], data)
+        elif "to" in event:
+            data = bytes.fromhex(event["message"])
+            assert self.outbox[event["to"]] == data
+            self.written[event["to"]] = self.clients[event["to"]].receive(data)
+        else:
+            assert self.server.state.name == event["close"]
+            self.outbox = dict(self.server.close_phase())
+
+
+def test_the_files_are_current():
+    assert {path.name for path in FOLDER.glob("*.json")} == set(GENERATOR.files())
+    for name, text in GENERATOR.files().items():
+        assert (FOLDER / name).read_text(encoding="utf-8") == text, (
+            "run: python tests/secure_sum/make_vectors.py"
+        )
+
+
+@pytest.mark.parametrize("name", VECTORS)
+def test_a_round_runs_byte_for_byte(name):
+    vector = VECTORS[name]
+    parties = Playback(vector)
+    assert parties.parameters.digest.hex() == vector["digest"]
+    for event in vector["events"]:
+        parties.step(event)
+    assert parties.server.state is ServerState.DONE
+    assert np.flatnonzero(parties.server.included).tolist() == vector["included"]
+    assert parties.server.total.tolist() == vector["total"]
+    assert all(not client._steps.rng.tape for client in parties.clients if client.state is ClientState.DONE)
+
+
+@pytest.mark.parametrize("name", VECTORS)
+def test_the_total_is_the_sum_and_the_graph_that_of_the_seed(name):
+    vector = VECTORS[name]
+    settings = vector["parameters"]
+    rows = [vector["clients"][i]["vector"] for i in vector["included"]]
+    assert vector["total"] == [sum(column) % 2 ** settings["bits"] for column in zip(*rows, strict=True)]
+    order = permutation(settings["clients"], bytes.fromhex(vector["graph_seed"]))
+    assert vector["order"] == order.tolist()
+    assert vector["neighbours"] == harary_graph(settings["clients"], settings["neighbours"], order).tolist()
+
+
+def test_the_rounds_cover_what_rounds_can_differ_in():
+    settings = [vector["parameters"] for vector in VECTORS.values()]
+    assert {s["cipher"] for s in settings} == {"AES_256_CTR", "CHACHA20"}
+    assert {(s["signed"], s["active"]) for s in settings} == {(False, False), (True, False), (True, True)}
+    assert {s["neighbours"] < s["clients"] - 1 for s in settings} == {True, False}
+    assert any(len(v["included"]) < v["parameters"]["clients"] for v in VECTORS.values())
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=lambda case: f"{case['name']}: {case['fault']}")
+def test_a_message_is_refused(case):
+    vector = VECTORS[case["round"]]
+    fault = getattr(mapveil.secure_sum.faults, case["fault"])
+    parties = Playback(vector)
+    for event in vector["events"][: case["after"]]:
+        parties.step(event)
+    data = bytes.fromhex(case["message"])
+    if "then" in case:
+        spoils_the_end(parties, vector["events"][case["after"] + 1 :], case, fault)
+        return
+    if "to" in case:
+        party = parties.clients[case["to"]]
+        state, receive = party.to_state, lambda: party.receive(data)
+    else:
+        party = parties.server
+        sender = case.get("as", case["from"])
+        state, receive = party.fingerprint, lambda: party.receive(sender, data)
+    before = state()
+    with pytest.raises(fault, match=case["says"]):
+        receive()
+    if fault is mapveil.secure_sum.faults.PeerFault:
+        assert state() == before
+    else:
+        assert party.state is ClientState.ABORTED
+
+
+def spoils_the_end(parties, events, case, fault) -> None:
+    """A message that looks right: the server takes it, and then cannot finish."""
+    parties.server.receive(case["from"], bytes.fromhex(case["message"]))
+    parties.written.pop(case["from"])
+    last = max(i for i, event in enumerate(events) if "close" in event)
+    for event in events[:last]:
+        parties.step(event)
+    with pytest.raises(fault, match=case["says"]):
+        parties.step(events[last])
+    assert parties.server.state is ServerState.ABORTED
