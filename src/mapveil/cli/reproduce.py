@@ -8,7 +8,10 @@ import click
 
 from mapveil.cli.console import Console, console_options
 
-__all__ = ["command"]
+__all__ = ["BAGDASARYAN_FIGURES", "BAGDASARYAN_TABLES", "command"]
+
+BAGDASARYAN_TABLES = ("1", "2", "3", "beyond", "skewed", "communication")
+BAGDASARYAN_FIGURES = ("1", "5", "6", "7", "8", "9")
 
 
 @click.group("reproduce")
@@ -19,6 +22,7 @@ def command() -> None:
     Examples:
       mapveil reproduce ghazi --quick
       mapveil reproduce ghazi --shared ../shared/data -o reproduction/ --workers 2
+      mapveil reproduce bagdasaryan --table 1
     """
 
 
@@ -58,4 +62,80 @@ def ghazi(console: Console, shared: Path, output: Path, quick: bool, seed: int, 
     console.result(
         f"{made.text()}\nwrote {output}",
         {"output": str(output), "claims": [claim._asdict() for claim in made.claims]},
+    )
+
+
+@command.command("bagdasaryan")
+@click.option(
+    "--table",
+    "tables",
+    type=click.Choice(BAGDASARYAN_TABLES),
+    multiple=True,
+    help="Only this table (repeatable): the paper's 1, 2, 3; 'beyond', 'skewed' and 'communication' are ours.",
+)
+@click.option(
+    "--figure",
+    "figures",
+    type=click.Choice(BAGDASARYAN_FIGURES),
+    multiple=True,
+    help="Only this figure (repeatable).",
+)
+@click.option(
+    "--shared",
+    type=click.Path(path_type=Path),
+    default=Path("../shared/data"),
+    show_default=True,
+    help="Folder of the shared data sets.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    default=Path("reproduction/bagdasaryan"),
+    show_default=True,
+    help="Folder for tables, pictures and the page.",
+)
+@click.option("--quick", is_flag=True, help="Three seeds instead of twenty, and fewer points: two minutes.")
+@click.option(
+    "--seed", type=int, default=2022, show_default=True, help="The same seed gives the same figures."
+)
+@click.option("--workers", type=int, default=2, show_default=True, help="Processes.")
+@console_options
+def bagdasaryan(
+    console: Console,
+    tables: tuple[str, ...],
+    figures: tuple[str, ...],
+    shared: Path,
+    output: Path,
+    quick: bool,
+    seed: int,
+    workers: int,
+) -> None:
+    """Bagdasaryan et al. 2022, 'Towards Sparse Federated Analytics': its tables and figures, and what goes beyond.
+
+    \b
+    Examples:
+      mapveil reproduce bagdasaryan --quick
+      mapveil reproduce bagdasaryan --table 1 --table 3 --figure 7
+    """  # fmt: skip
+    from mapveil.experiments.bagdasaryan import bagdasaryan as reproduce
+
+    with console.progress() as progress:
+        made = reproduce(
+            shared,
+            out=output,
+            tables=tables,
+            figures=figures,
+            quick=quick,
+            seed=seed,
+            workers=workers,
+            progress=progress,
+        )
+    console.result(
+        f"{made.text()}\nwrote {output}",
+        {
+            "output": str(output),
+            "claims": [claim._asdict() for claim in made.claims],
+            "tables": [table._asdict() for report in made.reports.values() for table in report.tables],
+        },
     )

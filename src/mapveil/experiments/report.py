@@ -153,8 +153,19 @@ def curves_figure(panels: Sequence[Panel], title: str = "") -> Figure:
         axes.set_xlabel(panel.x_label)
         axes.grid(visible=True, alpha=0.25)
     if figure.axes:
-        handles, names = figure.axes[0].get_legend_handles_labels()
-        figure.legend(handles, names, loc="outside lower center", ncols=min(4, len(names)), fontsize=8)
+        found = [axes.get_legend_handles_labels() for axes in figure.axes]
+        named = {
+            name: handle
+            for handles, names in reversed(found)
+            for handle, name in zip(handles, names, strict=True)
+        }
+        figure.legend(
+            [named[label] for label in labels],
+            labels,
+            loc="outside lower center",
+            ncols=min(4, len(labels)),
+            fontsize=8,
+        )
     if title:
         figure.suptitle(title, fontsize=11)
     return figure

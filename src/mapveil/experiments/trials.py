@@ -19,8 +19,8 @@ import numpy.typing as npt
 from mapveil.engines import UNIT, UserSums
 from mapveil.errors import ParameterError
 from mapveil.experiments.comparison import Row
-from mapveil.experiments.scoring import Scoring
 from mapveil.experiments.population import Population
+from mapveil.experiments.scoring import Scoring
 from mapveil.geo.counts import Counts
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.mechanism import Mechanism

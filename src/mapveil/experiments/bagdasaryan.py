@@ -1,0 +1,228 @@
+"""The reproduction of Bagdasaryan et al. (2022): runs the experiments, judges the claims, writes the report.
+
+``mapveil reproduce bagdasaryan`` calls :func:`bagdasaryan`. It reads the true maps of public research sets; nothing
+in its report is private.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.errors import ParameterError
+from mapveil.experiments.bagdasaryan_beyond import BEYOND, COMMUNICATION, SKEWED
+from mapveil.experiments.bagdasaryan_curves import FIGURE_7, FIGURE_8
+from mapveil.experiments.bagdasaryan_data import MANHATTAN, PAPER_USERS, read_image
+from mapveil.experiments.bagdasaryan_figures import FIGURE_1, FIGURE_5, FIGURE_6
+from mapveil.experiments.bagdasaryan_proportions import FIGURE_9, ProportionJob, run_proportions
+from mapveil.experiments.bagdasaryan_runs import Found, Job, Outcome, run_job
+from mapveil.experiments.bagdasaryan_sections import Claim, Plan, Report, Results, Section
+from mapveil.experiments.bagdasaryan_tables import TABLE_1, TABLE_2, TABLE_3
+from mapveil.experiments.comparison import table_csv
+from mapveil.experiments.report import html_page, html_picture, html_table, write_atomically
+from mapveil.experiments.trials import Progress, in_processes
+from mapveil.maps.round_cost import RoundCost
+
+__all__ = ["FIGURES", "SECTIONS", "TABLES", "Reproduction", "bagdasaryan", "run_task"]
+
+FloatArray = npt.NDArray[np.float64]
+
+SECTIONS: Final = (
+    TABLE_1, TABLE_2, TABLE_3, BEYOND, SKEWED, COMMUNICATION,
+    FIGURE_1, FIGURE_5, FIGURE_6, FIGURE_7, FIGURE_8, FIGURE_9,
+)  # fmt: skip
+"""All tables and figures, in the order of the report."""
+
+
+def _named(kind: str) -> tuple[str, ...]:
+    return tuple(
+        section.key.removeprefix(f"{kind} ") for section in SECTIONS if section.key.startswith(f"{kind} ")
+    )
+
+
+TABLES: Final = _named("table")
+"""What ``--table`` accepts: the paper's numbers, and the tables that it does not have."""
+
+FIGURES: Final = _named("figure")
+"""What ``--figure`` accepts."""
+
+
+class Reproduction(NamedTuple):
+    """What was found, and where it was written. Not private."""
+
+    claims: tuple[Claim, ...]
+    reports: dict[str, Report]
+    rows: tuple[Found, ...]
+    paths: tuple[Path, ...]
+
+    def text(self) -> str:
+        """The tables, the claims and the verdicts, for a terminal."""
+        blocks = [
+            f"{table.heading}\n{_plain_table(table.header, table.rows)}"
+            for report in self.reports.values()
+            for table in report.tables
+        ]
+        blocks += [f"{claim.verdict.upper()}: {claim.claim}\n  {claim.evidence}" for claim in self.claims]
+        return "\n\n".join(blocks)
+
+
+def bagdasaryan(
+    shared: Path,
+    *,
+    out: Path,
+    tables: Sequence[str] = (),
+    figures: Sequence[str] = (),
+    quick: bool = False,
+    seed: int = 2022,
+    workers: int = 1,
+    progress: Progress | None = None,
+) -> Reproduction:
+    """Run the paper's experiments on the shared data and write tables, pictures and one page.
+
+    Parameters
+    ----------
+    shared : Path
+        The folder of the shared data sets, see :mod:`mapveil.experiments.bagdasaryan_data`.
+    out : Path
+        The folder to write to; made where it is not there.
+    tables, figures : sequence of str
+        Only these of :data:`TABLES` and :data:`FIGURES`; everything without either.
+    quick : bool
+        Three seeds instead of twenty, and fewer points of the curves.
+    seed : int
+        The same seed gives the same numbers, but for times.
+    workers : int
+        Processes; with more than 1 a script must guard its entry.
+    progress : callable, optional
+        Told the step's name and the done part.
+
+    Returns
+    -------
+    Reproduction
+        Tables, claims with verdicts, the paths written, and all rows.
+
+    Raises
+    ------
+    InputError
+        A file of the data is missing, or the folder cannot be written to.
+    MissingExtra
+        matplotlib is not installed.
+    """
+    plan = Plan.quick() if quick else Plan.full()
+    chosen = _chosen(tables, figures)
+    start = time.perf_counter()
+    people = int(read_image(shared, MANHATTAN).values.sum())
+    tasks = [(section, task) for section in chosen for task in section.jobs(plan, shared, seed)]
+    answers = in_processes(
+        run_task, [task for _, task in tasks], workers=workers, progress=progress, step="trials"
+    )
+    found: dict[str, list[tuple[Any, Outcome]]] = {section.key: [] for section in chosen}
+    for (section, task), outcome in zip(tasks, answers, strict=True):
+        found[section.key].append((task, outcome))
+    reports = {section.key: section.report(_results(found[section.key])) for section in chosen}
+    rows = tuple(row for each in found.values() for _, outcome in each for row in outcome.found)
+    claims = tuple(claim for report in reports.values() for claim in report.claims)
+    preface = _preface(plan, quick, seed, people, (time.perf_counter() - start) / 60)
+    paths = _write(out, preface, reports, claims, rows)
+    return Reproduction(claims, reports, rows, tuple(paths))
+
+
+def run_task(task: Job | ProportionJob) -> Outcome:
+    """Run a task of any section."""
+    return run_proportions(task) if isinstance(task, ProportionJob) else run_job(task)
+
+
+def _chosen(tables: Sequence[str], figures: Sequence[str]) -> tuple[Section, ...]:
+    for kind, given, known in (("table", tables, TABLES), ("figure", figures, FIGURES)):
+        for name in given:
+            if name not in known:
+                raise ParameterError(f"no {kind} is called {name!r}; accepted: {', '.join(known)}")
+    if not tables and not figures:
+        return SECTIONS
+    keys = {f"table {name}" for name in tables} | {f"figure {name}" for name in figures}
+    return tuple(section for section in SECTIONS if section.key in keys)
+
+
+def _results(found: Iterable[tuple[Any, Outcome]]) -> Results:
+    rows: list[Found] = []
+    maps: dict[tuple[str, str], FloatArray] = {}
+    costs: dict[tuple[str, str], tuple[RoundCost, ...]] = {}
+    for task, outcome in found:
+        rows += outcome.found
+        for label, values in outcome.maps.items():
+            maps.setdefault((task.image, label), values)
+        for label, spent in outcome.costs.items():
+            costs.setdefault((task.image, label), spent)
+    return Results(rows, maps, costs)
+
+
+def _preface(plan: Plan, quick: bool, seed: int, people: int, minutes: float) -> list[str]:
+    return [
+        f"{'A quick run' if quick else 'The full run'}: {plan.trials} seeds a row, {plan.sweep_trials} a point of the "
+        f"curves; seed {seed}; {minutes:.1f} minutes. Intervals are 95 % (Student's t).",
+        f"People: each unit of brightness of the Manhattan picture is a user, {people:,} here and "
+        f"{PAPER_USERS[MANHATTAN]:,} in the paper. A trial samples users without replacement and asks the same ones by "
+        "every method and in every round, as the paper's experiments do.",
+        "Errors are between densities that sum to one, over the cells of the picture; negative estimates count as "
+        "zero. The vector is the number of coordinates that one device sends, all rounds together.",
+        "The mechanisms run whole, every device's half and the server's, over ideal sums of shards of at most 10,000. "
+        "As in the paper no noise is provisioned for corrupt devices, nor for dropouts but where some are simulated.",
+    ]
+
+
+def _write(
+    out: Path,
+    preface: Sequence[str],
+    reports: dict[str, Report],
+    claims: Sequence[Claim],
+    rows: Sequence[Found],
+) -> list[Path]:
+    title = (
+        "Reproduction of Bagdasaryan et al. (2022), Location heatmaps under distributed differential privacy"
+    )
+    body = [f"<p>{text}</p>\n" for text in preface]
+    blocks = [f"<!-- {title} -->", *preface]
+    if claims:
+        body.append(f"<h2>Claims</h2>\n{html_table(Claim._fields, claims)}")
+        blocks += ["## Claims", _markdown_table(Claim._fields, claims)]
+    pictures = [picture for report in reports.values() for picture in report.pictures]
+    for report in reports.values():
+        body += [html_picture(picture.png, picture.caption) for picture in report.pictures]
+        for table in report.tables:
+            body.append(
+                f"<h2>{table.heading}</h2>\n{html_table(table.header, table.rows)}<p>{table.note}</p>\n"
+            )
+            blocks += [f"## {table.heading}", _markdown_table(table.header, table.rows)]
+            blocks += [table.note] if table.note else []
+    written = [write_atomically(out / f"{picture.name}.png", picture.png) for picture in pictures]
+    written.append(write_atomically(out / "rows.csv", table_csv(Found._fields, rows).encode()))
+    written.append(write_atomically(out / "claims.csv", table_csv(Claim._fields, claims).encode()))
+    written.append(write_atomically(out / "tables.md", ("\n\n".join(blocks) + "\n").encode()))
+    written.append(write_atomically(out / "index.html", html_page(title, "".join(body))))
+    return written
+
+
+def _markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    for row in rows:
+        cells = [f"**{cell[1:]}**" if cell.startswith("*") else cell for cell in row]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _plain_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns aligned for a terminal: the first to the left, numbers to the right."""
+    lines = [list(header), *[list(row) for row in rows]]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if column == 0 else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    )
