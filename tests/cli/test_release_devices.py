@@ -1,0 +1,121 @@
+"""``mapveil release --trust distributed``: what is charged, and when; what is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import mapveil as mv
+
+REGION = mv.Region.from_bbox(139.4, 35.5, 139.9, 35.9)
+BOX = "139.4,35.5,139.9,35.9"
+
+
+@pytest.fixture
+def checkins(tmp_path: Path) -> Path:
+    city = mv.synthetic.city(users=1500, seed=2, region=REGION).arrays()
+    path = tmp_path / "tokyo.parquet"
+    pq.write_table(pa.table({"user_id": city.users, "lon": city.lon, "lat": city.lat}), path)
+    return path
+
+
+def spent(mapveil: Callable) -> Fraction:
+    lines = json.loads(mapveil("ledger", "--json").out)["entries"]
+    return sum((Fraction(line["epsilon"]) for line in lines), Fraction(0))
+
+
+def test_every_round_is_charged_and_together_they_are_the_budget(
+    mapveil: Callable, checkins: Path, tmp_path: Path
+) -> None:
+    done = mapveil(
+        "release", checkins, "--region", BOX, "--tiling", "quadtree:6", "--trust", "distributed",
+        "--method", "adaptive", "--shard-size", "500", "--dropout", "0.05", "--epsilon", "1",
+        "-o", tmp_path / "m.tif", "--json",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    record = json.loads(done.out)
+    assert record["guarantee"]["trust"] == "distributed"
+    assert sum(Fraction(share["epsilon"]) for share in record["guarantee"]["shares"]) == 1
+    assert [each["shards"] for each in record["rounds"]] == [3] * len(record["rounds"])
+    assert all(each["included"] == 1425 for each in record["rounds"])
+    assert record["ledger"]["spent"] == "1"
+    assert spent(mapveil) == 1
+
+
+@pytest.mark.parametrize("driver", ["ideal", "protocol"])
+def test_too_many_dropouts_reveal_cost_and_write_nothing(
+    mapveil: Callable, checkins: Path, tmp_path: Path, driver: str
+) -> None:
+    done = mapveil(
+        "release", checkins, "--region", BOX, "--trust", "distributed", "--method", "flat",
+        "--tiling", "quadtree:2", "--secure-sum", driver, "--shard-size", "150", "--dropout", "0.3",
+        "--epsilon", "1", "-o", tmp_path / "m.tif", "-o", tmp_path / "m.html",
+    )  # fmt: skip
+    assert done.code == 1
+    assert "nothing is released" in done.err
+    assert "nothing was revealed" in done.err
+    assert "tolerated_dropout" in done.err
+    assert len(done.err.strip().splitlines()) == 1
+    assert not (tmp_path / "m.tif").exists()
+    assert not (tmp_path / "m.html").exists()
+    assert spent(mapveil) == 0
+
+
+def test_without_a_region_the_devices_are_asked_for_one(mapveil: Callable, tmp_path: Path) -> None:
+    city = mv.synthetic.city(users=20_000, seed=2, region=REGION).arrays()
+    path = tmp_path / "many.parquet"
+    pq.write_table(pa.table({"user_id": city.users, "lon": city.lon, "lat": city.lat}), path)
+    done = mapveil(
+        "release", path, "--trust", "distributed", "--method", "adaptive", "--epsilon", "1",
+        "-o", tmp_path / "m.tif", "--json",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    record = json.loads(done.out)
+    assert record["guarantee"]["shares"][0]["purpose"] == "the region, cut 1"
+    assert sum(Fraction(share["epsilon"]) for share in record["guarantee"]["shares"]) <= 1
+    west, south, east, north = mv.geo.tiling_from_dict(record["tiling"]).region.bbox
+    assert 138.9 < west < 139.7
+    assert 139.6 < east < 140.4
+    assert 35.0 < south < 35.8
+    assert 35.6 < north < 36.4
+
+
+def test_a_budget_that_would_not_last_is_refused_before_anybody_is_asked(
+    mapveil: Callable, checkins: Path, tmp_path: Path
+) -> None:
+    done = mapveil(
+        "release", checkins, "--region", BOX, "--trust", "distributed", "--method", "adaptive",
+        "--epsilon", "4", "-o", tmp_path / "m.tif",
+    )  # fmt: skip
+    assert done.code == 1
+    assert "mapveil ledger budget" in done.err
+    assert spent(mapveil) == 0
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        (["--secure-sum", "ideal"], "--trust distributed is accepted"),
+        (["--dropout", "0.1"], "--trust distributed is accepted"),
+        (["--shard-size", "10"], "no option 'shard_size'"),
+        (["--trust", "distributed", "--dropout", "1.5"], "--dropout is 1.5"),
+        (["--trust", "distributed", "--shard-size", "0"], "shard_size is 0"),
+        (["--trust", "distributed", "--method", "emd"], "--trust central"),
+        (["--trust", "nobody"], "central, distributed"),
+        (["--trust", "distributed", "--method", "flat", "--option", "bits=4"], "bits"),
+    ],
+)
+def test_senseless_flags_are_one_line_and_exit_2(
+    mapveil: Callable, checkins: Path, tmp_path: Path, flags: list[str], expected: str
+) -> None:
+    done = mapveil("release", checkins, "--region", BOX, "--epsilon", "1", *flags, "-o", tmp_path / "m.tif")
+    assert done.code == 2, done.err
+    assert expected in done.err
+    assert len(done.err.strip().splitlines()) == 1
+    assert not (tmp_path / "m.tif").exists()
