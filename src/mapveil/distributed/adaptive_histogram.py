@@ -204,21 +204,25 @@ class AdaptiveHistogram(DistributedMechanism):
             sums = yield Query(f"round {number}: {asked.size} nodes", encoding, epsilon)
             remaining -= epsilon
             if remaining == 0:
-                return self._estimate(asked, sums, setting, number)
-            verdict = self._verdict(
-                RoundState(asked, sums, noise._replace(terms=sums.terms), remaining, target)
-            )
+                return self._estimate(asked, sums, setting)
+            found = noise._replace(terms=self._parts * sums.terms)
+            verdict = self._verdict(RoundState(asked, sums, found, remaining, target))
             splittable = (asked.level < deepest) & (asked.sites_owned(_one_each(setting.members)) > 1)
             split = verdict.split & splittable
             tree = _updated(tree, asked, split, verdict.collapse & ~split)
             final = not split.any()
+
+    @property
+    def _parts(self) -> int:
+        """Coordinates that a node's people are the sum of."""
+        return 1
 
     def _encoding(self, asked: PrefixTree) -> Encoding:
         return NodeEncoding(asked)
 
     def _noise(self, encoding: Encoding, setting: Setting) -> Noise:
         moves = sensitivity(encoding, setting.scale, self.rounding)
-        return Noise(max(setting.least_terms, float(setting.alpha)), moves, setting.scale)
+        return Noise(self._parts * max(setting.least_terms, float(setting.alpha)), moves, setting.scale)
 
     def _epsilon(self, remaining: Fraction, target: float, noise: Noise, rounds: int) -> Fraction:
         if self.schedule == "even":
@@ -232,7 +236,7 @@ class AdaptiveHistogram(DistributedMechanism):
         )
         return Verdict(state.sums.values > limits.split, state.sums.values <= limits.collapse)
 
-    def _estimate(self, asked: PrefixTree, sums: NoisySums, setting: Setting, rounds: int) -> Estimate:
+    def _estimate(self, asked: PrefixTree, sums: NoisySums, setting: Setting) -> Estimate:
         values = asked.spread(np.maximum(sums.values, 0.0), setting.members)
         return Estimate(values, (self._measured(asked, sums, setting),), (), _resolution(asked))
 

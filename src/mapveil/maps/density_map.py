@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cache
@@ -18,7 +19,7 @@ from mapveil.errors import InputError, ParameterError
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.layer import Layer
 from mapveil.maps.round_cost import RoundCost
-from mapveil.privacy.discrete_laplace import laplace_quantile
+from mapveil.privacy.discrete_laplace import laplace_quantile, laplace_variance
 from mapveil.privacy.guarantee import Guarantee
 
 if TYPE_CHECKING:
@@ -74,6 +75,11 @@ class Measurement:
     unit: int
     terms: float = 1.0
     sensitivity: int | None = None
+
+    def deviation(self) -> float:
+        """Standard deviation of the noise on each sum, users."""
+        sensitivity = self.unit if self.sensitivity is None else self.sensitivity
+        return math.sqrt(self.terms * laplace_variance(self.epsilon, sensitivity)) / self.unit
 
     def half_width(self, alpha: float) -> float:
         """Half the width of a two-sided interval of coverage 1 - alpha around a noisy sum, users."""

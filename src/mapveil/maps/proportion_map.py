@@ -1,0 +1,228 @@
+"""A map that also says what part of the people of each place has a label, such as a test's result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.errors import ParameterError
+from mapveil.maps.density_map import INTERVAL_ALPHA, DensityMap, Interval, Measurement
+from mapveil.maps.layer import Layer
+from mapveil.maps.wilson import noisy_wilson, normal_quantile
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    from matplotlib.axes import Axes
+
+    from mapveil.maps.colours import ScaleKind
+
+__all__ = ["LabelMeasurement", "ProportionMap"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class LabelMeasurement(Measurement):
+    """Noisy sums by label over groups of cells; as a measurement, that of the sums over all labels.
+
+    Parameters
+    ----------
+    groups, epsilon, unit, sensitivity
+        As for :class:`~mapveil.maps.density_map.Measurement`.
+    noisy : ndarray of float64, shape (groups,)
+        Sum over the labels.
+    terms : float
+        Discrete Laplace variables in that sum: those of one label times the number of labels.
+    by_label : ndarray of float64, shape (groups, labels)
+        Noisy sum of each label, users, their noise independent and alike.
+    """
+
+    by_label: FloatArray = field(kw_only=True)
+
+    @property
+    def labels(self) -> int:
+        """Number of labels."""
+        return int(self.by_label.shape[1])
+
+    @property
+    def of_one_label(self) -> Measurement:
+        """A measurement with the noise of one label's sums: those of label 0."""
+        return Measurement(
+            self.groups,
+            self.by_label[:, 0],
+            self.epsilon,
+            self.unit,
+            self.terms / self.labels,
+            self.sensitivity,
+        )
+
+    def proportions(self) -> FloatArray:
+        r"""Estimated proportion of each label, shape (groups, labels): they add up to 1.
+
+        .. math:: \hat p_l = \max(0, \tilde y_l) \Big/ \sum_m \max(0, \tilde y_m)
+
+        where: :math:`\tilde y_l` is the noisy sum of label l; NaN where none is above zero.
+        """
+        kept = np.maximum(self.by_label, 0.0)
+        total = kept.sum(axis=1, keepdims=True)
+        return np.asarray(np.divide(kept, total, out=np.full(kept.shape, np.nan), where=total > 0))
+
+    def bounds(self, alpha: float, label: int, *, sampling: bool = True) -> Interval:
+        r"""Bounds on a label's proportion in each group, shape (groups,).
+
+        :func:`mapveil.maps.wilson.noisy_wilson`, where the noise of one sum is taken to stray as far as
+        :math:`\max(z s, t)`: z times its standard deviation s, or the two-sided quantile t of its own law, which
+        has heavier tails than the normal one.
+        """
+        single = self.of_one_label
+        z = normal_quantile(alpha)
+        noise = max(z * single.deviation(), single.half_width(alpha))
+        return noisy_wilson(self.by_label[:, label], self.noisy, z, noise, self.labels, sampling=sampling)
+
+
+@dataclass(frozen=True, eq=False)
+class ProportionMap(DensityMap):
+    """A released map of people by label: a density map of everybody, and the proportion of each label.
+
+    Made by :class:`mapveil.distributed.proportion_histogram.ProportionHistogram`. Its ``values`` are people of all
+    labels, so densities and their bounds mean what they mean on any map. A proportion is that of the group of cells
+    it was measured in: cells of one group show the same.
+
+    Parameters
+    ----------
+    values, tiling, guarantee, method, parameters, notes, elsewhere, rounds, version
+        As for :class:`~mapveil.maps.density_map.DensityMap`.
+    measurements : tuple of Measurement
+        One of them a :class:`LabelMeasurement`.
+
+    Raises
+    ------
+    ParameterError
+        There is no measurement by label, or more than one.
+    """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        count = sum(isinstance(each, LabelMeasurement) for each in self.measurements)
+        if count != 1:
+            raise ParameterError(f"a map of proportions has {count} measurements by label; one is accepted")
+
+    @classmethod
+    def of(cls, heat: DensityMap) -> ProportionMap:
+        """The same map, when one of its measurements is by label."""
+        return cls(
+            values=heat.values,
+            tiling=heat.tiling,
+            guarantee=heat.guarantee,
+            method=heat.method,
+            parameters=heat.parameters,
+            measurements=heat.measurements,
+            notes=heat.notes,
+            elsewhere=heat.elsewhere,
+            rounds=heat.rounds,
+            version=heat.version,
+        )
+
+    @property
+    def measured(self) -> LabelMeasurement:
+        """The noisy sums by label."""
+        return next(each for each in self.measurements if isinstance(each, LabelMeasurement))
+
+    @property
+    def labels(self) -> int:
+        """Number of labels; they are numbered from 0."""
+        return self.measured.labels
+
+    def proportion(self, label: int = 1) -> FloatArray:
+        """Estimated part of the people with a label, shape (cells,); NaN where the map expects nobody."""
+        found = self._of_cells(self.measured.proportions()[:, self._checked(label)])
+        return np.where(self.values > 0, found, np.nan)
+
+    def proportion_interval(
+        self, alpha: float = INTERVAL_ALPHA, label: int = 1, *, sampling: bool = True
+    ) -> Interval:
+        """Bounds that hold for the proportion of each cell's group with probability about 1 - alpha.
+
+        Wilson's interval widened for the noise of numerator and denominator; the derivation is in
+        :mod:`mapveil.maps.wilson`. All of [0, 1] where nothing is known. The bounds are pointwise. Run by: anybody
+        who holds the map; costs no privacy.
+
+        Parameters
+        ----------
+        alpha : float
+            Probability that one group's bounds fail, in (0, 1).
+        label : int
+            Which label.
+        sampling : bool
+            Whether the proportion meant is that of the people these were drawn from, such as a prevalence; without,
+            it is that among the people who were counted, and only the noise of privacy is in the interval.
+
+        Raises
+        ------
+        ParameterError
+            ``alpha`` is outside (0, 1), or there is no such label.
+        """
+        found = self.measured.bounds(alpha, self._checked(label), sampling=sampling)
+        return Interval(self._of_cells(found.lower, 0.0), self._of_cells(found.upper, 1.0))
+
+    def users_with(self, label: int = 1) -> FloatArray:
+        """Estimated users with a label, shape (cells,)."""
+        return np.nan_to_num(self.proportion(label)) * self.values
+
+    def layers(self) -> tuple[Layer, ...]:
+        """Proportion and bounds of label 1, or of every label where there are more than two, for the exports."""
+        shown = (1,) if self.labels == 2 else tuple(range(self.labels))
+        coverage = f"{100 * (1 - INTERVAL_ALPHA):g} % interval"
+        made: list[Layer] = []
+        for label in shown:
+            name, title = f"proportion_{label}", f"proportion of label {label}"
+            bounds = self.proportion_interval(label=label)
+            made += [
+                Layer(name, f"{title}, estimate", "1", self.proportion(label)),
+                Layer(f"{name}_lower", f"{title}, lower bound of the {coverage}", "1", bounds.lower),
+                Layer(f"{name}_upper", f"{title}, upper bound of the {coverage}", "1", bounds.upper),
+            ]
+        return tuple(made)
+
+    def metadata(self) -> dict[str, Any]:
+        """The JSON-ready record that every export carries."""
+        interval = {"alpha": INTERVAL_ALPHA, "of": "the proportion among those the people were drawn from"}
+        return {**super().metadata(), "labels": self.labels, "proportion_interval": interval}
+
+    def plot(
+        self,
+        ax: Axes | None = None,
+        *,
+        scale: ScaleKind = "linear",
+        title: str | None = None,
+        label: int = 1,
+    ) -> Axes:
+        """Draw the proportion of a label; see :func:`mapveil.maps.picture.plot_cells`."""
+        from mapveil.maps.picture import plot_cells
+
+        unit = f"proportion of label {label}"
+        return plot_cells(self, self.proportion(label), unit, ax, scale=scale, title=title)
+
+    def to_png(
+        self, path: str | PathLike[str], *, scale: ScaleKind = "linear", title: str | None = None
+    ) -> None:
+        """Write a picture of the proportion of label 1; see :func:`mapveil.maps.picture.write_png`."""
+        super().to_png(path, scale=scale, title=title)
+
+    def _checked(self, label: int) -> int:
+        if not 0 <= label < self.labels:
+            raise ParameterError(f"label is {label!r}; 0 to {self.labels - 1} is accepted")
+        return label
+
+    def _of_cells(self, found: FloatArray, outside: float = np.nan) -> FloatArray:
+        """Each cell's part of a number per group."""
+        groups = self.measured.groups
+        return np.append(found, outside)[np.where(groups >= 0, groups, found.size)]
+
+    def __repr__(self) -> str:
+        return f"ProportionMap({self.method}, {self.tiling.spec}, {self.labels} labels)\n{self.guarantee!r}"
