@@ -188,5 +188,12 @@ def _from_points(
 
 
 def _codes(labels: npt.NDArray[np.generic]) -> IntArray:
-    """Labels as whole numbers from 0, in their own order."""
-    return np.unique(labels, return_inverse=True)[1].astype(np.int64)
+    """Labels as whole numbers: as they are, or other values numbered from 0 in their own order; -1 for none.
+
+    A number that stands for a label must not depend on which labels there happen to be.
+    """
+    if labels.dtype.kind in "biuf":
+        numbers = labels.astype(np.float64)
+        whole = np.isfinite(numbers) & (numbers == np.rint(numbers)) & (np.abs(numbers) < 1 << 31)
+        return np.where(whole, numbers, -1).astype(np.int64)
+    return np.asarray(np.unique(labels, return_inverse=True)[1], dtype=np.int64)
