@@ -55,7 +55,6 @@ __all__ = [
     "spread",
     "summary",
     "Summary",
-    "values_of",
 ]
 
 FloatArray = npt.NDArray[np.float64]
@@ -280,11 +279,6 @@ def _plain(asked: Asked, scene: Scene, rng: Randomness) -> _Answer:
     depth = scene.tiling.lattice().depth
     levels = range(depth + 1) if asked.best_level else (depth,)
     return _Answer(tuple(evened(values, scene.tiling, level) for level in levels), 2, 0, 0, ())
-
-
-def values_of(rows: Iterable[Found], metric: str = "mse", **wanted: object) -> FloatArray:
-    """The values of one metric over the rows whose fields are as wanted, in their order."""
-    return np.array([row.value for row in _where(rows, {"metric": metric, **wanted})])
 
 
 def _where(rows: Iterable[Found], wanted: Mapping[str, object]) -> Iterator[Found]:
