@@ -15,17 +15,19 @@ Pure post-processing of released numbers: costs no privacy, serves every wing. S
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from mapveil.errors import ParameterError
 from mapveil.maps.split_prior import SplitPrior
+from mapveil.maps.threshold_expansion import CutBoxes, ThresholdExpansion
 
-__all__ = ["multiscale_shrinkage", "pool", "spread"]
+__all__ = ["SplitRule", "multiscale_shrinkage", "pool", "spread"]
 
 FloatArray = npt.NDArray[np.float64]
+SplitRule = Literal["prior", "expansion"]
 
 _WHOLE = 0.99  # of a measured group, in either half
 
@@ -74,6 +76,8 @@ def multiscale_shrinkage(
     leaves: FloatArray | None = None,
     terms: int = 1,
     shifts: int = 8,
+    rule: SplitRule = "prior",
+    sampled: bool = False,
 ) -> FloatArray:
     """Shrink noisy sums on a square raster. Run by: whoever holds the noisy sums.
 
@@ -101,6 +105,12 @@ def multiscale_shrinkage(
     shifts : int
         Trees are rooted at ``shifts`` + 1 offsets along either axis (at most ``side`` + 1), around the centre:
         boxes of at most ``shifts`` sites a side are cut at every offset. Time grows with its logarithm.
+    rule : str
+        How a half is estimated: ``"prior"``, the posterior mean under the learned prior; or ``"expansion"``, by
+        :mod:`mapveil.maps.threshold_expansion`, which looks at the boxes beside it too.
+    sampled : bool
+        Whether the people counted are a sample, and the map wanted is that of all whom they stand for: then
+        the sums carry the sample's Poisson variance as well, which is estimated along with them.
 
     Returns
     -------
@@ -132,7 +142,7 @@ def multiscale_shrinkage(
     of_small = _Boxes(np.where(there, small, 0.0))
     of_large = of_small if large is small else _Boxes(np.where(there, large, 0.0))
     held = None if leaves is None else _Boxes(np.where(there, parts, 0.0))
-    prior = SplitPrior(terms)
+    learn: SplitPrior | ThresholdExpansion = SplitPrior(terms) if rule == "prior" else ThresholdExpansion()
     roots = _roots(side, shifts)
     rows, columns = _Cuts(2 * side, roots), _Cuts(2 * side, roots)
     estimate = np.full((roots.size, roots.size), max(float(noisy[there].sum()), 0.0))
@@ -147,8 +157,12 @@ def multiscale_shrinkage(
                 layers.append(held.sums(rows, columns))
             sites = min(rows.length, side) * min(columns.length, side)
             offsets = min(rows.length, roots.size) * min(columns.length, roots.size)
-            learn = _Learner(prior, sites, offsets)
-            estimate = _halve(estimate, layers, axis, before, after, learn)
+            slope = None
+            if rule == "expansion":
+                whole = weights.sums(*((before, columns) if axis == 0 else (rows, before)))
+                slope = _slope(estimate, whole, axis, before)
+            cut = _Cut(axis, before, after, sites, offsets, slope, sampled)
+            estimate = _halve(estimate, layers, cut, learn)
     return np.where(there, estimate, 0.0)
 
 
@@ -190,35 +204,50 @@ class _Boxes:
         return np.clip(cuts.first, 0, self._side), np.clip(cuts.first + cuts.length, 0, self._side)
 
 
-class _Learner(NamedTuple):
-    """The prior, with the size of the halves it is asked about."""
+class _Cut(NamedTuple):
+    """One halving of all boxes."""
 
-    prior: SplitPrior
-    sites: int
+    axis: int
+    before: _Cuts
+    after: _Cuts
+    sites: int  # of a half
     offsets: int
+    slope: FloatArray | None  # users per member before each box less those after it
+    sampled: bool
 
 
 def _halve(
-    estimate: FloatArray, layers: list[FloatArray], axis: int, before: _Cuts, after: _Cuts, learn: _Learner
+    estimate: FloatArray, layers: list[FloatArray], to: _Cut, learn: SplitPrior | ThresholdExpansion
 ) -> FloatArray:
     """From the estimates of all boxes to those of all their halves along one axis.
 
     ``layers`` are sums over all halves: what was measured, noise variance, members and (optionally) groups.
     """
-    shape = layers[0].shape
-    sides = [_Side(after.first, before.first), _Side(after.first, before.first + after.length)]
+    shape, axis = layers[0].shape, to.axis
+    sides = [
+        _Side(to.after.first, to.before.first),
+        _Side(to.after.first, to.before.first + to.after.length),
+    ]
     y1, v1, w1, *g1 = (sides[0].take(layer, axis) for layer in layers)
     y2, v2, w2, *g2 = (sides[1].take(layer, axis) for layer in layers)
     cut = (w1 > 0) & (w2 > 0)
     half = np.where(w1 > 0, estimate, 0.0)
     parent, y1, y2, v1, v2 = (array[cut] for array in (estimate, y1, y2, v1, v2))
-    share = w1[cut] / (w1[cut] + w2[cut])
+    members = w1[cut] + w2[cut]
+    share = w1[cut] / members
+    if to.sampled:
+        v1, v2 = v1 + share * parent, v2 + (1 - share) * parent
     both = v1 + v2
     # Two measurements of the first half: its own, and what the second leaves of the parent.
     measured = np.divide(v2 * y1 + v1 * (parent - y2), both, out=y1.copy(), where=both > 0)
     variance = np.divide(v1 * v2, both, out=np.zeros_like(both), where=both > 0)
     telling = np.minimum(g1[0], g2[0])[cut] > _WHOLE if g1 else None
-    found = learn.prior.halves(parent, measured, variance, share, telling, learn.sites, learn.offsets)
+    if isinstance(learn, ThresholdExpansion):
+        along = np.zeros_like(parent) if to.slope is None else to.slope[cut]
+        slope = share * (1 - share) * members * along / 4
+        found = learn.halves(CutBoxes(parent, measured, variance, share, slope, telling, to.offsets))
+    else:
+        found = learn.halves(parent, measured, variance, share, telling, to.sites, to.offsets)
     half[cut] = np.clip(found, 0.0, parent)
     summed = np.zeros(shape)
     givers = np.zeros(shape[axis])
@@ -227,6 +256,17 @@ def _halve(
         givers[side.target] += 1
     summed /= givers[:, None] if axis == 0 else givers
     return summed
+
+
+def _slope(estimate: FloatArray, members: FloatArray, axis: int, boxes: _Cuts) -> FloatArray:
+    """Users per member in the box before each, less those in the box after it; its own where nobody can be there."""
+    density = np.divide(estimate, members, out=np.zeros_like(estimate), where=members > 0)
+    beside = []
+    for step in (-boxes.length, boxes.length):
+        side = _Side(boxes.first, boxes.first + step)
+        there = side.take(members, axis) > 0
+        beside.append(np.where(there, side.take(density, axis), density))
+    return np.asarray(beside[0] - beside[1])
 
 
 class _Side:
