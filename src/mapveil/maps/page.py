@@ -23,6 +23,7 @@ from mapveil.maps.plane import MapPlane, Rings, map_plane, region_rings
 
 if TYPE_CHECKING:
     from mapveil.maps.density_map import DensityMap
+    from mapveil.maps.round_cost import RoundCost
     from mapveil.privacy.guarantee import Guarantee
 
 __all__ = ["page_html", "write_page"]
@@ -32,6 +33,7 @@ FloatArray = npt.NDArray[np.float64]
 _MESH: Final = 64
 _TRUST: Final = {
     "central": "One trusted curator saw the raw locations; whoever sees the map does not",
+    "distributed": "Nobody but each device saw its raw locations; the server saw noisy sums over many devices",
     "projection": "Nobody but each device saw its raw locations; the server saw what every device reported",
 }
 _DEGREE_DECIMALS: Final = 7
@@ -91,7 +93,8 @@ def page_html(heat: DensityMap, *, title: str | None = None) -> str:
         "shares": _section(
             "How the privacy budget was spent",
             [(share.purpose, f"ε = {float(share.epsilon):.6g}") for share in guarantee.shares],
-        ),
+        )
+        + _section("What a device sent", [(each.purpose, _sent(each)) for each in heat.rounds]),
         "notes": _notes(heat),
         "data": _script_json(_record(heat, head)),
         "script": _resource("page.js"),
@@ -284,6 +287,15 @@ def _method_rows(heat: DensityMap) -> list[tuple[str, str]]:
     if heat.elsewhere:
         rows.append(("Elsewhere", f"{heat.elsewhere:.6g} users, merged out of small cells"))
     return rows
+
+
+def _sent(cost: RoundCost) -> str:
+    """One round's cost for a person."""
+    up, down = sum(cost.bytes_up.values()), sum(cost.bytes_down.values())
+    return (
+        f"{cost.length} numbers of {cost.bits} bits; {up / 1024:.1f} KiB up, {down / 1024:.1f} KiB down at most; "
+        f"{cost.included} of {cost.devices} devices in the sum{'s' if cost.shards > 1 else ''}"
+    )
 
 
 def _section(head: str, rows: list[tuple[str, str]]) -> str:
