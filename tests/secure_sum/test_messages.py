@@ -33,7 +33,7 @@ SCHEMA = (Path(mapveil.secure_sum.__file__).parent / "secure_sum.cddl").read_tex
 
 
 def fullest(parameters, message) -> list[bytes]:
-    return [bytes(field.unit(parameters) * field.most(parameters)) for field in LAYOUTS[message]]
+    return [bytes(field.each(parameters) * field.most(parameters)) for field in LAYOUTS[message]]
 
 
 @pytest.mark.parametrize("message", list(Message))

@@ -70,10 +70,10 @@ BoolArray = npt.NDArray[np.bool_]
 
 
 class Field(NamedTuple):
-    """A byte string: ``unit`` bytes, ``most`` times at most, and exactly so often where ``exact``."""
+    """A byte string: ``each`` bytes, ``most`` times at most, and exactly so often where ``exact``."""
 
     name: str
-    unit: Callable[[RoundParameters], int]
+    each: Callable[[RoundParameters], int]
     most: Callable[[RoundParameters], int] = lambda _: 1
     exact: bool = True
 
@@ -132,7 +132,7 @@ class _Size(NamedTuple):
 @functools.lru_cache(maxsize=64)
 def _sizes(parameters: RoundParameters, message: Message) -> tuple[_Size, ...]:
     return tuple(
-        _Size(field.unit(parameters), field.unit(parameters) * field.most(parameters), field.exact)
+        _Size(field.each(parameters), field.each(parameters) * field.most(parameters), field.exact)
         for field in LAYOUTS[message]
     )
 
