@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PEERS := .venv-peers
+FLOWER := .venv-flower
 PIP := -m pip install --quiet --disable-pip-version-check
 WORKERS ?= 2
 export PIP_ROOT_USER_ACTION := ignore
@@ -14,7 +15,7 @@ export PIP_ROOT_USER_ACTION := ignore
 help:
 	@echo "make demo    release a private heatmap of the example check-ins into demo/"
 	@echo "make test    lint, types, layering, tests and the documentation's examples"
-	@echo "make bench   measure against peers and limits in one run (makes $(PEERS); minutes)"
+	@echo "make bench   measure against peers and limits in one run (makes $(PEERS), $(FLOWER); minutes)"
 	@echo "make docs    build the documentation into docs/_build/html"
 	@echo "make lock    resolve requirements/*.lock anew (needs uv)"
 	@echo "make clean   remove the environments and everything built"
@@ -30,6 +31,13 @@ $(PEERS)/.installed: pyproject.toml requirements/dev.lock requirements/peers.loc
 	@echo "mapveil: making $(PEERS), the peers that benchmarks compare with"
 	@test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
 	@$(PEERS)/bin/python $(PIP) -r requirements/peers.lock
+	@touch $@
+
+# Flower pins half an environment: it gets one of its own.
+$(FLOWER)/.installed: requirements/flower.lock
+	@echo "mapveil: making $(FLOWER), the peer of the secure sums"
+	@test -x $(FLOWER)/bin/python || $(PYTHON) -m venv $(FLOWER)
+	@$(FLOWER)/bin/python $(PIP) -r requirements/flower.lock
 	@touch $@
 
 demo: $(STAMP)
@@ -52,8 +60,9 @@ types: $(STAMP)
 layers: $(STAMP)
 	$(BIN)/lint-imports
 
-bench: $(STAMP) $(PEERS)/.installed
-	$(BIN)/python -m benchmarks --peers $(PEERS)/bin/python --page docs/reference/benchmarks.md
+bench: $(STAMP) $(PEERS)/.installed $(FLOWER)/.installed
+	$(BIN)/python -m benchmarks --peers $(PEERS)/bin/python --flower $(FLOWER)/bin/python \
+	  --page docs/reference/benchmarks.md
 
 docs: $(STAMP)
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going docs docs/_build/html
@@ -64,6 +73,8 @@ lock:
 	  --no-header --no-annotate --generate-hashes pyproject.toml -o requirements/dev.lock
 	uv pip compile --quiet --python-version 3.11 --no-emit-index-url --no-header --no-annotate \
 	  requirements/peers.in -o requirements/peers.lock
+	uv pip compile --quiet --python-version 3.11 --no-emit-index-url --no-header --no-annotate \
+	  requirements/flower.in -o requirements/flower.lock
 
 clean:
-	rm -rf $(VENV) $(PEERS) demo docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) $(FLOWER) demo docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benchmarks.record import Context, Result, as_markdown, environment
 
-MODULES = ("noise", "noise_shares", "geometry", "reconstruction", "distance", "methods", "release")
+MODULES = ("noise", "noise_shares", "geometry", "reconstruction", "distance", "methods", "secure_sum", "release")
 PAGE = """# Benchmarks
 
 Made by `make bench` ({machine}). Each line compares with a
@@ -29,12 +29,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("only", nargs="*", choices=[*MODULES, []], help="benchmarks to run")
     parser.add_argument("--peers", help="the Python of the peers' environment")
+    parser.add_argument("--flower", help="the Python of Flower's environment")
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that all runs")
     parser.add_argument("--page", type=Path, help="write the documentation's page here")
     given = parser.parse_args()
     results: list[Result] = []
     with tempfile.TemporaryDirectory(prefix="mapveil-bench-") as scratch:
-        context = Context(Path(scratch), given.peers, given.quick)
+        context = Context(Path(scratch), given.peers, given.quick, given.flower)
         for name in given.only or MODULES:
             print(f"{name} ...", file=sys.stderr)
             results += importlib.import_module(f"benchmarks.{name}").run(context)

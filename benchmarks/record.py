@@ -50,6 +50,7 @@ class Context(NamedTuple):
     folder: Path  # scratch
     peers: str | None  # the Python of the peers' environment
     quick: bool
+    flower: str | None = None  # the Python of Flower's environment
 
 
 def best_of(repeats: int, call: Callable[[], Any]) -> float:
