@@ -98,18 +98,31 @@ def test_every_user_of_a_table_is_a_device(table, weighted, labelled):
     devices = devices_of(points, QUADTREE)
     cell = QUADTREE.locate(np.array(lon), np.array(lat))
     site = np.where(cell >= 0, site_of(QUADTREE)[cell], -1).tolist()
-    kinds = sorted({n % 2 for n in number if n > 0 or not weighted}) if labelled else [0]
     wanted = []
     for user in sorted(set(users)):
         held = Counter()
         for who, where, n in zip(users, site, number, strict=True):
             if who == user:
-                label = kinds.index(n % 2) if labelled and (n > 0 or not weighted) else 0
+                label = n % 2 if labelled else 0
                 held[where, label] += n * 500_000 if weighted else 1
         wanted.append({key: weight for key, weight in held.items() if weight > 0})
     found = [{(where, label): weight for where, weight, label in places} for places in as_lists(devices)]
     assert found == wanted
     assert (devices.labels is not None) == labelled
+
+
+@pytest.mark.parametrize(
+    ("labels", "codes"),
+    [
+        ([1, 1, 1], [1, 1, 1]),  # nobody is 0: still no other number
+        ([True, False, True], [1, 0, 1]),
+        ([2.0, np.nan, 0.5], [2, -1, -1]),
+        (["well", "ill", "well"], [1, 0, 1]),
+    ],
+)
+def test_a_label_is_the_number_it_is(labels, codes):
+    points = mv.Points.from_arrays([0, 1, 2], np.full(3, -74.0), np.full(3, 40.71), label=np.array(labels))
+    assert devices_of(points, QUADTREE).labels.tolist() == codes
 
 
 def test_a_table_with_nobody_inside_is_refused_unless_that_is_an_answer():

@@ -21,8 +21,8 @@ of which a quarter of the discriminant is
 .. math:: g^2 + 2 g\, \tilde x (\tilde n - \tilde x) + v (\tilde n^2 - 2 \tilde x \tilde n + k \tilde x^2)
           - (k - 1)\, v^2 .
 
-Without noise it is Wilson's interval; without people's chance (g = 0) Fieller's. Where the leading coefficient is not
-positive the noise drowns the group, and the interval is all of [0, 1].
+Without noise it is Wilson's interval; without people's chance (g = 0) Fieller's. Where the leading coefficient or
+:math:`\tilde n` is not positive the noise drowns the group, and the interval is all of [0, 1].
 
 Source: Wilson, "Probable Inference, the Law of Succession, and Statistical Inference" (1927); Fieller, "Some Problems
 in Interval Estimation" (1954); asked for by Bagdasaryan et al. (2022), appendix B. Deviation: the paper says nothing of
@@ -94,7 +94,7 @@ def noisy_wilson(
     middle = x * n + g - v
     quarter = g**2 + 2 * g * x * (n - x) + v * (n**2 - 2 * x * n + labels * x**2) - (labels - 1) * v**2
     root = np.sqrt(np.maximum(quarter, 0.0))
-    bounded = leading > 0
+    bounded = (leading > 0) & (n > 0)
     safe = np.where(bounded, leading, 1.0)
     lower = np.where(bounded, np.clip((middle - root) / safe, 0.0, 1.0), 0.0)
     upper = np.where(bounded, np.clip((middle + root) / safe, 0.0, 1.0), 1.0)
