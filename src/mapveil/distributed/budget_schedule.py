@@ -20,6 +20,7 @@ __all__ = [
     "epsilon_of_deviation",
     "laplace_deviation",
     "next_epsilon",
+    "rounded_down",
     "target_deviation",
 ]
 
