@@ -55,7 +55,7 @@ def test_what_comes_again_late_or_for_another_is_refused(local_round, make_param
         made.close()
         made.answer()
     for data in old:
-        refuses(made.server, 0, data, "at most 0")
+        refuses(made.server, 0, data, "none is accepted now")
     assert made.server.total.tolist() == VECTORS.sum(axis=0).tolist()
 
 
@@ -222,7 +222,7 @@ def test_the_caller_may_stop_before_anything_is_revealed(local_round, make_param
     made.server.abort()
     assert made.server.state is ServerState.ABORTED
     made.answer()
-    refuses(made.server, 0, made.pending[0], "at most 0")
+    refuses(made.server, 0, made.pending[0], "none is accepted now")
     with pytest.raises(OwnFault, match="ABORTED"):
         made.server.close_phase()
     with pytest.raises(OwnFault, match="once DONE"):

@@ -266,4 +266,4 @@ def test_any_order_of_good_and_bad_deliveries(local_round, make_parameters):
             suppress_health_check=list(HealthCheck),
         ),
     )
-    assert made.sums >= 20
+    assert made.sums >= 10

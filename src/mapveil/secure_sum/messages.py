@@ -165,7 +165,9 @@ def decode(
     PeerFault
         Anything else: too large, not canonical, another version, round, client or time.
     """
-    most = max((largest(parameters, message) for message in expected), default=0)
+    if not expected:
+        raise PeerFault(f"a message of {len(data)} bytes; none is accepted now")
+    most = max(largest(parameters, message) for message in expected)
     if len(data) > most:
         raise PeerFault(f"a message of {len(data)} bytes; at most {most} are accepted now")
     try:
@@ -181,7 +183,7 @@ def decode(
     kind, fields = values[1], values[_HEAD_FIELDS:]
     message = next((message for message in expected if message == kind), None)
     if message is None:
-        names = " or ".join(message.name for message in expected) or "none"
+        names = " or ".join(message.name for message in expected)
         known = Message(kind).name if kind in tuple(Message) else "unknown"
         raise PeerFault(f"a message of kind {known}; {names} is accepted now")
     sizes = _sizes(parameters, message)
