@@ -149,7 +149,8 @@ class ProportionMap(DensityMap):
         """Bounds that hold for the proportion of each cell's group with probability about 1 - alpha.
 
         Wilson's interval widened for the noise of numerator and denominator; the derivation is in
-        :mod:`mapveil.maps.wilson`. All of [0, 1] where nothing is known. The bounds are pointwise. Run by: anybody
+        :mod:`mapveil.maps.wilson`. All of [0, 1] where nothing is known. The bounds are pointwise, and take the groups
+        as given, although earlier rounds chose them; the tests measure what they cover all the same. Run by: anybody
         who holds the map; costs no privacy.
 
         Parameters
