@@ -106,3 +106,8 @@ def make_parameters() -> Callable[..., RoundParameters]:
         return RoundParameters(**{**settings, **changes})
 
     return make
+
+
+@pytest.fixture
+def active(make_parameters: Callable[..., RoundParameters]) -> RoundParameters:
+    return make_parameters(signed=True, active=True)

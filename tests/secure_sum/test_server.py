@@ -31,11 +31,6 @@ def refuses(server: Server, client: int, data: bytes, text: str) -> None:
     assert server.fingerprint() == before
 
 
-@pytest.fixture
-def active(make_parameters):
-    return make_parameters(signed=True, active=True)
-
-
 @pytest.mark.parametrize("kind", ["plain", "signed", "active"])
 def test_what_comes_again_late_or_for_another_is_refused(local_round, make_parameters, kind):
     p = make_parameters(signed=kind != "plain", active=kind == "active")

@@ -1,0 +1,282 @@
+"""A client's steps: what each refuses, what ends the round, and what it tells."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mapveil.canonical_cbor import decode as decode_values
+from mapveil.privacy.random import Randomness
+from mapveil.secure_sum.client import Client
+from mapveil.secure_sum.faults import Abort, PeerFault
+from mapveil.secure_sum.messages import BOX_BYTES, SHARE_BYTES, encode, read_set, write_set
+from mapveil.secure_sum.states import ClientState, Message, ServerState
+
+VECTORS = np.arange(30).reshape(6, 5) - 7
+
+
+def fields(data: bytes) -> list:
+    return decode_values(data)[4:]
+
+
+def with_fields(parameters, data: bytes, *changed: bytes) -> bytes:
+    values = decode_values(data)
+    return encode(parameters, Message(values[1]), values[3], *changed)
+
+
+def refuses(client: Client, data: bytes, text: str, fault: type[Exception] = PeerFault) -> None:
+    before = client.to_state()
+    with pytest.raises(fault, match=text):
+        client.receive(data)
+    assert client.to_state() == before
+
+
+# Roster and inbox ------------------------------------------------------------------------------
+
+
+def test_a_roster_must_make_sense(local_round, make_parameters):
+    p = make_parameters()
+    made = local_round(p, VECTORS).until(ServerState.KEYS)
+    made.deliver()
+    made.close()
+    client, data = made.clients[0], made.outbox[0]
+    seed, present, keys = fields(data)
+    refuses(client, with_fields(p, data, seed, present, keys[:-64]), "256 bytes for 5 slots")
+    refuses(client, with_fields(p, data, seed, b"\xff", keys), "members past 4")
+    peer = int(made.server._ring.neighbours[0, 0])
+    no_seal_key = keys[:32] + bytes(32) + keys[64:]
+    refuses(client, with_fields(p, data, seed, present, no_seal_key), f"key of client {peer} that is no key")
+
+
+def test_a_mask_key_that_is_no_key_shows_when_it_is_used(local_round, make_parameters):
+    p = make_parameters()
+    made = local_round(p, VECTORS).until(ServerState.KEYS)
+    made.deliver()
+    made.close()
+    seed, present, keys = fields(made.outbox[0])
+    made.outbox[0] = with_fields(p, made.outbox[0], seed, present, bytes(32) + keys[32:])
+    made.answer()
+    made.deliver()
+    made.close()
+    peer = int(made.server._ring.neighbours[0, 0])
+    refuses(made.clients[0], made.outbox[0], f"key of client {peer} that is no key")
+
+
+def test_too_few_neighbours_end_it(local_round, make_parameters):
+    p = make_parameters(threshold=4)
+    made = local_round(p, VECTORS).until(ServerState.KEYS)
+    made.deliver()
+    made.close()
+    client, data = made.clients[0], made.outbox[0]
+    seed, _, keys = fields(data)
+    few = write_set(np.array([1, 0, 1, 0, 1], dtype=np.bool_))
+    with pytest.raises(Abort, match="3 neighbours of client 0 advertised keys; 4 are needed") as caught:
+        client.receive(with_fields(p, data, seed, few, keys[: 3 * 64]))
+    assert caught.value.client == 0
+    assert client.state is ClientState.ABORTED
+    refuses(client, data, "none is accepted now")
+
+
+def test_keys_that_the_device_did_not_sign_are_refused(local_round, make_parameters):
+    p = make_parameters(signed=True)
+    made = local_round(p, VECTORS).until(ServerState.KEYS)
+    made.deliver()
+    made.close()
+    client, data = made.clients[0], made.outbox[0]
+    seed, present, keys = fields(data)
+    peer = int(made.server._ring.neighbours[0, 2])
+    for at in (0, 40, 70, 100):
+        bad = bytearray(keys)
+        bad[2 * 160 + at] ^= 1
+        refuses(client, with_fields(p, data, seed, present, bytes(bad)), f"client {peer} that are not signed")
+    # Swapped: each is signed, but as another client's.
+    swapped = keys[160:320] + keys[:160] + keys[320:]
+    refuses(client, with_fields(p, data, seed, present, swapped), "not signed by its identity")
+
+
+def test_an_identity_that_is_not_enrolled_is_refused(local_round, make_parameters):
+    p = make_parameters(signed=True)
+    made = local_round(p, VECTORS).until(ServerState.KEYS)
+    made.deliver()
+    made.close()
+    publics = {i: identity.public for i, identity in enumerate(made.identities)}
+    state, asked = made.clients[0].to_state(), []
+
+    def enrolled(client: int, public: bytes) -> bool:
+        asked.append(client)
+        return publics[client] == public
+
+    def again() -> Client:
+        return Client.from_state(p, state, Randomness(1), identity=made.identities[0], enrolled=enrolled)
+
+    again().receive(made.outbox[0])
+    assert sorted(asked) == [1, 2, 3, 4, 5]
+    publics[4] = bytes(32)
+    refuses(again(), made.outbox[0], "client 4 signed by an identity that is not enrolled")
+
+
+def test_a_box_that_does_not_open_costs_only_its_own_share(local_round, make_parameters):
+    p = make_parameters()
+    made = local_round(p, VECTORS).until(ServerState.SHARES)
+    made.deliver()
+    made.close()
+    data = made.outbox[0]
+    senders, boxes = fields(data)
+    made.outbox[0] = with_fields(p, data, senders, bytes([boxes[0] ^ 1]) + boxes[1:])
+    made.answer()
+    made.until(ServerState.ANSWERS)
+    given, shares = fields(made.pending[0])
+    assert read_set(given, 5).tolist() == [False, True, True, True, True]
+    assert len(shares) == 4 * SHARE_BYTES
+    made.deliver()
+    made.close()
+    assert made.server.total.tolist() == made.true_sum().tolist()
+
+
+def test_an_inbox_must_make_sense(local_round, make_parameters):
+    p = make_parameters(threshold=4)
+    made = local_round(p, VECTORS, stays=[9, 9, 9, 9, 0, 9]).until(ServerState.SHARES)
+    made.deliver()
+    made.close()
+    client, data = made.clients[0], made.outbox[0]
+    senders, boxes = fields(data)
+    everyone = write_set(np.ones(5, dtype=np.bool_))
+    refuses(client, with_fields(p, data, everyone, boxes + bytes(BOX_BYTES)), "advertised no keys")
+    refuses(client, with_fields(p, data, senders, boxes[:-BOX_BYTES]), "boxes of")
+    three = read_set(senders, 5)
+    three[np.flatnonzero(three)[0]] = False
+    with pytest.raises(Abort, match="3 neighbours of client 0 sent shares; 4 are needed"):
+        client.receive(with_fields(p, data, write_set(three), boxes[BOX_BYTES:]))
+
+
+# Survivors -------------------------------------------------------------------------------------
+
+
+def asked_about(local_round, p, stays=None):
+    made = local_round(p, np.tile(VECTORS, (3, 1))[: p.clients], stays=stays).until(ServerState.INPUTS)
+    made.deliver()
+    made.close()
+    return made
+
+
+def survivors(p, *members: int) -> bytes:
+    included = np.zeros(p.clients, dtype=np.bool_)
+    included[list(members)] = True
+    return encode(p, Message.SURVIVORS, 0, write_set(included))
+
+
+def test_it_answers_once_with_one_share_per_neighbour(local_round, make_parameters):
+    p = make_parameters(threshold=3)
+    made = asked_about(local_round, p, stays=[9, 9, 2, 9, 9, 9])
+    client = made.clients[0]
+    held = np.frombuffer(client._memory.shares, dtype=np.uint8).reshape(5, 2, SHARE_BYTES)
+    given, shares = fields(client.receive(made.outbox[0]))
+    assert read_set(given, 5).all()
+    rows = np.frombuffer(shares, dtype=np.uint8).reshape(5, SHARE_BYTES)
+    for slot, peer in enumerate(made.server._ring.neighbours[0]):
+        # Client 2 dropped out: its mask key. Everybody else: the seed.
+        assert rows[slot].tolist() == held[slot, 1 if peer == 2 else 0].tolist()
+    for again in (made.outbox[0], survivors(p, 0, 1, 2, 3, 4), survivors(p, 0, 1, 2, 3, 4, 5)):
+        refuses(client, again, "none is accepted now")
+    assert client._memory.shares == b""
+
+
+def test_it_insists_on_the_promised_minimum(local_round, make_parameters):
+    p = make_parameters(minimum=5, threshold=3)
+    client = asked_about(local_round, p).clients[0]
+    with pytest.raises(Abort, match="4 clients are in the sum; 5 are promised"):
+        client.receive(survivors(p, 0, 1, 2, 3))
+    assert client.state is ClientState.ABORTED
+    refuses(client, survivors(p, 0, 1, 2, 3, 4, 5), "none is accepted now")
+
+
+def test_it_insists_on_its_own_neighbours_and_on_one_piece(local_round, make_parameters):
+    p = make_parameters(12, neighbours=4, threshold=2)
+    made = asked_about(local_round, p)
+    order = made.server._ring.order
+    place = int(np.flatnonzero(order == 0)[0])
+    around = np.roll(order, -place)  # client 0 first
+    state = made.clients[0].to_state()
+
+    def client() -> Client:
+        return Client.from_state(p, state, Randomness(1))
+
+    refuses(client(), survivors(p, *around[1:]), "not in")
+    with pytest.raises(Abort, match="1 neighbours of client 0 are in the sum; 2 are needed"):
+        client().receive(survivors(p, *around[[0, 1]], *around[3:10]))
+    with pytest.raises(Abort, match="not connected"):
+        client().receive(survivors(p, *around[[0, 1, 2]], *around[5:9], around[11]))
+    client().receive(survivors(p, *around[[0, 1, 2]], *around[4:9], around[11]))
+
+
+def test_a_survivor_that_sent_no_shares_is_a_lie(local_round, make_parameters):
+    p = make_parameters(threshold=3)
+    made = asked_about(local_round, p, stays=[9, 9, 1, 9, 9, 9])
+    refuses(made.clients[0], survivors(p, 0, 1, 2, 3, 4, 5), "sent no shares")
+    refuses(made.clients[0], survivors(p, 0, 1, 3)[:-1] + b"\xff", "members past 5")
+
+
+# The consistency check --------------------------------------------------------------------------
+
+
+def consented(local_round, p):
+    made = local_round(p, VECTORS).until(ServerState.CONSENTS)
+    made.deliver()
+    made.close()
+    return made
+
+
+def test_in_an_active_round_it_answers_only_to_enough_signatures(local_round, active):
+    made = consented(local_round, active)
+    client, data = made.clients[0], made.outbox[0]
+    assert client.state is ClientState.CONSENTED
+    signers, signatures = fields(data)
+    assert read_set(signers, 5).all()
+    for at in range(0, 5 * 64, 64):
+        bad = signatures[:at] + bytes([signatures[at] ^ 1]) + signatures[at + 1 :]
+        refuses(client, with_fields(active, data, signers, bad), "has not signed the survivors")
+    refuses(client, with_fields(active, data, signers, signatures[64:] + signatures[:64]), "has not signed")
+    refuses(client, with_fields(active, data, signers, signatures[64:]), "signatures of 256 bytes for 5")
+    two = write_set(np.array([1, 0, 1, 0, 0], dtype=np.bool_))
+    other = Client.from_state(active, client.to_state(), Randomness(1), identity=made.identities[0])
+    with pytest.raises(Abort, match="2 neighbours of client 0 agreed to the sum; 3 are needed"):
+        other.receive(with_fields(active, data, two, signatures[:64] + signatures[128:192]))
+    client.receive(data)
+    refuses(client, data, "none is accepted now")
+
+
+def test_two_stories_get_no_answer(local_round, active):
+    """The server tells half of the clients that 5 is in the sum, and the others that it is not."""
+    made = local_round(active, VECTORS).until(ServerState.INPUTS)
+    made.deliver()
+    made.close()
+    short = np.array([1, 1, 1, 1, 1, 0], dtype=np.bool_)
+    consents = {}
+    for i in range(5):
+        data = made.outbox[i] if i < 2 else encode(active, Message.SURVIVORS, i, write_set(short))
+        consents[i] = fields(made.clients[i].receive(data))[0]
+    neighbours = made.server._ring.neighbours
+    for i in range(5):
+        client = made.clients[i]
+        there = np.isin(neighbours[i], range(5)) & (neighbours[i] != i)
+        all_of_them = b"".join(consents[int(j)] for j in neighbours[i][there])
+        refuses(
+            client,
+            encode(active, Message.CONFIRMATIONS, i, write_set(there), all_of_them),
+            "has not signed the survivors that this client was told",
+        )
+        honest = there & (np.isin(neighbours[i], [0, 1]) if i < 2 else np.isin(neighbours[i], [2, 3, 4]))
+        same = b"".join(consents[int(j)] for j in neighbours[i][honest])
+        with pytest.raises(Abort, match="agreed to the sum"):
+            client.receive(encode(active, Message.CONFIRMATIONS, i, write_set(honest), same))
+
+
+def test_a_signature_of_one_who_is_not_in_the_sum_does_not_count(local_round, active):
+    made = local_round(active, VECTORS, stays=[9, 9, 9, 9, 9, 2]).until(ServerState.CONSENTS)
+    made.deliver()
+    made.close()
+    data = made.outbox[0]
+    signers, signatures = fields(data)
+    assert int(read_set(signers, 5).sum()) == 4
+    everyone = write_set(np.ones(5, dtype=np.bool_))
+    refuses(made.clients[0], with_fields(active, data, everyone, signatures + bytes(64)), "not in the sum")
