@@ -6,16 +6,35 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from mapveil.projection.device import Device
+    from mapveil.projection.federated_kde import FederatedKde
     from mapveil.projection.fourier_kde import FourierKde
+    from mapveil.projection.frequencies import FrequencyStore
+    from mapveil.projection.planar_laplace import PlanarLaplace
     from mapveil.projection.policy import Policy
     from mapveil.projection.query import Query
+    from mapveil.projection.zero_features import ZeroFeatures
 
-__all__ = ["FourierKde", "Policy", "Query"]
+__all__ = [
+    "Device",
+    "FederatedKde",
+    "FourierKde",
+    "FrequencyStore",
+    "PlanarLaplace",
+    "Policy",
+    "Query",
+    "ZeroFeatures",
+]
 
 _MODULES = {
+    "Device": "device",
+    "FederatedKde": "federated_kde",
     "FourierKde": "fourier_kde",
+    "FrequencyStore": "frequencies",
+    "PlanarLaplace": "planar_laplace",
     "Policy": "policy",
     "Query": "query",
+    "ZeroFeatures": "zero_features",
 }
 
 

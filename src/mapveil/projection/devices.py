@@ -21,13 +21,13 @@ from mapveil.projection.report import Visits
 if TYPE_CHECKING:
     import duckdb
 
-__all__ = ["PlaceChoice", "count_devices", "visits_of"]
+__all__ = ["PlaceChoice", "all_places", "count_devices", "visits_of"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 PlaceChoice = Literal["mean", "most-visited"]
 
-_CHUNK = 1 << 20
+_CHUNK = 1 << 21
 _ROWS_SQL = """
 SELECT user_id, lon, lat, {weight} AS weight FROM ({points}) AS points
 WHERE lon BETWEEN ? AND ? AND lat BETWEEN ? AND ? AND {weight} > 0
@@ -76,11 +76,36 @@ def count_devices(source: Points | Counts, tiling: Tiling) -> int:
     """
     if isinstance(source, Counts):
         count = int(source.values.sum())
+    elif tiling.region.polygon is None:
+        count = _count_in_box(source, tiling)
     else:
         count = sum(visits.devices for visits in _from_points(source, tiling, "mean", _CHUNK))
     if count == 0:
         raise InputError(f"{source.source}: nobody is inside the region {tiling.region}")
     return count
+
+
+def all_places(source: Points | Counts, tiling: Tiling) -> FloatArray:
+    """The most visited place of every device in the region, shape (2, devices): for whoever may read them."""
+    found = [visits.places for visits in visits_of(source, tiling, "most-visited")]
+    return np.concatenate(found, axis=1) if found else np.zeros((2, 0))
+
+
+def _count_in_box(points: Points, tiling: Tiling) -> int:
+    import duckdb
+
+    points.check()
+    west, south, east, north = tiling.region.bbox
+    with duckdb.connect() as connection, reading(points.source):
+        text = _ROWS_SQL.format(weight=_weight(points), points=points.scan(connection))
+        rows = connection.execute(
+            f"SELECT COUNT(DISTINCT user_id) FROM ({text}) AS rows", [west, east, south, north]
+        ).fetchall()
+    return int(rows[0][0])
+
+
+def _weight(points: Points) -> str:
+    return "weight" if points.columns.weight is not None else "1e0"
 
 
 def _from_counts(counts: Counts, tiling: Tiling, chunk: int) -> Iterator[Visits]:
@@ -133,11 +158,10 @@ def _rows_by_user(
 
     points.check()
     west, south, east, north = tiling.region.bbox
-    weight = "weight" if points.columns.weight is not None else "1e0"
     with tempfile.TemporaryDirectory(prefix="mapveil-") as spill, duckdb.connect() as connection:
         connection.execute(f"SET memory_limit = '{_MEMORY_LIMIT}'")
         connection.execute("SET temp_directory = ?", [spill])
-        text = _ROWS_SQL.format(weight=weight, points=points.scan(connection))
+        text = _ROWS_SQL.format(weight=_weight(points), points=points.scan(connection))
         numbered = (
             "SELECT DENSE_RANK() OVER (ORDER BY user_id) - 1 AS device, lon, lat, weight "
             f"FROM ({text}) AS rows ORDER BY device, lon, lat, weight"

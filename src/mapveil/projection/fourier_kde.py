@@ -4,26 +4,45 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final, Literal, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
+from mapveil.errors import InputError
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.mechanism import Progress
-from mapveil.privacy.guarantee import Guarantee, Measured, Share
+from mapveil.privacy.guarantee import Guarantee, Measured
 from mapveil.privacy.random import Randomness
-from mapveil.projection.devices import PlaceChoice, count_devices, visits_of
-from mapveil.projection.frequencies import unit_frequencies
+from mapveil.projection.bandwidth import neighbour_bandwidth, public_bandwidth, smooth, smoothing_scale
+from mapveil.projection.chunks import Chunk, sum_chunks
+from mapveil.projection.devices import PlaceChoice, all_places, count_devices, visits_of
+from mapveil.projection.frequencies import offsets, unit_frequencies
 from mapveil.projection.kernels import kernel_named
-from mapveil.projection.mechanism import MapPoints, ProjectionMechanism, Surface, map_points
-from mapveil.projection.policy import Policy
+from mapveil.projection.map_points import MapPoints, inscribed_side, map_points, prior_cells, sum_of_waves
+from mapveil.projection.mechanism import Collected, ProjectionMechanism, check_bandwidth
+from mapveil.projection.policy import Policy, largest_bandwidth
+from mapveil.projection.posterior import hiding
 from mapveil.projection.query import Query
 from mapveil.projection.report import client_reports
-from mapveil.projection.surface import SurfaceSum
 
-__all__ = ["FourierKde"]
+__all__ = ["FEW_PLACES", "BandwidthRule", "FourierKde"]
+
+FloatArray = npt.NDArray[np.float64]
+BandwidthRule = Literal["public", "neighbours"]
+
+FEW_PLACES: Final = 20
+"""Fewer equally likely places than this are warned of."""
+
+_LEAST_SIDE_M: Final = 1000.0
+
+
+class _Bandwidth(NamedTuple):
+    metres: float
+    note: str
+    assumption: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,101 +55,241 @@ class FourierKde(ProjectionMechanism):
     where: B is ``features``, h is ``bandwidth_m``, p the spectral law of ``kernel``, :math:`d_i` the place of device i
     (for several places the mean of the cosines); a cell's estimate is :math:`\hat f` at its middle times its area. The
     client half is :func:`mapveil.projection.report.client_reports`, behind a :class:`mapveil.projection.policy.Policy`;
-    the server half is :class:`mapveil.projection.surface.SurfaceSum`.
+    the server half is :func:`mapveil.projection.map_points.sum_of_waves`.
 
     Deviation: the paper's surface is the mean of the waves; here it is divided by the kernel's integral, so that it is
-    a density of users, and negative densities are shown as 0.
+    a density of users. Its check-ins are users of their own; here a user counts once.
 
     Parameters
     ----------
-    bandwidth_m : float
-        h, metres (cells without georeference).
+    bandwidth_m : float, optional
+        h, metres (cells without georeference); without one the rule chooses it.
     features : int
         B, waves per device. With more than one a server that knows where people live usually finds the place.
     kernel : str
         ``gaussian``, ``laplace``, ``cauchy``, ``matern-3/2``, ``matern-5/2`` or ``matern-7/2``.
+    bandwidth_rule : str
+        Where none is given: ``public`` reads no place (:func:`mapveil.projection.bandwidth.public_bandwidth`);
+        ``neighbours`` is the paper's and reads a tenth of the places in the clear. Either gives at most Lemma 3's.
+    neighbours : int
+        k of either rule.
+    smoothing : str
+        ``reports`` smooths the surface further, as much as the reports say (Gaussian kernel on an even grid); or
+        ``none``.
     places : str
-        What a device with several places reports: the ``"mean"`` of their waves, or its ``"most-visited"`` cell's.
+        What a device with several places reports: the ``mean`` of their waves, or its ``most-visited`` cell's.
+    jitter_m : float
+        Standard deviation of the offset that each device draws once and keeps, metres; blurs the map by as much.
     bands : int
         j of the devices' policy, Lemma 3.
     gamma : float
         Its :math:`\gamma`.
+
+    Examples
+    --------
+    >>> import mapveil as mv
+    >>> city = mv.synthetic.city(users=500, seed=1)
+    >>> heat = FourierKde(bandwidth_m=150).release(city, mv.Grid(city.region, 64, 64), rng=1)
+    >>> heat.guarantee.epsilon is None
+    True
     """
 
     name: ClassVar[str] = "fourier-kde"
     summary: ClassVar[str] = "each device sends plane waves through its place; their sum is the density"
     source: ClassVar[str] = "Zong et al. 2023, Algorithm 2"
 
-    bandwidth_m: float
+    bandwidth_m: float | None = None
     features: int = 1
     kernel: str = "gaussian"
+    bandwidth_rule: BandwidthRule = "public"
+    neighbours: int = 500
+    smoothing: Literal["none", "reports"] = "none"
     places: PlaceChoice = "mean"
+    jitter_m: float = 0.0
     bands: int = 3
     gamma: float = 0.1
 
     def __post_init__(self) -> None:
-        finite = isinstance(self.bandwidth_m, (int, float)) and math.isfinite(self.bandwidth_m)
-        self._check(finite and self.bandwidth_m > 0, "bandwidth_m", "a number of metres above 0")
-        whole = isinstance(self.features, int) and not isinstance(self.features, bool)
-        self._check(whole and self.features >= 1, "features", "a whole number of at least 1")
+        if self.bandwidth_m is not None:
+            self._check_positive("bandwidth_m")
+        for name in ("features", "bands", "neighbours"):
+            value = getattr(self, name)
+            whole = isinstance(value, int) and not isinstance(value, bool)
+            self._check(whole and value >= 1, name, "a whole number of at least 1")
         kernel_named(self.kernel)
+        self._check(self.bandwidth_rule in ("public", "neighbours"), "bandwidth_rule", "public or neighbours")
+        self._check(self.smoothing in ("none", "reports"), "smoothing", "none or reports")
+        self._check(
+            self.smoothing == "none" or self.kernel == "gaussian", "smoothing", "none for this kernel"
+        )
         self._check(self.places in ("mean", "most-visited"), "places", "mean or most-visited")
-        self._check(self.bands >= 1, "bands", "a whole number of at least 1")
-        self._check(0 < self.gamma < math.inf, "gamma", "a number above 0")
+        self._check(0 <= self.jitter_m < math.inf, "jitter_m", "a number of metres from 0")
+        self._check_positive("gamma")
 
-    def policy(self) -> Policy:
-        """The devices' policy under which this asks: Run by: the client."""
-        h = float(self.bandwidth_m)
-        return Policy((h, h), self.kernel, self.features, self.bands, self.gamma, smallest_side=0.0)
+    def policy(self, bandwidth: float, *, smallest_side: float = _LEAST_SIDE_M) -> Policy:
+        """The policy of the devices that are asked. Run by: the client."""
+        h = float(bandwidth)
+        return Policy((h, h), self.kernel, self.features, self.bands, self.gamma, smallest_side)
 
-    def query(self, where: MapPoints) -> Query:
+    def query(self, where: MapPoints, bandwidth: float) -> Query:
         """What the server asks. Run by: the server."""
-        h = float(self.bandwidth_m)
-        return Query((h, h), where.low, where.high, self.features, self.kernel, where.grid)
+        h = float(bandwidth)
+        return Query((h, h), where.low, where.high, self.features, self.kernel, where.grid, where.crs)
 
     def collect(
         self, points: Points | Counts, tiling: Tiling, rng: Randomness, progress: Progress
-    ) -> Surface:
-        """See :class:`ProjectionMechanism`."""
-        self._check_bandwidth(self.bandwidth_m, tiling)
+    ) -> Collected:
+        """See :class:`ProjectionMechanism`.
+
+        Raises
+        ------
+        InputError
+            The bandwidth looks like degrees, or smoothing is asked where the cells are no even grid.
+        PromiseError
+            The devices refuse the query.
+        """
+        if self.bandwidth_m is not None:
+            check_bandwidth(self.bandwidth_m, tiling)
         where = map_points(tiling)
-        query = self.query(where)
-        self.policy().check(query)
+        if self.smoothing == "reports" and where.grid is None:
+            raise InputError(f"smoothing by the reports needs an even grid of metres; {tiling.spec} has none")
         total = count_devices(points, tiling)
-        sum_ = SurfaceSum(query)
-        for visits in visits_of(points, tiling, self.places):
-            progress("sum the waves", sum_.devices / total)
-            units = unit_frequencies(visits.devices, self.features, query.law, 2, rng)
-            sum_.add(client_reports(units, visits, query))
-        progress("sum the waves", 1.0)
-        users = where.on_cells(sum_.density()) * where.area
-        spread = math.sqrt(sum_.devices / (2 * self.features)) * _peak(query)
-        note = f"chance of the waves alone: a standard error of {spread * 1e6:.4g} users per km² everywhere"
-        return Surface(users, sum_.devices, (note,))
+        chosen = self._bandwidth(points, tiling, where, total, rng)
+        query = self.query(where, chosen.metres)
+        least = _LEAST_SIDE_M if tiling.region.georeferenced else 0.0
+        self.policy(chosen.metres, smallest_side=least).check(query, side=inscribed_side(tiling, where))
 
-    def promise(self, measured: tuple[Measured, ...], *, seeded: bool) -> Guarantee:
+        def waves_of(chunk: Chunk) -> FloatArray:
+            devices = chunk.visits.devices
+            units = unit_frequencies(devices, self.features, query.law, 2, chunk.rng)
+            visits = chunk.visits
+            if self.jitter_m:
+                visits = visits.moved(offsets(devices, 2, self.jitter_m, chunk.rng))
+            return sum_of_waves(where, client_reports(units, visits, query), query, threads=chunk.threads)
+
+        made = sum_chunks(
+            visits_of(points, tiling, self.places),
+            rng.child("devices"),
+            waves_of,
+            lambda done: progress("sum the waves", min(1.0, done / total)),
+        )
+        kernel_sum, notes = made.values / self.features, [chosen.note]
+        spread = math.sqrt(made.devices / (2 * self.features))
+        if self.smoothing == "reports":
+            kernel_sum, note = self._smoothed(kernel_sum, where, query, made.devices)
+            notes.append(note)
+        else:
+            per = 1e6 if tiling.region.georeferenced else 1.0
+            unit = "users per km²" if tiling.region.georeferenced else "users per cell"
+            error = spread / query.kernel_integral * per
+            notes.append(f"the chance of the waves is a standard error of {error:.3g} {unit} in each cell")
+        return Collected(
+            kernel_sum / query.kernel_integral * where.area,
+            made.devices,
+            tuple(notes),
+            () if chosen.assumption is None else (chosen.assumption,),
+            chosen.metres,
+        )
+
+    def _bandwidth(
+        self, points: Points | Counts, tiling: Tiling, where: MapPoints, users: int, rng: Randomness
+    ) -> _Bandwidth:
+        if self.bandwidth_m is not None:
+            return _Bandwidth(float(self.bandwidth_m), f"bandwidth {self.bandwidth_m:g} m as given")
+        side = inscribed_side(tiling, where)
+        most = largest_bandwidth(side, bands=self.bands, gamma=self.gamma, kernel=kernel_named(self.kernel))
+        assumption = None
+        if self.bandwidth_rule == "public":
+            found = public_bandwidth(float(where.area.sum()), users, neighbours=self.neighbours)
+            how = "from the region's area and the number of devices; no place was read for it"
+        else:
+            places = all_places(points, tiling)
+            found = neighbour_bandwidth(places, rng.child("bandwidth"), neighbours=self.neighbours)
+            how = f"mean distance to neighbour {self.neighbours}; a tenth of the places were read in the clear for it"
+            assumption = (
+                "whoever chose the bandwidth read a tenth of the places in the clear, and may be trusted"
+            )
+        held = f"held to Lemma 3's largest, instead of {found:.4g} m " if found > most else ""
+        return _Bandwidth(min(found, most), f"bandwidth {min(found, most):.4g} m {held}({how})", assumption)
+
+    def _smoothed(
+        self, kernel_sum: FloatArray, where: MapPoints, query: Query, devices: int
+    ) -> tuple[FloatArray, str]:
+        grid = where.grid
+        if grid is None:
+            raise AssertionError("smoothing was refused for a tiling without a grid")
+        surface = np.empty(grid.count)
+        surface[where.column, where.row] = kernel_sum
+        found = smoothing_scale(surface, query, devices)
+        note = f"smoothed by {found.scale:.4g} m to a bandwidth of {found.bandwidth:.4g} m, as the reports alone say"
+        return where.on_cells(smooth(surface, grid, found.scale)), note
+
+    def measure(
+        self, values: FloatArray, tiling: Tiling, where: MapPoints, made: Collected
+    ) -> tuple[Measured, ...]:
+        """The posterior error and places left, for an even prior and for this map as the prior."""
+        if made.bandwidth is None:
+            raise AssertionError("a collection of waves has a bandwidth")
+        query = self.query(where, made.bandwidth)
+        unit = "m" if tiling.region.georeferenced else "cells"
+        measured: list[Measured] = []
+        for users, whom in (
+            (None, "a server that knows the region only"),
+            (values, "a server that knows this map"),
+        ):
+            prior = prior_cells(tiling, where, users)
+            found = hiding(query, prior, jitter_m=self.jitter_m)
+            blind = f"{whom} (without the report: {found.prior_error_m:.3g} {unit})"
+            measured += [
+                Measured("posterior error", found.error_m, unit, blind),
+                Measured(
+                    "posterior error for one device in twenty, at most", found.worst_error_m, unit, whom
+                ),
+                Measured(
+                    "places left", found.places, f"equally likely cells of {prior.size[0]:.3g} {unit}", whom
+                ),
+            ]
+        return tuple(measured)
+
+    def warnings(self, measured: tuple[Measured, ...]) -> tuple[str, ...]:
+        """Warns of few places, and of an error that is small beside the one without a report."""
+        few = [each for each in measured if each.quantity == "places left" and each.value < FEW_PLACES]
+        return tuple(
+            f"WARNING: a device that answered is hidden among {each.value:.2g} places only, against {each.against}"
+            for each in few
+        )
+
+    def promise(
+        self, measured: tuple[Measured, ...], assumptions: tuple[str, ...], *, seeded: bool
+    ) -> Guarantee:
         """See :class:`ProjectionMechanism`."""
-        return self._promise(measured, seeded)
-
-    def guarantee(self, shares: tuple[Share, ...] = (), *, seeded: bool = False) -> Guarantee:
-        """The promise of one release with these parameters."""
-        return self._promise((), seeded)
-
-    def _promise(self, measured: tuple[Measured, ...], seeded: bool) -> Guarantee:
+        one = self.features == 1
+        waves = "one random plane wave" if one else f"{self.features} random plane waves"
+        hidden = (
+            "which band of its wave a device is on, and where along it"
+            if one
+            else "which of the few places where the bands of all its waves cross a device is at"
+        )
+        lists = (
+            f"the server's list of exact places is no finer than {self.jitter_m:g} m"
+            if self.jitter_m
+            else "the server has no list of exact places, such as of venues: exact phases tell them apart"
+        )
         return Guarantee(
             trust="projection",
             epsilon=None,
             unit="user",
             bounding=(
-                f"Each device reports the phase of its place on {self.features} random plane wave(s), without noise."
+                f"Each device reports the phase of its place on {waves} of its own, without noise: "
+                "the server knows the waves and the phases exactly."
             ),
-            neighbours="which of the places with the same phase it is at",
-            assumptions=("one device per user",),
+            neighbours=hidden,
+            assumptions=(
+                "one device per user, which draws its waves once and answers every query with the same",
+                "that a device answers may be known, and that it is in the region",
+                lists,
+                *assumptions,
+            ),
             measured=measured,
             seeded=seeded,
         )
-
-
-def _peak(query: Query) -> float:
-    """The kernel's value at 0 as a density, per square metre."""
-    return float(1 / (query.law.integral(query.dimension) * np.prod(query.bandwidth)))

@@ -1,11 +1,11 @@
-"""What the mechanisms of this wing share: a plane, a bandwidth that says where it came from, and a release."""
+"""What the mechanisms of this wing share: a release without a budget, from devices to a map of non-negative users."""
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,75 +15,120 @@ from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.density_map import DensityMap
-from mapveil.maps.frame import raster_frame
 from mapveil.maps.mechanism import AnyMechanism, Progress, tiling_of
-from mapveil.privacy.guarantee import Guarantee, Measured
+from mapveil.privacy.guarantee import Guarantee, Measured, Share
 from mapveil.privacy.random import Randomness, as_randomness
-from mapveil.projection.even_grid import EvenGrid
+from mapveil.projection.map_points import MapPoints, map_points
 
-__all__ = ["MapPoints", "ProjectionMechanism", "Surface", "clipped", "map_points"]
+__all__ = ["Collected", "Negative", "ProjectionMechanism", "check_bandwidth", "non_negative"]
 
 FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+
+Negative = Literal["keep-total", "clip"]
+"""What becomes of cells whose estimate is negative; see :func:`non_negative`."""
 
 
-class MapPoints(NamedTuple):
-    """Where in the plane a tiling's cells ask for a density."""
-
-    grid: EvenGrid | None  # None where the cells' middles are not evenly spaced in metres
-    column: IntArray  # of each cell on the grid
-    row: IntArray
-    places: FloatArray  # the cells' middles, shape (2, cells), metres
-    area: FloatArray  # of each cell in that plane, square metres
-    low: tuple[float, float]  # corners of the region's box
-    high: tuple[float, float]
-
-    def on_cells(self, surface: FloatArray) -> FloatArray:
-        """The values of a surface on the grid at each cell."""
-        return np.asarray(surface[self.column, self.row])
-
-
-def map_points(tiling: Tiling) -> MapPoints:
-    """The plane of a tiling: metres, or cells where the region is nowhere on Earth."""
-    region = tiling.region
-    frame = raster_frame(tiling)
-    if frame is not None and frame.crs == region.crs and region.projection.in_metres:
-        x0, y0, x1, y1 = frame.bounds
-        dx, dy = (x1 - x0) / frame.columns, (y1 - y0) / frame.rows
-        grid = EvenGrid((x0 + dx / 2, y1 - dy / 2), (dx, -dy), (frame.columns, frame.rows))
-        places = np.stack([grid.axis(0)[frame.col], grid.axis(1)[frame.row]])
-        area = np.full(tiling.size, dx * dy)
-        return MapPoints(grid, frame.col, frame.row, places, area, (x0, y0), (x1, y1))
-    places = np.stack(region.metric_projection.project(*tiling.centres()))
-    west, south, east, north = region.bbox
-    corners = region.metric_projection.project(np.array([west, east]), np.array([south, north]))
-    (x0, x1), (y0, y1) = (part.tolist() for part in corners)
-    none = np.zeros(0, dtype=np.int64)
-    return MapPoints(None, none, none, places, tiling.area_m2(), (x0, y0), (x1, y1))
-
-
-class Surface(NamedTuple):
+class Collected(NamedTuple):
     """What the server half makes of the reports."""
 
-    users: FloatArray  # estimated users per cell, negative where chance says so
+    users: FloatArray  # estimated users per cell, negative where chance says so; shape (cells,)
     devices: int
-    notes: tuple[str, ...]
-    measured: tuple[Measured, ...] = ()
+    notes: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = ()  # beyond the mechanism's own
+    bandwidth: float | None = None  # that was asked, metres
+
+
+def check_bandwidth(bandwidth_m: float, tiling: Tiling) -> None:
+    """Refuse degrees given for metres.
+
+    Raises
+    ------
+    InputError
+        The bandwidth is below a metre on Earth, or the region is.
+    """
+    region = tiling.region
+    if region.georeferenced and bandwidth_m < 1:
+        raise InputError(
+            f"bandwidth_m is {bandwidth_m:g}; metres are accepted, at least 1 "
+            f"(if these are degrees, give {bandwidth_m * 111_000:.3g})"
+        )
+    if region.georeferenced and max(region.width_m, region.height_m) < 1 and region.projection.in_metres:
+        raise InputError(
+            f"the region is {region.width_m:g} x {region.height_m:g} m; are its bounds degrees in a CRS of metres?"
+        )
+
+
+def non_negative(users: FloatArray, tiling: Tiling, negative: Negative) -> tuple[FloatArray, tuple[str, ...]]:
+    r"""The map of an estimate: without negative users, and with a note that says what that did.
+
+    ``clip`` shows them as 0, which adds users. ``keep-total`` is the nearest non-negative map with the estimate's
+    total, :math:`\max(x - t, 0)` with the t that makes it so.
+
+    Parameters
+    ----------
+    users : ndarray of float64, shape (cells,)
+        An estimate.
+    tiling : Tiling
+        The cells; those outside the region's polygon hold nobody.
+    negative : str
+        ``keep-total`` or ``clip``.
+    """
+    inside = getattr(tiling, "inside", None)
+    held = np.ones(users.size, dtype=np.bool_)
+    if tiling.region.polygon is not None and inside is not None:
+        held = inside()
+    users = np.where(held, users, 0.0)
+    below = users < 0
+    if not below.any():
+        return users, ()
+    kept, total = np.maximum(users, 0.0), math.fsum(users)
+    said = f"{np.count_nonzero(below) / np.count_nonzero(held):.0%} of the cells came out negative, by chance"
+    if negative == "clip" or total <= 0:
+        more = f"they are shown as 0, which brings the total from {total:.6g} to {kept.sum():.6g} users"
+        return kept, (f"{said}; {more}",)
+    level = _level(kept[held], total)
+    kept = np.where(held, np.maximum(users - level, 0.0), 0.0)
+    return kept, (
+        f"{said}; they are shown as 0, and all others lowered by {level:.3g} users to keep the total",
+    )
+
+
+def _level(users: FloatArray, total: float) -> float:
+    """t such that the parts above it sum to the total (at most their sum)."""
+    ordered = np.sort(users)[::-1]
+    levels = (np.cumsum(ordered) - total) / np.arange(1, ordered.size + 1)
+    return float(levels[np.flatnonzero(ordered > levels)[-1]])
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProjectionMechanism(AnyMechanism):
-    """A mechanism whose devices report without a budget."""
+    """A mechanism of this wing: each device reports for itself, without a privacy budget."""
 
     @abstractmethod
     def collect(
         self, points: Points | Counts, tiling: Tiling, rng: Randomness, progress: Progress
-    ) -> Surface:
-        """Run every device's half and the server's."""
+    ) -> Collected:
+        """Run every device's half, and the server's."""
 
     @abstractmethod
-    def promise(self, measured: tuple[Measured, ...], *, seeded: bool) -> Guarantee:
-        """The guarantee in words, with what was measured."""
+    def promise(
+        self, measured: tuple[Measured, ...], assumptions: tuple[str, ...], *, seeded: bool
+    ) -> Guarantee:
+        """What is promised, in words that do not say more."""
+
+    def measure(
+        self, values: FloatArray, tiling: Tiling, where: MapPoints, made: Collected
+    ) -> tuple[Measured, ...]:
+        """What adversaries achieve against the reports behind this map."""
+        return ()
+
+    def warnings(self, measured: tuple[Measured, ...]) -> tuple[str, ...]:
+        """What the measurements say that a person must hear."""
+        return ()
+
+    def guarantee(self, shares: tuple[Share, ...] = (), *, seeded: bool = False) -> Guarantee:
+        """The promise of a release with these parameters, without what is measured on its region."""
+        return self.promise((), (), seeded=seeded)
 
     def release(
         self,
@@ -92,6 +137,7 @@ class ProjectionMechanism(AnyMechanism):
         *,
         rng: Randomness | int | None = None,
         progress: Progress | None = None,
+        negative: Negative = "keep-total",
     ) -> DensityMap:
         """Run a whole collection in this process: every device's half, and the server's.
 
@@ -105,6 +151,8 @@ class ProjectionMechanism(AnyMechanism):
             Leave it out for a release; an integer seeds the run and marks the map.
         progress : callable, optional
             Told the name and the done part of each step.
+        negative : str
+            What becomes of cells whose estimate is negative: ``keep-total`` or ``clip``.
 
         Raises
         ------
@@ -115,37 +163,23 @@ class ProjectionMechanism(AnyMechanism):
         """
         stream = as_randomness(rng)
         cells = tiling_of(points, tiling)
-        made = self.collect(points, cells, stream, progress or (lambda step, done: None))
-        values, notes = clipped(made.users, cells)
+        tell = progress or (lambda step, done: None)
+        made = self.collect(points, cells, stream, tell)
+        values, notes = non_negative(made.users, cells, negative)
+        tell("measure what a server could learn", 0.0)
+        measured = self.measure(values, cells, map_points(cells), made)
+        tell("measure what a server could learn", 1.0)
         return DensityMap(
             values=values,
             tiling=cells,
-            guarantee=self.promise(made.measured, seeded=stream.seeded),
+            guarantee=self.promise(measured, made.assumptions, seeded=stream.seeded),
             method=self.name,
             parameters=self.parameters(),
-            notes=(*made.notes, *notes),
+            notes=(*self.warnings(measured), *made.notes, *notes),
         )
 
-    def _check_bandwidth(self, bandwidth_m: float, tiling: Tiling) -> None:
-        """Refuse degrees given for metres."""
-        if tiling.region.georeferenced and bandwidth_m < 1:
-            raise InputError(
-                f"bandwidth_m is {bandwidth_m:g}; metres are accepted, at least 1 (are these degrees? "
-                f"{bandwidth_m:g} degrees are about {bandwidth_m * 111_000:.0f} m)"
-            )
-
-
-def clipped(users: FloatArray, tiling: Tiling) -> tuple[FloatArray, tuple[str, ...]]:
-    """The estimate without negative users, and a note that says what that did."""
-    inside = getattr(tiling, "inside", None)
-    if tiling.region.polygon is not None and inside is not None:
-        users = np.where(inside(), users, 0.0)
-    negative = users < 0
-    if not negative.any():
-        return users, ()
-    kept = np.maximum(users, 0.0)
-    note = (
-        f"{negative.mean():.0%} of the cells came out negative and are shown as 0: the map's total is "
-        f"{kept.sum():.6g} users, the estimate's {math.fsum(users):.6g}"
-    )
-    return kept, (note,)
+    def _check_positive(self, *names: str) -> None:
+        for name in names:
+            value = getattr(self, name)
+            number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            self._check(number and math.isfinite(value) and value > 0, name, "a number above 0")

@@ -18,7 +18,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
 from mapveil.errors import ParameterError, PromiseError
+from mapveil.geo.projection import EqualAreaCylinder, projection_of
 from mapveil.projection.kernels import Kernel, kernel_named
 from mapveil.projection.query import Query
 
@@ -26,6 +29,7 @@ __all__ = ["Policy", "largest_bandwidth"]
 
 _LARGEST_GRID = 1 << 26
 _SLACK = 1e-9
+_STRETCH = 1.5
 
 
 def largest_bandwidth(side: float, *, bands: int, gamma: float, kernel: Kernel, dimension: int = 2) -> float:
@@ -101,19 +105,26 @@ class Policy:
         """Number of axes of the queries that are answered."""
         return len(self.bandwidth)
 
-    def check(self, query: Query) -> None:
+    def check(self, query: Query, *, side: float | None = None) -> None:
         """Refuse a query outside the policy. Run by: the client, before its place is looked at.
+
+        Parameters
+        ----------
+        query : Query
+            What is asked.
+        side : float, optional
+            Of the largest square inside a region that is no box, metres; the box's shorter side by default.
 
         Raises
         ------
         PromiseError
             Names the rule. Nothing here depends on where the device is, or on whether it ever answered.
         """
-        refusal = self.refusal(query)
+        refusal = self.refusal(query, side=side)
         if refusal is not None:
             raise PromiseError(f"the query is outside the policy, nothing is answered: {refusal}")
 
-    def refusal(self, query: Query) -> str | None:
+    def refusal(self, query: Query, *, side: float | None = None) -> str | None:
         """Why a query is refused; None for one that is answered."""
         if query.dimension != self.dimension:
             return f"{query.dimension} axes are asked, {self.dimension} are answered"
@@ -123,18 +134,22 @@ class Policy:
             return f"{query.features} features are asked, at most {self.features} are answered"
         if query.grid is not None and query.grid.size > _LARGEST_GRID:
             return f"a grid of {query.grid.size} points is asked, at most {_LARGEST_GRID} are answered"
-        side = min(query.sides[:2])
-        if side < self.smallest_side:
-            hint = "; are its corners degrees?" if side < 1 else ""
-            return f"a region {side:.6g} m wide is asked, at least {self.smallest_side:g} m is answered{hint}"
+        if query.crs and not _true_to_scale(query):
+            return f"a metre of the query's plane is not within a factor of {_STRETCH:g} of one on the ground"
+        least = min(query.sides[:2]) if side is None else side
+        if least < self.smallest_side:
+            hint = "; are its corners degrees?" if least < 1 else ""
+            return (
+                f"a region {least:.6g} m wide is asked, at least {self.smallest_side:g} m is answered{hint}"
+            )
         for asked, base in zip(query.bandwidth, self.bandwidth, strict=True):
             steps = (asked / base - 1) / 4
             if steps < -_SLACK or abs(steps - round(steps)) > _SLACK * max(1.0, steps):
                 return f"bandwidth {asked:.6g} is asked; {base:.6g} times 1, 5, 9, ... are answered (Lemma 4)"
-        return self._bands_refusal(query)
+        return self._bands_refusal(query, query.sides if side is None else (side, side, *query.sides[2:]))
 
-    def _bands_refusal(self, query: Query) -> str | None:
-        for side, asked in zip(query.sides, query.bandwidth, strict=True):
+    def _bands_refusal(self, query: Query, sides: tuple[float, ...]) -> str | None:
+        for side, asked in zip(sides, query.bandwidth, strict=False):
             largest = largest_bandwidth(
                 side, bands=self.bands, gamma=self.gamma, kernel=query.law, dimension=self.dimension
             )
@@ -144,3 +159,21 @@ class Policy:
                     f"region of side {side:.6g} (Lemma 3)"
                 )
         return None
+
+
+def _true_to_scale(query: Query) -> bool:
+    """Whether the plane's metres are metres: a server that stretched them would have larger bandwidths."""
+    projection = projection_of(query.crs)
+    ends = [(low, (low + high) / 2, high) for low, high in zip(query.low[:2], query.high[:2], strict=True)]
+    x, y = (part.ravel() for part in np.meshgrid(*ends))
+    step = min(query.sides[:2]) * 1e-4
+    lon, lat = projection.unproject(np.stack([x, x + step, x]), np.stack([y, y, y + step]))
+    if not bool(np.isfinite(lon).all() and np.isfinite(lat).all()):
+        return False
+    for at in range(x.size):
+        ground = EqualAreaCylinder(float(lat[0, at]), float(lon[0, at]))
+        east, north = ground.project(lon[:, at], lat[:, at])
+        along = np.hypot(east[1:] - east[0], north[1:] - north[0])
+        if not bool(((along > step / _STRETCH) & (along < step * _STRETCH)).all()):
+            return False
+    return True

@@ -29,6 +29,8 @@ class Query:
     grid : EvenGrid, optional
         Where the surface is wanted (P x Q). With one, reports in either form carry exactly what the
         evaluations on it carry; without, the server may evaluate them anywhere.
+    crs : str
+        The plane that x and y are of, as text that PROJ knows; empty where places come in the plane's own coordinates.
 
     Raises
     ------
@@ -42,6 +44,7 @@ class Query:
     features: int = 1
     kernel: str = "gaussian"
     grid: EvenGrid | None = None
+    crs: str = ""
 
     def __post_init__(self) -> None:
         kernel_named(self.kernel)
@@ -67,6 +70,11 @@ class Query:
     def law(self) -> Kernel:
         """The kernel."""
         return kernel_named(self.kernel)
+
+    @property
+    def kernel_integral(self) -> float:
+        """The kernel's integral over the plane, square metres (metres, cubic metres and seconds)."""
+        return self.law.integral(self.dimension) * math.prod(self.bandwidth)
 
     @property
     def sides(self) -> tuple[float, ...]:

@@ -43,6 +43,20 @@ class Visits(NamedTuple):
         """Number of devices."""
         return self.places.shape[1] if self.starts is None else self.starts.size - 1
 
+    def shares(self) -> FloatArray | None:
+        """What part of its device each place is, None where each device has one."""
+        if self.starts is None:
+            return None
+        counted = np.ones(self.places.shape[1]) if self.weights is None else self.weights
+        total = np.add.reduceat(counted, self.starts[:-1])
+        return np.asarray(counted / np.repeat(total, np.diff(self.starts)))
+
+    def moved(self, offsets: FloatArray) -> Visits:
+        """All places of each device moved by its own offset, shape (dimension, devices), metres."""
+        if self.starts is not None:
+            offsets = np.repeat(offsets, np.diff(self.starts), axis=1)
+        return self._replace(places=self.places + offsets)
+
 
 class Reports(NamedTuple):
     """Compact reports of any number of devices: (dimension + 2) B numbers each."""
@@ -73,9 +87,7 @@ def fold(frequencies: FloatArray, grid: EvenGrid) -> FloatArray:
     return frequencies
 
 
-def client_reports(
-    units: FloatArray, visits: Visits, query: Query, *, phase_levels: int | None = None
-) -> Reports:
+def client_reports(units: FloatArray, visits: Visits, query: Query) -> Reports:
     r"""Project each device's place, or the mean over its places, on its own waves. Run by: each client.
 
     .. math:: \omega = u / h, \qquad z = \sum_m w_m e^{i \omega \cdot (d_m - o)} \Big/ \sum_m w_m
@@ -95,9 +107,6 @@ def client_reports(
         Where each device was.
     query : Query
         What is asked.
-    phase_levels : int, optional
-        Round each phase to so many levels, at least 4: places whose phases differ by less cannot be told apart, however
-        exactly they are known. Deviation: the paper sends phases to full precision.
 
     Raises
     ------
@@ -117,18 +126,13 @@ def client_reports(
         if visits.starts is not None:
             of_visit = np.repeat(of_visit, np.diff(visits.starts), axis=0)
         phase += of_visit * (visits.places[axis] - origin)[:, None]
-    if phase_levels is not None:
-        level = 2 * math.pi / phase_levels
-        np.rint(phase / level, out=phase)
-        phase *= level
     projections: ComplexArray = np.empty(phase.shape, dtype=np.complex128)
     np.cos(phase, out=projections.real)
     np.sin(phase, out=projections.imag)
-    if visits.starts is not None:
-        weights = np.ones(phase.shape[0]) if visits.weights is None else visits.weights
-        total = np.add.reduceat(weights, visits.starts[:-1])
-        projections *= weights[:, None]
-        projections = np.asarray(np.add.reduceat(projections, visits.starts[:-1]) / total[:, None])
+    shares = visits.shares()
+    if shares is not None and visits.starts is not None:
+        projections *= shares[:, None]
+        projections = np.asarray(np.add.reduceat(projections, visits.starts[:-1]))
     if query.grid is not None:
         fold(frequencies, query.grid)
     return Reports(frequencies, projections)

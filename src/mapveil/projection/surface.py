@@ -1,17 +1,16 @@
-r"""The server half: sums of any number of reports on any grid, without ever meeting one alone.
+r"""The server half: sums of any number of reports at any points, without ever meeting one alone.
 
 .. math:: S(g) = \frac{1}{B} \sum_i \sum_b \operatorname{Re}\, e^{-i \omega_{ib} \cdot (g - o)} z_{ib}
 
 where: :math:`\omega`, z are the reports', o is the query's origin; its mean over frequencies is the sum of the users'
 kernels at g (equations 6 and 10). On a grid this is a nonuniform Fourier transform of type 1 with the frequencies as
-its points: O(N B + P Q log(P Q)), and memory of the grid and one chunk.
+its points: O(N B + P Q log(P Q)), and memory of the grid and one chunk. At points of no grid it is one of type 3.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -21,16 +20,113 @@ from mapveil.projection.even_grid import EvenGrid
 from mapveil.projection.query import Query
 from mapveil.projection.report import ComplexArray, FloatArray, GridReports, Reports
 
-__all__ = ["TOLERANCE", "SurfaceSum", "direct_surface"]
+__all__ = ["TOLERANCE", "SurfaceSum", "direct_surface", "evaluate_on_grid", "evaluate_on_points"]
 
 TOLERANCE: Final = 1e-9
 """What is asked of the transform: its errors stay below 1e-7 of the surface's root mean square."""
 
 _THREADED: Final = 100_000  # fewer waves are faster on one thread
+_WIDEST: Final = (
+    1500.0  # radians from the middle of the points: the type 3 transform's own grid grows with it
+)
 
 
-def _axes(array: FloatArray) -> Iterator[npt.NDArray[np.float64]]:
-    return (np.ascontiguousarray(part.reshape(-1)) for part in array)
+def evaluate_on_grid(
+    reports: Reports,
+    query: Query,
+    grid: EvenGrid,
+    *,
+    threads: int | None = None,
+    tolerance: float = TOLERANCE,
+) -> FloatArray:
+    """B times S on a grid, shape ``grid.count``. Run by: the server.
+
+    Parameters
+    ----------
+    reports : Reports
+        Compact reports.
+    query : Query
+        What was asked.
+    grid : EvenGrid
+        The query's, or any for a query without one.
+    threads : int, optional
+        Of the transform, all cores by default.
+    tolerance : float
+        Relative accuracy asked of the transform.
+    """
+    import finufft
+
+    strengths = reports.projections.reshape(-1)
+    if strengths.size == 0:
+        return np.zeros(grid.count)
+    shift: FloatArray | None = None
+    angles = []
+    for axis in range(grid.dimension):
+        frequency = reports.frequencies[axis].reshape(-1)
+        moved = grid.middle[axis] - query.origin[axis]
+        if moved:
+            shift = frequency * moved if shift is None else shift + frequency * moved
+        angle = frequency * (grid.step[axis] / (2 * math.pi))
+        # A frequency beyond the grid's band looks like one inside; and long angles cost accuracy.
+        angle -= np.rint(angle)
+        angle *= 2 * math.pi
+        angles.append(angle)
+    if shift is not None:
+        strengths = strengths * np.exp(-1j * shift)
+    transform = (finufft.nufft1d1, finufft.nufft2d1, finufft.nufft3d1)[grid.dimension - 1]
+    size = grid.count[0] if grid.dimension == 1 else grid.count
+    options = _threads(strengths.size, threads)
+    made = transform(*angles, np.ascontiguousarray(strengths), size, eps=tolerance, isign=-1, **options)
+    return np.ascontiguousarray(made.real)
+
+
+def evaluate_on_points(
+    reports: Reports,
+    query: Query,
+    points: FloatArray,
+    *,
+    threads: int | None = None,
+    tolerance: float = TOLERANCE,
+) -> FloatArray:
+    """B times S at any points, shape (points,). Run by: the server.
+
+    Waves so short that the transform's own grid would not fit are summed one by one: none of a Gaussian kernel's whose
+    bandwidth the policy accepts in a city, some of a kernel with heavy tails.
+
+    Parameters
+    ----------
+    reports, query, threads, tolerance
+        As for :func:`evaluate_on_grid`; reports that are not folded by any grid.
+    points : ndarray of float64, shape (dimension, points)
+        Where.
+    """
+    import finufft
+
+    strengths = reports.projections.reshape(-1)
+    frequencies = reports.frequencies.reshape(query.dimension, -1)
+    middle = (points.min(axis=1) + points.max(axis=1)) / 2
+    reach = np.maximum(points.max(axis=1) - middle, 1e-9)
+    short = (np.abs(frequencies) * reach[:, None] > _WIDEST).any(axis=0)
+    total = np.zeros(points.shape[1])
+    if short.any():
+        total += _summed(frequencies[:, short], strengths[short], points, query)
+        frequencies, strengths = frequencies[:, ~short], strengths[~short]
+    if strengths.size == 0:
+        return total
+    shift = (middle - np.asarray(query.origin)) @ frequencies
+    strengths = strengths * np.exp(-1j * shift)
+    transform = (finufft.nufft1d3, finufft.nufft2d3, finufft.nufft3d3)[query.dimension - 1]
+    places = [np.ascontiguousarray(row) for row in points - middle[:, None]]
+    waves = [np.ascontiguousarray(row) for row in frequencies]
+    options = _threads(strengths.size, threads)
+    made = transform(*waves, np.ascontiguousarray(strengths), *places, eps=tolerance, isign=-1, **options)
+    return np.asarray(total + made.real)
+
+
+def _threads(size: int, threads: int | None) -> dict[str, Any]:
+    if size < _THREADED:
+        return {"nthreads": 1}
+    return {} if threads is None else {"nthreads": threads}
 
 
 class SurfaceSum:
@@ -63,33 +159,8 @@ class SurfaceSum:
 
     def add(self, reports: Reports) -> None:
         """Add compact reports."""
-        import finufft
-
-        devices = reports.projections.shape[0]
-        if devices == 0:
-            return
-        step, middle, origin = self.grid.step, self.grid.middle, self.query.origin
-        strengths = reports.projections.reshape(-1)
-        shift: FloatArray | None = None
-        angles = []
-        for axis, frequency in enumerate(_axes(reports.frequencies)):
-            if middle[axis] != origin[axis]:
-                moved = frequency * (middle[axis] - origin[axis])
-                shift = moved if shift is None else shift + moved
-            angle = frequency * step[axis]
-            # Folded here: a frequency beyond the grid's band looks like one inside, and long angles cost accuracy.
-            angle -= (2 * math.pi) * np.rint(angle / (2 * math.pi))
-            angles.append(angle)
-        if shift is not None:
-            strengths = strengths * np.exp(-1j * shift)
-        transform = (finufft.nufft1d1, finufft.nufft2d1, finufft.nufft3d1)[self.grid.dimension - 1]
-        threads = {"nthreads": 1} if strengths.size < _THREADED else {}
-        size = self.grid.count[0] if self.grid.dimension == 1 else self.grid.count
-        made = transform(
-            *angles, np.ascontiguousarray(strengths), size, eps=self.tolerance, isign=-1, **threads
-        )
-        self._sum += made.real
-        self.devices += devices
+        self._sum += evaluate_on_grid(reports, self.query, self.grid, tolerance=self.tolerance)
+        self.devices += reports.projections.shape[0]
 
     def add_grid(self, reports: GridReports) -> None:
         """Add evaluations, as the paper sends them."""
@@ -101,7 +172,7 @@ class SurfaceSum:
         self.devices += reports.evaluations.shape[0]
 
     def kernel_sum(self) -> FloatArray:
-        """S: an estimate of the sum of all users' kernels, 1 for each user at their own place; shape ``grid.count``."""
+        """S: an estimate of the sum of all users' kernels, each 1 at its own place, shape ``grid.count``."""
         return self._sum / self.query.features
 
     def mean(self) -> FloatArray:
@@ -110,8 +181,7 @@ class SurfaceSum:
 
     def density(self) -> FloatArray:
         """Estimated users per square metre (per metre, per cubic metre and second): S over the kernel's integral."""
-        scale = self.query.law.integral(self.query.dimension) * math.prod(self.query.bandwidth)
-        return self.kernel_sum() / scale
+        return self.kernel_sum() / self.query.kernel_integral
 
 
 def direct_surface(reports: Reports, query: Query, points: FloatArray) -> FloatArray:
@@ -126,12 +196,17 @@ def direct_surface(reports: Reports, query: Query, points: FloatArray) -> FloatA
     points : ndarray of float64, shape (dimension, points)
         Where.
     """
+    frequencies = reports.frequencies.reshape(query.dimension, -1)
+    return _summed(frequencies, reports.projections.reshape(-1), points, query) / query.features
+
+
+def _summed(
+    frequencies: FloatArray, strengths: ComplexArray, points: FloatArray, query: Query
+) -> npt.NDArray[np.float64]:
     total = np.zeros(points.shape[1])
     offset = points - np.asarray(query.origin)[:, None]
-    frequencies = reports.frequencies.reshape(query.dimension, -1)
-    strengths: ComplexArray = reports.projections.reshape(-1)
     for start in range(0, strengths.size, 256):
         part = slice(start, start + 256)
         phase = np.tensordot(frequencies[:, part], offset, axes=(0, 0))
         total += strengths.real[part] @ np.cos(phase) + strengths.imag[part] @ np.sin(phase)
-    return total / query.features
+    return total
