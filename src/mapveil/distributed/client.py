@@ -58,10 +58,13 @@ def encode_places(
     """
     position = encoding.positions(devices.sites, devices.labels)
     if devices.starts is None:
-        client = np.repeat(np.arange(devices.count), encoding.copies)
+        client = np.arange(devices.count)
+        if encoding.copies > 1:
+            client = np.repeat(client, encoding.copies)
         flat = position.reshape(-1)
-        kept = slice(None) if bool((flat >= 0).all()) else flat >= 0
-        client, flat = client[kept], flat[kept]
+        if bool((flat < 0).any()):
+            kept = flat >= 0
+            client, flat = client[kept], flat[kept]
         return SparseVectors(
             devices.count, encoding.length, client, flat, np.full(flat.shape, scale, dtype=np.int64)
         )

@@ -83,6 +83,12 @@ class Devices:
             None if self.labels is None else self.labels[places],
         )
 
+    def shuffled(self, simulation: np.random.Generator) -> Devices:
+        """All of them, in random order: for millions at one place each, without numbering them."""
+        if self.starts is None and self.weights is None and self.labels is None:
+            return Devices(simulation.permutation(self.sites))
+        return self.take(simulation.permutation(self.count))
+
     def between(self, first: int, last: int) -> Devices:
         """The devices from ``first`` up to, not including, ``last``: views, no copies."""
         if self.starts is None:

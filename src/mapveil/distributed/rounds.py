@@ -40,7 +40,7 @@ Overflow = Literal["refuse", "wrap"]
 BeforeReveal = Callable[[Share], None]
 """Called once per round, when its sums are about to become known to the server; may refuse by raising."""
 
-_ENTRIES = 1 << 22
+_ENTRIES = 1 << 20
 _CONTEXT = b"mapveil distributed 1"
 
 
@@ -231,8 +231,9 @@ class Collection:
 
     def _draw(self) -> Devices:
         """The devices that are asked, in random order: a shard is a slice of them."""
-        order = self._simulation.permutation(self.devices.count)
-        return self.devices.take(order[: self.asked])
+        if self.asked < self.devices.count:
+            return self.devices.take(self._simulation.choice(self.devices.count, self.asked, replace=False))
+        return self.devices.shuffled(self._simulation)
 
     def _batches(self, query: Query, moves: int) -> list[tuple[int, int]]:
         """Shards to be summed together, so that memory follows a batch and never the number of devices."""
