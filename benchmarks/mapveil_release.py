@@ -1,9 +1,9 @@
 """One release in a process of its own: seconds from the file to the map, and peak memory."""
 
 import json
-import resource
 import sys
 import time
+from pathlib import Path
 
 import duckdb  # noqa: F401  the libraries that a release loads when it needs them: imports are not timed
 import pyarrow  # noqa: F401
@@ -14,11 +14,13 @@ from mapveil.methods import find_method
 
 path, side, method = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 box = tuple(map(float, sys.argv[4:8]))
-mechanism = find_method(method).load()(epsilon=1)
+mechanism = find_method(method).make(1)
 tiling = mv.Grid(mv.Region.from_bbox(*box), columns=side, rows=side)
 start = time.perf_counter()
 points = mv.read_points(path)
 made = mechanism.release(points, tiling)
 seconds = time.perf_counter() - start
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+# Of this process alone: ru_maxrss counts the parent's memory from before the start as well.
+status = Path("/proc/self/status").read_text()
+peak = int(status.split("VmHWM:")[1].split()[0]) / 1024
 print(json.dumps({"seconds": seconds, "cells": made.values.size, "peak_mb": peak}))

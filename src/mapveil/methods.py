@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from mapveil.errors import ParameterError
-from mapveil.maps.mechanism import Mechanism
+from mapveil.maps.mechanism import AnyMechanism, Mechanism
 from mapveil.privacy.epsilon import EpsilonLike
 
 __all__ = ["DEFAULT_METHODS", "METHODS", "Method", "find_method", "option_value"]
 
-DEFAULT_METHODS = {"central": "multiscale", "distributed": "multiscale"}
+DEFAULT_METHODS = {"central": "multiscale", "distributed": "multiscale", "projection": "fourier-kde"}
 """The method of each trust that is used where none is named."""
 
 
@@ -27,11 +27,16 @@ class Method(NamedTuple):
     trust: str
     path: str  # "module:class"
 
-    def load(self) -> type[Mechanism]:
+    def load(self) -> type[AnyMechanism]:
         """Import the mechanism's class."""
         module, _, attribute = self.path.partition(":")
         found: Any = getattr(importlib.import_module(module), attribute)
         return found  # type: ignore[no-any-return]
+
+    @property
+    def has_budget(self) -> bool:
+        """Whether it promises an epsilon."""
+        return issubclass(self.load(), Mechanism)
 
     def options(self) -> dict[str, Any]:
         """The names of the mechanism's own parameters, with their defaults."""
@@ -41,13 +46,14 @@ class Method(NamedTuple):
             if item.name != "epsilon"
         }
 
-    def make(self, epsilon: EpsilonLike, options: Mapping[str, Any] | None = None) -> Mechanism:
+    def make(self, epsilon: EpsilonLike | None, options: Mapping[str, Any] | None = None) -> AnyMechanism:
         """Construct the mechanism.
 
         Raises
         ------
         ParameterError
-            No such option, or a value of the wrong kind or outside its range.
+            No such option, one that is missing, or a value of the wrong kind or outside its range; no epsilon
+            where there is a budget, or one where there is none.
         """
         given = dict(options or {})
         accepted = self.options()
@@ -55,8 +61,26 @@ class Method(NamedTuple):
             if key not in accepted:
                 known = ", ".join(accepted) or "none"
                 raise ParameterError(f"{self.name} has no option {key!r}; accepted: {known}")
+        needed = [
+            item.name
+            for item in dataclasses.fields(self.load())
+            if item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING
+        ]
+        for key in needed:
+            if key not in given and key != "epsilon":
+                raise ParameterError(
+                    f"{self.name} needs the option {key!r}; --option {key}=VALUE is accepted"
+                )
+        if self.has_budget:
+            if epsilon is None:
+                raise ParameterError(f"{self.name} needs an epsilon, such as 1")
+            given["epsilon"] = epsilon
+        elif epsilon is not None:
+            raise ParameterError(
+                f"{self.name} has no epsilon: it is not differential privacy; leave --epsilon out"
+            )
         try:
-            return self.load()(epsilon=epsilon, **given)
+            return self.load()(**given)
         except TypeError as error:
             raise ParameterError(f"{self.name}: an option has the wrong kind of value ({error})") from None
 
@@ -82,6 +106,7 @@ METHODS: tuple[Method, ...] = (
     Method("count-min", "distributed", "mapveil.distributed.count_min_histogram:CountMinHistogram"),
     Method("flat", "distributed", "mapveil.distributed.flat_histogram:FlatHistogram"),
     Method("local-laplace", "distributed", "mapveil.distributed.local_laplace:LocalLaplace"),
+    Method("fourier-kde", "projection", "mapveil.projection.fourier_kde:FourierKde"),
 )
 
 

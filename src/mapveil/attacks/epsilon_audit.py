@@ -30,7 +30,7 @@ from mapveil.central.mechanism import CentralMechanism
 from mapveil.engines import UNIT
 from mapveil.errors import ParameterError
 from mapveil.geo.tiling import Tiling
-from mapveil.maps.mechanism import Estimate, Mechanism
+from mapveil.maps.mechanism import AnyMechanism, Estimate, Mechanism
 from mapveil.privacy.epsilon import EpsilonLike, as_epsilon
 from mapveil.privacy.random import Randomness, as_randomness
 
@@ -148,7 +148,7 @@ def _plus(sums: IntArray, cells: IntArray) -> IntArray:
 
 
 def audit_epsilon(
-    mechanism: Mechanism,
+    mechanism: AnyMechanism,
     neighbours: Sequence[Neighbours],
     *,
     claimed: EpsilonLike | None = None,
@@ -163,7 +163,7 @@ def audit_epsilon(
 
     Parameters
     ----------
-    mechanism : Mechanism
+    mechanism : AnyMechanism
         What is run: a curator's mechanism, or one over secure sums under the least noise its promise allows
         (:mod:`mapveil.attacks.least_noise`).
     neighbours : sequence of Neighbours
@@ -195,6 +195,8 @@ def audit_epsilon(
     >>> audit_epsilon(LaplaceHistogram(epsilon=1), worst_neighbours(tiling), trials=2000, rng=1).holds
     True
     """
+    if not isinstance(mechanism, Mechanism):
+        raise ParameterError(f"{mechanism.name} claims no epsilon that could be audited")
     _check(neighbours, trials, confidence)
     stream = as_randomness(rng)
     error = (1 - confidence) / 2

@@ -39,7 +39,7 @@ __all__ = ["command"]
     show_default=True,
     help=f"Who may see raw locations: {', '.join(DEFAULT_METHODS)}.",
 )
-@click.option("--epsilon", required=True, help="The whole privacy budget of this map, such as 1, 0.5 or 1/3.")
+@click.option("--epsilon", help="The whole privacy budget of this map, such as 1, 0.5 or 1/3.")
 @click.option(
     "--option", "options", multiple=True, metavar="K=V", help="An option of the method. Repeatable."
 )
@@ -83,7 +83,7 @@ def command(
     tiling: str | None,
     method: str | None,
     trust: str,
-    epsilon: str,
+    epsilon: str | None,
     options: tuple[str, ...],
     secure_sum: str | None,
     shard_size: int | None,
@@ -122,7 +122,7 @@ def command(
         given["shard_size"] = shard_size
     request = ReleaseRequest(
         find_method(method, trust),
-        as_epsilon(epsilon),
+        None if epsilon is None else as_epsilon(epsilon),
         given,
         parse_region(region),
         tiling,
@@ -171,7 +171,7 @@ def command(
             progress("write", at / len(outputs))
             made.save(output)
         progress("write", 1.0)
-    receipt = accounting.written()
+    receipt = None if accounting is None else accounting.written()
     if seed is not None:
         console.warn("seeded: this map is NOT FOR RELEASE, and nothing was charged for it")
     _report(console, made, outputs, receipt)
@@ -183,6 +183,10 @@ def _wing(trust: str) -> Any:
         from mapveil.cli.release_devices import release_by_devices
 
         return release_by_devices
+    if trust == "projection":
+        from mapveil.cli.release_projection import release_by_projection
+
+        return release_by_projection
     from mapveil.cli.release_curator import release_by_curator
 
     return release_by_curator
@@ -204,9 +208,9 @@ def _report(console: Console, made: DensityMap, outputs: tuple[Path, ...], recei
     lines += [f"note: {note}" for note in made.notes]
     lines.append(repr(made.guarantee))
     record: dict[str, Any] = {"outputs": [str(output) for output in outputs], **made.metadata()}
-    if receipt is None:
+    if receipt is None and made.guarantee.epsilon is not None:
         console.warn("not entered in a ledger: nobody adds this release to others of the same people")
-    else:
+    if receipt is not None:
         spent, budget = float(receipt.spent), float(receipt.budget)
         lines.append(f"  ledger      {spent:g} of {budget:g} spent on these data, {budget - spent:g} left")
         record["ledger"] = {"spent": str(receipt.spent), "budget": str(receipt.budget)}

@@ -37,7 +37,7 @@ def release_by_curator(
 
     prepared = _prepare(request, read, progress)
     accounting = account()
-    accounting.spend(request.epsilon)
+    accounting.spend(request.budget)
     if isinstance(prepared, Points):
         return _release_with_region(console, request, prepared, rng, progress), accounting
     return request.mechanism().release(prepared, rng=rng, progress=progress), accounting
@@ -70,17 +70,15 @@ def _release_with_region(
     """Find the region with a share of the budget, and release with the rest."""
     from mapveil.central.private_region import choose_region
 
-    part, rest = split_epsilon(request.epsilon, [float(REGION_SHARE), float(1 - REGION_SHARE)])
+    part, rest = split_epsilon(request.budget, [float(REGION_SHARE), float(1 - REGION_SHARE)])
     console.note(f"no --region: {float(part):g} of epsilon is spent on finding one")
     place, share = choose_region(points, part, rng, progress)
     mechanism = cast("CentralMechanism", request.mechanism(rest))
     made = mechanism.release(points, request.cells(place), rng=rng, progress=progress)
-    whole = share.epsilon + mechanism.budget
-    guarantee = dataclasses.replace(
-        made.guarantee, epsilon=whole, shares=(share, *made.guarantee.shares)
-    )
-    if whole > request.epsilon:
+    epsilon = share.epsilon + mechanism.budget
+    if epsilon > request.budget:
         raise AssertionError("the parts exceed the budget")
+    guarantee = dataclasses.replace(made.guarantee, epsilon=epsilon, shares=(share, *made.guarantee.shares))
     return dataclasses.replace(
         made, guarantee=guarantee, notes=(*made.notes, "the region was chosen privately")
     )

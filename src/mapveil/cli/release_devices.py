@@ -46,7 +46,7 @@ def release_by_devices(
     if isinstance(read, Points):
         read.check()
     accounting = account()
-    accounting.check(request.epsilon)
+    accounting.check(request.budget)
 
     def charge(share: Share) -> None:
         accounting.spend(share.epsilon, share.purpose)
@@ -62,7 +62,7 @@ def release_by_devices(
             read, cells, rng=rng, progress=progress, secure_sum=driver, dropout=dropout, before_reveal=charge
         )
         return made, accounting
-    part, rest = split_epsilon(request.epsilon, [float(REGION_SHARE), float(1 - REGION_SHARE)])
+    part, rest = split_epsilon(request.budget, [float(REGION_SHARE), float(1 - REGION_SHARE)])
     console.note(f"no --region: {float(part):g} of epsilon is spent on finding one")
     searcher = cast("DistributedMechanism", request.mechanism(part))
     found = find_region(

@@ -11,7 +11,7 @@ from mapveil.errors import InputError, ParameterError
 if TYPE_CHECKING:
     from mapveil.geo.region import Region
     from mapveil.geo.tiling import Tiling
-    from mapveil.maps.mechanism import Mechanism
+    from mapveil.maps.mechanism import AnyMechanism
     from mapveil.methods import Method
 
 __all__ = ["DEFAULT_TILING", "REGION_SHARE", "ReleaseRequest"]
@@ -28,8 +28,8 @@ class ReleaseRequest:
     ----------
     method : Method
         The row of the table of methods.
-    epsilon : Fraction
-        The whole budget.
+    epsilon : Fraction, optional
+        The whole budget, of a method that has one.
     options : dict
         The method's options that were given.
     region : Region, optional
@@ -43,7 +43,7 @@ class ReleaseRequest:
     """
 
     method: Method
-    epsilon: Fraction
+    epsilon: Fraction | None
     options: dict[str, Any]
     region: Region | None = None
     tiling: str | None = None
@@ -60,9 +60,16 @@ class ReleaseRequest:
         if self.dropout is not None and not 0 <= self.dropout < 1:
             raise ParameterError(f"--dropout is {self.dropout!r}; a part from 0 to less than 1 is accepted")
 
-    def mechanism(self, epsilon: Fraction | None = None) -> Mechanism:
+    def mechanism(self, epsilon: Fraction | None = None) -> AnyMechanism:
         """The mechanism, with the whole budget or a part of it."""
         return self.method.make(self.epsilon if epsilon is None else epsilon, self.options)
+
+    @property
+    def budget(self) -> Fraction:
+        """The whole budget of a method that has one."""
+        if self.epsilon is None:
+            raise ParameterError(f"{self.method.name} needs --epsilon, such as 1")
+        return self.epsilon
 
     def cells(self, region: Region) -> Tiling:
         """The cells in a region."""

@@ -23,7 +23,7 @@ from mapveil.experiments.population import Population
 from mapveil.experiments.scoring import Scoring
 from mapveil.geo.counts import Counts
 from mapveil.geo.tiling import Tiling
-from mapveil.maps.mechanism import Mechanism
+from mapveil.maps.mechanism import AnyMechanism
 from mapveil.methods import find_method, option_value
 from mapveil.privacy.epsilon import as_epsilon
 from mapveil.privacy.random import Randomness
@@ -69,7 +69,7 @@ class MethodSpec:
     options: tuple[tuple[str, Any], ...] = ()
     trust: str = "central"
 
-    def mechanism(self, epsilon: Fraction, users: int | None = None) -> Mechanism:
+    def mechanism(self, epsilon: Fraction, users: int | None = None) -> AnyMechanism:
         """Construct it; a declared number of users goes where a mechanism wants one and none was given.
 
         Raises
