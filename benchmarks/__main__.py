@@ -11,7 +11,16 @@ from pathlib import Path
 
 from benchmarks.record import Context, Result, as_markdown, environment
 
-MODULES = ("noise", "noise_shares", "geometry", "reconstruction", "distance", "methods", "secure_sum", "release")
+MODULES = (
+    "noise",
+    "noise_shares",
+    "geometry",
+    "reconstruction",
+    "distance",
+    "methods",
+    "secure_sum",
+    "release",
+)
 PAGE = """# Benchmarks
 
 Made by `make bench` ({machine}). Each line compares with a

@@ -192,6 +192,34 @@ def test_the_bound_on_falling_apart_bounds_what_is_counted(n, k, gone):
         assert apart / len(removed) == pytest.approx(bound, rel=1e-5)
 
 
+@pytest.mark.parametrize(("n", "k"), [(8, 4), (9, 6), (10, 4)])
+def test_no_split_is_possible_while_no_side_has_too_many_corrupt(n, k):
+    # Condition 4's reason, over every way to make each client of A, of B, corrupt, or none of these.
+    graph, half = harary_graph(n, k, np.arange(n)), k // 2
+    roles = np.arange(4**n)[:, None] // 4 ** np.arange(n) % 4
+    in_a, in_b, corrupt = roles == 0, roles == 1, roles == 2
+    one_side = np.max([corrupt[:, np.arange(i, i + half) % n].sum(axis=1) for i in range(n)], axis=0)
+    helped = np.full(len(roles), k)
+    for own in (in_a, in_b):
+        helpers = np.stack([(own | corrupt)[:, graph[i]].sum(axis=1) for i in range(n)], axis=1)
+        helped = np.minimum(helped, np.where(own, helpers, k).min(axis=1))
+    both = in_a.any(axis=1) & in_b.any(axis=1)
+    for threshold in range(half + 1, k + 1):
+        split = both & (helped >= threshold)
+        assert not np.any(split & (one_side < threshold - half))
+
+
+def test_the_authors_condition_alone_lets_the_ring_be_split():
+    # Two corrupt clients (c) between two arcs: each client has one corrupt neighbour, and 2 * 3 > 4 + 1;
+    # yet each has three neighbours of its own arc or corrupt, so that either arc's sum can be had alone.
+    roles = np.array(list("caaaacbbbb"))
+    around = roles[harary_graph(10, 4, np.arange(10))]
+    honest = roles != "c"
+    assert np.all(np.count_nonzero(around == "c", axis=1)[honest] <= 1)
+    helpers = np.count_nonzero((around == roles[:, None]) | (around == "c"), axis=1)
+    assert np.all(helpers[honest] >= 3)
+
+
 def test_a_float_means_the_decimal_it_prints_as():
     assert choose_neighbourhood(100, 0.29, 0.05) == choose_neighbourhood(100, Fraction(29, 100), TWENTIETH)
 

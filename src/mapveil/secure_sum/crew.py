@@ -120,7 +120,7 @@ class Crew:
     def open(self, parameters: RoundParameters, rng: Randomness) -> None:
         """Make ready for a shard."""
         # A process makes its own randomness; a seeded run's is derived, so that it repeats.
-        seeds = rng.words(2 * self.workers, np.uint64).tolist() if rng.seeded else []
+        seeds = rng.words(self.workers, np.uint64).tolist() if rng.seeded else []
         if self.workers == 1:
             self._here.open(parameters, seeds[0] if seeds else None)
             return

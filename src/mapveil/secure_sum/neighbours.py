@@ -17,17 +17,21 @@ out with probability :math:`2^{-\eta}` at most:
 
 3. the sum comes out: :math:`n \Pr[X(n - 1, d, k) > k - t] \le 2^{-\eta}`.
 
-Against a server that lies about who dropped out (``active``), condition 1 is replaced by the stronger
+Against a server that lies about who dropped out (``active``), 1 is replaced by the stronger
 
-4. no client can be unmasked beside a gap, nor can both of its secrets be had:
+4. no client has too many corrupt neighbours on one side:
    :math:`n \Pr[X(n, c, h) \ge t - h] \le 2^{-\sigma - 1}`.
 
-Why 4 suffices. An honest client consents to one set of survivors only, one that t of its neighbours consent
-to, and gives away one share for each neighbour; a corrupt one gives both. Both secrets of a client need
-:math:`2 t \le k + c_i` for :math:`c_i` corrupt neighbours, while 4 gives :math:`c_i \le 2 (t - h - 1)`. To
-split the ring, whom 2 only protects against by chance, somebody must put a gap of h places without answering
-honest clients beside an honest client i. The shares of its own secret come from at most h neighbours on the
-other side and fewer than t - h corrupt ones within the gap: fewer than t, so its mask stays on.
+Why 4 suffices, where the ring was ordered at random and clients were told rightly which neighbours sent
+shares. An honest client consents to one set of survivors, answers only where t neighbours consent to the
+same, and gives one share for each neighbour; a corrupt one gives both. So both secrets of client i need
+:math:`2 t \le k + c_i` for its :math:`c_i` corrupt neighbours, while 4 gives :math:`c_i \le 2 (t - h - 1)`.
+And say the server could learn the sums of two sets A and B of honest clients apart. Whoever helps to take
+i's own mask off has a mask in common with i, so it is in i's set or corrupt, and t of them are needed. Take
+i of A and j of B such that between them on the ring nobody is in A or B. Members of A and B, and the corrupt,
+share the h places behind i (seen from j), and the h places behind j. Counting the helpers of both gives
+:math:`2 t \le k + c' + c''`, where :math:`c'` are the corrupt within h places from i towards j, and
+:math:`c''` from j towards i; but 4 makes each at most :math:`t - h - 1`.
 
 In the complete graph, k = n - 1, nothing is left to chance: 1 reads :math:`t > c`, 3 reads
 :math:`t \le k - d`, and 4 reads :math:`2 t > k + c`.
