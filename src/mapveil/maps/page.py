@@ -255,12 +255,17 @@ def _measured(guarantee: Guarantee, whose: str) -> list[str]:
     ]
     if guarantee.measured:
         items = "".join(
-            f"<li>{html.escape(each.quantity)}: <strong>{each.value:.3g} {html.escape(each.unit)}</strong>, "
+            f"<li>{html.escape(each.quantity)}: <strong>{_three(each.value)} {html.escape(each.unit)}</strong>, "
             f"against {html.escape(each.against)}</li>"
             for each in guarantee.measured
         )
         lines.append(f"<p>Measured:</p><ul>{items}</ul>")
     return lines
+
+
+def _three(value: float) -> str:
+    """Three digits, and no exponent below a million."""
+    return f"{float(f'{value:.3g}'):g}"
 
 
 def _assumptions(guarantee: Guarantee) -> list[str]:

@@ -7,6 +7,7 @@ display is needed.
 from __future__ import annotations
 
 import base64
+import dataclasses
 import html
 import io
 import math
@@ -177,7 +178,7 @@ def epsilon_text(guarantee: Guarantee) -> str:
 def guarantee_line(guarantee: Guarantee) -> str:
     """The promise in one line under a picture."""
     if guarantee.epsilon is None:
-        return guarantee.in_words()
+        return dataclasses.replace(guarantee, assumptions=(), seeded=False).in_words()
     kind = epsilon_text(guarantee) + (f", δ = {guarantee.delta:g}" if guarantee.delta else "")
     return (
         f"Differentially private for each {guarantee.unit} ({kind}, trust: {guarantee.trust}): one "

@@ -148,7 +148,8 @@ class Guarantee:
 
 
 def _measured(each: Measured) -> str:
-    return f"{each.quantity} {each.value:.3g} {each.unit} against {each.against}"
+    # Three digits, and no exponent below a million.
+    return f"{each.quantity} {float(f'{each.value:.3g}'):g} {each.unit} against {each.against}"
 
 
 def _decimal(epsilon: Fraction) -> str:
