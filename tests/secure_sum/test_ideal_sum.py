@@ -142,12 +142,3 @@ def test_arguments_that_disagree_are_refused(vectors, shards, leaves, message):
         IdealSum().sums(
             vectors, np.array(shards), leaves, how(3, 20), Randomness(1), before_reveal=lambda _: None
         )
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("length", 0), ("bits", 0), ("bits", 65), ("corrupt", Fraction(1)), ("dropout", Fraction(-1, 9))],
-)
-def test_settings_outside_their_range_are_refused(name, value):
-    with pytest.raises(ParameterError, match=f"{name} is "):
-        SumSettings(**{"length": 3, "bits": 20, "round_id": b"r", name: value})
