@@ -26,6 +26,7 @@ class Method(NamedTuple):
     name: str
     trust: str
     path: str  # "module:class"
+    labels: bool = False  # whether it needs a label of every row
 
     def load(self) -> type[AnyMechanism]:
         """Import the mechanism's class."""
@@ -106,6 +107,12 @@ METHODS: tuple[Method, ...] = (
     Method("count-min", "distributed", "mapveil.distributed.count_min_histogram:CountMinHistogram"),
     Method("flat", "distributed", "mapveil.distributed.flat_histogram:FlatHistogram"),
     Method("local-laplace", "distributed", "mapveil.distributed.local_laplace:LocalLaplace"),
+    Method(
+        "proportions",
+        "distributed",
+        "mapveil.distributed.proportion_histogram:ProportionHistogram",
+        labels=True,
+    ),
     Method("fourier-kde", "projection", "mapveil.projection.fourier_kde:FourierKde"),
 )
 

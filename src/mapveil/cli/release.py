@@ -63,6 +63,7 @@ __all__ = ["command"]
 @click.option("--lon", help="Column of longitudes.")
 @click.option("--lat", help="Column of latitudes.")
 @click.option("--weight", help="Column of weights: how much each row counts within its user.")
+@click.option("--label", help="Column of labels, for methods that tell proportions.")
 @click.option("--merge-below", type=float, help="Move cells estimated below this many users to 'elsewhere'.")
 @click.option("--smooth-m", type=float, help="Blur the map by a Gaussian of this many metres.")
 @click.option(
@@ -93,6 +94,7 @@ def command(
     lon: str | None,
     lat: str | None,
     weight: str | None,
+    label: str | None,
     merge_below: float | None,
     smooth_m: float | None,
     ledger: Path | None,
@@ -138,7 +140,7 @@ def command(
     if smooth_m is not None and not smooth_m > 0:
         raise ParameterError(f"--smooth-m is {smooth_m!r}; a length in metres above 0 is accepted")
 
-    read = read_source(source, user=user, lon=lon, lat=lat, weight=weight)
+    read = read_source(source, user=user, lon=lon, lat=lat, weight=weight, label=label)
     if not isinstance(read, Points):
         request.check_raster(source)
     rng = as_randomness(seed)

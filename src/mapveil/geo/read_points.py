@@ -98,6 +98,7 @@ def read_source(
     lon: str | None = None,
     lat: str | None = None,
     weight: str | None = None,
+    label: str | None = None,
 ) -> Points | Counts:
     """What a command was given: a raster of counts (.npz, .tif) or a table of points.
 
@@ -110,7 +111,7 @@ def read_source(
         from mapveil.geo.read_counts import read_counts
 
         return read_counts(source)
-    return read_points(source, user=user, lon=lon, lat=lat, weight=weight)
+    return read_points(source, user=user, lon=lon, lat=lat, weight=weight, label=label)
 
 
 def _open(source: Any) -> Table:
