@@ -6,11 +6,11 @@ server half of a mechanism gets out of it is a :class:`~mapveil.distributed.quer
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property, partial
 from typing import Literal
 
 import numpy as np
@@ -112,18 +112,18 @@ class Collection:
         self._simulation = self.rng.child("who is asked, who drops out").generator()
         self._asked = self._draw()
 
-    @property
+    @cached_property
     def asked(self) -> int:
         """Devices asked in each round."""
         return self.devices.count if self.sample is None else min(self.sample, self.devices.count)
 
-    @property
+    @cached_property
     def boundaries(self) -> IntArray:
         """First device of each shard, and the end, shape (shards + 1,)."""
         shards = max(1, -(-self.asked // self.shard_size))
         return np.arange(shards + 1, dtype=np.int64) * self.asked // shards
 
-    @property
+    @cached_property
     def alpha(self) -> Fraction:
         """Each device's part of a discrete Laplace variable, for the smallest shard."""
         if self.whole_noise:
@@ -198,7 +198,7 @@ class Collection:
                     self._leaves(sizes[first:last]),
                     settings,
                     stream.child("secure sum"),
-                    before_reveal=functools.partial(hold, first),
+                    before_reveal=partial(hold, first),
                 )
             except Abort as error:
                 raise Abort(self._refusal(query, number, str(error))) from error
