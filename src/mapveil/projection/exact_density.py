@@ -28,7 +28,7 @@ ComplexArray = npt.NDArray[np.complex128]
 
 _TOLERANCE: Final = 1e-9
 _THREADED: Final = 100_000
-_MOST_MODES: Final = 1 << 24
+_MOST_MODES: Final = 1 << 22
 _BLOCK: Final = 1 << 22
 
 
@@ -167,6 +167,8 @@ class _Series:
             places, strengths = places[:, near], strengths[near]
         transform = (finufft.nufft1d1, finufft.nufft2d1, finufft.nufft3d1)[self.grid.dimension - 1]
         sizes = tuple(2 * high + 1 for high in self.highest)
+        if strengths.size == 0:
+            return np.zeros(sizes, dtype=np.complex128)
         found = transform(
             *self._angles(places),
             strengths,

@@ -182,7 +182,7 @@ class FourierKde(ProjectionMechanism):
             per = 1e6 if tiling.region.georeferenced else 1.0
             unit = "users per km²" if tiling.region.georeferenced else "users per cell"
             error = spread / query.kernel_integral * per
-            notes.append(f"the chance of the waves is a standard error of {error:.3g} {unit} in each cell")
+            notes.append(f"the chance of the waves is a standard error of {error:.3g} {unit} everywhere")
         return Collected(
             kernel_sum / query.kernel_integral * where.area,
             made.devices,
@@ -195,7 +195,8 @@ class FourierKde(ProjectionMechanism):
         self, points: Points | Counts, tiling: Tiling, where: MapPoints, users: int, rng: Randomness
     ) -> _Bandwidth:
         if self.bandwidth_m is not None:
-            return _Bandwidth(float(self.bandwidth_m), f"bandwidth {self.bandwidth_m:g} m as given")
+            unit = "m" if tiling.region.georeferenced else "cells"
+            return _Bandwidth(float(self.bandwidth_m), f"bandwidth {self.bandwidth_m:g} {unit} as given")
         side = inscribed_side(tiling, where)
         most = largest_bandwidth(side, bands=self.bands, gamma=self.gamma, kernel=kernel_named(self.kernel))
         assumption = None

@@ -31,7 +31,7 @@ from mapveil.projection.variates import normals
 __all__ = ["Hiding", "PriorCells", "best_guess", "blind_error", "hiding", "posterior"]
 
 _BLOCK: Final = 1 << 21
-_STEPS: Final = 24
+_STEPS: Final = 10
 _SEED: Final = 5
 
 

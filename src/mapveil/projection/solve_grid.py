@@ -10,6 +10,8 @@ So the compact report shows nothing that the paper's form does not.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 
@@ -21,6 +23,9 @@ __all__ = ["solve_grid"]
 
 FloatArray = npt.NDArray[np.float64]
 ComplexArray = npt.NDArray[np.complex128]
+
+_WINDOW = 500  # points
+_OFFSETS = 700
 
 
 def solve_grid(evaluations: FloatArray, query: Query) -> Reports:
@@ -47,9 +52,10 @@ def solve_grid(evaluations: FloatArray, query: Query) -> Reports:
     grid, waves = query.grid, 2 * query.features
     if grid is None or evaluations.shape != grid.count or min(grid.count) < 2 * waves + 2:
         raise InputError(f"a grid of at least {2 * waves + 2} points along each axis is accepted")
-    window = waves + 1
-    basis = _signal_space(evaluations, window, waves)
-    shape = (window,) * grid.dimension
+    # Long windows tell close frequencies apart.
+    longest = int(_WINDOW ** (1 / grid.dimension))
+    shape = tuple(max(waves + 1, min(n // 2, longest)) for n in grid.count)
+    basis = _signal_space(evaluations, shape, waves)
     shifts = [_shift(basis, shape, axis) for axis in range(grid.dimension)]
     # One combination of all shifts: its eigenvectors are common to all, and its eigenvalues are distinct.
     weights = np.sqrt(np.arange(2, 2 + grid.dimension))
@@ -69,12 +75,15 @@ def solve_grid(evaluations: FloatArray, query: Query) -> Reports:
     return Reports((frequencies * flipped)[:, None, :], projections[None, :])
 
 
-def _signal_space(evaluations: FloatArray, window: int, waves: int) -> ComplexArray:
-    """An orthonormal basis of what windows of the grid span, shape (window**d, waves)."""
-    view = np.lib.stride_tricks.sliding_window_view(evaluations, (window,) * evaluations.ndim)
-    rows = view.reshape(-1, window**evaluations.ndim)
-    # Conditioning wants far offsets; a few thousand of them are plenty.
-    rows = rows[:: max(1, rows.shape[0] // 4096)]
+def _signal_space(evaluations: FloatArray, shape: tuple[int, ...], waves: int) -> ComplexArray:
+    """An orthonormal basis of what windows of this shape span, shape (prod(shape), waves)."""
+    view = np.lib.stride_tricks.sliding_window_view(evaluations, shape)
+    offsets = np.stack(
+        np.unravel_index(np.arange(math.prod(view.shape[: len(shape)])), view.shape[: len(shape)])
+    )
+    # Offsets from all over the grid; some hundreds of them are plenty.
+    chosen = offsets[:, :: max(1, offsets.shape[1] // _OFFSETS)]
+    rows = view[tuple(chosen)].reshape(chosen.shape[1], -1)
     return np.asarray(np.linalg.svd(rows.T, full_matrices=False)[0][:, :waves], dtype=np.complex128)
 
 
