@@ -11,6 +11,7 @@ import pytest
 
 import mapveil as package
 from mapveil.cli.app import app
+from mapveil.methods import DEFAULT_METHODS
 
 
 def test_every_command_has_help_with_examples(mapveil: Callable) -> None:
@@ -41,7 +42,8 @@ def test_our_own_bug_is_said_to_be_one(mapveil: Callable, monkeypatch: pytest.Mo
 
 def test_methods_lists_the_table(mapveil: Callable) -> None:
     records = json.loads(mapveil("methods", "--json").out)
-    assert [record["name"] for record in records if record["default"]] == ["multiscale"]
+    defaults = {record["trust"]: record["name"] for record in records if record["default"]}
+    assert defaults == DEFAULT_METHODS
     assert "emd" in mapveil("methods").out
 
 
