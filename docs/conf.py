@@ -25,3 +25,6 @@ autodoc_member_order = "bysource"
 napoleon_google_docstring = False
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
+
+# Short names such as "length" mean something in several classes: not every mention is a link.
+suppress_warnings = ["ref.python"]

@@ -67,6 +67,23 @@ def test_too_many_dropouts_reveal_cost_and_write_nothing(
     assert spent(mapveil) == 0
 
 
+def test_every_secure_sum_gives_the_same_map(mapveil: Callable, tmp_path: Path) -> None:
+    city = mv.synthetic.city(users=60, seed=2, region=REGION).arrays()
+    path = tmp_path / "few.parquet"
+    pq.write_table(pa.table({"user_id": city.users, "lon": city.lon, "lat": city.lat}), path)
+    made = []
+    for driver in ("ideal", "protocol", "active"):
+        done = mapveil(
+            "release", path, "--region", BOX, "--trust", "distributed", "--method", "adaptive", "--seed", "4",
+            "--tiling", "quadtree:3", "--secure-sum", driver, "--shard-size", "30", "--epsilon", "2",
+            "-o", tmp_path / f"{driver}.geojson",
+        )  # fmt: skip
+        assert done.code == 0, done.err
+        record = json.loads((tmp_path / f"{driver}.geojson").read_text())
+        made.append([cell["properties"]["users"] for cell in record["features"]])
+    assert made[0] == made[1] == made[2]
+
+
 def test_without_a_region_the_devices_are_asked_for_one(mapveil: Callable, tmp_path: Path) -> None:
     city = mv.synthetic.city(users=20_000, seed=2, region=REGION).arrays()
     path = tmp_path / "many.parquet"

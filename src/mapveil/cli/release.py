@@ -45,8 +45,9 @@ __all__ = ["command"]
 )
 @click.option(
     "--secure-sum",
-    type=click.Choice(["ideal", "protocol"]),
-    help="With --trust distributed: add in the clear, or run all the cryptography. [default: ideal]",
+    type=click.Choice(["ideal", "protocol", "active"]),
+    help="With --trust distributed: add in the clear, run all the cryptography, or that with checks "
+    "against a lying server. [default: ideal]",
 )
 @click.option("--shard-size", type=int, help="With --trust distributed: devices of one secure sum at most.")
 @click.option("--dropout", type=float, help="With --trust distributed: part of the devices that drop out.")

@@ -97,4 +97,6 @@ def release_by_devices(
 def _driver(name: str | None) -> SecureSum:
     from mapveil.secure_sum.drivers import IdealSum, ProtocolSum
 
-    return ProtocolSum(workers=os.cpu_count() or 1) if name == "protocol" else IdealSum()
+    if name in ("protocol", "active"):
+        return ProtocolSum(workers=os.cpu_count() or 1, active=name == "active")
+    return IdealSum()

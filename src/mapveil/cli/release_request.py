@@ -37,7 +37,7 @@ class ReleaseRequest:
     tiling : str, optional
         The tiling that was named.
     secure_sum : str, optional
-        Which secure sum: ``"ideal"`` or ``"protocol"``.
+        Which secure sum: ``"ideal"``, ``"protocol"`` or ``"active"``.
     dropout : float, optional
         Part of the devices that drop out.
     """

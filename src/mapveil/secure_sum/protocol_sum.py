@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from contextlib import closing
 from functools import partial
@@ -49,6 +50,8 @@ class ProtocolSum:
     ----------
     workers : int
         Processes for the clients, at least 1; with 1 everything runs in this one.
+    active : bool
+        Also against a server that lies about who dropped out, whatever the settings say.
 
     Raises
     ------
@@ -56,10 +59,11 @@ class ProtocolSum:
         ``workers`` is below 1.
     """
 
-    def __init__(self, workers: int = 1) -> None:
+    def __init__(self, workers: int = 1, *, active: bool = False) -> None:
         if workers < 1:
             raise ParameterError(f"workers is {workers}; 1 or more are accepted")
         self.workers = workers
+        self.active = active
         self._crew: Crew | None = None
 
     def sums(
@@ -77,6 +81,7 @@ class ProtocolSum:
         One shard follows another: ``before_reveal`` is called once for each, with the counts of all
         shards so far, and what it refuses is never revealed (those before it are known by then).
         """
+        settings = dataclasses.replace(settings, active=settings.active or self.active)
         check_shards(vectors, shards, leaves, settings)
         counts: list[int] = []
         sizes = np.diff(shards)
