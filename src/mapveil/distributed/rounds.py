@@ -149,7 +149,6 @@ class Collection:
             self._asked = self._draw()
         boundaries, sizes = self.boundaries, np.diff(self.boundaries)
         length, moves = query.encoding.length, sensitivity(query.encoding, self.scale, self.rounding)
-        most = self.scale + (self.rounding == "stochastic")
         most = self.scale + (self.rounding == "stochastic")  # units of one device at one coordinate
         largest = int(sizes.max())
         noise = self.alpha * largest
@@ -261,9 +260,8 @@ class Collection:
         leaves = np.full(int(sizes.sum()), Leaves.NEVER, dtype=np.int8)
         start = 0
         for size in sizes.tolist() if self.dropout > 0 else []:
-            may_leave = size - math.floor(
-                self.silent * size
-            )  # a corrupt device stays: that is the worst case
+            # A corrupt device stays: that is the worst case.
+            may_leave = size - math.floor(self.silent * size)
             lost = self._simulation.choice(may_leave, round(self.dropout * size), replace=False)
             leaves[start + lost] = self._simulation.integers(Leaves.NOTHING, Leaves.INPUT, lost.size)
             start += size
