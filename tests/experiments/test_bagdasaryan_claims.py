@@ -121,5 +121,8 @@ def test_verdicts_and_means_in_words() -> None:
         "holds", "holds in part", "does not hold",
     ]  # fmt: skip
     found = Results(results({"a": 2.0}), {}, {}).of(label="a")
-    assert Shown(1.0, 2)(found) == f"2.00 ± {found.high - found.mean:.1g}"
+    half = found.high - found.mean
+    assert Shown(1.0, 2)(found) == f"2.00 ± {half:.1g}"  # below the last digit
+    assert Shown(1.0, 4)(found) == f"2.0000 ± {half:.4f}"
+    assert Shown(1.0, 2)(found._replace(high=2.0 + 1e-15)) == "2.00"
     assert Shown(10.0, 1)(found._replace(high=np.inf)) == "20.0"

@@ -91,9 +91,13 @@ def _report_beyond(results: Results) -> Report:
                     curve("uniform grid", [_point(found[_uniform(depth)]) for depth in depths]),
                     curve("multiscale", [_point(found[_multiscale(depth)]) for depth in depths]),
                     curve(_ADAPTIVE, [_point(found[_ADAPTIVE])]),
-                    curve("non-private, best level", [(4.0 ** depths[0], found["non-private"])]),
+                    curve(
+                        "non-private, best level",
+                        [(4.0**depth, found["non-private"]) for depth in depths[:: len(depths) - 1]],
+                    ),
                 ],
                 log_x=True,
+                ticks=[4.0**depth for depth in depths],
             )
         )
         claims += _claims_beyond(users, found)

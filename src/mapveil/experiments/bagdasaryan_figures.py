@@ -33,21 +33,25 @@ OTHER_IMAGES: Final = tuple(name for name in IMAGES if name != MANHATTAN)
 """In the place of Lagos and Mayotte."""
 
 _BRIGHTEST: Final = 99.5  # percentile of the original that is drawn brightest
+_COARSE: Final = 16  # cells a side of what is shown of a picture that is not ours
 _DPI: Final = 80
 
 
-def _drawn(name: str, maps: Sequence[tuple[str, FloatArray]], caption: str) -> Picture:
-    """Maps side by side, all on the original's scale (the first)."""
-    return _rows(name, [("", maps)], caption)
-
-
-def _rows(name: str, rows: Sequence[tuple[str, Sequence[tuple[str, FloatArray]]]], caption: str) -> Picture:
+def _drawn(name: str, rows: Sequence[tuple[str, Sequence[tuple[str, FloatArray]]]], caption: str) -> Picture:
+    """Rows of maps, each row on the scale of its first map, the brightest cells of which are alike."""
     scaled = []
-    for title, maps in rows:
-        truth = maps[0][1]
-        top = float(np.percentile(truth[truth > 0], _BRIGHTEST))
-        scaled.append((title, [(label, np.minimum(values, top)) for label, values in maps]))
-    return Picture(name, png_bytes(maps_figure(scaled), dpi=_DPI), caption)
+    for title, (first, *others) in rows:
+        top = float(np.percentile(first[1][first[1] > 0], _BRIGHTEST))
+        scaled.append((title, [(first[0], np.minimum(first[1], top)), *others]))
+    return Picture(name, png_bytes(maps_figure(scaled, scale_of_first=True), dpi=_DPI), caption)
+
+
+def _original(results: Results) -> tuple[str, FloatArray]:
+    """Manhattan as it may be shown: the picture is a newspaper's, so blocks of its cells are averaged."""
+    truth = results.maps[MANHATTAN, "truth"]
+    side = truth.shape[0] // _COARSE
+    blocks = truth.reshape(side, _COARSE, side, _COARSE).mean(axis=(1, 3))
+    return f"original, {side} x {side}", np.kron(blocks, np.ones((_COARSE, _COARSE)))
 
 
 def _errors(results: Results, labels: Sequence[str], heading: str, image: str = MANHATTAN) -> Table:
@@ -86,10 +90,10 @@ def _report_1(results: Results) -> Report:
         f"{local.mean * UNIT:.2f}e-13 against {adaptive.mean * UNIT:.2f}e-13; a map without any information "
         f"has {nothing * UNIT:.2f}e-13",
     )
-    maps = [("original", truth)] + [(label, results.maps[MANHATTAN, label]) for label in labels]
+    maps = [_original(results)] + [(label, results.maps[MANHATTAN, label]) for label in labels]
     picture = _drawn(
         "figure_1",
-        maps,
+        [("", maps)],
         f"As Figure 1: Manhattan from {_LOCAL_USERS:,} users at ε = 1, all on the original's scale",
     )
     table = _errors(
@@ -124,13 +128,16 @@ def _jobs_5(plan: Plan, shared: Path, seed: int) -> Sequence[Job]:
 
 def _report_5(results: Results) -> Report:
     labels = [asked.label for asked in _MANHATTAN]
-    truth = ("original", results.maps[MANHATTAN, "truth"])
-    first = [truth] + [
-        (f"Algorithm 2, at most {each.label.split()[1]} rounds", results.maps[MANHATTAN, each.label])
+    original = _original(results)
+    first = [original] + [
+        (f"Algorithm 2, {each.label.split()[1]} rounds", results.maps[MANHATTAN, each.label])
         for each in _PROGRESS
     ]
-    second = [(label, results.maps[MANHATTAN, label]) for label in (labels[1], labels[0], *labels[2:])]
-    picture = _rows(
+    second = [original] + [
+        (label, results.maps[MANHATTAN, label])
+        for label in ("Algorithm 2", "uniform grid (ours)", "multiscale (ours)")
+    ]
+    picture = _drawn(
         "figure_5",
         [("", first), ("", second)],
         "As Figure 5: 100,000 users, ε = 1, 10 % drop out, shards of 10,000 of which 9,000 make the noise. Above, "
@@ -205,7 +212,7 @@ def _report_6(results: Results) -> Report:
         "The paper's maps are of Lagos (1.43e-12 at 291, against 1.82e-12 at 41,233 for the fixed ε) and Mayotte "
         "(3.98e-11 at 929, against 4.45e-11 at 27,022); neither is at hand.",
     )
-    picture = _rows("figure_6", rows, "As Figure 6, on maps at hand: 100,000 users, ε = 1")
+    picture = _drawn("figure_6", rows, "As Figure 6, on maps at hand: 100,000 users, ε = 1")
     return Report([table], [picture], claims)
 
 

@@ -197,7 +197,7 @@ def _report(results: Results) -> Report:
     ]
     picture = Picture(
         "figure_9",
-        png_bytes(maps_figure([("", shown)]), dpi=_DPI),
+        png_bytes(maps_figure([("", shown)], scale_of_first=True), dpi=_DPI),
         "As Figure 9: the infected part, and its estimates and interval widths by how nodes are split",
     )
     return Report([table], [picture], claims)

@@ -131,9 +131,13 @@ class Shown(NamedTuple):
 
     def __call__(self, found: Summary) -> str:
         """The mean and half its 95 % interval."""
-        text = f"{found.mean * self.unit:.{self.digits}f}"
         half = (found.high - found.mean) * self.unit
-        return f"{text} ± {half:.1g}" if math.isfinite(half) and half > 0 else text
+        text = f"{found.mean * self.unit:.{self.digits}f}"
+        # Rounding of the last digits is no spread.
+        if not math.isfinite(half) or half <= 1e-9 * abs(found.mean) * self.unit:
+            return text
+        spread = f"{half:.{self.digits}f}"
+        return f"{text} ± {spread if float(spread) > 0 else f'{half:.1g}'}"
 
 
 def within(found: float, target: float, part: float) -> str:

@@ -82,6 +82,7 @@ class Panel(NamedTuple):
     curves: Sequence[Curve]
     log_x: bool = False
     log_y: bool = False
+    ticks: Sequence[float] | None = None  # of the x axis; every x of the curves by default
 
 
 def write_atomically(path: Path, content: bytes) -> Path:
@@ -143,7 +144,7 @@ def curves_figure(panels: Sequence[Panel], title: str = "") -> Figure:
             )
             if np.isfinite(curve.low).all() and np.isfinite(curve.high).all():
                 axes.fill_between(curve.x, curve.low, curve.high, color=colour, alpha=0.18, linewidth=0)
-        ticks = sorted({x for curve in panel.curves for x in curve.x})
+        ticks = sorted(panel.ticks or {x for curve in panel.curves for x in curve.x})
         if panel.log_x and ticks and ticks[0] > 0:
             axes.set_xscale("log")
         _frame_means(axes, panel)
@@ -184,13 +185,17 @@ def _frame_means(axes: Axes, panel: Panel) -> None:
         axes.set_ylim(low - 0.08 * (high - low), high + 0.08 * (high - low))
 
 
-def maps_figure(rows: Sequence[tuple[str, Sequence[tuple[str, FloatArray]]]]) -> Figure:
+def maps_figure(
+    rows: Sequence[tuple[str, Sequence[tuple[str, FloatArray]]]], *, scale_of_first: bool = False
+) -> Figure:
     """Draw rows of square maps, each map in its own scale from zero to its largest value.
 
     Parameters
     ----------
     rows : sequence of (row title, sequence of (title, ndarray of shape (height, width)))
         Row 0 of a map is the northmost.
+    scale_of_first : bool
+        Whether all maps of a row have the scale of its first one.
     """
     figure_module = require("matplotlib.figure", "viz")
     colours = require("matplotlib.colors", "viz").ListedColormap(ramp() / 255.0)
@@ -199,7 +204,8 @@ def maps_figure(rows: Sequence[tuple[str, Sequence[tuple[str, FloatArray]]]]) ->
     for line, (row_title, maps) in enumerate(rows):
         for column, (title, values) in enumerate(maps):
             axes = figure.add_subplot(len(rows), columns, line * columns + column + 1)
-            axes.imshow(values, cmap=colours, vmin=0, vmax=float(values.max()) or 1.0)
+            top = maps[0][1] if scale_of_first else values
+            axes.imshow(values, cmap=colours, vmin=0, vmax=float(top.max()) or 1.0)
             axes.set_xticks([])
             axes.set_yticks([])
             axes.set_title(title, fontsize=8)
