@@ -1,0 +1,146 @@
+r"""The client half of shared waves: a place becomes a vector of whole numbers whose L1 norm is bounded exactly.
+
+.. math:: V(x) = \big( \operatorname{rint}(A_m \cos \kappa_m \cdot (x - o)),\;
+                 \operatorname{rint}(A_m \sin \kappa_m \cdot (x - o)) \big)_m
+
+where: :math:`A_m` are the waves' amplitudes and o is their origin. Where the L1 norm exceeds ``waves.limit`` the vector
+is scaled down in integers, so the bound holds whatever floating point did. Rounding moves a coordinate by half a unit,
+a part of :math:`2^{-22}` of the noise and less.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.errors import InputError, ParameterError
+from mapveil.maps.mechanism import Progress
+from mapveil.privacy.random import Randomness
+from mapveil.privacy.user_shares import round_shares
+from mapveil.projection.report import Visits
+from mapveil.projection.shared_waves import SharedWaves
+
+__all__ = ["client_vectors", "place_vectors", "sum_of_vectors"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+_BLOCK: Final = 1 << 18  # coordinates at once, so that temporaries stay in the cache
+_LIMB: Final = 18
+_EXACT: Final = 53
+
+
+def place_vectors(places: FloatArray, waves: SharedWaves) -> IntArray:
+    """The vector of each place, without noise: never leaves a device like this. Run by: each client.
+
+    Parameters
+    ----------
+    places : ndarray of float64, shape (2, places)
+        Metres.
+    waves : SharedWaves
+        The public set.
+
+    Returns
+    -------
+    ndarray of int64, shape (places, waves.length)
+        Units; of L1 norm at most ``waves.limit`` each.
+
+    Raises
+    ------
+    InputError
+        A place is not a number.
+    """
+    if places.ndim != 2 or places.shape[0] != 2 or not bool(np.isfinite(places).all()):
+        raise InputError("a place is not two finite numbers; nothing is answered")
+    product: npt.NDArray[np.complex128] | None = None
+    for axis in range(2):
+        angle = (places[axis] - waves.origin[axis]) * (2 * math.pi / waves.period[axis])
+        highest = int(np.abs(waves.index[axis]).max())
+        powers = np.exp(1j * np.outer(angle, np.arange(-highest, highest + 1)))
+        chosen = powers[:, waves.index[axis] + highest]
+        product = chosen if product is None else product * chosen
+    made = np.empty((places.shape[1], waves.length), dtype=np.int64)
+    if product is not None:
+        made[:, : waves.count] = np.rint(product.real * waves.amplitude)
+        made[:, waves.count :] = np.rint(product.imag * waves.amplitude)
+    norm = np.abs(made).sum(axis=1)
+    over = np.flatnonzero(norm > waves.limit)
+    if over.size:
+        part = made[over]
+        made[over] = np.sign(part) * (np.abs(part) * waves.limit // norm[over, None])
+    return made
+
+
+def client_vectors(visits: Visits, waves: SharedWaves, *, scale: int, rng: Randomness) -> IntArray:
+    """Each device's vector: its places' vectors, with ``scale`` units divided over the places. Run by: each client.
+
+    What a device hands to a secure sum, its share of the noise added: L1 norm at most ``scale * waves.limit``. With a
+    scale of 1 it is the place with the largest weight.
+
+    Parameters
+    ----------
+    visits : Visits
+        Where each device was.
+    waves : SharedWaves
+        The public set.
+    scale : int
+        Units of a device, at least 1.
+    rng : Randomness
+        As :func:`mapveil.privacy.user_shares.round_shares` wants it; rounding to the largest remainder draws nothing.
+
+    Returns
+    -------
+    ndarray of int64, shape (devices, waves.length)
+    """
+    if scale < 1:
+        raise ParameterError(f"scale is {scale!r}; a whole number of at least 1 is accepted")
+    vectors = place_vectors(visits.places, waves)
+    if visits.starts is None:
+        return vectors * scale
+    weights = np.ones(vectors.shape[0]) if visits.weights is None else visits.weights
+    shares = round_shares(visits.starts, weights, scale, "largest-remainder", rng)
+    return np.asarray(np.add.reduceat(vectors * shares[:, None], visits.starts[:-1], axis=0))
+
+
+def sum_of_vectors(
+    places: FloatArray, users: IntArray, waves: SharedWaves, progress: Progress | None = None
+) -> list[int]:
+    r"""The exact sum of places' vectors, each times a number: :math:`\sum_c s_c V(c)`. Run by: the curator.
+
+    Parameters
+    ----------
+    places : ndarray of float64, shape (2, places)
+        Metres.
+    users : ndarray of int64, shape (places,)
+        s, not negative: units of users at each place.
+    waves : SharedWaves
+        The public set.
+    progress : callable, optional
+        Told the step and the done part.
+
+    Returns
+    -------
+    list of int
+        ``waves.length`` exact sums, of any size.
+    """
+    held = np.flatnonzero(users)
+    total = np.zeros(waves.length, dtype=object)
+    wide = int(waves.amplitude.max()).bit_length()
+    # Products of limbs add up exactly in float64, which BLAS sums at full speed.
+    block = max(1, min(_BLOCK // waves.length, 1 << max(0, _EXACT - _LIMB - wide)))
+    for start in range(0, held.size, block):
+        if progress is not None:
+            progress("sum the waves", start / held.size)
+        at = held[start : start + block]
+        vectors = place_vectors(places[:, at], waves).astype(np.float64)
+        left, shift = users[at], 0
+        while left.any():
+            limb = (left & ((1 << _LIMB) - 1)).astype(np.float64)
+            total = total + ((limb @ vectors).astype(np.int64).astype(object) << shift)
+            left, shift = left >> _LIMB, shift + _LIMB
+    if progress is not None:
+        progress("sum the waves", 1.0)
+    return [int(value) for value in total]
