@@ -6,6 +6,8 @@ import numpy as np
 
 from mapveil.experiments.bagdasaryan_claims import (
     BASELINES,
+    BUDGETS,
+    rounds_claim,
     table_1_claims,
     table_2_claims,
     table_3_claims,
@@ -37,7 +39,8 @@ def results(
     """Three trials of each row, close to its value."""
     return [
         Found(
-            group, "i", 1, trial, label, against, metric, value * part, length(label), 14, 1, "1", 0.1
+            group, "i", 1, trial, label, against, metric, value * part, length(label), 14, 1,
+            " ".join(map(str, BUDGETS.get(group, (1.0,)))), 0.1,
         )
         for label, value in values.items()
         for trial, part in enumerate((0.999, 1.0, 1.001))
@@ -78,8 +81,23 @@ def test_figures_that_are_off_do_not_hold() -> None:
     assert verdicts(slow, "does not improve") == ["does not hold"]
 
 
+def test_rounds_of_other_budgets_do_not_hold() -> None:
+    rows = results({"Algorithm 2": 7.88e-13}, "table 1, 10k users") + results(
+        {"Algorithm 2": 7e-13}, "table 1, 100k users"
+    )
+    assert rounds_claim(Results(rows, {}, {})).verdict == "holds"
+    fewer = [row._replace(epsilons="0.5 0.5") for row in rows]
+    assert rounds_claim(Results(fewer, {}, {})).verdict == "does not hold"
+    dearer = [row._replace(epsilons=row.epsilons.replace("0.0453", "0.0473")) for row in rows]
+    assert rounds_claim(Results(dearer, {}, {})).verdict == "holds in part"
+
+
 def tokyo(multi: Mapping[tuple[float, int], float], single: float, exact: float) -> list[Claim]:
-    values = {"single location": single, "multiscale (ours)": 2e-7}
+    values = {
+        "single location": single,
+        "multiscale (ours)": 3e-7,
+        "multiscale at the grid's depth (ours)": 2e-7,
+    }
     for (gamma, bits), value in multi.items():
         values[f"multi-location, stochastic, scale {gamma:g}, {bits} bits"] = value
         values[f"multi-location, largest-remainder, scale {gamma:g}, {bits} bits"] = value * exact
