@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import os
+import secrets
 import struct
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -166,7 +167,7 @@ class FrequencyStore:
             b"" if kept is None else np.concatenate([part.ravel() for part in kept]).astype("<f8").tobytes()
         )
         content = _MAGIC + self._head(kept is None) + body
-        place = self._path.with_name(f".{self._path.name}.{os.getpid()}.partial")
+        place = self._path.with_name(f".{self._path.name}.{secrets.token_hex(4)}.partial")
         try:
             with os.fdopen(os.open(place, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
                 file.write(content)
