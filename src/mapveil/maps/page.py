@@ -18,7 +18,7 @@ from mapveil.maps.atomic import atomic_path
 from mapveil.maps.colours import density_scale, ramp
 from mapveil.maps.density_map import INTERVAL_ALPHA
 from mapveil.maps.frame import density_unit, shown_density
-from mapveil.maps.picture import epsilon_text, odds_factor
+from mapveil.maps.picture_words import epsilon_text, odds_factor
 from mapveil.maps.plane import MapPlane, Rings, map_plane, region_rings
 
 if TYPE_CHECKING:
