@@ -17,12 +17,12 @@ How well slopes continue differs from map to map and is learned from the noisy m
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["interpolate", "slope_exponent"]
+__all__ = ["Known", "interpolate", "slope_exponent"]
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -30,7 +30,32 @@ _EXPONENTS: Final = np.linspace(0, 5 / 16, 21)
 _USUAL, _SPREAD = 0.2, 0.1  # mean and deviation of the exponent over maps
 
 
-def interpolate(coarse: FloatArray, members: npt.NDArray[Any], exponent: float, floor: float) -> FloatArray:
+class Known(NamedTuple):
+    """What was found of the insides of cells that were divided into quarters and measured again."""
+
+    square: FloatArray  # users per site of a raster as fine as the finest quarters, shape (fine, fine)
+    depths: npt.NDArray[np.int64]  # how often each cell was quartered, shape (cells, cells)
+
+    def put(self, estimate: FloatArray) -> FloatArray:
+        """The estimate with halves and quarters of the divided cells in their places."""
+        down, across = (have // want for have, want in zip(self.square.shape, estimate.shape, strict=True))
+        if not down or not across:
+            return estimate
+        height, width = estimate.shape
+        found = self.square.reshape(height, down, width, across).sum(axis=(1, 3))
+        cells = self.depths.shape[0]
+        apart = (1 << self.depths) >= height // cells
+        return np.where(apart.repeat(height // cells, axis=0).repeat(width // cells, axis=1), found, estimate)
+
+
+def interpolate(
+    coarse: FloatArray,
+    members: npt.NDArray[Any],
+    exponent: float,
+    floor: FloatArray | float,
+    *,
+    known: Known | None = None,
+) -> FloatArray:
     """Divide each cell over its sites, sloping like its surroundings. Run by: whoever holds the estimates.
 
     Parameters
@@ -42,8 +67,10 @@ def interpolate(coarse: FloatArray, members: npt.NDArray[Any], exponent: float, 
         power of two.
     exponent : float
         a, at least 0.
-    floor : float
-        :math:`\\delta`, users per member: what differences below it are worth. At least 0.
+    floor : float or ndarray of float64, shape (cells, cells)
+        :math:`\\delta`, users per member: differences below it are worth little. At least 0.
+    known : Known, optional
+        What was found of some cells' insides.
 
     Returns
     -------
@@ -64,10 +91,14 @@ def interpolate(coarse: FloatArray, members: npt.NDArray[Any], exponent: float, 
         held.append(_pairs(held[-1], 1))
         held.append(_pairs(held[-1], 0))
     estimate = np.where(held.pop() > 0, coarse, 0.0)
+    least = np.broadcast_to(np.asarray(floor, dtype=np.float64), coarse.shape)
     axis = 0
     while held:
         finer = held.pop()
-        estimate = _divided(estimate, finer, axis, exponent, floor)
+        estimate = _divided(estimate, finer, axis, exponent, least)
+        least = least.repeat(2, axis)
+        if known is not None:
+            estimate = known.put(estimate)
         axis = 1 - axis
     return estimate
 
@@ -135,7 +166,7 @@ def _from(array: FloatArray, skipped: int, axis: int) -> FloatArray:
     return np.take(array, np.arange(skipped, skipped + count), axis)
 
 
-def _slope(estimate: FloatArray, members: FloatArray, axis: int, floor: float) -> FloatArray:
+def _slope(estimate: FloatArray, members: FloatArray, axis: int, floor: FloatArray | float) -> FloatArray:
     """Log ratio of the densities before and after each cell; its own where nobody can be there."""
     density = np.divide(estimate, members, out=np.zeros_like(estimate), where=members > 0)
     tiny = 1e-9 * float(density.mean()) + 1e-300
@@ -156,7 +187,9 @@ def _tilted(share: FloatArray, slope: FloatArray) -> FloatArray:
     return np.asarray(share * tilt / (share * tilt + 1 - share))
 
 
-def _divided(estimate: FloatArray, finer: FloatArray, axis: int, exponent: float, floor: float) -> FloatArray:
+def _divided(
+    estimate: FloatArray, finer: FloatArray, axis: int, exponent: float, floor: FloatArray
+) -> FloatArray:
     """Every cell cut in two along one axis."""
     held = _pairs(finer, axis)
     first = np.take(finer, np.arange(0, finer.shape[axis], 2), axis)

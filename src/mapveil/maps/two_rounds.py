@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.maps.shrinkage import multiscale_shrinkage
+from mapveil.maps.shrinkage import SplitRule, multiscale_shrinkage
 
 __all__ = ["Leaves", "divide_blocks", "shrink_two_rounds"]
 
@@ -87,6 +87,8 @@ def shrink_two_rounds(
     members: npt.NDArray[Any],
     *,
     shifts: int = 8,
+    rule: SplitRule = "prior",
+    sampled: bool = False,
 ) -> FloatArray:
     """Combine noisy sums of blocks and of their leaves, and shrink. Run by: whoever holds them.
 
@@ -104,7 +106,7 @@ def shrink_two_rounds(
         How the blocks were divided.
     members : ndarray, shape (side, side)
         How many cells each site stands for.
-    shifts : int
+    shifts, rule, sampled
         See :func:`mapveil.maps.shrinkage.multiscale_shrinkage`.
 
     Returns
@@ -137,4 +139,6 @@ def shrink_two_rounds(
         block_variance=on_sites(best_variance[leaves.block] / held),
         leaves=on_sites(1 / leaves.members),
         shifts=shifts,
+        rule=rule,
+        sampled=sampled,
     )
