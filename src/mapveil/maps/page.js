@@ -1,27 +1,8 @@
-"use strict";
 (async () => {
-  const $ = (id) => document.getElementById(id);
   const map = JSON.parse($("map").textContent);
-  const canvas = $("view"), pen = canvas.getContext("2d");
+  const canvas = $("view");
   const raster = map.raster, rings = map.rings;
   const [width, height] = map.extent;
-  const aspect = map.metres[1] / map.metres[0];
-
-  // ---- data: 32-bit words, bytes of like weight together, deflated, base64 ----
-  const bytesOf = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
-  async function unpack(packed) {
-    if (packed === null || typeof packed !== "object") return packed;
-    const stream = new Blob([bytesOf(packed.data)]).stream().pipeThrough(new DecompressionStream("deflate"));
-    const planes = new Uint8Array(await new Response(stream).arrayBuffer());
-    const count = planes.length / 4, bytes = new Uint8Array(planes.length);
-    for (let i = 0; i < count; i++) {
-      for (let b = 0; b < 4; b++) bytes[4 * i + b] = planes[b * count + i];
-    }
-    return packed.type === "i4" ? new Int32Array(bytes.buffer) : new Float32Array(bytes.buffer);
-  }
-  const unpackRings = async (r) => ({
-    x: await unpack(r.x), y: await unpack(r.y), start: await unpack(r.start), cell: await unpack(r.cell),
-  });
 
   let users, lower, upper, area, row, col, cellAt, shapes, outline, paths, boxes, ringsOf, degrees;
   try {
@@ -37,26 +18,12 @@
     }
     if (map.outline) outline = pathsOf(await unpackRings(map.outline)).get(0);
   } catch (error) {
-    canvas.hidden = true;
-    $("trouble").hidden = false;
-    $("trouble").textContent = `The map could not be drawn here (${error.message}); a newer browser can.`;
+    cannotDraw(canvas, error);
     return;
   }
   const areaOf = (i) => (typeof area === "number" ? area : area[i]);
   const densityOf = (i) => (areaOf(i) > 0 ? users[i] / areaOf(i) : areaOf(i) === 0 ? 0 : NaN);
 
-  function pathsOf(r) {
-    const made = new Map();
-    for (let k = 0; k + 1 < r.start.length; k++) {
-      const path = made.get(r.cell[k]) || new Path2D();
-      for (let i = r.start[k]; i < r.start[k + 1]; i++) {
-        if (i === r.start[k]) path.moveTo(r.x[i], r.y[i]); else path.lineTo(r.x[i], r.y[i]);
-      }
-      path.closePath();
-      made.set(r.cell[k], path);
-    }
-    return made;
-  }
   if (shapes) {
     paths = pathsOf(shapes);
     boxes = new Map();
@@ -74,21 +41,11 @@
   }
 
   // ---- colours ----
-  const ramp = bytesOf(map.ramp), steps = ramp.length / 3;
+  const colour = colourRamp(map.ramp);
   const { top: most, knee } = map.scale;
-  let kind = "log", chosenTheme = null;
-  const prefersDark = matchMedia("(prefers-color-scheme: dark)");
-  const dark = () => (chosenTheme ? chosenTheme === "dark" : prefersDark.matches);
+  let kind = "log", selected = -2;
   const fraction = (d) =>
     Math.min(1, kind === "linear" ? Math.max(d, 0) / most : Math.log1p(Math.max(d, 0) / knee) / Math.log1p(most / knee));
-  function colour(part) {
-    const step = Math.round(part * (steps - 1));
-    // In the dark, nobody is the page's darkness and the densest place shines.
-    const at = 3 * (dark() ? steps - 1 - step : step);
-    return [ramp[at], ramp[at + 1], ramp[at + 2]];
-  }
-  const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-
   const picture = document.createElement("canvas");
   function paint() {
     if (!raster) return;
@@ -105,54 +62,13 @@
     ink.putImageData(image, 0, 0);
   }
 
-  // ---- the view: its middle in the plane (x right, y down from the north-west corner), pixels per x ----
-  const view = { x: width / 2, y: height / 2, scale: 1 };
-  let wide = 0, high = 0, selected = -2, waiting = false, atKeys = false;
-  const whole = () => Math.min(wide / width, high / (height * aspect)) * 0.96;
-  const toPlane = (px, py) => [view.x + (px - wide / 2) / view.scale, view.y + (py - high / 2) / (view.scale * aspect)];
-  function keepInside() {
-    view.scale = Math.min(Math.max(view.scale, whole() * 0.7), whole() * 4000);
-    view.x = Math.min(Math.max(view.x, 0), width);
-    view.y = Math.min(Math.max(view.y, 0), height);
-  }
-  function showWhole() {
-    view.x = width / 2; view.y = height / 2; view.scale = whole();
-    redraw();
-  }
-  function zoom(factor, px = wide / 2, py = high / 2) {
-    const [x, y] = toPlane(px, py);
-    view.scale *= factor;
-    keepInside();
-    const [nowX, nowY] = toPlane(px, py);
-    view.x += x - nowX;
-    view.y += y - nowY;
-    keepInside();
-    redraw();
-  }
-  function pan(dx, dy) {
-    view.x -= dx / view.scale;
-    view.y -= dy / (view.scale * aspect);
-    keepInside();
-    redraw();
-  }
-  function redraw() {
-    if (waiting) return;
-    waiting = true;
-    requestAnimationFrame(() => { waiting = false; draw(); });
-  }
-  function draw() {
-    const dense = window.devicePixelRatio || 1;
-    pen.setTransform(1, 0, 0, 1, 0, 0);
-    pen.clearRect(0, 0, canvas.width, canvas.height);
-    const sx = view.scale * dense, sy = sx * aspect;
-    const ox = (wide / 2) * dense - view.x * sx, oy = (high / 2) * dense - view.y * sy;
+  function paintMap(pen, view) {
     if (raster) {
-      pen.imageSmoothingEnabled = (width * sx) / raster.columns < 1;
-      pen.drawImage(picture, ox, oy, width * sx, height * sy);
+      pen.imageSmoothingEnabled = (width * view.scale * view.dense) / raster.columns < 1;
+      pen.drawImage(picture, 0, 0, width, height);
     }
-    pen.setTransform(sx, 0, 0, sy, ox, oy);
     if (paths) {
-      const [left, north] = toPlane(0, 0), [right, south] = toPlane(wide, high);
+      const [left, north] = view.toPlane(0, 0), [right, south] = view.toPlane(view.wide, view.high);
       pen.lineWidth = 0.6 / view.scale;
       for (const [cell, path] of paths) {
         const box = boxes.get(cell);
@@ -175,43 +91,11 @@
       if (raster) path.rect((col[selected] * width) / raster.columns, (row[selected] * height) / raster.rows, width / raster.columns, height / raster.rows);
       if (path) { line(path, 4, css("--card")); line(path, 2, "#e4572e"); }
     }
-    pen.setTransform(dense, 0, 0, dense, 0, 0);
-    if (atKeys) {
-      for (const [size, paint] of [[4, css("--card")], [1.5, css("--ink")]]) {
-        pen.lineWidth = size; pen.strokeStyle = paint;
-        pen.beginPath();
-        pen.moveTo(wide / 2 - 10, high / 2); pen.lineTo(wide / 2 + 10, high / 2);
-        pen.moveTo(wide / 2, high / 2 - 10); pen.lineTo(wide / 2, high / 2 + 10);
-        pen.stroke();
-      }
-    }
-    drawScaleBar();
-  }
-  function roundDown(value) {
-    const power = 10 ** Math.floor(Math.log10(value));
-    return Math.max(...[1, 2, 5].map((step) => step * power).filter((step) => step <= value * (1 + 1e-9)));
-  }
-  function drawScaleBar() {
-    if (!map.georeferenced) return;
-    const metres = roundDown((Math.min(140, wide / 3) / view.scale) * map.metres[0]);
-    const length = (metres / map.metres[0]) * view.scale, x = 14, y = high - 14;
-    const name = metres >= 1000 ? `${metres / 1000} km` : `${metres} m`;
-    pen.font = "13px system-ui, sans-serif";
-    pen.textAlign = "center";
-    for (const [size, paint] of [[4, css("--card")], [1.6, css("--ink")]]) {
-      pen.lineWidth = size; pen.strokeStyle = paint; pen.lineJoin = "round";
-      pen.beginPath();
-      pen.moveTo(x, y - 6); pen.lineTo(x, y); pen.lineTo(x + length, y); pen.lineTo(x + length, y - 6);
-      pen.stroke();
-      if (size === 4) pen.strokeText(name, x + length / 2, y - 7);
-    }
-    pen.fillStyle = css("--ink");
-    pen.fillText(name, x + length / 2, y - 7);
   }
 
   // ---- which cell, and what is known of it ----
   function find(px, py) {
-    const [x, y] = toPlane(px, py);
+    const [x, y] = view.toPlane(px, py), pen = view.pen;
     if (raster) {
       const c = Math.floor((x / width) * raster.columns), r = Math.floor((y / height) * raster.rows);
       if (c < 0 || r < 0 || c >= raster.columns || r >= raster.rows) return -1;
@@ -239,8 +123,6 @@
     const a = corner(col[cell], row[cell]), b = corner(col[cell] + 1, row[cell] + 1);
     return [(a[0] + b[0]) / 2, (a[1] + b[1]) / 2];
   }
-  const number = (value) => value.toLocaleString("en", { maximumSignificantDigits: 3 }).replaceAll(",", "\u202f");
-  const degree = (value, letters) => `${Math.abs(value).toFixed(5)}° ${letters[value < 0 ? 1 : 0]}`;
   function read(cell) {
     if (cell === selected) return;
     selected = cell;
@@ -262,28 +144,13 @@
       }
       rows.push(["Cell", String(cell)]);
     }
-    $("cell").replaceChildren(...rows.flatMap(([name, text, style]) => {
-      const dt = document.createElement("dt"), dd = document.createElement("dd");
-      dt.textContent = name; dd.textContent = text; if (style) dd.className = style;
-      return [dt, dd];
-    }));
-    redraw();
+    tell(rows);
+    view.redraw();
   }
 
   // ---- legend ----
   function drawLegend() {
-    const legend = $("legend"), dense = window.devicePixelRatio || 1, full = legend.clientWidth;
-    legend.width = full * dense; legend.height = 46 * dense;
-    const ink = legend.getContext("2d"), x0 = 4, across = full - 8;
-    ink.scale(dense, dense);
-    for (let i = 0; i < across; i++) {
-      ink.fillStyle = `rgb(${colour(i / (across - 1)).join()})`;
-      ink.fillRect(x0 + i, 0, 1.5, 18);
-    }
-    ink.strokeStyle = css("--line");
-    ink.strokeRect(x0 + 0.5, 0.5, across - 1, 17);
-    ink.fillStyle = css("--quiet");
-    ink.font = "12px system-ui, sans-serif";
+    const legend = $("legend");
     const ticks = [0];
     if (kind === "linear") {
       const step = roundDown(most / 3);
@@ -291,24 +158,13 @@
     } else {
       for (let tick = knee; tick <= most * (1 + 1e-9); tick *= 10) ticks.push(tick);
     }
-    let free = -Infinity;
-    for (const tick of ticks) {
-      const text = number(tick), x = x0 + fraction(tick) * across, half = ink.measureText(text).width / 2;
-      const middle = Math.min(Math.max(x, half), full - half);
-      ink.fillRect(Math.min(x, x0 + across - 1), 18, 1, 5);
-      if (middle - half < free) continue;
-      ink.textAlign = "center";
-      ink.fillText(text, middle, 37);
-      free = middle + half + 8;
-    }
+    paintLegend(legend, colour, ticks, fraction);
     legend.setAttribute("aria-label", `Colours from 0 to ${number(most)} ${map.unit}, ${kind === "log" ? "logarithmic" : "linear"} scale`);
   }
   function recolour() {
-    $("theme").textContent = dark() ? "Light" : "Dark";
-    $("theme").setAttribute("aria-label", `Switch to ${dark() ? "light" : "dark"} colours`);
     paint();
     drawLegend();
-    redraw();
+    view.redraw();
   }
   function choose(next) {
     kind = next;
@@ -317,13 +173,6 @@
   }
 
   // ---- downloads ----
-  function save(parts, name, type) {
-    const link = document.createElement("a");
-    link.href = URL.createObjectURL(new Blob(parts, { type }));
-    link.download = name;
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 60000);
-  }
   const short = (value) => (Number.isFinite(value) ? Number(value.toPrecision(5)) : null);
   function known(cell) {
     return {
@@ -378,91 +227,14 @@
   }
 
   // ---- hands ----
-  const fingers = new Map();
-  let moved = 0;
-  const place = (event) => {
-    const box = canvas.getBoundingClientRect();
-    return [event.clientX - box.left, event.clientY - box.top];
-  };
-  const spread = () => {
-    const [a, b] = [...fingers.values()];
-    return { x: (a[0] + b[0]) / 2, y: (a[1] + b[1]) / 2, size: Math.hypot(a[0] - b[0], a[1] - b[1]) };
-  };
-  canvas.addEventListener("pointerdown", (event) => {
-    canvas.setPointerCapture(event.pointerId);
-    if (fingers.size === 0) moved = 0;
-    fingers.set(event.pointerId, place(event));
-    atKeys = false;
-  });
-  canvas.addEventListener("pointermove", (event) => {
-    const at = place(event), before = fingers.get(event.pointerId);
-    if (!before) { atKeys = false; read(find(...at)); return; }
-    const old = fingers.size === 2 ? spread() : null;
-    fingers.set(event.pointerId, at);
-    moved += Math.hypot(at[0] - before[0], at[1] - before[1]);
-    if (old) {
-      const now = spread();
-      pan(now.x - old.x, now.y - old.y);
-      if (old.size > 0) zoom(now.size / old.size, now.x, now.y);
-    } else if (fingers.size === 1) {
-      pan(at[0] - before[0], at[1] - before[1]);
-    }
-  });
-  const lift = (event) => {
-    if (event.type === "pointerup" && moved < 6 && fingers.size === 1) read(find(...place(event)));
-    fingers.delete(event.pointerId);
-  };
-  canvas.addEventListener("pointerup", lift);
-  canvas.addEventListener("pointercancel", lift);
-  canvas.addEventListener("dblclick", (event) => zoom(2, ...place(event)));
-  canvas.addEventListener("wheel", (event) => {
-    event.preventDefault();
-    const pixels = event.deltaY * (event.deltaMode === 1 ? 16 : 1);
-    zoom(Math.exp(-Math.min(Math.max(pixels, -200), 200) * 0.0025), ...place(event));
-  }, { passive: false });
-  canvas.addEventListener("keydown", (event) => {
-    const step = 40, moves = { ArrowLeft: [step, 0], ArrowRight: [-step, 0], ArrowUp: [0, step], ArrowDown: [0, -step] };
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
-    if (moves[event.key]) pan(...moves[event.key]);
-    else if (event.key === "+" || event.key === "=") zoom(1.5);
-    else if (event.key === "-" || event.key === "_") zoom(1 / 1.5);
-    else if (event.key === "0" || event.key === "Home") showWhole();
-    else return;
-    event.preventDefault();
-    atKeys = true;
-    read(find(wide / 2, high / 2));
-  });
-  canvas.addEventListener("blur", () => { atKeys = false; redraw(); });
-  $("in").addEventListener("click", () => zoom(1.6));
-  $("out").addEventListener("click", () => zoom(1 / 1.6));
-  $("all").addEventListener("click", showWhole);
   $("log").addEventListener("click", () => choose("log"));
   $("linear").addEventListener("click", () => choose("linear"));
   $("csv").addEventListener("click", saveCsv);
   if (map.georeferenced) $("geojson").addEventListener("click", saveGeojson); else $("geojson").hidden = true;
-  $("theme").addEventListener("click", () => {
-    chosenTheme = dark() ? "light" : "dark";
-    document.documentElement.dataset.theme = chosenTheme;
-    recolour();
+  const view = mapView({
+    canvas, map, paint: paintMap, resized: drawLegend, read: (px, py) => read(find(px, py)),
   });
-  prefersDark.addEventListener("change", recolour);
-
-  function resize() {
-    const part = wide > 0 ? view.scale / whole() : 1, dense = window.devicePixelRatio || 1;
-    wide = canvas.clientWidth;
-    // As high as the map needs, within what one can see at once.
-    const tallest = Math.max(320, Math.min(window.innerHeight * (wide < 600 ? 0.62 : 0.86), 900));
-    canvas.style.height = `${Math.round(Math.min(tallest, Math.max(280, ((wide * height) / width) * aspect)))}px`;
-    high = canvas.clientHeight;
-    canvas.width = Math.round(wide * dense);
-    canvas.height = Math.round(high * dense);
-    view.scale = part * whole();
-    keepInside();
-    drawLegend();
-    draw();
-  }
   paint();
-  resize();
-  new ResizeObserver(resize).observe(canvas);
-  recolour();
+  view.start();
+  themeButton(recolour);
 })();

@@ -98,7 +98,7 @@ def page_html(heat: DensityMap, *, title: str | None = None) -> str:
         "notes": _notes(heat),
         "data": script_json(_record(heat, head)),
         "style": resource_text("page.css"),
-        "script": resource_text("page.js"),
+        "script": resource_text("view.js") + resource_text("page.js"),
     }
     return fill_page("page.html", fields)
 
