@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from mapveil.projection.frequencies import FrequencyStore
     from mapveil.projection.planar_laplace import PlanarLaplace
     from mapveil.projection.policy import Policy
+    from mapveil.projection.private_fourier_kde import PrivateFourierKde
     from mapveil.projection.query import Query
     from mapveil.projection.zero_features import ZeroFeatures
 
@@ -22,6 +23,7 @@ __all__ = [
     "FrequencyStore",
     "PlanarLaplace",
     "Policy",
+    "PrivateFourierKde",
     "Query",
     "ZeroFeatures",
 ]
@@ -33,6 +35,7 @@ _MODULES = {
     "FrequencyStore": "frequencies",
     "PlanarLaplace": "planar_laplace",
     "Policy": "policy",
+    "PrivateFourierKde": "private_fourier_kde",
     "Query": "query",
     "ZeroFeatures": "zero_features",
 }

@@ -17,6 +17,7 @@ the surface (equation 16), against no prior.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Final, NamedTuple
 
@@ -58,7 +59,7 @@ def posterior(reports: Reports, query: Query, prior: PriorCells, *, jitter_m: fl
     Parameters
     ----------
     reports : Reports
-        Of devices at one place each.
+        Of devices at one place each, not folded by a grid: a server that has folded ones knows less.
     query : Query
         What they answered.
     prior : PriorCells
@@ -80,10 +81,11 @@ def posterior(reports: Reports, query: Query, prior: PriorCells, *, jitter_m: fl
             blur = math.sqrt(12) * jitter_m * np.sqrt(np.square(frequency).sum(axis=0))
             spans = np.concatenate([spans, blur[None]])
         logs += _log(_wrapped_density(phase, spans))
-    logs -= logs.max(axis=1, keepdims=True)
-    weights = np.exp(logs)
-    # Where no cell is possible by rounding, nothing was learnt.
-    weights[~np.isfinite(weights).all(axis=1)] = prior.probability
+    most = logs.max(axis=1, keepdims=True)
+    possible = np.isfinite(most)
+    weights = np.exp(logs - np.where(possible, most, 0.0))
+    # Where rounding leaves no cell possible, nothing was learnt.
+    weights = np.where(possible, weights, prior.probability)
     return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
 
@@ -124,7 +126,7 @@ def best_guess(weights: FloatArray, places: FloatArray) -> FloatArray:
         Where the cells are.
     """
     guess = weights @ places.T
-    scale = np.ptp(places, axis=1).max() * 1e-9 + 1e-12
+    scale = np.ptp(places, axis=1).max() * 1e-6 + 1e-12
     for _ in range(_STEPS):
         pull = weights / (np.sqrt(_squares(guess, places)) + scale)
         guess = (pull @ places.T) / pull.sum(axis=1, keepdims=True)
@@ -132,10 +134,13 @@ def best_guess(weights: FloatArray, places: FloatArray) -> FloatArray:
 
 
 def _squares(guess: FloatArray, places: FloatArray) -> FloatArray:
-    total = np.zeros((guess.shape[0], places.shape[1]))
-    for axis in range(places.shape[0]):
-        total += np.square(guess[:, axis, None] - places[axis])
-    return total
+    # Around the middle, so that little is lost in the difference.
+    middle = places.mean(axis=1)
+    guess, places = guess - middle, places - middle[:, None]
+    total = guess @ (-2 * places)
+    total += np.square(guess).sum(axis=1)[:, None]
+    total += np.square(places).sum(axis=0)
+    return np.maximum(total, 0.0, out=total)
 
 
 def _distances(guess: FloatArray, prior: PriorCells) -> FloatArray:
@@ -146,7 +151,8 @@ def _distances(guess: FloatArray, prior: PriorCells) -> FloatArray:
 def hiding(query: Query, prior: PriorCells, *, devices: int = 128, jitter_m: float = 0.0) -> Hiding:
     """How well devices that answer this query are hidden from a server with this prior. Run by: anybody.
 
-    Devices are drawn from the prior, with a fixed seed: the figures are properties of the query and the prior.
+    Devices are drawn from the prior, with a fixed seed: the figures are properties of the query and the prior. The
+    server is given the frequencies themselves, which is more than a grid with a step longer than the waves shows it.
 
     Parameters
     ----------
@@ -159,6 +165,7 @@ def hiding(query: Query, prior: PriorCells, *, devices: int = 128, jitter_m: flo
     jitter_m : float
         Standard deviation of each device's own offset, metres.
     """
+    query = dataclasses.replace(query, grid=None)
     rng = Randomness(_SEED)
     chance = rng.generator()
     dimension = query.dimension

@@ -14,7 +14,7 @@ from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.density_map import DensityMap, Measurement
-from mapveil.maps.mechanism import Mechanism, Progress, tiling_of
+from mapveil.maps.mechanism import Estimate, Mechanism, Progress, tiling_of
 from mapveil.privacy.discrete_laplace import discrete_laplace, laplace_variance
 from mapveil.privacy.epsilon import split_epsilon
 from mapveil.privacy.guarantee import Guarantee, Share
@@ -28,6 +28,7 @@ from mapveil.projection.wave_vectors import sum_of_vectors
 __all__ = ["PrivateFourierKde"]
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,30 +121,50 @@ class PrivateFourierKde(Mechanism):
         cells = tiling_of(points, tiling)
         if self.bandwidth_m is not None:
             check_bandwidth(self.bandwidth_m, cells)
-        exact = user_sums(points, cells, progress=tell).sums
-        number, rest = split_epsilon(self.budget, [self.users_share, 1 - self.users_share])
-        noisy = (exact.sum(keepdims=True) + discrete_laplace(1, number, UNIT, stream)) / UNIT
-        users = max(float(noisy[0]), 1.0)
-        where = map_points(cells)
-        waves = self.waves(where, users, float(rest))
-        sums = sum_of_vectors(where.places, exact, waves, tell)
-        noise = discrete_laplace(waves.length, rest, UNIT * waves.limit, stream).tolist()
-        # Whole numbers beyond 64 bits, divided once.
-        values = [(value + drawn) / UNIT for value, drawn in zip(sums, noise, strict=True)]
-        variance = laplace_variance(rest, UNIT * waves.limit) / UNIT**2
-        made = server_density(WaveSums(np.array(values), variance), users, waves, where.places)
-        counted = _rescaled(made.density * where.area, cells, float(noisy[0]))
-        kept, said = non_negative(counted, cells, "keep-total")
+        sums = user_sums(points, cells, progress=tell).sums
+        made = self.estimate(sums, cells, stream, tell)
         return DensityMap(
-            values=kept,
+            values=made.values,
             tiling=cells,
-            guarantee=self.guarantee(
-                (Share("number of users", number), Share(f"{waves.count} waves", rest)), seeded=stream.seeded
-            ),
+            guarantee=self.guarantee(made.shares, seeded=stream.seeded),
             method=self.name,
             parameters=self.parameters(),
+            measurements=made.measurements,
+            notes=made.notes,
+        )
+
+    def estimate(self, sums: IntArray, tiling: Tiling, rng: Randomness, progress: Progress) -> Estimate:
+        """Buy the number of users, choose the waves by it, sum them under noise, make the map. Run by: the curator.
+
+        Parameters
+        ----------
+        sums : ndarray of int64, shape (tiling.size,)
+            Exact sums per cell, units of 1 / UNIT user; touched through noise only.
+        tiling : Tiling
+            The cells.
+        rng : Randomness
+            The source of bits.
+        progress : callable
+            Told the name and the done part of each step.
+        """
+        number, rest = split_epsilon(self.budget, [self.users_share, 1 - self.users_share])
+        noisy = (sums.sum(keepdims=True) + discrete_laplace(1, number, UNIT, rng)) / UNIT
+        users = max(float(noisy[0]), 1.0)
+        where = map_points(tiling)
+        waves = self.waves(where, users, float(rest))
+        exact = sum_of_vectors(where.places, sums, waves, progress)
+        noise = discrete_laplace(waves.length, rest, UNIT * waves.limit, rng).tolist()
+        # Whole numbers beyond 64 bits, divided once.
+        values = [(value + drawn) / UNIT for value, drawn in zip(exact, noise, strict=True)]
+        variance = laplace_variance(rest, UNIT * waves.limit) / UNIT**2
+        made = server_density(WaveSums(np.array(values), variance), users, waves, where.places)
+        counted = _rescaled(made.density * where.area, tiling, float(noisy[0]))
+        kept, said = non_negative(counted, tiling, "keep-total")
+        return Estimate(
+            values=kept,
             # The number of users is the one sum over cells there is: it bounds every cell, and loosely.
-            measurements=(Measurement(np.zeros(cells.size, dtype=np.int64), noisy, number, UNIT),),
+            measurements=(Measurement(np.zeros(tiling.size, dtype=np.int64), noisy, number, UNIT),),
+            shares=(Share("number of users", number), Share(f"{waves.count} waves", rest)),
             notes=(*_notes(waves, made.noise, made.unshrunk_noise), *said),
         )
 

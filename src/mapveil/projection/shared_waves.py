@@ -54,7 +54,7 @@ _LARGEST_AMPLITUDE: Final = 1 << 20
 _FINENESS: Final = 1 << 22  # lattice units in the noise's scale
 
 
-class Fit(NamedTuple):
+class _Fit(NamedTuple):
     """What is expected of a set of waves."""
 
     waves: int
@@ -208,7 +208,7 @@ def _half_plane(period: tuple[float, float], bandwidth: float, most: int) -> Int
     return np.ascontiguousarray(ordered[:, near][:, :most])
 
 
-def _best(weights: FloatArray, radius: FloatArray, epsilon: float, users: float) -> Fit:
+def _best(weights: FloatArray, radius: FloatArray, epsilon: float, users: float) -> _Fit:
     power = users**2 * _POWER * np.maximum(radius, 1.0) ** -_SLOPE + users
     signal = np.square(weights) * power
     left_out = signal.sum() - np.cumsum(signal)
@@ -222,7 +222,7 @@ def _best(weights: FloatArray, radius: FloatArray, epsilon: float, users: float)
     for count in counts[counts > 0].tolist():
         noise = 4 * np.square(norm[count - 1] / (epsilon * shares[:count]))
         within = np.square(weights[:count]) * power[:count] * noise / (power[:count] + noise)
-        fits.append(Fit(count, float(within.sum() + left_out[count - 1])))
+        fits.append(_Fit(count, float(within.sum() + left_out[count - 1])))
     return min(fits, key=lambda fit: fit.error)
 
 
