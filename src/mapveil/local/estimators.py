@@ -1,0 +1,84 @@
+"""The estimators by name: from a tally to a distribution of the users over the sites."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.errors import ParameterError
+from mapveil.local.maximum_likelihood import maximise_likelihood
+from mapveil.local.randomizer import Randomizer, SymbolRandomizer
+from mapveil.local.report import Tally
+from mapveil.local.simplex import norm_clip, project_to_simplex
+
+__all__ = ["ESTIMATORS", "Estimated", "check_estimator", "estimate_distribution"]
+
+FloatArray = npt.NDArray[np.float64]
+
+
+class Estimated(NamedTuple):
+    """A distribution, and what a reader of the map must know of it."""
+
+    distribution: FloatArray  # shape (sites,), not negative, sums to 1
+    notes: tuple[str, ...] = ()
+
+
+def estimate_distribution(randomizer: Randomizer, tally: Tally, estimator: str) -> Estimated:
+    """Estimate where the users are. Run by: the server; costs no privacy.
+
+    Parameters
+    ----------
+    randomizer : Randomizer
+        What randomized the reports.
+    tally : Tally
+        Of the reports. Without any, the even distribution.
+    estimator : str
+        One of :data:`ESTIMATORS`.
+
+    Raises
+    ------
+    ParameterError
+        No such estimator, or one that this randomizer's reports do not permit.
+    """
+    check_estimator(estimator)
+    if tally.counts.shape != (randomizer.symbols,):
+        raise ParameterError(f"a tally of {tally.counts.size} counts; {randomizer.symbols} are accepted")
+    if tally.reports == 0:
+        return Estimated(np.full(randomizer.size, 1 / randomizer.size), ("nobody reported: the map is even",))
+    return ESTIMATORS[estimator](randomizer, tally)
+
+
+def check_estimator(estimator: str) -> None:
+    """Refuse a name that no estimator has."""
+    if estimator not in ESTIMATORS:
+        raise ParameterError(f"estimator is {estimator!r}; {', '.join(ESTIMATORS)} are accepted")
+
+
+def _likeliest(randomizer: Randomizer, tally: Tally) -> Estimated:
+    if not isinstance(randomizer, SymbolRandomizer):
+        raise ParameterError(
+            "the estimator 'em' needs reports of one symbol each: sets of sites have too many values to count; "
+            "simplex, norm-clip and multiscale are accepted"
+        )
+    made = maximise_likelihood(randomizer, tally)
+    note = () if made.converged else (f"the likelihood was still rising after {made.steps} steps",)
+    return Estimated(made.distribution, note)
+
+
+def _projected(randomizer: Randomizer, tally: Tally) -> Estimated:
+    return Estimated(project_to_simplex(randomizer.invert(tally)))
+
+
+def _clipped(randomizer: Randomizer, tally: Tally) -> Estimated:
+    return Estimated(norm_clip(randomizer.invert(tally)))
+
+
+ESTIMATORS: Final[dict[str, Callable[[Randomizer, Tally], Estimated]]] = {
+    "em": _likeliest,
+    "simplex": _projected,
+    "norm-clip": _clipped,
+}
+"""Maximum likelihood; the unbiased estimate projected on the distributions; the same clipped and normalised."""

@@ -1,0 +1,175 @@
+"""What the mechanisms of this wing share: one report of every user, randomized on their own device."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.errors import ParameterError
+from mapveil.geo.counts import Counts
+from mapveil.geo.points import Points
+from mapveil.geo.tiling import Tiling
+from mapveil.local.devices import OUTSIDE, PLACES, Outside, PlaceChoice, cells_of_users
+from mapveil.local.domain import Domain
+from mapveil.local.estimators import check_estimator, estimate_distribution
+from mapveil.local.randomizer import Randomizer, SymbolRandomizer
+from mapveil.local.report import Reports, Tally
+from mapveil.maps.density_map import DensityMap
+from mapveil.maps.mechanism import Mechanism, Progress, tiling_of
+from mapveil.privacy.guarantee import Guarantee, Share
+from mapveil.privacy.random import Randomness, as_randomness
+
+__all__ = ["LocalMechanism"]
+
+FloatArray = npt.NDArray[np.float64]
+
+_CHUNK = 1 << 18
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalMechanism(Mechanism):
+    """A mechanism of this wing: frozen parameters, which become a randomizer on a domain.
+
+    Every user reports once, about one place. However many rows a user has, the report is all that leaves the device,
+    and its epsilon is the user's.
+
+    Parameters
+    ----------
+    epsilon : int, float, str, Decimal or Fraction
+        The budget of each user's one report.
+    estimator : str
+        How the server estimates: one of :data:`mapveil.local.estimators.ESTIMATORS`.
+    place : str
+        What a user of many places reports about: the ``"most-visited"`` one, or a ``"random"`` row's.
+    outside : str
+        A phone outside the region is ``"silent"`` (that it is outside is known then), reports the ``"nearest"`` site,
+        or everything is refused (``"refuse"``).
+    """
+
+    estimator: str = "em"
+    place: PlaceChoice = "most-visited"
+    outside: Outside = "silent"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_estimator(self.estimator)
+        self._check(self.place in PLACES, "place", " or ".join(PLACES))
+        self._check(self.outside in OUTSIDE, "outside", ", ".join(OUTSIDE))
+
+    @abstractmethod
+    def on(self, domain: Domain) -> Randomizer:
+        """Both halves on a domain: what the phones randomize with, and what the server inverts.
+
+        Raises
+        ------
+        ParameterError
+            The parameters do not fit the domain.
+        """
+
+    def transition_matrix(self, tiling: Tiling) -> FloatArray:
+        """The probability of every report from every site, for small domains, tests and audits.
+
+        Raises
+        ------
+        ParameterError
+            The domain is too large, or reports are sets of sites.
+        """
+        randomizer = self.on(Domain(tiling))
+        if not isinstance(randomizer, SymbolRandomizer):
+            raise ParameterError(
+                f"a report of {self.name} is a set of sites: there are 2**{randomizer.size} of them"
+            )
+        return randomizer.transition_matrix()
+
+    def estimate(self, tally: Tally, randomizer: Randomizer, *, seeded: bool = False) -> DensityMap:
+        """The map of a tally. Run by: the server.
+
+        Parameters
+        ----------
+        tally : Tally
+            Of reports, see :meth:`Randomizer.tally`.
+        randomizer : Randomizer
+            What this mechanism makes :meth:`on` their domain.
+        seeded : bool
+            Whether the reports were made with a seed.
+        """
+        made = estimate_distribution(randomizer, tally, self.estimator)
+        domain = randomizer.domain
+        return DensityMap(
+            values=domain.on_cells(tally.reports * made.distribution),
+            tiling=domain.tiling,
+            guarantee=self.guarantee((Share("one report of each user", self.budget),), seeded=seeded),
+            method=self.name,
+            parameters=self.parameters(),
+            notes=(*made.notes, f"{tally.reports} users reported, once each"),
+        )
+
+    def release(
+        self,
+        points: Points | Counts,
+        tiling: Tiling | None = None,
+        *,
+        rng: Randomness | int | None = None,
+        progress: Progress | None = None,
+    ) -> DensityMap:
+        """Run a whole collection in this process: every phone's half, and the server's.
+
+        Parameters
+        ----------
+        points : Points or Counts
+            What each phone knows: one phone per user.
+        tiling : Tiling, optional
+            The cells; counts bring their own.
+        rng : Randomness, int or None
+            Leave it out for a release; an integer seeds the run and marks the map.
+        progress : callable, optional
+            Told the name and the done part of each step.
+
+        Raises
+        ------
+        InputError
+            The table cannot be used, or the tiling has too many cells for a dense map, or fewer than two.
+        """
+        stream = as_randomness(rng)
+        tell = progress or (lambda step, done: None)
+        domain = Domain(tiling_of(points, tiling))
+        randomizer = self.on(domain)
+        tell("ask the phones", 0.0)
+        cells = cells_of_users(points, domain, self.place, self.outside, stream)
+        tally = randomizer.tally(randomizer.randomize(cells[:0], stream))
+        for start in range(0, cells.size, _CHUNK):
+            tally += self._ask(randomizer, cells[start : start + _CHUNK], stream)
+            tell("ask the phones", min(1.0, (start + _CHUNK) / cells.size))
+        tell("estimate", 0.0)
+        made = self.estimate(tally, randomizer, seeded=stream.seeded)
+        tell("estimate", 1.0)
+        return made
+
+    @staticmethod
+    def _ask(randomizer: Randomizer, cells: npt.NDArray[np.int64], rng: Randomness) -> Tally:
+        reports: Reports = randomizer.randomize(cells, rng)
+        return randomizer.tally(reports)
+
+    def guarantee(self, shares: tuple[Share, ...] = (), *, seeded: bool = False) -> Guarantee:
+        """The promise of one release with these parameters."""
+        self._spent(shares)
+        silent = "that a phone reports tells that it is in the region; " if self.outside == "silent" else ""
+        return Guarantee(
+            trust="local",
+            epsilon=self.budget,
+            unit="user",
+            bounding=(
+                "Each user sends one report about one place, randomized on their own device: nobody else ever "
+                "has the place."
+            ),
+            neighbours=f"{silent}one user's place replaced by any other of the map",
+            assumptions=(
+                "one device per user, one report per device: the epsilons of several reports add up",
+                "the device draws its randomness as the code does (every probability is an exact ratio of integers)",
+            ),
+            shares=shares,
+            seeded=seeded,
+        )
