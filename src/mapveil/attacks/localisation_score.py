@@ -1,0 +1,238 @@
+r"""The paper's score: how far the maxima of a device's own surface are from the device.
+
+For device i the points j = 1, ..., :math:`K_i` of the grid that are no lower than their neighbours, and no lower than
+the highest over :math:`\epsilon`, are where the server looks. The score is the expected error of a server that guesses
+one of them with a chance in proportion to the surface there:
+
+.. math:: Z_i = \sum_{j=1}^{K_i} e'_j \lVert g_j - d_i \rVert, \qquad e'_j = \frac{e_j}{\sum_k e_k}
+
+where: :math:`g_j` are the points, :math:`e_j` the surface there, :math:`d_i` the device's place, :math:`\epsilon`
+= 1.1 in the paper. Source: Zong et al. (2023), section 4.2.2.
+
+Deviation: equation 16 as printed also divides by :math:`K_i`, although the weights already sum to one; the text around
+it describes the weighted mean. Both are given. Neighbours are the eight around a point (at an edge, those there are).
+
+The score assumes a server without a prior that looks at the points of a grid. It overstates privacy: see
+:mod:`mapveil.attacks.bayesian_server`.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.errors import ParameterError
+from mapveil.projection.even_grid import EvenGrid
+from mapveil.projection.query import Query
+from mapveil.projection.report import Reports
+
+__all__ = ["PAPER_RATIO", "Score", "score_places", "score_silence", "score_surfaces", "score_waves"]
+
+FloatArray = npt.NDArray[np.float64]
+
+PAPER_RATIO: Final = 1.1
+"""The paper's epsilon: maxima lower than the highest over this are left out."""
+
+_BLOCK: Final = 1 << 20  # points of the surfaces held at once by a thread
+
+
+class Score(NamedTuple):
+    """The score of each device, each of shape (devices,)."""
+
+    expected_m: FloatArray  # as the text describes it, metres
+    literal_m: FloatArray  # as equation 16 is printed, metres
+    maxima: npt.NDArray[np.int64]  # K
+
+    def mean(self) -> tuple[float, float]:
+        """The average over devices of both, metres: Z of the paper, text and print."""
+        return float(self.expected_m.mean()), float(self.literal_m.mean())
+
+
+def score_surfaces(
+    surfaces: FloatArray, places: FloatArray, grid: EvenGrid, *, ratio: float = PAPER_RATIO
+) -> Score:
+    """The score from surfaces that are already evaluated.
+
+    Parameters
+    ----------
+    surfaces : ndarray of float64, shape (devices, *grid.count)
+        What each device sent.
+    places : ndarray of float64, shape (2, devices)
+        Where they are, metres.
+    grid : EvenGrid
+        The points; two axes.
+    ratio : float
+        The paper's epsilon, at least 1.
+
+    Raises
+    ------
+    ParameterError
+        ``ratio`` is below 1, or the grid has not two axes.
+    """
+    _check(grid, ratio)
+    framed = np.empty((surfaces.shape[0], grid.count[0] + 1, grid.count[1] + 1))
+    framed[:, :-1, :-1] = surfaces
+    return _score_framed(framed, places, grid, ratio)
+
+
+def _score_framed(framed: FloatArray, places: FloatArray, grid: EvenGrid, ratio: float) -> Score:
+    """The score from surfaces with one more column and row, whose values do not matter and are overwritten.
+
+    With that frame at minus infinity a neighbour is a fixed number of values away in memory, edges included: whole
+    arrays are compared, which is several times faster than rows of a hundred.
+    """
+    devices, _, stride = framed.shape
+    framed[:, -1, :] = -np.inf
+    framed[:, :, -1] = -np.inf
+    highest = framed.max(axis=(1, 2))
+    # A surface without a positive point keeps its highest only.
+    least = np.where(highest > 0, highest / ratio, highest)
+    flat = framed.reshape(-1)
+    peaks = (flat >= _highest_around(_highest_around(flat, 1), stride)).reshape(framed.shape)
+    peaks &= framed >= least[:, None, None]
+    at = np.flatnonzero(peaks)
+    device, inside = np.divmod(at, framed.shape[1] * stride)
+    column, row = np.divmod(inside, stride)
+    height = flat[at]
+    away = np.hypot(grid.axis(0)[column] - places[0, device], grid.axis(1)[row] - places[1, device])
+    found = np.bincount(device, minlength=devices)
+    weight = np.bincount(device, height, devices)
+    plain = np.bincount(device, away, devices) / found
+    expected = np.divide(np.bincount(device, height * away, devices), weight, out=plain, where=weight > 0)
+    return Score(expected, expected / found, found)
+
+
+def _highest_around(flat: FloatArray, step: int) -> FloatArray:
+    """The highest of each value and those ``step`` before and after it."""
+    highest = flat.copy()
+    np.maximum(highest[step:], flat[:-step], out=highest[step:])
+    np.maximum(highest[:-step], flat[step:], out=highest[:-step])
+    return highest
+
+
+def score_waves(
+    reports: Reports,
+    places: FloatArray,
+    query: Query,
+    *,
+    grid: EvenGrid | None = None,
+    ratio: float = PAPER_RATIO,
+    progress: Callable[[float], None] | None = None,
+) -> Score:
+    """The score of devices that sent waves. Run by: an adversary, on devices it knows the places of.
+
+    Surfaces are evaluated a block of devices at a time and never kept: memory does not grow with their number.
+
+    Parameters
+    ----------
+    reports : Reports
+        Compact reports of any number of devices.
+    places : ndarray of float64, shape (2, devices)
+        Where they are, metres.
+    query : Query
+        What they answered.
+    grid : EvenGrid, optional
+        Where the server looks; the query's by default.
+    ratio : float
+        The paper's epsilon, at least 1.
+    progress : callable, optional
+        Told the done part.
+
+    Raises
+    ------
+    ParameterError
+        There is no grid, it has not two axes, or ``ratio`` is below 1.
+    """
+    chosen = grid or query.grid
+    if chosen is None:
+        raise ParameterError("the query has no grid; a grid to look for maxima on is accepted")
+    _check(chosen, ratio)
+    devices = places.shape[1]
+    along = [np.append(chosen.axis(axis) - query.origin[axis], 0.0) for axis in range(2)]
+    block = max(1, _BLOCK // chosen.size)
+    expected, literal, found = np.empty(devices), np.empty(devices), np.empty(devices, dtype=np.int64)
+
+    def score(start: int) -> None:
+        part = slice(start, min(start + block, devices))
+        framed = _framed_surfaces(reports.frequencies[:, part], reports.projections[part], along)
+        expected[part], literal[part], found[part] = _score_framed(framed, places[:, part], chosen, ratio)
+
+    tell = progress or (lambda done: None)
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        starts = range(0, devices, block)
+        for number, _ in enumerate(pool.map(score, starts)):
+            tell((number + 1) / len(starts))
+    return Score(expected, literal, found)
+
+
+def _framed_surfaces(
+    frequencies: FloatArray, projections: npt.NDArray[np.complex128], along: list[FloatArray]
+) -> FloatArray:
+    """Equation 7 for each device, shape (devices, P + 1, Q + 1): a product of two thin matrices for each.
+
+    The real part of :math:`a b` is :math:`\\Re a \\Re b - \\Im a \\Im b`, with a along x and b along y.
+    """
+    phase = frequencies[0][:, None, :] * along[0][:, None] - np.angle(projections)[:, None, :]
+    height = np.abs(projections)[:, None, :]
+    first = np.concatenate([height * np.cos(phase), -height * np.sin(phase)], axis=2)
+    phase = frequencies[1][:, :, None] * along[1]
+    second = np.concatenate([np.cos(phase), np.sin(phase)], axis=1)
+    return np.asarray(first @ second)
+
+
+def score_places(reported: FloatArray, places: FloatArray, grid: EvenGrid) -> Score:
+    """The score of devices whose surface is one falling kernel: its one maximum is the point nearest to it.
+
+    For exact kernels (``reported`` is ``places``) and for reported places with noise; one outside the grid has its
+    maximum at the edge.
+
+    Parameters
+    ----------
+    reported, places : ndarray of float64, shape (2, devices)
+        What each device's kernel is around, and where the device is, metres.
+    grid : EvenGrid
+        Where the server looks.
+    """
+    _check(grid, PAPER_RATIO)
+    away = np.zeros(places.shape[1])
+    for axis in range(2):
+        nearest = np.rint((reported[axis] - grid.start[axis]) / grid.step[axis])
+        point = grid.start[axis] + np.clip(nearest, 0, grid.count[axis] - 1) * grid.step[axis]
+        away += np.square(point - places[axis])
+    away = np.sqrt(away)
+    return Score(away, away, np.ones(away.size, dtype=np.int64))
+
+
+def score_silence(places: FloatArray, grid: EvenGrid) -> Score:
+    """The score of devices that answer with a constant: the mean distance to all points (the paper's 0 features).
+
+    Parameters
+    ----------
+    places : ndarray of float64, shape (2, devices)
+        Where they are, metres.
+    grid : EvenGrid
+        Where the server looks.
+    """
+    _check(grid, PAPER_RATIO)
+    devices = places.shape[1]
+    away = np.empty(devices)
+    block = max(1, _BLOCK // grid.size)
+    for start in range(0, devices, block):
+        part = places[:, start : start + block]
+        x, y = (np.square(grid.axis(axis) - part[axis][:, None]) for axis in range(2))
+        away[start : start + block] = np.sqrt(x[:, :, None] + y[:, None, :]).mean(axis=(1, 2))
+    # Printed equation 16 would divide by K once more: the paper's own baseline does not.
+    return Score(away, away, np.full(devices, grid.size))
+
+
+def _check(grid: EvenGrid, ratio: float) -> None:
+    if grid.dimension != 2:
+        raise ParameterError(f"a grid of {grid.dimension} axes; maxima are looked for on two")
+    if not 1 <= ratio < math.inf:
+        raise ParameterError(f"the ratio of maxima is {ratio!r}; at least 1 is accepted")
