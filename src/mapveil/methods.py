@@ -94,6 +94,7 @@ METHODS: tuple[Method, ...] = (
     Method("spatial-decomposition", "central", "mapveil.central.spatial_decomposition:SpatialDecomposition"),
     Method("laplace", "central", "mapveil.central.laplace_histogram:LaplaceHistogram"),
     Method("thresholded", "central", "mapveil.central.thresholded_histogram:ThresholdedHistogram"),
+    Method("private-fourier-kde", "central", "mapveil.projection.private_fourier_kde:PrivateFourierKde"),
     Method("multiscale", "distributed", "mapveil.distributed.multiscale_histogram:MultiscaleHistogram"),
     Method("adaptive", "distributed", "mapveil.distributed.adaptive_histogram:AdaptiveHistogram"),
     Method("uniform", "distributed", "mapveil.distributed.uniform_grid:UniformGrid"),

@@ -18,9 +18,10 @@ from mapveil.engines import UNIT, UserSums, user_sums
 from mapveil.errors import InputError, ParameterError
 from mapveil.geo.counts import Counts
 from mapveil.geo.tiling import Tiling
+from mapveil.privacy.random import Randomness
 from mapveil.projection import private_fourier_kde as module
 from mapveil.projection.map_points import map_points
-from mapveil.projection.private_fourier_kde import PrivateFourierKde
+from mapveil.projection.private_fourier_kde import PrivateFourierKde, noisy_waves
 from mapveil.projection.wave_density import WaveSums
 from mapveil.projection.wave_vectors import sum_of_vectors
 
@@ -112,6 +113,33 @@ def test_one_user_moves_the_sums_by_no_more_than_the_bound(rows: list[tuple[int,
         rest = [row for row in rows if row[0] != user]
         without = sums_of(rest) if rest else [0] * waves.length
         assert sum(abs(a - b) for a, b in zip(whole, without, strict=True)) <= UNIT * waves.limit
+
+
+def lower_bound(epsilon: float, runs: int = 4_000) -> float:
+    """Of the true epsilon of one wave's noisy sums, by the likelihood ratio of one user and none (99.99 %)."""
+    where = map_points(PLAIN)
+    waves = PrivateFourierKde(epsilon=1, bandwidth_m=5.0, most_waves=1).waves(where, 50.0, 1.0)
+    user = np.zeros(PLAIN.size, dtype=np.int64)
+    user[2_000] = UNIT
+    present = sum_of_vectors(where.places, user, waves)
+    rng = Randomness(8)
+
+    def ratios(exact: list[int]) -> np.ndarray:
+        drawn = [noisy_waves(exact, waves, Fraction(epsilon), rng).values for _ in range(runs)]
+        noisy = np.array(drawn)
+        return np.abs(noisy).sum(axis=1) - np.abs(noisy - np.array(present) / UNIT).sum(axis=1)
+
+    with_one, without = ratios(present), ratios([0] * waves.length)
+    threshold = 0.999 * float(with_one.max())
+    hits, misses = int((with_one >= threshold).sum()), int((without >= threshold).sum())
+    low = stats.beta.ppf(5e-5, hits, runs - hits + 1)
+    high = stats.beta.ppf(1 - 5e-5, misses + 1, runs - misses)
+    return math.log(low / high)
+
+
+def test_an_audit_finds_no_more_than_the_promise_and_catches_half_the_noise() -> None:
+    assert 0.6 < lower_bound(1.0) <= 1.0
+    assert lower_bound(2.0) > 1.0
 
 
 def test_spends_its_budget_on_the_number_and_the_waves(monkeypatch: pytest.MonkeyPatch) -> None:

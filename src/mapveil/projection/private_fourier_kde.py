@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
@@ -25,10 +26,36 @@ from mapveil.projection.shared_waves import MOST_WAVES, SharedWaves, choose_wave
 from mapveil.projection.wave_density import WaveSums, server_density
 from mapveil.projection.wave_vectors import sum_of_vectors
 
-__all__ = ["PrivateFourierKde"]
+__all__ = ["PrivateFourierKde", "noisy_waves"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+
+
+def noisy_waves(exact: list[int], waves: SharedWaves, epsilon: Fraction, rng: Randomness) -> WaveSums:
+    r"""The Laplace mechanism on the sums of the vectors, on their lattice. Run by: the curator.
+
+    .. math:: \tilde F = (F + \nu) / u, \qquad \nu \sim \mathrm{DLap}(\epsilon / (u \Delta))
+
+    where: F is ``exact`` in units of 1 / u of a user, u is :data:`mapveil.engines.UNIT`, :math:`\Delta` is
+    ``waves.limit``: one user's shares sum to u at most, and each multiplies a vector of L1 norm :math:`\Delta` at most.
+
+    Parameters
+    ----------
+    exact : list of int
+        Sums of :func:`mapveil.projection.wave_vectors.sum_of_vectors`, of users in units of 1 / UNIT.
+    waves : SharedWaves
+        The public set.
+    epsilon : Fraction
+        Budget of these sums.
+    rng : Randomness
+        The source of bits.
+    """
+    sensitivity = UNIT * waves.limit
+    noise = discrete_laplace(waves.length, epsilon, sensitivity, rng).tolist()
+    # Whole numbers beyond 64 bits, divided once.
+    values = np.array([(value + drawn) / UNIT for value, drawn in zip(exact, noise, strict=True)])
+    return WaveSums(values, laplace_variance(epsilon, sensitivity) / UNIT**2)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,11 +180,7 @@ class PrivateFourierKde(Mechanism):
         where = map_points(tiling)
         waves = self.waves(where, users, float(rest))
         exact = sum_of_vectors(where.places, sums, waves, progress)
-        noise = discrete_laplace(waves.length, rest, UNIT * waves.limit, rng).tolist()
-        # Whole numbers beyond 64 bits, divided once.
-        values = [(value + drawn) / UNIT for value, drawn in zip(exact, noise, strict=True)]
-        variance = laplace_variance(rest, UNIT * waves.limit) / UNIT**2
-        made = server_density(WaveSums(np.array(values), variance), users, waves, where.places)
+        made = server_density(noisy_waves(exact, waves, rest, rng), users, waves, where.places)
         counted = _rescaled(made.density * where.area, tiling, float(noisy[0]))
         kept, said = non_negative(counted, tiling, "keep-total")
         return Estimate(
