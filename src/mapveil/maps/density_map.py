@@ -6,9 +6,6 @@ import json
 import math
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cache
-from importlib.metadata import PackageNotFoundError
-from importlib.metadata import version as installed_version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -19,6 +16,7 @@ from mapveil.errors import InputError, ParameterError
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.layer import Layer
 from mapveil.maps.round_cost import RoundCost
+from mapveil.maps.software import software_version
 from mapveil.privacy.discrete_laplace import laplace_quantile, laplace_variance
 from mapveil.privacy.guarantee import Guarantee
 
@@ -138,7 +136,7 @@ class DensityMap:
                 f"values have shape {self.values.shape}; ({self.tiling.size},) is accepted for {self.tiling.spec}"
             )
         if not self.version:
-            object.__setattr__(self, "version", _version())
+            object.__setattr__(self, "version", software_version())
 
     def per_km2(self) -> FloatArray:
         """Estimated density, users per square kilometre, shape (cells,).
@@ -326,11 +324,3 @@ class DensityMap:
 
     def __repr__(self) -> str:
         return f"DensityMap({self.method}, {self.tiling.spec}, {self.tiling.size} cells)\n{self.guarantee!r}"
-
-
-@cache
-def _version() -> str:
-    try:
-        return installed_version("mapveil")
-    except PackageNotFoundError:
-        return "not installed"
