@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from mapveil.errors import ParameterError
-from mapveil.maps.shrinkage import multiscale_shrinkage, pool, spread
+from mapveil.maps.shrinkage import SplitRule, multiscale_shrinkage, pool, spread
 from mapveil.maps.split_prior import SplitPrior
+from mapveil.maps.threshold_expansion import CutBoxes, ThresholdExpansion
 
 
 def a_city(side: int, users: int, seed: int) -> np.ndarray:
@@ -77,12 +78,14 @@ def test_shrinkage_is_nearer_the_truth_than_the_noisy_sums(epsilon: float) -> No
     assert np.abs(found - truth).sum() < 0.7 * np.abs(np.maximum(noisy, 0) - truth).sum()
 
 
-def slow_shrinkage(noisy: np.ndarray, variance: float, members: np.ndarray) -> np.ndarray:
+def slow_shrinkage(
+    noisy: np.ndarray, variance: float, members: np.ndarray, rule: str = "prior", sampled: bool = False
+) -> np.ndarray:
     """Every box by its place, one at a time: sums by slicing, a list of what each parent gives."""
     side = noisy.shape[0]
     noisy = np.where(members > 0, noisy, 0.0)
     spreads = np.where(members > 0, variance, 0.0)
-    prior = SplitPrior()
+    prior, expansion = SplitPrior(), ThresholdExpansion()
 
     def within(array: np.ndarray, row: int, col: int, height: int, width: int) -> float:
         rows = slice(max(row, 0), max(row + height, 0))
@@ -92,8 +95,9 @@ def slow_shrinkage(noisy: np.ndarray, variance: float, members: np.ndarray) -> n
     height = width = 2 * side
     for step in range(2 * side.bit_length()):
         down = step % 2 == 0
+        size, whole = (height, 0) if down else (0, width), (height, width)
         height, width = (height // 2, width) if down else (height, width // 2)
-        asked, questions = [], []
+        asked, questions, slopes = [], [], []
         given: dict[tuple[int, int], list[float]] = {}
         for (row, col), parent in estimate.items():
             places = [(row, col), (row + height, col) if down else (row, col + width)]
@@ -102,16 +106,29 @@ def slow_shrinkage(noisy: np.ndarray, variance: float, members: np.ndarray) -> n
                 for place in places
             )
             if w1 and w2:
+                share = w1 / (w1 + w2)
+                if sampled:
+                    v1, v2 = v1 + share * parent, v2 + (1 - share) * parent
+                density = []
+                for sign in (-1, 1):
+                    place = (row + sign * size[0], col + sign * size[1])
+                    there = within(members, *place, *whole) if place in estimate else 0.0
+                    density.append(estimate[place] / there if there else parent / (w1 + w2))
+                slopes.append(share * (1 - share) * (w1 + w2) * (density[0] - density[1]) / 4)
                 measured = (v2 * y1 + v1 * (parent - y2)) / (v1 + v2)
                 asked.append((places, parent))
-                questions.append((parent, measured, v1 * v2 / (v1 + v2), w1 / (w1 + w2)))
+                questions.append((parent, measured, v1 * v2 / (v1 + v2), share))
             else:
                 given.setdefault(places[0], []).append(parent if w1 else 0.0)
                 given.setdefault(places[1], []).append(0.0 if w1 else parent)
         if questions:
             sizes = min(height, side), min(width, side)
             offsets = min(height, side + 1) * min(width, side + 1)
-            halves = prior.halves(*np.array(questions).T, None, sizes[0] * sizes[1], offsets)
+            columns = np.array(questions).T
+            if rule == "prior":
+                halves = prior.halves(*columns, None, sizes[0] * sizes[1], offsets)
+            else:
+                halves = expansion.halves(CutBoxes(*columns, np.array(slopes), None, offsets))
             for (places, parent), half in zip(asked, halves, strict=True):
                 half = min(max(half, 0.0), parent)
                 given.setdefault(places[0], []).append(half)
@@ -125,15 +142,76 @@ def slow_shrinkage(noisy: np.ndarray, variance: float, members: np.ndarray) -> n
     return np.where(members > 0, found, 0.0)
 
 
+@pytest.mark.parametrize(
+    ("rule", "sampled"), [("prior", False), ("prior", True), ("expansion", False), ("expansion", True)]
+)
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("side", [1, 2, 4, 8])
-def test_the_kernel_agrees_with_every_box_one_at_a_time(side: int, seed: int) -> None:
+def test_the_kernel_agrees_with_every_box_one_at_a_time(
+    side: int, seed: int, rule: SplitRule, sampled: bool
+) -> None:
     rng = np.random.default_rng(seed)
     members = rng.integers(0, 3, (side, side)) if seed % 2 else np.ones((side, side), dtype=np.int64)
     noisy = rng.gamma(0.3, 30, (side, side)) + rng.laplace(size=(side, side))
     np.testing.assert_allclose(
-        multiscale_shrinkage(noisy, 2.0, members, shifts=side), slow_shrinkage(noisy, 2.0, members), atol=1e-9
+        multiscale_shrinkage(noisy, 2.0, members, shifts=side, rule=rule, sampled=sampled),
+        slow_shrinkage(noisy, 2.0, members, rule, sampled),
+        rtol=1e-6,
+        atol=1e-6,
     )
+
+
+def a_slope(side: int, users: int, seed: int) -> np.ndarray:
+    """A town that is crowded everywhere, and whose density changes slowly."""
+    row, col = np.indices((side, side)) / side
+    density = np.exp(np.sin(4 * row + 1) + np.cos(5 * col) + 0.5 * np.sin(9 * (row + col)))
+    return np.random.default_rng(seed).poisson(users * density / density.sum()).astype(float)
+
+
+@given(masks, st.integers(0, 1000), st.floats(0, 100), st.booleans())
+@settings(max_examples=50, deadline=None)
+def test_the_expansion_keeps_the_total_the_sign_and_structural_zeros(
+    members: np.ndarray, seed: int, variance: float, sampled: bool
+) -> None:
+    noisy = np.random.default_rng(seed).laplace(2, 5, members.shape)
+    found = multiscale_shrinkage(noisy, variance, members, rule="expansion", sampled=sampled)
+    assert (found >= 0).all()
+    assert (found[members == 0] == 0).all()
+    assert found.sum() == pytest.approx(max(noisy[members > 0].sum(), 0), rel=1e-9, abs=1e-9)
+
+
+@given(squares)
+@settings(max_examples=50, deadline=None)
+def test_the_expansion_gives_the_input_back_without_noise_variance(square: np.ndarray) -> None:
+    found = multiscale_shrinkage(square, 0.0, rule="expansion")
+    np.testing.assert_allclose(found, square, rtol=1e-9, atol=1e-6)
+
+
+def test_the_expansion_is_nearer_the_truth_where_all_is_crowded() -> None:
+    errors: dict[str, list[float]] = {"prior": [], "expansion": []}
+    rules: tuple[SplitRule, SplitRule] = ("prior", "expansion")
+    for seed in range(4):
+        truth = a_slope(32, 10_000, seed)
+        noisy = truth + np.random.default_rng(seed + 10).laplace(scale=5, size=truth.shape)
+        for rule in rules:
+            found = multiscale_shrinkage(noisy, 50.0, rule=rule)
+            errors[rule].append(float(np.square(found - truth).mean()))
+    assert np.mean(errors["expansion"]) < 0.97 * np.mean(errors["prior"])
+
+
+@pytest.mark.parametrize("rule", ["prior", "expansion"])
+def test_who_knows_that_people_are_a_sample_is_nearer_to_all_of_them(rule: SplitRule) -> None:
+    density = a_slope(32, 1_000_000, 1)
+    all_of_them = density / density.sum()
+    errors: dict[bool, list[float]] = {False: [], True: []}
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        people = rng.multinomial(3000, all_of_them.ravel()).reshape(density.shape)
+        noisy = people + rng.laplace(scale=0.3, size=people.shape)
+        for sampled in errors:
+            found = multiscale_shrinkage(noisy, 0.18, rule=rule, sampled=sampled)
+            errors[sampled].append(float(np.square(found / found.sum() - all_of_them).mean()))
+    assert np.mean(errors[True]) < 0.4 * np.mean(errors[False])
 
 
 @pytest.mark.parametrize("shifts", [1, 2, 4, 16])

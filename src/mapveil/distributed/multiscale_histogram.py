@@ -30,6 +30,7 @@ IntArray = npt.NDArray[np.int64]
 _FLOOR = 0.5  # noise deviations of a cell: what its neighbours' differences are measured against
 _BLOCKS = 0.4
 _DEEPEST = 6
+_LEAST = 1e-12  # variance, users squared: a large budget's is zero in floating point
 
 
 class _Blocks(NamedTuple):
@@ -219,9 +220,9 @@ class MultiscaleHistogram(DistributedMechanism):
         leaves = Leaves(of_site, tree.sites_owned(setting.members), (top << blocks.level) + left)
         square = shrink_two_rounds(
             blocks.noisy,
-            first.variance,
+            max(first.variance, _LEAST),
             second.values,
-            second.variance,
+            max(second.variance, _LEAST),
             leaves,
             members,
             shifts=self.shifts,

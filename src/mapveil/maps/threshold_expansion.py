@@ -40,6 +40,8 @@ _BEND: Final = 12.0
 _HELD: Final = 4.0
 _RIDGE: Final = 1e-3
 _FIRST_OCTAVE, _OCTAVES = -3, 40
+_FAR: Final = 50.0  # noise deviations that no noise departs by
+_SURE: Final = 1e-20  # of a parent's square: with less variance a half is as good as known
 _TINY: Final = 1e-300
 
 
@@ -67,10 +69,11 @@ class ThresholdExpansion:
         Run by: whoever holds the noisy sums.
         """
         even = boxes.share * boxes.parent
-        away = boxes.measured - even
+        known = boxes.variance > _SURE * np.square(boxes.parent)
+        noise = np.where(known, boxes.variance, 1.0)
+        reach = boxes.parent + _FAR * np.sqrt(noise)
+        away = np.clip(boxes.measured - even, -reach, reach)
         slope = np.clip(boxes.slope, -even, boxes.parent - even)
-        noise = np.maximum(boxes.variance, _TINY)
-        known = boxes.variance > 0
         learned = known & (boxes.parent > 0)
         if boxes.telling is not None:
             learned &= boxes.telling
@@ -138,7 +141,7 @@ def _bent(away: FloatArray, noise: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def _solved(products: FloatArray, wanted: FloatArray) -> FloatArray:
-    """Weights of each octave's normal equations, with a ridge so that equal terms share."""
+    """Weights of each octave's normal equations, with a ridge so that terms that are alike share."""
     count = wanted.shape[-1]
     sizes = np.diagonal(products, axis1=1, axis2=2)
     scale = np.sqrt(np.maximum(sizes, _TINY))
