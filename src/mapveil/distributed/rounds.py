@@ -167,7 +167,7 @@ class Collection:
             context=_CONTEXT,
         )
         total = np.zeros(length, dtype=np.int64)
-        included, answers = 0, []
+        included, sent = 0, []
         told = False
 
         def hold(first: int, counts: IntArray) -> None:
@@ -203,7 +203,8 @@ class Collection:
                 raise Abort(self._refusal(query, number, str(error))) from error
             total += _decoded(found, bits, highest_sum(int(sizes.max()), most))
             included += sum(int(each.included.sum()) for each in found)
-            answers.extend(found[:1])  # shards are even: the first is as large as any but for one device
+            # Shards are even: the first is as large as any but for one device. Its sum is not kept.
+            sent += [(each.bytes_up, each.bytes_down) for each in found[:1]]
             self.progress(query.purpose, high / max(self.asked, 1))
         self.costs.append(
             RoundCost(
@@ -213,8 +214,8 @@ class Collection:
                 self.asked,
                 included,
                 sizes.size,
-                _most(each.bytes_up for each in answers),
-                _most(each.bytes_down for each in answers),
+                _most(up for up, _ in sent),
+                _most(down for _, down in sent),
             )
         )
         terms = float(self.alpha * included)
