@@ -19,7 +19,9 @@ MODULES = (
     "distance",
     "methods",
     "secure_sum",
+    "distributed",
     "release",
+    "projection",
 )
 PAGE = """# Benchmarks
 

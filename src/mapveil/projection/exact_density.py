@@ -13,13 +13,14 @@ below the tolerance. O(N + P Q log(P Q)), without binning the places.
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from mapveil.projection.even_grid import EvenGrid
 from mapveil.projection.kernels import Gaussian, Kernel
+from mapveil.projection.transforms import to_grid, to_points_from_grid
 
 __all__ = ["direct_density", "kernel_density", "kernel_density_at"]
 
@@ -27,7 +28,6 @@ FloatArray = npt.NDArray[np.float64]
 ComplexArray = npt.NDArray[np.complex128]
 
 _TOLERANCE: Final = 1e-9
-_THREADED: Final = 100_000
 _MOST_MODES: Final = 1 << 22
 _BLOCK: Final = 1 << 22
 
@@ -152,8 +152,6 @@ class _Series:
 
     def modes(self, places: FloatArray, weights: FloatArray | None, threads: int | None) -> ComplexArray:
         """The series' coefficients, shape (2 highest + 1, ...)."""
-        import finufft
-
         near: npt.NDArray[np.bool_] | None = None
         for axis in range(self.grid.dimension):
             low, high = self._ends(axis)
@@ -165,19 +163,10 @@ class _Series:
             strengths.real = weights
         if near is not None:
             places, strengths = places[:, near], strengths[near]
-        transform = (finufft.nufft1d1, finufft.nufft2d1, finufft.nufft3d1)[self.grid.dimension - 1]
         sizes = tuple(2 * high + 1 for high in self.highest)
-        if strengths.size == 0:
-            return np.zeros(sizes, dtype=np.complex128)
-        found = transform(
-            *self._angles(places),
-            strengths,
-            sizes[0] if len(sizes) == 1 else sizes,
-            eps=self.tolerance,
-            isign=-1,
-            **_threads(strengths.size, threads),
+        made = to_grid(
+            self._angles(places), strengths, sizes, sign=-1, tolerance=self.tolerance, threads=threads
         )
-        made = np.asarray(found)
         for axis, (high, length, h) in enumerate(
             zip(self.highest, self.lengths, self.bandwidth, strict=True)
         ):
@@ -200,16 +189,8 @@ class _Series:
 
     def at_points(self, modes: ComplexArray, points: FloatArray, threads: int | None) -> FloatArray:
         """The series anywhere among the grid's points."""
-        import finufft
-
-        transform = (finufft.nufft1d2, finufft.nufft2d2, finufft.nufft3d2)[self.grid.dimension - 1]
-        made = transform(
-            *self._angles(points),
-            np.ascontiguousarray(modes),
-            eps=self.tolerance,
-            isign=1,
-            **_threads(points.shape[1], threads),
-        )
+        angles = self._angles(points)
+        made = to_points_from_grid(angles, modes, sign=1, tolerance=self.tolerance, threads=threads)
         return np.ascontiguousarray(made.real)
 
     def _ends(self, axis: int) -> tuple[float, float]:
@@ -227,12 +208,6 @@ class _Series:
             angle *= 2 * math.pi / (step * period)
             made.append(angle)
         return made
-
-
-def _threads(size: int, threads: int | None) -> dict[str, Any]:
-    if size < _THREADED:
-        return {"nthreads": 1}
-    return {} if threads is None else {"nthreads": threads}
 
 
 def _wrapped(modes: ComplexArray, axis: int, high: int, period: int) -> ComplexArray:

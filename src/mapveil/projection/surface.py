@@ -10,7 +10,7 @@ its points: O(N B + P Q log(P Q)), and memory of the grid and one chunk. At poin
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -19,13 +19,13 @@ from mapveil.errors import InputError
 from mapveil.projection.even_grid import EvenGrid
 from mapveil.projection.query import Query
 from mapveil.projection.report import ComplexArray, FloatArray, GridReports, Reports
+from mapveil.projection.transforms import to_grid, to_points
 
 __all__ = ["TOLERANCE", "SurfaceSum", "direct_surface", "evaluate_on_grid", "evaluate_on_points"]
 
 TOLERANCE: Final = 1e-9
 """What is asked of the transform: its errors stay below 1e-7 of the surface's root mean square."""
 
-_THREADED: Final = 100_000  # fewer waves are faster on one thread
 _WIDEST: Final = (
     1500.0  # radians from the middle of the points: the type 3 transform's own grid grows with it
 )
@@ -54,11 +54,7 @@ def evaluate_on_grid(
     tolerance : float
         Relative accuracy asked of the transform.
     """
-    import finufft
-
     strengths = reports.projections.reshape(-1)
-    if strengths.size == 0:
-        return np.zeros(grid.count)
     shift: FloatArray | None = None
     angles = []
     for axis in range(grid.dimension):
@@ -73,10 +69,7 @@ def evaluate_on_grid(
         angles.append(angle)
     if shift is not None:
         strengths = strengths * np.exp(-1j * shift)
-    transform = (finufft.nufft1d1, finufft.nufft2d1, finufft.nufft3d1)[grid.dimension - 1]
-    size = grid.count[0] if grid.dimension == 1 else grid.count
-    options = _threads(strengths.size, threads)
-    made = transform(*angles, np.ascontiguousarray(strengths), size, eps=tolerance, isign=-1, **options)
+    made = to_grid(angles, strengths, grid.count, sign=-1, tolerance=tolerance, threads=threads)
     return np.ascontiguousarray(made.real)
 
 
@@ -100,8 +93,6 @@ def evaluate_on_points(
     points : ndarray of float64, shape (dimension, points)
         Where.
     """
-    import finufft
-
     strengths = reports.projections.reshape(-1)
     frequencies = reports.frequencies.reshape(query.dimension, -1)
     middle = (points.min(axis=1) + points.max(axis=1)) / 2
@@ -115,18 +106,10 @@ def evaluate_on_points(
         return total
     shift = (middle - np.asarray(query.origin)) @ frequencies
     strengths = strengths * np.exp(-1j * shift)
-    transform = (finufft.nufft1d3, finufft.nufft2d3, finufft.nufft3d3)[query.dimension - 1]
     places = [np.ascontiguousarray(row) for row in points - middle[:, None]]
     waves = [np.ascontiguousarray(row) for row in frequencies]
-    options = _threads(strengths.size, threads)
-    made = transform(*waves, np.ascontiguousarray(strengths), *places, eps=tolerance, isign=-1, **options)
+    made = to_points(waves, strengths, places, sign=-1, tolerance=tolerance, threads=threads)
     return np.asarray(total + made.real)
-
-
-def _threads(size: int, threads: int | None) -> dict[str, Any]:
-    if size < _THREADED:
-        return {"nthreads": 1}
-    return {} if threads is None else {"nthreads": threads}
 
 
 class SurfaceSum:

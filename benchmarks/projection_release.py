@@ -1,0 +1,23 @@
+"""One release by random waves of all users of a raster of counts, in a process of its own."""
+
+import json
+import resource
+import sys
+import time
+
+import numpy as np
+
+import mapveil as mv
+from mapveil.projection.fourier_kde import FourierKde
+
+path, most = sys.argv[1], int(sys.argv[2])
+counts = mv.read_counts(path)
+if most:
+    values = np.random.default_rng(0).multinomial(most, counts.values / counts.values.sum())
+    counts = mv.Counts(values, counts.tiling)
+start = time.perf_counter()
+FourierKde(bandwidth_m=4).release(counts)
+seconds = time.perf_counter() - start
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+side = round(counts.tiling.size**0.5)
+print(json.dumps({"seconds": seconds, "peak_mb": peak, "users": int(counts.values.sum()), "side": side}))
