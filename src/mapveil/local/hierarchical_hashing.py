@@ -1,0 +1,159 @@
+"""Local hashing of a random level of the hierarchy, with constrained inference over all of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+
+from mapveil.local.domain import Codes, Domain
+from mapveil.local.linear_hashes import is_prime
+from mapveil.local.local_hashing import HashedReports, best_buckets
+from mapveil.local.mechanism import LocalMechanism
+from mapveil.local.randomizer import FloatArray, IntArray, SymbolRandomizer
+from mapveil.local.report import Tally
+from mapveil.local.staircase_groups import Blocks, blocks_at
+from mapveil.local.tree_consistency import make_consistent
+from mapveil.privacy.random import Randomness
+from mapveil.privacy.uniform import uniform_below
+
+__all__ = ["HierarchicalHashing", "HierarchicalHashingRandomizer", "levels_of"]
+
+_GROWTH = 2
+_LARGEST_TABLES = 1 << 25
+
+
+def levels_of(codes: Codes) -> list[Blocks]:
+    """The levels asked for, coarsest first: each has at least twice the nodes of the one before; last the sites."""
+    last = blocks_at(codes, codes.bits)
+    found = [last]
+    for length in range(codes.bits - 2, 0, -2):
+        blocks = blocks_at(codes, length)
+        if blocks.first.size < 2:
+            break
+        if blocks.first.size * _GROWTH <= found[-1].first.size:
+            found.append(blocks)
+    return found[::-1]
+
+
+class HierarchicalHashingRandomizer(SymbolRandomizer):
+    """The halves of :class:`HierarchicalHashing` on one domain."""
+
+    kind: ClassVar[int] = 7
+
+    def __init__(self, domain: Domain, epsilon: Fraction, buckets: int | None) -> None:
+        super().__init__(domain, epsilon)
+        self._levels = levels_of(domain.codes)
+        room = _LARGEST_TABLES // len(self._levels)
+        self._reports = []
+        for blocks in self._levels:
+            nodes = blocks.first.size
+            self._reports.append(HashedReports(nodes, epsilon, buckets or best_buckets(epsilon, nodes, room)))
+        self._starts = np.cumsum([0, *(each.symbols for each in self._reports)])
+
+    @property
+    def levels(self) -> int:
+        """How many levels may be asked for."""
+        return len(self._levels)
+
+    @property
+    def symbols(self) -> int:
+        """One for each level, function and bucket."""
+        return int(self._starts[-1])
+
+    def worst_ratio(self) -> Fraction:
+        """See :meth:`Randomizer.worst_ratio`: the level does not depend on the place."""
+        return max(Fraction(*each.weights) for each in self._reports)
+
+    def _draw(self, sites: IntArray, rng: Randomness) -> IntArray:
+        rank = self.domain.codes.rank[sites]
+        level = uniform_below(sites.size, self.levels, rng)
+        drawn = np.empty(sites.size, dtype=np.int64)
+        for number, (blocks, reports) in enumerate(zip(self._levels, self._reports, strict=True)):
+            of = np.flatnonzero(level == number)
+            drawn[of] = self._starts[number] + reports.draw(blocks.of_rank[rank[of]], rng)
+        return drawn
+
+    def forward(self, distribution: FloatArray) -> FloatArray:
+        """See :meth:`SymbolRandomizer.forward`."""
+        ordered = distribution[self.domain.codes.site]
+        parts = [
+            reports.forward(blocks.sums(ordered))
+            for blocks, reports in zip(self._levels, self._reports, strict=True)
+        ]
+        return np.concatenate(parts) / self.levels
+
+    def backward(self, values: FloatArray) -> FloatArray:
+        """See :meth:`SymbolRandomizer.backward`."""
+        ordered = np.zeros(self.size)
+        for blocks, reports, part in zip(self._levels, self._reports, self._parts(values), strict=True):
+            ordered += blocks.spread(reports.backward(part))
+        made = np.empty(self.size)
+        made[self.domain.codes.site] = ordered / self.levels
+        return made
+
+    def invert(self, tally: Tally) -> FloatArray:
+        """See :meth:`Randomizer.invert`: every level by itself, then constrained inference."""
+        estimates, variances = [], []
+        for reports, part in zip(self._reports, self._parts(tally.counts.astype(np.float64)), strict=True):
+            number = max(float(part.sum()), 1.0)
+            estimates.append(reports.invert(part, number))
+            q = reports.other
+            variances.append(q * (1 - q) / (reports.held - q) ** 2 / number)
+        children = [
+            np.bincount(above.of_rank[below.first], minlength=above.first.size)
+            for above, below in zip(self._levels[:-1], self._levels[1:], strict=True)
+        ]
+        made = np.empty(self.size)
+        made[self.domain.codes.site] = make_consistent(estimates, variances, children, total=1.0)
+        return made
+
+    def _parts(self, values: FloatArray) -> list[FloatArray]:
+        return [values[start:stop] for start, stop in zip(self._starts[:-1], self._starts[1:], strict=True)]
+
+    def identity(self) -> str:
+        """See :meth:`Randomizer.identity`."""
+        each = " ".join(
+            f"{part.hashes.sites}/{part.hashes.buckets}/{part.weights.more}:{part.weights.less}"
+            for part in self._reports
+        )
+        return f"hierarchical hashing {each}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class HierarchicalHashing(LocalMechanism):
+    r"""Report, by local hashing with the whole epsilon, in which node of one random level the place is.
+
+    The level is drawn from those of :func:`levels_of` with equal probabilities, whatever the place; the estimates of
+    all levels' nodes are made consistent (:mod:`mapveil.local.tree_consistency`), each level weighted by its
+    variance, with the sum of everything known to be 1.
+
+    Deviation: levels that have fewer than twice the nodes of the next coarser one are left out, of 23 levels most.
+
+    Source: Wang et al., "Answering Multi-Dimensional Analytical Queries under Local Differential Privacy" (2019), as
+    the OLH-H of Wang et al. (2022), section 6.2; Hay et al. (2010) for the inference.
+
+    Parameters
+    ----------
+    buckets : int, optional
+        g of every level, a prime; each level's best by default.
+    """
+
+    name: ClassVar[str] = "olh-h"
+    summary: ClassVar[str] = (
+        "each phone reports a hashed node of one random level; all levels are made consistent"
+    )
+    source: ClassVar[str] = "Wang et al. 2019; Wang et al. 2022, section 6.2"
+
+    estimator: str = "norm-clip"
+    buckets: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check(self.buckets is None or is_prime(self.buckets), "buckets", "a prime, or none,")
+
+    def on(self, domain: Domain) -> HierarchicalHashingRandomizer:
+        """Both halves on a domain; see :meth:`LocalMechanism.on`."""
+        return HierarchicalHashingRandomizer(domain, self.budget, self.buckets)
