@@ -1,0 +1,233 @@
+r"""The client half: a query that is one column in disguise, and the key that opens its answer.
+
+.. math:: c = A s + e + 2^{24} u_j, \qquad
+    a - H s = D c - D A s = D e + 2^{24} D u_j \pmod{2^{32}}
+
+where: :math:`u_j` is one at the column j asked for and zero elsewhere, s the query's own secret, e its errors, A the
+public matrix, D the database, H = D A its hint and a = D c the server's answer. The upper 8 bits, rounded, are the
+column. Every query draws its own s and e, and forgets them: an :class:`Opening` keeps H s only.
+
+Source: Henzinger et al. (2023), figure 2 (Query and Recover).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.errors import InputError, ParameterError
+from mapveil.privacy.random import Randomness, as_randomness
+from mapveil.retrieval.database import column_records
+from mapveil.retrieval.domain import Purpose, digest
+from mapveil.retrieval.faults import OutdatedHint
+from mapveil.retrieval.gaussian import draw_gaussian
+from mapveil.retrieval.matrix import hint_times_secret, matrix_key, matrix_times_secret
+from mapveil.retrieval.messages import (
+    Message,
+    Offer,
+    Vector,
+    read_hint,
+    read_kind,
+    read_offer,
+    read_outdated,
+    read_vector,
+    write_vector,
+)
+from mapveil.retrieval.parameters import SCALE_BITS, SECRET, largest_error
+
+__all__ = ["Client", "Column", "Opening", "Query"]
+
+Words = npt.NDArray[np.uint32]
+
+_SCALE = 1 << SCALE_BITS
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Opening:
+    """What opens one answer. Secret: whoever has it and the query knows the column; it never leaves the client."""
+
+    database: bytes
+    record: int
+    mask: Words = field(repr=False)  # H s, shape (rows,)
+
+    def __repr__(self) -> str:
+        return "Opening(secret)"
+
+    def __reduce__(self) -> str | tuple[object, ...]:
+        raise TypeError("an Opening holds a secret and cannot be pickled or copied")
+
+
+class Query(NamedTuple):
+    """One question."""
+
+    message: bytes  # to the server
+    opening: Opening  # stays here
+
+
+class Column(NamedTuple):
+    """All that one answer tells: the record asked for stands among its neighbours."""
+
+    first: int  # number of the first record
+    records: npt.NDArray[np.uint8]  # (records, record_bytes)
+
+
+class Client:
+    """Asks one version of a database for records without saying which.
+
+    Parameters
+    ----------
+    offer : bytes
+        From :meth:`mapveil.retrieval.server.Server.offer`.
+    largest_hint : int
+        Bytes of the largest hint that this client is willing to hold.
+
+    Attributes
+    ----------
+    offer : Offer
+        What the database is.
+
+    Raises
+    ------
+    InputError
+        It is no offer, or one with a larger hint.
+    """
+
+    def __init__(self, offer: bytes, *, largest_hint: int = 1 << 30) -> None:
+        self.offer: Offer = read_offer(offer)
+        size = self.offer.shape.traffic().hint
+        if size > largest_hint:
+            raise InputError(f"an offer with a hint of {size} bytes; up to {largest_hint} are accepted")
+        self._hint: Words = np.zeros((self.offer.shape.rows, SECRET), dtype=np.uint32)
+        self._missing = np.ones(self.offer.shape.rows, dtype=np.bool_)
+        self._key = matrix_key(self.offer.database)
+
+    @property
+    def missing_rows(self) -> int:
+        """Rows of the hint that have not arrived; a client with none missing can ask."""
+        return int(np.count_nonzero(self._missing))
+
+    def receive_hint(self, message: bytes) -> None:
+        """Take in some rows of the hint, in any order.
+
+        Raises
+        ------
+        OutdatedHint
+            They are of another version than the offer.
+        InputError
+            It is no hint, has rows that the layout has not, or completes a hint that is not the offer's: then all
+            of it must be fetched again.
+        """
+        hint = read_hint(message)
+        if hint.database != self.offer.database:
+            raise self._outdated("a hint", hint.database)
+        last = hint.first_row + hint.rows.shape[0]
+        if last > self.offer.shape.rows:
+            raise InputError(
+                f"a hint of rows up to {last - 1}; 0 to {self.offer.shape.rows - 1} are accepted"
+            )
+        if not self.missing_rows:
+            raise InputError("a hint once more; this client has all of it")
+        self._hint[hint.first_row : last] = hint.rows
+        self._missing[hint.first_row : last] = False
+        if not self.missing_rows:
+            words = self._hint.astype("<u4", copy=False)
+            if digest(Purpose.HINT, self.offer.database, words.data) != self.offer.hint_digest:
+                self._missing[:] = True
+                raise InputError("the hint is not what the offer promised; fetch all of it again")
+
+    def query(self, record: int, rng: Randomness | None = None) -> Query:
+        """Ask for a record. Run by: the client.
+
+        Parameters
+        ----------
+        record : int
+            Its number, from 0.
+        rng : Randomness, optional
+            The source of the secret and the errors; the operating system's by default. Never a seed: who knows it
+            knows the record.
+
+        Returns
+        -------
+        message, opening
+            To be sent; to be kept until the answer comes.
+
+        Raises
+        ------
+        ParameterError
+            There is no such record.
+        InputError
+            The hint has not arrived.
+        """
+        shape = self.offer.shape
+        column, _ = shape.place(record)
+        if self.missing_rows:
+            raise InputError(f"{self.missing_rows} rows of the hint are missing; fetch them before asking")
+        rng = as_randomness(rng)
+        secret = draw_gaussian(SECRET, rng)
+        words = matrix_times_secret(self._key, shape.columns, secret)
+        words += draw_gaussian(shape.columns, rng).astype(np.uint32)
+        words[column : column + 1] += np.uint32(_SCALE)  # a slice wraps around without a warning
+        opening = Opening(self.offer.database, int(record), hint_times_secret(self._hint, secret))
+        return Query(write_vector(Message.QUERY, Vector(self.offer.database, words)), opening)
+
+    def open(self, opening: Opening, answer: bytes) -> bytes:
+        """The record that was asked for; raises as :meth:`open_column` does."""
+        column = self.open_column(opening, answer)
+        return bytes(column.records[opening.record - column.first])
+
+    def open_column(self, opening: Opening, answer: bytes) -> Column:
+        """Read an answer: the record asked for and those beside it.
+
+        A wrong answer is told from a right one by its errors, which are short in a right one; whether that
+        happened is nothing to tell the server.
+
+        Parameters
+        ----------
+        opening : Opening
+            Of the query.
+        answer : bytes
+            From :meth:`mapveil.retrieval.server.Server.answer`, or the ``reply`` of its error.
+
+        Raises
+        ------
+        OutdatedHint
+            The database was updated: the server answers for another version.
+        InputError
+            It is no answer to this query.
+        ParameterError
+            The opening belongs to another client.
+        """
+        shape = self.offer.shape
+        if opening.database != self.offer.database:
+            raise ParameterError(
+                "an opening of another version of the database; this client's own is accepted"
+            )
+        if read_kind(answer) is Message.OUTDATED:
+            raise self._outdated("the server", read_outdated(answer))
+        vector = read_vector(Message.ANSWER, answer)
+        if vector.database != self.offer.database:
+            raise self._outdated("an answer", vector.database)
+        if vector.words.size != shape.rows:
+            raise InputError(f"an answer of {vector.words.size} words; {shape.rows} are accepted")
+        noisy = vector.words - opening.mask
+        rounded = noisy + np.uint32(_SCALE >> 1)
+        error = (rounded & np.uint32(_SCALE - 1)).astype(np.int64) - (_SCALE >> 1)
+        if int(np.abs(error).max()) > largest_error(shape.rows, shape.columns):
+            raise InputError("an answer that fits neither this query nor this hint; nothing is read from it")
+        digits = (rounded >> np.uint32(SCALE_BITS)).astype(np.uint8).view(np.int8)
+        first = shape.place(opening.record).column * shape.per_column
+        records = column_records(digits, shape)
+        return Column(first, records[: shape.records - first])
+
+    def _outdated(self, what: str, database: bytes) -> OutdatedHint:
+        return OutdatedHint(
+            f"{what} is of version {database.hex()[:16]} of the database, this client of "
+            f"{self.offer.database.hex()[:16]}: start again with the new offer and hint"
+        )
+
+    def __repr__(self) -> str:
+        shape = self.offer.shape
+        return f"Client({shape.records} records, version {self.offer.database.hex()[:16]})"

@@ -1,0 +1,131 @@
+r"""A released map as a database: one record of numbers for each cell, and back.
+
+Record i is cell i: for each field a 64-bit float, little-endian. The offer carries the map's public record (tiling,
+method, guarantee), from which a client finds the cell of a place by itself, on the device.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.errors import InputError, ParameterError
+from mapveil.geo.parse_tiling import tiling_from_dict
+from mapveil.geo.tiling import Tiling
+from mapveil.maps.density_map import DensityMap
+from mapveil.retrieval.database import Database
+
+__all__ = ["MapRecords", "map_database"]
+
+FloatArray = npt.NDArray[np.float64]
+
+_VALUE: Final = np.dtype("<f8")
+
+
+def map_database(
+    density_map: DensityMap, fields: Sequence[str] = ("users",), *, queries: int = 100
+) -> Database:
+    """Lay out a released map for private retrieval. Run by: the server.
+
+    Post-processing: costs no privacy of those on the map. What it adds is that the server does not learn which cell
+    somebody is interested in.
+
+    Parameters
+    ----------
+    density_map : DensityMap
+        Any released map.
+    fields : sequence of str
+        What a record holds: ``"users"``, ``"lower"`` and ``"upper"`` (bounds, where the map has measurements), or
+        the name of one of the map's layers.
+    queries : int
+        How often a client is expected to ask of one version, see :func:`~mapveil.retrieval.shape.choose_shape`.
+
+    Raises
+    ------
+    ParameterError
+        A field that the map has not, none, or one twice.
+    """
+    columns = {"users": density_map.values}
+    interval = density_map.interval()
+    if interval is not None:
+        columns |= {"lower": interval.lower, "upper": interval.upper}
+    columns |= {layer.name: layer.values for layer in density_map.layers()}
+    if not fields or len(set(fields)) < len(fields) or not set(fields) <= set(columns):
+        raise ParameterError(
+            f"fields {tuple(fields)!r}; some of {', '.join(columns)}, each once, are accepted"
+        )
+    values = np.stack([columns[name] for name in fields], axis=1).astype(_VALUE)
+    about = {"fields": list(fields), "map": density_map.metadata()}
+    text = json.dumps(about, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return Database.of(values.view(np.uint8), text.encode(), queries=queries)
+
+
+@dataclass(frozen=True, eq=False)
+class MapRecords:
+    """How the records of a map are found and read. Run by: the client.
+
+    Parameters
+    ----------
+    fields : tuple of str
+        What a record holds.
+    metadata : dict
+        The map's record, as every export carries it.
+    tiling : Tiling
+        The cells.
+    """
+
+    fields: tuple[str, ...]
+    metadata: dict[str, Any]
+    tiling: Tiling
+
+    @classmethod
+    def of(cls, about: bytes) -> MapRecords:
+        """Read what an offer says of its records.
+
+        Raises
+        ------
+        InputError
+            The offer is not of a map.
+        """
+        try:
+            record = json.loads(about)
+            fields = tuple(str(name) for name in record["fields"])
+            return cls(fields, dict(record["map"]), tiling_from_dict(record["map"]["tiling"]))
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError(f"an offer that is not of a map ({type(error).__name__}: {error})") from None
+
+    def cell(self, lon: float, lat: float) -> int:
+        """The record of a place, WGS84 degrees.
+
+        Raises
+        ------
+        InputError
+            The place is outside the map; the message does not repeat it.
+        """
+        cell = int(
+            self.tiling.locate(np.array([lon], dtype=np.float64), np.array([lat], dtype=np.float64))[0]
+        )
+        if cell < 0:
+            raise InputError("the place is outside the map's region; one inside is accepted")
+        return cell
+
+    def values(self, records: bytes | npt.NDArray[np.uint8]) -> FloatArray:
+        """The numbers of one record, shape (fields,), or of several, shape (records, fields).
+
+        Raises
+        ------
+        InputError
+            The records are of another length.
+        """
+        array = np.frombuffer(records, dtype=np.uint8) if isinstance(records, bytes) else records
+        size = _VALUE.itemsize * len(self.fields)
+        if array.shape[-1] != size:
+            raise InputError(
+                f"a record of {array.shape[-1]} bytes; {size} are accepted for {', '.join(self.fields)}"
+            )
+        return np.ascontiguousarray(array).view(_VALUE).astype(np.float64)

@@ -1,0 +1,222 @@
+"""The messages between client and server: what each holds, and its one encoding.
+
+Every message is one canonical CBOR array (:mod:`mapveil.canonical_cbor`); ``retrieval.cddl`` says the same in CDDL::
+
+    [version, 1, database, records, record bytes, records in a column, digest of the hint, about]    offer
+    [version, 2, database, first row, rows of the hint]                                              hint
+    [version, 3, database, words]                                                                    query
+    [version, 4, database, words]                                                                    answer
+    [version, 5, database]                                                                           outdated
+
+where: ``database`` is the SHA-256 that names the version of the database, and words are 32 bits, little-endian.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil import canonical_cbor
+from mapveil.errors import InputError, ParameterError
+from mapveil.retrieval.domain import HASH_BYTES, VERSION
+from mapveil.retrieval.parameters import SECRET
+from mapveil.retrieval.shape import Shape
+
+__all__ = [
+    "Hint",
+    "Message",
+    "Offer",
+    "Vector",
+    "read_hint",
+    "read_kind",
+    "read_offer",
+    "read_outdated",
+    "read_vector",
+    "write_hint",
+    "write_offer",
+    "write_outdated",
+    "write_vector",
+]
+
+Words = npt.NDArray[np.uint32]
+
+_ROW_BYTES: Final = 4 * SECRET
+
+
+class Message(IntEnum):
+    """The kinds; numbers are never given anew."""
+
+    OFFER = 1  # from the server: what the database is
+    HINT = 2  # from the server: some rows of the hint
+    QUERY = 3  # from the client
+    ANSWER = 4  # from the server
+    OUTDATED = 5  # from the server, instead of an answer: the database has another version now
+
+
+class Offer(NamedTuple):
+    """What a client must know of a database before it asks."""
+
+    database: bytes
+    shape: Shape
+    hint_digest: bytes
+    about: bytes
+
+
+class Hint(NamedTuple):
+    """Some rows of the hint."""
+
+    database: bytes
+    first_row: int
+    rows: Words  # (rows, 1024)
+
+
+class Vector(NamedTuple):
+    """A query or an answer."""
+
+    database: bytes
+    words: Words
+
+
+_FIELDS: Final[dict[Message, tuple[type, ...]]] = {
+    Message.OFFER: (bytes, int, int, int, bytes, bytes),
+    Message.HINT: (bytes, int, bytes),
+    Message.QUERY: (bytes, bytes),
+    Message.ANSWER: (bytes, bytes),
+    Message.OUTDATED: (bytes,),
+}
+
+
+def write_offer(offer: Offer) -> bytes:
+    """Encode an offer. Run by: the server."""
+    shape = offer.shape
+    numbers = (shape.records, shape.record_bytes, shape.per_column)
+    return _write(Message.OFFER, offer.database, *numbers, offer.hint_digest, offer.about)
+
+
+def read_offer(data: bytes) -> Offer:
+    """Decode an offer. Run by: the client.
+
+    Raises
+    ------
+    InputError
+        It is no offer of this version, or of a layout that is not accepted.
+    """
+    database, records, record_bytes, per_column, hint_digest, about = _read(data, Message.OFFER)
+    if len(hint_digest) != HASH_BYTES:
+        raise InputError(
+            f"an offer whose hint has a digest of {len(hint_digest)} bytes; {HASH_BYTES} are accepted"
+        )
+    try:
+        shape = Shape(records, record_bytes, per_column)
+    except ParameterError as error:
+        raise InputError(f"an offer of {error}") from None
+    return Offer(database, shape, hint_digest, about)
+
+
+def write_hint(hint: Hint) -> bytes:
+    """Encode some rows of the hint. Run by: the server."""
+    return _write(Message.HINT, hint.database, hint.first_row, _packed(hint.rows))
+
+
+def read_hint(data: bytes) -> Hint:
+    """Decode some rows of the hint. Run by: the client.
+
+    Raises
+    ------
+    InputError
+        It is no hint of this version, or has no whole rows.
+    """
+    database, first_row, rows = _read(data, Message.HINT)
+    if not rows or len(rows) % _ROW_BYTES:
+        raise InputError(f"a hint of {len(rows)} bytes; rows of {_ROW_BYTES} are accepted")
+    return Hint(database, first_row, _unpacked(rows).reshape(-1, SECRET))
+
+
+def write_vector(kind: Message, vector: Vector) -> bytes:
+    """Encode a query or an answer. Run by: the client, the server."""
+    return _write(kind, vector.database, _packed(vector.words))
+
+
+def read_vector(kind: Message, data: bytes) -> Vector:
+    """Decode a query or an answer; how many words are right is for the caller to check. Run by: the server, the client.
+
+    Raises
+    ------
+    InputError
+        It is no message of this version and kind, or has no whole words.
+    """
+    database, words = _read(data, kind)
+    if len(words) % 4:
+        raise InputError(f"{_named(kind)} of {len(words)} bytes; words of 4 are accepted")
+    return Vector(database, _unpacked(words))
+
+
+def write_outdated(database: bytes) -> bytes:
+    """Encode that the database is another one now. Run by: the server."""
+    return _write(Message.OUTDATED, database)
+
+
+def read_outdated(data: bytes) -> bytes:
+    """Decode which version the database has now. Run by: the client.
+
+    Raises
+    ------
+    InputError
+        It is no such message.
+    """
+    database: bytes = _read(data, Message.OUTDATED)[0]
+    return database
+
+
+def read_kind(data: bytes) -> Message:
+    """What kind of message it is, by its head alone.
+
+    Raises
+    ------
+    InputError
+        It has no head of this version.
+    """
+    head = bytes(data[:3])
+    for kind, fields in _FIELDS.items():
+        if head == bytes([0x80 | (2 + len(fields)), VERSION, kind]):
+            return kind
+    raise InputError(f"is no message of retrieval, version {VERSION}")
+
+
+def _write(kind: Message, *fields: int | bytes) -> bytes:
+    return canonical_cbor.encode([VERSION, int(kind), *fields])
+
+
+def _read(data: bytes, kind: Message) -> list[Any]:
+    """The fields of a message of that kind, each of its type."""
+    if read_kind(data) is not kind:
+        raise InputError(f"is {_named(read_kind(data))}; {_named(kind)} is accepted here")
+    try:
+        values: list[Any] = canonical_cbor.decode(bytes(data))[2:]
+    except canonical_cbor.NotCanonical as error:
+        raise InputError(f"{_named(kind)} that is no canonical CBOR: {error}") from None
+    for value, expected in zip(values, _FIELDS[kind], strict=True):
+        if not isinstance(value, expected):
+            raise InputError(f"{_named(kind)} whose fields are of other types")
+    if len(values[0]) != HASH_BYTES:
+        raise InputError(
+            f"{_named(kind)} of a database named by {len(values[0])} bytes; {HASH_BYTES} are accepted"
+        )
+    return values
+
+
+def _named(kind: Message) -> str:
+    """The kind with its article."""
+    article = "an" if kind.name[0] in "AO" else "a"
+    return f"{article} {kind.name.lower()}"
+
+
+def _packed(words: Words) -> bytes:
+    return words.astype("<u4", copy=False).tobytes()
+
+
+def _unpacked(data: bytes) -> Words:
+    return np.frombuffer(data, dtype="<u4").astype(np.uint32)

@@ -1,0 +1,139 @@
+r"""The server half: one product with the whole database for each query, whatever was asked.
+
+.. math:: a = D c \bmod 2^{32}
+
+where: D is the database and c the query. No input or output: bytes come in, bytes go out. The server holds no secret
+and no state of its clients; :meth:`Server.answer` may run in several threads.
+
+Source: Henzinger et al. (2023), figure 2 (Setup and Answer).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.errors import InputError, ParameterError
+from mapveil.privacy.random import Randomness
+from mapveil.retrieval.byte_product import byte_product
+from mapveil.retrieval.database import Database
+from mapveil.retrieval.domain import Purpose, digest
+from mapveil.retrieval.faults import OutdatedHint
+from mapveil.retrieval.gaussian import draw_gaussian
+from mapveil.retrieval.matrix import hint_of, hint_times_secret, matrix_key, matrix_times_secret
+from mapveil.retrieval.messages import (
+    Hint,
+    Message,
+    Offer,
+    Vector,
+    read_vector,
+    write_hint,
+    write_offer,
+    write_outdated,
+    write_vector,
+)
+from mapveil.retrieval.parameters import SECRET
+
+__all__ = ["Server"]
+
+Words = npt.NDArray[np.uint32]
+
+_PART_ROWS: Final = 256  # of the hint in one message: 1 MiB
+
+
+class Server:
+    """Answers queries about one version of a database.
+
+    An update of the database is another server; queries made for the old one are refused by it, see
+    :class:`~mapveil.retrieval.faults.OutdatedHint`.
+
+    Parameters
+    ----------
+    database : Database
+        What is asked about.
+    hint : ndarray of uint32, shape (rows, 1024), optional
+        The hint that an earlier server of the same version computed (:attr:`hint`); computed without, which takes
+        about 1000 operations for each byte.
+    compiled : bool, optional
+        Whether the compiled kernel of the extra ``fast`` multiplies; where installed, by default.
+
+    Raises
+    ------
+    ParameterError
+        The hint given is not that of this database.
+    MissingExtra
+        ``compiled`` is true and the extra is not installed.
+    """
+
+    def __init__(
+        self, database: Database, hint: Words | None = None, *, compiled: bool | None = None
+    ) -> None:
+        self.database = database
+        self._product = byte_product(compiled)
+        key = matrix_key(database.version)
+        if hint is None:
+            hint = hint_of(database.matrix, key)
+        else:
+            self._check(hint, key)
+        self.hint: Words = hint
+        hashed = digest(Purpose.HINT, database.version, hint.astype("<u4", copy=False).data)
+        self._offer = Offer(database.version, database.shape, hashed, database.about)
+
+    def _check(self, hint: Words, key: bytes) -> None:
+        """Compare D (A s) with H s for one s: a hint of another version agrees in no row but by luck."""
+        shape = self.database.shape
+        if hint.dtype != np.uint32 or hint.shape != (shape.rows, SECRET) or not hint.flags.c_contiguous:
+            raise ParameterError(
+                f"a hint of {hint.dtype} and shape {hint.shape}; contiguous uint32 of ({shape.rows}, {SECRET}) "
+                "is accepted"
+            )
+        probe = draw_gaussian(SECRET, Randomness())
+        asked = self._product(self.database.matrix, matrix_times_secret(key, shape.columns, probe))
+        if not np.array_equal(asked, hint_times_secret(hint, probe)):
+            raise ParameterError("the hint is not of this version of the database; compute it anew")
+
+    def offer(self) -> bytes:
+        """The message that a client starts with."""
+        return write_offer(self._offer)
+
+    def hint_messages(self) -> Iterator[bytes]:
+        """The hint in messages of a MiB, for a client to fetch once."""
+        for first in range(0, self.hint.shape[0], _PART_ROWS):
+            rows = self.hint[first : first + _PART_ROWS]
+            yield write_hint(Hint(self.database.version, first, rows))
+
+    def answer(self, query: bytes) -> bytes:
+        """Answer a query. Run by: the server; it reads every byte of the database and learns nothing of the record.
+
+        Parameters
+        ----------
+        query : bytes
+            From :meth:`mapveil.retrieval.client.Client.query`.
+
+        Raises
+        ------
+        OutdatedHint
+            The query is for another version of the database; the error's ``reply`` is what to send instead.
+        InputError
+            It is no query, or one of another length.
+        """
+        vector = read_vector(Message.QUERY, query)
+        version = self.database.version
+        if vector.database != version:
+            raise OutdatedHint(
+                f"a query for version {vector.database.hex()[:16]} of the database, which is at "
+                f"{version.hex()[:16]} now; a query made with its new offer and hint is accepted",
+                write_outdated(version),
+            )
+        columns = self.database.shape.columns
+        if vector.words.size != columns:
+            raise InputError(f"a query of {vector.words.size} words; {columns} are accepted")
+        words = self._product(self.database.matrix, vector.words)
+        return write_vector(Message.ANSWER, Vector(version, words))
+
+    def __repr__(self) -> str:
+        shape = self.database.shape
+        return f"Server({shape.records} records, version {self.database.version.hex()[:16]})"

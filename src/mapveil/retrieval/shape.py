@@ -1,0 +1,161 @@
+r"""How records are laid out as a matrix of bytes, and what that costs to download.
+
+Records of b bytes stand below one another, k to a column: record i is in column :math:`\lfloor i / k \rfloor`, its
+byte j in row :math:`(i \bmod k)\, b + j`. A query fetches a whole column: the record asked for and its neighbours.
+
+.. math:: l = k b \text{ rows}, \qquad m = \lceil N / k \rceil \text{ columns}, \qquad
+    T(k) = 4 n l + Q\, (4 m + 4 l)
+
+where: N is the number of records, n = 1024, and T the bytes that pass for a client that fetches the hint once and
+asks Q times: hint, queries, answers. A taller matrix has a larger hint and shorter queries.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from mapveil.errors import ParameterError
+from mapveil.retrieval.parameters import LARGEST_COLUMNS, LARGEST_ROWS, SECRET
+
+__all__ = ["Place", "Shape", "Traffic", "choose_shape"]
+
+_WORD_BYTES = 4
+
+
+class Traffic(NamedTuple):
+    """Bytes that pass between one client and the server, without the messages' heads."""
+
+    hint: int  # once for each version of the database, to the client
+    query: int  # each, to the server
+    answer: int  # each, to the client
+    database: int  # what asking for everything would cost instead
+
+    def of(self, queries: int) -> int:
+        """Bytes of a client that fetches the hint and asks so often."""
+        return self.hint + queries * (self.query + self.answer)
+
+
+class Place(NamedTuple):
+    """Where a record stands."""
+
+    column: int
+    first_row: int
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The layout of a database; public.
+
+    Parameters
+    ----------
+    records : int
+        Number of records, N.
+    record_bytes : int
+        Bytes of each, b.
+    per_column : int
+        Records that stand in one column, k.
+
+    Raises
+    ------
+    ParameterError
+        A number below 1, more rows than 2^20 or more columns than 2^16.
+    """
+
+    records: int
+    record_bytes: int
+    per_column: int
+
+    def __post_init__(self) -> None:
+        for name, value in (
+            ("records", self.records),
+            ("record_bytes", self.record_bytes),
+            ("per_column", self.per_column),
+        ):
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ParameterError(f"{name} is {value!r}; an integer of at least 1 is accepted")
+        if self.per_column > self.records:
+            raise ParameterError(
+                f"{self.per_column} records to a column of a database of {self.records}; "
+                "at most all of them are accepted"
+            )
+        if self.rows > LARGEST_ROWS or self.columns > LARGEST_COLUMNS:
+            raise ParameterError(
+                f"{self.records} records of {self.record_bytes} bytes, {self.per_column} to a column, make "
+                f"{self.rows} rows and {self.columns} columns; up to {LARGEST_ROWS} and {LARGEST_COLUMNS} are accepted"
+            )
+
+    @property
+    def rows(self) -> int:
+        """Bytes of a column, l."""
+        return self.per_column * self.record_bytes
+
+    @property
+    def columns(self) -> int:
+        """Columns, m."""
+        return -(-self.records // self.per_column)
+
+    def place(self, record: int) -> Place:
+        """Where a record stands.
+
+        Raises
+        ------
+        ParameterError
+            There is no such record.
+        """
+        if isinstance(record, bool) or not isinstance(record, int | np.integer):
+            raise ParameterError(f"the record is {record!r}; an integer is accepted")
+        if not 0 <= record < self.records:
+            raise ParameterError(f"record {record} of {self.records}; 0 to {self.records - 1} are accepted")
+        column, within = divmod(int(record), self.per_column)
+        return Place(column, within * self.record_bytes)
+
+    def traffic(self) -> Traffic:
+        """What passes between one client and the server."""
+        return Traffic(
+            hint=_WORD_BYTES * SECRET * self.rows,
+            query=_WORD_BYTES * self.columns,
+            answer=_WORD_BYTES * self.rows,
+            database=self.records * self.record_bytes,
+        )
+
+
+def choose_shape(records: int, record_bytes: int, queries: int = 100) -> Shape:
+    """The layout with the least traffic for a client that asks so often of one version; see the module's header.
+
+    Parameters
+    ----------
+    records, record_bytes : int
+        Of the database.
+    queries : int
+        How often a client is expected to ask between two updates, Q.
+
+    Raises
+    ------
+    ParameterError
+        A number below 1, or a database that no layout holds.
+
+    Examples
+    --------
+    >>> shape = choose_shape(records=8_388_608, record_bytes=8)
+    >>> shape.rows, shape.columns
+    (2448, 27414)
+    >>> shape.traffic()
+    Traffic(hint=10027008, query=109656, answer=9792, database=67108864)
+    """
+    for name, value in (("records", records), ("record_bytes", record_bytes), ("queries", queries)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ParameterError(f"{name} is {value!r}; an integer of at least 1 is accepted")
+    fewest = -(-records // LARGEST_COLUMNS)
+    most = min(records, LARGEST_ROWS // record_bytes)
+    if fewest > most:
+        raise ParameterError(
+            f"{records} records of {record_bytes} bytes; up to {LARGEST_COLUMNS} columns of {LARGEST_ROWS} bytes, "
+            "a record in one column, are accepted"
+        )
+    per_column = np.arange(fewest, most + 1)
+    rows, columns = per_column * record_bytes, -(-records // per_column)
+    cost = SECRET * rows + queries * (rows + columns)
+    return Shape(records, record_bytes, int(per_column[np.argmin(cost)]))
