@@ -13,9 +13,10 @@ import mapveil as mv
 from mapveil.errors import InputError, ParameterError, PromiseError
 from mapveil.projection.devices import all_places
 from mapveil.projection.federated_kde import FederatedKde
-from mapveil.projection.fourier_kde import FEW_PLACES, FourierKde
+from mapveil.projection.fourier_kde import FourierKde
 from mapveil.projection.kernels import KERNELS, kernel_named
 from mapveil.projection.map_points import map_points
+from mapveil.projection.measured import FEW_PLACES
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
 GRID = mv.Grid(REGION, rows=40, columns=30)
@@ -140,9 +141,11 @@ def test_few_places_are_warned_of_and_features_said_plainly():
     heat = FourierKde(bandwidth_m=180, features=6).release(CITY, GRID, rng=1)
     least = min(each.value for each in heat.guarantee.measured if each.quantity == "places left")
     assert least < FEW_PLACES
-    assert heat.notes[0].startswith("WARNING: a device that answered is hidden among")
+    assert heat.notes[0].startswith(
+        "WARNING: a device that answered is as good as found: 1 place left, error 0 m"
+    )
     assert "6 random plane waves" in heat.guarantee.bounding
-    assert "few places" in heat.guarantee.neighbours
+    assert heat.guarantee.neighbours.startswith("nothing: three waves cross at one point")
 
 
 def test_one_report_per_device_however_many_rows():

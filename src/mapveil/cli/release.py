@@ -208,7 +208,8 @@ def _check_outputs(outputs: tuple[Path, ...]) -> None:
 
 def _report(console: Console, made: DensityMap, outputs: tuple[Path, ...], receipt: Account | None) -> None:
     lines = [f"wrote {output}" for output in outputs]
-    lines += [f"note: {note}" for note in made.notes]
+    # Warnings are on stderr already.
+    lines += [f"note: {note}" for note in made.notes if not note.startswith("WARNING: ")]
     lines.append(repr(made.guarantee))
     record: dict[str, Any] = {"outputs": [str(output) for output in outputs], **made.metadata()}
     if receipt is None and made.guarantee.epsilon is not None:

@@ -30,6 +30,7 @@ def release_by_projection(
 ) -> tuple[DensityMap, None]:
     """Release; what was measured of the devices' privacy is said as a warning where it is small."""
     from mapveil.geo.points import Points
+    from mapveil.projection.measured import hiding_warnings
 
     cells = None
     if isinstance(read, Points):
@@ -42,4 +43,6 @@ def release_by_projection(
         cells = request.cells(request.region)
     made = request.mechanism().release(read, cells, rng=rng, progress=progress)
     console.warn("not differential privacy: see what was measured of it below")
+    for text in hiding_warnings(made.guarantee.measured):
+        console.warn(text.removeprefix("WARNING: "))
     return made, None

@@ -22,19 +22,17 @@ from mapveil.projection.devices import PlaceChoice, all_places, count_devices, v
 from mapveil.projection.frequencies import offsets, unit_frequencies
 from mapveil.projection.kernels import kernel_named
 from mapveil.projection.map_points import MapPoints, inscribed_side, map_points, prior_cells, sum_of_waves
+from mapveil.projection.measured import hiding_facts, hiding_warnings
 from mapveil.projection.mechanism import Collected, ProjectionMechanism, check_bandwidth
 from mapveil.projection.policy import Policy, largest_bandwidth
 from mapveil.projection.posterior import hiding
 from mapveil.projection.query import Query
 from mapveil.projection.report import client_reports
 
-__all__ = ["FEW_PLACES", "BandwidthRule", "FourierKde"]
+__all__ = ["BandwidthRule", "FourierKde"]
 
 FloatArray = npt.NDArray[np.float64]
 BandwidthRule = Literal["public", "neighbours"]
-
-FEW_PLACES: Final = 20
-"""Fewer equally likely places than this are warned of."""
 
 _LEAST_SIDE_M: Final = 1000.0
 
@@ -65,7 +63,8 @@ class FourierKde(ProjectionMechanism):
     bandwidth_m : float, optional
         h, metres (cells without georeference); without one the rule chooses it.
     features : int
-        B, waves per device. With more than one a server that knows where people live usually finds the place.
+        B, waves per device. Two leave some points where they cross; three leave one, the place itself, which any server
+        then has.
     kernel : str
         ``gaussian``, ``laplace``, ``cauchy``, ``matern-3/2``, ``matern-5/2`` or ``matern-7/2``.
     bandwidth_rule : str
@@ -234,43 +233,32 @@ class FourierKde(ProjectionMechanism):
         query = self.query(where, made.bandwidth)
         unit = "m" if tiling.region.georeferenced else "cells"
         measured: list[Measured] = []
-        for users, whom in (
+        for users, against in (
             (None, "a server that knows the region only"),
             (values, "a server that knows this map"),
         ):
             prior = prior_cells(tiling, where, users)
             found = hiding(query, prior, jitter_m=self.jitter_m)
-            blind = f"{whom} (without the report: {found.prior_error_m:.3g} {unit})"
-            measured += [
-                Measured("posterior error", found.error_m, unit, blind),
-                Measured(
-                    "posterior error for one device in twenty, at most", found.worst_error_m, unit, whom
-                ),
-                Measured(
-                    "places left", found.places, f"equally likely cells of {prior.size[0]:.3g} {unit}", whom
-                ),
-            ]
+            measured += hiding_facts(found, against, unit=unit, cell=prior.size[0])
         return tuple(measured)
 
     def warnings(self, measured: tuple[Measured, ...]) -> tuple[str, ...]:
         """Warns of few places, and of an error that is small beside the one without a report."""
-        few = [each for each in measured if each.quantity == "places left" and each.value < FEW_PLACES]
-        return tuple(
-            f"WARNING: a device that answered is hidden among {each.value:.2g} places only, against {each.against}"
-            for each in few
-        )
+        return hiding_warnings(measured)
 
     def promise(
         self, measured: tuple[Measured, ...], assumptions: tuple[str, ...], *, seeded: bool
     ) -> Guarantee:
         """See :class:`ProjectionMechanism`."""
-        one = self.features == 1
-        waves = "one random plane wave" if one else f"{self.features} random plane waves"
-        hidden = (
-            "which band of its wave a device is on, and where along it"
-            if one
-            else "which of the few places where the bands of all its waves cross a device is at"
-        )
+        waves = "one random plane wave" if self.features == 1 else f"{self.features} random plane waves"
+        if self.features > 2:
+            hidden = "nothing: three waves cross at one point, and the server reads the place off them"
+            if self.jitter_m:
+                hidden = f"where within about {self.jitter_m:g} m of the point at which its waves cross a device is"
+        elif self.features == 2:
+            hidden = "at which of the points where the bands of its two waves cross a device is"
+        else:
+            hidden = "which band of its wave a device is on, and where along it"
         lists = (
             f"the server's list of exact places is no finer than {self.jitter_m:g} m"
             if self.jitter_m
@@ -289,6 +277,11 @@ class FourierKde(ProjectionMechanism):
                 "one device per user, which draws its waves once and answers every query with the same",
                 "that a device answers may be known, and that it is in the region",
                 lists,
+                *(
+                    ("what is measured is of devices at one place: the mean of several tells no more",)
+                    if self.places == "mean"
+                    else ()
+                ),
                 *assumptions,
             ),
             measured=measured,

@@ -169,12 +169,16 @@ class ProjectionMechanism(AnyMechanism):
         tell("measure what a server could learn", 0.0)
         measured = self.measure(values, cells, map_points(cells), made)
         tell("measure what a server could learn", 1.0)
+        parameters = self.parameters()
+        if made.bandwidth is not None:
+            # The one that was asked, whoever chose it: a reader of the map can measure again.
+            parameters["bandwidth_m"] = made.bandwidth
         return DensityMap(
             values=values,
             tiling=cells,
             guarantee=self.promise(measured, made.assumptions, seeded=stream.seeded),
             method=self.name,
-            parameters=self.parameters(),
+            parameters=parameters,
             notes=(*self.warnings(measured), *made.notes, *notes),
         )
 

@@ -1,14 +1,18 @@
 r"""What a server with a prior still does not know: its posterior over places, given one device's waves.
 
 The server has a device's frequencies and phases exactly, and a public prior over cells of the region, people being
-anywhere inside a cell. The phase of a place that is uniform in a cell is the sum of two uniform variables, so for one
-feature the posterior is exact:
+anywhere inside a cell. Fewer features than axes leave lines of places. The phase of a place that is uniform in a cell
+is the sum of uniform variables, so for one feature the posterior is exact:
 
-.. math:: \Pr[\text{cell } c \mid \omega, z] \propto \pi_c \prod_b \tau_b\big(\arg(z_b) - \omega_b \cdot (c - o)\big)
+.. math:: \Pr[c \mid \omega, z] \propto \pi_c \prod_b \tau_b\big(\arg(z_b) - \omega_b \cdot (c - o)\big)
 
 where: :math:`\pi` is the prior, c a cell's middle and :math:`\tau_b` the trapezoidal density of
 :math:`\omega_b \cdot x` for x in a cell around 0, over all multiples of :math:`2 \pi` (with the device's own offset, if
-it has one). For several features the product takes the phases inside one cell for independent.
+it has one). As many features as axes leave points (:mod:`mapveil.projection.crossings`), and
+
+.. math:: \Pr[c \mid \omega, z] \propto \pi_c \sum_{x} \Pr[x - e \in c]
+
+where: x are the crossings and e the device's own offset, if it has one.
 
 Reported are the error of the guess that is best in expectation (the posterior's geometric median) and the exponential
 of the posterior's entropy: how many equally likely cells it is worth. Deviation: Zong et al. (2023) score the maxima of
@@ -22,18 +26,35 @@ import math
 from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from mapveil.privacy.random import Randomness
-from mapveil.projection.frequencies import unit_frequencies
+from mapveil.projection.crossings import crossings
+from mapveil.projection.frequencies import offsets, unit_frequencies
 from mapveil.projection.query import Query
-from mapveil.projection.report import FloatArray, Reports, Visits, client_reports
-from mapveil.projection.variates import normals
+from mapveil.projection.report import FloatArray, IntArray, Reports, Visits, client_reports
 
-__all__ = ["Hiding", "PriorCells", "best_guess", "blind_error", "hiding", "posterior"]
+__all__ = [
+    "CellLattice",
+    "Hiding",
+    "Posterior",
+    "PriorCells",
+    "Simulated",
+    "best_guess",
+    "blind_error",
+    "effective_places",
+    "expected_error",
+    "hiding",
+    "posterior",
+    "simulated_devices",
+]
+
+BoolArray = npt.NDArray[np.bool_]
 
 _BLOCK: Final = 1 << 21
 _STEPS: Final = 10
 _SEED: Final = 5
+_ROUNDING: Final = 1e-14
 
 
 class PriorCells(NamedTuple):
@@ -42,6 +63,36 @@ class PriorCells(NamedTuple):
     places: FloatArray  # middles, shape (dimension, cells), metres
     size: tuple[float, ...]  # sides of a box, metres
     probability: FloatArray  # shape (cells,), sums to 1
+
+    @property
+    def spread(self) -> float:
+        """Root mean square distance of a box's places to its middle, metres."""
+        return math.sqrt(sum(side * side for side in self.size) / 12)
+
+    def lattice(self) -> CellLattice:
+        """Where the boxes are in the smallest array of boxes that holds them."""
+        first = self.places.min(axis=1)
+        at = np.rint((self.places - first[:, None]) / np.asarray(self.size)[:, None]).astype(np.int64)
+        count = tuple(int(most) + 1 for most in at.max(axis=1))
+        low = tuple(float(value) for value in first - np.asarray(self.size) / 2)
+        return CellLattice(low, count, np.ravel_multi_index(tuple(at), count))
+
+
+class CellLattice(NamedTuple):
+    """An array of boxes, some of them a prior's."""
+
+    low: tuple[float, ...]  # its corner, metres
+    boxes: tuple[int, ...]  # along each axis
+    kept: IntArray  # which of the flat array are the prior's
+
+
+class Posterior(NamedTuple):
+    """What a server believes of each device."""
+
+    weights: FloatArray  # (devices, cells), each row sums to 1
+    spread: (
+        FloatArray  # (devices,): root mean square distance to the place in a cell that it believes in, metres
+    )
 
 
 class Hiding(NamedTuple):
@@ -53,8 +104,18 @@ class Hiding(NamedTuple):
     prior_error_m: float  # the best guess without any report
 
 
-def posterior(reports: Reports, query: Query, prior: PriorCells, *, jitter_m: float = 0.0) -> FloatArray:
-    """The posterior of each device over the prior's cells, shape (devices, cells). Run by: an adversary.
+class Simulated(NamedTuple):
+    """Devices that were drawn from a prior."""
+
+    cell: IntArray  # (devices,): of the prior
+    places: FloatArray  # (dimension, devices), metres
+    reports: Reports
+
+
+def posterior(
+    reports: Reports, query: Query, prior: PriorCells, *, jitter_m: float = 0.0, cellwise: bool = False
+) -> Posterior:
+    """The posterior of each device over the prior's cells. Run by: an adversary.
 
     Parameters
     ----------
@@ -65,10 +126,33 @@ def posterior(reports: Reports, query: Query, prior: PriorCells, *, jitter_m: fl
     prior : PriorCells
         What is known without them.
     jitter_m : float
-        Standard deviation of each device's own offset, metres.
+        Standard deviation of each device's own offset along x and y, metres.
+    cellwise : bool
+        A server that holds each phase against each cell by itself, never against the other phases: it does not see
+        where waves cross. For comparison.
     """
     devices = reports.projections.shape[0]
-    logs = np.broadcast_to(_log(prior.probability), (devices, prior.probability.size)).copy()
+    spread = np.full(devices, prior.spread)
+    if cellwise or query.features < query.dimension:
+        logs = _on_lines(reports, query, prior, jitter_m)
+    else:
+        logs, spread, countless = _at_crossings(reports, query, prior, jitter_m)
+        if countless.any():
+            part = Reports(reports.frequencies[:, countless], reports.projections[countless])
+            logs[countless] = _on_lines(part, query, prior, jitter_m)
+    logs += _log(prior.probability)
+    most = logs.max(axis=1, keepdims=True)
+    possible = np.isfinite(most)
+    weights = np.exp(logs - np.where(possible, most, 0.0))
+    # Where the prior rules out all that the report leaves, nothing was learnt.
+    weights = np.where(possible, weights, prior.probability)
+    spread = np.where(possible[:, 0], spread, prior.spread)
+    return Posterior(np.asarray(weights / weights.sum(axis=1, keepdims=True)), spread)
+
+
+def _on_lines(reports: Reports, query: Query, prior: PriorCells, jitter_m: float) -> FloatArray:
+    """Logarithms of each report's likelihood in each cell, phases inside a cell taken for independent."""
+    logs = np.zeros((reports.projections.shape[0], prior.probability.size))
     offset = prior.places - np.asarray(query.origin)[:, None]
     for feature in range(query.features):
         frequency = reports.frequencies[:, :, feature]
@@ -78,15 +162,51 @@ def posterior(reports: Reports, query: Query, prior: PriorCells, *, jitter_m: fl
         spans = np.abs(frequency) * np.asarray(prior.size)[:, None]
         if jitter_m:
             # As a uniform variable of the same variance.
-            blur = math.sqrt(12) * jitter_m * np.sqrt(np.square(frequency).sum(axis=0))
+            blur = math.sqrt(12) * jitter_m * np.sqrt(np.square(frequency[:2]).sum(axis=0))
             spans = np.concatenate([spans, blur[None]])
         logs += _log(_wrapped_density(phase, spans))
-    most = logs.max(axis=1, keepdims=True)
-    possible = np.isfinite(most)
-    weights = np.exp(logs - np.where(possible, most, 0.0))
-    # Where rounding leaves no cell possible, nothing was learnt.
-    weights = np.where(possible, weights, prior.probability)
-    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+    return logs
+
+
+def _at_crossings(
+    reports: Reports, query: Query, prior: PriorCells, jitter_m: float
+) -> tuple[FloatArray, FloatArray, BoolArray]:
+    """The same where crossings are left, how well each crossing tells the place, and devices with too many."""
+    lattice = prior.lattice()
+    size, devices = np.asarray(prior.size), reports.projections.shape[0]
+    # A moved place may be outside.
+    moved = size.size if jitter_m == 0 else min(2, size.size)
+    pad = np.zeros(size.size, dtype=np.int64)
+    pad[:moved] = np.minimum(np.ceil(4 * jitter_m / size[:moved]), max(lattice.boxes))
+    count = np.asarray(lattice.boxes) + 2 * pad
+    low = np.asarray(lattice.low) - pad * size
+    found = crossings(reports, query, tuple(low), tuple(low + count * size))
+    cell = np.floor((found.places - low[:, None]) / size[:, None]).astype(np.int64)
+    cell = np.clip(cell, 0, count[:, None] - 1)
+    flat = np.ravel_multi_index((found.device, *cell), (devices, *count))
+    held = (
+        np.bincount(flat, minlength=devices * int(count.prod())).astype(np.float64).reshape(devices, *count)
+    )
+    for axis in range(size.size if jitter_m == 0 else 2):
+        if jitter_m:
+            spill = _spill(int(count[axis]), jitter_m / float(size[axis]))
+            held = np.moveaxis(np.moveaxis(held, axis + 1, -1) @ spill, -1, axis + 1)
+    inner = tuple(slice(int(p), int(p + n)) for p, n in zip(pad, lattice.boxes, strict=True))
+    likelihood = held[(slice(None), *inner)].reshape(devices, -1)[:, lattice.kept]
+    # Crossings as many as cells tell no more than the cell.
+    others = np.maximum(np.bincount(found.device, minlength=devices) - 1, 0)
+    many = np.minimum(others / float(np.prod(lattice.boxes)), 1.0)
+    within = prior.spread**2 * many + moved * jitter_m**2 * math.pi / 4
+    spread = np.sqrt(np.minimum(np.where(found.countless, np.inf, within), prior.spread**2))
+    return _log(np.maximum(likelihood, 0.0)), spread, found.countless
+
+
+def _spill(count: int, deviation: float) -> FloatArray:
+    """The part of a normal variable around the middle of a cell that falls into each, shape (count, count)."""
+    from scipy.special import ndtr
+
+    apart = np.subtract.outer(np.arange(count), np.arange(count))
+    return np.asarray(ndtr((apart + 0.5) / deviation) - ndtr((apart - 0.5) / deviation))
 
 
 def _log(values: FloatArray) -> FloatArray:
@@ -140,15 +260,41 @@ def _squares(guess: FloatArray, places: FloatArray) -> FloatArray:
     total = guess @ (-2 * places)
     total += np.square(guess).sum(axis=1)[:, None]
     total += np.square(places).sum(axis=0)
-    return np.maximum(total, 0.0, out=total)
+    # What rounding makes of 0 is millimetres in a city.
+    total[total < _ROUNDING * np.square(np.ptp(places, axis=1)).sum()] = 0.0
+    return total
 
 
-def _distances(guess: FloatArray, prior: PriorCells) -> FloatArray:
-    """Root mean square distances of guesses to places in each cell, which are not all in its middle."""
-    return np.asarray(np.sqrt(_squares(guess, prior.places) + np.square(prior.size).sum() / 12))
+def expected_error(weights: FloatArray, spread: FloatArray | float, prior: PriorCells) -> FloatArray:
+    """The expected distance of the best guess under each posterior, metres, shape (devices,).
+
+    Parameters
+    ----------
+    weights : ndarray of float64, shape (devices, cells)
+        Posteriors.
+    spread : ndarray of float64, shape (devices,), or float
+        Root mean square distance to the place in a cell, metres.
+    prior : PriorCells
+        The cells.
+    """
+    away = _squares(best_guess(weights, prior.places), prior.places)
+    away += np.square(np.broadcast_to(spread, weights.shape[0]))[:, None]
+    return np.asarray((weights * np.sqrt(away)).sum(axis=1))
 
 
-def hiding(query: Query, prior: PriorCells, *, devices: int = 128, jitter_m: float = 0.0) -> Hiding:
+def effective_places(weights: FloatArray) -> FloatArray:
+    """How many equally likely cells each posterior is worth, exp of its entropy, shape (devices,)."""
+    return np.asarray(np.exp(-(weights * _log(np.where(weights > 0, weights, 1.0))).sum(axis=1)))
+
+
+def hiding(
+    query: Query,
+    prior: PriorCells,
+    *,
+    devices: int = 256,
+    jitter_m: float = 0.0,
+    cellwise: bool = False,
+) -> Hiding:
     """How well devices that answer this query are hidden from a server with this prior. Run by: anybody.
 
     Devices are drawn from the prior, with a fixed seed: the figures are properties of the query and the prior. The
@@ -164,34 +310,48 @@ def hiding(query: Query, prior: PriorCells, *, devices: int = 128, jitter_m: flo
         How many to simulate.
     jitter_m : float
         Standard deviation of each device's own offset, metres.
+    cellwise : bool
+        As for :func:`posterior`.
     """
     query = dataclasses.replace(query, grid=None)
-    rng = Randomness(_SEED)
-    chance = rng.generator()
-    dimension = query.dimension
-    at = chance.choice(prior.probability.size, devices, p=prior.probability)
-    inside = chance.uniform(-0.5, 0.5, (dimension, devices)) * np.asarray(prior.size)[:, None]
-    places = prior.places[:, at] + inside
-    units = unit_frequencies(devices, query.features, query.law, dimension, rng)
-    visits = Visits(places).moved(jitter_m * normals(dimension * devices, rng).reshape(dimension, devices))
-    reports = client_reports(units, visits, query)
-    error, entropy = np.empty(devices), np.empty(devices)
+    drawn = simulated_devices(query, prior, devices, Randomness(_SEED), jitter_m=jitter_m)
+    error, places = np.empty(devices), np.empty(devices)
     block = max(1, _BLOCK // prior.probability.size)
     for start in range(0, devices, block):
         part = slice(start, start + block)
-        some = Reports(reports.frequencies[:, part], reports.projections[part])
-        weights = posterior(some, query, prior, jitter_m=jitter_m)
-        error[part] = (weights * _distances(best_guess(weights, prior.places), prior)).sum(axis=1)
-        entropy[part] = -(weights * np.where(weights > 0, _log(np.maximum(weights, 1e-300)), 0)).sum(axis=1)
+        some = Reports(drawn.reports.frequencies[:, part], drawn.reports.projections[part])
+        found = posterior(some, query, prior, jitter_m=jitter_m, cellwise=cellwise)
+        error[part] = expected_error(found.weights, found.spread, prior)
+        places[part] = effective_places(found.weights)
     return Hiding(
         float(error.mean()),
         float(np.quantile(error, 0.05)),
-        float(np.exp(entropy.mean())),
+        float(np.exp(np.log(places).mean())),
         blind_error(prior),
     )
 
 
+def simulated_devices(
+    query: Query, prior: PriorCells, devices: int, rng: Randomness, *, jitter_m: float = 0.0
+) -> Simulated:
+    """Devices where the prior says, anywhere inside a cell, and what they answer. Run by: a simulation.
+
+    Parameters
+    ----------
+    query, prior, devices, jitter_m
+        As for :func:`hiding`.
+    rng : Randomness
+        Draws them.
+    """
+    chance, dimension = rng.generator(), query.dimension
+    at = chance.choice(prior.probability.size, devices, p=prior.probability)
+    inside = chance.uniform(-0.5, 0.5, (dimension, devices)) * np.asarray(prior.size)[:, None]
+    places = prior.places[:, at] + inside
+    units = unit_frequencies(devices, query.features, query.law, dimension, rng)
+    visits = Visits(places).moved(offsets(devices, dimension, jitter_m, rng))
+    return Simulated(at, places, client_reports(units, visits, query))
+
+
 def blind_error(prior: PriorCells) -> float:
     """The expected distance of the best guess without any report, metres."""
-    guess = best_guess(prior.probability[None], prior.places)
-    return float(_distances(guess, prior)[0] @ prior.probability)
+    return float(expected_error(prior.probability[None], prior.spread, prior)[0])
