@@ -20,6 +20,7 @@ MODULES = (
     "methods",
     "secure_sum",
     "distributed",
+    "retrieval",
     "release",
     "projection",
 )
