@@ -21,10 +21,9 @@ from mapveil.experiments.bagdasaryan_data import MANHATTAN, PAPER_USERS, read_im
 from mapveil.experiments.bagdasaryan_figures import FIGURE_1, FIGURE_5, FIGURE_6
 from mapveil.experiments.bagdasaryan_proportions import FIGURE_9, ProportionJob, run_proportions
 from mapveil.experiments.bagdasaryan_runs import Found, Job, Outcome, run_job
-from mapveil.experiments.bagdasaryan_sections import Claim, Plan, Report, Results, Section
+from mapveil.experiments.bagdasaryan_sections import Plan, Results, Section
 from mapveil.experiments.bagdasaryan_tables import TABLE_1, TABLE_2, TABLE_3
-from mapveil.experiments.comparison import table_csv
-from mapveil.experiments.report import html_page, html_picture, html_table, write_atomically
+from mapveil.experiments.reproduction import Claim, Report, report_text, write_report
 from mapveil.experiments.trials import Progress, in_processes
 from mapveil.maps.round_cost import RoundCost
 
@@ -62,13 +61,7 @@ class Reproduction(NamedTuple):
 
     def text(self) -> str:
         """The tables, the claims and the verdicts, for a terminal."""
-        blocks = [
-            f"{table.heading}\n{_plain_table(table.header, table.rows)}"
-            for report in self.reports.values()
-            for table in report.tables
-        ]
-        blocks += [f"{claim.verdict.upper()}: {claim.claim}\n  {claim.evidence}" for claim in self.claims]
-        return "\n\n".join(blocks)
+        return report_text(self.reports.values(), self.claims)
 
 
 def bagdasaryan(
@@ -128,7 +121,11 @@ def bagdasaryan(
     rows = tuple(row for each in found.values() for _, outcome in each for row in outcome.found)
     claims = tuple(claim for report in reports.values() for claim in report.claims)
     preface = _preface(plan, quick, seed, people, (time.perf_counter() - start) / 60)
-    paths = _write(out, preface, reports, claims, rows)
+    title = (
+        "Reproduction of Bagdasaryan et al. (2022), Location heatmaps under distributed differential privacy"
+    )
+    files = {"rows.csv": (Found._fields, rows)}
+    paths = write_report(out, title, preface, reports.values(), claims, files)
     return Reproduction(claims, reports, rows, tuple(paths))
 
 
@@ -173,56 +170,3 @@ def _preface(plan: Plan, quick: bool, seed: int, people: int, minutes: float) ->
         "The mechanisms run whole, every device's half and the server's, over ideal sums of shards of at most 10,000. "
         "As in the paper no noise is provisioned for corrupt devices, nor for dropouts but where some are simulated.",
     ]
-
-
-def _write(
-    out: Path,
-    preface: Sequence[str],
-    reports: dict[str, Report],
-    claims: Sequence[Claim],
-    rows: Sequence[Found],
-) -> list[Path]:
-    title = (
-        "Reproduction of Bagdasaryan et al. (2022), Location heatmaps under distributed differential privacy"
-    )
-    body = [f"<p>{text}</p>\n" for text in preface]
-    blocks = [f"<!-- {title} -->", *preface]
-    if claims:
-        body.append(f"<h2>Claims</h2>\n{html_table(Claim._fields, claims)}")
-        blocks += ["## Claims", _markdown_table(Claim._fields, claims)]
-    pictures = [picture for report in reports.values() for picture in report.pictures]
-    for report in reports.values():
-        body += [html_picture(picture.png, picture.caption) for picture in report.pictures]
-        for table in report.tables:
-            body.append(
-                f"<h2>{table.heading}</h2>\n{html_table(table.header, table.rows)}<p>{table.note}</p>\n"
-            )
-            blocks += [f"## {table.heading}", _markdown_table(table.header, table.rows)]
-            blocks += [table.note] if table.note else []
-    written = [write_atomically(out / f"{picture.name}.png", picture.png) for picture in pictures]
-    written.append(write_atomically(out / "rows.csv", table_csv(Found._fields, rows).encode()))
-    written.append(write_atomically(out / "claims.csv", table_csv(Claim._fields, claims).encode()))
-    written.append(write_atomically(out / "tables.md", ("\n\n".join(blocks) + "\n").encode()))
-    written.append(write_atomically(out / "index.html", html_page(title, "".join(body))))
-    return written
-
-
-def _markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
-    for row in rows:
-        cells = [f"**{cell[1:]}**" if cell.startswith("*") else cell for cell in row]
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
-
-
-def _plain_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns aligned for a terminal: the first to the left, numbers to the right."""
-    lines = [list(header), *[list(row) for row in rows]]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
-    return "\n".join(
-        "  ".join(
-            cell.ljust(width) if column == 0 else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    )

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from mapveil.experiments.bagdasaryan_runs import Found, Summary, summary
 from mapveil.experiments.report import Curve
+from mapveil.experiments.reproduction import Claim, Picture, Report, Table, joint_verdict
 from mapveil.maps.round_cost import RoundCost
 
 __all__ = [
@@ -58,31 +59,6 @@ class Plan(NamedTuple):
         return tuple(every[::2] if self.thin else every)
 
 
-class Claim(NamedTuple):
-    """A claim, whether it holds here, and the numbers it rests on."""
-
-    claim: str
-    verdict: str  # "holds", "holds in part" or "does not hold"
-    evidence: str
-
-
-class Table(NamedTuple):
-    """A heading, and rows of text under a header; a cell that starts with ``*`` is the best."""
-
-    heading: str
-    header: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    note: str = ""
-
-
-class Picture(NamedTuple):
-    """A PNG with the name of its file and its caption."""
-
-    name: str
-    png: bytes
-    caption: str
-
-
 class Results(NamedTuple):
     """All that was found for one section. Not private."""
 
@@ -101,14 +77,6 @@ class Results(NamedTuple):
             for row in self.rows
             if row.metric == metric and all(getattr(row, name) == value for name, value in wanted.items())
         ]
-
-
-class Report(NamedTuple):
-    """What a section shows."""
-
-    tables: Sequence[Table]
-    pictures: Sequence[Picture] = ()
-    claims: Sequence[Claim] = ()
 
 
 class Section(NamedTuple):
@@ -148,11 +116,6 @@ def within(found: float, target: float, part: float) -> str:
 def at_most(found: float, bound: float) -> str:
     """The verdict on a figure that must not exceed a bound."""
     return "holds" if found <= bound else "does not hold"
-
-
-def joint_verdict(held: Sequence[bool]) -> str:
-    """The verdict on several comparisons together."""
-    return "holds" if all(held) else "holds in part" if any(held) else "does not hold"
 
 
 def curve(label: str, points: Sequence[tuple[float, Summary]], unit: float = UNIT) -> Curve:
