@@ -169,17 +169,19 @@ class Collection:
         total = np.zeros(length, dtype=np.int64)
         included, sent = 0, []
         told = False
+        kinds, kind = np.unique(sizes, return_inverse=True)  # few sizes, many shards
+        survivors = [promised_survivors(size, self.tolerated_dropout) for size in kinds.tolist()]
+        promised = np.array(survivors)[kind]
 
         def hold(first: int, counts: IntArray) -> None:
             """Refuse before anything is known: too few devices left in a shard."""
             nonlocal told
-            for shard, count in enumerate(counts.tolist(), first):
-                promised = promised_survivors(int(sizes[shard]), self.tolerated_dropout)
-                if count < promised:
-                    raise Abort(
-                        f"{count} of the {int(sizes[shard])} devices of shard {shard + 1} are left, and {promised} "
-                        "were promised"
-                    )
+            for index in np.flatnonzero(counts < promised[first : first + counts.size]).tolist():
+                shard = first + index
+                raise Abort(
+                    f"{counts[index]} of the {sizes[shard]} devices of shard {shard + 1} are left, and "
+                    f"{promised[shard]} were promised"
+                )
             if not told:
                 self.before_reveal(query.share)
                 self.revealed.append(query.share)

@@ -66,8 +66,9 @@ class IdealSum:
         reduced = totals.view(np.uint64)
         reduced &= np.uint64((1 << settings.bits) - 1)
         rows = reduced.reshape(sizes.size, settings.length)
+        messages = {size: largest_messages(settings, size) for size in np.unique(sizes).tolist()}
         return [
-            ShardSum(rows[i], included[shards[i] : shards[i + 1]], *largest_messages(settings, size))
+            ShardSum(rows[i], included[shards[i] : shards[i + 1]], *messages[size])
             for i, size in enumerate(sizes.tolist())
         ]
 

@@ -225,8 +225,9 @@ def check_promised(counts: IntArray, sizes: IntArray, settings: SumSettings) -> 
     Abort
         Says which sum, and how many.
     """
+    promises = {size: settings.promised(size) for size in np.unique(sizes).tolist()}  # few sizes, many shards
     for shard, (count, size) in enumerate(zip(counts.tolist(), sizes.tolist(), strict=True)):
-        if count < (promised := settings.promised(size)):
+        if count < (promised := promises[size]):
             raise Abort(
                 f"{count} of the {size} vectors of shard {shard} arrived; {promised} were promised, "
                 "so nothing is revealed"
