@@ -20,7 +20,7 @@ EVERYBODY = 54_565_579
 def brightness() -> np.ndarray:
     """The paper's image, or where it is not at hand one as bright, of streets on a slowly changing ground."""
     if IMAGE.exists():
-        return np.load(IMAGE)["values"].astype(np.int64).ravel()
+        return np.asarray(np.load(IMAGE)["values"], dtype=np.int64).ravel()
     row, col = np.indices((SIDE, SIDE)) / SIDE
     ground = np.exp(np.sin(5 * row + 1) + np.cos(4 * col)) * (1 + 0.6 * np.sin(90 * row) * np.sin(70 * col))
     return np.random.default_rng(1).multinomial(EVERYBODY, (ground / ground.sum()).ravel())
