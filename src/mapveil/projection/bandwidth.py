@@ -96,7 +96,7 @@ def public_bandwidth(area: float, users: int, *, neighbours: int = 500) -> float
     Examples
     --------
     >>> round(public_bandwidth(170e6, users=1_000_000, neighbours=500), 1)
-    164.5
+    164.4
     """
     k = max(1, min(neighbours, users))
     ratio = math.exp(math.lgamma(k + 0.5) - math.lgamma(k))
