@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import pickle
 
 import numpy as np
@@ -13,9 +14,12 @@ from mapveil.canonical_cbor import decode, encode
 from mapveil.errors import InputError, ParameterError
 from mapveil.privacy.random import Randomness
 from mapveil.retrieval.client import Client
+from mapveil.retrieval.database import Database
 from mapveil.retrieval.gaussian import draw_gaussian
 from mapveil.retrieval.matrix import matrix_key, matrix_times_secret
-from mapveil.retrieval.parameters import DEVIATION, SCALE_BITS, largest_error
+from mapveil.retrieval.parameters import DEVIATION, LARGEST_COLUMNS, SCALE_BITS, largest_error
+from mapveil.retrieval.server import Server
+from mapveil.retrieval.shape import Shape
 
 
 def words(message: bytes) -> np.ndarray:
@@ -52,12 +56,30 @@ def test_the_ends_of_all_kinds_of_databases(make_parties, shape, record):
 def test_extreme_bytes(make_parties, value):
     parties = make_parties(60, 2, 5)
     records = np.full_like(parties.records, value)
-    database = type(parties.server.database).of(records, shape=parties.server.database.shape)
-    server = type(parties.server)(database, compiled=False)
+    database = Database.of(records, shape=parties.server.database.shape)
+    server = Server(database, compiled=False)
     client = Client(server.offer())
     client.receive_hint(next(server.hint_messages()))
     query = client.query(31, Randomness(1))
     assert client.open(query.opening, server.answer(query.message)) == bytes([value, value])
+
+
+def test_the_most_columns_with_the_longest_digits():
+    columns = LARGEST_COLUMNS
+    database = Database.of(np.zeros((columns, 1), dtype=np.uint8), shape=Shape(columns, 1, 1))
+    server = Server(database, compiled=False)
+    client = Client(server.offer())
+    client.receive_hint(next(server.hint_messages()))
+    errors = []
+    for record in (0, 40_000, columns - 1):
+        query = client.query(record, Randomness(record))
+        answer = server.answer(query.message)
+        assert client.open(query.opening, answer) == b"\0"
+        # A digit of -128 leaves -2^31: what is more is error.
+        errors.append(int((words(answer) - query.opening.mask - np.uint32(1 << 31)).view(np.int32)[0]))
+    deviation = float(DEVIATION) * 128 * math.sqrt(columns)
+    assert max(map(abs, errors)) < largest_error(1, columns) < 1 << (SCALE_BITS - 1)
+    assert 0.2 < np.sqrt(np.mean(np.square(errors))) / deviation < 2.5
 
 
 def test_an_answer_brings_the_neighbours_too(parties):
