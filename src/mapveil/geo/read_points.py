@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from mapveil.geo.counts import Counts
     from mapveil.geo.region import Region
 
-__all__ = ["read_points", "read_source"]
+__all__ = ["open_table", "read_points", "read_source"]
 
 _COUNTS: Final = (".npz", ".npy", ".tif", ".tiff")
 _SQL: Final = re.compile(r"\s*(SELECT|WITH|FROM)\s", flags=re.IGNORECASE)
@@ -82,7 +82,7 @@ def read_points(
     Points(SQL: user, lon, lat)
     """
     given = {"user": user, "lon": lon, "lat": lat, "time": time, "weight": weight, "label": label}
-    table = _open(source)
+    table = open_table(source)
     types = column_types(table)
     if lon is None and lat is None:
         table = _with_place(table, types)
@@ -114,7 +114,14 @@ def read_source(
     return read_points(source, user=user, lon=lon, lat=lat, weight=weight, label=label)
 
 
-def _open(source: Any) -> Table:
+def open_table(source: Any) -> Table:
+    """The table behind anything :func:`read_points` accepts, whatever its columns are.
+
+    Raises
+    ------
+    InputError
+        No such file, an unknown format, or an unreadable file.
+    """
     if isinstance(source, str) and source == "-":
         return open_standard_input()
     if isinstance(source, str) and _SQL.match(source) and not Path(source).exists():

@@ -1,0 +1,68 @@
+r"""Error bars of flows: how far an unbiased estimate of each pair's trips strays by the randomization alone.
+
+.. math:: \hat F = A \frac{N}{n} A^T, \qquad A = (Q^T)^{-1}, \qquad
+    \mathrm{Var}\big(n \hat F_{x x'}\big) = n \big( (A \circ A)\, P\, (A \circ A)^T - F \circ F \big)_{x x'}
+
+where: N holds how often each pair of reports came, n is their number, Q is the channel of one report, P the
+distribution of pairs of reports, for which that of the estimated flows stands, and F those flows.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.analysis.pair_channel import pair_channel
+from mapveil.errors import ParameterError
+from mapveil.local.randomizer import Randomizer
+
+__all__ = ["flow_deviation"]
+
+FloatArray = npt.NDArray[np.float64]
+
+_MOST_INVERTED: Final = 2048
+_WORST_CONDITION: Final = 1e12
+
+
+def flow_deviation(randomizer: Randomizer, joint: FloatArray, reports: int) -> FloatArray | None:
+    """Standard deviation of the module's estimate of each pair's trips, trips, shape (sites, sites).
+
+    Run by: the server; costs no privacy.
+
+    Parameters
+    ----------
+    randomizer : Randomizer
+        Of each report.
+    joint : ndarray of float64, shape (sites, sites)
+        The estimated distribution over pairs.
+    reports : int
+        n.
+
+    Returns
+    -------
+    ndarray or None
+        None where there is no such estimate: reports that are sets of sites, a channel that cannot be inverted, or
+        more than 2,048 sites.
+    """
+    if randomizer.size > _MOST_INVERTED:
+        return None
+    try:
+        channel = pair_channel(randomizer)
+    except ParameterError:
+        return None
+    if channel.symbols != channel.sites:
+        return None
+    matrix = channel.push(np.eye(channel.sites), 0)
+    try:
+        inverse = np.linalg.inv(matrix)
+    except np.linalg.LinAlgError:
+        return None
+    if np.abs(matrix).sum(axis=0).max() * np.abs(inverse).sum(axis=0).max() > _WORST_CONDITION:
+        return None
+    flows = channel.in_site_order(joint)
+    squared = inverse * inverse
+    variance = squared @ channel.forward(flows) @ squared.T - flows * flows
+    made: FloatArray = channel.out_of_site_order(np.sqrt(reports * np.maximum(variance, 0.0)))
+    return made

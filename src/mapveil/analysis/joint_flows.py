@@ -1,0 +1,273 @@
+r"""Flows from pairs of reports: likelihood, started where people usually go, stopped before it fits the noise.
+
+Three steps, each of them post-processing of the reports:
+
+1. *Gravity.* Trips get rarer with distance, :math:`F_{x x'} = a_x\, b_{x'}\, s^{[x = x']} e^{-|x - x'| / L}`, with a
+   and b such that F has the two estimated marginal distributions (iterative proportional fitting). L and s are those
+   of a grid under which the pairs of reports are likeliest: two numbers, which few reports suffice for. Without any
+   decay (:math:`L = \infty, s = 1`) it is the independent model.
+2. *Expectation maximisation* of the whole matrix from there,
+
+   .. math:: F'_{x x'} = F_{x x'} \sum_{y, y'} q(y \mid x)\, q(y' \mid x')\, \frac{N_{y y'} / n}{(Q^T F Q)_{y y'}}
+
+   where: :math:`N_{y y'}` is how many pairs of reports were y, y', and n how many there were: in Kronecker form
+   (:mod:`mapveil.analysis.pair_channel`).
+3. *Stopping.* A matrix of d^2 numbers fits noise: the number of steps is the one whose matrices, made without a part of
+   the reports, gave that part the largest likelihood, over all parts in turn.
+
+Source: Dempster, Laird, Rubin (1977) for the iteration; Wilson (1971) for the gravity model. The paper of the staircase
+(Wang et al., 2022) estimates the marginals only, which leave the correlation unknown.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.analysis.pair_channel import PairChannel
+from mapveil.privacy.random import Randomness
+from mapveil.privacy.uniform import uniform_below
+
+__all__ = ["Gravity", "JointFlows", "PairTally", "estimate_joint", "fit_gravity", "proportional_fit"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+_STAYING: Final = (0.1, 0.3, 1.0, 3.0, 10.0)
+_GAIN: Final = (
+    1.0  # nats that a weight of staying must win; that trips get rarer with distance is no surprise
+)
+_SWEEPS: Final = 15
+_TINY: Final = 1e-300
+_PATIENCE: Final = 5
+
+
+class PairTally(NamedTuple):
+    """How many pairs of reports were what, as one entry a pair of symbols that came; in the channel's order."""
+
+    first: IntArray  # symbol of the origin, shape (pairs,)
+    second: IntArray  # symbol of the destination
+    times: FloatArray
+    reports: int
+
+    @classmethod
+    def of(cls, channel: PairChannel, first: IntArray, second: IntArray) -> PairTally:
+        """Add up pairs of reports."""
+        key = channel.symbol_rank[first] * channel.symbols + channel.symbol_rank[second]
+        pair, count = np.unique(key, return_counts=True)
+        return cls(pair // channel.symbols, pair % channel.symbols, count.astype(np.float64), first.size)
+
+    def likelihood(self, expected: FloatArray) -> float:
+        """Log-likelihood of the pairs under a distribution over pairs of symbols, nats."""
+        return float(self.times @ np.log(np.maximum(expected[self.first, self.second], _TINY)))
+
+    def split(self, parts: int, rng: Randomness) -> list[tuple[PairTally, PairTally]]:
+        """Each part of the reports, drawn evenly, and the rest of them without it."""
+        whole = self.times.astype(np.int64)
+        owner = np.repeat(np.arange(whole.size), whole)
+        part = uniform_below(owner.size, parts, rng)
+        made = []
+        for number in range(parts):
+            held = np.bincount(owner[part == number], minlength=whole.size)
+            made.append((self._with(held), self._with(whole - held)))
+        return made
+
+    def _with(self, times: IntArray) -> PairTally:
+        kept = np.flatnonzero(times)
+        return PairTally(
+            self.first[kept], self.second[kept], times[kept].astype(np.float64), int(times.sum())
+        )
+
+
+class Gravity(NamedTuple):
+    """How trips get rarer with distance."""
+
+    length_m: float  # e times rarer over this much; infinite where distance does not matter
+    staying: float  # how much likelier a trip within one site is than the decay says
+    joint: FloatArray
+
+
+class JointFlows(NamedTuple):
+    """What the three steps came to."""
+
+    joint: FloatArray  # over pairs of sites, summing to 1, in the plain order, shape (sites, sites)
+    length_m: float
+    staying: float
+    steps: int
+
+
+def estimate_joint(
+    channel: PairChannel,
+    tally: PairTally,
+    origins: FloatArray,
+    destinations: FloatArray,
+    plane: FloatArray,
+    spacing_m: float,
+    rng: Randomness,
+    *,
+    allowed: npt.NDArray[np.bool_] | None = None,
+    gravity: bool = True,
+    steps: int | None = None,
+    most_steps: int = 200,
+    folds: int = 3,
+    progress: Callable[[float], None] | None = None,
+) -> JointFlows:
+    """Run the three steps of the module's header. Run by: the server; costs no privacy.
+
+    Parameters
+    ----------
+    channel : PairChannel
+        Of one pair of reports.
+    tally : PairTally
+        Of the reports; at least one.
+    origins, destinations : ndarray of float64, shape (sites,)
+        Estimated marginal distributions, plain order.
+    plane : ndarray of float64, shape (2, sites)
+        The sites in metres, plain order.
+    spacing_m : float
+        About how far sites lie apart.
+    rng : Randomness
+        Which reports are set aside in turn.
+    allowed : ndarray of bool, shape (sites, sites), optional
+        The pairs that are possible, where that is public; all by default.
+    gravity : bool
+        Whether the first step may prefer short trips; otherwise it is the independent model.
+    steps : int, optional
+        Steps of the second; found by the third by default.
+    most_steps : int
+        How many the third tries.
+    folds : int
+        Parts of the reports set aside in turn.
+    progress : callable, optional
+        Told the part done.
+    """
+    tell = progress or (lambda done: None)
+    order = channel.site_order
+    start = np.outer(origins[order], destinations[order])
+    if allowed is not None:
+        start *= channel.in_site_order(allowed.astype(np.float64))
+        start /= max(start.sum(), _TINY)
+    fitted = Gravity(math.inf, 1.0, start)
+    if gravity:
+        fitted = fit_gravity(
+            channel, tally, start, origins[order], destinations[order], plane[:, order], spacing_m
+        )
+    tell(0.3)
+    if steps is None:
+        parts = tally.split(folds, rng) if tally.reports >= 2 * folds else []
+        steps = _best_steps(channel, parts, fitted.joint, most_steps, tell)
+    joint = fitted.joint
+    for _ in range(steps):
+        joint = _step(channel, tally, joint, channel.forward(joint))
+    tell(1.0)
+    return JointFlows(channel.out_of_site_order(joint), fitted.length_m, fitted.staying, steps)
+
+
+def fit_gravity(
+    channel: PairChannel,
+    tally: PairTally,
+    start: FloatArray,
+    origins: FloatArray,
+    destinations: FloatArray,
+    plane: FloatArray,
+    spacing_m: float,
+) -> Gravity:
+    """The likeliest gravity model of a grid: lengths that double, and five weights of staying.
+
+    The weight is searched at the best length, and the length once more at the best weight. Everything in the
+    channel's order of sites.
+    """
+    across = np.hypot(*(part[:, None] - part[None, :] for part in plane))
+    halvings = max(math.ceil(math.log2(max(float(across.max()) / spacing_m, 2.0))), 1)
+    lengths = [float(spacing_m * 2.0**k) for k in range(-1, halvings + 1)]
+    best = Gravity(math.inf, 1.0, start)
+    reached = tally.likelihood(channel.forward(start))
+
+    def attempt(length: float, staying: float, gain: float = 0.0) -> None:
+        nonlocal best, reached
+        pulled = start if math.isinf(length) else start * np.exp(across / -length)
+        if staying != 1:
+            pulled = pulled.copy()
+            pulled[np.diag_indices_from(pulled)] *= staying
+        joint = proportional_fit(pulled, origins, destinations)
+        if joint is not None:
+            found = tally.likelihood(channel.forward(joint))
+            if found > reached + gain:
+                best, reached = Gravity(length, staying, joint), found
+
+    for length in lengths:
+        attempt(length, 1.0)
+    for staying in _STAYING:
+        attempt(best.length_m, staying, _GAIN)
+    for length in lengths:
+        attempt(length, best.staying)
+    return best
+
+
+def proportional_fit(
+    joint: FloatArray, rows: FloatArray, columns: FloatArray, sweeps: int = _SWEEPS
+) -> FloatArray | None:
+    """The matrix with its rows and columns scaled to given sums, in turn; None where it has nothing left.
+
+    Source: Deming, Stephan (1940).
+
+    Parameters
+    ----------
+    joint : ndarray of float64, shape (sites, sites)
+        Not negative.
+    rows, columns : ndarray of float64, shape (sites,)
+        The sums wanted.
+    sweeps : int
+        How often in turn.
+
+    Examples
+    --------
+    >>> made = proportional_fit(np.array([[1.0, 1], [1, 3]]), np.array([0.5, 0.5]), np.array([0.4, 0.6]))
+    >>> made.sum(axis=0).round(6).tolist()
+    [0.4, 0.6]
+    """
+    # Two vectors are scaled, not the matrix: its entries are touched once, at the end.
+    right = np.ones(columns.size)
+    left = np.ones(rows.size)
+    for _ in range(sweeps):
+        left = rows / np.maximum(joint @ right, _TINY)
+        right = columns / np.maximum(joint.T @ left, _TINY)
+    made = np.minimum(left, 1e150)[:, None] * joint * np.minimum(right, 1e150)[None, :]
+    total = made.sum()
+    return np.asarray(made / total) if 0 < total < math.inf else None
+
+
+def _step(channel: PairChannel, tally: PairTally, joint: FloatArray, expected: FloatArray) -> FloatArray:
+    ratio = np.zeros_like(expected)
+    ratio[tally.first, tally.second] = tally.times / np.maximum(expected[tally.first, tally.second], _TINY)
+    made = joint * channel.backward(ratio)
+    return np.asarray(made / made.sum())
+
+
+def _best_steps(
+    channel: PairChannel,
+    parts: list[tuple[PairTally, PairTally]],
+    start: FloatArray,
+    most_steps: int,
+    tell: Callable[[float], None],
+) -> int:
+    """The number of steps after which the parts set aside were likeliest together."""
+    joints = [start for _ in parts]
+    best, reached = 0, -math.inf
+    for number in itertools.count():
+        total = 0.0
+        for at, (held, rest) in enumerate(parts):
+            expected = channel.forward(joints[at])
+            total += held.likelihood(expected)
+            joints[at] = _step(channel, rest, joints[at], expected)
+        if total > reached:
+            best, reached = number, total
+        if number >= most_steps or number - best >= _PATIENCE:
+            return best
+        tell(0.3 + 0.6 * number / most_steps)
+    raise AssertionError("a count has no end")

@@ -1,0 +1,359 @@
+"""Origin-destination flows under local differential privacy: both ends randomized, each with half of epsilon."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, Final, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.analysis.flow_deviation import flow_deviation
+from mapveil.analysis.joint_flows import PairTally, estimate_joint
+from mapveil.analysis.lasso_flows import estimate_lasso
+from mapveil.analysis.pair_channel import MOST_SITES, pair_channel
+from mapveil.analysis.trip_cells import cells_of_trips
+from mapveil.analysis.trips import Trips
+from mapveil.errors import InputError, ParameterError
+from mapveil.geo.tiling import Tiling
+from mapveil.local.domain import Domain
+from mapveil.local.estimators import estimate_distribution
+from mapveil.local.mechanism import LocalMechanism
+from mapveil.local.randomizer import Randomizer
+from mapveil.local.report import Reports
+from mapveil.maps.flow_map import FlowMap
+from mapveil.maps.mechanism import Progress, check_tiling
+from mapveil.privacy.guarantee import Guarantee, Share
+from mapveil.privacy.random import Randomness, as_randomness
+
+__all__ = ["FLOW_ESTIMATORS", "EstimatedFlows", "OriginDestination", "PairReports"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+FlowEstimator = Literal["joint", "lasso", "independent"]
+
+FLOW_ESTIMATORS: Final[tuple[FlowEstimator, ...]] = ("joint", "lasso", "independent")
+"""Likelihood of the pairs; the paper's Lasso on the marginals; the product of the marginals."""
+
+
+class PairReports(NamedTuple):
+    """What leaves the devices: two reports each, about origin and destination."""
+
+    origin: Reports
+    destination: Reports
+
+
+class EstimatedFlows(NamedTuple):
+    """A distribution of trips over pairs of sites, and what a reader must know of it."""
+
+    joint: FloatArray  # summing to 1, shape (sites, sites)
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class OriginDestination:
+    r"""Flows between the cells of a map, of trips whose ends nobody but the device ever has.
+
+    Client: each user takes one of their trips at random, and randomizes origin and destination independently with
+
+    .. math:: \epsilon_o = \epsilon_d = \epsilon / 2
+
+    where: :math:`\epsilon` is the mechanism's; by sequential composition the pair of reports is
+    :math:`\epsilon`-locally differentially private, however much the two ends have to do with each other. Server:
+    estimates the distribution over pairs. ``"joint"`` uses which reports came together
+    (:mod:`mapveil.analysis.joint_flows`); ``"lasso"`` is the paper's method, on the marginals
+    (:mod:`mapveil.analysis.lasso_flows`).
+
+    Deviation: one trip of each user rather than every row, so that the epsilon is the user's; ``unit = "trip"`` is the
+    paper's, and then the epsilon is a trip's.
+
+    Source: Wang et al. (2022), section 4.1.
+
+    Parameters
+    ----------
+    mechanism : LocalMechanism
+        What randomizes; its epsilon is the whole budget of a trip, its estimator that of the marginals, and its
+        ``outside`` what becomes of trips with an end outside the region.
+    estimator : str
+        One of :data:`FLOW_ESTIMATORS`.
+    unit : str
+        ``"user"``: one trip of each user, at random; ``"trip"``: every trip is reported, each with the whole epsilon.
+    gravity : bool
+        For ``"joint"``: whether short trips may be preferred where the reports bear it out.
+    steps : int, optional
+        For ``"joint"``: steps of the iteration, found from the reports by default.
+    penalty : float
+        For ``"lasso"``: see :func:`mapveil.analysis.lasso_flows.estimate_lasso`.
+    least : float
+        The smallest flow to list, trips; what is below is counted elsewhere.
+
+    Raises
+    ------
+    ParameterError
+        A parameter is outside its range.
+
+    Examples
+    --------
+    >>> import mapveil as mv
+    >>> from mapveil.local.generalized_response import GeneralizedRandomizedResponse
+    >>> grid = mv.Grid(mv.Region.from_bbox(-8.70, 41.10, -8.52, 41.22), rows=2, columns=2)
+    >>> a, b = np.array([-8.65, -8.57]), np.array([41.13, 41.19])
+    >>> trips = Trips(np.arange(4000), a[[0] * 4000], b[[0] * 4000], a[[1] * 4000], b[[1] * 4000])
+    >>> flows = OriginDestination(mechanism=GeneralizedRandomizedResponse(epsilon=4)).release(trips, grid)
+    >>> int(flows.origin[0]), int(flows.destination[0]), flows.guarantee.epsilon
+    (2, 1, Fraction(4, 1))
+    """
+
+    mechanism: LocalMechanism
+    estimator: FlowEstimator = "joint"
+    unit: Literal["user", "trip"] = "user"
+    gravity: bool = True
+    steps: int | None = None
+    penalty: float = 0.01
+    least: float = 0.5
+
+    def __post_init__(self) -> None:
+        for held, name, accepted in (
+            (self.estimator in FLOW_ESTIMATORS, "estimator", ", ".join(FLOW_ESTIMATORS)),
+            (self.unit in ("user", "trip"), "unit", "user or trip"),
+            (self.steps is None or self.steps >= 0, "steps", "a number of at least 0"),
+            (0 < self.penalty < 1, "penalty", "a number between 0 and 1"),
+            (self.least >= 0, "least", "a number of trips of at least 0"),
+        ):
+            if not held:
+                raise ParameterError(f"{name} is {getattr(self, name)!r}; {accepted} is accepted")
+
+    @property
+    def method(self) -> str:
+        """Randomizer and estimator, for titles."""
+        return f"{self.mechanism.name}, {self.estimator} flows"
+
+    def on(self, domain: Domain) -> Randomizer:
+        """What each end is randomized with, at half of epsilon; public."""
+        half: Fraction = self.mechanism.budget / 2
+        return replace(self.mechanism, epsilon=half).on(domain)
+
+    def randomize(
+        self, randomizer: Randomizer, origins: npt.ArrayLike, destinations: npt.ArrayLike, rng: Randomness
+    ) -> PairReports:
+        """Randomize both ends of a trip each. Run by: the client.
+
+        Parameters
+        ----------
+        randomizer : Randomizer
+            See :meth:`on`.
+        origins, destinations : int or array of int
+            Cells.
+        rng : Randomness
+            The source of bits.
+        """
+        return PairReports(randomizer.randomize(origins, rng), randomizer.randomize(destinations, rng))
+
+    def estimate(
+        self,
+        randomizer: Randomizer,
+        reports: PairReports,
+        rng: Randomness,
+        *,
+        candidates: BoolArray | None = None,
+        progress: Progress | None = None,
+    ) -> EstimatedFlows:
+        """Estimate the distribution of trips over pairs of sites. Run by: the server; costs no privacy.
+
+        Parameters
+        ----------
+        randomizer : Randomizer
+            What the reports were made with.
+        reports : PairReports
+            Of each trip.
+        rng : Randomness
+            Which reports the joint estimator sets aside.
+        candidates : ndarray of bool, shape (sites, sites), optional
+            The pairs that are possible, where that is public.
+        progress : callable, optional
+            Told the name and the done part of each step.
+
+        Raises
+        ------
+        InputError
+            No reports, or not as many of origins as of destinations.
+        ParameterError
+            The estimator does not fit the randomizer, or the domain is too large.
+        """
+        if reports.origin.count != reports.destination.count or reports.origin.count == 0:
+            raise InputError(
+                f"{reports.origin.count} reports of origins and {reports.destination.count} of destinations; "
+                "one of each for every trip is accepted"
+            )
+        if randomizer.size > MOST_SITES:
+            raise ParameterError(
+                f"pairs of {randomizer.size} sites are too many; at most {MOST_SITES} sites are accepted: "
+                "a coarser tiling, or fewer places"
+            )
+        if candidates is not None and (
+            candidates.shape != (randomizer.size, randomizer.size) or not candidates.any()
+        ):
+            raise ParameterError(
+                f"candidates have shape {candidates.shape}; ({randomizer.size}, {randomizer.size}) with at least one "
+                "pair is accepted"
+            )
+        tell = progress or (lambda step, done: None)
+        ends = [
+            estimate_distribution(randomizer, randomizer.tally(end), self.mechanism.estimator)
+            for end in reports
+        ]
+        origins, destinations = (end.distribution for end in ends)
+        notes = tuple(dict.fromkeys(note for end in ends for note in end.notes))
+        if self.estimator == "joint":
+            channel = pair_channel(randomizer)
+            plane = randomizer.domain.plane
+            made = estimate_joint(
+                channel,
+                PairTally.of(channel, reports.origin.values, reports.destination.values),
+                origins,
+                destinations,
+                plane,
+                _spacing(plane),
+                rng,
+                allowed=candidates,
+                gravity=self.gravity,
+                steps=self.steps,
+                progress=lambda done: tell("estimate flows", done),
+            )
+            decay = (
+                f"trips get e times rarer every {made.length_m:.0f} m"
+                if np.isfinite(made.length_m)
+                else "no decay with distance was found"
+            )
+            return EstimatedFlows(made.joint, (*notes, f"{decay}; {made.steps} steps of the joint estimator"))
+        joint = np.outer(origins, destinations)
+        if candidates is not None:
+            joint = np.where(candidates, joint, 0.0)
+        if self.estimator == "lasso":
+            first, second = np.nonzero(np.ones_like(joint) if candidates is None else candidates)
+            found = estimate_lasso(origins, destinations, first, second, penalty=self.penalty)
+            tell("estimate flows", 1.0)
+            if found.frequency.any():
+                joint = np.zeros_like(joint)
+                joint[first, second] = found.frequency
+            else:
+                notes = (*notes, "the Lasso kept no pair: flows are the product of the marginals")
+        return EstimatedFlows(joint / joint.sum(), notes)
+
+    def release(
+        self,
+        trips: Trips,
+        tiling: Tiling,
+        *,
+        candidates: tuple[IntArray, IntArray] | None = None,
+        rng: Randomness | int | None = None,
+        progress: Progress | None = None,
+    ) -> FlowMap:
+        """Run a whole collection in this process: every device's half, and the server's.
+
+        Parameters
+        ----------
+        trips : Trips
+            What each device knows.
+        tiling : Tiling
+            The cells; at most 4,096 that can hold anybody.
+        candidates : pair of arrays of int, optional
+            Origin and destination cells of the pairs that are possible. Public: a list taken from the trips
+            themselves tells who went where.
+        rng : Randomness, int or None
+            Leave it out for a release; an integer seeds the run and marks the flows.
+        progress : callable, optional
+            Told the name and the done part of each step.
+
+        Raises
+        ------
+        InputError
+            No trip lies in the region, or the tiling has too many cells.
+        """
+        stream = as_randomness(rng)
+        tell = progress or (lambda step, done: None)
+        check_tiling(tiling)
+        domain = Domain(tiling)
+        randomizer = self.on(domain)
+        allowed = None if candidates is None else _candidates(domain, *candidates)
+        tell("ask the devices", 0.0)
+        origins, destinations = cells_of_trips(
+            trips, domain, self.mechanism.outside, stream, one_each=self.unit == "user"
+        )
+        reports = self.randomize(randomizer, origins, destinations, stream)
+        tell("ask the devices", 1.0)
+        made = self.estimate(randomizer, reports, stream, candidates=allowed, progress=progress)
+        count = reports.origin.count
+        tell("error bars", 0.0)
+        deviation = flow_deviation(randomizer, made.joint, count)
+        tell("error bars", 1.0)
+        kept, shown = domain.cells, np.flatnonzero(count * made.joint >= max(self.least, 1e-9))
+        first, second = np.unravel_index(shown, made.joint.shape)
+        trips_of = count * made.joint[first, second]
+        who = "users reported one trip each" if self.unit == "user" else "trips were reported"
+        return FlowMap(
+            kept[first],
+            kept[second],
+            trips_of,
+            tiling,
+            self.guarantee(seeded=stream.seeded),
+            self.method,
+            deviation=None if deviation is None else deviation[first, second],
+            elsewhere=max(count - float(trips_of.sum()), 0.0),
+            parameters=self.parameters(),
+            notes=(f"{count} {who}", *made.notes),
+        )
+
+    def guarantee(self, *, seeded: bool = False) -> Guarantee:
+        """The promise of one release with these parameters."""
+        half: Fraction = self.mechanism.budget / 2
+        base = self.mechanism.guarantee(seeded=seeded)
+        whose = "user" if self.unit == "user" else "trip"
+        silent = "that a device reports tells that it has a trip in the region; "
+        return replace(
+            base,
+            unit="user" if self.unit == "user" else "report",
+            bounding=(
+                f"Each {whose} has two reports, about origin and destination of one trip, randomized on the device "
+                "with half of epsilon each: nobody else ever has the trip."
+            ),
+            neighbours=(
+                f"{silent if self.mechanism.outside == 'silent' else ''}one {whose}'s trip replaced by any other "
+                "between two places of the map"
+            ),
+            assumptions=(
+                "one device per user, one pair of reports per device: the epsilons of several reports add up"
+                if self.unit == "user"
+                else "the promise is about one trip: the epsilons of a user's trips add up",
+                *base.assumptions[1:],
+            ),
+            shares=(Share("the origin", half), Share("the destination", half)),
+        )
+
+    def parameters(self) -> dict[str, Any]:
+        """The parameters as a JSON-ready record."""
+        return {
+            "randomizer": self.mechanism.name,
+            **self.mechanism.parameters(),
+            "flow_estimator": self.estimator,
+            "unit": self.unit,
+            "gravity": self.gravity,
+            "steps": self.steps,
+            "penalty": self.penalty,
+            "least": self.least,
+        }
+
+
+def _candidates(domain: Domain, origins: IntArray, destinations: IntArray) -> BoolArray:
+    allowed = np.zeros((domain.size, domain.size), dtype=np.bool_)
+    allowed[domain.sites_of(origins), domain.sites_of(destinations)] = True
+    return allowed
+
+
+def _spacing(plane: FloatArray) -> float:
+    """The median distance from a site to the nearest other, metres."""
+    from scipy.spatial import cKDTree
+
+    return float(np.median(np.asarray(cKDTree(plane.T).query(plane.T, k=2)[0])[:, 1]))

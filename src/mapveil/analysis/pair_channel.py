@@ -1,0 +1,169 @@
+r"""The channel of a pair of reports: both ends of a trip randomized alike, each on its own.
+
+.. math:: P = Q^T F Q, \qquad P_{y y'} = \sum_{x, x'} F_{x x'}\, q(y \mid x)\, q(y' \mid x')
+
+where: F is the distribution of trips over pairs of sites, q the channel of one report, and P that of pairs of reports.
+The matrix of this system is the Kronecker product of Q with itself; it has :math:`d^4` entries and is never written
+out: a product with it is one with Q along either axis of a d x d matrix, :math:`O(d^2 m)` for the staircase's m groups
+and :math:`O(d^2)` for generalized randomized response.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.errors import ParameterError
+from mapveil.local.generalized_response import GeneralizedRandomizer
+from mapveil.local.randomizer import Randomizer, SymbolRandomizer
+from mapveil.local.staircase_groups import blocks_at
+from mapveil.local.staircase_response import StaircaseRandomizer
+
+__all__ = ["MOST_SITES", "PairChannel", "pair_channel"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+MOST_SITES: Final = 4096
+"""Sites of the largest domain whose pairs are estimated: a matrix of them is 128 MiB."""
+
+
+class PairChannel(ABC):
+    """Products with a channel along the axes of a matrix, in the channel's own order of sites.
+
+    Parameters
+    ----------
+    sites : int
+        d.
+    symbols : int
+        Values of one report.
+    site_order, symbol_order : ndarray of int64, optional
+        The sites and symbols in that order; the plain order by default.
+    """
+
+    def __init__(
+        self,
+        sites: int,
+        symbols: int,
+        site_order: IntArray | None = None,
+        symbol_order: IntArray | None = None,
+    ) -> None:
+        self.sites, self.symbols = sites, symbols
+        self.site_order = np.arange(sites) if site_order is None else site_order
+        self.symbol_order = np.arange(symbols) if symbol_order is None else symbol_order
+        self.symbol_rank = np.argsort(self.symbol_order)
+
+    def forward(self, joint: FloatArray) -> FloatArray:
+        """P of F, shape (symbols, symbols)."""
+        return self.push(self.push(joint, 0), 1)
+
+    def backward(self, ratio: FloatArray) -> FloatArray:
+        """The adjoint, :math:`Q R Q^T`, shape (sites, sites)."""
+        return self.pull(self.pull(ratio, 0), 1)
+
+    def in_site_order(self, joint: FloatArray) -> FloatArray:
+        """A matrix over sites, put into the channel's order."""
+        return joint[np.ix_(self.site_order, self.site_order)]
+
+    def out_of_site_order(self, joint: FloatArray) -> FloatArray:
+        """The inverse of :meth:`in_site_order`."""
+        made = np.empty_like(joint)
+        made[np.ix_(self.site_order, self.site_order)] = joint
+        return made
+
+    @abstractmethod
+    def push(self, values: FloatArray, axis: int) -> FloatArray:
+        """:math:`Q^T` along an axis: from sites to symbols."""
+
+    @abstractmethod
+    def pull(self, values: FloatArray, axis: int) -> FloatArray:
+        """Q along an axis: from symbols to sites."""
+
+
+class _Staircase(PairChannel):
+    """Sums over the blocks of the sorted codes."""
+
+    def __init__(self, randomizer: StaircaseRandomizer) -> None:
+        codes = randomizer.domain.codes
+        super().__init__(randomizer.size, randomizer.size, codes.site, codes.site)
+        blocks = [blocks_at(codes, threshold) for threshold in randomizer.thresholds[:-1]]
+        self._blocks = [each for each in blocks if each.first.size < codes.site.size]
+        more, less = (float(part) for part in randomizer.steps)
+        self._own = more * (len(blocks) - len(self._blocks))
+        self._more, self._even = more, less * len(blocks)
+        self._total = randomizer.totals
+
+    def push(self, values: FloatArray, axis: int) -> FloatArray:
+        return self._mix(values / _along(self._total, axis), axis)
+
+    def pull(self, values: FloatArray, axis: int) -> FloatArray:
+        return np.asarray(self._mix(values, axis) / _along(self._total, axis))
+
+    def _mix(self, values: FloatArray, axis: int) -> FloatArray:
+        mixed = self._own * values
+        mixed += self._even * values.sum(axis=axis, keepdims=True)
+        for blocks in self._blocks:
+            sums = np.add.reduceat(values, blocks.first, axis=axis)
+            mixed += np.take(self._more * sums, blocks.of_rank, axis=axis)
+        return np.asarray(mixed)
+
+
+class _Generalized(PairChannel):
+    """A multiple of the identity and an even part."""
+
+    def __init__(self, randomizer: GeneralizedRandomizer) -> None:
+        super().__init__(randomizer.size, randomizer.size)
+        true, self._other = randomizer.probabilities
+        self._surplus = true - self._other
+
+    def push(self, values: FloatArray, axis: int) -> FloatArray:
+        return np.asarray(self._surplus * values + self._other * values.sum(axis=axis, keepdims=True))
+
+    def pull(self, values: FloatArray, axis: int) -> FloatArray:
+        return self.push(values, axis)
+
+
+class _Dense(PairChannel):
+    """The matrix itself."""
+
+    def __init__(self, randomizer: SymbolRandomizer) -> None:
+        super().__init__(randomizer.size, randomizer.symbols)
+        self._matrix = randomizer.transition_matrix()
+
+    def push(self, values: FloatArray, axis: int) -> FloatArray:
+        return self._matrix.T @ values if axis == 0 else values @ self._matrix
+
+    def pull(self, values: FloatArray, axis: int) -> FloatArray:
+        return self._matrix @ values if axis == 0 else values @ self._matrix.T
+
+
+def pair_channel(randomizer: Randomizer) -> PairChannel:
+    """The channel of pairs of reports of a randomizer. Run by: the server.
+
+    Raises
+    ------
+    ParameterError
+        A report is a set of sites, of which there are too many to count pairs; or the domain is too large.
+    """
+    if randomizer.size > MOST_SITES:
+        raise ParameterError(
+            f"pairs of {randomizer.size} sites are too many; at most {MOST_SITES} sites are accepted: "
+            "a coarser tiling, or fewer places"
+        )
+    if isinstance(randomizer, StaircaseRandomizer):
+        return _Staircase(randomizer)
+    if isinstance(randomizer, GeneralizedRandomizer):
+        return _Generalized(randomizer)
+    if isinstance(randomizer, SymbolRandomizer):
+        return _Dense(randomizer)
+    raise ParameterError(
+        "the joint estimator needs reports of one symbol each, such as those of srr, grr and hadamard; "
+        "for sets of sites the estimators 'lasso' and 'independent' are accepted"
+    )
+
+
+def _along(values: FloatArray, axis: int) -> FloatArray:
+    return values[:, None] if axis == 0 else values[None, :]

@@ -1,0 +1,67 @@
+"""The cells of the trips that devices report. Nothing here is private, and nothing of it is given to the server."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.analysis.trips import Trips
+from mapveil.errors import InputError
+from mapveil.local.devices import Outside, nearest_site
+from mapveil.local.domain import Domain
+from mapveil.privacy.random import Randomness
+
+__all__ = ["cells_of_trips"]
+
+IntArray = npt.NDArray[np.int64]
+
+
+def cells_of_trips(
+    trips: Trips, domain: Domain, outside: Outside, rng: Randomness, *, one_each: bool
+) -> tuple[IntArray, IntArray]:
+    """Origin and destination cells of the trips that are reported. Run by: a simulation of devices.
+
+    Parameters
+    ----------
+    trips : Trips
+        Everybody's.
+    domain : Domain
+        The sites.
+    outside : str
+        What becomes of a trip with an end outside: it is not reported (``"silent"``), the end counts for the nearest
+        site (``"nearest"``), or everything is refused (``"refuse"``).
+    rng : Randomness
+        Which trip a user takes.
+    one_each : bool
+        Whether each user reports one trip, any of theirs with the same probability; otherwise all.
+
+    Raises
+    ------
+    InputError
+        An end is outside and that is refused, or no trip has both ends inside.
+    """
+    located = []
+    for lon, lat in (trips.ends[:2], trips.ends[2:]):
+        cells = domain.tiling.locate(lon, lat)
+        away = np.flatnonzero(~np.isin(cells, domain.cells))
+        if away.size and outside == "refuse":
+            raise InputError(
+                f"{trips.source}: an end of a trip is outside {domain.tiling.region}, and that is refused; "
+                "outside = silent or nearest is accepted"
+            )
+        cells[away] = -1
+        if outside == "nearest":
+            cells[away] = domain.cells[nearest_site(domain, lon[away], lat[away])]
+        located.append(cells)
+    origins, destinations = located
+    inside = np.flatnonzero((origins >= 0) & (destinations >= 0))
+    if inside.size == 0:
+        raise InputError(
+            f"{trips.source}: no trip has both ends in the region {domain.tiling.region}; a region that holds "
+            "trips is accepted (west,south,east,north in degrees)"
+        )
+    if one_each:
+        # A random order, of which the first of each user is one of their trips at random.
+        order = inside[rng.generator().permutation(inside.size)]
+        inside = order[np.unique(trips.users[order], return_index=True)[1]]
+    return origins[inside], destinations[inside]

@@ -1,0 +1,303 @@
+"""Trips: where people begin and end them, and the way between; read from a table of ends or of positions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.errors import InputError
+from mapveil.geo.find_columns import USUAL_NAMES, find_columns
+from mapveil.geo.points import Points
+from mapveil.geo.read_points import open_table
+from mapveil.geo.tables import Table, column_types, quote_name, reading
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["Trajectories", "Trips", "read_trajectories", "read_trips"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+_ORIGIN: Final = ("origin", "orig", "start", "pickup", "from", "o")
+_DESTINATION: Final = ("dest", "destination", "end", "dropoff", "to", "d")
+_AXES: Final = {"lon": ("lon", "longitude", "lng"), "lat": ("lat", "latitude")}
+_TRIP: Final = ("trajid", "tripid", "trajectoryid", "rideid", "journeyid", "trip", "traj", "trajectory")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Trips:
+    """Trips by their ends, raw: what devices know, each its own.
+
+    Parameters
+    ----------
+    users : ndarray of int64, shape (trips,)
+        Dense codes of users.
+    origin_lon, origin_lat, destination_lon, destination_lat : ndarray of float64, shape (trips,)
+        WGS84 degrees.
+    source : str
+        What messages call them.
+    points : Points, optional
+        The table they came from, for the ledger.
+    """
+
+    users: IntArray
+    origin_lon: FloatArray
+    origin_lat: FloatArray
+    destination_lon: FloatArray
+    destination_lat: FloatArray
+    source: str = "trips"
+    points: Points | None = None
+
+    def __post_init__(self) -> None:
+        shapes = {part.shape for part in (self.users, *self.ends)}
+        if len(shapes) > 1 or self.users.ndim != 1:
+            raise InputError(f"{self.source}: arrays of shapes {sorted(shapes)}; equal lengths are accepted")
+        if self.users.size == 0:
+            raise InputError(f"{self.source}: holds no trips; at least one is accepted")
+
+    @property
+    def ends(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """Longitude and latitude of the origins, then of the destinations."""
+        return (self.origin_lon, self.origin_lat, self.destination_lon, self.destination_lat)
+
+    @property
+    def count(self) -> int:
+        """Number of trips."""
+        return int(self.users.size)
+
+    def __repr__(self) -> str:
+        return f"Trips({self.source})"  # no rows: a repr ends up in logs
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Trajectories:
+    """Trips by their positions, raw: trip after trip, each in the order of time.
+
+    Parameters
+    ----------
+    users : ndarray of int64, shape (trips,)
+        Dense codes of users.
+    start : ndarray of int64, shape (trips + 1,)
+        Where each trip begins among the positions, and the end.
+    lon, lat : ndarray of float64, shape (positions,)
+        WGS84 degrees.
+    seconds : ndarray of float64, shape (positions,)
+        When, since any one moment.
+    source : str
+        What messages call them.
+    points : Points, optional
+        The table they came from, for the ledger.
+    """
+
+    users: IntArray
+    start: IntArray
+    lon: FloatArray
+    lat: FloatArray
+    seconds: FloatArray
+    source: str = "trajectories"
+    points: Points | None = None
+
+    @property
+    def count(self) -> int:
+        """Number of trips."""
+        return int(self.users.size)
+
+    @cached_property
+    def trip(self) -> IntArray:
+        """The trip of each position, shape (positions,)."""
+        return np.repeat(np.arange(self.count), np.diff(self.start))
+
+    @property
+    def departures(self) -> FloatArray:
+        """When each trip begins, shape (trips,)."""
+        return self.seconds[self.start[:-1]]
+
+    def ends(self) -> Trips:
+        """Their first and last positions."""
+        first, last = self.start[:-1], self.start[1:] - 1
+        return Trips(
+            self.users,
+            self.lon[first],
+            self.lat[first],
+            self.lon[last],
+            self.lat[last],
+            self.source,
+            self.points,
+        )
+
+    def select(self, trips: npt.NDArray[Any]) -> Trajectories:
+        """Some of the trips, by number or by mask."""
+        chosen = np.arange(self.count)[trips]
+        length = np.diff(self.start)[chosen]
+        start = np.concatenate([[0], np.cumsum(length)])
+        at = np.repeat(self.start[chosen] - start[:-1], length) + np.arange(int(start[-1]))
+        return Trajectories(
+            self.users[chosen], start, self.lon[at], self.lat[at], self.seconds[at], self.source, self.points
+        )
+
+    def __repr__(self) -> str:
+        return f"Trajectories({self.source})"
+
+
+def read_trips(
+    source: Any,
+    *,
+    user: str | None = None,
+    origin: tuple[str, str] | None = None,
+    destination: tuple[str, str] | None = None,
+    trip: str | None = None,
+) -> Trips:
+    """Read trips: one row a trip with both ends, or positions with a trip id and time. Run by: a simulation of devices.
+
+    Parameters
+    ----------
+    source : path, frame or anything :func:`mapveil.read_points` accepts
+        The table.
+    user : str, optional
+        Its column of user ids; the usual names by default.
+    origin, destination : pair of str, optional
+        Columns of longitude and latitude; ``origin_lon``, ``dest_lat``, ``pickup_longitude`` and the like by default,
+        and plain ``lon`` and ``lat`` for the origin.
+    trip : str, optional
+        The column of trip ids where rows are positions.
+
+    Raises
+    ------
+    InputError
+        The table cannot be read, has neither destinations nor trips, or a place in it cannot be used.
+    """
+    table = open_table(source)
+    types = column_types(table)
+    found = destination or _pair(types, _DESTINATION)
+    if found is None:
+        return _trajectories(table, types, user, trip).ends()
+    for name in found:
+        if name not in types:
+            raise InputError(f"{table.name}: no column {name!r}; its columns are {', '.join(types)}")
+    start = origin or _pair(types, _ORIGIN) or (None, None)
+    points = _as_points(table, types, {"user": user, "lon": start[0], "lat": start[1]})
+    points.check()
+    given = points.expressions
+    columns = {"lon": given.lon, "lat": given.lat, "to_lon": _number(found[0]), "to_lat": _number(found[1])}
+    rows = _fetch(points, {"code": f"DENSE_RANK() OVER (ORDER BY {given.user}) - 1", **columns}, "row")
+    lon, lat = rows["to_lon"], rows["to_lat"]
+    bad = np.flatnonzero(~((np.abs(lon) <= 180) & (np.abs(lat) <= 90)))
+    if bad.size:
+        raise InputError(
+            f"{points.source}: row {int(rows['row'][bad[0]])}: the destination is missing or out of range; "
+            "degrees of longitude and latitude are accepted"
+        )
+    return Trips(rows["code"].astype(np.int64), rows["lon"], rows["lat"], lon, lat, points.source, points)
+
+
+def read_trajectories(source: Any, *, user: str | None = None, trip: str | None = None) -> Trajectories:
+    """Read positions with a trip id and a time. Run by: a simulation of devices.
+
+    Parameters
+    ----------
+    source : path, frame or anything :func:`mapveil.read_points` accepts
+        The table.
+    user, trip : str, optional
+        Its columns of user ids and trip ids; the usual names by default.
+
+    Raises
+    ------
+    InputError
+        The table cannot be read, has no trips or times, or a row cannot be used.
+    """
+    table = open_table(source)
+    return _trajectories(table, column_types(table), user, trip)
+
+
+def _trajectories(table: Table, types: Mapping[str, str], user: str | None, trip: str | None) -> Trajectories:
+    points = _as_points(table, types, {"user": user})
+    plain = {_plain(name): name for name in reversed(list(types))}
+    found = trip or next((plain[usual] for usual in _TRIP if usual in plain), None)
+    if found is None or found not in types or points.expressions.time is None:
+        lacks = (
+            "time"
+            if found in types
+            else "trip ids (trip_id, traj_id, ...) or destinations (dest_lon, dest_lat)"
+        )
+        raise InputError(f"{points.source}: no column of {lacks} among {', '.join(types)}")
+    points.check()
+    given, time = points.expressions, points.expressions.time
+    held = types[points.columns.time or ""]
+    if held == "VARCHAR":
+        time = f"EPOCH(TRY_CAST({time} AS TIMESTAMP))"
+    elif held.startswith(("TIMESTAMP", "DATE")):
+        time = f"EPOCH({time})"
+    rows = _fetch(
+        points,
+        {
+            "code": f"DENSE_RANK() OVER (ORDER BY {given.user}) - 1",
+            "trip": f"DENSE_RANK() OVER (ORDER BY {given.user}, {quote_name(found)}) - 1",
+            "lon": given.lon,
+            "lat": given.lat,
+            "seconds": f"CAST({time} AS DOUBLE)",
+        },
+        "trip, seconds, row",
+    )
+    bad = np.flatnonzero(~np.isfinite(rows["seconds"]))
+    if bad.size:
+        raise InputError(
+            f"{points.source}: row {int(rows['row'][bad[0]])}: the time is missing or not one; "
+            "a timestamp or a number of seconds is accepted"
+        )
+    start = np.flatnonzero(np.concatenate([[True], np.diff(rows["trip"]) != 0, [True]]))
+    users = rows["code"][start[:-1]].astype(np.int64)
+    return Trajectories(users, start, rows["lon"], rows["lat"], rows["seconds"], points.source, points)
+
+
+def _fetch(points: Points, columns: Mapping[str, str], order: str) -> dict[str, FloatArray]:
+    import duckdb
+
+    select = ", ".join(f"{sql} AS {name}" for name, sql in columns.items())
+    with duckdb.connect() as connection, reading(points.source):
+        relation = points.table.relation(connection)
+        found = connection.execute(
+            f"SELECT * FROM (SELECT {select}, ROW_NUMBER() OVER () AS row FROM {relation}) AS chosen ORDER BY {order}"
+        ).fetchnumpy()
+    return {
+        name: np.ma.filled(np.ma.asarray(found[name]).astype(np.float64), np.nan)
+        for name in (*columns, "row")
+    }
+
+
+def _as_points(table: Table, types: Mapping[str, str], given: Mapping[str, str | None]) -> Points:
+    found = find_columns(table.name, types, {**dict.fromkeys(USUAL_NAMES), **given})
+    return Points(table, found.columns, found.expressions, None, found.written)
+
+
+def _pair(names: Mapping[str, str], prefixes: tuple[str, ...]) -> tuple[str, str] | None:
+    """Columns of longitude and latitude whose names begin with one of the prefixes."""
+    plain = {_plain(name): name for name in names}
+    for prefix in prefixes:
+        lon, lat = (
+            next(
+                (
+                    plain[key]
+                    for usual in _AXES[axis]
+                    for key in (prefix + usual, usual + prefix)
+                    if key in plain
+                ),
+                None,
+            )
+            for axis in ("lon", "lat")
+        )
+        if lon is not None and lat is not None:
+            return lon, lat
+    return None
+
+
+def _plain(name: str) -> str:
+    return "".join(letter for letter in name.lower() if letter.isalnum())
+
+
+def _number(name: str) -> str:
+    return f"TRY_CAST({quote_name(name)} AS DOUBLE)"
