@@ -24,14 +24,14 @@ class EveryLevel(DistributedMechanism):
     """Ask what ``inner`` asks, once, and show the answer at each of ``levels``, as the map's measurements.
 
     The server half depends on nothing but the setting and the sums, so the same sums are sent to it again with its
-    parameter ``level`` set. Run by: a simulation.
+    parameter ``level`` set. The map itself is that of the first level. Run by: a simulation.
 
     Parameters
     ----------
     inner : DistributedMechanism
         A mechanism with a parameter ``level``.
     levels : tuple of int
-        Levels to be shown, coarse before fine; those the map does not have are left out.
+        Levels to be shown; the map has the first, and others that it does not have are left out.
     """
 
     name: ClassVar[str] = "every level"
@@ -50,14 +50,16 @@ class EveryLevel(DistributedMechanism):
     def server(self, setting: Setting) -> ServerHalf:
         """The inner mechanism's queries; see :meth:`DistributedMechanism.server`."""
         answers: list[NoisySums] = []
-        made = yield from _recorded(self.inner.server(setting), answers)
+        made = yield from _recorded(_at(self.inner, self.levels[0]).server(setting), answers)
         shown = []
         for level in self.levels:
-            if level <= setting.depth:
-                values = _replayed(_at(self.inner, level).server(setting), answers).values
-                groups = np.arange(values.size) >> (2 * (setting.depth - level))
-                sums = np.bincount(groups, values).astype(np.float64)
-                shown.append(Measurement(groups, sums, self.budget, _UNIT))
+            if level > setting.depth:
+                continue
+            again = _at(self.inner, level).server(setting)
+            values = made.values if level == self.levels[0] else _replayed(again, answers).values
+            groups = np.arange(values.size) >> (2 * (setting.depth - level))
+            sums = np.bincount(groups, values).astype(np.float64)
+            shown.append(Measurement(groups, sums, self.budget, _UNIT))
         return Estimate(made.values, tuple(shown), (), made.notes)
 
 
