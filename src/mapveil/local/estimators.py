@@ -9,7 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.errors import ParameterError
+from mapveil.local.candidate_sets import solve_candidate_sets
 from mapveil.local.maximum_likelihood import maximise_likelihood
+from mapveil.local.multiscale import shrink_estimates
 from mapveil.local.randomizer import Randomizer, SymbolRandomizer
 from mapveil.local.report import Tally
 from mapveil.local.simplex import norm_clip, project_to_simplex
@@ -76,9 +78,26 @@ def _clipped(randomizer: Randomizer, tally: Tally) -> Estimated:
     return Estimated(norm_clip(randomizer.invert(tally)))
 
 
+def _shrunk(randomizer: Randomizer, tally: Tally) -> Estimated:
+    unbiased = randomizer.invert(tally)
+    covariance = randomizer.covariance(norm_clip(unbiased))
+    return Estimated(shrink_estimates(unbiased, covariance, tally.reports, randomizer.domain.plane))
+
+
+def _by_candidates(randomizer: Randomizer, tally: Tally) -> Estimated:
+    if not isinstance(randomizer, SymbolRandomizer) or randomizer.symbols != randomizer.size:
+        raise ParameterError(
+            "the estimator 'candidate-sets' needs reports that are sites; srr, grr and planar-laplace have them"
+        )
+    return Estimated(project_to_simplex(solve_candidate_sets(randomizer, tally)))
+
+
 ESTIMATORS: Final[dict[str, Callable[[Randomizer, Tally], Estimated]]] = {
     "em": _likeliest,
     "simplex": _projected,
     "norm-clip": _clipped,
+    "candidate-sets": _by_candidates,
+    "multiscale": _shrunk,
 }
-"""Maximum likelihood; the unbiased estimate projected on the distributions; the same clipped and normalised."""
+"""By name: maximum likelihood; the unbiased estimate projected on the distributions; the same clipped and normalised; the
+paper's equations over Hadamard candidate sets, projected; Mapveil's own shrinkage at all scales."""

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from mapveil.local.covariance import Covariance, ExchangeableCovariance
 from mapveil.local.domain import Domain
 from mapveil.local.mechanism import LocalMechanism
 from mapveil.local.odds import odds
@@ -59,6 +60,19 @@ class GeneralizedRandomizer(SymbolRandomizer):
         """See :meth:`Randomizer.invert`."""
         true, other = self.probabilities
         return np.asarray((tally.counts / max(tally.reports, 1) - other) / (true - other))
+
+    def covariance(self, distribution: FloatArray) -> Covariance:
+        """See :meth:`Randomizer.covariance`."""
+        true, other = self.probabilities
+
+        def spread(inside: FloatArray) -> FloatArray:
+            return np.asarray(inside * (1 - inside) / (true - other) ** 2)
+
+        return ExchangeableCovariance(
+            lambda number: spread(true + (number - 1) * other),
+            lambda number: spread(number * other),
+            distribution,
+        )
 
     def identity(self) -> str:
         """See :meth:`Randomizer.identity`."""

@@ -10,6 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from mapveil.errors import ParameterError
+from mapveil.local.covariance import MOST_SITES, Covariance, DenseCovariance, IndependentCovariance
 from mapveil.local.domain import Domain
 from mapveil.local.mechanism import LocalMechanism
 from mapveil.local.odds import odds
@@ -121,6 +122,21 @@ class HadamardRandomizer(SymbolRandomizer):
         """See :meth:`Randomizer.invert`: the reports in a site's half of its block less those in the other."""
         rows = tally.counts.reshape(self.blocks, self.length) / max(tally.reports, 1)
         return self._sites(walsh_hadamard(rows)) * self.step
+
+    def covariance(self, distribution: FloatArray) -> Covariance:
+        """See :meth:`Randomizer.covariance`: the whole matrix of a small domain; of others the diagonal, as if it were."""
+        reported = self.forward(distribution)
+        if self.size <= MOST_SITES:
+            rows = np.zeros((self.size, self.symbols))
+            block, row = np.divmod(np.arange(self.size), self.length - 1)
+            signs = walsh_hadamard(np.eye(self.length))[row + 1] * self.step
+            for number in range(self.blocks):
+                of = np.flatnonzero(block == number)
+                rows[of, number * self.length : (number + 1) * self.length] = signs[of]
+            return DenseCovariance.of_estimator(rows, reported, distribution)
+        often = reported.reshape(self.blocks, self.length).sum(axis=1)
+        spread = self.step**2 * np.repeat(often, self.length - 1)[: self.size]
+        return IndependentCovariance(spread - distribution)
 
     def identity(self) -> str:
         """See :meth:`Randomizer.identity`."""

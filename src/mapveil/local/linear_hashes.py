@@ -17,7 +17,10 @@ The adjoint is made likewise.
 
 from __future__ import annotations
 
+import functools
+import math
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +32,8 @@ __all__ = ["LinearHashes", "is_prime"]
 FloatArray = npt.NDArray[np.float64]
 ComplexArray = npt.NDArray[np.complex128]
 IntArray = npt.NDArray[np.int64]
+
+_SMALL: Final = 16  # so small a product stays on one core, where waking others costs more
 
 
 def is_prime(number: int) -> bool:
@@ -98,9 +103,7 @@ class LinearHashes:
         bent = np.fft.rfft(table, axis=1)
         made = np.zeros(self.functions)
         for j in range(bent.shape[1]):
-            # The inverse transform has the sign that G has, over the number of functions.
-            spectrum = np.fft.ifftn(bent[:, j].reshape((g,) * self.digits)) * self.functions
-            part = self._scaled(spectrum, j).real
+            part = self._scaled(self._transform(np.ascontiguousarray(bent[:, j]), 1), j).real
             made += part if j == 0 or 2 * j == g else 2 * part
         return np.asarray(made[: self.sites] / g)
 
@@ -113,9 +116,9 @@ class LinearHashes:
             p.
         """
         g = self.buckets
-        whole = np.zeros(self.functions)
+        whole = np.zeros(self.functions, dtype=np.complex128)
         whole[: self.sites] = values
-        spectrum = np.fft.fftn(whole.reshape((g,) * self.digits))
+        spectrum = self._transform(whole, -1)
         bent = np.empty((self.functions, g // 2 + 1), dtype=np.complex128)
         for j in range(bent.shape[1]):
             bent[:, j] = self._scaled(spectrum, j)
@@ -124,4 +127,47 @@ class LinearHashes:
     def _scaled(self, spectrum: ComplexArray, factor: int) -> ComplexArray:
         """The spectrum at ``factor`` times each point, flat."""
         along = np.arange(self.buckets) * factor % self.buckets
-        return np.asarray(spectrum[np.ix_(*[along] * self.digits)]).reshape(-1)
+        index = np.zeros(1, dtype=np.int64)
+        for _ in range(self.digits):
+            index = (index[:, None] * self.buckets + along).reshape(-1)
+        return np.asarray(spectrum[index])
+
+    def _transform(self, values: ComplexArray, sign: int) -> ComplexArray:
+        r""":math:`\sum_a e^{\pm 2 \pi i \langle a, z \rangle / g} v(a)` at every z, flat.
+
+        Several short axes at once are one product with a small matrix, which is quicker than a transform of each.
+        """
+        made = values
+        axis = _AxisTransform(self.buckets, sign)
+        left = self.digits
+        while left:
+            together = min(left, axis.most_together)
+            # The first axes go last: after all of them they are in order again.
+            made = axis.apply(made.reshape(self.buckets**together, -1), together).T.reshape(-1)
+            left -= together
+        return made
+
+
+class _AxisTransform:
+    """The Fourier transform along some axes of g points at once."""
+
+    def __init__(self, points: int, sign: int) -> None:
+        self._points, self._sign = points, sign
+        self.most_together = max(1, int(math.log(_SMALL) / math.log(points)))
+
+    def apply(self, values: ComplexArray, together: int) -> ComplexArray:
+        """Transform along the first axis, which is ``together`` of them."""
+        if self._points > _SMALL:
+            return np.asarray(
+                np.fft.fft(values, axis=0) if self._sign < 0 else np.fft.ifft(values, axis=0) * self._points
+            )
+        return np.asarray(_kernel(self._points, self._sign, together) @ values)
+
+
+@functools.lru_cache(maxsize=32)
+def _kernel(points: int, sign: int, together: int) -> ComplexArray:
+    one = np.exp(sign * 2j * np.pi * (np.outer(np.arange(points), np.arange(points)) % points) / points)
+    made = np.ones((1, 1), dtype=np.complex128)
+    for _ in range(together):
+        made = np.kron(made, one)
+    return made

@@ -10,6 +10,7 @@ from typing import ClassVar, Final
 import numpy as np
 
 from mapveil.errors import ParameterError
+from mapveil.local.covariance import Covariance, IndependentCovariance
 from mapveil.local.domain import Domain
 from mapveil.local.linear_hashes import LinearHashes, is_prime
 from mapveil.local.mechanism import LocalMechanism
@@ -157,6 +158,12 @@ class HashingRandomizer(SymbolRandomizer):
     def invert(self, tally: Tally) -> FloatArray:
         """See :meth:`Randomizer.invert`."""
         return self.reports.invert(tally.counts.astype(np.float64), tally.reports)
+
+    def covariance(self, distribution: FloatArray) -> Covariance:
+        """See :meth:`Randomizer.covariance`: support of two sites is taken for independent, as it is pair by pair."""
+        p, q = self.reports.held, self.reports.other
+        spread = distribution * p * (1 - p) + (1 - distribution) * q * (1 - q)
+        return IndependentCovariance(spread / (p - q) ** 2)
 
     def identity(self) -> str:
         """See :meth:`Randomizer.identity`."""

@@ -42,15 +42,29 @@ def independent_bits(rows: int, sites: int, chance: int, rng: Randomness) -> Bit
     ndarray of uint8, shape (rows, ceil(sites / 8))
         The first site in the highest bit; bits beyond the last site are 0.
     """
+    width = -(-sites // 8)
+    full = np.packbits(np.ones(sites, dtype=np.bool_))
     if chance >= ONE:
-        return np.packbits(np.ones((rows, sites), dtype=np.bool_), axis=1)
-    words = rng.words(rows * sites, np.uint8)
-    high, rest = chance >> 24, chance & 0xFFFFFF
-    bits = words < high
-    tied = np.flatnonzero(words == high)
+        return np.tile(full, (rows, 1))
+    # Eight random bits beside the first eight of the chance, for eight sites at a time: below it, or still level.
+    size = rows * width
+    below, level = np.zeros(size, dtype=np.uint8), np.full(size, 255, dtype=np.uint8)
+    for place in range(31, 23, -1):
+        word = rng.words(size, np.uint8)
+        if chance >> place & 1:
+            below |= level & ~word
+            level &= word
+        else:
+            level &= ~word
+    made = below.reshape(rows, width)
+    tied = np.flatnonzero(level)
     if tied.size:
-        bits[tied] = (rng.words(tied.size, np.uint32) >> np.uint32(8)) < rest
-    return np.packbits(bits.reshape(rows, sites), axis=1)
+        bits = np.unpackbits(level[tied][:, None], axis=1).view(np.bool_)
+        words = rng.words(int(np.count_nonzero(bits)), np.uint32) >> np.uint32(8)
+        bits[bits] = words < chance & 0xFFFFFF
+        below[tied] |= np.packbits(bits, axis=1)[:, 0]
+    made &= full
+    return made
 
 
 def put_bits(sets: BitArray, sites: IntArray, values: npt.NDArray[np.bool_]) -> None:
@@ -87,8 +101,8 @@ def uniform_sets(sites: int, without: IntArray, size: IntArray, rng: Randomness)
     """
     rows = without.size
     mean = float(size.mean()) if rows else 0.0
-    # Adding is quicker than taking away where fewer than half are held; so start with too few.
-    spread = 2.5 * np.sqrt(mean * max(1 - mean / sites, 0.0))
+    # Adding is quicker than taking away where fewer than half are held, so start with rather too few.
+    spread = 0.7 * np.sqrt(mean * max(1 - mean / sites, 0.0))
     part = (mean - spread if 2 * mean < sites else mean + spread) / sites
     sets = independent_bits(rows, sites, int(np.clip(part, 0.0, 1.0) * ONE), rng)
     put_bits(sets, without, np.zeros(rows, dtype=np.bool_))

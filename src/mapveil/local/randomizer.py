@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.errors import InputError, ParameterError
+from mapveil.local.covariance import MOST_SITES, Covariance, DenseCovariance
 from mapveil.local.domain import Domain
 from mapveil.local.odds import ceil_log
 from mapveil.local.report import Reports, Tally
@@ -103,6 +104,23 @@ class Randomizer(ABC):
             The system of equations is singular: different distributions have the same reports.
         """
 
+    def covariance(self, distribution: FloatArray) -> Covariance:
+        """How what one report adds to :meth:`invert`'s estimates varies, given the users' places. Run by: the server.
+
+        Parameters
+        ----------
+        distribution : ndarray of float64, shape (sites,)
+            Where the users are, as far as is known: the noise depends on it a little.
+
+        Raises
+        ------
+        ParameterError
+            It is not known, or the matrix would be too large.
+        """
+        raise ParameterError(
+            "the covariance of this randomizer's estimates is not written down; the estimator 'em' is accepted"
+        )
+
     @abstractmethod
     def identity(self) -> str:
         """Its parameters as one line that differs where reports do."""
@@ -149,6 +167,14 @@ class SymbolRandomizer(Randomizer):
         values : ndarray of float64, shape (symbols,)
             r.
         """
+
+    def _inverse_covariance(self, distribution: FloatArray) -> DenseCovariance:
+        """The covariance of the inverse of a square channel, for small domains."""
+        if self.size > MOST_SITES:
+            raise ParameterError(
+                f"the covariance matrix of {self.size} sites; {MOST_SITES} at most are accepted, or the estimator 'em'"
+            )
+        return DenseCovariance.of_channel(self.transition_matrix(), distribution)
 
     def transition_matrix(self) -> FloatArray:
         """The whole matrix q, shape (sites, symbols), for tests, audits and small domains.

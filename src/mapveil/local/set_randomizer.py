@@ -14,6 +14,7 @@ from mapveil.local.report import Reports, Tally
 __all__ = ["SetRandomizer"]
 
 _BITS: Final = 1 << 24  # of a chunk
+_BYTE: Final = 255
 
 
 class SetRandomizer(Randomizer):
@@ -48,7 +49,8 @@ class SetRandomizer(Randomizer):
         rows = max(1, _BITS // self.size)
         for start in range(0, values.shape[0], rows):
             bits = np.unpackbits(values[start : start + rows], axis=1, count=self.size)
-            counts += bits.sum(axis=0, dtype=np.uint32)
+            for first in range(0, bits.shape[0], _BYTE):  # sums of so many bits fit a byte
+                counts += np.add.reduce(bits[first : first + _BYTE], axis=0, dtype=np.uint8)
         return Tally(counts, values.shape[0])
 
     @property

@@ -10,6 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from mapveil.errors import ParameterError
+from mapveil.local.covariance import Covariance
 from mapveil.local.domain import Domain
 from mapveil.local.mechanism import LocalMechanism
 from mapveil.local.nested_system import NestedSystem
@@ -161,6 +162,11 @@ class StaircaseRandomizer(SymbolRandomizer):
         made = np.empty(self.size)
         made[codes.site] = self.system.solve(share) * self._total
         return made
+
+    def covariance(self, distribution: FloatArray) -> Covariance:
+        """See :meth:`Randomizer.covariance`: of the inverse, for small domains."""
+        _ = self.system
+        return self._inverse_covariance(distribution)
 
     def identity(self) -> str:
         """See :meth:`Randomizer.identity`."""

@@ -11,11 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.errors import InputError, ParameterError
+from mapveil.local.covariance import Covariance, ExchangeableCovariance
 from mapveil.local.domain import Domain
 from mapveil.local.mechanism import LocalMechanism
 from mapveil.local.odds import odds
 from mapveil.local.random_sets import put_bits, set_sizes, uniform_sets
-from mapveil.local.randomizer import IntArray
+from mapveil.local.randomizer import FloatArray, IntArray
 from mapveil.local.set_randomizer import SetRandomizer
 from mapveil.privacy.random import Randomness
 from mapveil.privacy.uniform import uniform_below
@@ -68,6 +69,26 @@ class SubsetRandomizer(SetRandomizer):
     def worst_ratio(self) -> Fraction:
         """See :meth:`Randomizer.worst_ratio`: a set holds one place and not the other."""
         return Fraction(*self.weights)
+
+    def covariance(self, distribution: FloatArray) -> Covariance:
+        """See :meth:`Randomizer.covariance`: without the place, a set is a sample of the other sites."""
+        p, k, others = self.held, self.subset, self.size - 1
+        scale = (p - self.other) ** 2
+
+        def sampled(number: FloatArray, drawn: int) -> FloatArray:
+            # Hypergeometric: how many of so many sites are among so many drawn.
+            part = number / others
+            return np.asarray(drawn * part * (1 - part) * (others - drawn) / max(others - 1, 1))
+
+        def spread(number: FloatArray, jump: FloatArray) -> FloatArray:
+            mean = p * sampled(number, k - 1) + (1 - p) * sampled(number, k)
+            return np.asarray((mean + p * (1 - p) * jump * jump) / scale)
+
+        return ExchangeableCovariance(
+            lambda number: spread(number - 1, 1 - (number - 1) / others),
+            lambda number: spread(number, number / others),
+            distribution,
+        )
 
     def _draw(self, sites: IntArray, rng: Randomness) -> npt.NDArray[np.uint8]:
         holds = uniform_below(sites.size, self._total, rng) < self._holding

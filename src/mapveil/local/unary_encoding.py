@@ -11,11 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.errors import ParameterError
+from mapveil.local.covariance import Covariance, ExchangeableCovariance
 from mapveil.local.domain import Domain
 from mapveil.local.mechanism import LocalMechanism
 from mapveil.local.odds import keeps, power
 from mapveil.local.random_sets import ONE, independent_bits, put_bits
-from mapveil.local.randomizer import IntArray
+from mapveil.local.randomizer import FloatArray, IntArray
 from mapveil.local.set_randomizer import SetRandomizer
 from mapveil.privacy.random import Randomness
 from mapveil.privacy.uniform import uniform_below
@@ -46,6 +47,16 @@ class UnaryRandomizer(SetRandomizer):
     def worst_ratio(self) -> Fraction:
         """See :meth:`Randomizer.worst_ratio`: the bits of two places turned, the others alike."""
         return _ratio(*self.chances)
+
+    def covariance(self, distribution: FloatArray) -> Covariance:
+        """See :meth:`Randomizer.covariance`: bits are independent."""
+        p, q = self.held, self.other
+        scale = (p - q) ** 2
+        return ExchangeableCovariance(
+            lambda number: (p * (1 - p) + (number - 1) * q * (1 - q)) / scale,
+            lambda number: number * q * (1 - q) / scale,
+            distribution,
+        )
 
     def _draw(self, sites: IntArray, rng: Randomness) -> npt.NDArray[np.uint8]:
         sets = independent_bits(sites.size, self.size, self.chances[1], rng)

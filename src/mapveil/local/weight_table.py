@@ -9,16 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.errors import ParameterError
+from mapveil.local.covariance import MOST_SITES, Covariance
 from mapveil.local.domain import Domain
 from mapveil.local.randomizer import FloatArray, IntArray, SymbolRandomizer
 from mapveil.local.report import Tally
 from mapveil.privacy.random import Randomness
 from mapveil.privacy.uniform import uniform_below_each
 
-__all__ = ["MOST_SITES", "WEIGHT_BITS", "TableRandomizer", "solve_regular", "table_ratio"]
-
-MOST_SITES: Final = 4096
-"""Of a domain whose table can be written out."""
+__all__ = ["WEIGHT_BITS", "TableRandomizer", "solve_regular", "table_ratio"]
 
 WEIGHT_BITS: Final = 36
 """Weights are below 2 to this."""
@@ -115,6 +113,10 @@ class TableRandomizer(SymbolRandomizer):
     def invert(self, tally: Tally) -> FloatArray:
         """See :meth:`Randomizer.invert`, by LU decomposition."""
         return solve_regular(self._matrix.T, tally.counts / max(tally.reports, 1))
+
+    def covariance(self, distribution: FloatArray) -> Covariance:
+        """See :meth:`Randomizer.covariance`: of the inverse."""
+        return self._inverse_covariance(distribution)
 
     def identity(self) -> str:
         """See :meth:`Randomizer.identity`."""

@@ -1,0 +1,126 @@
+"""Variances of sums of unbiased estimates: what each randomizer's noise does to a group of sites.
+
+The noise is that of the reports, given where the users are: the covariance of what one report adds to the
+estimates, over the number of reports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["MOST_SITES", "Covariance", "DenseCovariance", "ExchangeableCovariance", "IndependentCovariance"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+MOST_SITES: Final = 4096
+"""Of a domain whose covariance matrix is written out."""
+
+
+class Covariance(Protocol):
+    """Of the estimates of all sites, one report's worth."""
+
+    def of_sums(self, order: IntArray, first: IntArray, size: IntArray) -> FloatArray:
+        """The variance of the sum of estimates over each interval of an order, shape (intervals,).
+
+        Parameters
+        ----------
+        order : ndarray of int64, shape (sites,)
+            Sites.
+        first, size : ndarray of int64, shape (intervals,)
+            Interval i holds ``size[i]`` sites from position ``first[i]``.
+        """
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class ExchangeableCovariance:
+    """Where only the number of sites and the part of users in them matter: all sites are treated alike.
+
+    Parameters
+    ----------
+    within, without : callable
+        From numbers of sites to the variance of the sum, for a user who is at one of them and for one who is not.
+    distribution : ndarray of float64, shape (sites,)
+        Where the users are, as far as is known.
+    """
+
+    within: Callable[[FloatArray], FloatArray]
+    without: Callable[[FloatArray], FloatArray]
+    distribution: FloatArray
+
+    def of_sums(self, order: IntArray, first: IntArray, size: IntArray) -> FloatArray:
+        """See :class:`Covariance`."""
+        part = _interval_sums(self.distribution[order], first, size)
+        number = size.astype(np.float64)
+        return np.asarray(part * self.within(number) + (1 - part) * self.without(number))
+
+
+@dataclass(frozen=True, eq=False)
+class IndependentCovariance:
+    """Where estimates of two sites are uncorrelated.
+
+    Parameters
+    ----------
+    variance : ndarray of float64, shape (sites,)
+        Of each.
+    """
+
+    variance: FloatArray
+
+    def of_sums(self, order: IntArray, first: IntArray, size: IntArray) -> FloatArray:
+        """See :class:`Covariance`."""
+        return _interval_sums(self.variance[order], first, size)
+
+
+@dataclass(frozen=True, eq=False)
+class DenseCovariance:
+    """The whole matrix.
+
+    Parameters
+    ----------
+    matrix : ndarray of float64, shape (sites, sites)
+        Covariances.
+    """
+
+    matrix: FloatArray
+
+    @classmethod
+    def of_channel(cls, channel: FloatArray, distribution: FloatArray) -> DenseCovariance:
+        r"""Of the inverse of a square channel.
+
+        .. math:: Q^{-T} \operatorname{diag}(\pi)\, Q^{-1} - \operatorname{diag}(p), \qquad \pi = Q^T p
+
+        where: Q is ``channel`` and p is ``distribution``: the second term is what the users' own places vary by.
+        """
+        inverse = np.linalg.inv(channel)
+        reported = distribution @ channel
+        return cls((inverse.T * reported) @ inverse - np.diag(distribution))
+
+    @classmethod
+    def of_estimator(
+        cls, matrix: FloatArray, reported: FloatArray, distribution: FloatArray
+    ) -> DenseCovariance:
+        r"""Of any linear estimator: :math:`L \operatorname{diag}(\pi) L^T - \operatorname{diag}(p)`.
+
+        where: L is ``matrix``, shape (sites, symbols), :math:`\pi` is ``reported`` and p is ``distribution``.
+        """
+        return cls((matrix * reported) @ matrix.T - np.diag(distribution))
+
+    def of_sums(self, order: IntArray, first: IntArray, size: IntArray) -> FloatArray:
+        """See :class:`Covariance`."""
+        placed = self.matrix[np.ix_(order, order)]
+        table = np.zeros((placed.shape[0] + 1, placed.shape[1] + 1))
+        np.cumsum(placed.cumsum(axis=0), axis=1, out=table[1:, 1:])
+        last = first + size
+        return np.asarray(table[last, last] - 2 * table[first, last] + table[first, first])
+
+
+def _interval_sums(values: FloatArray, first: IntArray, size: IntArray) -> FloatArray:
+    total = np.concatenate([[0.0], np.cumsum(values)])
+    return np.asarray(total[first + size] - total[first])
