@@ -20,9 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.errors import ParameterError
-from mapveil.local.hadamard_response import walsh_hadamard
 from mapveil.local.randomizer import SymbolRandomizer
 from mapveil.local.report import Tally
+from mapveil.local.walsh_hadamard import walsh_hadamard
 from mapveil.local.weight_table import solve_regular
 
 __all__ = ["candidate_sums", "solve_candidate_sets"]

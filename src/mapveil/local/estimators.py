@@ -99,5 +99,5 @@ ESTIMATORS: Final[dict[str, Callable[[Randomizer, Tally], Estimated]]] = {
     "candidate-sets": _by_candidates,
     "multiscale": _shrunk,
 }
-"""By name: maximum likelihood; the unbiased estimate projected on the distributions; the same clipped and normalised; the
-paper's equations over Hadamard candidate sets, projected; Mapveil's own shrinkage at all scales."""
+"""By name: maximum likelihood; the unbiased estimate projected on the distributions; the same clipped and normalised;
+the paper's equations over Hadamard candidate sets, projected; Mapveil's own shrinkage at all scales."""

@@ -16,32 +16,13 @@ from mapveil.local.mechanism import LocalMechanism
 from mapveil.local.odds import odds
 from mapveil.local.randomizer import FloatArray, IntArray, SymbolRandomizer
 from mapveil.local.report import Tally
+from mapveil.local.walsh_hadamard import walsh_hadamard
 from mapveil.privacy.random import Randomness
 from mapveil.privacy.uniform import uniform_below
 
-__all__ = ["HadamardRandomizer", "HadamardResponse", "walsh_hadamard"]
+__all__ = ["HadamardRandomizer", "HadamardResponse"]
 
 _TOTAL_BITS = 61
-
-
-def walsh_hadamard(values: FloatArray) -> FloatArray:
-    r"""The product of every row with the Hadamard matrix :math:`H_{i y} = (-1)^{|i \wedge y|}`, in O(b log b).
-
-    where: :math:`|i \wedge y|` is the number of bits that i and y share, and b the length of a row, a power of two.
-
-    Examples
-    --------
-    >>> walsh_hadamard(np.array([[1.0, 0, 0, 2]])).tolist()
-    [[3.0, -1.0, -1.0, 3.0]]
-    """
-    rows, length = values.shape
-    made = np.array(values, dtype=np.float64)
-    half = 1
-    while half < length:
-        pairs = made.reshape(rows, length // (2 * half), 2, half)
-        made = np.stack([pairs[:, :, 0] + pairs[:, :, 1], pairs[:, :, 0] - pairs[:, :, 1]], axis=2)
-        half *= 2
-    return made.reshape(rows, length)
 
 
 class HadamardRandomizer(SymbolRandomizer):
@@ -124,7 +105,7 @@ class HadamardRandomizer(SymbolRandomizer):
         return self._sites(walsh_hadamard(rows)) * self.step
 
     def covariance(self, distribution: FloatArray) -> Covariance:
-        """See :meth:`Randomizer.covariance`: the whole matrix of a small domain; of others the diagonal, as if it were."""
+        """See :meth:`Randomizer.covariance`: the whole matrix of a small domain, of others its diagonal."""
         reported = self.forward(distribution)
         if self.size <= MOST_SITES:
             rows = np.zeros((self.size, self.symbols))
