@@ -64,13 +64,24 @@ def write_flow_csv(flows: FlowMap, path: str | PathLike[str]) -> None:
     InputError
         The file cannot be written.
     """
+    write_csv(flow_table(flows), flows.metadata_json(), path)
+
+
+def write_csv(table: pyarrow.Table, metadata_json: str, path: str | PathLike[str]) -> None:
+    """Write a table as CSV, and its metadata beside it in ``NAME.csv-metadata.json``.
+
+    Raises
+    ------
+    InputError
+        The file cannot be written.
+    """
     from pyarrow import csv
 
     # The promise first: a table without it must never lie there.
     with atomic_path(fspath(path) + CSV_METADATA_SUFFIX) as place:
-        place.write_text(flows.metadata_json() + "\n", encoding="utf-8")
+        place.write_text(metadata_json + "\n", encoding="utf-8")
     with atomic_path(path) as place:
-        csv.write_csv(flow_table(flows), place)
+        csv.write_csv(table, place)
 
 
 def write_flow_geoparquet(flows: FlowMap, path: str | PathLike[str]) -> None:

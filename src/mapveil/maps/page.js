@@ -4,9 +4,10 @@
   const raster = map.raster, rings = map.rings;
   const [width, height] = map.extent;
 
-  let users, lower, upper, area, row, col, cellAt, shapes, outline, paths, boxes, ringsOf, degrees;
+  let layers = [], users, lower, upper, area, row, col, cellAt, shapes, outline, paths, boxes, ringsOf, degrees;
   try {
     [users, lower, upper, area] = await Promise.all([map.users, map.lower, map.upper, map.area].map(unpack));
+    layers = await Promise.all(map.layers.map(async (each) => ({ ...each, values: await unpack(each.values) })));
     if (raster) {
       row = await unpack(raster.row);
       col = await unpack(raster.col);
@@ -42,8 +43,8 @@
 
   // ---- colours ----
   const colour = colourRamp(map.ramp);
-  const { top: most, knee } = map.scale;
-  let kind = "log", selected = -2;
+  let { top: most, knee } = map.scale, unit = map.unit, kind = "log", selected = -2, layer = null;
+  const shownOf = (i) => (layer === null ? densityOf(i) : layer.values[i]);
   const fraction = (d) =>
     Math.min(1, kind === "linear" ? Math.max(d, 0) / most : Math.log1p(Math.max(d, 0) / knee) / Math.log1p(most / knee));
   const picture = document.createElement("canvas");
@@ -53,7 +54,7 @@
     picture.height = raster.rows;
     const ink = picture.getContext("2d"), image = ink.createImageData(raster.columns, raster.rows);
     for (let i = 0; i < map.size; i++) {
-      const density = densityOf(i);
+      const density = shownOf(i);
       if (Number.isNaN(density)) continue;
       const at = 4 * (row[i] * raster.columns + col[i]);
       image.data.set(colour(fraction(density)), at);
@@ -73,7 +74,7 @@
       for (const [cell, path] of paths) {
         const box = boxes.get(cell);
         if (box[2] < left || box[0] > right || box[3] < north || box[1] > south) continue;
-        const density = densityOf(cell);
+        const density = shownOf(cell);
         if (Number.isNaN(density)) continue;
         pen.fillStyle = pen.strokeStyle = `rgb(${colour(fraction(density)).join()})`;
         pen.fill(path, "evenodd");
@@ -142,6 +143,9 @@
       } else {
         rows.push(["Column, row", `${col[cell]}, ${row[cell]}`]);
       }
+      for (const each of layers) {
+        if (!Number.isNaN(each.values[cell])) rows.push([each.title, `${number(each.values[cell])} ${each.unit === "1" ? "" : each.unit}`]);
+      }
       rows.push(["Cell", String(cell)]);
     }
     tell(rows);
@@ -159,7 +163,7 @@
       for (let tick = knee; tick <= most * (1 + 1e-9); tick *= 10) ticks.push(tick);
     }
     paintLegend(legend, colour, ticks, fraction);
-    legend.setAttribute("aria-label", `Colours from 0 to ${number(most)} ${map.unit}, ${kind === "log" ? "logarithmic" : "linear"} scale`);
+    legend.setAttribute("aria-label", `Colours from 0 to ${number(most)} ${unit}, ${kind === "log" ? "logarithmic" : "linear"} scale`);
   }
   function recolour() {
     paint();
@@ -171,6 +175,18 @@
     for (const name of ["log", "linear"]) $(name).setAttribute("aria-pressed", String(name === kind));
     recolour();
   }
+
+  // ---- what the colours show ----
+  for (const [at, name] of [[-1, map.unit], ...layers.entries()]) $("layer").append(new Option(at < 0 ? name : name.title, String(at)));
+  $("choice").hidden = layers.length === 0;
+  $("layer").addEventListener("change", () => {
+    const at = Number($("layer").value);
+    layer = at < 0 ? null : layers[at];
+    ({ top: most, knee } = layer === null ? map.scale : layer.scale);
+    unit = layer === null ? map.unit : layer.unit;
+    $("colours").textContent = layer === null ? map.unit : layer.title;
+    choose(layer === null ? "log" : "linear");
+  });
 
   // ---- downloads ----
   const short = (value) => (Number.isFinite(value) ? Number(value.toPrecision(5)) : null);

@@ -128,6 +128,15 @@ def _record(heat: DensityMap, title: str) -> dict[str, Any]:
         "upper": None if interval is None else packed(interval.upper, rounded=True),
         # Equal cells need one number.
         "area": float(area[0]) if np.allclose(area, area[0], rtol=1e-9) else packed(area),
+        "layers": [
+            {
+                "title": layer.title,
+                "unit": layer.unit,
+                "values": packed(layer.values, rounded=True),
+                "scale": {"top": (own := density_scale(layer.values, "log")).top, "knee": own.knee},
+            }
+            for layer in heat.layers()
+        ],
         "outline": None,
     }
     if heat.tiling.region.polygon is not None:

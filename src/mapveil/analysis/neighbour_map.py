@@ -1,0 +1,156 @@
+"""A density map that knows how far its k-th nearest users are: exports, picture, and records for private retrieval."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.analysis.nearest_users import NearestUsers, nearest_users
+from mapveil.errors import ParameterError
+from mapveil.maps.density_map import DensityMap
+from mapveil.maps.layer import Layer
+from mapveil.retrieval.database import Database
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from mapveil.maps.colours import ScaleKind
+
+__all__ = ["NeighbourMap", "neighbour_cells"]
+
+IntArray = npt.NDArray[np.int64]
+
+_CELL = np.dtype("<i4")
+
+
+@dataclass(frozen=True, eq=False)
+class NeighbourMap(DensityMap):
+    """A released map with, for each cell, its k nearest users. Made by :meth:`of`.
+
+    Post-processing: it promises what its density map promises.
+
+    Parameters
+    ----------
+    values, tiling, guarantee, method, parameters, measurements, notes, elsewhere, rounds, version
+        As for :class:`~mapveil.maps.density_map.DensityMap`.
+    k : int
+        Users in a list.
+    asker_counts : bool
+        Whether those who ask are among the users of the map.
+
+    Examples
+    --------
+    >>> import mapveil as mv
+    >>> city = mv.synthetic.city(users=2000, seed=1)
+    >>> heat = mv.central.MultiscaleHeatmap(epsilon=1).release(city, mv.Grid(city.region, rows=12, columns=12))
+    >>> near = NeighbourMap.of(heat, k=25)
+    >>> near.lists.cell.shape, near.layers()[0].name
+    ((144, 25), 'radius_25_m')
+    """
+
+    k: int = field(kw_only=True, default=25)
+    asker_counts: bool = field(kw_only=True, default=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.k < 1:
+            raise ParameterError(f"k is {self.k!r}; at least 1 is accepted")
+
+    @classmethod
+    def of(cls, heat: DensityMap, k: int, *, asker_counts: bool = True) -> NeighbourMap:
+        """The same map, with its k nearest users. Run by: anybody who holds the map.
+
+        Raises
+        ------
+        ParameterError
+            k is below 1.
+        """
+        kept = {item.name: getattr(heat, item.name) for item in fields(DensityMap)}
+        return cls(**kept, k=k, asker_counts=asker_counts)
+
+    @cached_property
+    def lists(self) -> NearestUsers:
+        """The k nearest users of every cell."""
+        return nearest_users(self.values, self.tiling, self.k, asker_counts=self.asker_counts)
+
+    def layers(self) -> tuple[Layer, ...]:
+        """The distance to the k-th nearest user, NaN where the map has fewer."""
+        radius = self.lists.radius_m
+        title = f"distance to the {_ordinal(self.k)} nearest user"
+        return (Layer(f"radius_{self.k}_m", title, "m", np.where(np.isfinite(radius), radius, np.nan)),)
+
+    def metadata(self) -> dict[str, Any]:
+        """The JSON-ready record that every export carries."""
+        return {**super().metadata(), "neighbours": {"k": self.k, "asker_counts": self.asker_counts}}
+
+    def plot(self, ax: Axes | None = None, *, scale: ScaleKind = "linear", title: str | None = None) -> Axes:
+        """Draw the distance to the k-th nearest user; see :func:`mapveil.maps.picture.plot_cells`."""
+        from mapveil.maps.picture import plot_cells
+
+        (radius,) = self.layers()
+        return plot_cells(
+            self, radius.values, f"m to the {_ordinal(self.k)} nearest user", ax, scale=scale, title=title
+        )
+
+    def to_png(
+        self, path: str | PathLike[str], *, scale: ScaleKind = "linear", title: str | None = None
+    ) -> None:
+        """Write :meth:`plot` as a picture; see :func:`mapveil.maps.picture.write_png`."""
+        super().to_png(path, scale=scale, title=title)
+
+    def database(self, *, queries: int = 100) -> Database:
+        """The lists for private retrieval: record i is what a user in cell i asks for. Run by: the server.
+
+        k cells of 32 bits each, little-endian, -1 where there are fewer users; read by :func:`neighbour_cells`.
+        """
+        records = np.ascontiguousarray(self.lists.cell.astype(_CELL)).view(np.uint8)
+        about = json.dumps(
+            {"record": "cells of the nearest users", "k": self.k, "map": self.metadata()},
+            sort_keys=True,
+            separators=(",", ":"),
+            ensure_ascii=False,
+        )
+        return Database.of(records, about.encode(), queries=queries)
+
+    def write_lists(self, path: str | PathLike[str]) -> None:
+        """Write the lists as CSV: one row a cell and neighbour, with the metadata beside it.
+
+        Columns: ``cell``, ``rank`` from 1, ``neighbour`` (a cell), ``distance_m``.
+
+        Raises
+        ------
+        InputError
+            The file cannot be written.
+        """
+        import pyarrow as pa
+
+        from mapveil.maps.flow_table import write_csv
+
+        lists = self.lists
+        listed = np.flatnonzero(lists.cell.ravel() >= 0)
+        table = pa.table(
+            {
+                "cell": lists.place[listed // self.k],
+                "rank": listed % self.k + 1,
+                "neighbour": lists.cell.ravel()[listed],
+                "distance_m": np.round(lists.distance_m.ravel()[listed], 1),
+            }
+        )
+        write_csv(table, self.metadata_json(), path)
+
+
+def neighbour_cells(record: bytes) -> IntArray:
+    """The cells of the nearest users in a retrieved record, nearest first. Run by: the client."""
+    cells = np.frombuffer(record, dtype=_CELL).astype(np.int64)
+    return cells[cells >= 0]
+
+
+def _ordinal(k: int) -> str:
+    ending = "th" if 10 <= k % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(k % 10, "th")
+    return f"{k}{ending}"

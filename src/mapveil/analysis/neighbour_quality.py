@@ -1,0 +1,116 @@
+"""How good estimated neighbours are: positions, precision and recall against the true ones."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.analysis.nearest_users import NearestUsers, nearest_users
+from mapveil.errors import ParameterError
+from mapveil.geo.tiling import Tiling
+
+__all__ = ["NeighbourQuality", "neighbour_quality"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+class NeighbourQuality(NamedTuple):
+    """Means over all users' lists."""
+
+    normalised_mse: float  # 0 for the true positions, about 1 for those of random users
+    precision: float  # part of the listed places that hold a true neighbour
+    recall: float  # part of the true neighbours' places that are listed
+    common: float  # part of the k users who are at the true places, each counted as often as there are users
+
+
+def neighbour_quality(
+    truth: npt.ArrayLike, estimate: npt.ArrayLike, tiling: Tiling, k: int
+) -> NeighbourQuality:
+    r"""Compare every user's k nearest users by an estimated map with those by the true one.
+
+    .. math:: \mathrm{NMSE} = \frac{1}{n k s^2} \sum_u \sum_{i=1}^k \lVert z_{ui} - \hat z_{ui} \rVert^2,
+        \qquad \text{precision} = \frac{|S_u \cap \hat S_u|}{|\hat S_u|}, \quad
+        \text{recall} = \frac{|S_u \cap \hat S_u|}{|S_u|}
+
+    where: :math:`z_{ui}`, :math:`\hat z_{ui}` are the true and estimated positions of user u's i-th nearest user,
+    :math:`s^2` is the mean squared distance between two users of the true map, :math:`S_u`, :math:`\hat S_u` are the
+    places where the k nearest are, and precision and recall are means over the n users. Run by: the evaluator, who
+    holds the true map; nothing here is private.
+
+    Deviation: the paper does not say by what its MSE is normalised, nor of which sets its precision and recall are;
+    as they differ, the sets cannot be k users each.
+
+    Source: Wang et al. (2022), section 6.3.
+
+    Parameters
+    ----------
+    truth, estimate : array_like of float, shape (cells,)
+        Users per cell; the estimate is scaled to the true total.
+    tiling : Tiling
+        The cells.
+    k : int
+        Users in a list, at least 1 and fewer than there are.
+
+    Raises
+    ------
+    ParameterError
+        k is outside its range, or one of the maps is empty.
+
+    Examples
+    --------
+    >>> import mapveil as mv
+    >>> row = mv.Grid(mv.Region.without_georeference(4, 1), rows=1, columns=4)
+    >>> neighbour_quality([1, 0, 2, 5], [1, 0, 2, 5], row, 3)
+    NeighbourQuality(normalised_mse=0.0, precision=1.0, recall=1.0, common=1.0)
+    """
+    true, made = (np.maximum(np.asarray(values, dtype=np.float64), 0.0) for values in (truth, estimate))
+    total = float(true.sum())
+    if not 1 <= k <= total - 1:
+        raise ParameterError(f"k is {k!r}; from 1 to fewer than the {total:g} users is accepted")
+    if made.sum() <= 0:
+        raise ParameterError("the estimate holds nobody; a map of somebody is accepted")
+    where = np.flatnonzero(true > 0)
+    known = nearest_users(true, tiling, k, places=where)
+    found = nearest_users(made * (total / made.sum()), tiling, k, places=where)
+    weight = true[where] / total
+    plane = np.stack(tiling.region.metric_projection.project(*tiling.centres()), axis=1)
+    middle = true @ plane / total
+    spread = 2 * float(true @ ((plane - middle) ** 2).sum(axis=1)) / total
+    both = (known.cell >= 0) & (found.cell >= 0)
+    # A list that ends early is wrong by as much as a random user.
+    apart = np.where(
+        both,
+        ((plane[known.cell] - plane[found.cell]) ** 2).sum(axis=2),
+        np.where(known.cell == found.cell, 0.0, spread),
+    )
+    precision, recall, common = _sets(known, found)
+    return NeighbourQuality(
+        float(weight @ apart.mean(axis=1)) / spread if spread > 0 else 0.0,
+        float(weight @ precision),
+        float(weight @ recall),
+        float(weight @ common),
+    )
+
+
+def _sets(known: NearestUsers, found: NearestUsers) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Precision, recall and the common part of the users of each list, shape (places,)."""
+    rows, k = known.cell.shape
+    width = int(max(known.cell.max(), found.cell.max())) + 1
+    # A place of a list and how many of its users are there, as one number each over all lists.
+    true_key, true_times = _places(known.cell, width)
+    made_key, made_times = _places(found.cell, width)
+    shared, at, there = np.intersect1d(true_key, made_key, assume_unique=True, return_indices=True)
+    row = shared // width
+    hits = np.bincount(row, minlength=rows)
+    common = np.bincount(row, np.minimum(true_times[at], made_times[there]), minlength=rows)
+    true, made = (np.maximum(np.bincount(key // width, minlength=rows), 1) for key in (true_key, made_key))
+    return hits / made, hits / true, common / k
+
+
+def _places(cell: IntArray, width: int) -> tuple[IntArray, IntArray]:
+    key = np.arange(cell.shape[0])[:, None] * width + cell
+    distinct, times = np.unique(key[cell >= 0], return_counts=True)
+    return distinct, times
