@@ -97,6 +97,7 @@ def tokyo(multi: Mapping[tuple[float, int], float], single: float, exact: float)
         "single location": single,
         "multiscale (ours)": 3e-7,
         "multiscale at the grid's depth (ours)": 2e-7,
+        "multiscale, two rounds (ours)": 2e-7,
     }
     for (gamma, bits), value in multi.items():
         values[f"multi-location, stochastic, scale {gamma:g}, {bits} bits"] = value

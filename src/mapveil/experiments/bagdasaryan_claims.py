@@ -168,8 +168,8 @@ def table_2_claims(results: Results) -> list[Claim]:
             "Multiscale, with two rounds or at the grid's own depth, has less error than every multi-location row of "
             "the paper's method",
             joint_verdict([twice < papers, deep < papers]),
-            f"{twice:.1f} and {deep:.1f}e-7 against {papers:.1f}e-7 at best; one round, at the depth that the number of "
-            f"users alone suggests: {ours:.1f}e-7",
+            f"{twice:.1f} and {deep:.1f}e-7 against {papers:.1f}e-7 at best; one round, at the depth that the "
+            f"number of users alone suggests: {ours:.1f}e-7",
         ),
     ]
 
