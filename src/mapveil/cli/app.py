@@ -20,6 +20,7 @@ _COMMANDS = {
     "plan": "Predict each method's error before anything is spent.",
     "methods": "List the methods, their parameters and sources.",
     "ledger": "Show what was spent on each dataset, and set budgets.",
+    "attack": "Measure what could still be learnt of people.",
     "audit": "Test a method's epsilon empirically.",
     "reproduce": "Run a paper's experiments on the shared data.",
     "doctor": "Check this installation.",

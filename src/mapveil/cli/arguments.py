@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from mapveil.privacy.epsilon import as_epsilon
 if TYPE_CHECKING:
     from mapveil.geo.region import Region
 
-__all__ = ["epsilon_list", "name_list", "parse_region", "read_options"]
+__all__ = ["epsilon_list", "length_list", "name_list", "parse_region", "read_options", "whole_list"]
 
 
 def name_list(text: str, what: str) -> list[str]:
@@ -26,6 +27,27 @@ def name_list(text: str, what: str) -> list[str]:
 def epsilon_list(text: str) -> list[Fraction]:
     """Read ``0.5,1,2`` as exact epsilons."""
     return [as_epsilon(part) for part in name_list(text, "--epsilon")]
+
+
+def whole_list(text: str, what: str) -> list[int]:
+    """Read ``1,2,5`` as whole numbers of at least 1."""
+    parts = name_list(text, what)
+    if not all(part.isascii() and part.isdigit() and 1 <= int(part) < 1 << 31 for part in parts):
+        raise InputError(f"{what} is {text!r}; whole numbers of at least 1 separated by commas are accepted")
+    return [int(part) for part in parts]
+
+
+def length_list(text: str | None, what: str) -> list[float]:
+    """Read ``75,150`` as lengths above 0; nothing for None."""
+    if text is None:
+        return []
+    try:
+        made = [float(part) for part in name_list(text, what)]
+    except ValueError:
+        made = [math.nan]
+    if not all(math.isfinite(value) and value > 0 for value in made):
+        raise InputError(f"{what} is {text!r}; lengths above 0 separated by commas are accepted")
+    return made
 
 
 def read_options(pairs: tuple[str, ...]) -> dict[str, Any]:

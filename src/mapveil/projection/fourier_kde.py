@@ -190,6 +190,18 @@ class FourierKde(ProjectionMechanism):
             chosen.metres,
         )
 
+    def chosen_bandwidth(self, points: Points | Counts, tiling: Tiling, rng: Randomness) -> float:
+        """The bandwidth that a release of these points asks for, metres.
+
+        Raises
+        ------
+        InputError
+            The table cannot be used, or the bandwidth looks like degrees.
+        """
+        if self.bandwidth_m is not None:
+            check_bandwidth(self.bandwidth_m, tiling)
+        return self._bandwidth(points, tiling, map_points(tiling), count_devices(points, tiling), rng).metres
+
     def _bandwidth(
         self, points: Points | Counts, tiling: Tiling, where: MapPoints, users: int, rng: Randomness
     ) -> _Bandwidth:

@@ -1,0 +1,366 @@
+r"""A server that knows where people live, and what it makes of the waves it is sent.
+
+Four of them, each with a public prior over cells of the region (:mod:`mapveil.projection.posterior`):
+
+- :func:`one_report`: it has one report of each device. With twice the features it is a server that got a second set of
+  frequencies for the same place.
+- :func:`walking`: it has the reports of a device at several places on its way, all with the same frequencies, and
+  knows how far people go between two reports. It filters:
+
+  .. math:: \alpha_{k+1}(y) \propto L_{k+1}(y) \sum_x \alpha_k(x)\, T(x, y), \qquad
+            T(x, y) = \frac{G_s(x - y)\, w(y)}{\sum_{y'} G_s(x - y')\, w(y')}
+
+  where: :math:`\alpha_k` is its belief at report k, L the likelihood of a report, :math:`G_s` a Gaussian of the step
+  s, and w such that the prior :math:`\pi` is what the walk keeps:
+  :math:`w(x) \sum_y G_s(x - y) w(y) = \pi(x)`. So each report by itself is one of a device drawn from the prior, and
+  all that is gained is gained by their succession.
+- :func:`listed`: its prior is a list of exact places, such as venues or addresses.
+
+Deviation: Zong et al. (2023) argue that a moving device's travel cannot be inferred (section 3.5, "Multiple Queries")
+and score the maxima of one surface (:mod:`mapveil.attacks.localisation_score`); none of these servers is in the paper.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.errors import ParameterError
+from mapveil.privacy.random import Randomness
+from mapveil.projection.crossings import crossings
+from mapveil.projection.frequencies import offsets, unit_frequencies
+from mapveil.projection.posterior import (
+    Posterior,
+    PriorCells,
+    Simulated,
+    best_guess,
+    effective_places,
+    expected_error,
+    posterior,
+)
+from mapveil.projection.query import Query
+from mapveil.projection.report import Reports, Visits, client_reports
+
+__all__ = ["Verdict", "Walk", "blind", "devices_at", "first_features", "listed", "one_report", "walking"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+_BLOCK: Final = 1 << 21
+_SCALINGS: Final = 200
+_AGREE: Final = 1e-9  # radians: phases carry no noise
+_REACH: Final = 5.0  # deviations of an offset
+
+
+class Verdict(NamedTuple):
+    """How well a server finds devices, each an average over them."""
+
+    error_m: float  # distance of its best guess from the place, metres
+    expected_m: float  # what it expects that to be: the same where its prior is true, and less by chance
+    twentieth_m: float  # the error for the twentieth of the devices that it expects to know best
+    places: float  # equally likely cells that are left, geometric mean
+    right: float  # part of the devices whose cell it names right
+
+
+def devices_at(
+    places: FloatArray, prior: PriorCells, query: Query, rng: Randomness, *, jitter_m: float = 0.0
+) -> Simulated:
+    """Devices at given places, and what they answer. Run by: a simulation.
+
+    Parameters
+    ----------
+    places : ndarray of float64, shape (2, devices)
+        Where they are, metres.
+    prior : PriorCells
+        Whose cells the places are told by: the nearest middle.
+    query : Query
+        Without a grid: the server has frequencies that are not folded.
+    rng : Randomness
+        Draws frequencies and offsets.
+    jitter_m : float
+        Standard deviation of each device's own offset, metres.
+    """
+    from scipy.spatial import KDTree
+
+    devices = places.shape[1]
+    cell = np.asarray(KDTree(prior.places.T).query(places.T)[1], dtype=np.int64)
+    units = unit_frequencies(devices, query.features, query.law, query.dimension, rng)
+    moved = Visits(places).moved(offsets(devices, query.dimension, jitter_m, rng))
+    return Simulated(cell, places, client_reports(units, moved, query))
+
+
+def first_features(drawn: Simulated, features: int) -> Simulated:
+    """The same devices, had they been asked for fewer features."""
+    reports = drawn.reports
+    return drawn._replace(
+        reports=Reports(reports.frequencies[:, :, :features], reports.projections[:, :features])
+    )
+
+
+def _judge(found: Posterior, cell: IntArray, prior: PriorCells) -> FloatArray:
+    """What a verdict averages, shape (4, devices)."""
+    guess = best_guess(found.weights, prior.places)
+    away = np.square(guess.T - prior.places[:, cell]).sum(axis=0) + np.square(found.spread)
+    # Half a millimetre is rounding.
+    away = np.where(away < 2.5e-7, 0.0, np.sqrt(away))
+    likeliest = found.weights.argmax(axis=1)
+    left = np.log(effective_places(found.weights))
+    return np.stack([away, expected_error(found.weights, found.spread, prior), left, likeliest == cell])
+
+
+def _verdict(judged: FloatArray) -> Verdict:
+    away, expected, left, right = judged
+    return Verdict(
+        float(away.mean()),
+        float(expected.mean()),
+        float(away[expected <= np.quantile(expected, 0.05)].mean()),
+        math.exp(float(left.mean())),
+        float(right.mean()),
+    )
+
+
+def one_report(drawn: Simulated, query: Query, prior: PriorCells, *, jitter_m: float = 0.0) -> Verdict:
+    """What a server finds from one report of each device. Run by: an adversary.
+
+    Parameters
+    ----------
+    drawn : Simulated
+        The devices; their reports have ``query.features`` features.
+    query : Query
+        What they answered, without a grid.
+    prior : PriorCells
+        What the server knows without them.
+    jitter_m : float
+        Standard deviation of each device's own offset, metres; the server knows it.
+    """
+    devices = drawn.cell.size
+    judged = np.empty((4, devices))
+    block = max(1, _BLOCK // prior.probability.size)
+    for start in range(0, devices, block):
+        part = slice(start, start + block)
+        some = Reports(drawn.reports.frequencies[:, part], drawn.reports.projections[part])
+        found = posterior(some, query, prior, jitter_m=jitter_m)
+        judged[:, part] = _judge(found, drawn.cell[part], prior)
+    return _verdict(judged)
+
+
+def blind(drawn: Simulated, prior: PriorCells) -> Verdict:
+    """What a server finds that has no report."""
+    one = _judge(Posterior(prior.probability[None], np.array([prior.spread])), drawn.cell[:1], prior)
+    guess = best_guess(prior.probability[None], prior.places)[0]
+    away = np.square(guess[:, None] - prior.places[:, drawn.cell]).sum(axis=0) + prior.spread**2
+    judged = np.repeat(one, drawn.cell.size, axis=1)
+    judged[0] = np.sqrt(away)
+    judged[3] = drawn.cell == prior.probability.argmax()
+    return _verdict(judged)
+
+
+class Walk:
+    """People who walk so that the prior is where they are at any time.
+
+    Parameters
+    ----------
+    prior : PriorCells
+        Over two axes.
+    step_m : float
+        Standard deviation of a step along each axis, metres; at least half a cell, for inside a cell each report is
+        taken for one of another place.
+
+    Raises
+    ------
+    ParameterError
+        The step is shorter than half a cell, or not a finite number.
+    """
+
+    def __init__(self, prior: PriorCells, step_m: float) -> None:
+        if not (math.isfinite(step_m) and step_m >= max(prior.size) / 2):
+            raise ParameterError(
+                f"step_m is {step_m!r}; at least half a cell of the prior, {max(prior.size) / 2:.4g}, is accepted"
+            )
+        self.prior, self._lattice, self._kernels = prior, prior.lattice(), list[FloatArray]()
+        for boxes, side in zip(self._lattice.boxes, prior.size, strict=True):
+            apart = np.subtract.outer(np.arange(boxes), np.arange(boxes)) * (side / step_m)
+            self._kernels.append(np.exp(-0.5 * np.square(apart)))
+        # Sinkhorn's scaling, in its symmetric form.
+        weight = np.sqrt(prior.probability)
+        for _ in range(_SCALINGS):
+            weight = np.sqrt(weight * prior.probability / self._blur(weight[None])[0])
+        self._weight, self._reached = weight, self._blur(weight[None])[0]
+
+    def _blur(self, values: FloatArray) -> FloatArray:
+        """G_s over the cells, of each row, shape (rows, cells)."""
+        raster = np.zeros((values.shape[0], math.prod(self._lattice.boxes)))
+        raster[:, self._lattice.kept] = values
+        first, second = self._kernels
+        made = first @ raster.reshape(-1, *self._lattice.boxes) @ second
+        return np.asarray(made.reshape(values.shape[0], -1)[:, self._lattice.kept])
+
+    def onward(self, belief: FloatArray) -> FloatArray:
+        """Where devices are after a step, given where before, shape (devices, cells)."""
+        return np.asarray(self._weight * self._blur(belief / self._reached))
+
+    def draw(self, devices: int, places: int, rng: Randomness) -> IntArray:
+        """Cells that devices come through, shape (places, devices). Run by: a simulation."""
+        chance = rng.generator()
+        cells = self.prior.probability.size
+        at = chance.choice(cells, devices, p=self.prior.probability)
+        path = [at]
+        for _ in range(places - 1):
+            onward = self.onward(_one_hot(at, cells))
+            summed = np.cumsum(onward, axis=1)
+            drawn = chance.uniform(0, 1, devices) * summed[:, -1]
+            at = np.minimum((summed < drawn[:, None]).sum(axis=1), cells - 1)
+            path.append(at)
+        return np.stack(path)
+
+
+def _one_hot(at: IntArray, cells: int) -> FloatArray:
+    made = np.zeros((at.size, cells))
+    made[np.arange(at.size), at] = 1.0
+    return made
+
+
+def walking(
+    query: Query,
+    walk: Walk,
+    rng: Randomness,
+    *,
+    places: int = 8,
+    devices: int = 200,
+) -> Verdict:
+    """What a server finds of where a device is now, from its reports at the places on its way. Run by: an adversary.
+
+    A device's own offset is taken to be known to it: it is the same in all reports, and enough of them may tell it.
+
+    Parameters
+    ----------
+    query : Query
+        What devices answer at each place, without a grid.
+    walk : Walk
+        How they move; the server knows it, and its prior.
+    rng : Randomness
+        Draws devices and ways.
+    places : int
+        Reports of each device.
+    devices : int
+        How many to simulate.
+    """
+    if places < 1 or devices < 1:
+        raise ParameterError(f"{places} places of {devices} devices; at least 1 of each is accepted")
+    prior = walk.prior
+    path = walk.draw(devices, places, rng)
+    units = unit_frequencies(devices, query.features, query.law, query.dimension, rng)
+    chance = rng.generator()
+    judged = np.empty((4, devices))
+    block = max(1, _BLOCK // prior.probability.size)
+    inside = chance.uniform(-0.5, 0.5, (places, 2, devices)) * np.asarray(prior.size)[:, None]
+    for start in range(0, devices, block):
+        part = slice(start, min(start + block, devices))
+        belief = np.broadcast_to(prior.probability, (path[0, part].size, prior.probability.size))
+        for at in range(places):
+            where = prior.places[:, path[at, part]] + inside[at, :, part]
+            found = posterior(client_reports(units[:, part], Visits(where), query), query, prior)
+            belief = belief if at == 0 else walk.onward(belief)
+            belief = belief * _likelihood(found.weights, prior)
+            belief /= belief.sum(axis=1, keepdims=True)
+        judged[:, part] = _judge(Posterior(belief, found.spread), path[-1, part], prior)
+    return _verdict(judged)
+
+
+def _likelihood(belief: FloatArray, prior: PriorCells) -> FloatArray:
+    """Beliefs without the prior in them."""
+    possible = prior.probability > 0
+    return np.divide(belief, prior.probability, out=np.zeros_like(belief), where=possible)
+
+
+def listed(
+    places: FloatArray,
+    at: IntArray,
+    query: Query,
+    rng: Randomness,
+    *,
+    cell_m: float,
+    jitter_m: float = 0.0,
+) -> Verdict:
+    """What a server finds that has a list of all places where devices may be, exactly. Run by: an adversary.
+
+    Parameters
+    ----------
+    places : ndarray of float64, shape (2, places)
+        The list, metres; each place equally likely.
+    at : ndarray of int64, shape (devices,)
+        Which of them each device is at.
+    query : Query
+        What devices answer, without a grid.
+    rng : Randomness
+        Draws frequencies and offsets.
+    cell_m : float
+        A guess within this distance names the place right, metres.
+    jitter_m : float
+        Standard deviation of each device's own offset, metres; the server knows it.
+    """
+    listing = PriorCells(places, (cell_m, cell_m), np.full(places.shape[1], 1 / places.shape[1]))
+    units = unit_frequencies(at.size, query.features, query.law, query.dimension, rng)
+    offset = offsets(at.size, query.dimension, jitter_m, rng)
+    reports = client_reports(units, Visits(places[:, at] + offset), query)
+    judged = np.empty((4, at.size))
+    block = max(1, _BLOCK // places.shape[1])
+    for start in range(0, at.size, block):
+        part = slice(start, start + block)
+        some = Reports(reports.frequencies[:, part], reports.projections[part])
+        weights = _agreeing(some, places, query, jitter_m)
+        total = weights.sum(axis=1, keepdims=True)
+        weights = np.where(total > 0, weights / np.where(total > 0, total, 1.0), listing.probability)
+        judged[:, part] = _judge(Posterior(weights, np.zeros(weights.shape[0])), at[part], listing)
+        named = places[:, weights.argmax(axis=1)] - places[:, at[part]]
+        judged[3, part] = np.hypot(*named) <= cell_m
+    return _verdict(judged)
+
+
+def _agreeing(reports: Reports, places: FloatArray, query: Query, jitter_m: float) -> FloatArray:
+    """How likely each report is from each place, up to a factor of each device, shape (devices, places)."""
+    if jitter_m and query.features >= query.dimension:
+        return _near_crossings(reports, places, query, jitter_m)
+    offset = places - np.asarray(query.origin)[:, None]
+    logs = np.zeros((reports.projections.shape[0], places.shape[1]))
+    for feature in range(query.features):
+        frequency = reports.frequencies[:, :, feature]
+        phase = np.angle(reports.projections[:, feature])[:, None] - frequency.T @ offset
+        phase -= 2 * math.pi * np.rint(phase / (2 * math.pi))
+        if jitter_m:
+            logs += _wrapped_normal(phase, jitter_m * np.sqrt(np.square(frequency).sum(axis=0))[:, None])
+        else:
+            logs += np.where(np.abs(phase) < _AGREE, 0.0, -np.inf)
+    return np.asarray(np.exp(logs))
+
+
+def _wrapped_normal(phase: FloatArray, deviation: FloatArray) -> FloatArray:
+    """Logarithm of the density of a normal variable modulo 2 pi, up to a factor of each row.
+
+    Beyond a deviation of pi it is flat to a hundredth.
+    """
+    total = np.zeros(phase.shape)
+    narrow = np.maximum(np.minimum(deviation, math.pi), 1e-9)
+    for turn in range(-2, 3):
+        total += np.exp(-0.5 * np.square((phase + 2 * math.pi * turn) / narrow))
+    with np.errstate(divide="ignore"):
+        return np.where(deviation > math.pi, 0.0, np.log(total))
+
+
+def _near_crossings(reports: Reports, places: FloatArray, query: Query, jitter_m: float) -> FloatArray:
+    """The same for devices whose moved place is one of a few points."""
+    from scipy.spatial import KDTree
+
+    reach = _REACH * jitter_m
+    found = crossings(reports, query, tuple(places.min(axis=1) - reach), tuple(places.max(axis=1) + reach))
+    made = np.zeros((reports.projections.shape[0], places.shape[1]))
+    if found.device.size:
+        near = KDTree(found.places.T).sparse_distance_matrix(
+            KDTree(places.T), reach, output_type="coo_matrix"
+        )
+        closeness = np.exp(-0.5 * np.square(near.data / jitter_m))
+        np.add.at(made, (found.device[near.row], near.col), closeness)
+    return made

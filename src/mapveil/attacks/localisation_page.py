@@ -1,0 +1,324 @@
+"""The localisation report in words, as a picture, and as one page that needs nothing but a browser."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import html
+import io
+import math
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.attacks.bayesian_server import devices_at, first_features
+from mapveil.attacks.localisation import LocalisationReport
+from mapveil.attacks.localisation_scene import Scene
+from mapveil.errors import require
+from mapveil.privacy.random import Randomness
+from mapveil.projection.even_grid import EvenGrid
+from mapveil.projection.posterior import posterior, simulated_devices
+from mapveil.projection.query import Query
+from mapveil.projection.report import Reports, grid_reports
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["report_page", "report_picture", "report_text"]
+
+FloatArray = npt.NDArray[np.float64]
+
+_SHOWN: Final = (1, 2, 3)
+_FINER: Final = 4  # points of a drawn surface for one of the score's grid
+_NOT_PRIVATE: Final = (
+    "This report reads true places: it is NOT private. Do not publish it for data of real people."
+)
+_SERVERS_HEAD: Final = ("server", "knows", "error", "one in twenty", "places left", "cell named right")
+_COSTS_HEAD: Final = (
+    "features",
+    "bandwidth",
+    "paper's score",
+    "error",
+    "places",
+    "second set: error",
+    "places",
+    "on its way: error",
+    "places",
+    "devices answer",
+)
+_STYLE: Final = """
+body{font:16px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem;color:#1b1b1b;background:#fff}
+h1{font-size:1.6rem}h2{font-size:1.2rem;margin-top:2rem}.scroll{overflow-x:auto}
+.warning{border:2px solid #b00020;background:#fdecef;color:#7a0016;padding:.6rem 1rem;margin:.6rem 0}
+table{border-collapse:collapse;font-size:.9rem;font-variant-numeric:tabular-nums}
+th,td{padding:.25rem .7rem;border-bottom:1px solid #ddd;text-align:right}
+td.text,th.text{text-align:left}thead th{border-bottom:2px solid #888}img{max-width:100%;height:auto}
+"""
+
+
+def report_text(report: LocalisationReport) -> str:
+    """The report for a terminal."""
+    settings, unit = report.settings, report.unit
+    lines = [
+        f"Localisation report: {_waves(settings['features'])} a device, {settings['kernel']} kernel, "
+        f"bandwidth {_number(settings['bandwidth_m'])} {unit}",
+        f"  devices     {settings['devices scored']:,} scored, {settings['devices of each server']:,} against each "
+        f"server, {settings['devices are']}",
+        f"  score       {_number(report.score[0])} {unit} (equation 16 as printed: {_number(report.score[1])}), "
+        f"{report.maxima:.3g} maxima a surface; {_number(report.silence_m)} {unit} for devices that say nothing",
+        "",
+        f"Servers with a prior over cells of {_number(settings['cell'])} {unit} (lengths in {unit})",
+        *_aligned([_SERVERS_HEAD, *_server_rows(report)], texts=2),
+        "",
+        f"What features and bandwidth cost, against a server that knows {settings['known prior']}",
+        *_aligned([_COSTS_HEAD, *_cost_rows(report)], texts=0),
+        f"  without any report its error is {_number(report.blind_m)} {unit}; on its way: {settings['answers']} "
+        f"reports, steps of {_number(settings['step_m'])} {unit}",
+    ]
+    return "\n".join(lines)
+
+
+def _server_rows(report: LocalisationReport) -> list[tuple[str, ...]]:
+    return [
+        (
+            row.server,
+            row.knows,
+            _number(row.verdict.error_m),
+            _number(row.verdict.twentieth_m),
+            _number(row.verdict.places),
+            f"{row.verdict.right:.1%}",
+        )
+        for row in report.servers
+    ]
+
+
+def _cost_rows(report: LocalisationReport) -> list[tuple[str, ...]]:
+    return [
+        (
+            str(row.features),
+            _number(row.bandwidth_m),
+            _number(row.score_m),
+            _number(row.one.expected_m),
+            _number(row.one.places),
+            _number(row.again.expected_m),
+            _number(row.again.places),
+            _number(row.walking.expected_m),
+            _number(row.walking.places),
+            "yes" if row.answered else "no",
+        )
+        for row in report.costs
+    ]
+
+
+def _aligned(rows: list[tuple[str, ...]], *, texts: int) -> list[str]:
+    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+    return [
+        "  "
+        + "  ".join(
+            cell.ljust(width) if at < texts else cell.rjust(width)
+            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def _waves(features: int) -> str:
+    return "1 wave" if features == 1 else f"{features} waves"
+
+
+def _number(value: float) -> str:
+    """Three digits, a thousands separator, no exponent."""
+    if not math.isfinite(value) or value == 0:
+        return f"{value:g}"
+    if value < 0.01:
+        return "<0.01"
+    digits = max(0, 2 - math.floor(math.log10(value)))
+    return f"{float(f'{value:.3g}'):,.{digits}f}"
+
+
+def report_picture(report: LocalisationReport, at: Scene) -> bytes:
+    """A PNG: one device's surfaces and what a server makes of them, and the errors against the number of features.
+
+    Parameters
+    ----------
+    report : LocalisationReport
+        The report.
+    at : Scene
+        Where it was made.
+
+    Raises
+    ------
+    MissingExtra
+        matplotlib is not installed.
+    """
+    figure_module = require("matplotlib.figure", "viz")
+    low, high = at.where.low, at.where.high
+    tall = (high[1] - low[1]) / (high[0] - low[0])
+    side = 3.5
+    figure: Figure = figure_module.Figure(
+        figsize=(3 * side + 0.6, 2 * side * min(max(tall, 0.4), 1.6) + 4.4), layout="constrained"
+    )
+    heights = [min(max(tall, 0.4), 1.6) * side] * 2 + [3.4]
+    grid = figure.add_gridspec(3, 6, height_ratios=heights)
+    settings = report.settings
+    query = at.query(max(_SHOWN), settings["bandwidth_m"], settings["kernel"])
+    rng = Randomness(settings["seed"]).child("picture")
+    if at.places is None:
+        drawn = simulated_devices(query, at.known, 1, rng)
+    else:
+        middle = at.known.places @ at.known.probability
+        nearest = np.argmin(np.square(at.places - middle[:, None]).sum(axis=0))
+        drawn = devices_at(at.places[:, [nearest]], at.known, query, rng)
+    for column, features in enumerate(_SHOWN):
+        one = first_features(drawn, features)
+        asked = at.query(features, settings["bandwidth_m"], settings["kernel"])
+        surface = _surface(one.reports, asked, at)
+        belief = posterior(one.reports, asked, at.known).weights[0]
+        axes = figure.add_subplot(grid[0, 2 * column : 2 * column + 2])
+        _draw(axes, surface, at, one.places[:, 0], "RdBu_r")
+        axes.set_title(f"{_waves(features)}: the surface", fontsize=10)
+        axes = figure.add_subplot(grid[1, 2 * column : 2 * column + 2])
+        lattice = at.known.lattice()
+        raster = np.full(math.prod(lattice.boxes), np.nan)
+        raster[lattice.kept] = belief
+        _draw(axes, np.sqrt(raster).reshape(lattice.boxes), at, one.places[:, 0], "magma_r")
+        axes.set_title(f"what a server with a prior believes ({_left(belief)})", fontsize=10)
+    _draw_costs(figure.add_subplot(grid[2, :3]), report, "errors")
+    _draw_costs(figure.add_subplot(grid[2, 3:]), report, "places")
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=110, metadata={"Software": "mapveil"})
+    return buffer.getvalue()
+
+
+def _left(belief: FloatArray) -> str:
+    held = belief[belief > 0]
+    places = math.exp(-float((held * np.log(held)).sum()))
+    return "1 place" if places < 1.05 else f"{_number(places)} places"
+
+
+def _surface(reports: Reports, asked: Query, at: Scene) -> FloatArray:
+    # The phase counts from the region's middle; the grid's is another.
+    fine = EvenGrid(
+        tuple(
+            first - step * (1 - 1 / _FINER) / 2
+            for first, step in zip(at.grid.start, at.grid.step, strict=True)
+        ),
+        tuple(step / _FINER for step in at.grid.step),
+        tuple(_FINER * count for count in at.grid.count),
+    )
+    shown = dataclasses.replace(asked, grid=fine)
+    shift = np.asarray(shown.origin) - np.asarray(asked.origin)
+    turned = reports.projections * np.exp(-1j * np.tensordot(shift, reports.frequencies, axes=(0, 0)))
+    return np.asarray(grid_reports(reports._replace(projections=turned), shown).evaluations[0])
+
+
+def _per(at: Scene) -> float:
+    return 1000.0 if at.tiling.region.georeferenced else 1.0
+
+
+def _draw(axes: Axes, values: FloatArray, at: Scene, place: FloatArray, colours: str) -> None:
+    per, low, high = _per(at), at.where.low, at.where.high
+    axes.imshow(
+        values.T,
+        origin="lower",
+        extent=(0, (high[0] - low[0]) / per, 0, (high[1] - low[1]) / per),
+        cmap=colours,
+        interpolation="nearest",
+    )
+    x, y = (place - np.asarray(low)) / per
+    axes.plot(x, y, "o", markersize=9, markerfacecolor="none", markeredgecolor="#00a35b", markeredgewidth=2)
+    axes.tick_params(labelsize=7)
+    axes.set_xlabel("km" if per > 1 else "cells", fontsize=7)
+
+
+def _draw_costs(axes: Axes, report: LocalisationReport, what: str) -> None:
+    h = report.settings["bandwidth_m"]
+    rows = [row for row in report.costs if row.bandwidth_m == h]
+    x = [row.features for row in rows]
+    curves = {
+        "errors": (
+            ("the paper's score", [row.score_m for row in rows], "#6b6b6b", "s--"),
+            ("one report", [row.one.expected_m for row in rows], "#0072B2", "o-"),
+            ("a second set", [row.again.expected_m for row in rows], "#D55E00", "D-."),
+            ("on its way", [row.walking.expected_m for row in rows], "#009E73", "^:"),
+        ),
+        "places": (
+            ("one report", [row.one.places for row in rows], "#0072B2", "o-"),
+            ("a second set", [row.again.places for row in rows], "#D55E00", "D-."),
+            ("on its way", [row.walking.places for row in rows], "#009E73", "^:"),
+        ),
+    }[what]
+    for label, values, colour, form in curves:
+        axes.plot(x, values, form, color=colour, label=label, markersize=5, linewidth=1.5)
+    unit = report.unit
+    if what == "errors":
+        axes.axhline(report.blind_m, color="#b9b9c2", linewidth=1)
+        axes.annotate("without any report", (x[-1], report.blind_m), fontsize=8, ha="right", va="bottom")
+        axes.set_ylabel(f"error, {unit}")
+        axes.set_ylim(
+            0, 1.25 * max([report.blind_m, *(value for _, values, *_ in curves for value in values)])
+        )
+    else:
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(lambda value, position: f"{value:g}")
+        axes.set_ylabel(f"cells of {_number(report.settings['cell'])} {unit} left")
+    axes.set_xticks(x)
+    axes.set_xlabel(f"waves per device (bandwidth {_number(h)} {unit})")
+    axes.legend(fontsize=8, frameon=False)
+    for spine in ("top", "right"):
+        axes.spines[spine].set_visible(False)
+
+
+def report_page(report: LocalisationReport, picture: bytes) -> str:
+    """The report as one page: words, picture, tables.
+
+    Parameters
+    ----------
+    report : LocalisationReport
+        The report.
+    picture : bytes
+        What :func:`report_picture` made.
+    """
+    settings, unit = report.settings, report.unit
+    image = base64.b64encode(picture).decode()
+    warnings = "".join(f'<p class="warning">{html.escape(text)}</p>' for text in report.warnings)
+    kept = "".join(
+        f'<tr><td class="text">{html.escape(str(key))}</td><td class="text">{html.escape(str(value))}</td></tr>'
+        for key, value in settings.items()
+    )
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">
+<title>How well devices are hidden</title><style>{_STYLE}</style></head><body>
+<h1>How well devices that answer with waves are hidden</h1>
+<p class="warning">{_NOT_PRIVATE}</p>{warnings}
+<p>Each device sends {_waves(settings["features"])} through its place, bandwidth
+{_number(settings["bandwidth_m"])} {unit}. The paper's score, the expected distance to the maxima of a device's own
+surface, is {_number(report.score[0])} {unit} ({_number(report.score[1])} as equation 16 is printed;
+{_number(report.silence_m)} {unit} for devices that say nothing). Servers with a prior over cells of
+{_number(settings["cell"])} {unit} do better, as the tables say.</p>
+<img src="data:image/png;base64,{image}" alt="Surfaces, what a server believes, and errors against features">
+<p>Above: the surface of one device (green ring) with one, two and three waves; the score looks at its darkest red.
+Below: where a server with a prior believes it to be.</p>
+<h2>Servers with a prior (lengths in {unit})</h2>{_table(_SERVERS_HEAD, _server_rows(report), 2)}
+<p>Error: distance of the best guess. One in twenty: the same for the twentieth of the devices that the server expects
+to know best. Places left: equally likely cells its belief is worth.</p>
+<h2>What features and bandwidth cost</h2>{_table(_COSTS_HEAD, _cost_rows(report), 0)}
+<p>Against a server that knows {html.escape(settings["known prior"])}; without any report its error is
+{_number(report.blind_m)} {unit}. Devices answer: with the default policy for so many features (Lemma 3). On its way:
+{settings["answers"]} reports, steps of {_number(settings["step_m"])} {unit}.</p>
+<h2>Settings</h2><div class="scroll"><table>{kept}</table></div></body></html>
+"""
+
+
+def _table(head: tuple[str, ...], rows: list[tuple[str, ...]], texts: int) -> str:
+    def line(cells: tuple[str, ...], tag: str) -> str:
+        made = "".join(
+            f"<{tag}{' class=text' if at < texts else ''}>{html.escape(cell)}</{tag}>"
+            for at, cell in enumerate(cells)
+        )
+        return f"<tr>{made}</tr>"
+
+    body = "".join(line(row, "td") for row in rows)
+    return f'<div class="scroll"><table><thead>{line(head, "th")}</thead><tbody>{body}</tbody></table></div>'

@@ -1,0 +1,153 @@
+"""Where a localisation report is made: the region, its devices, and what servers know of them beforehand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.errors import InputError
+from mapveil.geo.counts import Counts
+from mapveil.geo.points import Points
+from mapveil.geo.tiling import Tiling
+from mapveil.privacy.random import Randomness
+from mapveil.projection.bandwidth import public_bandwidth
+from mapveil.projection.devices import all_places
+from mapveil.projection.even_grid import EvenGrid
+from mapveil.projection.exact_density import kernel_density_at
+from mapveil.projection.kernels import Gaussian
+from mapveil.projection.map_points import MapPoints, map_points, prior_cells
+from mapveil.projection.posterior import PriorCells
+from mapveil.projection.query import Query
+
+if TYPE_CHECKING:
+    from mapveil.maps.density_map import DensityMap
+
+__all__ = ["Scene", "device_places", "scene"]
+
+FloatArray = npt.NDArray[np.float64]
+
+_SCORE_SIDE: Final = 100
+_FLOOR: Final = 0.01  # of a prior that may not be the whole truth
+
+
+class Scene(NamedTuple):
+    """What all servers of a report share."""
+
+    tiling: Tiling
+    where: MapPoints
+    even: PriorCells  # of a server that knows the region only
+    known: PriorCells  # of one that knows more
+    knows: str  # what that is
+    grid: EvenGrid  # where maxima are looked for
+    places: FloatArray | None  # of devices, metres; None: they are drawn from the known prior
+
+    @property
+    def unit(self) -> str:
+        """Of lengths."""
+        return "m" if self.tiling.region.georeferenced else "cells"
+
+    def query(self, features: int, bandwidth: float, kernel: str) -> Query:
+        """What is asked, of a server that is shown the frequencies themselves."""
+        return Query((bandwidth, bandwidth), self.where.low, self.where.high, features, kernel)
+
+
+def device_places(source: Points | Counts, tiling: Tiling, most: int, rng: Randomness) -> FloatArray:
+    """Where devices are, shape (2, devices): each user's most visited place, or units of counts spread in their cells.
+
+    Parameters
+    ----------
+    source : Points or Counts
+        The devices.
+    tiling : Tiling
+        Cells of the region.
+    most : int
+        A random part of so many, where there are more.
+    rng : Randomness
+        Chooses it.
+    """
+    chance = rng.generator()
+    if isinstance(source, Counts):
+        where, total = map_points(tiling), int(source.values.sum())
+        if total == 0:
+            return np.zeros((2, 0))
+        at = np.repeat(np.arange(tiling.size), source.values) if total <= most else None
+        if at is None:
+            at = chance.choice(tiling.size, most, p=source.values / total)
+        inside = np.zeros((2, at.size))
+        if where.grid is not None:
+            inside = chance.uniform(-0.5, 0.5, inside.shape) * np.asarray(where.grid.step)[:, None]
+        return np.asarray(where.places[:, at] + inside)
+    places = all_places(source, tiling)
+    if places.shape[1] > most:
+        places = places[:, np.sort(chance.choice(places.shape[1], most, replace=False))]
+    return places
+
+
+def scene(
+    tiling: Tiling,
+    places: FloatArray | None,
+    public: DensityMap | Counts | None = None,
+    *,
+    knows: str = "this map",
+) -> Scene:
+    """The priors and the grid of a report.
+
+    Parameters
+    ----------
+    tiling : Tiling
+        Cells of the region.
+    places : ndarray of float64, shape (2, devices), optional
+        Where devices are, metres; without, they are drawn from the known prior.
+    public : DensityMap or Counts, optional
+        What the server that knows more knows, on cells of its own. Without, it knows the kernel density of the places
+        (Gaussian, as wide as a hundredth neighbour is far if people are spread evenly): what a good map would tell it.
+    knows : str
+        What ``public`` is, in a few words.
+
+    Raises
+    ------
+    InputError
+        ``public`` holds nobody in the region, or nobody is there.
+    """
+    where = map_points(tiling)
+    even = prior_cells(tiling, where)
+    if public is not None:
+        # Devices that are drawn from the prior are where it says; others may be anywhere.
+        known = _public(even, where, public, floor=0.0 if places is None else _FLOOR)
+    elif places is not None and places.size:
+        known = _density(even, places, float(where.area.sum()))
+        knows = "the density of these devices"
+    else:
+        raise InputError("nobody is inside the region; devices there, or a public density, are accepted")
+    size = [high - low for low, high in zip(where.low, where.high, strict=True)]
+    step = max(size) / _SCORE_SIDE
+    count = [max(2, round(side / step)) for side in size]
+    steps = tuple(side / number for side, number in zip(size, count, strict=True))
+    start = tuple(low + gap / 2 for low, gap in zip(where.low, steps, strict=True))
+    grid = EvenGrid(start, steps, (count[0], count[1]))
+    return Scene(tiling, where, even, known, knows, grid, places)
+
+
+def _public(even: PriorCells, where: MapPoints, public: DensityMap | Counts, *, floor: float) -> PriorCells:
+    tiling = public.tiling
+    cell = tiling.locate(*where.projection.unproject(*even.places))
+    area = tiling.area_m2()
+    density = np.divide(public.values, area, out=np.zeros(tiling.size), where=area > 0)
+    found = np.where(cell >= 0, density[np.maximum(cell, 0)], 0.0)
+    if not found.sum() > 0:
+        raise InputError(f"the prior on {tiling.spec} over {tiling.region} holds nobody in this region")
+    probability = (1 - floor) * found / found.sum() + floor * even.probability
+    kept = probability > 0
+    return PriorCells(even.places[:, kept], even.size, probability[kept] / probability.sum())
+
+
+def _density(even: PriorCells, places: FloatArray, area: float) -> PriorCells:
+    wide = public_bandwidth(area, max(places.shape[1], 100), neighbours=100)
+    found = kernel_density_at(places, None, even.places, Gaussian(), (wide, wide), threads=None)
+    found = np.maximum(found, 0.0)
+    probability = _FLOOR * even.probability
+    if found.sum() > 0:
+        probability = (1 - _FLOOR) * found / found.sum() + probability
+    return even._replace(probability=probability / probability.sum())
