@@ -16,7 +16,12 @@ from mapveil.privacy.epsilon import EpsilonLike
 
 __all__ = ["DEFAULT_METHODS", "METHODS", "Method", "find_method", "option_value"]
 
-DEFAULT_METHODS = {"central": "multiscale", "distributed": "multiscale", "projection": "fourier-kde"}
+DEFAULT_METHODS = {
+    "central": "multiscale",
+    "distributed": "multiscale",
+    "local": "subset",
+    "projection": "fourier-kde",
+}
 """The method of each trust that is used where none is named."""
 
 
@@ -114,7 +119,19 @@ METHODS: tuple[Method, ...] = (
         "mapveil.distributed.proportion_histogram:ProportionHistogram",
         labels=True,
     ),
+    Method("subset", "local", "mapveil.local.subset_selection:SubsetSelection"),
+    Method("disk", "local", "mapveil.local.disk_area:DiskArea"),
+    Method("srr", "local", "mapveil.local.staircase_response:StaircaseResponse"),
+    Method("olh", "local", "mapveil.local.local_hashing:LocalHashing"),
+    Method("olh-h", "local", "mapveil.local.hierarchical_hashing:HierarchicalHashing"),
+    Method("unary", "local", "mapveil.local.unary_encoding:UnaryEncoding"),
+    Method("hr", "local", "mapveil.local.hadamard_response:HadamardResponse"),
+    Method("grr", "local", "mapveil.local.generalized_response:GeneralizedRandomizedResponse"),
+    Method("planar-laplace", "local", "mapveil.local.planar_laplace:PlanarLaplace"),
     Method("fourier-kde", "projection", "mapveil.projection.fourier_kde:FourierKde"),
+    Method("federated-kde", "projection", "mapveil.projection.federated_kde:FederatedKde"),
+    Method("planar-laplace", "projection", "mapveil.projection.planar_laplace:PlanarLaplace"),
+    Method("zero-features", "projection", "mapveil.projection.zero_features:ZeroFeatures"),
 )
 
 

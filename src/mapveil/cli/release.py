@@ -30,7 +30,7 @@ __all__ = ["command"]
 )
 @click.option(
     "--tiling",
-    help=f"quadtree:8, grid:300x300, h3:8, tiles:15 or places:FILE. [default: {DEFAULT_TILING}]",
+    help=f"quadtree:8, grid:300x300, h3:8, tiles:15, places:FILE or places:COLUMN. [default: {DEFAULT_TILING}]",
 )
 @click.option("--method", help="See 'mapveil methods'. [default: the best of the trust]")
 @click.option(
@@ -134,7 +134,7 @@ def command(
     )
     request.mechanism()
     _check_outputs(outputs)
-    if request.region is not None:
+    if request.region is not None and request.column_of_places is None:
         request.cells(request.region)
     if merge_below is not None and not merge_below >= 0:
         raise ParameterError(f"--merge-below is {merge_below!r}; a number of users of at least 0 is accepted")
@@ -144,6 +144,10 @@ def command(
     read = read_source(source, user=user, lon=lon, lat=lat, weight=weight, label=label)
     if not isinstance(read, Points):
         request.check_raster(source)
+    elif request.column_of_places is not None:
+        console.warn(
+            f"the list of places in {request.column_of_places!r} is taken to be public: nothing hides which there are"
+        )
     rng = as_randomness(seed)
     with console.progress() as progress:
 
@@ -186,6 +190,10 @@ def _wing(trust: str) -> Any:
         from mapveil.cli.release_devices import release_by_devices
 
         return release_by_devices
+    if trust == "local":
+        from mapveil.cli.release_local import release_by_local_reports
+
+        return release_by_local_reports
     if trust == "projection":
         from mapveil.cli.release_projection import release_by_projection
 

@@ -59,7 +59,7 @@ def _prepare(
         read.check()
         progress("check the table", 1.0)
         return read
-    cells = request.cells(request.region)
+    cells = request.cells(request.region, read)
     check_tiling(cells)
     return user_sums(read, cells, progress=progress)
 
@@ -74,7 +74,7 @@ def _release_with_region(
     console.note(f"no --region: {float(part):g} of epsilon is spent on finding one")
     place, share = choose_region(points, part, rng, progress)
     mechanism = cast("CentralMechanism", request.mechanism(rest))
-    made = mechanism.release(points, request.cells(place), rng=rng, progress=progress)
+    made = mechanism.release(points, request.cells(place, points), rng=rng, progress=progress)
     epsilon = share.epsilon + mechanism.budget
     if epsilon > request.budget:
         raise AssertionError("the parts exceed the budget")

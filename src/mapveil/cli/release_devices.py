@@ -55,7 +55,7 @@ def release_by_devices(
     if not isinstance(read, Points) or request.region is not None:
         cells = None
         if isinstance(read, Points) and request.region is not None:
-            cells = request.cells(request.region)
+            cells = request.cells(request.region, read)
             check_tiling(cells)
         mechanism = cast("DistributedMechanism", request.mechanism())
         made = mechanism.release(
@@ -77,7 +77,7 @@ def release_by_devices(
     mechanism = cast("DistributedMechanism", request.mechanism(rest))
     made = mechanism.release(
         read,
-        request.cells(found.region),
+        request.cells(found.region, read),
         rng=rng,
         progress=progress,
         secure_sum=driver,

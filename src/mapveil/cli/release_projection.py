@@ -40,7 +40,7 @@ def release_by_projection(
                 "the places it could be found from"
             )
         read.check()
-        cells = request.cells(request.region)
+        cells = request.cells(request.region, read)
     made = request.mechanism().release(read, cells, rng=rng, progress=progress)
     console.warn("not differential privacy: see what was measured of it below")
     for text in hiding_warnings(made.guarantee.measured):

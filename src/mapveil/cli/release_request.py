@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mapveil.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
+    from mapveil.geo.points import Points
     from mapveil.geo.region import Region
     from mapveil.geo.tiling import Tiling
     from mapveil.maps.mechanism import AnyMechanism
@@ -71,10 +73,18 @@ class ReleaseRequest:
             raise ParameterError(f"{self.method.name} needs --epsilon, such as 1")
         return self.epsilon
 
-    def cells(self, region: Region) -> Tiling:
-        """The cells in a region."""
-        from mapveil.geo.parse_tiling import parse_tiling
+    @property
+    def column_of_places(self) -> str | None:
+        """The column whose values are the places, where that is the tiling."""
+        kind, _, rest = (self.tiling or "").partition(":")
+        return rest if kind == "places" and rest and not Path(rest).is_file() else None
 
+    def cells(self, region: Region, points: Points | None = None) -> Tiling:
+        """The cells in a region; a column of places is read from the points."""
+        from mapveil.geo.parse_tiling import parse_tiling, places_of_column
+
+        if self.column_of_places is not None and points is not None:
+            return places_of_column(points, self.column_of_places, region)
         return parse_tiling(self.tiling or DEFAULT_TILING, region)
 
     def check_raster(self, source: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -18,10 +18,14 @@ from mapveil.geo.region import Region
 from mapveil.geo.tiling import Tiling
 from mapveil.geo.web_mercator import WebMercatorTiles
 
-__all__ = ["parse_tiling", "tiling_from_dict"]
+if TYPE_CHECKING:
+    from mapveil.geo.points import Points
+
+__all__ = ["parse_tiling", "places_of_column", "tiling_from_dict"]
 
 _ACCEPTED: Final = (
-    "quadtree:8, grid:ROWSxCOLUMNS, h3:8, tiles:15 or places:FILE (lon and lat columns) are accepted"
+    "quadtree:8, grid:ROWSxCOLUMNS, h3:8, tiles:15, places:FILE (lon and lat columns) or places:COLUMN "
+    "(of the table, where its list of places is public) are accepted"
 )
 
 
@@ -78,6 +82,42 @@ def _places_of_file(path: str, region: Region) -> Places:
     lon, lat = sites.lon[order], sites.lat[order]
     inside = region.contains(lon, lat)
     return Places(lon[inside], lat[inside], region)
+
+
+def places_of_column(points: Points, column: str, region: Region) -> Places:
+    """The sites that a column of the table names, each in the middle of its rows: those within the region.
+
+    Which sites there are, and where, is taken from the table as public knowledge: it is not protected.
+
+    Raises
+    ------
+    InputError
+        The table has no such column, or fewer than two sites lie in the region.
+    """
+    import duckdb
+
+    from mapveil.geo.tables import quote_name, reading
+
+    with duckdb.connect() as connection, reading(points.source):
+        relation = points.table.relation(connection)
+        columns = [row[0] for row in connection.execute(f"DESCRIBE SELECT * FROM {relation}").fetchall()]
+        if column not in columns:
+            raise InputError(
+                f"tiling 'places:{column}': no file and no column of {points.source} is called that; {_ACCEPTED}"
+            )
+        found = connection.execute(
+            f"SELECT CAST({quote_name(column)} AS VARCHAR) AS name, "
+            f"AVG({points.expressions.lon}) AS lon, AVG({points.expressions.lat}) AS lat "
+            f"FROM {relation} WHERE {quote_name(column)} IS NOT NULL GROUP BY {quote_name(column)} ORDER BY 1"
+        ).fetchnumpy()
+    lon, lat = (np.asarray(found[axis], dtype=np.float64) for axis in ("lon", "lat"))
+    inside = region.contains(lon, lat)
+    # Sites at one place are one site to whoever stands there.
+    where, first = np.unique(np.stack([lon[inside], lat[inside]], axis=1), axis=0, return_index=True)
+    if where.shape[0] < 2:
+        raise InputError(f"tiling 'places:{column}': fewer than two sites lie in the region {region}")
+    names = tuple(str(name) for name in np.asarray(found["name"])[inside][first])
+    return Places(where[:, 0], where[:, 1], region, names)
 
 
 def tiling_from_dict(record: Mapping[str, Any]) -> Tiling:

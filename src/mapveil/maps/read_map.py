@@ -14,10 +14,10 @@ import numpy.typing as npt
 from mapveil.errors import InputError, require
 from mapveil.geo.parse_tiling import tiling_from_dict
 from mapveil.maps.density_map import DensityMap
-from mapveil.maps.round_cost import RoundCost
 from mapveil.maps.frame import require_frame
 from mapveil.maps.geoparquet import METADATA_KEY
 from mapveil.maps.geotiff import METADATA_TAG
+from mapveil.maps.round_cost import RoundCost
 from mapveil.privacy.guarantee import Guarantee
 
 __all__ = ["read_map"]
