@@ -8,18 +8,44 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["MOST_SITES", "Covariance", "DenseCovariance", "ExchangeableCovariance", "IndependentCovariance"]
+__all__ = [
+    "MOST_SITES",
+    "SiteNoise",
+    "two_level_noise",
+    "Covariance",
+    "DenseCovariance",
+    "ExchangeableCovariance",
+    "IndependentCovariance",
+]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 MOST_SITES: Final = 4096
 """Of a domain whose covariance matrix is written out."""
+
+
+class SiteNoise(NamedTuple):
+    """What the reports' noise does to the estimate of each single site, one report's worth."""
+
+    variance: FloatArray  # shape (sites,)
+    step: float  # at most so much does one report add to one estimate, or take from it
+
+
+def two_level_noise(distribution: FloatArray, held: float, other: float) -> SiteNoise:
+    r"""Where a report supports its place with probability p and any other site with q.
+
+    .. math:: \frac{f_x\, p (1 - p) + (1 - f_x)\, q (1 - q)}{(p - q)^2}
+
+    where: :math:`f_x` is the part of users at site x.
+    """
+    spread = distribution * held * (1 - held) + (1 - distribution) * other * (1 - other)
+    return SiteNoise(spread / (held - other) ** 2, 1 / (held - other))
 
 
 class Covariance(Protocol):

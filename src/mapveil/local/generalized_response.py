@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from mapveil.local.covariance import Covariance, ExchangeableCovariance
+from mapveil.local.covariance import Covariance, ExchangeableCovariance, SiteNoise, two_level_noise
 from mapveil.local.domain import Domain
 from mapveil.local.mechanism import LocalMechanism
 from mapveil.local.odds import odds
@@ -61,6 +61,10 @@ class GeneralizedRandomizer(SymbolRandomizer):
         true, other = self.probabilities
         return np.asarray((tally.counts / max(tally.reports, 1) - other) / (true - other))
 
+    def site_noise(self, distribution: FloatArray) -> SiteNoise:
+        """See :meth:`Randomizer.site_noise`."""
+        return two_level_noise(distribution, *self.probabilities)
+
     def covariance(self, distribution: FloatArray) -> Covariance:
         """See :meth:`Randomizer.covariance`."""
         true, other = self.probabilities
@@ -101,6 +105,8 @@ class GeneralizedRandomizedResponse(LocalMechanism):
     name: ClassVar[str] = "grr"
     summary: ClassVar[str] = "each phone reports its place, or with some probability any other"
     source: ClassVar[str] = "Kairouz et al. 2016; Wang et al. 2022, equation 1"
+
+    estimator: str = "multiscale"
 
     def on(self, domain: Domain) -> GeneralizedRandomizer:
         """Both halves on a domain; see :meth:`LocalMechanism.on`."""

@@ -10,7 +10,13 @@ from typing import ClassVar
 import numpy as np
 
 from mapveil.errors import ParameterError
-from mapveil.local.covariance import MOST_SITES, Covariance, DenseCovariance, IndependentCovariance
+from mapveil.local.covariance import (
+    MOST_SITES,
+    Covariance,
+    DenseCovariance,
+    IndependentCovariance,
+    SiteNoise,
+)
 from mapveil.local.domain import Domain
 from mapveil.local.mechanism import LocalMechanism
 from mapveil.local.odds import odds
@@ -106,8 +112,8 @@ class HadamardRandomizer(SymbolRandomizer):
 
     def covariance(self, distribution: FloatArray) -> Covariance:
         """See :meth:`Randomizer.covariance`: the whole matrix of a small domain, of others its diagonal."""
-        reported = self.forward(distribution)
         if self.size <= MOST_SITES:
+            reported = self.forward(distribution)
             rows = np.zeros((self.size, self.symbols))
             block, row = np.divmod(np.arange(self.size), self.length - 1)
             signs = walsh_hadamard(np.eye(self.length))[row + 1] * self.step
@@ -115,9 +121,13 @@ class HadamardRandomizer(SymbolRandomizer):
                 of = np.flatnonzero(block == number)
                 rows[of, number * self.length : (number + 1) * self.length] = signs[of]
             return DenseCovariance.of_estimator(rows, reported, distribution)
-        often = reported.reshape(self.blocks, self.length).sum(axis=1)
+        return IndependentCovariance(self.site_noise(distribution).variance)
+
+    def site_noise(self, distribution: FloatArray) -> SiteNoise:
+        """See :meth:`Randomizer.site_noise`: a report counts for the sites of its block, for or against."""
+        often = self.forward(distribution).reshape(self.blocks, self.length).sum(axis=1)
         spread = self.step**2 * np.repeat(often, self.length - 1)[: self.size]
-        return IndependentCovariance(spread - distribution)
+        return SiteNoise(spread - distribution, self.step)
 
     def identity(self) -> str:
         """See :meth:`Randomizer.identity`."""
@@ -156,6 +166,7 @@ class HadamardResponse(LocalMechanism):
     summary: ClassVar[str] = "each phone reports a symbol of half of a block, by a row of a Hadamard matrix"
     source: ClassVar[str] = "Acharya et al. 2019"
 
+    estimator: str = "multiscale"
     blocks: int | None = None
 
     def __post_init__(self) -> None:

@@ -10,7 +10,7 @@ from typing import ClassVar, Final
 import numpy as np
 
 from mapveil.errors import ParameterError
-from mapveil.local.covariance import Covariance, IndependentCovariance
+from mapveil.local.covariance import Covariance, IndependentCovariance, SiteNoise, two_level_noise
 from mapveil.local.domain import Domain
 from mapveil.local.linear_hashes import LinearHashes, is_prime
 from mapveil.local.mechanism import LocalMechanism
@@ -159,11 +159,13 @@ class HashingRandomizer(SymbolRandomizer):
         """See :meth:`Randomizer.invert`."""
         return self.reports.invert(tally.counts.astype(np.float64), tally.reports)
 
+    def site_noise(self, distribution: FloatArray) -> SiteNoise:
+        """See :meth:`Randomizer.site_noise`."""
+        return two_level_noise(distribution, self.reports.held, self.reports.other)
+
     def covariance(self, distribution: FloatArray) -> Covariance:
         """See :meth:`Randomizer.covariance`: support of two sites is taken for independent, as it is pair by pair."""
-        p, q = self.reports.held, self.reports.other
-        spread = distribution * p * (1 - p) + (1 - distribution) * q * (1 - q)
-        return IndependentCovariance(spread / (p - q) ** 2)
+        return IndependentCovariance(self.site_noise(distribution).variance)
 
     def identity(self) -> str:
         """See :meth:`Randomizer.identity`."""
@@ -197,6 +199,7 @@ class LocalHashing(LocalMechanism):
     summary: ClassVar[str] = "each phone hashes the sites to few buckets and reports a randomized one"
     source: ClassVar[str] = "Wang et al. 2017"
 
+    estimator: str = "multiscale"
     buckets: int | None = None
 
     def __post_init__(self) -> None:

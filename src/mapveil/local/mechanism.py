@@ -15,6 +15,7 @@ from mapveil.geo.tiling import Tiling
 from mapveil.local.devices import OUTSIDE, PLACES, Outside, PlaceChoice, cells_of_users
 from mapveil.local.domain import Domain
 from mapveil.local.estimators import check_estimator, estimate_distribution
+from mapveil.local.measurement import estimated_users
 from mapveil.local.randomizer import Randomizer, SymbolRandomizer
 from mapveil.local.report import Reports, Tally
 from mapveil.maps.density_map import DensityMap
@@ -104,6 +105,7 @@ class LocalMechanism(Mechanism):
             guarantee=self.guarantee((Share("one report of each user", self.budget),), seeded=seeded),
             method=self.name,
             parameters=self.parameters(),
+            measurements=(estimated_users(randomizer, tally, made.distribution, self.budget),),
             notes=(*made.notes, f"{tally.reports} users reported, once each"),
         )
 

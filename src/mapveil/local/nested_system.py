@@ -75,6 +75,36 @@ class NestedSystem:
             total, above = u - v * added, added
         return total
 
+    def square_sums(self, weights: FloatArray) -> FloatArray:
+        r""":math:`\sum_y \pi_y (M^{-1})_{x y}^2` for every row of the inverse, shape (d,), in O(d l^2).
+
+        Each partition changes the inverse by rank one in each block (Sherman and Morrison), so that within all blocks
+        :math:`M^{-1} = I / a - \sum_l \sum_B \kappa_B\, h_l h_l^T`.
+
+        Parameters
+        ----------
+        weights : ndarray of float64, shape (d,)
+            :math:`\pi`.
+        """
+        size = weights.size
+        everything = Blocks(np.zeros(1, dtype=np.int64), np.array([size]), np.zeros(size, dtype=np.int64))
+        h = np.full(size, 1 / self.own)
+        made = weights / self.own**2
+        before: list[tuple[FloatArray, FloatArray]] = []
+        for blocks, weight in zip([*self.blocks, everything], [*self.weights, self.everywhere], strict=True):
+            shrunk = 1 + weight * blocks.sums(h)
+            kappa = blocks.spread(weight / shrunk)
+            made -= 2 / self.own * weights * kappa * h * h
+            made += np.square(kappa * h) * blocks.spread(blocks.sums(weights * h * h))
+            before.append((kappa, h))
+            h = h / blocks.spread(shrunk)
+        # Two partitions meet in the finer one's block.
+        for finer, blocks in enumerate(self.blocks):
+            for coarser in range(finer + 1, len(before)):
+                (k1, h1), (k2, h2) = before[finer], before[coarser]
+                made += 2 * k1 * h1 * k2 * h2 * blocks.spread(blocks.sums(weights * h1 * h2))
+        return made
+
 
 def _merge(
     u: FloatArray, v: FloatArray, child: npt.NDArray[np.int64], weight: float

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.errors import InputError, ParameterError
-from mapveil.local.covariance import MOST_SITES, Covariance, DenseCovariance
+from mapveil.local.covariance import MOST_SITES, Covariance, DenseCovariance, SiteNoise
 from mapveil.local.domain import Domain
 from mapveil.local.odds import ceil_log
 from mapveil.local.report import Reports, Tally
@@ -120,6 +120,21 @@ class Randomizer(ABC):
         raise ParameterError(
             "the covariance of this randomizer's estimates is not written down; the estimator 'em' is accepted"
         )
+
+    def site_noise(self, distribution: FloatArray) -> SiteNoise:
+        """What the reports' noise does to the estimate of each site. Run by: the server.
+
+        Parameters
+        ----------
+        distribution : ndarray of float64, shape (sites,)
+            Where the users are, as far as is known.
+
+        Raises
+        ------
+        ParameterError
+            It is not known.
+        """
+        raise ParameterError("the noise of this randomizer's estimates is not written down")
 
     @abstractmethod
     def identity(self) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.errors import InputError
+from mapveil.local.covariance import SiteNoise, two_level_noise
 from mapveil.local.randomizer import FloatArray, Randomizer
 from mapveil.local.report import Reports, Tally
 
@@ -44,7 +45,7 @@ class SetRandomizer(Randomizer):
                 f"reports of shape {values.shape}, {values.dtype}; sets of {self.size} sites in "
                 f"{self.bytes} bytes each are accepted"
             )
-        self._check_sets(values)
+        self.check_sets(values)
         counts = np.zeros(self.size, dtype=np.int64)
         rows = max(1, _BITS // self.size)
         for start in range(0, values.shape[0], rows):
@@ -62,8 +63,18 @@ class SetRandomizer(Randomizer):
         """See :meth:`Randomizer.invert`."""
         return np.asarray((tally.counts / max(tally.reports, 1) - self.other) / (self.held - self.other))
 
-    def _check_sets(self, values: npt.NDArray[np.uint8]) -> None:
-        """Refuse sets that no phone sends."""
+    def site_noise(self, distribution: FloatArray) -> SiteNoise:
+        """See :meth:`Randomizer.site_noise`."""
+        return two_level_noise(distribution, self.held, self.other)
+
+    def check_sets(self, values: npt.NDArray[np.uint8]) -> None:
+        """Refuse sets that no phone sends.
+
+        Raises
+        ------
+        InputError
+            Bits beyond the last site, or a set of a size that does not occur.
+        """
         spare = 8 * self.bytes - self.size
         if spare and (values[:, -1] & ((1 << spare) - 1)).any():
             raise InputError("a report has bits beyond the last site; zeros are accepted there")

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from mapveil.errors import ParameterError
-from mapveil.local.covariance import Covariance
+from mapveil.local.covariance import Covariance, SiteNoise
 from mapveil.local.domain import Domain
 from mapveil.local.mechanism import LocalMechanism
 from mapveil.local.nested_system import NestedSystem
@@ -162,6 +162,14 @@ class StaircaseRandomizer(SymbolRandomizer):
         made = np.empty(self.size)
         made[codes.site] = self.system.solve(share) * self._total
         return made
+
+    def site_noise(self, distribution: FloatArray) -> SiteNoise:
+        """See :meth:`Randomizer.site_noise`: O(d m^2), at any size."""
+        codes = self.domain.codes
+        reported = self.forward(distribution)[codes.site]
+        made = np.empty(self.size)
+        made[codes.site] = self.totals**2 * self.system.square_sums(reported)
+        return SiteNoise(made - distribution, float(self.totals.max() / self.steps.more))
 
     def covariance(self, distribution: FloatArray) -> Covariance:
         """See :meth:`Randomizer.covariance`: of the inverse, for small domains."""

@@ -96,8 +96,9 @@ class SubsetRandomizer(SetRandomizer):
         put_bits(sets, sites, holds)
         return sets
 
-    def _check_sets(self, values: npt.NDArray[np.uint8]) -> None:
-        super()._check_sets(values)
+    def check_sets(self, values: npt.NDArray[np.uint8]) -> None:
+        """See :meth:`SetRandomizer.check_sets`."""
+        super().check_sets(values)
         if (set_sizes(values) != self.subset).any():
             raise InputError(f"a report is a set of another size; {self.subset} sites are accepted")
 
@@ -128,7 +129,7 @@ class SubsetSelection(LocalMechanism):
     summary: ClassVar[str] = "each phone reports a random set of sites, likelier one that holds its place"
     source: ClassVar[str] = "Ye and Barg 2018"
 
-    estimator: str = "simplex"
+    estimator: str = "multiscale"
     subset: int | None = None
 
     def __post_init__(self) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.errors import ParameterError
-from mapveil.local.covariance import MOST_SITES, Covariance
+from mapveil.local.covariance import MOST_SITES, Covariance, SiteNoise
 from mapveil.local.domain import Domain
 from mapveil.local.randomizer import FloatArray, IntArray, SymbolRandomizer
 from mapveil.local.report import Tally
@@ -117,6 +117,12 @@ class TableRandomizer(SymbolRandomizer):
     def covariance(self, distribution: FloatArray) -> Covariance:
         """See :meth:`Randomizer.covariance`: of the inverse."""
         return self._inverse_covariance(distribution)
+
+    def site_noise(self, distribution: FloatArray) -> SiteNoise:
+        """See :meth:`Randomizer.site_noise`: from the inverse."""
+        inverse = np.linalg.inv(self._matrix)
+        spread = (distribution @ self._matrix) @ np.square(inverse)
+        return SiteNoise(spread - distribution, float(np.abs(inverse).max()))
 
     def identity(self) -> str:
         """See :meth:`Randomizer.identity`."""
