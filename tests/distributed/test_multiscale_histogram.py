@@ -58,7 +58,7 @@ def test_the_rule_follows_what_is_public() -> None:
     assert MultiscaleHistogram(epsilon=1, concentration=16).level(setting) == 9
     assert MultiscaleHistogram(epsilon=1, longest=5000).level(setting) == 6
     assert MultiscaleHistogram(epsilon=1, depth=3).level(setting) == 3
-    assert MultiscaleHistogram(epsilon=1, rounds=2).level(setting) == 4
+    assert MultiscaleHistogram(epsilon=1, rounds=2).level(setting) == 5
     # However much is spent, there is no finer map than one of a person a cell.
     assert MultiscaleHistogram(epsilon=10**6).level(a_setting(4096)) == 6
 
@@ -103,8 +103,8 @@ def test_the_second_round_asks_where_people_are(play) -> None:
     density, people = a_skewed_land(7, 20_000, 0)
     made = play(MultiscaleHistogram(epsilon=1, rounds=2), people, shards=2, seed=3)
     first, second = made.queries
-    assert first.epsilon + second.epsilon == 1
-    assert first.epsilon == Fraction(1, 4)
+    assert 0 <= 1 - (first.epsilon + second.epsilon) < 1e-9  # parts of a budget round down
+    assert float(first.epsilon) == pytest.approx(0.15)
     sites = np.arange(people.size)
     owner = second.encoding.positions(sites)[:, 0]
     assert (owner >= 0).all()

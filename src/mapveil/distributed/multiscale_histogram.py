@@ -28,7 +28,7 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 _FLOOR = 0.5  # noise deviations of a cell: what its neighbours' differences are measured against
-_BLOCKS = 0.4
+_BLOCKS = 1.6
 _DEEPEST = 6
 _LEAST = 1e-12  # variance, users squared: a large budget's is zero in floating point
 
@@ -64,7 +64,7 @@ class MultiscaleHistogram(DistributedMechanism):
     - inside a cell, people follow the slope of the cells around it (:mod:`mapveil.maps.interpolation`).
 
     With two ``rounds`` the first one, with ``first_share`` of the budget, asks for about
-    :math:`B = 0.4\, (k\, n / \sqrt{\sigma^2 + 1})^{2/3}` blocks. A block where :math:`\hat x` users are expected
+    :math:`B = 1.6\, (k\, n / \sqrt{\sigma^2 + 1})^{2/3}` blocks. A block where :math:`\hat x` users are expected
     is quartered
 
     .. math:: d = \operatorname{round} \log_4 \frac{\hat x}{c \sqrt{\sigma_2^2 + 1}}, \qquad 0 \le d \le 6
@@ -73,8 +73,9 @@ class MultiscaleHistogram(DistributedMechanism):
     answers are combined and shrunk together (:mod:`mapveil.maps.two_rounds`).
 
     One round is a compromise between maps: the image of Bagdasaryan et al. (2022), crowded everywhere, is best at
-    this depth; where most people live in few places, two rounds are far better (see the page on this method).
-    The constants were chosen on that image, and looked at on five others.
+    about this depth; where most people live in few places, two rounds are far better, as the page on this method
+    shows. The rule for one round comes from that image and the noise; the constants of two rounds were chosen on six
+    other maps together.
 
     Parameters
     ----------
@@ -109,8 +110,8 @@ class MultiscaleHistogram(DistributedMechanism):
     concentration: float = 1.0
     longest: int | None = None
     of: Literal["population", "devices"] = "population"
-    first_share: float = 0.25
-    leaf_signal: float = 2.0
+    first_share: float = 0.15
+    leaf_signal: float = 1.4
     shifts: int = 8
 
     def __post_init__(self) -> None:
