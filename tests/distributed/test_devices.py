@@ -63,6 +63,19 @@ def test_taking_devices_takes_all_they_know(devices, data):
     assert devices.device().tolist() == [i for i, places in enumerate(everybody) for _ in places]
 
 
+@pytest.mark.parametrize("labelled", [False, True])
+def test_shuffling_is_taking_all_of_them_in_random_order(labelled):
+    some = Devices(np.arange(500, dtype=np.int32), labels=np.arange(500) if labelled else None)
+    shuffled = some.shuffled(np.random.default_rng(1))
+    order = np.random.default_rng(1).permutation(500)
+    np.testing.assert_array_equal(shuffled.sites, order)
+    assert shuffled.sites.dtype == np.int32
+    assert not np.array_equal(shuffled.sites, some.sites)
+    assert (shuffled.labels is not None) == labelled
+    if labelled:
+        np.testing.assert_array_equal(shuffled.labels, order)
+
+
 def test_every_unit_of_a_count_is_a_device_at_one_place():
     values = np.random.default_rng(1).integers(0, 4, GRID.size)
     devices = devices_of(Counts(values, GRID), GRID)
