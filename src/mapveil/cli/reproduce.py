@@ -8,10 +8,12 @@ import click
 
 from mapveil.cli.console import Console, console_options
 
-__all__ = ["BAGDASARYAN_FIGURES", "BAGDASARYAN_TABLES", "command"]
+__all__ = ["BAGDASARYAN_FIGURES", "BAGDASARYAN_TABLES", "ZONG_FIGURES", "ZONG_TABLES", "command"]
 
 BAGDASARYAN_TABLES = ("1", "2", "3", "beyond", "skewed", "communication")
 BAGDASARYAN_FIGURES = ("1", "5", "6", "7", "8", "9")
+ZONG_TABLES = ("1", "posterior", "private")
+ZONG_FIGURES = ("3", "10", "11", "14", "12", "13")
 
 
 @click.group("reproduce")
@@ -23,6 +25,7 @@ def command() -> None:
       mapveil reproduce ghazi --quick
       mapveil reproduce ghazi --shared ../shared/data -o reproduction/ --workers 2
       mapveil reproduce bagdasaryan --table 1
+      mapveil reproduce zong --quick
     """
 
 
@@ -119,6 +122,82 @@ def bagdasaryan(
       mapveil reproduce bagdasaryan --table 1 --table 3 --figure 7
     """  # fmt: skip
     from mapveil.experiments.bagdasaryan import bagdasaryan as reproduce
+
+    with console.progress() as progress:
+        made = reproduce(
+            shared,
+            out=output,
+            tables=tables,
+            figures=figures,
+            quick=quick,
+            seed=seed,
+            workers=workers,
+            progress=progress,
+        )
+    console.result(
+        f"{made.text()}\nwrote {output}",
+        {
+            "output": str(output),
+            "claims": [claim._asdict() for claim in made.claims],
+            "tables": [table._asdict() for report in made.reports.values() for table in report.tables],
+        },
+    )
+
+
+@command.command("zong")
+@click.option(
+    "--table",
+    "tables",
+    type=click.Choice(ZONG_TABLES),
+    multiple=True,
+    help="Only this table (repeatable): the paper's 1; 'posterior' and 'private' are ours.",
+)
+@click.option(
+    "--figure",
+    "figures",
+    type=click.Choice(ZONG_FIGURES),
+    multiple=True,
+    help="Only this figure (repeatable).",
+)
+@click.option(
+    "--shared",
+    type=click.Path(path_type=Path),
+    default=Path("../shared/data"),
+    show_default=True,
+    help="Folder of the shared data sets.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    default=Path("reproduction/zong"),
+    show_default=True,
+    help="Folder for tables, pictures and the page.",
+)
+@click.option("--quick", is_flag=True, help="Fewer trials, fewer people searched for maxima: a minute.")
+@click.option(
+    "--seed", type=int, default=2023, show_default=True, help="The same seed gives the same figures."
+)
+@click.option("--workers", type=int, default=2, show_default=True, help="Processes.")
+@console_options
+def zong(
+    console: Console,
+    tables: tuple[str, ...],
+    figures: tuple[str, ...],
+    shared: Path,
+    output: Path,
+    quick: bool,
+    seed: int,
+    workers: int,
+) -> None:
+    """Zong et al. 2023, 'Privacy by Projection': its figures, and what its score of privacy leaves out.
+
+    \b
+    Examples:
+      mapveil reproduce zong --quick
+      mapveil reproduce zong --figure 10 --figure 11 --table posterior
+    """  # fmt: skip
+    from mapveil.experiments.zong import zong as reproduce
 
     with console.progress() as progress:
         made = reproduce(
