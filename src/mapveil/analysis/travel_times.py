@@ -5,10 +5,10 @@ way in proportion to what its roads take when empty. Of the ratios r of observed
 
 .. math:: \hat s = s\, \frac{\kappa\, \bar r + \sum_j r_j}{\kappa + n}
 
-where: s is its time when empty, :math:`r_j` are its n observed ratios, :math:`\bar r` is the mean of all, and
-:math:`\kappa = \sigma^2 / \tau^2` is the variance of ratios within a road over that between roads (one-way random
-effects). A road without trips takes :math:`s \bar r`. The time of a route is the sum over its roads: the Markov chain
-of the paper, whose states are places and whose steps do not remember more than the last one.
+where: s is its time when empty, :math:`r_j` are its n observed ratios, :math:`\bar r` is all observed time over all
+empty time, and :math:`\kappa = \sigma^2 / \tau^2` is the variance of ratios within a road over that between roads
+(one-way random effects). A road without trips takes :math:`s \bar r`. The time of a route is the sum over its roads:
+the Markov chain of the paper, whose states are places and whose steps do not remember more than the last one.
 
 Source: Wang et al. (2022), appendix C.1, for predictions from past trips.
 """
@@ -112,7 +112,7 @@ def predict_times(graph: RoadGraph, past: Traversals) -> FloatArray:
     times = np.bincount(past.road, minlength=graph.roads)
     total = np.bincount(past.road, ratio, graph.roads)
     seen = times > 0
-    overall = float(ratio.mean())
+    overall = float(past.seconds.sum() / graph.seconds[past.road].sum())
     mean = np.divide(total, times, out=np.full(graph.roads, overall), where=seen)
     within = float(((ratio - mean[past.road]) ** 2).sum())
     between = float((times * (mean - overall) ** 2).sum())
