@@ -91,9 +91,10 @@ def _panels(results: Results, source: str, crowds: Sequence[int], metric: str) -
     silent = results.of("score", source=source, method=SILENCE).mean
     panels = []
     for users in crowds:
+        title = f"{_NAMES[source]}, N = {users:,}, against {'the truth' if metric == AGAINST_TRUTH else 'the KDE'}"
         methods = [WAVES, NOISE] + ([EXACT] if metric == AGAINST_TRUTH else [])
         points = {method: results.points(source, method, metric, users=users) for method in methods}
-        panels.append(TradeOff(f"{_NAMES[source]}, N = {users:,}", "score: expected error", points, silent))
+        panels.append(TradeOff(title, "score: expected error", points, silent))
     return panels
 
 
