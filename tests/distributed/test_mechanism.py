@@ -41,7 +41,8 @@ def every_mechanism(kind=DistributedMechanism):
     for below in kind.__subclasses__():
         found += every_mechanism(below)
     return sorted(
-        {each for each in found if each.__module__.startswith("mapveil.")}, key=lambda each: each.__name__
+        {each for each in found if each.__module__.startswith("mapveil.distributed.")},
+        key=lambda each: each.__name__,
     )
 
 

@@ -120,7 +120,7 @@ def test_one_wave_leaves_bands_two_leave_points_and_three_the_place():
     assert one.places > 400 > 30 > two.places > 5
     assert one.error_m > 0.95 * one.prior_error_m
     assert 0.8 * two.prior_error_m < two.error_m < 0.98 * two.prior_error_m
-    assert two.worst_error_m < 0.5 * two.prior_error_m  # waves so long that they hardly cross in the region
+    assert two.worst_error_m < 0.7 * two.prior_error_m  # waves so long that they hardly cross in the region
     assert (three.error_m, three.places) == (0.0, pytest.approx(1))
     assert one.prior_error_m == two.prior_error_m == three.prior_error_m
     assert one == of_features(1)  # the same each time

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CSV_METADATA_SUFFIX",
     "flow_table",
+    "write_csv",
     "write_flow_csv",
     "write_flow_geojson",
     "write_flow_geoparquet",
