@@ -115,6 +115,15 @@ def test_tokyo_is_judged_by_scale_overflow_and_rounding() -> None:
     assert verdicts(bad, "Largest-remainder") == ["does not hold"]
 
 
+def test_a_lead_within_the_noise_is_not_one() -> None:
+    rows = results({"a": 1.0, "b": 1.1})
+    assert Results(rows, {}, {}).ahead("a", "b").clear
+    noisy = [row._replace(value=row.value + (0.5, -0.2, 0.1)[row.trial] * (row.label == "b")) for row in rows]
+    ahead = Results(noisy, {}, {}).ahead("a", "b")
+    assert ahead.mean > 0.1
+    assert not ahead.clear
+
+
 def test_the_ablation_is_judged_by_error_and_length() -> None:
     labels = ("no noise, T = 10", "fixed ε, T = 10", "scheduled ε, T = 10", "scheduled ε, adaptive T")
     mse = dict(zip(labels, (7.75e-13, 8.81e-13, 7.95e-13, 7.88e-13), strict=True))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from mapveil.experiments.bagdasaryan_sections import Claim, Results, Shown, joint_verdict, within
@@ -124,58 +126,61 @@ def _multi(gamma: float, bits: int, rounding: str = "stochastic") -> str:
     return f"multi-location, {rounding}, scale {gamma:g}, {bits} bits"
 
 
+def _compared(results: Results, claim: str, pairs: Sequence[tuple[str, str]]) -> Claim:
+    """Whether the first row of each pair has clearly less error than the second, against all visits."""
+    held, words = [], []
+    for better, worse in pairs:
+        ahead = results.ahead(better, worse, against="visits")
+        mean = {label: results.of(label=label, against="visits").mean * 1e7 for label in (better, worse)}
+        held.append(ahead.clear)
+        doubt = "" if ahead.clear or ahead.high < 0 else " (no clear difference)"
+        words.append(f"{better} {mean[better]:.1f}e-7 against {mean[worse]:.1f}e-7{doubt}")
+    return Claim(claim, joint_verdict(held), "; ".join(words))
+
+
 def table_2_claims(results: Results) -> list[Claim]:
     """What section 6.2 says of Table 2, and that the exact rounding is the better one."""
-    mean = {row: results.of(label=row, against="visits").mean * 1e7 for row in _labels(results)}
-    fine, finest = mean[_multi(1e4, 32)], mean[_multi(1e6, 32)]
-    coarse = {gamma: mean[_multi(gamma, 16 if gamma == 1 else 32)] for gamma in (1, 100)}
-    clipped = mean[_multi(100, 16)]
-    exact = [
-        mean[_multi(gamma, bits, "largest-remainder")] < mean[_multi(gamma, bits)]
+    coarsest, coarse, fine, finest = _multi(1, 16), _multi(100, 32), _multi(1e4, 32), _multi(1e6, 32)
+    exact = {
+        _multi(gamma, bits, "largest-remainder"): _multi(gamma, bits)
         for gamma, bits in ((1, 16), (100, 32), (1e4, 32), (1e6, 32))
-    ]
-    single = mean["single location"]
-    ours, deep = mean[OURS], mean["multiscale at the grid's depth (ours)"]
-    twice = mean["multiscale, two rounds (ours)"]
-    papers = min(value for row, value in mean.items() if row.startswith("multi-location, stochastic"))
+    }
+    rows = dict.fromkeys(row.label for row in results.rows)
+    means = {row: results.of(label=row, against="visits").mean for row in rows}
+    best = min((row for row in means if row.startswith("multi-location")), key=lambda row: means[row])
     return [
-        Claim(
-            "A larger scale improves the multi-location map",
-            joint_verdict([fine < coarse[100], coarse[100] < coarse[1]]),
-            f"stochastic rounding: {coarse[1]:.1f}, {coarse[100]:.1f}, {fine:.1f}, {finest:.1f}e-7 "
-            "at scale 1, 1e2, 1e4, 1e6",
+        _compared(
+            results,
+            "A larger scale improves the multi-location map (1 to 1e2, 1e2 to 1e4)",
+            [(coarse, coarsest), (fine, coarse)],
         ),
-        Claim(
+        _compared(
+            results,
             "Sums that overflow their bits cost accuracy (scale 100, 16 bits against 32)",
-            joint_verdict([clipped > coarse[100]]),
-            f"{clipped:.1f}e-7 against {coarse[100]:.1f}e-7",
+            [(coarse, _multi(100, 16))],
         ),
-        Claim(
+        _compared(
+            results,
             "Several places per user, finely scaled, beat the single most visited one",
-            joint_verdict([min(fine, finest) < single]),
-            f"{min(fine, finest):.1f}e-7 against {single:.1f}e-7, both against all visits",
+            [(fine, "single location"), (finest, "single location")],
         ),
-        Claim(
+        _compared(
+            results,
             "Largest-remainder rounding, of sensitivity scale and not scale + d, has less error than stochastic",
-            joint_verdict(exact),
-            "; ".join(
-                f"scale {gamma:g}: {mean[_multi(gamma, bits, 'largest-remainder')]:.1f} against "
-                f"{mean[_multi(gamma, bits)]:.1f}e-7"
-                for gamma, bits in ((1, 16), (100, 32), (1e4, 32), (1e6, 32))
-            ),
+            list(exact.items()),
         ),
-        Claim(
+        _compared(
+            results,
             "Multiscale, with two rounds or at the grid's own depth, has less error than every multi-location row of "
             "the paper's method",
-            joint_verdict([twice < papers, deep < papers]),
-            f"{twice:.1f} and {deep:.1f}e-7 against {papers:.1f}e-7 at best; one round, at the depth that the "
-            f"number of users alone suggests: {ours:.1f}e-7",
+            [("multiscale, two rounds (ours)", best), ("multiscale at the grid's depth (ours)", best)],
+        ),
+        _compared(
+            results,
+            "So has multiscale with one round, at the depth that the number of users alone suggests",
+            [(OURS, best)],
         ),
     ]
-
-
-def _labels(results: Results) -> list[str]:
-    return list(dict.fromkeys(row.label for row in results.rows))
 
 
 def table_3_claims(results: Results) -> list[Claim]:
@@ -187,8 +192,7 @@ def table_3_claims(results: Results) -> list[Claim]:
         "scheduled ε, adaptive T",
     )
     mean = {row: results.of(label=row).mean for row in (plain, fixed, scheduled, whole, OURS)}
-    paired = results.values("value", label=scheduled), results.values("value", label=whole)
-    ahead = float(np.mean(np.subtract(*paired)))
+    ahead = results.ahead(whole, scheduled)
     claims = [
         Claim(
             "Without noise the hierarchy reaches the error of the non-interactive baseline, 7.75e-13, to 2 %",
@@ -208,8 +212,9 @@ def table_3_claims(results: Results) -> list[Claim]:
         ),
         Claim(
             "The threshold that adapts to the noise improves on T = 10",
-            joint_verdict([ahead > 0]),
-            f"{mean[scheduled] * 1e13:.3f} against {mean[whole] * 1e13:.3f}e-13",
+            joint_verdict([ahead.clear]),
+            f"{mean[whole] * 1e13:.3f} against {mean[scheduled] * 1e13:.3f}e-13, by {ahead.mean * 1e13:.3f} "
+            f"({ahead.low * 1e13:.3f} to {ahead.high * 1e13:.3f}) over the same people",
         ),
     ]
     words, held = [], []

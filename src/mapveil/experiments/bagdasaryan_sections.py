@@ -11,12 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.experiments.bagdasaryan_runs import Found, Summary, summary
+from mapveil.experiments.comparison import interval_of_mean
 from mapveil.experiments.report import Curve
 from mapveil.experiments.reproduction import Claim, Picture, Report, Table, joint_verdict
 from mapveil.maps.round_cost import RoundCost
 
 __all__ = [
     "UNIT",
+    "Ahead",
     "Claim",
     "Picture",
     "Plan",
@@ -59,6 +61,19 @@ class Plan(NamedTuple):
         return tuple(every[::2] if self.thin else every)
 
 
+class Ahead(NamedTuple):
+    """A paired difference: positive where the row that should have less has it."""
+
+    mean: float
+    low: float  # of the 95 % confidence interval of the mean
+    high: float
+
+    @property
+    def clear(self) -> bool:
+        """Whether the whole interval is above zero."""
+        return self.low > 0
+
+
 class Results(NamedTuple):
     """All that was found for one section. Not private."""
 
@@ -69,6 +84,13 @@ class Results(NamedTuple):
     def of(self, metric: str = "mse", **wanted: object) -> Summary:
         """Mean and interval of the rows whose fields are as wanted; see :func:`summary`."""
         return summary(self.rows, metric, **wanted)
+
+    def ahead(self, better: str, worse: str, metric: str = "mse", **wanted: object) -> Ahead:
+        """How much less one row has than another, trial by trial: the same people, asked both ways."""
+        more, less = (
+            np.array(self.values("value", metric, label=label, **wanted)) for label in (worse, better)
+        )
+        return Ahead(*interval_of_mean(more - less))
 
     def values(self, field: str, metric: str = "mse", **wanted: object) -> list[Any]:
         """One field of those rows, such as their rounds."""
