@@ -108,7 +108,9 @@ def _judge(found: Posterior, cell: IntArray, prior: PriorCells) -> FloatArray:
     away = np.where(away < 2.5e-7, 0.0, np.sqrt(away))
     likeliest = found.weights.argmax(axis=1)
     left = np.log(effective_places(found.weights))
-    return np.stack([away, expected_error(found.weights, found.spread, prior), left, likeliest == cell])
+    return np.stack(
+        [away, expected_error(found.weights, found.spread, prior, guess), left, likeliest == cell]
+    )
 
 
 def _verdict(judged: FloatArray) -> Verdict:
@@ -122,7 +124,9 @@ def _verdict(judged: FloatArray) -> Verdict:
     )
 
 
-def one_report(drawn: Simulated, query: Query, prior: PriorCells, *, jitter_m: float = 0.0) -> Verdict:
+def one_report(
+    drawn: Simulated, query: Query, prior: PriorCells, *, jitter_m: float = 0.0, cellwise: bool = False
+) -> Verdict:
     """What a server finds from one report of each device. Run by: an adversary.
 
     Parameters
@@ -135,6 +139,8 @@ def one_report(drawn: Simulated, query: Query, prior: PriorCells, *, jitter_m: f
         What the server knows without them.
     jitter_m : float
         Standard deviation of each device's own offset, metres; the server knows it.
+    cellwise : bool
+        A server that reads each phase to a cell by itself and does not see where waves cross.
     """
     devices = drawn.cell.size
     judged = np.empty((4, devices))
@@ -142,7 +148,7 @@ def one_report(drawn: Simulated, query: Query, prior: PriorCells, *, jitter_m: f
     for start in range(0, devices, block):
         part = slice(start, start + block)
         some = Reports(drawn.reports.frequencies[:, part], drawn.reports.projections[part])
-        found = posterior(some, query, prior, jitter_m=jitter_m)
+        found = posterior(some, query, prior, jitter_m=jitter_m, cellwise=cellwise)
         judged[:, part] = _judge(found, drawn.cell[part], prior)
     return _verdict(judged)
 

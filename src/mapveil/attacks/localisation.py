@@ -61,6 +61,7 @@ class Cost(NamedTuple):
     answered: bool  # by devices with the default policy and so many features
     score_m: float
     one: Verdict  # one report
+    cellwise: Verdict  # the same, each phase read to a cell by itself
     again: Verdict  # a second set of frequencies
     walking: Verdict  # several places
 
@@ -122,6 +123,7 @@ class LocalisationReport:
                     "answered": row.answered,
                     "score_m": row.score_m,
                     "one_report": row.one._asdict(),
+                    "cell_by_cell": row.cellwise._asdict(),
                     "second_set": row.again._asdict(),
                     "walking": row.walking._asdict(),
                 }
@@ -318,6 +320,7 @@ def _cost(
         refusal is None,
         _score(drawn, query, at, ratio).mean()[0],
         one_report(drawn, query, at.known, jitter_m=jitter),
+        one_report(drawn, query, at.known, jitter_m=jitter, cellwise=True),
         one_report(both, twice, at.known, jitter_m=jitter),
         walking(query, walk, rng.child("walk"), places=answers, devices=devices),
     )

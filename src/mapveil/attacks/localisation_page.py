@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.attacks.bayesian_server import devices_at, first_features
+from mapveil.attacks.bayesian_server import Verdict, devices_at, first_features
 from mapveil.attacks.localisation import LocalisationReport
 from mapveil.attacks.localisation_scene import Scene
 from mapveil.errors import require
@@ -37,15 +37,13 @@ _NOT_PRIVATE: Final = (
 )
 _SERVERS_HEAD: Final = ("server", "knows", "error", "one in twenty", "places left", "cell named right")
 _COSTS_HEAD: Final = (
-    "features",
+    "waves",
     "bandwidth",
     "paper's score",
-    "error",
-    "places",
-    "second set: error",
-    "places",
-    "on its way: error",
-    "places",
+    "one report",
+    "cell by cell",
+    "second set",
+    "on its way",
     "devices answer",
 )
 _STYLE: Final = """
@@ -72,10 +70,10 @@ def report_text(report: LocalisationReport) -> str:
         f"Servers with a prior over cells of {_number(settings['cell'])} {unit} (lengths in {unit})",
         *_aligned([_SERVERS_HEAD, *_server_rows(report)], texts=2),
         "",
-        f"What features and bandwidth cost, against a server that knows {settings['known prior']}",
+        f"What waves and bandwidth cost: error (places left), of a server that knows {settings['known prior']}",
         *_aligned([_COSTS_HEAD, *_cost_rows(report)], texts=0),
-        f"  without any report its error is {_number(report.blind_m)} {unit}; on its way: {settings['answers']} "
-        f"reports, steps of {_number(settings['step_m'])} {unit}",
+        f"  {_number(report.blind_m)} {unit} without any report; cell by cell: each phase by itself; on its way: "
+        f"{settings['answers']} reports, steps of {_number(settings['step_m'])} {unit}",
     ]
     return "\n".join(lines)
 
@@ -100,12 +98,7 @@ def _cost_rows(report: LocalisationReport) -> list[tuple[str, ...]]:
             str(row.features),
             _number(row.bandwidth_m),
             _number(row.score_m),
-            _number(row.one.expected_m),
-            _number(row.one.places),
-            _number(row.again.expected_m),
-            _number(row.again.places),
-            _number(row.walking.expected_m),
-            _number(row.walking.places),
+            *(_left(verdict) for verdict in (row.one, row.cellwise, row.again, row.walking)),
             "yes" if row.answered else "no",
         )
         for row in report.costs
@@ -184,7 +177,7 @@ def report_picture(report: LocalisationReport, at: Scene) -> bytes:
         raster = np.full(math.prod(lattice.boxes), np.nan)
         raster[lattice.kept] = belief
         _draw(axes, np.sqrt(raster).reshape(lattice.boxes), at, one.places[:, 0], "magma_r")
-        axes.set_title(f"what a server with a prior believes ({_left(belief)})", fontsize=10)
+        axes.set_title(f"what a server with a prior believes ({_believed(belief)})", fontsize=10)
     _draw_costs(figure.add_subplot(grid[2, :3]), report, "errors")
     _draw_costs(figure.add_subplot(grid[2, 3:]), report, "places")
     buffer = io.BytesIO()
@@ -192,7 +185,11 @@ def report_picture(report: LocalisationReport, at: Scene) -> bytes:
     return buffer.getvalue()
 
 
-def _left(belief: FloatArray) -> str:
+def _left(verdict: Verdict) -> str:
+    return f"{_number(verdict.expected_m)} ({_number(verdict.places)})"
+
+
+def _believed(belief: FloatArray) -> str:
     held = belief[belief > 0]
     places = math.exp(-float((held * np.log(held)).sum()))
     return "1 place" if places < 1.05 else f"{_number(places)} places"
@@ -304,10 +301,12 @@ Below: where a server with a prior believes it to be.</p>
 <h2>Servers with a prior (lengths in {unit})</h2>{_table(_SERVERS_HEAD, _server_rows(report), 2)}
 <p>Error: distance of the best guess. One in twenty: the same for the twentieth of the devices that the server expects
 to know best. Places left: equally likely cells its belief is worth.</p>
-<h2>What features and bandwidth cost</h2>{_table(_COSTS_HEAD, _cost_rows(report), 0)}
-<p>Against a server that knows {html.escape(settings["known prior"])}; without any report its error is
-{_number(report.blind_m)} {unit}. Devices answer: with the default policy for so many features (Lemma 3). On its way:
-{settings["answers"]} reports, steps of {_number(settings["step_m"])} {unit}.</p>
+<h2>What waves and bandwidth cost</h2>{_table(_COSTS_HEAD, _cost_rows(report), 0)}
+<p>Error of a server that knows {html.escape(settings["known prior"])}, and places left in brackets; without any report
+its error is {_number(report.blind_m)} {unit}. Cell by cell: it holds each phase against each cell by itself, and does
+not see where waves cross. Second set: the frequencies were drawn anew for a second answer. On its way:
+{settings["answers"]} reports, steps of {_number(settings["step_m"])} {unit}. Devices answer: by the default policy
+with so many waves (Lemma 3).</p>
 <h2>Settings</h2><div class="scroll"><table>{kept}</table></div></body></html>
 """
 

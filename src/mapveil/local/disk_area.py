@@ -27,6 +27,8 @@ _LARGEST_OUTPUT: Final = 1 << 25
 _DENSE: Final = 1 << 23
 _SINGULAR: Final = 1e-10
 _PAIRS: Final = 1 << 11
+_SECTIONS: Final = 60
+_GOLDEN: Final = (math.sqrt(5) - 1) / 2
 
 
 def best_radius(epsilon: Fraction, width: float, height: float) -> float:
@@ -47,8 +49,6 @@ def best_radius(epsilon: Fraction, width: float, height: float) -> float:
     width, height : float
         w and h, any unit; the radius is in the same.
     """
-    from scipy.optimize import minimize_scalar
-
     e = math.exp(min(float(epsilon), 60.0))
 
     def lost(b: float) -> float:
@@ -58,10 +58,12 @@ def best_radius(epsilon: Fraction, width: float, height: float) -> float:
         p = e * q
         return -(math.log(area) + disk * p * math.log(p) + (area - disk) * q * math.log(q))
 
-    found = minimize_scalar(
-        lost, bounds=(0.0, width + height), method="bounded", options={"xatol": 1e-9 * width}
-    )
-    return float(found.x)
+    # One minimum: by golden sections.
+    low, high = 0.0, width + height
+    for _ in range(_SECTIONS):
+        left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
+        low, high = (low, right) if lost(left) < lost(right) else (left, high)
+    return (low + high) / 2
 
 
 class DiskRandomizer(SymbolRandomizer):
@@ -152,7 +154,7 @@ class DiskRandomizer(SymbolRandomizer):
     def _pair_ratio(self, first: IntArray, second: IntArray) -> Fraction:
         less = self.weights.less
         at = int(np.argmax((first + less) / (second + less)))
-        return Fraction(int(first[at]) + less, int(second[at]) + less)
+        return Fraction(int(first.flat[at]) + less, int(second.flat[at]) + less)
 
     def _extra_from(self, corner: int) -> IntArray:
         row, column = divmod(corner, self._shape[1])

@@ -1,10 +1,12 @@
-r"""A family of hash functions in which any two sites collide for exactly one in g, and its sums by Fourier transforms.
+r"""A family of hash functions in which any two sites collide equally often, and its sums by Fourier transforms.
 
-.. math:: h_a(x) = \langle a, x \rangle \bmod g, \qquad a \in \mathbb{Z}_g^k
+.. math:: h_a(x) = \langle a, x \rangle \bmod g, \qquad a \in \mathbb{Z}_g^k \setminus \{0\}
 
-where: g is a prime, and a site's number is written as k digits to the base g. For :math:`x \ne x'` the function of a
-uniform a takes each value at :math:`x - x'` equally often, so :math:`h_a(x) = h_a(x')` for exactly :math:`g^{k-1}` of
-the :math:`g^k` functions.
+where: g is a prime, and every site is a point of k digits to the base g, of its own; which, is scattered by a public
+keystream, so that sites that lie together are not on lines together. For :math:`x \ne x'` the product of a with
+:math:`x - x'` is 0 for exactly :math:`g^{k-1}` of all a, one of which is 0 and left out (it would hash all sites to
+one bucket): any two sites collide under exactly :math:`g^{k-1} - 1` of the :math:`g^k - 1` functions, a little less
+than one in g.
 
 What a server needs are sums of a table T over all functions at once, for every site:
 
@@ -26,6 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.errors import ParameterError
+from mapveil.privacy.random import Randomness
 
 __all__ = ["LinearHashes", "is_prime"]
 
@@ -33,6 +36,7 @@ FloatArray = npt.NDArray[np.float64]
 ComplexArray = npt.NDArray[np.complex128]
 IntArray = npt.NDArray[np.int64]
 
+_SCATTER: Final = 1709
 _SMALL: Final = 16  # so small a product stays on one core, where waking others costs more
 
 
@@ -56,8 +60,8 @@ class LinearHashes:
     --------
     >>> hashes = LinearHashes(3, 9)
     >>> every = np.arange(hashes.functions)
-    >>> int((hashes.values(every, np.full(9, 4)) == hashes.values(every, np.full(9, 7))).sum())
-    3
+    >>> int((hashes.values(every, np.full(8, 4)) == hashes.values(every, np.full(8, 7))).sum())
+    2
     """
 
     buckets: int
@@ -77,13 +81,26 @@ class LinearHashes:
 
     @property
     def functions(self) -> int:
-        """How many there are, :math:`g^k`."""
+        """How many there are, :math:`g^k - 1`."""
+        return self._points - 1
+
+    @property
+    def _points(self) -> int:
         return int(self.buckets**self.digits)
+
+    @property
+    def _point(self) -> IntArray:
+        return _scattered(self._points, self.sites)
+
+    @property
+    def collision(self) -> float:
+        """The part of the functions under which any two sites collide."""
+        return float((self.buckets ** (self.digits - 1) - 1) / self.functions)
 
     def values(self, functions: IntArray, sites: IntArray) -> IntArray:
         """h of sites, each under a function of its own, shape (n,). Run by: the client."""
         g = self.buckets
-        a, x = functions.copy(), sites.copy()
+        a, x = functions + 1, self._point[sites]
         made = np.zeros(a.shape, dtype=np.int64)
         for _ in range(self.digits):
             made += (a % g) * (x % g)
@@ -100,12 +117,13 @@ class LinearHashes:
             T.
         """
         g = self.buckets
-        bent = np.fft.rfft(table, axis=1)
-        made = np.zeros(self.functions)
+        whole = np.concatenate([np.zeros((1, g)), table])
+        bent = np.fft.rfft(whole, axis=1)
+        made = np.zeros(self._points)
         for j in range(bent.shape[1]):
             part = self._scaled(self._transform(np.ascontiguousarray(bent[:, j]), 1), j).real
             made += part if j == 0 or 2 * j == g else 2 * part
-        return np.asarray(made[: self.sites] / g)
+        return np.asarray(made[self._point] / g)
 
     def table(self, values: FloatArray) -> FloatArray:
         r"""The adjoint: :math:`A[a, v] = \sum_{x : h_a(x) = v} p(x)`, shape (functions, buckets). Run by: the server.
@@ -116,13 +134,13 @@ class LinearHashes:
             p.
         """
         g = self.buckets
-        whole = np.zeros(self.functions, dtype=np.complex128)
-        whole[: self.sites] = values
+        whole = np.zeros(self._points, dtype=np.complex128)
+        whole[self._point] = values
         spectrum = self._transform(whole, -1)
-        bent = np.empty((self.functions, g // 2 + 1), dtype=np.complex128)
+        bent = np.empty((self._points, g // 2 + 1), dtype=np.complex128)
         for j in range(bent.shape[1]):
             bent[:, j] = self._scaled(spectrum, j)
-        return np.asarray(np.fft.irfft(bent, n=g, axis=1))
+        return np.asarray(np.fft.irfft(bent, n=g, axis=1)[1:])
 
     def _scaled(self, spectrum: ComplexArray, factor: int) -> ComplexArray:
         """The spectrum at ``factor`` times each point, flat."""
@@ -162,6 +180,13 @@ class _AxisTransform:
                 np.fft.fft(values, axis=0) if self._sign < 0 else np.fft.ifft(values, axis=0) * self._points
             )
         return np.asarray(_kernel(self._points, self._sign, together) @ values)
+
+
+@functools.lru_cache(maxsize=32)
+def _scattered(points: int, sites: int) -> IntArray:
+    """The point of each site: the same for every phone and server."""
+    words = Randomness(_SCATTER).words(points, np.uint64)
+    return np.argsort(words, kind="stable")[:sites].astype(np.int64)
 
 
 @functools.lru_cache(maxsize=32)

@@ -10,7 +10,7 @@ from typing import ClassVar, Final
 import numpy as np
 
 from mapveil.errors import ParameterError
-from mapveil.local.covariance import Covariance, IndependentCovariance, SiteNoise, two_level_noise
+from mapveil.local.covariance import Covariance, ExchangeableCovariance, SiteNoise, two_level_noise
 from mapveil.local.domain import Domain
 from mapveil.local.linear_hashes import LinearHashes, is_prime
 from mapveil.local.mechanism import LocalMechanism
@@ -29,8 +29,6 @@ _TOTAL_BITS: Final = 61
 def best_buckets(epsilon: Fraction, sites: int, largest_table: int = _LARGEST_TABLE) -> int:
     r"""The prime g of least variance, near :math:`e^\epsilon + 1`, whose table of counts the server can hold.
 
-    .. math:: \frac{(e^\epsilon + g - 1)^2}{(e^\epsilon - 1)^2\, (g - 1)}
-
     Parameters
     ----------
     epsilon : Fraction
@@ -38,7 +36,7 @@ def best_buckets(epsilon: Fraction, sites: int, largest_table: int = _LARGEST_TA
     sites : int
         d; no more buckets than it takes to have one for each are of use.
     largest_table : int
-        Counts at most, :math:`g^{k+1}`.
+        Counts at most, about :math:`g^{k+1}`.
 
     Raises
     ------
@@ -46,15 +44,18 @@ def best_buckets(epsilon: Fraction, sites: int, largest_table: int = _LARGEST_TA
         No prime has so small a table.
     """
     e = math.exp(min(float(epsilon), 60.0))
+
+    def variance(g: int) -> float:
+        held, less = e / (e + g - 1), 1 / (e + g - 1)
+        other = (held - less) * LinearHashes(g, sites).collision + less
+        return other * (1 - other) / (held - other) ** 2
+
     most = min(2 * sites, math.isqrt(largest_table) + 1, int(min(4 * e + 8, 1e9)))
-    accepted = [
-        g
-        for g in range(2, most + 1)
-        if is_prime(g) and g ** (LinearHashes(g, sites).digits + 1) <= largest_table
-    ]
+    primes = [g for g in range(2, most + 1) if is_prime(g)]
+    accepted = [g for g in primes if g ** (LinearHashes(g, sites).digits + 1) <= largest_table]
     if not accepted:
         raise ParameterError(f"{sites} sites are too many for hashing; srr, grr and hr accept them")
-    return min(accepted, key=lambda g: (e + g - 1) ** 2 / (g - 1))
+    return min(accepted, key=variance)
 
 
 class HashedReports:
@@ -90,7 +91,7 @@ class HashedReports:
     @property
     def other(self) -> float:
         """Probability that the bucket is any one other site's."""
-        return 1 / self.hashes.buckets
+        return (self._surplus * self.hashes.collision + self.weights.less) / self._total
 
     def draw(self, sites: IntArray, rng: Randomness) -> IntArray:
         """A function and a bucket for each site, as one number. Run by: the client."""
@@ -116,6 +117,30 @@ class HashedReports:
         """The unbiased estimate from how many reports support each site, shape (sites,)."""
         support = self._sums(counts) / max(reports, 1)
         return np.asarray((support - self.other) / (self.held - self.other))
+
+    def covariance(self, distribution: FloatArray) -> Covariance:
+        """Of the estimates of groups of sites, each with as many triples of sites on one line as an average group.
+
+        Two sites and the place are hashed as if independently unless the three are on one line.
+        """
+        g, k, n = self.hashes.buckets, self.hashes.digits, self.hashes.functions
+        p, q, pair = self.held, self.other, self.hashes.collision
+        surplus = self._surplus / self._total
+        triple = (g ** (k - 2) - 1) / n if k > 1 else 0.0
+        line = (g - 2) / (n - 1) if n > 1 else 0.0
+        # Of two other sites; and of the place with another one.
+        both = surplus * (triple + line * (pair - triple)) + (1 - surplus) * pair / g - q * q
+        own = pair * (surplus + (1 - surplus) / g) - p * q
+        scale = (p - q) ** 2
+
+        def without(number: FloatArray) -> FloatArray:
+            return np.asarray(number * (q * (1 - q) + (number - 1) * both) / scale)
+
+        return ExchangeableCovariance(
+            lambda number: without(number - 1) + (p * (1 - p) + 2 * (number - 1) * own) / scale,
+            without,
+            distribution,
+        )
 
     def _sums(self, values: FloatArray) -> FloatArray:
         return self.hashes.sums(values.reshape(self.hashes.functions, self.hashes.buckets))
@@ -164,8 +189,8 @@ class HashingRandomizer(SymbolRandomizer):
         return two_level_noise(distribution, self.reports.held, self.reports.other)
 
     def covariance(self, distribution: FloatArray) -> Covariance:
-        """See :meth:`Randomizer.covariance`: support of two sites is taken for independent, as it is pair by pair."""
-        return IndependentCovariance(self.site_noise(distribution).variance)
+        """See :meth:`Randomizer.covariance`: that of an average group of as many sites."""
+        return self.reports.covariance(distribution)
 
     def identity(self) -> str:
         """See :meth:`Randomizer.identity`."""
@@ -177,15 +202,15 @@ class HashingRandomizer(SymbolRandomizer):
 class LocalHashing(LocalMechanism):
     r"""Report a random hash function and a bucket, the place's bucket likelier than each other one.
 
-    .. math:: q(a, v \mid x) = \frac{1}{g^k} \cdot \frac{e^\epsilon}{e^\epsilon + g - 1} \text{ if } v = h_a(x), \quad
-        \frac{1}{g^k} \cdot \frac{1}{e^\epsilon + g - 1} \text{ otherwise}
+    .. math:: q(a, v \mid x) = \frac{1}{g^k - 1} \cdot \frac{e^\epsilon}{e^\epsilon + g - 1} \text{ if } v = h_a(x),
+        \quad \frac{1}{g^k - 1} \cdot \frac{1}{e^\epsilon + g - 1} \text{ otherwise}
 
-    where: :math:`h_a` are the :math:`g^k` functions of :mod:`mapveil.local.linear_hashes` and g is the prime of least
-    variance, about :math:`e^\epsilon + 1`.
+    where: :math:`h_a` are the :math:`g^k - 1` functions of :mod:`mapveil.local.linear_hashes` and g is the prime of
+    least variance, about :math:`e^\epsilon + 1`.
 
     Deviation: the published protocol takes any universal family, and the server evaluates every report's function at
-    every site. This family makes the work independent of the number of reports, and collisions exactly one in g. A
-    prime instead of the nearest whole number costs a few percent of variance at most.
+    every site. This family makes the work independent of the number of reports, and collisions exactly as often for
+    all pairs. A prime instead of the nearest whole number costs a few percent of variance at most.
 
     Source: Wang, Blocki, Li, Jha, "Locally Differentially Private Protocols for Frequency Estimation" (2017), OLH.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
@@ -56,6 +57,7 @@ class LocalMechanism(Mechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self._check(self.budget >= Fraction(1, 1 << 20), "epsilon", "2**-20 or more")
         check_estimator(self.estimator)
         self._check(self.place in PLACES, "place", " or ".join(PLACES))
         self._check(self.outside in OUTSIDE, "outside", ", ".join(OUTSIDE))

@@ -35,12 +35,19 @@ __all__ = ["shrink_estimates"]
 FloatArray = npt.NDArray[np.float64]
 
 _TREES: Final = 8
+_FEWEST: Final = 2
+_PLACES: Final = 1 << 19  # in all trees together
 _GAUSSIAN: Final = 16
 _SITES: Final = 1 << 10  # of a box whose noise is Gaussian: every sum of many reports' is
 
 
 def shrink_estimates(
-    unbiased: FloatArray, covariance: Covariance, reports: int, plane: FloatArray, *, trees: int = _TREES
+    unbiased: FloatArray,
+    covariance: Covariance,
+    reports: int,
+    plane: FloatArray,
+    *,
+    trees: int | None = None,
 ) -> FloatArray:
     """Shrink unbiased estimates to a distribution. Run by: the server.
 
@@ -54,14 +61,16 @@ def shrink_estimates(
         How many reports there were.
     plane : ndarray of float64, shape (2, sites)
         Where the sites are.
-    trees : int
-        How many trees to take the mean of.
+    trees : int, optional
+        How many trees to take the mean of; eight, or as few as two for more than 65,536 sites, by default.
 
     Returns
     -------
     ndarray of float64, shape (sites,)
         Not negative, sums to 1.
     """
+    if trees is None:
+        trees = min(_TREES, max(_FEWEST, _PLACES // unbiased.size))
     total = np.zeros(unbiased.size)
     for number in range(trees):
         tree = site_tree(plane, number * math.pi / 2 / trees)

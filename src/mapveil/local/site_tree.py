@@ -46,20 +46,29 @@ def site_tree(plane: FloatArray, angle: float) -> SiteTree:
     ([0, 2, 3, 1], [2, 2])
     """
     x, y = plane
-    turned = np.stack([np.cos(angle) * x + np.sin(angle) * y, np.cos(angle) * y - np.sin(angle) * x])
-    order = np.arange(x.size)
-    first, size = np.zeros(1, dtype=np.int64), np.array([x.size])
-    levels = [TreeLevel(first, size)]
-    while (size > 1).any():
-        placed = turned[:, order]
-        extent = np.maximum.reduceat(placed, first, axis=1) - np.minimum.reduceat(placed, first, axis=1)
-        longer = np.repeat(extent.argmax(axis=0), size)
-        along = np.where(longer == 0, placed[0], placed[1])
-        box = np.repeat(np.arange(first.size), size)
-        order = order[np.lexsort((order, along, box))]
-        cut = size // 2
-        both = np.stack([cut, size - cut], axis=1).reshape(-1)
-        size = both[both > 0]
-        first = np.concatenate([[0], np.cumsum(size)[:-1]])
-        levels.append(TreeLevel(first, size))
+    size = x.size
+    # Places by rank along either axis: sorting whole numbers sorts sites within all boxes at once.
+    turned = [np.cos(angle) * x + np.sin(angle) * y, np.cos(angle) * y - np.sin(angle) * x]
+    by = [np.argsort(along, kind="stable") for along in turned]
+    rank = [np.empty(size, dtype=np.int64) for _ in by]
+    for ranks, sites in zip(rank, by, strict=True):
+        ranks[sites] = np.arange(size)
+    order = np.arange(size)
+    levels = [TreeLevel(np.zeros(1, dtype=np.int64), np.array([size]))]
+    while (levels[-1].size > 1).any():
+        first, held = levels[-1]
+        extent = [_extent(axis[order], first) for axis in turned]
+        second = np.repeat(extent[1] > extent[0], held)
+        box = np.repeat(np.arange(first.size), held)
+        along = np.where(second, rank[1][order], rank[0][order])
+        along = np.sort(box * size + along) % size
+        order = np.where(second, by[1][along], by[0][along])
+        cut = held // 2
+        both = np.stack([cut, held - cut], axis=1).reshape(-1)
+        both = both[both > 0]
+        levels.append(TreeLevel(np.concatenate([[0], np.cumsum(both)[:-1]]), both))
     return SiteTree(order, tuple(levels))
+
+
+def _extent(values: FloatArray, first: IntArray) -> FloatArray:
+    return np.asarray(np.maximum.reduceat(values, first) - np.minimum.reduceat(values, first))

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -49,11 +49,14 @@ __all__ = [
     "simulated_devices",
 ]
 
+AnyArray = npt.NDArray[Any]
 BoolArray = npt.NDArray[np.bool_]
 
 _BLOCK: Final = 1 << 21
-_STEPS: Final = 10
+_STEPS: Final = 12
+_LAST_STEPS: Final = 2
 _SEED: Final = 5
+_NEGLIGIBLE: Final = 1e-20
 _ROUNDING: Final = 1e-14
 
 
@@ -156,8 +159,7 @@ def _on_lines(reports: Reports, query: Query, prior: PriorCells, jitter_m: float
     offset = prior.places - np.asarray(query.origin)[:, None]
     for feature in range(query.features):
         frequency = reports.frequencies[:, :, feature]
-        expected = frequency.T @ offset
-        phase = np.angle(reports.projections[:, feature])[:, None] - expected
+        phase = np.angle(reports.projections[:, feature])[:, None] - _products(frequency.T, offset)
         phase -= 2 * math.pi * np.rint(phase / (2 * math.pi))
         spans = np.abs(frequency) * np.asarray(prior.size)[:, None]
         if jitter_m:
@@ -245,19 +247,49 @@ def best_guess(weights: FloatArray, places: FloatArray) -> FloatArray:
     places : ndarray of float64, shape (dimension, cells)
         Where the cells are.
     """
-    guess = weights @ places.T
-    scale = np.ptp(places, axis=1).max() * 1e-6 + 1e-12
+    middle = places.mean(axis=1)
+    extent = float(np.ptp(places, axis=1).max()) or 1.0
+    around = (places - middle[:, None]) / extent
+    guess = _means(weights, around)
+    # Most of the way in single precision, where what is tiny would be slow.
+    short = np.where(weights > _NEGLIGIBLE, weights, 0).astype(np.float32)
     for _ in range(_STEPS):
-        pull = weights / (np.sqrt(_squares(guess, places)) + scale)
-        guess = (pull @ places.T) / pull.sum(axis=1, keepdims=True)
-    return np.asarray(guess)
+        guess = _step(short, around.astype(np.float32), guess.astype(np.float32), 1e-3)
+    for _ in range(_LAST_STEPS):
+        guess = _step(weights, around, guess.astype(np.float64), 1e-6)
+    return np.asarray(guess * extent + middle)
+
+
+def _step(weights: AnyArray, places: AnyArray, guess: AnyArray, least: float) -> AnyArray:
+    """One of Weiszfeld's steps; no place is nearer than ``least``."""
+    pull = _products(-2 * guess, places)
+    pull += np.square(guess).sum(axis=1, keepdims=True)
+    pull += np.square(places).sum(axis=0)
+    np.maximum(pull, least * least, out=pull)
+    np.sqrt(pull, out=pull)
+    np.divide(weights, pull, out=pull)
+    return _means(pull, places)
+
+
+def _products(first: AnyArray, second: AnyArray) -> AnyArray:
+    """Their product, for two or three columns: a matrix library would start threads for it."""
+    made: AnyArray = np.multiply.outer(first[:, 0], second[0])
+    for axis in range(1, second.shape[0]):
+        made += np.multiply.outer(first[:, axis], second[axis])
+    return made
+
+
+def _means(weights: AnyArray, places: AnyArray) -> AnyArray:
+    """The mean place under each row of weights, shape (rows, dimension)."""
+    sums = np.stack([np.einsum("dc,c->d", weights, axis) for axis in places], axis=1)
+    return np.asarray(sums / weights.sum(axis=1, keepdims=True))
 
 
 def _squares(guess: FloatArray, places: FloatArray) -> FloatArray:
     # Around the middle, so that little is lost in the difference.
     middle = places.mean(axis=1)
     guess, places = guess - middle, places - middle[:, None]
-    total = guess @ (-2 * places)
+    total = _products(-2 * guess, places)
     total += np.square(guess).sum(axis=1)[:, None]
     total += np.square(places).sum(axis=0)
     # What rounding makes of 0 is millimetres in a city.
@@ -265,8 +297,10 @@ def _squares(guess: FloatArray, places: FloatArray) -> FloatArray:
     return total
 
 
-def expected_error(weights: FloatArray, spread: FloatArray | float, prior: PriorCells) -> FloatArray:
-    """The expected distance of the best guess under each posterior, metres, shape (devices,).
+def expected_error(
+    weights: FloatArray, spread: FloatArray | float, prior: PriorCells, guess: FloatArray | None = None
+) -> FloatArray:
+    """The expected distance of a guess under each posterior, metres, shape (devices,).
 
     Parameters
     ----------
@@ -276,8 +310,10 @@ def expected_error(weights: FloatArray, spread: FloatArray | float, prior: Prior
         Root mean square distance to the place in a cell, metres.
     prior : PriorCells
         The cells.
+    guess : ndarray of float64, shape (devices, dimension), optional
+        The best one by default.
     """
-    away = _squares(best_guess(weights, prior.places), prior.places)
+    away = _squares(best_guess(weights, prior.places) if guess is None else guess, prior.places)
     away += np.square(np.broadcast_to(spread, weights.shape[0]))[:, None]
     return np.asarray((weights * np.sqrt(away)).sum(axis=1))
 

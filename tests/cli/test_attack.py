@@ -1,0 +1,126 @@
+"""``mapveil attack waves``: from a table, from a released map, its files, and bad input."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+BOX = "-74.03,40.69,-73.90,40.83"
+FEW = ("--devices", "8", "--answers", "1", "--features", "1", "--bandwidths", "150")
+ASKED = ("--region", BOX, "--tiling", "quadtree:5", "--option", "features=1", "--option", "bandwidth_m=150")
+
+
+@pytest.fixture(scope="module")
+def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    import mapveil as mv
+    from mapveil.projection.fourier_kde import FourierKde
+
+    region = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
+    city = mv.synthetic.city(users=300, seed=1, region=region)
+    path = tmp_path_factory.mktemp("released") / "waves.parquet"
+    FourierKde(bandwidth_m=150, features=2).release(city, mv.Quadtree(region, depth=5), rng=1).save(path)
+    return path
+
+
+def test_a_table_is_reported_on_and_written(mapveil: Callable, table: Path, tmp_path: Path) -> None:
+    outputs = [tmp_path / f"report.{suffix}" for suffix in ("html", "png", "json")]
+    flags = [part for output in outputs for part in ("-o", output)]
+    done = mapveil("attack", "waves", table, *ASKED, *FEW, *flags)
+    assert done.code == 0, done.err
+    assert "score" in done.out
+    assert "a list of" in done.out
+    assert "do not publish" in done.err
+    assert "exact phases tell exact places apart" in done.err
+    assert outputs[0].read_text().startswith("<!doctype html>")
+    assert outputs[1].read_bytes().startswith(b"\x89PNG")
+    record = json.loads(outputs[2].read_text())
+    assert record["settings"]["devices scored"] > 200
+    assert done.out.count("wrote ") == 3
+
+
+def test_json_and_a_seed_that_repeats(mapveil: Callable, table: Path) -> None:
+    first = mapveil("attack", "waves", table, *ASKED, *FEW, "--json")
+    assert json.loads(first.out) == json.loads(mapveil("attack", "waves", table, *ASKED, *FEW, "--json").out)
+    other = mapveil("attack", "waves", table, *ASKED, *FEW, "--json", "--seed", "3")
+    assert json.loads(other.out)["servers"] != json.loads(first.out)["servers"]
+
+
+def test_a_released_map_brings_its_own(mapveil: Callable, released: Path) -> None:
+    done = mapveil("attack", "waves", released, *FEW, "--json")
+    assert done.code == 0, done.err
+    record = json.loads(done.out)
+    assert (record["settings"]["features"], record["settings"]["bandwidth_m"]) == (2, 150)
+    assert record["settings"]["tiling"] == "quadtree:5"
+    assert {row["features"] for row in record["costs"]} == {1, 2}
+    refused = mapveil("attack", "waves", released, "--region", BOX)
+    assert refused.code == 2
+    assert "brings its own" in refused.err
+
+
+def test_a_prior_is_a_map_or_a_raster(mapveil: Callable, table: Path, released: Path) -> None:
+    done = mapveil("attack", "waves", table, *ASKED, *FEW, "--prior", released, "--json")
+    assert done.code == 0, done.err
+    assert json.loads(done.out)["settings"]["known prior"] == "waves.parquet"
+
+
+def test_a_raster_of_counts(mapveil: Callable, tmp_path: Path) -> None:
+    path = tmp_path / "counts.npz"
+    np.savez(path, values=np.random.default_rng(1).poisson(2.0, (32, 32)))
+    done = mapveil("attack", "waves", path, "--option", "bandwidth_m=0.5", *FEW[:-2], "--json")
+    assert done.code == 0, done.err
+    assert json.loads(done.out)["unit"] == "cells"
+
+
+def test_without_a_bandwidth_the_rule_chooses(mapveil: Callable, table: Path) -> None:
+    done = mapveil("attack", "waves", table, *ASKED[:4], "--option", "neighbours=2", *FEW[:-2], "--json")
+    assert done.code == 0, done.err
+    assert 50 < json.loads(done.out)["settings"]["bandwidth_m"] < 2000
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        ((), "needs --region"),
+        (("--region", BOX, "--option", "bandwidth_m=0"), "bandwidth_m is 0"),
+        (("--region", BOX, "--option", "bandwidth_m=-5"), "bandwidth_m is -5"),
+        (("--region", BOX, "--option", "bandwidth_m=0.0015"), "degrees"),
+        (("--region", BOX, "--option", "features=0"), "features is 0"),
+        (("--region", BOX, "--option", "wings=2"), "wings"),
+        ((*ASKED, "--features", "1,two"), "--features is '1,two'"),
+        ((*ASKED, "--features", "0"), "--features is '0'"),
+        ((*ASKED, "--bandwidths", "150,-1"), "--bandwidths is '150,-1'"),
+        ((*ASKED, "--bandwidths", "nan"), "--bandwidths is 'nan'"),
+        ((*ASKED, "--devices", "0"), "at least 1 of each"),
+        ((*ASKED, "--step-m", "1"), "half a cell"),
+        ((*ASKED, "--ratio", "0.5"), "at least 1 is accepted"),
+        ((*ASKED, "--prior", "nowhere.tif"), "nowhere.tif"),
+        ((*ASKED, "-o", "report.pdf"), ".html, .png, .json"),
+        ((*ASKED, "-o", "no/such/folder/report.html"), "must exist"),
+        (("--region", "10,10,11,11", "--option", "bandwidth_m=150"), "nobody is inside"),
+    ],
+)
+def test_bad_input_is_one_line(mapveil: Callable, table: Path, flags: tuple[str, ...], expected: str) -> None:
+    done = mapveil("attack", "waves", table, *flags)
+    assert done.code == 2, done.err
+    assert expected in done.err
+    assert len(done.err.strip().splitlines()) == 1
+    assert not done.out
+
+
+def test_no_such_file_and_a_map_by_another_method(mapveil: Callable, table: Path, tmp_path: Path) -> None:
+    assert mapveil("attack", "waves", tmp_path / "none.parquet", *ASKED).code == 2
+    broken = tmp_path / "broken.parquet"
+    broken.write_bytes(b"no parquet")
+    done = mapveil("attack", "waves", broken, *ASKED)
+    assert done.code == 2
+    assert len(done.err.strip().splitlines()) == 1
+    other = tmp_path / "other.parquet"
+    made = mapveil("release", table, "--region", BOX, "--tiling", "quadtree:4", "--epsilon", "1", "-o", other)
+    assert made.code == 0, made.err
+    done = mapveil("attack", "waves", other)
+    assert done.code == 2
+    assert "a map by fourier-kde is accepted" in done.err
