@@ -14,7 +14,7 @@ BOX = "-74.03,40.69,-73.90,40.83"
 def arguments(table: Path, features: int, output: Path) -> tuple[object, ...]:
     return (
         "release", table, "--region", BOX, "--tiling", "quadtree:6", "--trust", "projection",
-        "--option", f"features={features}", "--option", "bandwidth_m=150", "-o", output, "--json",
+        "--option", f"features={features}", "--option", "bandwidth_m=150", "--seed", "3", "-o", output, "--json",
     )  # fmt: skip
 
 

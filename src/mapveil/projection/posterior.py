@@ -56,6 +56,7 @@ _BLOCK: Final = 1 << 21
 _STEPS: Final = 12
 _LAST_STEPS: Final = 2
 _SEED: Final = 5
+_REACH: Final = 4.0  # deviations of an offset
 _NEGLIGIBLE: Final = 1e-20
 _ROUNDING: Final = 1e-14
 
@@ -179,7 +180,7 @@ def _at_crossings(
     # A moved place may be outside.
     moved = size.size if jitter_m == 0 else min(2, size.size)
     pad = np.zeros(size.size, dtype=np.int64)
-    pad[:moved] = np.minimum(np.ceil(4 * jitter_m / size[:moved]), max(lattice.boxes))
+    pad[:moved] = np.minimum(np.ceil(_REACH * jitter_m / size[:moved]), max(lattice.boxes))
     count = np.asarray(lattice.boxes) + 2 * pad
     low = np.asarray(lattice.low) - pad * size
     found = crossings(reports, query, tuple(low), tuple(low + count * size))
@@ -189,10 +190,11 @@ def _at_crossings(
     held = (
         np.bincount(flat, minlength=devices * int(count.prod())).astype(np.float64).reshape(devices, *count)
     )
-    for axis in range(size.size if jitter_m == 0 else 2):
-        if jitter_m:
-            spill = _spill(int(count[axis]), jitter_m / float(size[axis]))
-            held = np.moveaxis(np.moveaxis(held, axis + 1, -1) @ spill, -1, axis + 1)
+    if jitter_m:
+        from scipy.ndimage import correlate1d
+
+        for axis in range(moved):
+            held = correlate1d(held, _spill(jitter_m / float(size[axis])), axis=axis + 1, mode="constant")
     inner = tuple(slice(int(p), int(p + n)) for p, n in zip(pad, lattice.boxes, strict=True))
     likelihood = held[(slice(None), *inner)].reshape(devices, -1)[:, lattice.kept]
     # Crossings as many as cells tell no more than the cell.
@@ -203,11 +205,12 @@ def _at_crossings(
     return _log(np.maximum(likelihood, 0.0)), spread, found.countless
 
 
-def _spill(count: int, deviation: float) -> FloatArray:
-    """The part of a normal variable around the middle of a cell that falls into each, shape (count, count)."""
+def _spill(deviation: float) -> FloatArray:
+    """The part of a normal variable around the middle of a cell that falls into each of those around it."""
     from scipy.special import ndtr
 
-    apart = np.subtract.outer(np.arange(count), np.arange(count))
+    reach = math.ceil(_REACH * deviation)
+    apart = np.arange(-reach, reach + 1)
     return np.asarray(ndtr((apart + 0.5) / deviation) - ndtr((apart - 0.5) / deviation))
 
 
