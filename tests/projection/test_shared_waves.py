@@ -34,7 +34,7 @@ def norms(waves: SharedWaves, places: np.ndarray) -> np.ndarray:
 def test_all_waves_up_to_a_length_are_there_once(bandwidth: float, epsilon: float, users: float) -> None:
     waves = chosen(bandwidth, epsilon, users)
     found = {tuple(pair) for pair in waves.index.T.tolist()}
-    assert len(found) == waves.count <= 4096
+    assert len(found) == waves.count <= 2048
     assert (0, 0) not in found
     assert not any((-m, -k) in found for m, k in found)
     reach = waves.lengths[-1] * (1 - 1e-9)

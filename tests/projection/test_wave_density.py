@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
 from scipy import stats
 
+from mapveil.privacy.discrete_laplace import laplace_variance
+from mapveil.privacy.modulus import centre
+from mapveil.privacy.noise_shares import noise_shares
+from mapveil.privacy.random import Randomness
 from mapveil.projection import wave_density
 from mapveil.projection.exact_density import direct_density
 from mapveil.projection.kernels import Gaussian
+from mapveil.projection.report import Visits
 from mapveil.projection.shared_waves import SharedWaves, choose_waves
 from mapveil.projection.wave_density import WaveSums, server_density, shrink_factors
-from mapveil.projection.wave_vectors import place_vectors
+from mapveil.projection.wave_vectors import client_vectors, place_vectors
 
 LOW, HIGH = (1_000.0, 2_000.0), (11_000.0, 9_000.0)
 H = 800.0
@@ -124,3 +130,23 @@ def test_shrinkage_lowers_the_error() -> None:
 def test_no_signal_at_all_is_flat() -> None:
     made = server_density(WaveSums(np.zeros(FEW.length), 1.0), 30.0, FEW, people())
     np.testing.assert_allclose(made.density, 30.0 / math.prod(FEW.period))
+
+
+def test_secure_sums_can_carry_the_vectors() -> None:
+    # Every device adds its share of the noise and sends 32 bits; the server reads the sum as signed numbers.
+    places, epsilon = people(), Fraction(200)
+    devices = places.shape[1]
+    sent = client_vectors(Visits(places), FEW, scale=1, rng=Randomness(1))
+    noise = noise_shares(devices, FEW.length, Fraction(1, devices), epsilon, FEW.limit, Randomness(2))
+    np.add.at(sent, (noise.client, noise.position), noise.value)
+    modular = (sent.view(np.uint64) & np.uint64(0xFFFFFFFF)).sum(axis=0)
+    values = centre(modular, 32, 0).astype(np.float64)
+    exact = sums(places, FEW).values
+    assert not np.array_equal(values, exact)
+    variance = laplace_variance(epsilon, FEW.limit)
+    assert np.square(values - exact).mean() == pytest.approx(variance, rel=0.6)
+    at = people(seed=2)
+    made = server_density(WaveSums(values, variance), devices, FEW, at)
+    truth = server_density(sums(places, FEW), devices, FEW, at)
+    assert np.abs(made.density - truth.density).max() < 6 * made.unshrunk_noise
+    assert np.abs(made.density - truth.density).max() < 0.1 * truth.density.max()

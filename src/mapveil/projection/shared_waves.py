@@ -39,7 +39,7 @@ __all__ = ["MOST_WAVES", "SharedWaves", "choose_waves", "signal_bandwidth"]
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-MOST_WAVES: Final = 4096
+MOST_WAVES: Final = 2048
 """No more are chosen: what a place costs to project is proportional to them."""
 
 _MARGIN: Final = 2.5  # bandwidths between the region and its image one period on

@@ -11,6 +11,8 @@ a part of :math:`2^{-22}` of the noise and less.
 from __future__ import annotations
 
 import math
+import os
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 import numpy as np
@@ -29,6 +31,7 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 _BLOCK: Final = 1 << 18  # coordinates at once, so that temporaries stay in the cache
+_BLOCKS: Final = 64  # so many times what float64 holds exactly fits an integer
 _LIMB: Final = 18
 _EXACT: Final = 53
 
@@ -55,22 +58,28 @@ def place_vectors(places: FloatArray, waves: SharedWaves) -> IntArray:
     """
     if places.ndim != 2 or places.shape[0] != 2 or not bool(np.isfinite(places).all()):
         raise InputError("a place is not two finite numbers; nothing is answered")
-    product: npt.NDArray[np.complex128] | None = None
+    return _whole(places, waves).astype(np.int64)
+
+
+def _whole(places: FloatArray, waves: SharedWaves) -> FloatArray:
+    """The vectors as whole numbers in float64, which BLAS can add up."""
+    parts: list[npt.NDArray[np.complex128]] = []
     for axis in range(2):
         angle = (places[axis] - waves.origin[axis]) * (2 * math.pi / waves.period[axis])
         highest = int(np.abs(waves.index[axis]).max())
         powers = np.exp(1j * np.outer(angle, np.arange(-highest, highest + 1)))
-        chosen = powers[:, waves.index[axis] + highest]
-        product = chosen if product is None else product * chosen
-    made = np.empty((places.shape[1], waves.length), dtype=np.int64)
-    if product is not None:
-        made[:, : waves.count] = np.rint(product.real * waves.amplitude)
-        made[:, waves.count :] = np.rint(product.imag * waves.amplitude)
+        parts.append(np.take(powers, waves.index[axis] + highest, axis=1))
+    product = np.multiply(parts[0], parts[1], out=parts[0])
+    made = np.empty((places.shape[1], waves.length))
+    np.multiply(product.real, waves.amplitude, out=made[:, : waves.count])
+    np.multiply(product.imag, waves.amplitude, out=made[:, waves.count :])
+    np.rint(made, out=made)
     norm = np.abs(made).sum(axis=1)
     over = np.flatnonzero(norm > waves.limit)
     if over.size:
-        part = made[over]
-        made[over] = np.sign(part) * (np.abs(part) * waves.limit // norm[over, None])
+        part = made[over].astype(np.int64)
+        bound = norm[over, None].astype(np.int64)
+        made[over] = np.sign(part) * (np.abs(part) * waves.limit // bound)
     return made
 
 
@@ -127,20 +136,33 @@ def sum_of_vectors(
         ``waves.length`` exact sums, of any size.
     """
     held = np.flatnonzero(users)
-    total = np.zeros(waves.length, dtype=object)
     wide = int(waves.amplitude.max()).bit_length()
     # Products of limbs add up exactly in float64, which BLAS sums at full speed.
     block = max(1, min(_BLOCK // waves.length, 1 << max(0, _EXACT - _LIMB - wide)))
-    for start in range(0, held.size, block):
-        if progress is not None:
-            progress("sum the waves", start / held.size)
+    starts = range(0, held.size, block)
+
+    def summed(start: int) -> IntArray:
         at = held[start : start + block]
-        vectors = place_vectors(places[:, at], waves).astype(np.float64)
-        left, shift = users[at], 0
-        while left.any():
-            limb = (left & ((1 << _LIMB) - 1)).astype(np.float64)
-            total = total + ((limb @ vectors).astype(np.int64).astype(object) << shift)
-            left, shift = left >> _LIMB, shift + _LIMB
-    if progress is not None:
-        progress("sum the waves", 1.0)
-    return [int(value) for value in total]
+        vectors = _whole(places[:, at], waves)
+        return np.stack([(limb @ vectors).astype(np.int64) for limb in _limbs(users[at], limbs)])
+
+    limbs = -(-int(users.max(initial=0)).bit_length() // _LIMB)
+    total = [0] * waves.length
+    running = np.zeros((limbs, waves.length), dtype=np.int64)
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        for number, part in enumerate(pool.map(summed, starts), start=1):
+            running += part
+            if number % _BLOCKS == 0 or number == len(starts):
+                for place, row in enumerate(running.tolist()):
+                    total = [
+                        value + (more << (place * _LIMB)) for value, more in zip(total, row, strict=True)
+                    ]
+                running[:] = 0
+                if progress is not None:
+                    progress("sum the waves", number / len(starts))
+    return total
+
+
+def _limbs(users: IntArray, limbs: int) -> list[FloatArray]:
+    mask = (1 << _LIMB) - 1
+    return [((users >> (_LIMB * place)) & mask).astype(np.float64) for place in range(limbs)]
