@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.errors import ParameterError
-from mapveil.local.disk_raster import DiskKernel, PixelRaster, disk_kernel, pixel_raster
+from mapveil.local.disk_raster import DiskKernel, PixelRaster, disk_kernel, disk_reach, pixel_raster
 from mapveil.local.domain import Domain
 from mapveil.local.mechanism import LocalMechanism
 from mapveil.local.odds import odds
@@ -86,14 +86,14 @@ class DiskRandomizer(SymbolRandomizer):
         self.raster: PixelRaster = pixel_raster(domain)
         width, height = self.raster.extent_m
         self.radius_m = best_radius(epsilon, width, height) if radius_m is None else radius_m
-        self.kernel: DiskKernel = disk_kernel(self.radius_m, self.raster)
-        up, along = self.kernel.reach
+        up, along = disk_reach(self.radius_m, self.raster)
         self._shape = (self.raster.rows + 2 * up, self.raster.columns + 2 * along)
         if self._shape[0] * self._shape[1] > _LARGEST_OUTPUT:
             raise ParameterError(
                 f"radius {self.radius_m:g} m on {domain.tiling.spec}: a report is one of "
                 f"{self._shape[0] * self._shape[1]} pixels; 2**25 at most are accepted"
             )
+        self.kernel: DiskKernel = disk_kernel(self.radius_m, self.raster)
         # The corner of each site's kernel in the bordered raster.
         self._corner = self.raster.row * self._shape[1] + self.raster.column
         self._reached = np.flatnonzero(self._reach())

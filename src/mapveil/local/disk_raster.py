@@ -13,7 +13,7 @@ from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.web_mercator import WebMercatorTiles
 from mapveil.local.domain import Domain
 
-__all__ = ["DiskKernel", "PixelRaster", "disk_kernel", "pixel_raster"]
+__all__ = ["DiskKernel", "PixelRaster", "disk_kernel", "disk_reach", "pixel_raster"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -78,6 +78,12 @@ def _step(along: FloatArray, place: IntArray) -> float:
     return float(along[last] - along[first]) / count if count else 0.0
 
 
+def disk_reach(radius_m: float, raster: PixelRaster) -> tuple[int, int]:
+    """How many pixels a disk around the middle of one reaches up, and along."""
+    up, along = (math.floor(radius_m / side + 0.5) for side in raster.pixel_m)
+    return up, along
+
+
 def disk_kernel(radius_m: float, raster: PixelRaster) -> DiskKernel:
     """The parts of pixels in a disk, to 1/256 of a pixel, by 16 chords through each.
 
@@ -89,7 +95,7 @@ def disk_kernel(radius_m: float, raster: PixelRaster) -> DiskKernel:
         Gives the pixels' size.
     """
     high, wide = raster.pixel_m
-    up, along = (math.floor(radius_m / side + 0.5) for side in (high, wide))
+    up, along = disk_reach(radius_m, raster)
     offset = (np.arange(_SAMPLES) + 0.5) / _SAMPLES - 0.5
     y = ((np.arange(-up, up + 1)[:, None] + offset) * high).reshape(-1)
     half = np.sqrt(np.maximum(radius_m * radius_m - y * y, 0.0)) / wide  # of the chord, in pixels

@@ -140,14 +140,13 @@ def solve_regular(matrix: npt.NDArray[np.float64], right: FloatArray) -> FloatAr
     ParameterError
         The system is singular to working precision.
     """
-    from scipy.linalg import lu_factor, lu_solve
-    from scipy.linalg.lapack import dgecon
+    from scipy.linalg.lapack import dgecon, dgetrf, dgetrs
 
-    factors = lu_factor(matrix, check_finite=False)
-    reciprocal, _ = dgecon(factors[0], np.linalg.norm(matrix, 1))
+    factors, pivots, failed = dgetrf(matrix)
+    reciprocal = 0.0 if failed else float(dgecon(factors, np.linalg.norm(matrix, 1))[0])
     if reciprocal < _SINGULAR:
         raise ParameterError(
             "the system of equations is singular: different distributions have the same reports; "
             "the estimator 'em' is accepted, or groups whose first is the place alone"
         )
-    return np.asarray(lu_solve(factors, right, check_finite=False))
+    return np.asarray(dgetrs(factors, pivots, right)[0])
