@@ -1,10 +1,10 @@
 r"""Error bars of flows: how far an unbiased estimate of each pair's trips strays by the randomization alone.
 
-.. math:: \hat F = A \frac{N}{n} A^T, \qquad A = (Q^T)^{-1}, \qquad
+.. math:: \hat F = A \frac{N}{n} A^T, \qquad A = (Q Q^T)^{-1} Q, \qquad
     \mathrm{Var}\big(n \hat F_{x x'}\big) = n \big( (A \circ A)\, P\, (A \circ A)^T - F \circ F \big)_{x x'}
 
-where: N holds how often each pair of reports came, n is their number, Q is the channel of one report, P the
-distribution of pairs of reports, for which that of the estimated flows stands, and F those flows.
+where: N holds how often each pair of reports came, n is their number, Q is the channel of one report (a row a site), P
+the distribution of pairs of reports, for which that of the estimated flows stands, and F those flows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["flow_deviation"]
 FloatArray = npt.NDArray[np.float64]
 
 _MOST_INVERTED: Final = 2048
-_WORST_CONDITION: Final = 1e12
+_WORST_RESIDUAL: Final = 1e-4
 
 
 def flow_deviation(randomizer: Randomizer, joint: FloatArray, reports: int) -> FloatArray | None:
@@ -52,14 +52,13 @@ def flow_deviation(randomizer: Randomizer, joint: FloatArray, reports: int) -> F
         channel = pair_channel(randomizer)
     except ParameterError:
         return None
-    if channel.symbols != channel.sites:
-        return None
-    matrix = channel.push(np.eye(channel.sites), 0)
+    matrix = channel.push(np.eye(channel.sites), 0).T  # Q
+    square = matrix @ matrix.T
     try:
-        inverse = np.linalg.inv(matrix)
+        inverse = np.linalg.solve(square, matrix)
     except np.linalg.LinAlgError:
         return None
-    if np.abs(matrix).sum(axis=0).max() * np.abs(inverse).sum(axis=0).max() > _WORST_CONDITION:
+    if not np.abs(inverse @ matrix.T - np.eye(channel.sites)).max() < _WORST_RESIDUAL:
         return None
     flows = channel.in_site_order(joint)
     squared = inverse * inverse

@@ -18,9 +18,11 @@ import numpy.typing as npt
 
 from mapveil.errors import ParameterError
 from mapveil.local.generalized_response import GeneralizedRandomizer
+from mapveil.local.hadamard_response import HadamardRandomizer
 from mapveil.local.randomizer import Randomizer, SymbolRandomizer
 from mapveil.local.staircase_groups import blocks_at
 from mapveil.local.staircase_response import StaircaseRandomizer
+from mapveil.local.walsh_hadamard import walsh_hadamard
 
 __all__ = ["MOST_SITES", "PairChannel", "pair_channel"]
 
@@ -126,6 +128,46 @@ class _Generalized(PairChannel):
         return self.push(values, axis)
 
 
+class _Hadamard(PairChannel):
+    """A few blocks, each a Hadamard matrix without its first row."""
+
+    def __init__(self, randomizer: HadamardRandomizer) -> None:
+        super().__init__(randomizer.size, randomizer.symbols)
+        self._blocks, self._length = randomizer.blocks, randomizer.length
+        more, less = (float(part) for part in randomizer.weights)
+        self._half = (more - less) / 2
+        self._less = less
+        self._total = self._half * self._length + less * self.symbols
+        # The matrix of a power of two is the Kronecker product of those of its factors.
+        bits = self._length.bit_length() - 1
+        self._factors = tuple(walsh_hadamard(np.eye(1 << part)) for part in (bits // 2, bits - bits // 2))
+
+    def push(self, values: FloatArray, axis: int) -> FloatArray:
+        flat = np.ascontiguousarray(values if axis else values.T)
+        padded = np.zeros((flat.shape[0], self._blocks * (self._length - 1)))
+        padded[:, : self.sites] = flat
+        rows = padded.reshape(-1, self._blocks, self._length - 1)
+        grid: FloatArray = np.concatenate([np.zeros((*rows.shape[:2], 1)), rows], axis=2)
+        made = self._bend(grid) + self._less * flat.sum(axis=1)[:, None, None]
+        symbols = np.asarray(made.reshape(flat.shape[0], self.symbols) / self._total)
+        return symbols if axis else symbols.T
+
+    def pull(self, values: FloatArray, axis: int) -> FloatArray:
+        flat = np.ascontiguousarray(values if axis else values.T)
+        grid = flat.reshape(-1, self._blocks, self._length)
+        made = self._bend(grid) + self._less * flat.sum(axis=1)[:, None, None]
+        rows = np.ascontiguousarray(made[:, :, 1:]).reshape(flat.shape[0], -1)
+        sites = np.asarray(rows[:, : self.sites] / self._total)
+        return sites if axis else sites.T
+
+    def _bend(self, grid: FloatArray) -> FloatArray:
+        """Half the surplus times (H + 1) of every block's row."""
+        first, last = self._factors
+        parts = grid.reshape(-1, first.shape[0], last.shape[0])
+        turned = np.matmul(first, parts @ last)
+        return np.asarray(self._half * (turned.reshape(grid.shape) + grid.sum(axis=2, keepdims=True)))
+
+
 class _Dense(PairChannel):
     """The matrix itself."""
 
@@ -157,10 +199,12 @@ def pair_channel(randomizer: Randomizer) -> PairChannel:
         return _Staircase(randomizer)
     if isinstance(randomizer, GeneralizedRandomizer):
         return _Generalized(randomizer)
+    if isinstance(randomizer, HadamardRandomizer):
+        return _Hadamard(randomizer)
     if isinstance(randomizer, SymbolRandomizer):
         return _Dense(randomizer)
     raise ParameterError(
-        "the joint estimator needs reports of one symbol each, such as those of srr, grr and hadamard; "
+        "the joint estimator needs reports of one symbol each, such as those of hr, srr and grr; "
         "for sets of sites the estimators 'lasso' and 'independent' are accepted"
     )
 

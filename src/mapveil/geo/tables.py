@@ -32,6 +32,7 @@ _LONGEST: Final = 200
 _names = itertools.count()
 
 
+@runtime_checkable
 class Table(Protocol):
     """Rows that can be read again and again, on any connection, without holding them."""
 
