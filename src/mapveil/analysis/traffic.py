@@ -17,23 +17,45 @@ from mapveil.privacy.guarantee import Guarantee, Share
 __all__ = ["TrafficServer", "update_guarantee"]
 
 
-def update_guarantee(mechanism: LocalMechanism, most: int, *, seeded: bool = False) -> Guarantee:
-    """The promise to a user who sends up to ``most`` updates on a trip, each of the mechanism's epsilon."""
+def update_guarantee(
+    mechanism: LocalMechanism, most: int, *, timed: bool = True, seeded: bool = False
+) -> Guarantee:
+    """The promise to a user of whose trip up to ``most`` randomized locations are sent.
+
+    Parameters
+    ----------
+    mechanism : LocalMechanism
+        Its epsilon is that of each.
+    most : int
+        How many.
+    timed : bool
+        Whether when they are sent depends on where the user is, as for those who are late; not so for probes.
+    seeded : bool
+        Whether the randomness can be repeated.
+    """
     base = mechanism.guarantee(seeded=seeded)
+    one = "one randomized location" if most == 1 else f"at most {most} randomized locations"
+    timing = (
+        "that a location is sent, and when, is not hidden: who sends one is late"
+        if timed
+        else "that a trip takes place, and about when, is not hidden"
+    )
     return replace(
         base,
         epsilon=most * mechanism.budget,
         bounding=(
-            f"Each trip sends at most {most} location updates, randomized on the device with epsilon "
-            f"{float(mechanism.budget):g} each: nobody else ever has a place."
+            f"Each trip sends {one}, made on the device with epsilon {float(mechanism.budget):g} each: nobody else "
+            "ever has a place."
         ),
-        neighbours="one user's places at the times of their updates replaced by any others of the map",
+        neighbours="one user's places when locations are sent replaced by any others of the map",
         assumptions=(
             "one trip per user: the epsilons of several trips add up",
-            "that an update is sent, and when, is not hidden: who sends one is late",
+            timing,
             *base.assumptions[1:],
         ),
-        shares=tuple(Share(f"update {number} of a trip", mechanism.budget) for number in range(1, most + 1)),
+        shares=tuple(
+            Share(f"location {number} of a trip", mechanism.budget) for number in range(1, most + 1)
+        ),
     )
 
 
@@ -51,7 +73,9 @@ class TrafficServer:
     randomizer : Randomizer
         What it makes on the domain.
     most : int
-        Updates of one trip, for the promise.
+        Locations of one trip, for the promise.
+    timed : bool
+        Whether when they come depends on where the users are; see :func:`update_guarantee`.
     window_s : float
         Length of a window, seconds.
     least : int
@@ -68,6 +92,7 @@ class TrafficServer:
     mechanism: LocalMechanism
     randomizer: Randomizer
     most: int
+    timed: bool = True
     window_s: float = 300.0
     least: int = 1
     seeded: bool = False
@@ -112,13 +137,13 @@ class TrafficServer:
         made = self.mechanism.estimate(tally, self.randomizer, seeded=self.seeded)
         scale = 1.0 if active is None else float(active) / tally.reports
         about: dict[str, Any] = {**made.parameters, "window": window, "window_s": self.window_s}
-        note = f"from {tally.reports} location updates in {self.window_s:g} s"
+        note = f"from {tally.reports} randomized locations in {self.window_s:g} s"
         if active is not None:
             note += f", scaled to {active:g} active users"
         return replace(
             made,
             values=made.values * scale,
-            guarantee=update_guarantee(self.mechanism, self.most, seeded=self.seeded),
+            guarantee=update_guarantee(self.mechanism, self.most, timed=self.timed, seeded=self.seeded),
             parameters=about,
             notes=(note,),
         )

@@ -18,7 +18,7 @@ from mapveil.geo.tables import Table, column_types, quote_name, reading
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Trajectories", "Trips", "read_trajectories", "read_trips"]
+__all__ = ["Trajectories", "Trips", "has_destinations", "read_trajectories", "read_trips"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -171,7 +171,7 @@ def read_trips(
     InputError
         The table cannot be read, has neither destinations nor trips, or a place in it cannot be used.
     """
-    table = open_table(source)
+    table = _table(source)
     types = column_types(table)
     found = destination or _pair(types, _DESTINATION)
     if found is None:
@@ -195,6 +195,17 @@ def read_trips(
     return Trips(rows["code"].astype(np.int64), rows["lon"], rows["lat"], lon, lat, points.source, points)
 
 
+def has_destinations(source: Any) -> bool:
+    """Whether a table has columns named like the place of a destination.
+
+    Raises
+    ------
+    InputError
+        The table cannot be read.
+    """
+    return _pair(column_types(_table(source)), _DESTINATION) is not None
+
+
 def read_trajectories(source: Any, *, user: str | None = None, trip: str | None = None) -> Trajectories:
     """Read positions with a trip id and a time. Run by: a simulation of devices.
 
@@ -210,8 +221,13 @@ def read_trajectories(source: Any, *, user: str | None = None, trip: str | None 
     InputError
         The table cannot be read, has no trips or times, or a row cannot be used.
     """
-    table = open_table(source)
+    table = _table(source)
     return _trajectories(table, column_types(table), user, trip)
+
+
+def _table(source: Any) -> Table:
+    """What was opened before stays as it is: standard input can be read once only."""
+    return source if isinstance(source, Table) else open_table(source)
 
 
 def _trajectories(table: Table, types: Mapping[str, str], user: str | None, trip: str | None) -> Trajectories:
