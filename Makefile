@@ -20,10 +20,11 @@ help:
 	@echo "make lock    resolve requirements/*.lock anew (needs uv)"
 	@echo "make clean   remove the environments and everything built"
 
-$(STAMP): pyproject.toml requirements/dev.lock
+$(STAMP): pyproject.toml requirements/dev.lock requirements/neural.txt
 	@echo "mapveil: making $(VENV) from requirements/dev.lock (the first run takes a minute or two)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python $(PIP) --require-hashes -r requirements/dev.lock
+	@$(BIN)/python $(PIP) --no-deps -r requirements/neural.txt
 	@$(BIN)/python $(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
 
@@ -69,7 +70,8 @@ docs: $(STAMP)
 	@echo "Open docs/_build/html/index.html"
 
 lock:
-	uv pip compile --quiet --universal --python-version 3.11 --all-extras --group dev --no-emit-index-url \
+	uv pip compile --quiet --universal --python-version 3.11 --group dev --no-emit-index-url \
+	  --extra geo --extra viz --extra fast --extra routes --extra eval --extra phone \
 	  --no-header --no-annotate --generate-hashes pyproject.toml -o requirements/dev.lock
 	uv pip compile --quiet --python-version 3.11 --no-emit-index-url --no-header --no-annotate \
 	  requirements/peers.in -o requirements/peers.lock

@@ -1,0 +1,152 @@
+"""Measurements: rows of a user, a place, a signal strength and whatever else a phone noted, as one matrix."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.errors import InputError, ParameterError
+from mapveil.privacy.random import Randomness
+
+__all__ = ["LAT", "LON", "RSS", "MeasurementSplit", "Measurements"]
+
+LAT, LON, RSS = 0, 1, 2
+"""Columns of the matrix that every table has: x_1, x_2 and x_3 of the paper."""
+
+
+class MeasurementSplit(NamedTuple):
+    """Two parts of one table."""
+
+    pilot: Measurements  # opted in: privatizers are fitted and adversaries trained on it
+    held_out: Measurements  # rewritten and attacked
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Measurements:
+    """Rows of signal measurements, held whole. Made by :func:`mapveil.read_measurements`.
+
+    Parameters
+    ----------
+    rows : ndarray of float64, shape (rows, features)
+        Columns 0, 1 and 2 are latitude (degrees), longitude (degrees) and signal strength (dBm); any further
+        ones are the other features, in their own units. No value is missing.
+    names : tuple of str
+        What the source calls each column of ``rows``.
+    users : ndarray of int64, shape (rows,)
+        Dense codes of the users, 0 .. ``len(user_ids) - 1``. Private: never part of a report.
+    user_ids : tuple of str
+        What the source calls them.
+    time : ndarray of int64, shape (rows,), optional
+        Microseconds since 1970 UTC; only used to put a user's rows in order and to split.
+    positions : ndarray of int64, shape (rows,)
+        Where each row stood in the source, from 0.
+    source : str
+        What messages call the table.
+    """
+
+    rows: npt.NDArray[np.float64]
+    names: tuple[str, ...]
+    users: npt.NDArray[np.int64]
+    user_ids: tuple[str, ...]
+    time: npt.NDArray[np.int64] | None
+    positions: npt.NDArray[np.int64]
+    source: str = "measurements"
+
+    def __post_init__(self) -> None:
+        shape = (len(self.users), len(self.names))
+        if self.rows.shape != shape or len(self.names) <= RSS:
+            raise InputError(
+                f"{self.source}: rows of shape {self.rows.shape}; {shape} is accepted, at least 3 wide"
+            )
+        if not np.isfinite(self.rows).all():
+            raise InputError(f"{self.source}: a value is missing or not finite; finite numbers are accepted")
+
+    def __len__(self) -> int:
+        return len(self.users)
+
+    @property
+    def features(self) -> int:
+        """How many numbers a report carries, place and signal strength included (m of the paper)."""
+        return len(self.names)
+
+    def take(self, kept: npt.NDArray[np.int64] | npt.NDArray[np.bool_]) -> Measurements:
+        """Some of the rows; users keep their codes, so that parts of one table agree about them."""
+        time = None if self.time is None else self.time[kept]
+        return Measurements(
+            self.rows[kept],
+            self.names,
+            self.users[kept],
+            self.user_ids,
+            time,
+            self.positions[kept],
+            self.source,
+        )
+
+    def with_rows(self, rows: npt.NDArray[np.float64]) -> Measurements:
+        """The same users and times with other values, such as rewritten ones."""
+        return Measurements(
+            rows, self.names, self.users, self.user_ids, self.time, self.positions, self.source
+        )
+
+    def split_random(self, rng: Randomness, *, pilot: float = 0.7) -> MeasurementSplit:
+        """Rows at random, as the paper splits (70 % and 30 %)."""
+        self._check_part(pilot)
+        order = rng.generator().permutation(len(self))
+        cut = round(pilot * len(self))
+        return self._parted(np.sort(order[:cut]), np.sort(order[cut:]))
+
+    def split_by_time(self, *, pilot: float = 0.7) -> MeasurementSplit:
+        """Everybody's early rows and late ones: what a collection meets."""
+        self._check_part(pilot)
+        if self.time is None:
+            raise InputError(f"{self.source}: no column of times; a split by time needs one")
+        order = np.argsort(self.time, kind="stable")
+        cut = round(pilot * len(self))
+        return self._parted(np.sort(order[:cut]), np.sort(order[cut:]))
+
+    def split_by_user(self, rng: Randomness, *, pilot: float = 0.7) -> MeasurementSplit:
+        """Whole users: nobody who is rewritten was in the pilot."""
+        self._check_part(pilot)
+        present = np.unique(self.users)
+        if len(present) < 2:
+            raise InputError(f"{self.source}: one user only; a split by user needs at least two")
+        count = min(max(round(pilot * len(present)), 1), len(present) - 1)
+        chosen = np.isin(self.users, rng.generator().permutation(present)[:count])
+        return self._parted(np.flatnonzero(chosen), np.flatnonzero(~chosen))
+
+    def sequences(self, length: int) -> npt.NDArray[np.int64]:
+        """Row numbers of runs of one user's rows, in order of time.
+
+        Parameters
+        ----------
+        length : int
+            L, rows of a run; a user's last rows that do not fill a run are in none.
+
+        Returns
+        -------
+        ndarray of int64, shape (runs, length)
+        """
+        if length < 1:
+            raise ParameterError(f"sequence length is {length!r}; at least 1 is accepted")
+        time = np.arange(len(self)) if self.time is None else self.time
+        order = np.lexsort((time, self.users))
+        counts = np.bincount(self.users, minlength=len(self.user_ids))
+        rank = np.arange(len(self)) - np.repeat(np.cumsum(counts) - counts, counts)
+        whole = rank < np.repeat(counts // length * length, counts)
+        return order[whole].reshape(-1, length).astype(np.int64)
+
+    def _check_part(self, pilot: float) -> None:
+        if not 0 < pilot < 1:
+            raise ParameterError(f"pilot is {pilot!r}; a part between 0 and 1 is accepted, such as 0.7")
+        if len(self) < 2:
+            raise InputError(f"{self.source}: {len(self)} rows; at least two can be split")
+
+    def _parted(self, first: npt.NDArray[np.int64], second: npt.NDArray[np.int64]) -> MeasurementSplit:
+        return MeasurementSplit(self.take(first), self.take(second))
+
+    def __repr__(self) -> str:
+        # No rows: a repr ends up in logs.
+        return f"Measurements({self.source}: {', '.join(self.names)})"
