@@ -13,7 +13,7 @@ from mapveil.analysis.trips import Trips
 from mapveil.errors import InputError, ParameterError
 from mapveil.geo.tiling import Tiling
 
-__all__ = ["Fleet", "World", "fleet_from_trips", "make_world", "synthetic_fleet"]
+__all__ = ["Fleet", "World", "fleet_from_trips", "make_world", "passing_times", "synthetic_fleet"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -199,7 +199,7 @@ def make_world(
             "them, or fewer roads, are accepted"
         )
     routes = graph.routes(fleet.origin, fleet.destination, predicted)
-    clock = _clock(graph, routes, predicted, fleet.departure)
+    clock = passing_times(graph, routes, predicted, fleet.departure)
     window = (clock / window_s).astype(np.int64)
     windows = int(window.max()) + 1
     vehicle = np.repeat(np.arange(fleet.size), routes.lengths)
@@ -210,8 +210,8 @@ def make_world(
     return World(graph, tiling, cell, predicted, users.astype(np.float64), float(window_s), congestion)
 
 
-def _clock(graph: RoadGraph, routes: Routes, seconds: FloatArray, departure: FloatArray) -> FloatArray:
-    """When each route is at each of its junctions."""
+def passing_times(graph: RoadGraph, routes: Routes, seconds: FloatArray, departure: FloatArray) -> FloatArray:
+    """When each route is at each of its junctions, shape of ``routes.node``; roads take ``seconds`` each."""
     took = np.zeros(routes.node.size)
     inner = np.ones(routes.node.size, dtype=np.bool_)
     inner[routes.start[:-1]] = False

@@ -255,5 +255,5 @@ def _graph(
         np.asarray(length, dtype=np.float64),
         np.asarray(seconds, dtype=np.float64),
         Shapes(start.astype(np.int64), corners[:, 0], corners[:, 1]),
-        str(file),
+        file.name,
     )

@@ -35,7 +35,9 @@ __all__ = ["plot_routes", "route_page", "write_route_page", "write_route_png"]
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-_ROAD: Final = "#d5d5db"
+_ROAD: Final = "#cfcfd6"
+_FREE_S: Final = 1.0
+"""Seconds of delay below which a road is drawn as free."""
 _UNIT: Final = "seconds of delay"
 _MOST_ROADS: Final = 60_000  # on a page
 
@@ -68,8 +70,10 @@ def plot_routes(routes: RouteMap, ax: Axes | None = None, *, title: str | None =
     lines = [corners[start[road] : start[road + 1]] for road in order.tolist()]
     delay = routes.delay_s[order]
     colours = mappable.to_rgba(delay)
-    colours[delay <= 0] = require("matplotlib.colors", "viz").to_rgba(_ROAD)
-    widths = 0.5 + 1.6 * np.clip(delay / scale.top, 0, 1)
+    free = delay < _FREE_S
+    colours[free] = require("matplotlib.colors", "viz").to_rgba(_ROAD)
+    speed = (routes.graph.length_m / routes.graph.seconds)[order]
+    widths = np.where(free, 0.4 + 0.9 * speed / speed.max(), 1.0 + 1.4 * np.clip(delay / scale.top, 0, 1))
     axes.add_collection(collections.LineCollection(lines, colors=colours, linewidths=widths), autolim=False)
     for number, way in enumerate(routes.ways):
         x, y = plane.projection.project(*routes.course(way).T)
@@ -154,7 +158,7 @@ def route_page(routes: RouteMap, *, title: str | None = None) -> str:
             [routes.graph.length_m[shown], [_length(routes, way) for way in routes.ways]]
         ),
     }
-    value = np.where(routes.delay_s[shown] > 0, routes.delay_s[shown], np.nan)
+    value = np.where(routes.delay_s[shown] >= _FREE_S, routes.delay_s[shown], np.nan)
     lines = Lines(
         np.concatenate(parts),
         np.concatenate([[0], np.cumsum([len(part) for part in parts])]),
@@ -169,7 +173,7 @@ def route_page(routes: RouteMap, *, title: str | None = None) -> str:
         lines,
         title=title or "Routes under private traffic",
         unit=_UNIT,
-        reading="Roads are coloured by what the estimated traffic costs on them; pale ones are free.",
+        reading="Roads are coloured by what the estimated traffic costs on them; pale ones cost less than a second.",
         made=[
             ("Method", routes.method),
             ("Roads", repr(routes.graph)),

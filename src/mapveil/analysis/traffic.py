@@ -38,7 +38,7 @@ def update_guarantee(
     timing = (
         "that a location is sent, and when, is not hidden: who sends one is late"
         if timed
-        else "that a trip takes place, and about when, is not hidden"
+        else "that a trip takes place, about when, and that somebody late asks for the traffic, is not hidden"
     )
     return replace(
         base,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from typing import Final
 
 import numpy as np
@@ -83,7 +84,7 @@ def roads_from_trajectories(
         end,
         _metres(centres.lon, centres.lat, begin, end),
         _medians(took, which, road.size)[kept],
-        source=f"roads of {trajectories.source}",
+        source=f"roads of {PurePath(trajectories.source).name}",
     ).largest_component()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,21 +14,25 @@ from mapveil.errors import InputError, ParameterError
 from mapveil.privacy.random import as_randomness
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    from mapveil.analysis.fleet import Fleet, World
-    from mapveil.analysis.road_graph import RoadGraph
+    from mapveil.analysis.fleet import World
     from mapveil.analysis.route_map import RouteMap
+    from mapveil.analysis.route_scene import Scene
     from mapveil.analysis.route_study import RouteStudy
-    from mapveil.analysis.trips import Trajectories, Trips
-    from mapveil.geo.region import Region
-    from mapveil.geo.tables import Table
 
 __all__ = ["command"]
 
 _TILING = "quadtree:4"
-_CELLS_M = 200.0  # of junctions made from trajectories
+_HEAD = (
+    "epsilon",
+    "theta, s",
+    "updates",
+    "total eps",
+    "Levenshtein",
+    "off by, min",
+    "minutes",
+    "exact map",
+    "no map",
+)
 
 
 @click.command("routes")
@@ -68,14 +72,23 @@ _CELLS_M = 200.0  # of junctions made from trajectories
     "--congestion", type=click.Choice(["step", "volume"]), default="volume", show_default=True,
     help="What users of a cell cost: a fixed delay beyond --capacity users (the paper's), or one that grows.",
 )  # fmt: skip
-@click.option("--capacity", default=25.0, show_default=True, help="Users of a cell in a window.")
+@click.option(
+    "--capacity",
+    type=float,
+    help="Users of a cell in a window that its roads carry. [default: such that trips take half as long again]",
+)
 @click.option("--delay", default=3.0, show_default=True, help="Seconds of the fixed delay.")
 @click.option(
     "--retrieve",
     type=int,
     help="Fetch so many blocks of cells by private retrieval. [default: the whole map]",
 )
-@click.option("--from", "start", metavar="LON,LAT", help="Where the way that is drawn begins.")
+@click.option(
+    "--from",
+    "start",
+    metavar="LON,LAT",
+    help="Where the way that is drawn begins. [default: two places that the traffic keeps apart]",
+)
 @click.option("--to", "goal", metavar="LON,LAT", help="Where it ends.")
 @click.option("-o", "--output", "outputs", multiple=True, type=click.Path(path_type=Path),
               help="Where to write: .html .png .geojson. Repeatable.")  # fmt: skip
@@ -102,7 +115,7 @@ def command(
     period: float,
     window: float,
     congestion: str,
-    capacity: float,
+    capacity: float | None,
     delay: float,
     retrieve: int | None,
     start: str | None,
@@ -127,7 +140,9 @@ def command(
       mapveil routes trips.csv --roads city.graphml --region city.geojson -o routes.html
     """
     from mapveil.analysis.route_map import ROUTE_SUFFIXES
+    from mapveil.analysis.route_scene import congested_world, make_scene
     from mapveil.analysis.route_study import study_routes
+    from mapveil.geo.parse_tiling import parse_tiling
 
     epsilons, thetas = epsilon_list(epsilon), length_list(theta, "--theta")
     mechanism = local_mechanism(method, epsilons[0], read_options(options))
@@ -135,15 +150,30 @@ def command(
     for flag, value in (("--updates", updates), ("--vehicles", vehicles), ("--retrieve", retrieve)):
         if value is not None and value < 1:
             raise ParameterError(f"{flag} is {value}; at least 1 is accepted")
-    ends = _place(start, "--from"), _place(goal, "--to")
-    model = _congestion(congestion, capacity, delay)
+    ends = _ends(start, goal)
     rng = as_randomness(seed)
     with console.progress() as progress:
         progress("roads", 0.0)
-        scene = _scene(source, roads, parse_region(region), user, trip, vehicles, period, seed or 1)
+        scene = make_scene(
+            source,
+            roads,
+            parse_region(region),
+            user=user,
+            trip=trip,
+            vehicles=vehicles,
+            period_s=period,
+            seed=1 if seed is None else seed,
+        )
         progress("roads", 1.0)
         progress("traffic", 0.0)
-        world = _world(scene, tiling, model, window)
+        world = congested_world(
+            scene,
+            parse_tiling(tiling, scene.region),
+            congestion,
+            capacity=capacity,
+            delay_s=delay,
+            window_s=window,
+        )
         progress("traffic", 1.0)
         study = study_routes(
             world,
@@ -157,7 +187,7 @@ def command(
             rng=rng,
             progress=progress,
         )
-        made = _map(world, study, ends, scene)
+        made = _map(world, study, ends, scene, true_trips=source is not None)
         for at, output in enumerate(outputs):
             progress("write", at / len(outputs))
             if made is None:
@@ -172,109 +202,16 @@ def command(
     _report(console, outputs, study, made, world, scene)
 
 
-class _Scene(NamedTuple):
-    graph: RoadGraph
-    predicted: npt.NDArray[np.float64]
-    fleet: Fleet
-    region: Region
-    notes: tuple[str, ...]
-
-
-def _scene(
-    source: str | None,
-    roads: str,
-    region: Region | None,
-    user: str | None,
-    trip: str | None,
-    vehicles: int,
-    period: float,
-    seed: int,
-) -> _Scene:
-    """Roads, predictions and vehicles."""
-    from mapveil.analysis.fleet import fleet_from_trips, synthetic_fleet
-    from mapveil.analysis.read_roads import read_roads
-    from mapveil.analysis.synthetic_roads import synthetic_roads
-    from mapveil.analysis.travel_times import predict_times, traversals
-    from mapveil.analysis.trips import read_trips
-    from mapveil.geo.read_points import open_table
-    from mapveil.geo.region import Region
-    from mapveil.synthetic import SEA_BOX
-
-    past, driven = None, None
-    if source is not None:
-        table = open_table(source)
-        past, driven = _halves(table, user, trip)
-        driven = driven or read_trips(table, user=user, trip=trip)
-    if roads == "auto":
-        roads = "trajectories" if past is not None else "synthetic"
-    if region is None:
-        if source is not None or roads not in ("synthetic", "auto"):
-            raise ParameterError("a --region is needed; W,S,E,N in degrees or a file is accepted")
-        region = Region.from_bbox(*SEA_BOX)
-    notes: tuple[str, ...] = ("vehicles are simulated: the promise is to each of them",)
-    if roads == "trajectories":
-        if past is None:
-            raise ParameterError(
-                "--roads trajectories needs an INPUT of positions with user, trip id and time; 'synthetic' or a file "
-                "of roads is accepted"
-            )
-        graph = _from_trajectories(past, region)
-        notes = (*notes, "the roads are those that trips took: public trips, or it is not private")
-    elif roads == "synthetic":
-        graph = synthetic_roads(region, seed=seed)
-    else:
-        graph = read_roads(roads, region)
-    predicted = graph.seconds if past is None else predict_times(graph, traversals(graph, past))
-    if driven is None:
-        fleet = synthetic_fleet(graph, vehicles, period_s=period, seed=seed)
-    else:
-        fleet = fleet_from_trips(driven, graph, vehicles, period_s=period, seed=seed)
-    return _Scene(graph, predicted, fleet, region, notes)
-
-
-def _halves(
-    source: Table, user: str | None, trip: str | None
-) -> tuple[Trajectories, Trips] | tuple[None, None]:
-    """The earlier half of the trips with their positions, and the ends of the later; nothing for a table of ends."""
-    import numpy as np
-
-    from mapveil.analysis.trips import has_destinations, read_trajectories
-
-    if has_destinations(source):
-        return None, None
-    read = read_trajectories(source, user=user, trip=trip)
-    if read.count < 2:
-        raise InputError(f"{read.source}: holds one trip; two or more are accepted")
-    order = np.argsort(read.departures, kind="stable")
-    half = read.count // 2
-    return read.select(np.sort(order[:half])), read.select(np.sort(order[half:])).ends()
-
-
-def _from_trajectories(past: Trajectories, region: Region) -> RoadGraph:
-    from mapveil.analysis.trajectory_roads import roads_from_trajectories
-    from mapveil.geo.grid import Grid
-
-    rows, columns = (max(1, round(side / _CELLS_M)) for side in (region.height_m, region.width_m))
-    return roads_from_trajectories(past, Grid(region, rows=rows, columns=columns))
-
-
-def _world(scene: _Scene, tiling: str, model: Any, window: float) -> World:
-    from mapveil.analysis.fleet import make_world
-    from mapveil.geo.parse_tiling import parse_tiling
-
-    cells = parse_tiling(tiling, scene.region)
-    return make_world(scene.graph, scene.fleet, cells, scene.predicted, model, window_s=window)
-
-
-def _congestion(kind: str, capacity: float, delay: float) -> Any:
-    from mapveil.analysis.congestion import StepDelay, VolumeDelay
-
-    return StepDelay(capacity, delay) if kind == "step" else VolumeDelay(capacity)
-
-
-def _place(text: str | None, flag: str) -> tuple[float, float] | None:
-    if text is None:
+def _ends(start: str | None, goal: str | None) -> tuple[tuple[float, float], tuple[float, float]] | None:
+    """Where the way that is drawn begins and ends; None where nobody says."""
+    if start is None and goal is None:
         return None
+    if start is None or goal is None:
+        raise ParameterError("one of --from and --to is missing; both or neither are accepted")
+    return _place(start, "--from"), _place(goal, "--to")
+
+
+def _place(text: str, flag: str) -> tuple[float, float]:
     try:
         lon, lat = (float(part) for part in text.split(","))
     except ValueError:
@@ -285,33 +222,50 @@ def _place(text: str | None, flag: str) -> tuple[float, float] | None:
 def _map(
     world: World,
     study: RouteStudy,
-    ends: tuple[tuple[float, float] | None, tuple[float, float] | None],
-    scene: _Scene,
+    ends: tuple[tuple[float, float], tuple[float, float]] | None,
+    scene: Scene,
+    *,
+    true_trips: bool,
 ) -> RouteMap | None:
     """Roads under the study's traffic, and the way that was asked for."""
-    from mapveil.analysis.route_map import RouteMap
+    from dataclasses import replace
+
+    import numpy as np
+
+    from mapveil.analysis.route_map import RouteMap, most_helped
 
     if study.traffic is None:
         return None
-    graph = world.graph
-    west, south, east, north = scene.region.bbox
-    defaults = [(west + part * (east - west), south + part * (north - south)) for part in (0.2, 0.8)]
-    nodes = []
-    for given, default in zip(ends, defaults, strict=True):
-        lon, lat = given or default
-        if given is not None and not scene.region.contains([lon], [lat])[0]:  # type: ignore[arg-type]
+    traffic, graph = study.traffic, world.graph
+    if true_trips:
+        told = (
+            *traffic.guarantee.assumptions,
+            "the promise is to simulated vehicles: nothing is promised to the people whose trips these are",
+        )
+        traffic = replace(traffic, guarantee=replace(traffic.guarantee, assumptions=told))
+    delay_s = world.delays(traffic.values)
+    if ends is None:
+        origin, destination = most_helped(graph, world.predicted, delay_s)
+    else:
+        lon, lat = np.array(ends).T
+        inside = scene.region.contains(lon, lat)
+        if not inside.all():
+            at = ends[int(np.argmin(inside))]
             raise InputError(
-                f"{lon:g},{lat:g} is outside the region {scene.region}; a place inside is accepted"
+                f"{at[0]:g},{at[1]:g} is outside the region {scene.region}; a place inside is accepted"
             )
-        nodes.append(int(graph.nearest_nodes([lon], [lat])[0][0]))
-    if nodes[0] == nodes[1]:
-        raise InputError(f"--from and --to are at one junction of {graph.source}; two places are accepted")
+        origin, destination = (int(node) for node in graph.nearest_nodes(lon, lat)[0])
+        if origin == destination:
+            raise InputError(
+                f"--from and --to are at one junction of {graph.source}; two places are accepted"
+            )
     return RouteMap.between(
         graph,
-        study.traffic,
+        traffic,
         world.predicted,
-        world.delays(study.traffic.values),
-        *nodes,
+        delay_s,
+        origin,
+        destination,
         results=[row.to_dict() for row in study.rows],
         notes=scene.notes,
     )
@@ -323,24 +277,29 @@ def _report(
     study: RouteStudy,
     made: RouteMap | None,
     world: World,
-    scene: _Scene,
+    scene: Scene,
 ) -> None:
     lines = [f"wrote {output}" for output in outputs]
     lines.append(f"{scene.graph!r}, {scene.fleet.size} vehicles, {world.windows} windows")
-    head = ("epsilon", "theta s", "total eps", "rel. Levenshtein", "off by min", "minutes", "exact", "none")
-    lines.append("  ".join(f"{name:>16}" if len(name) > 9 else f"{name:>9}" for name in head))
+    lines.append("".join(f"{name:>12}" for name in _HEAD))
     for row in study.rows:
+        quality = row.quality
         cells = (
-            f"{float(row.epsilon):9g}",
-            f"{row.theta_s:9g}",
-            f"{row.quality.total_epsilon:9.3f}",
-            f"{row.quality.relative_levenshtein:16.4f}",
-            f"{row.quality.time_deviation_min:>16.4f}"[-10:].rjust(10),
-            f"{row.minutes:9.3f}",
-            f"{row.minutes_exact:9.3f}",
-            f"{row.minutes_free:9.3f}",
+            f"{float(row.epsilon):g}",
+            f"{row.theta_s:g}",
+            f"{quality.updates:.2f}",
+            f"{quality.total_epsilon:.3f}",
+            f"{quality.relative_levenshtein:.4f}",
+            f"{quality.time_deviation_min:.3f}",
+            f"{row.minutes:.2f}",
+            f"{row.minutes_exact:.2f}",
+            f"{row.minutes_free:.2f}",
         )
-        lines.append("  ".join(cells))
+        lines.append("".join(f"{cell:>12}" for cell in cells))
+    if made is None:
+        console.note(
+            "nobody sent a location, so there is no private traffic: see --theta, --capacity, --vehicles"
+        )
     record: dict[str, Any] = {
         "outputs": [str(output) for output in outputs],
         "roads": {"source": scene.graph.source, "junctions": scene.graph.nodes, "roads": scene.graph.roads},

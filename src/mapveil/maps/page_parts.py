@@ -35,7 +35,7 @@ __all__ = [
 _TRUST: Final = {
     "central": "One trusted curator saw the raw locations; whoever sees the map does not",
     "distributed": "Nobody but each device saw its raw locations; the server saw noisy sums over many devices",
-    "local": "Nobody but each device saw its raw locations; the server saw one randomized report of each",
+    "local": "Nobody but each device saw its raw locations; the server saw randomized reports only",
     "projection": "Nobody but each device saw its raw locations; the server saw what every device reported",
 }
 _KEPT_BITS: Final = 13  # of a float's 23: four digits are shown and kept, and the page stays small
