@@ -1,0 +1,152 @@
+"""What rewriting costs the server: distortion of the rows, and error of the linear signal model."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.errors import InputError
+from mapveil.geo.measurements import RSS
+
+__all__ = ["Utility", "distortion_utility", "linear_parameters", "map_utility", "utility"]
+
+FloatArray = npt.NDArray[np.float64]
+
+_RCOND = 1e-10  # eigenvalues of the Gram matrix below this part of the largest are directions nobody measured
+
+
+class Utility(NamedTuple):
+    """The paper's three figures; 0 is the best there is."""
+
+    u1: float  # minus mean distortion of a row, normalised units
+    u2: float  # minus L1 distance between the parameters of the linear models
+    total: float  # U, weighted
+
+
+def distortion_utility(original: FloatArray, rewritten: FloatArray) -> float:
+    r"""Utility as faithfulness of the rows.
+
+    .. math:: U_1(x, y) = -\frac1n \sum_{i=1}^n \lVert y_i - x_i \rVert_2
+
+    where: :math:`x_i` and :math:`y_i` are row i before and after rewriting, n the number of rows.
+
+    Parameters
+    ----------
+    original, rewritten : ndarray of float64, shape (rows, features)
+        Normalised; a sequence of L measurements is L rows.
+
+    Returns
+    -------
+    float
+        At most 0, in deviations of a feature.
+
+    Raises
+    ------
+    InputError
+        The tables differ in shape, or are empty.
+
+    Source: equation 10 of Zhang et al. 2022.
+    """
+    _check_pair(original, rewritten)
+    return -float(np.sqrt(np.square(rewritten - original).sum(axis=1)).mean())
+
+
+def linear_parameters(rows: FloatArray) -> FloatArray:
+    r"""Parameters of the server's linear model of signal strength.
+
+    .. math:: x_3 = a_0 + \sum_{j \ne 3} a_j x_j, \qquad \alpha = (A^T A)^+ A^T x_3
+
+    where: :math:`x_3` is signal strength, A the other columns behind a column of ones, and :math:`^+` the
+    pseudo-inverse: where features depend on each other linearly, the parameters of least norm. Run by: the server.
+
+    Parameters
+    ----------
+    rows : ndarray of float64, shape (rows, features)
+        Normalised; column 2 is signal strength.
+
+    Returns
+    -------
+    ndarray of float64, shape (features,)
+        :math:`a_0`, then the parameter of every feature but signal strength, in order.
+
+    Raises
+    ------
+    InputError
+        No rows, or fewer than three features.
+
+    Source: equations 1 and 2 of Zhang et al. 2022.
+    """
+    if rows.ndim != 2 or len(rows) == 0 or rows.shape[1] <= RSS:
+        raise InputError(
+            f"rows of shape {rows.shape}; at least one row of at least {RSS + 1} features is accepted"
+        )
+    # The Gram matrix of all columns at once: no copy of the table without its third column.
+    gram, sums = rows.T @ rows, rows.sum(axis=0)
+    others = np.arange(rows.shape[1]) != RSS
+    normal = np.block(
+        [[np.array([[float(len(rows))]]), sums[None, others]], [sums[others, None], gram[others][:, others]]]
+    )
+    against = np.append(sums[RSS], gram[others, RSS])
+    values, vectors = np.linalg.eigh(normal)
+    kept = values > _RCOND * values[-1]
+    return np.asarray(vectors[:, kept] @ ((vectors[:, kept].T @ against) / values[kept]))
+
+
+def map_utility(original: FloatArray, rewritten: FloatArray) -> float:
+    r"""Utility as likeness of the signal maps the server fits.
+
+    .. math:: U_2(x, y) = -\lVert \alpha_X - \alpha_Y \rVert_1
+
+    where: :math:`\alpha_X` and :math:`\alpha_Y` are :func:`linear_parameters` of the rows before and after.
+
+    Parameters
+    ----------
+    original, rewritten : ndarray of float64, shape (rows, features)
+        Normalised.
+
+    Returns
+    -------
+    float
+        At most 0.
+
+    Raises
+    ------
+    InputError
+        The tables differ in shape, or are empty.
+
+    Source: equation 11 of Zhang et al. 2022.
+    """
+    _check_pair(original, rewritten)
+    return -float(np.abs(linear_parameters(original) - linear_parameters(rewritten)).sum())
+
+
+def utility(
+    original: FloatArray, rewritten: FloatArray, *, weights: tuple[float, float] = (1.0, 1.0)
+) -> Utility:
+    r"""Both utilities, and their weighted sum.
+
+    .. math:: U = w_1 U_1 + w_2 U_2
+
+    where: :math:`U_1` is :func:`distortion_utility`, :math:`U_2` is :func:`map_utility` and w is ``weights``.
+
+    Parameters
+    ----------
+    original, rewritten : ndarray of float64, shape (rows, features)
+        Normalised.
+    weights : tuple of float
+        :math:`w_1, w_2`.
+
+    Source: equation 12 of Zhang et al. 2022.
+    """
+    u1, u2 = distortion_utility(original, rewritten), map_utility(original, rewritten)
+    return Utility(u1, u2, weights[0] * u1 + weights[1] * u2)
+
+
+def _check_pair(original: FloatArray, rewritten: FloatArray) -> None:
+    if original.shape != rewritten.shape or original.ndim != 2 or len(original) == 0:
+        raise InputError(
+            f"rows of shape {original.shape} rewritten to {rewritten.shape}; two tables of one shape, at least one "
+            "row, are accepted"
+        )
