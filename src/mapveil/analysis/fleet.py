@@ -12,6 +12,8 @@ from mapveil.analysis.road_graph import RoadGraph, Routes
 from mapveil.analysis.trips import Trips
 from mapveil.errors import InputError, ParameterError
 from mapveil.geo.tiling import Tiling
+from mapveil.local.devices import nearest_site
+from mapveil.local.domain import Domain
 
 __all__ = ["Fleet", "World", "fleet_from_trips", "make_world", "passing_times", "synthetic_fleet"]
 
@@ -175,7 +177,7 @@ def make_world(
     fleet : Fleet
         Everybody on them.
     tiling : Tiling
-        Cells to count in; every junction must lie in one.
+        Cells to count in; every junction must lie in their region.
     predicted : ndarray of float64, shape (roads,)
         Seconds of each road.
     congestion : Congestion
@@ -186,18 +188,22 @@ def make_world(
     Raises
     ------
     InputError
-        A junction lies outside the tiling.
+        A junction lies outside the tiling's region.
     ParameterError
         The window is not above 0 seconds.
     """
     if not (np.isfinite(window_s) and window_s > 0):
         raise ParameterError(f"window_s is {window_s!r}; seconds above 0 are accepted")
-    cell = tiling.locate(graph.lon, graph.lat)
-    if (cell < 0).any():
+    outside = ~tiling.region.contains(graph.lon, graph.lat)
+    if outside.any():
         raise InputError(
-            f"{graph.source}: {int((cell < 0).sum())} junctions lie outside {tiling.region}; cells around all of "
+            f"{graph.source}: {int(outside.sum())} junctions lie outside {tiling.region}; a region around all of "
             "them, or fewer roads, are accepted"
         )
+    # Nobody can be reported in a cell whose centre lies outside a polygon: the nearest site stands for it.
+    cell, domain = tiling.locate(graph.lon, graph.lat), Domain(tiling)
+    away = ~np.isin(cell, domain.cells)
+    cell[away] = domain.cells[nearest_site(domain, graph.lon[away], graph.lat[away])]
     routes = graph.routes(fleet.origin, fleet.destination, predicted)
     clock = passing_times(graph, routes, predicted, fleet.departure)
     window = (clock / window_s).astype(np.int64)

@@ -57,32 +57,8 @@ def read_roads(path: str | PathLike[str], region: Region | None = None) -> RoadG
         raise InputError(f"{file}: no such file; {', '.join(ROAD_SUFFIXES)} are accepted")
     graph = _of_graphml(file) if name.endswith(".graphml") else _of_openstreetmap(file)
     if region is not None:
-        inside = region.contains(graph.lon, graph.lat)
-        kept = inside[graph.tail] & inside[graph.head]
-        if not kept.any():
-            raise InputError(f"{file}: no road lies in the region {region}")
-        graph = _within(graph, kept)
+        graph = graph.within(region)
     return graph.largest_component()
-
-
-def _within(graph: RoadGraph, kept: npt.NDArray[np.bool_]) -> RoadGraph:
-    roads = np.flatnonzero(kept)
-    used, ends = np.unique(np.stack([graph.tail[roads], graph.head[roads]]), return_inverse=True)
-    tail, head = ends.reshape(2, -1)
-    shapes = graph.courses()
-    at = [np.arange(shapes.start[road], shapes.start[road + 1]) for road in roads.tolist()]
-    corner = np.concatenate(at)
-    start = np.concatenate([[0], np.cumsum([each.size for each in at])])
-    return RoadGraph(
-        graph.lon[used],
-        graph.lat[used],
-        tail,
-        head,
-        graph.length_m[roads],
-        graph.seconds[roads],
-        Shapes(start, shapes.lon[corner], shapes.lat[corner]),
-        graph.source,
-    )
 
 
 def _of_graphml(file: Path) -> RoadGraph:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
     from scipy.spatial import cKDTree
 
+    from mapveil.geo.region import Region
+
 __all__ = ["RoadGraph", "Routes", "Shapes"]
 
 FloatArray = npt.NDArray[np.float64]
@@ -226,22 +228,47 @@ class RoadGraph:
         far, near = self._tree.query(at)
         return np.asarray(near, dtype=np.int64), np.asarray(far, dtype=np.float64)
 
+    def within(self, region: Region) -> RoadGraph:
+        """The roads both of whose ends lie in a region.
+
+        Raises
+        ------
+        InputError
+            There are none.
+        """
+        inside = region.contains(self.lon, self.lat)
+        kept = inside[self.tail] & inside[self.head]
+        if not kept.any():
+            raise InputError(f"{self.source}: no road lies in the region {region}")
+        used = np.zeros(self.nodes, dtype=np.bool_)
+        used[self.tail[kept]] = used[self.head[kept]] = True
+        return self if kept.all() and used.all() else self._part(used, np.flatnonzero(kept))
+
     def largest_component(self) -> RoadGraph:
-        """The largest part in which every junction can be reached from every other one."""
+        """The largest part in which every junction can be reached from every other one.
+
+        Raises
+        ------
+        InputError
+            No two junctions can be reached from each other.
+        """
         from scipy.sparse.csgraph import connected_components
 
         _, part = connected_components(self.matrix(), connection="strong")
         kept = part == np.argmax(np.bincount(part))
         if kept.all():
             return self
-        number = np.cumsum(kept) - 1
         roads = np.flatnonzero(kept[self.tail] & kept[self.head])
         if roads.size == 0:
             raise InputError(f"{self.source}: no two junctions can be reached from each other")
+        return self._part(kept, roads)
+
+    def _part(self, junctions: npt.NDArray[np.bool_], roads: IntArray) -> RoadGraph:
+        number = np.cumsum(junctions) - 1
         return replace(
             self,
-            lon=self.lon[kept],
-            lat=self.lat[kept],
+            lon=self.lon[junctions],
+            lat=self.lat[junctions],
             tail=number[self.tail[roads]],
             head=number[self.head[roads]],
             length_m=self.length_m[roads],

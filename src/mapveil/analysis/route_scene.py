@@ -116,7 +116,8 @@ def make_scene(
     elif roads == "synthetic":
         graph = synthetic_roads(region, seed=seed)
     else:
-        graph = read_roads(roads, region)
+        graph = read_roads(roads)
+    graph = graph.within(region).largest_component()
     predicted = graph.seconds if past is None else predict_times(graph, traversals(graph, past))
     if driven is None:
         fleet = synthetic_fleet(graph, vehicles, period_s=period_s, seed=seed)
