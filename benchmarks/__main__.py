@@ -23,6 +23,7 @@ MODULES = (
     "retrieval",
     "release",
     "projection",
+    "localisation",
 )
 PAGE = """# Benchmarks
 

@@ -63,6 +63,7 @@ class Verdict(NamedTuple):
     twentieth_m: float  # the error for the twentieth of the devices that it expects to know best
     places: float  # equally likely cells that are left, geometric mean
     right: float  # part of the devices whose cell it names right
+    standard_error_m: float  # of error_m over the devices; 0 for one device
 
 
 def devices_at(
@@ -121,6 +122,7 @@ def _verdict(judged: FloatArray) -> Verdict:
         float(away[expected <= np.quantile(expected, 0.05)].mean()),
         math.exp(float(left.mean())),
         float(right.mean()),
+        float(away.std(ddof=1)) / math.sqrt(away.size) if away.size > 1 else 0.0,
     )
 
 

@@ -83,13 +83,19 @@ def _server_rows(report: LocalisationReport) -> list[tuple[str, ...]]:
         (
             row.server,
             row.knows,
-            _number(row.verdict.error_m),
+            _with_chance(row.verdict),
             _number(row.verdict.twentieth_m),
             _number(row.verdict.places),
             f"{row.verdict.right:.1%}",
         )
         for row in report.servers
     ]
+
+
+def _with_chance(verdict: Verdict) -> str:
+    """The error and the standard error that comes of so few devices."""
+    chance = verdict.standard_error_m
+    return _number(verdict.error_m) + (f" ± {float(f'{chance:.2g}'):,.0f}" if chance >= 1 else "")
 
 
 def _cost_rows(report: LocalisationReport) -> list[tuple[str, ...]]:
@@ -299,8 +305,9 @@ surface, is {_number(report.score[0])} {unit} ({_number(report.score[1])} as equ
 <p>Above: the surface of one device (green ring) with one, two and three waves; the score looks at its darkest red.
 Below: where a server with a prior believes it to be.</p>
 <h2>Servers with a prior (lengths in {unit})</h2>{_table(_SERVERS_HEAD, _server_rows(report), 2)}
-<p>Error: distance of the best guess. One in twenty: the same for the twentieth of the devices that the server expects
-to know best. Places left: equally likely cells its belief is worth.</p>
+<p>Error: distance of the best guess, with its standard error over the devices. One in twenty: the same for the
+twentieth of the devices that the server expects to know best. Places left: equally likely cells its belief is
+worth.</p>
 <h2>What waves and bandwidth cost</h2>{_table(_COSTS_HEAD, _cost_rows(report), 0)}
 <p>Error of a server that knows {html.escape(settings["known prior"])}, and places left in brackets; without any report
 its error is {_number(report.blind_m)} {unit}. Cell by cell: it holds each phase against each cell by itself, and does

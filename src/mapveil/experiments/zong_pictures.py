@@ -36,8 +36,8 @@ class Line(NamedTuple):
     dashed: bool = False
 
 
-def trade_off_figure(panels: Sequence[TradeOff], y_label: str) -> Figure:
-    """Draw panels three in a row; higher is a better map, further right is more private.
+def trade_off_figure(panels: Sequence[TradeOff], y_label: str, *, columns: int = 3) -> Figure:
+    """Draw panels, three in a row by default; higher is a better map, further right is more private.
 
     Parameters
     ----------
@@ -45,8 +45,10 @@ def trade_off_figure(panels: Sequence[TradeOff], y_label: str) -> Figure:
         Their points are joined in the order of their levels, and named by them.
     y_label : str
         What performance is.
+    columns : int
+        Panels in a row, at most.
     """
-    figure, grid = _canvas(len(panels), 4.3, 3.4)
+    figure, grid = _canvas(len(panels), 4.3, 3.4, columns)
     for position, panel in enumerate(panels):
         axes = figure.add_subplot(*grid, position + 1)
         axes.axvline(panel.best_privacy, color="#6b6b6b", linestyle=":", label="0 features")
@@ -88,7 +90,7 @@ def trade_off_figure(panels: Sequence[TradeOff], y_label: str) -> Figure:
 def lines_figure(
     panels: Sequence[tuple[str, Sequence[Line]]], *, x_label: str, y_label: str, columns: int = 2
 ) -> Figure:
-    """Draw plain curves, two panels in a row by default, with a legend in the first.
+    """Draw plain curves, two panels in a row by default; a legend wherever the lines are others.
 
     Parameters
     ----------
@@ -100,6 +102,7 @@ def lines_figure(
         Panels in a row, at most.
     """
     figure, grid = _canvas(len(panels), 5.0, 3.2, columns)
+    shown: list[str] = []
     for position, (title, lines) in enumerate(panels):
         axes = figure.add_subplot(*grid, position + 1)
         for line in lines:
@@ -117,8 +120,9 @@ def lines_figure(
         axes.set_xlabel(x_label, fontsize=9)
         axes.set_ylabel(y_label, fontsize=9)
         axes.grid(visible=True, alpha=0.25)
-        if position == 0:
+        if shown != (labels := [line.label for line in lines]):
             axes.legend(fontsize=8)
+            shown = labels
     return figure
 
 

@@ -169,7 +169,7 @@ def _report_10(results: Results) -> Report:
         "As Figure 10, against the density that people are drawn from. A point is a number of features or an epsilon; "
         "dotted: an answer that says nothing."
     )
-    figure = trade_off_figure(_panels(results, source, MANY, AGAINST_TRUTH), AGAINST_TRUTH)
+    figure = trade_off_figure(_panels(results, source, MANY, AGAINST_TRUTH), AGAINST_TRUTH, columns=2)
     return Report(tables, [Picture("figure_10", png_bytes(figure), caption)], claims)
 
 
@@ -231,13 +231,10 @@ def _report_11(results: Results) -> Report:
     here = f"against the exact KDE one feature has {one_exact:.3f}, fifty {fifty_exact:.3f} at N = {least:,}"
     tables = [_table(results, source, MANY, metric, "Figure 11") for metric in (AGAINST_TRUTH, AGAINST_EXACT)]
     tables.append(_squares(results, here))
-    caption = "As Figure 11, against the density that people are drawn from (above) and against the exact KDE (below)."
-    panels = [
-        panel
-        for metric in (AGAINST_TRUTH, AGAINST_EXACT)
-        for panel in _panels(results, source, MANY[1:], metric)
-    ]
-    figure = trade_off_figure(panels, "rank correlation")
+    caption = "As Figure 11, against the density that people are drawn from (left) and against the exact KDE (right)."
+    both = [_panels(results, source, MANY, metric) for metric in (AGAINST_TRUTH, AGAINST_EXACT)]
+    panels = [panel for pair in zip(*both, strict=True) for panel in pair]
+    figure = trade_off_figure(panels, "rank correlation", columns=2)
     return Report(tables, [Picture("figure_11", png_bytes(figure), caption)], claims)
 
 
