@@ -1,0 +1,157 @@
+"""What an adversary of rewritten measurements sees, and what is true of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.errors import InputError, ParameterError
+from mapveil.geo.measurements import LAT, LON, Measurements
+from mapveil.obfuscation.normalisation import Normalisation
+from mapveil.privacy.random import Randomness
+
+__all__ = ["SignalEvidence"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+_EARTH_RADIUS_M: Final = 6371008.8  # mean radius; half a percent from the ellipsoid's at worst
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SignalEvidence:
+    """Runs of rewritten measurements beside the users and places they came from.
+
+    Parameters
+    ----------
+    observed : ndarray of float64, shape (runs, length, features)
+        What the server was sent, normalised; each run is of one user (length 1: every measurement alone).
+    users : ndarray of int64, shape (runs,)
+        The true user of each run, 0 .. ``user_count - 1``. Private.
+    places : ndarray of float64, shape (runs, length, 2)
+        The true latitude and longitude, normalised. Private.
+    user_count : int
+        How many users there are to tell apart.
+    middle, scale : ndarray of float64, shape (2,)
+        Degrees of normalised 0, and degrees of one unit: latitude, longitude.
+    """
+
+    observed: FloatArray
+    users: IntArray
+    places: FloatArray
+    user_count: int
+    middle: FloatArray
+    scale: FloatArray
+
+    def __post_init__(self) -> None:
+        shape = self.observed.shape
+        if len(shape) != 3 or self.places.shape != (*shape[:2], 2) or self.users.shape != shape[:1]:
+            raise InputError(
+                f"evidence of shapes {shape}, {self.users.shape} and {self.places.shape}; (runs, length, features), "
+                "(runs,) and (runs, length, 2) are accepted"
+            )
+        if not len(self.users):
+            raise InputError("no runs to attack; at least one user with a whole run is accepted")
+        if not np.isfinite(self.observed).all():
+            raise InputError("a rewritten value is missing or not finite; finite numbers are accepted")
+
+    @classmethod
+    def of(
+        cls, original: Measurements, rewritten: Measurements, normalisation: Normalisation, *, length: int = 1
+    ) -> SignalEvidence:
+        """Pair a table with its rewriting.
+
+        Parameters
+        ----------
+        original, rewritten : Measurements
+            The same rows before and after; their own units.
+        normalisation : Normalisation
+            Of the privatizer, or learnt on the pilot.
+        length : int
+            Measurements of one user that the adversary sees together (L).
+
+        Raises
+        ------
+        InputError
+            The tables differ in rows or columns, or no user has a whole run.
+        """
+        if original.names != rewritten.names or len(original) != len(rewritten):
+            raise InputError(
+                f"{rewritten.source}: {len(rewritten)} rows of {', '.join(rewritten.names)}; the {len(original)} rows "
+                f"of {', '.join(original.names)} that were rewritten are accepted"
+            )
+        runs = original.sequences(length)
+        if not len(runs):
+            raise InputError(f"{original.source}: no user has {length} rows; a shorter sequence is accepted")
+        place = [LAT, LON]
+        return cls(
+            normalisation.apply(rewritten.rows)[runs],
+            original.users[runs[:, 0]],
+            normalisation.apply(original.rows)[:, place][runs],
+            len(original.user_ids),
+            normalisation.mean[place],
+            normalisation.scale[place],
+        )
+
+    def __len__(self) -> int:
+        return len(self.users)
+
+    @property
+    def length(self) -> int:
+        """Measurements of a run (L)."""
+        return int(self.observed.shape[1])
+
+    @property
+    def inputs(self) -> FloatArray:
+        """Every run as one row, shape (runs, length x features)."""
+        return self.observed.reshape(len(self), -1)
+
+    def take(self, kept: npt.NDArray[np.int64] | npt.NDArray[np.bool_]) -> SignalEvidence:
+        """Some of the runs."""
+        return replace(self, observed=self.observed[kept], users=self.users[kept], places=self.places[kept])
+
+    def sample(self, most: int, rng: Randomness) -> SignalEvidence:
+        """At most so many runs, at random."""
+        if most < 1:
+            raise ParameterError(f"most is {most!r}; at least 1 run is accepted")
+        if most >= len(self):
+            return self
+        return self.take(np.sort(rng.generator().permutation(len(self))[:most]))
+
+    def parted(self, part: float, rng: Randomness) -> tuple[SignalEvidence, SignalEvidence]:
+        """The runs less a random part, and that part: to learn on, and to choose by."""
+        order = rng.generator().permutation(len(self))
+        cut = min(max(round(part * len(self)), 1), len(self) - 1) if len(self) > 1 else 0
+        chosen = np.sort(order[:cut] if cut else order)
+        return self.take(np.sort(order[cut:])), self.take(chosen)
+
+    def joined(self, *others: SignalEvidence) -> SignalEvidence:
+        """This and others' runs, such as those of several privatizers (the paper's aggregate adversary)."""
+        every = (self, *others)
+        return replace(
+            self,
+            observed=np.concatenate([each.observed for each in every]),
+            users=np.concatenate([each.users for each in every]),
+            places=np.concatenate([each.places for each in every]),
+        )
+
+    def metres_from(self, places: FloatArray) -> FloatArray:
+        """How far guessed places are from the true ones, metres along the sphere, shape (runs, length).
+
+        Parameters
+        ----------
+        places : ndarray of float64, shape (runs, length, 2)
+            Normalised; latitudes beyond a pole count as the pole.
+        """
+        true, guess = (np.radians(each * self.scale + self.middle) for each in (self.places, places))
+        lat, other = true[..., 0], np.clip(guess[..., 0], -np.pi / 2, np.pi / 2)
+        half = np.sin((other - lat) / 2) ** 2
+        half += np.cos(lat) * np.cos(other) * np.sin((guess[..., 1] - true[..., 1]) / 2) ** 2
+        return np.asarray(2 * _EARTH_RADIUS_M * np.arcsin(np.sqrt(np.clip(half, 0.0, 1.0))))
+
+    def __repr__(self) -> str:
+        # No rows: a repr ends up in logs.
+        return f"SignalEvidence({len(self)} runs of {self.length})"

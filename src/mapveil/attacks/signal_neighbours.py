@@ -1,0 +1,159 @@
+"""An adversary that looks for the most similar reports it knows the truth of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.attacks.signal_adversary import Progress, SignalAdversary, SignalGuess, TrainedSignalAdversary
+from mapveil.attacks.signal_evidence import SignalEvidence
+from mapveil.privacy.random import Randomness
+
+__all__ = ["SignalNeighbours"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+_DIRECTIONS: Final = 12  # of the supervised likeness: trees of more dimensions search everywhere
+_RIDGE: Final = 1e-6  # of the mean variance
+_BLOCK: Final = 1 << 13
+_KINDS: Final = ("plain", "supervised")
+
+
+class _Choice(NamedTuple):
+    """A likeness, how many neighbours, and whether their places are averaged or their median taken."""
+
+    kind: str
+    nearest: int
+    median: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class SignalNeighbours(SignalAdversary):
+    """The k nearest known reports vote for the user, and for each place.
+
+    Two likenesses: of all features, each at deviation 1; and of the directions in which a linear regression of users
+    and places on the report varies most (reduced-rank regression), which leaves noise aside that says nothing. A
+    part of the evidence chooses the likeness and k, for the user by P1 and for places by P2, and there between
+    the mean and the median of the neighbours' places.
+
+    Parameters
+    ----------
+    counts : tuple of int
+        Candidates for k.
+    judged : int
+        Runs of the evidence that choose.
+    """
+
+    name: ClassVar[str] = "neighbours"
+    summary: ClassVar[str] = "the k nearest known reports, likeness and k chosen by validation"
+
+    most_runs: int = 50_000
+    counts: tuple[int, ...] = (1, 3, 10, 30, 100)
+    judged: int = 1000
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check(
+            len(self.counts) > 0 and min(self.counts) >= 1, "counts", "a tuple of positive whole numbers"
+        )
+        self._check(self.judged >= 1, "judged", "at least 1")
+
+    def train(self, evidence: SignalEvidence, rng: Randomness, progress: Progress) -> TrainedSignalAdversary:
+        """Index the reports, and choose likeness and k."""
+        kept = evidence.sample(self.most_runs, rng)
+        kept, chosen = kept.parted(min(self.judged / len(kept), 0.2), rng)
+        searches = {kind: _Search(kept, kind) for kind in _KINDS}
+        counts = sorted({min(count, len(kept)) for count in self.counts})
+        user: tuple[float, _Choice] | None = None
+        place: tuple[float, _Choice] | None = None
+        for at, (kind, search) in enumerate(searches.items()):
+            near = search.nearest(chosen.observed, counts[-1])
+            for count in counts:
+                votes = search.votes(near[:, :count])
+                wrong = float((votes.argmax(axis=1) != chosen.users).mean())
+                if user is None or wrong < user[0]:
+                    user = (wrong, _Choice(kind, count))
+                for median in (False, True):
+                    away = search.places(near[:, :count], median) - chosen.places
+                    error = float(np.hypot(away[..., 0], away[..., 1]).mean())
+                    if place is None or error < place[0]:
+                        place = (error, _Choice(kind, count, median))
+            progress("choosing neighbours", (at + 1) / len(searches))
+        if user is None or place is None:
+            raise AssertionError("there are always candidates")
+        return _TrainedNeighbours(searches, user[1], place[1])
+
+
+class _Search:
+    """Known reports under one likeness."""
+
+    def __init__(self, known: SignalEvidence, kind: str) -> None:
+        from scipy.spatial import cKDTree
+
+        inputs = known.inputs
+        self._known = known
+        self._mean, scale = inputs.mean(axis=0), inputs.std(axis=0)
+        scale[scale == 0] = 1.0
+        directions = np.diag(1 / scale)
+        if kind == "supervised":
+            directions = directions @ _telling((inputs - self._mean) / scale, known)
+        self._directions = directions
+        self._tree: Any = cKDTree((inputs - self._mean) @ directions)
+
+    def nearest(self, observed: FloatArray, count: int) -> IntArray:
+        """The nearest known runs of each, shape (runs, count)."""
+        asked = (observed.reshape(len(observed), -1) - self._mean) @ self._directions
+        found = self._tree.query(asked, k=count)[1]
+        return np.asarray(found, dtype=np.int64).reshape(len(asked), count)
+
+    def votes(self, near: IntArray) -> FloatArray:
+        """Part of the neighbours of each user, and a little of everybody's share."""
+        users = self._known.user_count
+        shares = (np.bincount(self._known.users, minlength=users) + 1 / users) / (len(self._known) + 1)
+        cell = np.arange(len(near))[:, None] * users + self._known.users[near]
+        counted = np.bincount(cell.ravel(), minlength=len(near) * users).reshape(-1, users)
+        return np.asarray((counted + shares) / (near.shape[1] + 1))
+
+    def places(self, near: IntArray, median: bool) -> FloatArray:
+        """The neighbours' middle place for each measurement of the run."""
+        found = self._known.places[near]
+        return np.asarray(np.median(found, axis=1) if median else found.mean(axis=1))
+
+
+class _TrainedNeighbours(TrainedSignalAdversary):
+    def __init__(self, searches: dict[str, _Search], user: _Choice, place: _Choice) -> None:
+        self._searches, self._user, self._place = searches, user, place
+
+    def guess(self, observed: FloatArray) -> SignalGuess:
+        users, places = [], []
+        for at in range(0, len(observed), _BLOCK):
+            block = observed[at : at + _BLOCK]
+            near = {
+                kind: search.nearest(block, max(each.nearest for each in wanted))
+                for kind, search in self._searches.items()
+                if (wanted := [each for each in (self._user, self._place) if each.kind == kind])
+            }
+            who, where = self._user, self._place
+            users.append(self._searches[who.kind].votes(near[who.kind][:, : who.nearest]))
+            found = near[where.kind][:, : where.nearest]
+            places.append(self._searches[where.kind].places(found, where.median))
+        return SignalGuess(np.concatenate(users), np.concatenate(places))
+
+
+def _telling(inputs: FloatArray, known: SignalEvidence) -> FloatArray:
+    """Directions of standardised inputs in which the fitted users and places vary, weighted by how much."""
+    targets = np.zeros((len(known), known.user_count + 2 * (known.length + 1)))
+    targets[np.arange(len(known)), known.users] = 1.0
+    targets[:, known.user_count :][:, :2] = known.places.mean(axis=1)
+    targets[:, known.user_count + 2 :] = known.places.reshape(len(known), -1) / known.length
+    targets -= targets.mean(axis=0)
+    gram = inputs.T @ inputs
+    gram[np.diag_indices_from(gram)] += _RIDGE * gram.trace() / len(gram)
+    slopes = np.linalg.solve(gram, inputs.T @ targets)
+    fitted = slopes.T @ gram @ slopes
+    values, vectors = np.linalg.eigh(fitted)
+    return np.asarray(slopes @ vectors[:, np.argsort(values)[::-1][:_DIRECTIONS]])
