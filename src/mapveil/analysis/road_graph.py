@@ -113,6 +113,8 @@ class RoadGraph:
         key = tail[order] * nodes + head[order]
         kept = order[np.concatenate([[True], np.diff(key) != 0])]
         kept = kept[tail[kept] != head[kept]]
+        if kept.size == 0:
+            raise InputError(f"{self.source}: no roads but loops; a road between two junctions is accepted")
         object.__setattr__(self, "tail", tail[kept].astype(np.int64))
         object.__setattr__(self, "head", head[kept].astype(np.int64))
         object.__setattr__(self, "length_m", np.asarray(self.length_m, dtype=np.float64)[kept])

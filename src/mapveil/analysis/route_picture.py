@@ -145,7 +145,8 @@ def route_page(routes: RouteMap, *, title: str | None = None) -> str:
     parts = [corners[start[road] : start[road + 1]] for road in shown.tolist()]
     parts += [np.stack(plane.projection.project(*routes.course(way).T), axis=1) for way in routes.ways]
     ways = len(routes.ways)
-    users = routes.traffic.values[routes.tiling.locate(*_heads(routes))][shown]
+    cell = routes.tiling.locate(*_heads(routes))[shown]
+    users = np.where(cell < 0, np.nan, routes.traffic.values[cell])
     blank = np.full(ways, np.nan)
     facts: dict[str, FloatArray | list[str]] = {
         "Delay, s": np.concatenate(
