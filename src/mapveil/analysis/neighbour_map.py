@@ -102,7 +102,17 @@ class NeighbourMap(DensityMap):
         self, path: str | PathLike[str], *, scale: ScaleKind = "linear", title: str | None = None
     ) -> None:
         """Write :meth:`plot` as a picture; see :func:`mapveil.maps.picture.write_png`."""
-        super().to_png(path, scale=scale, title=title)
+        super().to_png(path, scale=scale, title=title or self._head)
+
+    def to_html(self, path: str | PathLike[str], *, title: str | None = None) -> None:
+        """Write a page that shows the distances at first; see :func:`mapveil.maps.page.write_page`."""
+        from mapveil.maps.page import write_page
+
+        write_page(self, path, title=title or self._head, first=0)
+
+    @property
+    def _head(self) -> str:
+        return f"How far the {self.k} nearest users are"
 
     def database(self, *, queries: int = 100) -> Database:
         """The lists for private retrieval: record i is what a user in cell i asks for. Run by: the server.

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.analysis.flow_deviation import flow_deviation
+from mapveil.analysis.flow_guarantee import flow_guarantee
 from mapveil.analysis.joint_flows import PairTally, estimate_joint
 from mapveil.analysis.lasso_flows import estimate_lasso
 from mapveil.analysis.pair_channel import MOST_SITES, pair_channel
@@ -20,11 +21,11 @@ from mapveil.geo.tiling import Tiling
 from mapveil.local.domain import Domain
 from mapveil.local.estimators import estimate_distribution
 from mapveil.local.mechanism import LocalMechanism
-from mapveil.local.randomizer import Randomizer
+from mapveil.local.randomizer import Randomizer, SymbolRandomizer
 from mapveil.local.report import Reports
 from mapveil.maps.flow_map import FlowMap
 from mapveil.maps.mechanism import Progress, check_tiling
-from mapveil.privacy.guarantee import Guarantee, Share
+from mapveil.privacy.guarantee import Guarantee
 from mapveil.privacy.random import Randomness, as_randomness
 
 __all__ = ["FLOW_ESTIMATORS", "EstimatedFlows", "OriginDestination", "PairReports"]
@@ -36,6 +37,8 @@ FlowEstimator = Literal["joint", "lasso", "independent"]
 
 FLOW_ESTIMATORS: Final[tuple[FlowEstimator, ...]] = ("joint", "lasso", "independent")
 """Likelihood of the pairs; the paper's Lasso on the marginals; the product of the marginals."""
+
+_FAINTEST: Final = 1e-9  # trips: what is below is no flow
 
 
 class PairReports(NamedTuple):
@@ -86,8 +89,10 @@ class OriginDestination:
         For ``"joint"``: steps of the iteration, found from the reports by default.
     penalty : float
         For ``"lasso"``: see :func:`mapveil.analysis.lasso_flows.estimate_lasso`.
+    most : int
+        How many of the largest flows to list; the others are counted elsewhere.
     least : float
-        The smallest flow to list, trips; what is below is counted elsewhere.
+        The smallest flow to list, trips.
 
     Raises
     ------
@@ -112,7 +117,8 @@ class OriginDestination:
     gravity: bool = True
     steps: int | None = None
     penalty: float = 0.01
-    least: float = 0.5
+    most: int = 5000
+    least: float = 0.0
 
     def __post_init__(self) -> None:
         for held, name, accepted in (
@@ -120,6 +126,7 @@ class OriginDestination:
             (self.unit in ("user", "trip"), "unit", "user or trip"),
             (self.steps is None or self.steps >= 0, "steps", "a number of at least 0"),
             (0 < self.penalty < 1, "penalty", "a number between 0 and 1"),
+            (self.most >= 1, "most", "a number of flows of at least 1"),
             (self.least >= 0, "least", "a number of trips of at least 0"),
         ):
             if not held:
@@ -131,9 +138,15 @@ class OriginDestination:
         return f"{self.mechanism.name}, {self.estimator} flows"
 
     def on(self, domain: Domain) -> Randomizer:
-        """What each end is randomized with, at half of epsilon; public."""
+        """What each end is randomized with, at half of epsilon; public.
+
+        Raises
+        ------
+        ParameterError
+            The domain is too large for flows, or the estimator does not fit the randomizer.
+        """
         half: Fraction = self.mechanism.budget / 2
-        return replace(self.mechanism, epsilon=half).on(domain)
+        return self._fitting(replace(self.mechanism, epsilon=half).on(domain))
 
     def randomize(
         self, randomizer: Randomizer, origins: npt.ArrayLike, destinations: npt.ArrayLike, rng: Randomness
@@ -187,11 +200,7 @@ class OriginDestination:
                 f"{reports.origin.count} reports of origins and {reports.destination.count} of destinations; "
                 "one of each for every trip is accepted"
             )
-        if randomizer.size > MOST_SITES:
-            raise ParameterError(
-                f"pairs of {randomizer.size} sites are too many; at most {MOST_SITES} sites are accepted: "
-                "a coarser tiling, or fewer places"
-            )
+        self._fitting(randomizer)
         if candidates is not None and (
             candidates.shape != (randomizer.size, randomizer.size) or not candidates.any()
         ):
@@ -289,9 +298,13 @@ class OriginDestination:
         tell("error bars", 0.0)
         deviation = flow_deviation(randomizer, made.joint, count)
         tell("error bars", 1.0)
-        kept, shown = domain.cells, np.flatnonzero(count * made.joint >= max(self.least, 1e-9))
-        first, second = np.unravel_index(shown, made.joint.shape)
+        kept = domain.cells
+        first, second = np.unravel_index(self._listed(count * made.joint), made.joint.shape)
         trips_of = count * made.joint[first, second]
+        sure: tuple[str, ...] = ()
+        if deviation is not None:
+            above = int((trips_of > 2 * deviation[first, second]).sum())
+            sure = (f"{above} of {trips_of.size} listed flows are above twice their standard deviation",)
         who = "users reported one trip each" if self.unit == "user" else "trips were reported"
         return FlowMap(
             kept[first],
@@ -303,45 +316,47 @@ class OriginDestination:
             deviation=None if deviation is None else deviation[first, second],
             elsewhere=max(count - float(trips_of.sum()), 0.0),
             parameters=self.parameters(),
-            notes=(f"{count} {who}", *made.notes),
+            notes=(f"{count} {who}", *made.notes, *sure),
         )
+
+    def _fitting(self, randomizer: Randomizer) -> Randomizer:
+        if randomizer.size > MOST_SITES:
+            raise ParameterError(
+                f"pairs of {randomizer.size} sites are too many; at most {MOST_SITES} sites are accepted: "
+                "a coarser tiling, or fewer places"
+            )
+        if self.estimator == "joint" and not isinstance(randomizer, SymbolRandomizer):
+            raise ParameterError(
+                f"the joint estimator needs reports of one symbol each, and those of {self.mechanism.name} are sets of "
+                "sites; hr, srr and grr have them, and the estimators 'lasso' and 'independent' do without"
+            )
+        return randomizer
+
+    def _listed(self, trips: FloatArray) -> IntArray:
+        """The flat numbers of the pairs that are listed."""
+        flat = trips.ravel()
+        found = np.flatnonzero(flat >= max(self.least, _FAINTEST))
+        if found.size > self.most:
+            found = found[np.argpartition(-flat[found], self.most - 1)[: self.most]]
+        return found
 
     def guarantee(self, *, seeded: bool = False) -> Guarantee:
         """The promise of one release with these parameters."""
-        half: Fraction = self.mechanism.budget / 2
-        base = self.mechanism.guarantee(seeded=seeded)
-        whose = "user" if self.unit == "user" else "trip"
-        silent = "that a device reports tells that it has a trip in the region; "
-        return replace(
-            base,
-            unit="user" if self.unit == "user" else "report",
-            bounding=(
-                f"Each {whose} has two reports, about origin and destination of one trip, randomized on the device "
-                "with half of epsilon each: nobody else ever has the trip."
-            ),
-            neighbours=(
-                f"{silent if self.mechanism.outside == 'silent' else ''}one {whose}'s trip replaced by any other "
-                "between two places of the map"
-            ),
-            assumptions=(
-                "one device per user, one pair of reports per device: the epsilons of several reports add up"
-                if self.unit == "user"
-                else "the promise is about one trip: the epsilons of a user's trips add up",
-                *base.assumptions[1:],
-            ),
-            shares=(Share("the origin", half), Share("the destination", half)),
-        )
+        return flow_guarantee(self.mechanism, self.unit, seeded=seeded)
 
     def parameters(self) -> dict[str, Any]:
         """The parameters as a JSON-ready record."""
+        # Which place a user of many reports about is a matter of their trips here.
+        randomizer = {name: part for name, part in self.mechanism.parameters().items() if name != "place"}
         return {
             "randomizer": self.mechanism.name,
-            **self.mechanism.parameters(),
+            **randomizer,
             "flow_estimator": self.estimator,
             "unit": self.unit,
             "gravity": self.gravity,
             "steps": self.steps,
             "penalty": self.penalty,
+            "most": self.most,
             "least": self.least,
         }
 

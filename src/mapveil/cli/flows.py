@@ -19,11 +19,9 @@ if TYPE_CHECKING:
     from mapveil.analysis.trips import Trips
     from mapveil.geo.region import Region
     from mapveil.geo.tiling import Tiling
+    from mapveil.maps.flow_map import FlowMap
 
 __all__ = ["command"]
-
-_TILING = "quadtree:4"
-_METHOD = "hr"
 
 
 @click.command("flows")
@@ -31,12 +29,10 @@ _METHOD = "hr"
 @click.option("--region", required=True, help="W,S,E,N in degrees, or a polygon file.")
 @click.option(
     "--tiling",
-    default=_TILING,
-    show_default=True,
-    help="As for 'release'; at most 4096 cells, or places:FILE.",
+    help="As for 'release'; at most 4096 cells, or places:FILE. [default: as fine as trips and epsilon bear]",
 )
 @click.option("--epsilon", required=True, help="The whole budget of a trip: half for each end.")
-@click.option("--method", default=_METHOD, show_default=True, help="What randomizes: see 'mapveil methods'.")
+@click.option("--method", help="What randomizes: see 'mapveil methods'. [default: grr on few cells, else hr]")
 @click.option(
     "--estimator",
     type=click.Choice(["joint", "lasso", "independent"]),
@@ -60,12 +56,13 @@ _METHOD = "hr"
     help="CSV of the pairs that are possible, public: columns origin, destination (cells).",
 )
 @click.option(
-    "--least",
-    type=float,
-    default=0.5,
+    "--most",
+    type=int,
+    default=5000,
     show_default=True,
-    help="The smallest flow to list, trips; others go elsewhere.",
+    help="How many of the largest flows to list; the others are counted elsewhere.",
 )
+@click.option("--least", type=float, default=0.0, show_default=True, help="The smallest flow to list, trips.")
 @click.option("-o", "--output", "outputs", multiple=True, required=True, type=click.Path(path_type=Path),
               help="Where to write: .parquet .geojson .csv .png .html. Repeatable.")  # fmt: skip
 @click.option("--user", help="Column of user ids. [default: the usual names]")
@@ -81,13 +78,14 @@ def command(
     console: Console,
     source: str,
     region: str,
-    tiling: str,
+    tiling: str | None,
     epsilon: str,
-    method: str,
+    method: str | None,
     estimator: str,
     unit: str,
     options: tuple[str, ...],
     candidates: Path | None,
+    most: int,
     least: float,
     outputs: tuple[Path, ...],
     user: str | None,
@@ -108,28 +106,36 @@ def command(
 
     \b
     Examples:
-      mapveil flows trips.parquet --region -8.70,41.10,-8.52,41.22 --epsilon 4 -o flows.html
-      mapveil flows trips.csv --region city.geojson --tiling grid:12x16 --epsilon 4 --unit trip \\
+      mapveil flows trips.parquet --region -8.70,41.10,-8.52,41.22 --epsilon 2 -o flows.html
+      mapveil flows trips.csv --region city.geojson --tiling grid:12x16 --epsilon 2 --unit trip \\
           --estimator lasso -o flows.parquet -o flows.png
     """
+    from mapveil.analysis.flow_choice import best_randomizer
     from mapveil.analysis.origin_destination import OriginDestination
+    from mapveil.analysis.trip_cells import cells_of_trips
     from mapveil.analysis.trips import read_trips
     from mapveil.cli.accounting import Accounting
+    from mapveil.local.domain import Domain
     from mapveil.maps.flow_map import FLOW_SUFFIXES
 
-    given, where = read_options(options), parse_region(region)
-    if method == _METHOD:
-        given = {"estimator": "multiscale", **given}
+    given, where, budget = read_options(options), parse_region(region), as_epsilon(epsilon)
     if where is None:
         raise ParameterError("--region is empty; W,S,E,N in degrees or a file is accepted")
-    asked = OriginDestination(
-        mechanism=local_mechanism(method, as_epsilon(epsilon), given),
-        estimator=estimator,  # type: ignore[arg-type]
-        unit=unit,  # type: ignore[arg-type]
-        least=least,
-    )
+
+    def asked_of(name: str) -> OriginDestination:
+        return OriginDestination(
+            mechanism=local_mechanism(
+                name, budget, {"estimator": "multiscale", **given} if method is None else given
+            ),
+            estimator=estimator,  # type: ignore[arg-type]
+            unit=unit,  # type: ignore[arg-type]
+            most=most,
+            least=least,
+        )
+
+    asked = asked_of(method or "grr")
     check_outputs(outputs, FLOW_SUFFIXES)
-    cells = _cells(tiling, where)
+    cells = None if tiling is None else _cells(tiling, where)
     pairs = None if candidates is None else _candidates(candidates)
     rng = as_randomness(seed)
     with console.progress() as progress:
@@ -142,6 +148,14 @@ def command(
             trip=trip,
         )
         progress("read the trips", 1.0)
+        if cells is None:
+            cells = _as_fine_as_borne(asked, trips, where)
+        domain = Domain(cells)
+        if method is None:
+            asked = asked_of(best_randomizer(domain.size, budget))
+        # What would stop the release must stop it before anything is spent.
+        asked.on(domain)
+        cells_of_trips(trips, domain, asked.mechanism.outside, rng, one_each=False)
         # A promise about trips is no promise about users, and a ledger adds up those.
         wanted = not no_ledger and seed is None and unit == "user"
         accounting = Accounting(
@@ -149,12 +163,12 @@ def command(
             _points(trips),
             dataset,
             method=asked.method,
-            parameters=given,
-            tiling=tiling,
+            parameters=asked.parameters(),
+            tiling=cells.spec,
             region=region,
             outputs=outputs,
         )
-        accounting.spend(asked.mechanism.budget)
+        accounting.spend(budget)
         made = asked.release(trips, cells, candidates=pairs, rng=rng, progress=progress)
         for at, output in enumerate(outputs):
             progress("write", at / len(outputs))
@@ -168,7 +182,7 @@ def command(
     if unit == "trip":
         console.warn("the promise is about one trip: somebody of ten trips has ten times the epsilon")
     if evaluate:
-        record["evaluation"] = _evaluate(console, asked, trips, cells, lines, made.matrix())
+        record["evaluation"] = _evaluate(console, asked, trips, made, lines)
     say(console, lines, record, made.guarantee, receipt, seed)
 
 
@@ -182,6 +196,24 @@ def _cells(tiling: str, region: Region) -> Tiling:
             f"--tiling {tiling} has {cells.size} cells; at most {MOST_SITES} that can hold anybody are accepted"
         )
     return cells
+
+
+def _as_fine_as_borne(asked: OriginDestination, trips: Trips, where: Region) -> Tiling:
+    """A quadtree chosen by the number of reports, which the server sees anyway."""
+    from mapveil.analysis.flow_choice import best_depth
+    from mapveil.analysis.trip_cells import cells_of_trips
+    from mapveil.geo.quadtree import Quadtree
+    from mapveil.local.domain import Domain
+    from mapveil.privacy.random import Randomness
+
+    ends = cells_of_trips(
+        trips,
+        Domain(Quadtree(where, depth=1)),
+        asked.mechanism.outside,
+        Randomness(0),
+        one_each=asked.unit == "user",
+    )
+    return Quadtree(where, depth=best_depth(ends[0].size, asked.mechanism.budget))
 
 
 def _pair(text: str | None, flag: str) -> tuple[str, str] | None:
@@ -218,23 +250,19 @@ def _candidates(path: Path) -> Any:
 
 
 def _evaluate(
-    console: Console, asked: OriginDestination, trips: Trips, cells: Tiling, lines: list[str], estimate: Any
+    console: Console, asked: OriginDestination, trips: Trips, made: FlowMap, lines: list[str]
 ) -> dict[str, float]:
-    """The L1 distance to the true distribution of all trips, from 0 to 2: not private."""
-    import numpy as np
-
+    """Against all true trips: not private."""
+    from mapveil.analysis.flow_quality import flow_quality
     from mapveil.analysis.trip_cells import cells_of_trips
     from mapveil.local.domain import Domain
     from mapveil.privacy.random import Randomness
 
-    ends = cells_of_trips(trips, Domain(cells), asked.mechanism.outside, Randomness(0), one_each=False)
-    truth = np.zeros((cells.size, cells.size))
-    np.add.at(truth, ends, 1.0)
-    listed = estimate.toarray()
-    total = max(float(listed.sum()), 1e-300)
-    l1 = float(np.abs(truth / truth.sum() - listed / total).sum())
+    domain = Domain(made.tiling)
+    ends = cells_of_trips(trips, domain, asked.mechanism.outside, Randomness(0), one_each=False)
+    found = flow_quality(*ends, made)._asdict()
     console.warn("an evaluation reads true trips: do not publish its figures for data of real people")
     lines.append(
-        f"evaluation (NOT private): L1 distance of the listed flows to the true ones {l1:.3f} (0 to 2)"
+        "evaluation (NOT private): " + ", ".join(f"{name} {value:.3g}" for name, value in found.items())
     )
-    return {"l1": l1}
+    return found

@@ -212,7 +212,7 @@ def _write(near: NeighbourMap, output: Path, title: str | None) -> None:
     elif suffix == ".png":
         near.to_png(output, title=title)
     elif suffix == ".html":
-        near.to_html(output, title=title or f"How far the {near.k} nearest users are")
+        near.to_html(output, title=title)
     else:
         near.save(output)
 

@@ -264,7 +264,7 @@ class FlowMap:
         """:meth:`metadata` as canonical JSON."""
         return json.dumps(self.metadata(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
-    def plot(self, ax: Axes | None = None, *, title: str | None = None, arcs: int = 300) -> Axes:
+    def plot(self, ax: Axes | None = None, *, title: str | None = None, arcs: int = 200) -> Axes:
         """Draw the largest flows as arcs; see :func:`mapveil.maps.flow_picture.plot_flows`."""
         from mapveil.maps.flow_picture import plot_flows
 

@@ -39,7 +39,7 @@ _TAPER: Final = 0.25  # how thick an arc is where it begins
 _MOST_SITES: Final = 5000
 
 
-def plot_flows(flows: FlowMap, ax: Axes | None = None, *, title: str | None = None, arcs: int = 300) -> Axes:
+def plot_flows(flows: FlowMap, ax: Axes | None = None, *, title: str | None = None, arcs: int = 200) -> Axes:
     """Draw the largest flows with colour bar, scale bar and guarantee. Run by: anybody who holds the flows.
 
     Arcs bend to the left of their direction and thicken towards their destination; dots are flows within one cell.
@@ -71,14 +71,18 @@ def plot_flows(flows: FlowMap, ax: Axes | None = None, *, title: str | None = No
     shown = flows.largest(arcs)
     scale = density_scale(shown.trips, "log")
     mappable = cm.ScalarMappable(norm=scale.norm(), cmap=flow_colormap())
-    x0, y0, x1, y1 = plane.bounds
-    axes.set_xlim(x0, x1)
-    axes.set_ylim(y0, y1)
+    made = flow_arcs(shown, plane)
+    # An arc between cells at the border bends out of the region.
+    low, high = (
+        most(np.vstack([np.reshape(plane.bounds, (2, 2)), made.corners.reshape(-1, 2)]), axis=0)
+        for most in (np.min, np.max)
+    )
+    axes.set_xlim(low[0], high[0])
+    axes.set_ylim(low[1], high[1])
     axes.set_aspect(plane.aspect)
     if flows.tiling.size <= _MOST_SITES:
         x, y = plane.projection.project(*flows.tiling.centres())
         axes.scatter(x, y, s=2, color="#d5d5db", linewidths=0, zorder=1)
-    made = flow_arcs(shown, plane)
     # The largest last, on top of the others.
     order = np.argsort(shown.trips[made.flow], kind="stable")
     flow, corners = made.flow[order], made.corners[order]

@@ -184,9 +184,13 @@
     layer = at < 0 ? null : layers[at];
     ({ top: most, knee } = layer === null ? map.scale : layer.scale);
     unit = layer === null ? map.unit : layer.unit;
-    $("colours").textContent = layer === null ? map.unit : layer.title;
+    $("colours").textContent = layer === null ? map.unit : layer.title + (unit === "1" ? "" : `, ${unit}`);
     choose(layer === null ? "log" : "linear");
   });
+  if (map.first >= 0) {
+    $("layer").value = String(map.first);
+    $("layer").dispatchEvent(new Event("change"));
+  }
 
   // ---- downloads ----
   const short = (value) => (Number.isFinite(value) ? Number(value.toPrecision(5)) : null);

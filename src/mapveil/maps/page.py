@@ -41,7 +41,9 @@ _DEGREE_DECIMALS: Final = 7
 _STRAIGHT: Final = 1e-9  # degrees
 
 
-def write_page(heat: DensityMap, path: str | PathLike[str], *, title: str | None = None) -> None:
+def write_page(
+    heat: DensityMap, path: str | PathLike[str], *, title: str | None = None, first: int = -1
+) -> None:
     """Write :func:`page_html` to a file. Run by: anybody who holds the map.
 
     Parameters
@@ -50,20 +52,20 @@ def write_page(heat: DensityMap, path: str | PathLike[str], *, title: str | None
         The map.
     path : path-like
         Where to write.
-    title : str, optional
-        Head of the page.
+    title, first
+        As for :func:`page_html`.
 
     Raises
     ------
     InputError
         The file cannot be written.
     """
-    text = page_html(heat, title=title)
+    text = page_html(heat, title=title, first=first)
     with atomic_path(path) as place:
         place.write_text(text, encoding="utf-8", newline="\n")
 
 
-def page_html(heat: DensityMap, *, title: str | None = None) -> str:
+def page_html(heat: DensityMap, *, title: str | None = None, first: int = -1) -> str:
     """The map as a page: pan and zoom, a reading of each cell, legend, guarantee, downloads.
 
     Estimates and bounds are rounded to four digits; the page fetches nothing and sends nothing, which its
@@ -75,6 +77,8 @@ def page_html(heat: DensityMap, *, title: str | None = None) -> str:
         The map.
     title : str, optional
         Head of the page.
+    first : int
+        Which of the map's layers the colours show at first; the density by default.
     """
     head = title or "Where people are"
     guarantee = heat.guarantee
@@ -96,7 +100,7 @@ def page_html(heat: DensityMap, *, title: str | None = None) -> str:
         )
         + section_html("What a device sent", [(each.purpose, _sent(each)) for each in heat.rounds]),
         "notes": _notes(heat),
-        "data": script_json(_record(heat, head)),
+        "data": script_json({**_record(heat, head), "first": first}),
         "style": resource_text("page.css"),
         "script": resource_text("view.js") + resource_text("page.js"),
     }
