@@ -9,7 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.record import Context, Result, as_markdown, environment
+from benchmarks.record import Context, Result, as_markdown, environment, with_lines
 
 MODULES = (
     "noise",
@@ -44,7 +44,11 @@ def main() -> int:
     parser.add_argument("--peers", help="the Python of the peers' environment")
     parser.add_argument("--flower", help="the Python of Flower's environment")
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that all runs")
-    parser.add_argument("--page", type=Path, help="write the documentation's page here")
+    parser.add_argument(
+        "--page",
+        type=Path,
+        help="write the documentation's page here; of some benchmarks, renew their lines of it",
+    )
     given = parser.parse_args()
     results: list[Result] = []
     with tempfile.TemporaryDirectory(prefix="mapveil-bench-") as scratch:
@@ -58,7 +62,10 @@ def main() -> int:
     out.mkdir(exist_ok=True)
     record = {"environment": environment(), "results": [row._asdict() for row in results]}
     (out / "benchmarks.json").write_text(json.dumps(record, indent=2), encoding="utf-8")
-    if given.page:
+    if given.page and given.only:
+        page = given.page.read_text(encoding="utf-8")
+        given.page.write_text(with_lines(page, results), encoding="utf-8")
+    elif given.page:
         machine = ", ".join(f"{key} {value}" for key, value in environment().items())
         given.page.write_text(PAGE.format(machine=machine, table=table), encoding="utf-8")
     missed = [row.name for row in results if row.holds is False]

@@ -99,3 +99,21 @@ def as_markdown(results: list[Result]) -> str:
             f"| {row.ratio:.2f} | {row.goal} | {verdict} |"
         )
     return "\n".join(lines)
+
+
+def with_lines(page: str, results: list[Result]) -> str:
+    """A page whose table has these lines: in the place of those of the same names, or else at its end."""
+    lines = page.splitlines()
+    for row, new in zip(results, as_markdown(results).splitlines()[2:], strict=True):
+        same = [at for at, line in enumerate(lines) if _named(line) == (row.name, row.peer)]
+        if same:
+            lines[same[0]] = new
+        else:
+            end = max(at for at, line in enumerate(lines) if line.startswith("|"))
+            lines.insert(end + 1, new)
+    return "\n".join(lines) + "\n"
+
+
+def _named(line: str) -> tuple[str, str] | None:
+    cells = [cell.strip() for cell in line.split("|")]
+    return (cells[1], cells[3]) if len(cells) > 3 else None

@@ -49,3 +49,45 @@ def test_it_needs_a_region_and_metres(mapveil: Callable, table: Path, tmp_path: 
     assert done.code == 2
     assert "degrees" in done.err
     assert not (tmp_path / "waves.geojson").exists()
+
+
+@pytest.mark.parametrize(
+    ("box", "option", "code", "expected"),
+    [
+        (BOX, "bandwidth_m=0", 2, "bandwidth_m is 0; a number above 0"),
+        (BOX, "bandwidth_m=-150", 2, "bandwidth_m is -150"),
+        (BOX, "bandwidth_m=nan", 2, "bandwidth_m is nan"),
+        (BOX, "bandwidth_m=0.0015", 2, "if these are degrees, give 166"),
+        (BOX, "features=0", 2, "features is 0; a whole number of at least 1"),
+        (BOX, "features=1.5", 2, "features is 1.5"),
+        (BOX, "kernel=round", 2, "no kernel is called 'round'"),
+        (BOX, "jitter_m=-1", 2, "jitter_m is -1"),
+        ("-74.03,40.69,-74.03,40.83", "features=1", 2, "west -74.03 is not less than east"),
+        ("-74.03,40.69,-73.90,40.69", "features=1", 2, "south 40.69 is not less than north"),
+        # A promise that cannot be kept, whatever the table: the devices do not answer.
+        (BOX, "bandwidth_m=300", 1, "outside the policy, nothing is answered: bandwidth 300 is asked"),
+        ("-73.965,40.805,-73.960,40.810", "bandwidth_m=5", 1, "at least 1000 m is answered"),
+    ],
+)
+def test_bad_input_is_one_line_and_nothing_is_written(
+    mapveil: Callable, table: Path, tmp_path: Path, box: str, option: str, code: int, expected: str
+) -> None:
+    output = tmp_path / "waves.geojson"
+    done = mapveil(
+        "release", table, "--region", box, "--tiling", "quadtree:5", "--trust", "projection", "--option", option,
+        "-o", output,
+    )  # fmt: skip
+    assert done.code == code, done.err
+    assert expected in done.err
+    assert len(done.err.strip().splitlines()) == 1
+    assert not done.out
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_place_that_is_no_number_is_named(mapveil: Callable, tmp_path: Path) -> None:
+    table = tmp_path / "table.csv"
+    table.write_text("user,lon,lat\n1,-74,40.7\n2,nan,40.75\n")
+    done = mapveil("release", table, "--region", BOX, "--trust", "projection", "-o", tmp_path / "waves.tif")
+    assert done.code == 2
+    assert "row 2, column 'lon' is 'nan'" in done.err
+    assert not (tmp_path / "waves.tif").exists()
