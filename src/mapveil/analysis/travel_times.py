@@ -127,4 +127,6 @@ def predict_times(graph: RoadGraph, past: Traversals) -> FloatArray:
         kappa = 1.0  # one step a road says nothing of how much they vary
     if np.isinf(kappa):
         return np.asarray(graph.seconds * overall)
-    return np.asarray(graph.seconds * (kappa * overall + total) / (kappa + times))
+    weight = kappa + times
+    known = np.divide(kappa * overall + total, weight, out=np.full(graph.roads, overall), where=weight > 0)
+    return np.asarray(graph.seconds * known)
