@@ -1,0 +1,88 @@
+"""The paper's model of signal strength: linear in place and features."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.analysis.signal_models.model import FittedSignalModel, SignalModel, SignalPrediction
+from mapveil.geo.measurements import RSS, Measurements
+from mapveil.obfuscation.utility import linear_parameters
+from mapveil.privacy.random import Randomness
+
+__all__ = ["FittedLinearSignal", "LinearSignal"]
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearSignal(SignalModel):
+    r"""Least squares over latitude, longitude and further features.
+
+    .. math:: x_3 = a_0 + \sum_{j \ne 3} a_j z_j
+
+    where: :math:`x_3` is signal strength (dBm) and :math:`z_j` feature j at mean 0 and deviation 1 in the
+    rows it is fitted on.
+
+    Source: equations 1 and 2 of Zhang et al. 2022; see :func:`mapveil.obfuscation.utility.linear_parameters`.
+    """
+
+    name: ClassVar[str] = "linear"
+    summary: ClassVar[str] = "a plane over place and features, by least squares"
+
+    features: tuple[str, ...] | None = None
+
+    def fit(self, measurements: Measurements, *, rng: Randomness | int | None = None) -> FittedLinearSignal:
+        """Solve the normal equations."""
+        self._check_rows(measurements, 2)
+        columns = self.columns(measurements.names)
+        rows = measurements.rows
+        mean, scale = rows.mean(axis=0), rows.std(axis=0)
+        scale[scale == 0] = 1.0
+        inputs = (rows[:, columns] - mean[columns]) / scale[columns]
+        # Signal strength goes third, where the linear model of the paper has it.
+        table = np.insert(inputs, RSS, rows[:, RSS] - mean[RSS], axis=1)
+        parameters = linear_parameters(table)
+        left = table[:, RSS] - inputs @ parameters[1:] - parameters[0]
+        variance = float(left @ left) / max(len(rows) - len(parameters), 1)
+        spread = np.linalg.pinv(inputs.T @ inputs, rcond=1e-10, hermitian=True) * variance
+        return FittedLinearSignal(
+            measurements.names, mean, columns, scale[columns], parameters, variance, spread, len(rows)
+        )
+
+
+class FittedLinearSignal(FittedSignalModel):
+    """A fitted linear model.
+
+    ``parameters``: dBm per deviation of each feature, the intercept (0 of the centred strength) first.
+    """
+
+    def __init__(
+        self,
+        names: tuple[str, ...],
+        mean: FloatArray,
+        columns: npt.NDArray[np.int64],
+        scale: FloatArray,
+        parameters: FloatArray,
+        variance: float,
+        spread: FloatArray,
+        count: int,
+    ) -> None:
+        self.names, self.mean, self.parameters = names, mean, parameters
+        self._columns, self._scale, self._variance, self._spread, self._count = (
+            columns,
+            scale,
+            variance,
+            spread,
+            count,
+        )
+
+    def predict(self, rows: FloatArray) -> SignalPrediction:
+        """The plane, with the deviation of what it leaves and of its own parameters."""
+        inputs = (rows[:, self._columns] - self.mean[self._columns]) / self._scale
+        mean = self.mean[RSS] + self.parameters[0] + inputs @ self.parameters[1:]
+        own = self._variance / self._count + np.einsum("ij,jk,ik->i", inputs, self._spread, inputs)
+        return SignalPrediction(np.asarray(mean), np.sqrt(self._variance + own))
