@@ -15,6 +15,7 @@ from mapveil.local.multiscale import shrink_estimates
 from mapveil.local.randomizer import Randomizer, SymbolRandomizer
 from mapveil.local.report import Tally
 from mapveil.local.simplex import norm_clip, project_to_simplex
+from mapveil.local.smoothed_likelihood import smooth_likelihood
 
 __all__ = ["ESTIMATORS", "Estimated", "check_estimator", "estimate_distribution"]
 
@@ -63,7 +64,7 @@ def _likeliest(randomizer: Randomizer, tally: Tally) -> Estimated:
     if not isinstance(randomizer, SymbolRandomizer):
         raise ParameterError(
             "the estimator 'em' needs reports of one symbol each: sets of sites have too many values to count; "
-            "simplex, norm-clip and multiscale are accepted"
+            "simplex, norm-clip, multiscale and smoothed-em are accepted"
         )
     made = maximise_likelihood(randomizer, tally)
     note = () if made.converged else (f"the likelihood was still rising after {made.steps} steps",)
@@ -84,6 +85,12 @@ def _shrunk(randomizer: Randomizer, tally: Tally) -> Estimated:
     return Estimated(shrink_estimates(unbiased, covariance, tally.reports, randomizer.domain.plane))
 
 
+def _smoothed(randomizer: Randomizer, tally: Tally) -> Estimated:
+    made = smooth_likelihood(randomizer, tally)
+    note = () if made.converged else (f"the smoothed likelihood had not settled after {made.steps} steps",)
+    return Estimated(made.distribution, note)
+
+
 def _by_candidates(randomizer: Randomizer, tally: Tally) -> Estimated:
     if not isinstance(randomizer, SymbolRandomizer) or randomizer.symbols != randomizer.size:
         raise ParameterError(
@@ -98,6 +105,8 @@ ESTIMATORS: Final[dict[str, Callable[[Randomizer, Tally], Estimated]]] = {
     "norm-clip": _clipped,
     "candidate-sets": _by_candidates,
     "multiscale": _shrunk,
+    "smoothed-em": _smoothed,
 }
 """By name: maximum likelihood; the unbiased estimate projected on the distributions; the same clipped and normalised;
-the paper's equations over Hadamard candidate sets, projected; Mapveil's own shrinkage at all scales."""
+the paper's equations over Hadamard candidate sets, projected; Mapveil's own shrinkage at all scales, of unbiased
+estimates and of the likelihood itself, which serves every randomizer at any size."""

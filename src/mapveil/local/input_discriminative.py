@@ -117,6 +117,10 @@ class InputDiscriminativeRandomizer(SetRandomizer):
         """See :meth:`Randomizer.invert`."""
         return np.asarray((tally.counts / max(tally.reports, 1) - self._other) / (self.held - self._other))
 
+    def holding(self, distribution: FloatArray) -> FloatArray:
+        """See :meth:`SetRandomizer.holding`."""
+        return np.asarray(self._other + (self.held - self._other) * distribution)
+
     def covariance(self, distribution: FloatArray) -> Covariance:
         """See :meth:`Randomizer.covariance`: bits are independent."""
         return IndependentCovariance(self.site_noise(distribution).variance)

@@ -63,6 +63,16 @@ class SetRandomizer(Randomizer):
         """See :meth:`Randomizer.invert`."""
         return np.asarray((tally.counts / max(tally.reports, 1) - self.other) / (self.held - self.other))
 
+    def holding(self, distribution: FloatArray) -> FloatArray:
+        """How likely a report holds each site, shape (sites,). Run by: the server.
+
+        Parameters
+        ----------
+        distribution : ndarray of float64, shape (sites,)
+            Where the users are.
+        """
+        return np.asarray(self.other + (self.held - self.other) * distribution)
+
     def site_noise(self, distribution: FloatArray) -> SiteNoise:
         """See :meth:`Randomizer.site_noise`."""
         return two_level_noise(distribution, self.held, self.other)

@@ -1,0 +1,154 @@
+"""Expectation maximisation with smoothing at all scales."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import mapveil as mv
+from mapveil.local import (
+    DiskArea,
+    Domain,
+    GeneralizedRandomizedResponse,
+    HadamardResponse,
+    HierarchicalHashing,
+    LocalHashing,
+    PlanarLaplace,
+    StaircaseResponse,
+    SubsetSelection,
+    UnaryEncoding,
+)
+from mapveil.local.estimators import estimate_distribution
+from mapveil.local.maximum_likelihood import maximise_likelihood
+from mapveil.local.report import Tally
+from mapveil.local.smoothed_likelihood import expected_users, information, smooth_likelihood
+from mapveil.local.split_trees import SplitTrees
+from mapveil.privacy.random import Randomness
+
+REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
+EVERY = (
+    DiskArea,
+    GeneralizedRandomizedResponse,
+    HadamardResponse,
+    HierarchicalHashing,
+    LocalHashing,
+    PlanarLaplace,
+    StaircaseResponse,
+    SubsetSelection,
+    UnaryEncoding,
+)
+
+
+def places(sites: int = 200) -> Domain:
+    generator = np.random.default_rng(7)
+    lon, lat = generator.uniform(-74.0, -73.92, sites), generator.uniform(40.70, 40.82, sites)
+    return Domain(mv.Places(lon, lat, REGION))
+
+
+def city(domain: Domain, users: int) -> tuple[np.ndarray, np.ndarray]:
+    x, y = domain.plane
+    near = np.exp(-np.hypot(x - x[20], y - y[20]) / 1500) + 0.5 * np.exp(
+        -np.hypot(x - x[-9], y - y[-9]) / 900
+    )
+    generator = np.random.default_rng(3)
+    p = near * generator.gamma(0.7, size=domain.size)
+    cells = generator.choice(domain.size, users, p=p / p.sum())
+    return cells, np.bincount(cells, minlength=domain.size) / users
+
+
+@pytest.mark.parametrize("mechanism", EVERY, ids=lambda m: m.name)
+def test_it_beats_projection_and_the_even_map_with_every_randomizer(mechanism) -> None:
+    domain = places()
+    cells, truth = city(domain, 30_000)
+    randomizer = mechanism(epsilon=2).on(domain)
+    tally = randomizer.tally(randomizer.randomize(cells, Randomness(5)))
+    made = estimate_distribution(randomizer, tally, "smoothed-em").distribution
+    assert made.min() > 0
+    assert made.sum() == pytest.approx(1)
+
+    def far(estimate: np.ndarray) -> float:
+        return float((truth * np.log(np.maximum(truth, 1e-300) / (estimate + 2**-52))).sum())
+
+    assert far(made) < 0.85 * far(np.full(domain.size, 1 / domain.size))
+    other = "simplex" if mechanism is not DiskArea else "em"
+    assert far(made) < 0.6 * far(estimate_distribution(randomizer, tally, other).distribution)
+
+
+def test_few_reports_of_small_epsilon_leave_the_map_nearly_even() -> None:
+    domain = places()
+    cells, truth = city(domain, 300)
+    randomizer = SubsetSelection(epsilon="0.1").on(domain)
+    tally = randomizer.tally(randomizer.randomize(cells, Randomness(6)))
+    made = smooth_likelihood(randomizer, tally).distribution
+    even = np.full(domain.size, 1 / domain.size)
+    assert np.abs(made - even).sum() < 0.05
+    assert np.abs(made - truth).sum() < 1.02 * np.abs(even - truth).sum()
+
+
+def test_many_reports_leave_nothing_to_smooth() -> None:
+    randomizer = GeneralizedRandomizedResponse(epsilon=12).on(places(30))
+    cells, truth = city(randomizer.domain, 400_000)
+    tally = randomizer.tally(randomizer.randomize(cells, Randomness(7)))
+    made = smooth_likelihood(randomizer, tally).distribution
+    np.testing.assert_allclose(made, maximise_likelihood(randomizer, tally).distribution, atol=3e-4)
+    np.testing.assert_allclose(made, truth, atol=1e-3)
+
+
+@pytest.mark.parametrize("mechanism", [HadamardResponse, SubsetSelection], ids=lambda m: m.name)
+def test_the_users_expected_are_those_there_when_the_reports_are_as_expected(mechanism) -> None:
+    randomizer = mechanism(epsilon=1).on(places(60))
+    p = np.random.default_rng(1).dirichlet(np.ones(60))
+    likely = randomizer.forward(p) if mechanism is HadamardResponse else randomizer.holding(p)
+    n = 10**12
+    tally = Tally(np.rint(n * likely).astype(np.int64), n)
+    np.testing.assert_allclose(expected_users(randomizer, tally)(p), n * p, rtol=1e-6)
+
+
+def test_the_information_is_that_of_the_whole_matrix() -> None:
+    randomizer = HadamardResponse(epsilon=1).on(places(40))
+    generator = np.random.default_rng(2)
+    p, change = generator.dirichlet(np.ones(40)), generator.normal(size=40)
+    matrix = randomizer.transition_matrix()
+    whole = matrix @ np.diag(1 / (p @ matrix)) @ matrix.T
+    assert information(randomizer, 500, p)(change) == pytest.approx(500 * change @ whole @ change)
+
+
+def test_smoothing_keeps_the_total_and_follows_what_is_sure() -> None:
+    domain = places(101)
+    trees = SplitTrees(domain, 3)
+    p = np.random.default_rng(4).dirichlet(np.full(101, 0.5))
+    made = trees.smooth(1e9 * p)
+    assert made.sum() == pytest.approx(1)
+    np.testing.assert_allclose(made, p, atol=1e-6)
+    np.testing.assert_allclose(trees.smooth(np.zeros(101)), 1 / 101)
+    once = np.abs(trees.smooth(100 * p) - 1 / 101).sum()
+    trees.unevenness[:] = 5.0
+    assert np.abs(trees.smooth(100 * p) - 1 / 101).sum() > once
+
+
+def test_a_division_moves_mass_within_its_box_only() -> None:
+    trees = SplitTrees(places(77), 2)
+    p = np.random.default_rng(5).dirichlet(np.ones(77))
+    for level in range(trees.levels):
+        at = trees.divisions(p, level)
+        step = 1e-4
+        signs = np.ones(at.half.size)
+        after = trees.divisions(p + step * trees.moved(p, level, signs), level)
+        np.testing.assert_allclose(after.part, at.part)
+        np.testing.assert_allclose(after.half, at.half + step, rtol=1e-9)
+
+
+def test_the_unevenness_of_crowded_levels_is_learned() -> None:
+    domain = places()
+    x, _ = domain.plane
+    generator = np.random.default_rng(8)
+    even = generator.choice(domain.size, 200_000)
+    left = np.flatnonzero(x < np.median(x))
+    crowded = np.concatenate([generator.choice(left, 190_000), even[:10_000]])
+    learned = []
+    for cells in (even, crowded):
+        randomizer = GeneralizedRandomizedResponse(epsilon=6).on(domain)
+        tally = randomizer.tally(randomizer.randomize(cells, Randomness(9)))
+        learned.append(smooth_likelihood(randomizer, tally).unevenness)
+    assert learned[0].max() < 0.6
+    assert learned[1][:2].max() > 1.5
