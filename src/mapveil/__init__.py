@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 
 _WHERE = {
     "Region": "mapveil.geo.region",
+    "Measurements": "mapveil.geo.measurements",
     "Points": "mapveil.geo.points",
     "Counts": "mapveil.geo.counts",
     "Grid": "mapveil.geo.grid",
@@ -21,6 +22,7 @@ _WHERE = {
     "Hexagons": "mapveil.geo.hexagons",
     "read_points": "mapveil.geo.read_points",
     "read_counts": "mapveil.geo.read_counts",
+    "read_measurements": "mapveil.geo.read_measurements",
     "DensityMap": "mapveil.maps.density_map",
     "Guarantee": "mapveil.privacy.guarantee",
     "Ledger": "mapveil.privacy.ledger",
@@ -36,6 +38,7 @@ _PACKAGES = (
     "geo",
     "local",
     "maps",
+    "obfuscation",
     "privacy",
     "projection",
     "retrieval",
@@ -54,6 +57,7 @@ if TYPE_CHECKING:
         geo,
         local,
         maps,
+        obfuscation,
         privacy,
         projection,
         retrieval,
@@ -63,10 +67,12 @@ if TYPE_CHECKING:
     from mapveil.geo.counts import Counts
     from mapveil.geo.grid import Grid
     from mapveil.geo.hexagons import Hexagons
+    from mapveil.geo.measurements import Measurements
     from mapveil.geo.places import Places
     from mapveil.geo.points import Points
     from mapveil.geo.quadtree import Quadtree
     from mapveil.geo.read_counts import read_counts
+    from mapveil.geo.read_measurements import read_measurements
     from mapveil.geo.read_points import read_points
     from mapveil.geo.region import Region
     from mapveil.geo.web_mercator import WebMercatorTiles
@@ -82,6 +88,7 @@ __all__ = [
     "Guarantee",
     "Hexagons",
     "Ledger",
+    "Measurements",
     "Places",
     "Points",
     "Quadtree",
@@ -98,9 +105,11 @@ __all__ = [
     "geo",
     "local",
     "maps",
+    "obfuscation",
     "privacy",
     "projection",
     "read_counts",
+    "read_measurements",
     "read_points",
     "retrieval",
     "secure_sum",

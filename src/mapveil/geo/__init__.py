@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 # Functions that share their module's name: loaded later, the module would take the name's place.
 from mapveil.geo.parse_tiling import parse_tiling, tiling_from_dict
 from mapveil.geo.read_counts import read_counts
+from mapveil.geo.read_measurements import read_measurements
 from mapveil.geo.read_points import read_points, read_source
 
 if TYPE_CHECKING:
     from mapveil.geo.counts import Counts
     from mapveil.geo.grid import Grid
     from mapveil.geo.hexagons import Hexagons
+    from mapveil.geo.measurements import Measurements
     from mapveil.geo.places import Places
     from mapveil.geo.points import Points
     from mapveil.geo.quadtree import Quadtree
@@ -27,6 +29,7 @@ __all__ = [
     "Hexagons",
     "HierarchicalTiling",
     "Lattice",
+    "Measurements",
     "Places",
     "Points",
     "Quadtree",
@@ -35,6 +38,7 @@ __all__ = [
     "WebMercatorTiles",
     "parse_tiling",
     "read_counts",
+    "read_measurements",
     "read_points",
     "read_source",
     "tiling_from_dict",
@@ -46,6 +50,7 @@ _MODULES = {
     "Hexagons": "hexagons",
     "HierarchicalTiling": "tiling",
     "Lattice": "tiling",
+    "Measurements": "measurements",
     "Places": "places",
     "Points": "points",
     "Quadtree": "quadtree",

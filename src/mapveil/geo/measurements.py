@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from mapveil.errors import InputError, ParameterError
-from mapveil.privacy.random import Randomness
 
-__all__ = ["LAT", "LON", "RSS", "MeasurementSplit", "Measurements"]
+__all__ = ["LAT", "LON", "RSS", "MeasurementSplit", "Measurements", "Shuffler"]
 
 LAT, LON, RSS = 0, 1, 2
 """Columns of the matrix that every table has: x_1, x_2 and x_3 of the paper."""
+
+
+class Shuffler(Protocol):
+    """What a split draws from, such as a :class:`mapveil.Randomness`."""
+
+    def generator(self) -> np.random.Generator:
+        """A generator for simulations."""
+        ...
 
 
 class MeasurementSplit(NamedTuple):
@@ -45,6 +52,8 @@ class Measurements:
         Where each row stood in the source, from 0.
     source : str
         What messages call the table.
+    notes : tuple of str
+        What was left out when the table was read, one line each.
     """
 
     rows: npt.NDArray[np.float64]
@@ -54,6 +63,7 @@ class Measurements:
     time: npt.NDArray[np.int64] | None
     positions: npt.NDArray[np.int64]
     source: str = "measurements"
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         shape = (len(self.users), len(self.names))
@@ -83,15 +93,23 @@ class Measurements:
             time,
             self.positions[kept],
             self.source,
+            self.notes,
         )
 
     def with_rows(self, rows: npt.NDArray[np.float64]) -> Measurements:
         """The same users and times with other values, such as rewritten ones."""
         return Measurements(
-            rows, self.names, self.users, self.user_ids, self.time, self.positions, self.source
+            rows,
+            self.names,
+            self.users,
+            self.user_ids,
+            self.time,
+            self.positions,
+            self.source,
+            self.notes,
         )
 
-    def split_random(self, rng: Randomness, *, pilot: float = 0.7) -> MeasurementSplit:
+    def split_random(self, rng: Shuffler, *, pilot: float = 0.7) -> MeasurementSplit:
         """Rows at random, as the paper splits (70 % and 30 %)."""
         self._check_part(pilot)
         order = rng.generator().permutation(len(self))
@@ -107,7 +125,7 @@ class Measurements:
         cut = round(pilot * len(self))
         return self._parted(np.sort(order[:cut]), np.sort(order[cut:]))
 
-    def split_by_user(self, rng: Randomness, *, pilot: float = 0.7) -> MeasurementSplit:
+    def split_by_user(self, rng: Shuffler, *, pilot: float = 0.7) -> MeasurementSplit:
         """Whole users: nobody who is rewritten was in the pilot."""
         self._check_part(pilot)
         present = np.unique(self.users)

@@ -2,4 +2,28 @@
 
 from __future__ import annotations
 
-__all__: list[str] = []
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mapveil.obfuscation.fitted import FittedPrivatizer
+    from mapveil.obfuscation.gaussian_noise import GaussianNoise
+    from mapveil.obfuscation.local_gaussian import LocalGaussian
+    from mapveil.obfuscation.privatizer_file import read_privatizer
+    from mapveil.obfuscation.truncated_laplacian import TruncatedLaplacian
+
+__all__ = ["FittedPrivatizer", "GaussianNoise", "LocalGaussian", "TruncatedLaplacian", "read_privatizer"]
+
+_MODULES = {
+    "FittedPrivatizer": "fitted",
+    "GaussianNoise": "gaussian_noise",
+    "LocalGaussian": "local_gaussian",
+    "TruncatedLaplacian": "truncated_laplacian",
+    "read_privatizer": "privatizer_file",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'mapveil.obfuscation' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"mapveil.obfuscation.{_MODULES[name]}"), name)

@@ -6,6 +6,7 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
@@ -136,8 +137,11 @@ class Privatizer(ABC):
         return FittedPrivatizer(self, normalisation, state)
 
     def parameters(self) -> dict[str, Any]:
-        """The parameters as a JSON-ready record."""
-        return dataclasses.asdict(self)
+        """The parameters as a JSON-ready record; exact fractions as strings."""
+        return {
+            key: str(value) if isinstance(value, Fraction) else value
+            for key, value in dataclasses.asdict(self).items()
+        }
 
     def _check(self, held: bool, name: str, accepted: str) -> None:
         if not held:

@@ -1,0 +1,333 @@
+"""Read measurements from whatever points are read from: user, place, signal strength and further numbers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.errors import InputError, ParameterError
+from mapveil.geo.find_columns import find_columns
+from mapveil.geo.measurements import Measurements
+from mapveil.geo.read_points import open_table
+from mapveil.geo.tables import Table, column_types, quote_name, reading
+
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow
+
+__all__ = ["STRONGEST_DBM", "USUAL_SIGNALS", "WEAKEST_DBM", "read_measurements"]
+
+USUAL_SIGNALS: Final = (
+    *("rss", "rssdbm", "rsrp", "rsrpdbm", "rssi", "rssidbm", "signal", "signaldbm", "signalstrength"),
+    *("signalstrengthdbm", "dbm", "maxrssdbm"),
+)
+"""Names looked for where no column of signal strength is named, best first; case, spaces, ``_`` and ``-`` in a
+column's name do not matter."""
+
+WEAKEST_DBM, STRONGEST_DBM = -160.0, 0.0
+"""What a phone can report: below the floor of every standard's scale (-156 dBm), and one milliwatt."""
+
+_NUMBER: Final = re.compile(
+    r"^(U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|FLOAT|DOUBLE|REAL|DECIMAL.*|BIGNUM|VARINT)$"
+)
+_MOST_MISSING: Final = 0.01
+_LISTED: Final = 12
+
+
+class _Column(NamedTuple):
+    name: str  # in the source
+    values: npt.NDArray[np.float64]  # NaN where missing or not a number
+    missing: npt.NDArray[np.bool_]  # null
+    text: bool  # the source holds text
+
+    @property
+    def odd(self) -> npt.NDArray[np.bool_]:
+        """Text that is no number, NaN, infinite."""
+        return ~self.missing & ~np.isfinite(self.values)
+
+    @property
+    def constant(self) -> bool:
+        """Whether no two values differ."""
+        present = self.values[~self.missing]
+        return not len(present) or bool(present.min() == present.max())
+
+
+def read_measurements(
+    source: Any,
+    *,
+    user: str | None = None,
+    lat: str | None = None,
+    lon: str | None = None,
+    rss: str | None = None,
+    features: Sequence[str] | None = None,
+    fill: float | None = None,
+    time: str | None = None,
+) -> Measurements:
+    """Read a table of signal measurements whole. Run by: the curator of a pilot, or a simulation of the clients.
+
+    Parameters
+    ----------
+    source : path, str, sequence of paths, frame or relation
+        As :func:`mapveil.read_points` takes.
+    user, lat, lon, time : str, optional
+        Names of the columns; otherwise the usual ones are looked for.
+    rss : str, optional
+        The column of signal strength in dBm, from -160 to 0; otherwise one of :data:`USUAL_SIGNALS`.
+    features : sequence of str, optional
+        Further features, in this order. By default all columns of numbers but those above, and but such as are
+        the same in every row or missing in more than 1 % of them: what is left out stands in ``notes``.
+    fill : float, optional
+        What a missing feature (null) counts as, such as -105 for an access point that was not heard; otherwise
+        rows with a missing value are left out and counted in ``notes``.
+
+    Returns
+    -------
+    Measurements
+
+    Raises
+    ------
+    InputError
+        No such file or column, no rows, a user that is missing, a number that is not finite, a place or a signal
+        strength out of range: names the row (1 is the first) and the column.
+
+    Examples
+    --------
+    >>> read_measurements("SELECT 'ann' AS user_id, 35.5 AS lat, 24.0 AS lon, -71 AS rss_dbm, 9.0 AS speed")
+    Measurements(SQL: lat, lon, rss_dbm)
+    """
+    import duckdb
+
+    if fill is not None and not np.isfinite(fill):
+        raise ParameterError(f"fill is {fill!r}; a finite number is accepted")
+    table = open_table(source)
+    types = column_types(table)
+    found = find_columns(table.name, types, {"user": user, "lat": lat, "lon": lon, "time": time})
+    signal = _signal(table.name, types, rss)
+    base = [found.columns.lat, found.columns.lon, signal]
+    further = _further(table.name, types, features, {found.columns.user, found.columns.time, *base})
+    notes: list[str] = []
+    with duckdb.connect() as connection, reading(table.name):
+        rows = _Rows(table, connection, found.expressions.user, [*base, *further], types)
+        _check(rows, rows.columns[:3], fill)
+        if features is None:
+            rows.leave_out(_unfit(rows, fill), notes)
+        rows.refuse_odd(rows.columns[3:])
+        moments = rows.moments(found.columns.time, types, time is not None, notes)
+        return rows.whole(moments, fill, notes)
+
+
+def _numeric(name: str, types: Mapping[str, str]) -> bool:
+    return types[name] in ("VARCHAR", "BOOLEAN") or bool(_NUMBER.match(types[name]))
+
+
+def _signal(source: str, types: Mapping[str, str], given: str | None) -> str:
+    name = given
+    if name is None:
+        plain = {re.sub(r"[\s_.\-]", "", each.lower()): each for each in reversed(list(types))}
+        name = next((plain[usual] for usual in USUAL_SIGNALS if usual in plain), None)
+        if name is None:
+            raise InputError(
+                f"{source}: no column of signal strength among {_listed(list(types))}; a usual name (rss_dbm, "
+                "rsrp_dbm, rssi) or rss=NAME is accepted"
+            )
+    if name not in types:
+        raise InputError(f"{source}: no column {given!r} for rss; its columns are {_listed(list(types))}")
+    if not _numeric(name, types) or types[name] == "BOOLEAN":
+        raise InputError(
+            f"{source}: column {name!r} for rss is of type {types[name].lower()}; numbers (dBm) are accepted"
+        )
+    return name
+
+
+def _further(
+    source: str, types: Mapping[str, str], features: Sequence[str] | None, taken: set[str | None]
+) -> list[str]:
+    if features is None:
+        # Where some columns have types, a column of text is one that was never meant as a number.
+        untyped = set(types.values()) == {"VARCHAR"}
+        return [
+            name
+            for name in types
+            if name not in taken and (untyped or _NUMBER.match(types[name]) is not None)
+        ]
+    if isinstance(features, str):
+        raise ParameterError(f"features is {features!r}; a sequence of column names is accepted")
+    for name in features:
+        if name not in types:
+            raise InputError(f"{source}: no column {name!r}; its columns are {_listed(list(types))}")
+        if not _numeric(name, types):
+            raise InputError(
+                f"{source}: column {name!r} is of type {types[name].lower()}; numbers are accepted as features"
+            )
+        if name in taken or list(features).count(name) > 1:
+            raise InputError(f"{source}: column {name!r} is named twice; each column once is accepted")
+    return list(features)
+
+
+class _Rows:
+    """The rows of a table, in its own order."""
+
+    def __init__(
+        self,
+        table: Table,
+        connection: duckdb.DuckDBPyConnection,
+        user: str,
+        names: Sequence[str],
+        types: Mapping[str, str],
+    ) -> None:
+        self.source = table.name
+        self._connection = connection
+        self._from = table.relation(connection)
+        select = [
+            f"{'TRY_CAST' if types[name] == 'VARCHAR' else 'CAST'}({quote_name(name)} AS DOUBLE) AS f{at}, "
+            f"{quote_name(name)} IS NULL AS m{at}"
+            for at, name in enumerate(names)
+        ]
+        found = self._arrow(f"{user} AS user_id, {', '.join(select)}")
+        if not len(found):
+            raise InputError(f"{self.source}: holds no rows; at least one is accepted")
+        self._users = found["user_id"]
+        if self._users.null_count:
+            row = int(np.flatnonzero(self._users.is_null().to_numpy())[0]) + 1
+            raise InputError(f"{self.source}: row {row} has no user id; every row needs one")
+        self.columns = [
+            _Column(name, _floats(found[f"f{at}"]), found[f"m{at}"].to_numpy(), types[name] == "VARCHAR")
+            for at, name in enumerate(names)
+        ]
+
+    def __len__(self) -> int:
+        return len(self._users)
+
+    def _arrow(self, select: str) -> pyarrow.Table:
+        return self._connection.sql(f"SELECT {select} FROM {self._from}").to_arrow_table()
+
+    def refuse(self, name: str, failing: npt.NDArray[np.bool_], accepted: str) -> None:
+        """Raise for the first row where something holds, if there is one."""
+        if not failing.any():
+            return
+        row = int(np.argmax(failing))
+        written = self._connection.execute(
+            f"SELECT CAST({quote_name(name)} AS VARCHAR) FROM {self._from} LIMIT 1 OFFSET {row}"
+        ).fetchall()[0][0]
+        shown = "missing (null)" if written is None else repr(str(written)[:60])
+        raise InputError(f"{self.source}: row {row + 1}, column {name!r} is {shown}; {accepted} is accepted")
+
+    def refuse_odd(self, columns: Sequence[_Column]) -> None:
+        """Raise for the first number that is none."""
+        for column in columns:
+            self.refuse(column.name, column.odd, "a finite number, or null where it is missing,")
+
+    def leave_out(self, reasons: Mapping[str, Sequence[str]], notes: list[str]) -> None:
+        """Go on without some columns."""
+        gone = {name for names in reasons.values() for name in names}
+        self.columns = [column for column in self.columns if column.name not in gone]
+        notes += [f"left out, {reason}: {_listed(names)}" for reason, names in reasons.items()]
+
+    def moments(
+        self, name: str | None, types: Mapping[str, str], named: bool, notes: list[str]
+    ) -> npt.NDArray[np.int64] | None:
+        """Microseconds since 1970 of each row, where there is a column that says when."""
+        if name is None:
+            return None
+        quoted, held = quote_name(name), types[name]
+        seconds = f"TRY_CAST(TRY_CAST({quoted} AS DOUBLE) * 1000000 AS BIGINT)"
+        if held.startswith(("TIMESTAMP", "DATE")):
+            sql = f"EPOCH_US({quoted})"
+        else:
+            sql = (
+                seconds
+                if _NUMBER.match(held)
+                else f"COALESCE(EPOCH_US(TRY_CAST({quoted} AS TIMESTAMP)), {seconds})"
+            )
+        found = self._arrow(f"{sql} AS moment")["moment"]
+        if not found.null_count:
+            return np.asarray(found.to_numpy(), dtype=np.int64)
+        if named:
+            accepted = "a time such as 2024-05-01 12:00:00 (UTC) or seconds since 1970"
+            self.refuse(name, found.is_null().to_numpy(), accepted)
+        notes.append(f"column {name!r} is not used: it holds no time in {found.null_count} rows")
+        return None
+
+    def whole(
+        self, moments: npt.NDArray[np.int64] | None, fill: float | None, notes: list[str]
+    ) -> Measurements:
+        """The rows that have every value."""
+        rows = np.column_stack([column.values for column in self.columns])
+        missing = np.column_stack([column.missing for column in self.columns])
+        if fill is not None:
+            rows[:, 2:][missing[:, 2:]] = fill
+            missing[:, 2:] = False
+        kept = np.flatnonzero(~missing.any(axis=1))
+        if not len(kept):
+            raise InputError(f"{self.source}: a value is missing in every row; complete rows are accepted")
+        if len(kept) < len(self):
+            notes.append(f"{len(self) - len(kept)} of {len(self)} rows are left out: a value is missing")
+        users, ids = _codes(self._users, kept)
+        return Measurements(
+            rows[kept],
+            tuple(column.name for column in self.columns),
+            users,
+            ids,
+            None if moments is None else moments[kept],
+            kept,
+            self.source,
+            tuple(notes),
+        )
+
+
+def _floats(column: pyarrow.ChunkedArray) -> npt.NDArray[np.float64]:
+    return np.asarray(column.to_numpy(), dtype=np.float64)
+
+
+def _codes(
+    users: pyarrow.ChunkedArray, kept: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
+    """Dense codes in order of the ids, and the ids."""
+    encoded = users.combine_chunks().take(kept).dictionary_encode()
+    ids = encoded.dictionary.to_pylist()
+    order = sorted(range(len(ids)), key=ids.__getitem__)
+    codes = np.empty(len(ids), dtype=np.int64)
+    codes[order] = np.arange(len(ids))
+    return codes[encoded.indices.to_numpy()], tuple(str(ids[at]) for at in order)
+
+
+def _check(rows: _Rows, base: Sequence[_Column], fill: float | None) -> None:
+    """Places and signal strengths that cannot be."""
+    rows.refuse_odd(base)
+    lat, lon, signal = base
+    rows.refuse(lat.name, np.abs(lat.values) > 90, "a latitude from -90 to 90 degrees")
+    rows.refuse(lon.name, np.abs(lon.values) > 180, "a longitude from -180 to 180 degrees")
+    span = f"from {WEAKEST_DBM:g} to {STRONGEST_DBM:g} dBm"
+    outside = (signal.values < WEAKEST_DBM) | (signal.values > STRONGEST_DBM)
+    rows.refuse(signal.name, outside, f"a signal strength {span}, or null where there is none,")
+    if fill is not None and not WEAKEST_DBM <= fill <= STRONGEST_DBM and signal.missing.any():
+        raise ParameterError(
+            f"fill is {fill!r}, which would stand for a missing signal strength; a number {span} is accepted"
+        )
+
+
+def _unfit(rows: _Rows, fill: float | None) -> dict[str, list[str]]:
+    """Features that say nothing or are not there, by the reason."""
+    reasons: dict[str, list[str]] = {}
+    for column in rows.columns[3:]:
+        missing = int(column.missing.sum())
+        if column.text and column.odd.any():
+            reasons.setdefault("not numbers", []).append(column.name)
+        elif missing == len(rows):
+            reasons.setdefault("missing in every row", []).append(column.name)
+        elif missing > _MOST_MISSING * len(rows) and fill is None:
+            reasons.setdefault(f"missing in more than {_MOST_MISSING:.0%} of the rows", []).append(
+                column.name
+            )
+        elif column.constant and (fill is None or not missing):
+            reasons.setdefault("the same in every row", []).append(column.name)
+    return reasons
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return ", ".join(names[:_LISTED]) + more
