@@ -65,6 +65,9 @@ PRIVATIZERS: tuple[PrivatizerRow, ...] = (
     PrivatizerRow("gaussian-noise", "mapveil.obfuscation.gaussian_noise:GaussianNoise"),
     PrivatizerRow("local-gaussian", "mapveil.obfuscation.local_gaussian:LocalGaussian"),
     PrivatizerRow("truncated-laplacian", "mapveil.obfuscation.truncated_laplacian:TruncatedLaplacian"),
+    PrivatizerRow("gap", "mapveil.obfuscation.gap:Gap"),
+    PrivatizerRow("codebook", "mapveil.obfuscation.codebook:Codebook"),
+    PrivatizerRow("funnel", "mapveil.obfuscation.funnel:Funnel"),
 )
 
 
