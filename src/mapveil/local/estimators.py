@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
@@ -9,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.errors import ParameterError
+from mapveil.geo.places import Places
 from mapveil.local.candidate_sets import solve_candidate_sets
 from mapveil.local.maximum_likelihood import maximise_likelihood
 from mapveil.local.multiscale import shrink_estimates
@@ -16,6 +18,7 @@ from mapveil.local.randomizer import Randomizer, SymbolRandomizer
 from mapveil.local.report import Tally
 from mapveil.local.simplex import norm_clip, project_to_simplex
 from mapveil.local.smoothed_likelihood import smooth_likelihood
+from mapveil.local.split_trees import usual_concentration
 
 __all__ = ["ESTIMATORS", "Estimated", "check_estimator", "estimate_distribution"]
 
@@ -82,7 +85,9 @@ def _clipped(randomizer: Randomizer, tally: Tally) -> Estimated:
 def _shrunk(randomizer: Randomizer, tally: Tally) -> Estimated:
     unbiased = randomizer.invert(tally)
     covariance = randomizer.covariance(norm_clip(unbiased))
-    return Estimated(shrink_estimates(unbiased, covariance, tally.reports, randomizer.domain.plane))
+    domain = randomizer.domain
+    usual = functools.partial(usual_concentration, domain) if isinstance(domain.tiling, Places) else None
+    return Estimated(shrink_estimates(unbiased, covariance, tally.reports, domain.plane, usual))
 
 
 def _smoothed(randomizer: Randomizer, tally: Tally) -> Estimated:

@@ -21,6 +21,7 @@ the cycle spinning of Coifman and Donoho (1995).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -46,6 +47,7 @@ def shrink_estimates(
     covariance: Covariance,
     reports: int,
     plane: FloatArray,
+    usual: Callable[[FloatArray], FloatArray] | None = None,
     *,
     trees: int | None = None,
 ) -> FloatArray:
@@ -61,6 +63,9 @@ def shrink_estimates(
         How many reports there were.
     plane : ndarray of float64, shape (2, sites)
         Where the sites are.
+    usual : callable, optional
+        From numbers of sites of a box to the concentration with which it is expected to divide, such as
+        :func:`mapveil.local.split_trees.usual_concentration`; the public weights of the prior by default.
     trees : int, optional
         How many trees to take the mean of; eight, or as few as two for more than 65,536 sites, by default.
 
@@ -74,11 +79,17 @@ def shrink_estimates(
     total = np.zeros(unbiased.size)
     for number in range(trees):
         tree = site_tree(plane, number * math.pi / 2 / trees)
-        total[tree.order] += _shrink(unbiased[tree.order], covariance, reports, tree)
+        total[tree.order] += _shrink(unbiased[tree.order], covariance, reports, tree, usual)
     return np.asarray(total / total.sum())
 
 
-def _shrink(estimates: FloatArray, covariance: Covariance, reports: int, tree: SiteTree) -> FloatArray:
+def _shrink(
+    estimates: FloatArray,
+    covariance: Covariance,
+    reports: int,
+    tree: SiteTree,
+    usual: Callable[[FloatArray], FloatArray] | None,
+) -> FloatArray:
     """Estimates in the tree's order."""
     prior = SplitPrior(_GAUSSIAN)
     sums = np.concatenate([[0.0], np.cumsum(estimates)])
@@ -102,6 +113,8 @@ def _shrink(estimates: FloatArray, covariance: Covariance, reports: int, tree: S
         z, spread = _measured(
             whole[cut], measured[one], measured[two], of_half[one], of_half[two], of_whole[cut]
         )
+        if usual is not None:
+            prior.expect(float(np.mean(usual(above.size[cut].astype(np.float64)))))
         half = prior.halves(whole[cut], z, spread, below.size[one] / above.size[cut], None, _SITES)
         found[one] = np.clip(half, 0.0, whole[cut])
         found[two] = whole[cut] - found[one]

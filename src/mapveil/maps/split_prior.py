@@ -38,6 +38,8 @@ PUBLIC_WEIGHTS: Final = (0.03, 0.03, 0.05, 0.08, 0.14, 0.2, 0.23, 0.24)
 """Weights before any data: people cluster, at most scales."""
 
 _STRENGTH: Final = 30.0
+_SPREAD: Final = 1.1
+_POSSIBLE: Final = 0.05
 _CARRIED: Final = 0.5
 _ROUNDS: Final = 30
 _SHARES: Final = np.array([0.01, 0.08, 0.25, 0.5, 0.75, 0.92, 0.99])
@@ -77,6 +79,22 @@ class SplitPrior:
         self._terms = terms
         self._public = np.array(PUBLIC_WEIGHTS) / sum(PUBLIC_WEIGHTS)
         self.weights: FloatArray = self._public
+        self._fresh = True
+
+    def expect(self, concentration: float) -> None:
+        """Expect the boxes to come to divide about as a given concentration says, instead of the public weights.
+
+        Parameters
+        ----------
+        concentration : float
+            a. Components within a factor of three or so are likely, the others possible.
+        """
+        away = np.log(np.array(CONCENTRATIONS) / concentration) / _SPREAD
+        near = np.exp(-np.square(away) / 2)
+        public = np.array(PUBLIC_WEIGHTS) / sum(PUBLIC_WEIGHTS)
+        self._public = (1 - _POSSIBLE) * near / near.sum() + _POSSIBLE * public
+        if self._fresh:
+            self.weights = self._public
 
     def halves(
         self,
@@ -142,7 +160,7 @@ class SplitPrior:
             part *= boxes / part.sum(axis=1, keepdims=True)
             weights = part.sum(axis=0) + _STRENGTH * start
             weights = weights / weights.sum()
-        self.weights = weights
+        self.weights, self._fresh = weights, False
 
     def _posterior(self, signal: FloatArray, z: FloatArray, share: FloatArray, terms: int) -> FloatArray:
         """Posterior mean of the first half, in noise deviations."""
