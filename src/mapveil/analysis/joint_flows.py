@@ -38,7 +38,7 @@ __all__ = ["Gravity", "JointFlows", "PairTally", "estimate_joint", "fit_gravity"
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-_STAYING: Final = (0.1, 0.3, 1.0, 3.0, 10.0)
+_STAYING: Final = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 _GAIN: Final = (
     1.0  # nats that a weight of staying must win; that trips get rarer with distance is no surprise
 )
@@ -177,35 +177,44 @@ def fit_gravity(
     plane: FloatArray,
     spacing_m: float,
 ) -> Gravity:
-    """The likeliest gravity model of a grid: lengths that double, and five weights of staying.
+    """The likeliest gravity model of a grid: lengths that double, and six weights of staying.
 
-    The weight is searched at the best length, and the length once more at the best weight. Everything in the
-    channel's order of sites.
+    The lengths are searched first, then the neighbours of the best point of the grid, for as long as one of them is
+    likelier. Everything in the channel's order of sites.
     """
     across = np.hypot(*(part[:, None] - part[None, :] for part in plane))
     halvings = max(math.ceil(math.log2(max(float(across.max()) / spacing_m, 2.0))), 1)
     lengths = [float(spacing_m * 2.0**k) for k in range(-1, halvings + 1)]
     best = Gravity(math.inf, 1.0, start)
-    reached = tally.likelihood(channel.forward(start))
+    reached, at = tally.likelihood(channel.forward(start)), (len(lengths), _STAYING.index(1.0))
+    tried = {at}
 
-    def attempt(length: float, staying: float, gain: float = 0.0) -> None:
-        nonlocal best, reached
-        pulled = start if math.isinf(length) else start * np.exp(across / -length)
-        if staying != 1:
-            pulled = pulled.copy()
-            pulled[np.diag_indices_from(pulled)] *= staying
+    def attempt(length: int, staying: int) -> bool:
+        nonlocal best, reached, at
+        point = (length, staying)
+        if point in tried or not (0 <= length <= len(lengths) and 0 <= staying < len(_STAYING)):
+            return False
+        tried.add(point)
+        metres, weight = math.inf if length == len(lengths) else lengths[length], _STAYING[staying]
+        pulled = start * np.exp(across / -metres)
+        pulled[np.diag_indices_from(pulled)] *= weight
         joint = proportional_fit(pulled, origins, destinations)
-        if joint is not None:
-            found = tally.likelihood(channel.forward(joint))
-            if found > reached + gain:
-                best, reached = Gravity(length, staying, joint), found
+        if joint is None:
+            return False
+        found = tally.likelihood(channel.forward(joint))
+        gain = _GAIN if staying != at[1] and weight != 1 else 0.0
+        if not found > reached + gain:
+            return False
+        best, reached, at = Gravity(metres, weight, joint), found, point
+        return True
 
-    for length in lengths:
-        attempt(length, 1.0)
-    for staying in _STAYING:
-        attempt(best.length_m, staying, _GAIN)
-    for length in lengths:
-        attempt(length, best.staying)
+    for length in range(len(lengths)):
+        attempt(length, at[1])
+    while any(
+        attempt(at[0] + step, at[1] + turn)
+        for step, turn in ((0, 1), (0, -1), (1, 1), (-1, -1), (1, -1), (-1, 1), (1, 0), (-1, 0))
+    ):
+        pass
     return best
 
 
