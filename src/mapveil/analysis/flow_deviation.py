@@ -1,10 +1,11 @@
 r"""Error bars of flows: how far an unbiased estimate of each pair's trips strays by the randomization alone.
 
 .. math:: \hat F = A \frac{N}{n} A^T, \qquad A = (Q Q^T)^{-1} Q, \qquad
-    \mathrm{Var}\big(n \hat F_{x x'}\big) = n \big( (A \circ A)\, P\, (A \circ A)^T - F \circ F \big)_{x x'}
+    \mathrm{Var}\big(n \hat F_{x x'}\big) = n \big( (A \circ A)\, P\, (A \circ A)^T - F \big)_{x x'}
 
 where: N holds how often each pair of reports came, n is their number, Q is the channel of one report (a row a site), P
-the distribution of pairs of reports, for which that of the estimated flows stands, and F those flows.
+the distribution of pairs of reports, for which that of the estimated flows stands, and F those flows. The trips are
+taken as they are, not as drawn.
 """
 
 from __future__ import annotations
@@ -62,6 +63,6 @@ def flow_deviation(randomizer: Randomizer, joint: FloatArray, reports: int) -> F
         return None
     flows = channel.in_site_order(joint)
     squared = inverse * inverse
-    variance = squared @ channel.forward(flows) @ squared.T - flows * flows
+    variance = squared @ channel.forward(flows) @ squared.T - flows
     made: FloatArray = channel.out_of_site_order(np.sqrt(reports * np.maximum(variance, 0.0)))
     return made
