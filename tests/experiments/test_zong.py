@@ -18,6 +18,7 @@ from mapveil.experiments.zong_line import FIGURE_3
 from mapveil.experiments.zong_private import PRIVATE, PrivateJob, run_private
 from mapveil.experiments.zong_sections import (
     AGAINST_EXACT,
+    AGAINST_TRUTH,
     FEATURES,
     SILENCE,
     WAVES,
@@ -131,22 +132,24 @@ def test_verdicts_follow_the_rows() -> None:
 
 def gain_rows(correlation: dict[int, float]) -> list[Found]:
     rows = []
-    for city in CITIES:
-        rows.append(Found(city.name, 9, 0, SILENCE, 0, "score", 1_000.0))
+    people = [(city.name, 9, AGAINST_EXACT) for city in CITIES]
+    for source, users, metric in [*people, ("a", 20_000, AGAINST_TRUTH), ("b", 20_000, AGAINST_TRUTH)]:
+        rows.append(Found(source, users, 0, SILENCE, 0, "score", 1_000.0))
         for level in FEATURES:
-            rows.append(Found(city.name, 9, 0, WAVES, level, AGAINST_EXACT, correlation[level]))
-            rows.append(Found(city.name, 9, 0, WAVES, level, "score", 1_000.0 - 100.0 * level))
+            rows.append(Found(source, users, 0, WAVES, level, metric, correlation[level]))
+            rows.append(Found(source, users, 0, WAVES, level, "score", 1_000.0 - 100.0 * level))
     return rows
 
 
 def test_gains_are_per_privacy_lost() -> None:
-    falling = {level: 1 - 0.5 / level for level in FEATURES}
+    falling = {level: 1 - 0.5 / level**2 for level in FEATURES}
     report = FIGURE_13.report(Results(gain_rows(falling), {}))
-    # (1 - 1/2 / 2) - 1/2 gained for a tenth of the score.
-    assert report.tables[0].rows[0][1] == "2.500"
-    assert report.claims[0].verdict == "holds"
+    # (1 - 1/2 / 4) - 1/2 gained for a tenth of the score.
+    assert {row[1] for row in report.tables[0].rows} == {"3.750"}
+    assert [claim.verdict for claim in report.claims] == ["holds", "holds"]
     rising = {level: 0.01 * level**2 for level in FEATURES}
-    assert FIGURE_13.report(Results(gain_rows(rising), {})).claims[0].verdict == "does not hold"
+    report = FIGURE_13.report(Results(gain_rows(rising), {}))
+    assert [claim.verdict for claim in report.claims] == ["does not hold", "does not hold"]
 
 
 @pytest.mark.parametrize(("bands", "gamma"), [(2, 0.1), (3, 0.1), (3, 0.4)])

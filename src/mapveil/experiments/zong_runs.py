@@ -124,7 +124,9 @@ def run_job(job: Job) -> Outcome:
     some = np.ascontiguousarray(scene.places[:, _chosen(scene.users, job.scored, stream)])
     exact = kernel_density(scene.places, None, scene.grid, Gaussian(), h)
     rows = _Rows(job, scene, exact)
-    for metric, value in (("bandwidth", scene.bandwidth), ("side", scene.side), ("unit", scene.degree)):
+    faint = float((exact < math.sqrt(scene.users / 2)).mean())  # fainter than the chance of one wave each
+    about = {"bandwidth": scene.bandwidth, "side": scene.side, "unit": scene.degree, "faint": faint}
+    for metric, value in about.items():
         rows.add("scene", 0, metric, value)
     rows.surface(EXACT, 0, exact)
     if job.scored:
