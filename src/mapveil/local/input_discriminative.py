@@ -8,8 +8,8 @@ where: :math:`\epsilon_i` is site i's budget. Any two sites are told apart by at
 with several levels of budgets this is **not** the same promise to everybody. All pairs are kept with min(max e, 2 min
 e).
 
-Deviation: the b are those of least sum that keep all pairs (a linear programme over the levels), not the solution of
-the published convex programme for the worst case, which depends on the loss that is chosen.
+Deviation: the b are those of least total variance that keep all pairs, not the solution of the published convex
+programme for the worst case, which depends on the loss that is chosen.
 
 Source: Gu, Li, Cao, Xiong, "Providing Input-Discriminative Protection for Local Differential Privacy" (2020),
 MinID-LDP; Wang et al. (2022), section 5, Table 1.
@@ -42,7 +42,8 @@ __all__ = ["InputDiscriminativeRandomizer", "level_chances"]
 def level_chances(levels: Sequence[Fraction], sites: Sequence[int]) -> list[int]:
     r"""The b of each level of budgets, over 2**32, rounded up.
 
-    .. math:: \min \sum_i n_i b_i \quad \text{where} \quad e^{\min(\epsilon_i, \epsilon_j)}\, b_i + b_j \ge 1
+    .. math:: \min \sum_i n_i \frac{b_i (1 - b_i)}{(1/2 - b_i)^2} \quad \text{where} \quad
+        e^{\min(\epsilon_i, \epsilon_j)}\, b_i + b_j \ge 1
         \text{ for all i, j}
 
     Parameters
@@ -52,7 +53,7 @@ def level_chances(levels: Sequence[Fraction], sites: Sequence[int]) -> list[int]
     sites : sequence of int
         How many sites have each, :math:`n_i`.
     """
-    from scipy.optimize import linprog
+    from scipy.optimize import LinearConstraint, minimize
 
     count = len(levels)
     rows, factors = [], []
@@ -64,8 +65,14 @@ def level_chances(levels: Sequence[Fraction], sites: Sequence[int]) -> list[int]
             row[j] += 1
             rows.append(row)
             factors.append((i, j, power(min(levels[i], levels[j]))))
-    found = linprog(
-        np.asarray(sites, dtype=float), A_ub=-np.array(rows), b_ub=-np.ones(len(rows)), bounds=(0, 0.5)
+    bounds, number = np.array(rows), np.asarray(sites, dtype=float)
+    even = 1 / (1 + float(power(min(levels))))  # keeps all pairs
+    found = minimize(
+        lambda b: float(number @ (b * (1 - b) / (0.5 - b) ** 2)),
+        np.full(count, even),
+        bounds=[(1e-9, 0.5 - 1e-6)] * count,
+        constraints=LinearConstraint(bounds, 1, np.inf),
+        method="SLSQP",
     )
     chances = [max(1, math.ceil(float(b) * ONE)) for b in np.asarray(found.x)]
     for i, j, kept in factors:  # what rounding broke
