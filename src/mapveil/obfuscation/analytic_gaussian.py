@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 __all__ = ["gaussian_delta", "gaussian_deviation", "gaussian_epsilon"]
 
-_MARGIN = 2.0**-40  # far more than the rounding of the curve's evaluation
+_MARGIN = 2.0**-30  # far more than the rounding of the curve's evaluation
 
 
 def gaussian_delta(epsilon: float, ratio: float) -> float:
@@ -30,7 +30,7 @@ def gaussian_delta(epsilon: float, ratio: float) -> float:
 
 
 def gaussian_deviation(epsilon: float, delta: float, sensitivity: float) -> float:
-    r"""The least deviation :math:`\sigma` that is :math:`(\epsilon, \delta)`-DP, rounded up by a part in 2^40.
+    r"""The least deviation :math:`\sigma` that is :math:`(\epsilon, \delta)`-DP, rounded up by a part in 2^30.
 
     Parameters
     ----------

@@ -24,7 +24,7 @@ CALIBRATIONS = ("exact", "paper")
 """How noise follows from epsilon: so that the promise holds, or as in the paper's experiments."""
 
 _GRAIN = 10**6
-_SLACK = 1e-9
+_SLACK = 1e-8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +57,7 @@ class ClippedNoise(Privatizer):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._check(as_epsilon(self.epsilon) <= 1000, "epsilon", "a number above 0, up to 1000,")
-        self._check(1e-18 <= self.delta < 0.1, "delta", "a number from 1e-18 to below 0.1")
+        self._check(1e-15 <= self.delta < 0.1, "delta", "a number from 1e-15 to below 0.1")
         self._check(
             self.clip is None or 1e-6 <= self.clip <= 1e6, "clip", "a number above 0, up to a million,"
         )
