@@ -53,7 +53,7 @@ def level_chances(levels: Sequence[Fraction], sites: Sequence[int]) -> list[int]
     sites : sequence of int
         How many sites have each, :math:`n_i`.
     """
-    from scipy.optimize import LinearConstraint, minimize
+    from scipy.optimize import Bounds, LinearConstraint, minimize
 
     count = len(levels)
     rows, factors = [], []
@@ -67,10 +67,10 @@ def level_chances(levels: Sequence[Fraction], sites: Sequence[int]) -> list[int]
             factors.append((i, j, power(min(levels[i], levels[j]))))
     bounds, number = np.array(rows), np.asarray(sites, dtype=float)
     even = 1 / (1 + float(power(min(levels))))  # keeps all pairs
-    found = minimize(
+    found = minimize(  # type: ignore[call-overload]
         lambda b: float(number @ (b * (1 - b) / (0.5 - b) ** 2)),
         np.full(count, even),
-        bounds=[(1e-9, 0.5 - 1e-6)] * count,
+        bounds=Bounds(1e-9, 0.5 - 1e-6),
         constraints=LinearConstraint(bounds, 1, np.inf),
         method="SLSQP",
     )
