@@ -2,8 +2,8 @@
 
 Everybody starts on the way that is fastest by prediction. Who falls behind by more than theta fetches the traffic of
 the last window that has passed, and takes the way that is fastest with it. The traffic itself is given
-(:class:`mapveil.analysis.fleet.World`): what is compared are ways under the same traffic, chosen with an exact map of
-it, with a private one, and without any.
+(:class:`mapveil.analysis.traffic_world.World`): what is compared are ways under the same traffic, chosen with an exact
+map of it, with a private one, and without any.
 
 Where the private map comes from is one of two:
 
@@ -24,11 +24,12 @@ from typing import ClassVar, Final, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.analysis.fleet import Fleet, World
+from mapveil.analysis.fleet import Fleet
 from mapveil.analysis.location_updates import LocationUpdates, UpdateRule
 from mapveil.analysis.road_graph import Routes
 from mapveil.analysis.traffic import TrafficServer
 from mapveil.analysis.traffic_retrieval import TrafficClient, traffic_database
+from mapveil.analysis.traffic_world import World, split_by_window
 from mapveil.errors import ParameterError
 from mapveil.maps.density_map import DensityMap
 from mapveil.privacy.random import Randomness
@@ -70,7 +71,7 @@ class Traffic(ABC):
         """Devices tell where they are; nothing by default."""
         return
 
-    def close(self, world: World, window: int, active: int) -> None:
+    def close(self, world: World, window: int, active: float) -> None:
         """A window has passed; nothing by default."""
         return
 
@@ -90,7 +91,7 @@ class ExactTraffic(Traffic):
 
     def delays(self, world: World, window: int, at: IntArray, towards: IntArray) -> FloatArray | None:
         """See :class:`Traffic`."""
-        return world.delays(world.users[min(window, world.windows) - 1]) if window > 0 else None
+        return world.delays_in(window) if window > 0 else None
 
 
 class PrivateTraffic(Traffic):
@@ -137,7 +138,7 @@ class PrivateTraffic(Traffic):
         """See :class:`Traffic`."""
         self.server.receive(window, self.updates.send(devices, cells, self._rng))
 
-    def close(self, world: World, window: int, active: int) -> None:
+    def close(self, world: World, window: int, active: float) -> None:
         """See :class:`Traffic`."""
         made = self.server.map(window, active)
         if made is not None:
@@ -211,11 +212,11 @@ def drive(
         probe = fleet.departure + drawn * plans.predicted_seconds()
     passed: list[tuple[IntArray, IntArray]] = [(np.arange(fleet.size), fleet.origin)]
     driving = np.ones(fleet.size, dtype=np.bool_)
+    active: dict[int, float] = {}
     window = 0
     while driving.any():
         end = (window + 1) * world.window_s
-        real = world.delays(world.users[window]) if window < world.windows else np.zeros(graph.roads)
-        active = int(np.count_nonzero(driving & (clock < end)))
+        real = world.delays_in(window)
         while (now := np.flatnonzero(driving & (clock < end))).size:
             due = now[rule.due(late[now], asked[now])] if traffic.asks else now[:0]
             tells = due if traffic.reporting == "late" else now[clock[now] >= probe[now]]
@@ -230,11 +231,14 @@ def drive(
             at, following, expected = plans.step(now)
             road = graph.road_between(at, following)
             took = world.predicted[road] + real[road]
+            stays = split_by_window(clock[now], clock[now] + took, world.window_s)
+            for passed_in, spent in enumerate(np.bincount(stays.window - window, stays.seconds)):
+                active[window + passed_in] = active.get(window + passed_in, 0.0) + spent / world.window_s
             clock[now] += took
             late[now] += took - expected
             passed.append((now, following))
             driving[now[following == fleet.destination[now]]] = False
-        traffic.close(world, window, active)
+        traffic.close(world, window, active.pop(window, 0.0))
         window += 1
         tell(1 - float(driving.mean()))
     vehicle, node = (np.concatenate(part) for part in zip(*passed, strict=True))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -11,10 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.analysis.congestion import Congestion, StepDelay, VolumeDelay
-from mapveil.analysis.fleet import Fleet, World, fleet_from_trips, make_world, passing_times, synthetic_fleet
+from mapveil.analysis.fleet import Fleet, fleet_from_trips, synthetic_fleet
 from mapveil.analysis.read_roads import read_roads
 from mapveil.analysis.road_graph import RoadGraph
 from mapveil.analysis.synthetic_roads import synthetic_roads
+from mapveil.analysis.traffic_world import World, make_world
 from mapveil.analysis.trajectory_roads import roads_from_trajectories
 from mapveil.analysis.travel_times import predict_times, traversals
 from mapveil.analysis.trips import Trajectories, Trips, has_destinations, read_trajectories, read_trips
@@ -37,7 +37,8 @@ CONGESTIONS: Final = ("volume", "step")
 
 _CELL_M: Final = 200.0  # of junctions made from trajectories: about the way a car goes in 15 s
 _SLOWER: Final = 0.5
-_HALVINGS: Final = 40
+_HALVINGS: Final = 8
+_WIDEST: Final = 256.0
 
 
 class Scene(NamedTuple):
@@ -146,7 +147,7 @@ def congested_world(
     kind : str
         One of :data:`CONGESTIONS`.
     capacity : float, optional
-        Users of a cell in a window that its roads carry; by default such that trips on the ways as predicted take half
+        Users of a cell at a time that its roads carry; by default such that trips on the ways as predicted take half
         as long again as predicted (or half of the worst they could, if that is less), whatever the number of vehicles.
     delay_s : float
         Of ``"step"``, seconds.
@@ -166,32 +167,37 @@ def congested_world(
     def model(users: float) -> Congestion:
         return StepDelay(users, delay_s) if kind == "step" else VolumeDelay(users)
 
-    free = model(1.0 if capacity is None else capacity)
-    world = make_world(scene.graph, scene.fleet, tiling, scene.predicted, free, window_s=window_s)
-    if capacity is not None:
-        return world
-    return replace(world, congestion=model(_usual_capacity(world, scene.fleet, model)))
+    routes = scene.graph.routes(scene.fleet.origin, scene.fleet.destination, scene.predicted)
+
+    def world(users: float) -> World:
+        return make_world(
+            scene.graph,
+            scene.fleet,
+            tiling,
+            scene.predicted,
+            model(users),
+            window_s=window_s,
+            routes=routes,
+        )
+
+    return _usual_world(world) if capacity is None else world(capacity)
 
 
-def _usual_capacity(world: World, fleet: Fleet, model: Callable[[float], Congestion]) -> float:
-    """By bisection: delays fall as the capacity grows."""
-    routes = world.graph.routes(fleet.origin, fleet.destination, world.predicted)
-    clock = passing_times(world.graph, routes, world.predicted, fleet.departure)
-    begins = np.ones(routes.node.size, dtype=np.bool_)
-    begins[routes.start[1:] - 1] = False
-    at = np.flatnonzero(begins)
-    window = np.minimum(clock[at] / world.window_s, world.windows - 1).astype(np.int64)
-    users = world.users[window, world.cell[routes.node[at + 1]]]
-    seconds = world.predicted[world.graph.road_between(routes.node[at], routes.node[at + 1])]
-    low, high = 1e-3, float(world.users.max())
-    goal = _SLOWER * min(float(seconds.sum()), float(model(low).delay(users, seconds).sum()))
+def _usual_world(make: Callable[[float], World]) -> World:
+    """By bisection of the capacity's logarithm: trips are the slower the smaller it is."""
+    free = make(1e9)
+    high = max(float(free.users.max()), 1e-6)
+    low = high / _WIDEST
+    worst = make(low).slowdown
+    goal = 1 + min(_SLOWER, (worst - 1) / 2)
     for _ in range(_HALVINGS):
         middle = (low * high) ** 0.5
-        if model(middle).delay(users, seconds).sum() > goal:
+        made = make(middle)
+        if made.slowdown > goal:
             low = middle
         else:
             high = middle
-    return high
+    return make(high)
 
 
 def _halves(

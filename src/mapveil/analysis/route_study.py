@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mapveil.analysis.fleet import Fleet, World
+from mapveil.analysis.fleet import Fleet
 from mapveil.analysis.location_updates import LocationUpdates, UpdateRule
 from mapveil.analysis.navigation import ExactTraffic, NoTraffic, PrivateTraffic, Reporting, drive
 from mapveil.analysis.route_quality import RouteQuality, route_quality
 from mapveil.analysis.traffic import TrafficServer
+from mapveil.analysis.traffic_world import World
 from mapveil.local.domain import Domain
 from mapveil.local.mechanism import LocalMechanism
 from mapveil.maps.density_map import DensityMap

@@ -14,10 +14,10 @@ from mapveil.errors import InputError, ParameterError
 from mapveil.privacy.random import as_randomness
 
 if TYPE_CHECKING:
-    from mapveil.analysis.fleet import World
     from mapveil.analysis.route_map import RouteMap
     from mapveil.analysis.route_scene import Scene
     from mapveil.analysis.route_study import RouteStudy
+    from mapveil.analysis.traffic_world import World
 
 __all__ = ["command"]
 
@@ -75,7 +75,7 @@ _HEAD = (
 @click.option(
     "--capacity",
     type=float,
-    help="Users of a cell in a window that its roads carry. [default: such that trips take half as long again]",
+    help="Users of a cell at a time that its roads carry. [default: such that trips take half as long again]",
 )
 @click.option("--delay", default=3.0, show_default=True, help="Seconds of the fixed delay.")
 @click.option(
