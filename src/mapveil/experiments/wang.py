@@ -1,0 +1,180 @@
+"""The reproduction of Wang et al. (2022): runs the experiments, judges the claims, writes the report.
+
+``mapveil reproduce wang`` calls :func:`wang`. It reads the places of public research sets in the clear; nothing in its
+report is private.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from mapveil.errors import ParameterError
+from mapveil.experiments.reproduction import Claim, Report, report_text, write_report
+from mapveil.experiments.trials import Progress, in_processes
+from mapveil.experiments.wang_beyond import BEYOND_TABLE
+from mapveil.experiments.wang_collections import Collection, run_collection
+from mapveil.experiments.wang_density import DENSITY
+from mapveil.experiments.wang_flows import FIGURE_10, FlowJob, run_flows
+from mapveil.experiments.wang_routes import ROUTES, RouteJob, run_routes
+from mapveil.experiments.wang_sections import Found, Outcome, Plan, Results, Section
+from mapveil.experiments.wang_staircase import (
+    STAIRCASE,
+    CentralJob,
+    RelaxedJob,
+    StairJob,
+    run_central,
+    run_relaxed,
+    run_stairs,
+)
+
+__all__ = ["FIGURES", "SECTIONS", "TABLES", "Reproduction", "run_task", "wang"]
+
+
+def _in_order(section: Section) -> tuple[bool, int]:
+    kind, _, number = section.key.partition(" ")
+    return number.isdigit() and kind == "table", int(number) if number.isdigit() else -1
+
+
+SECTIONS: Final = tuple(sorted((BEYOND_TABLE, *STAIRCASE, *DENSITY, FIGURE_10, *ROUTES), key=_in_order))
+"""What goes beyond the paper, then its figures and tables by number."""
+
+
+def _named(kind: str) -> tuple[str, ...]:
+    return tuple(
+        section.key.removeprefix(f"{kind} ") for section in SECTIONS if section.key.startswith(f"{kind} ")
+    )
+
+
+TABLES: Final = _named("table")
+"""What ``--table`` accepts: the paper's number, and the table that it does not have."""
+
+FIGURES: Final = _named("figure")
+"""What ``--figure`` accepts."""
+
+
+class Reproduction(NamedTuple):
+    """What was found, and where it was written. Not private."""
+
+    claims: tuple[Claim, ...]
+    reports: dict[str, Report]
+    rows: tuple[Found, ...]
+    paths: tuple[Path, ...]
+
+    def text(self) -> str:
+        """The tables, the claims and the verdicts, for a terminal."""
+        return report_text(self.reports.values(), self.claims)
+
+
+def wang(
+    shared: Path,
+    *,
+    out: Path,
+    tables: Sequence[str] = (),
+    figures: Sequence[str] = (),
+    quick: bool = False,
+    seed: int = 2022,
+    workers: int = 1,
+    progress: Progress | None = None,
+) -> Reproduction:
+    """Run the paper's experiments and write tables, pictures and one page.
+
+    Parameters
+    ----------
+    shared : Path
+        The folder of the shared data sets, see :mod:`mapveil.experiments.wang_data`.
+    out : Path
+        The folder to write to; made where it is not there.
+    tables, figures : sequence of str
+        Only these of :data:`TABLES` and :data:`FIGURES`; everything without either.
+    quick : bool
+        Two seeds, and fewer epsilons.
+    seed : int
+        The same seed gives the same numbers.
+    workers : int
+        Processes; with more than 1 a script must guard its entry.
+    progress : callable, optional
+        Told the step's name and the done part.
+
+    Returns
+    -------
+    Reproduction
+        Tables, claims with verdicts, the paths written, and all rows.
+
+    Raises
+    ------
+    ParameterError
+        There is no such table or figure, or no number of processes.
+    InputError
+        A data set is not there, or the folder cannot be written to.
+    MissingExtra
+        matplotlib is not installed.
+    """
+    plan = Plan.quick() if quick else Plan.full()
+    chosen = _chosen(tables, figures)
+    start = time.perf_counter()
+    asked = {section.key: list(section.jobs(plan, shared, seed)) for section in chosen}
+    tasks = list(dict.fromkeys(task for jobs in asked.values() for task in jobs))
+    answers = dict(
+        zip(
+            tasks,
+            in_processes(run_task, tasks, workers=workers, progress=progress, step="trials"),
+            strict=True,
+        )
+    )
+    reports = {
+        section.key: section.report(
+            Results([row for task in asked[section.key] for row in answers[task].found])
+        )
+        for section in chosen
+    }
+    rows = tuple(row for task in tasks for row in answers[task].found)
+    claims = tuple(claim for report in reports.values() for claim in report.claims)
+    preface = _preface(plan, quick, seed, (time.perf_counter() - start) / 60)
+    title = "Reproduction of Wang et al. (2022), L-SRR: Staircase randomized response"
+    files = {"rows.csv": (Found._fields, rows)}
+    paths = write_report(out, title, preface, reports.values(), claims, files)
+    return Reproduction(claims, reports, rows, tuple(paths))
+
+
+_RUNS: Final[dict[type, Callable[[Any], Outcome]]] = {
+    Collection: run_collection,
+    StairJob: run_stairs,
+    RelaxedJob: run_relaxed,
+    CentralJob: run_central,
+    FlowJob: run_flows,
+    RouteJob: run_routes,
+}
+
+
+def run_task(task: Collection | StairJob | RelaxedJob | CentralJob | FlowJob | RouteJob) -> Outcome:
+    """Run a task of any section."""
+    return _RUNS[type(task)](task)
+
+
+def _chosen(tables: Sequence[str], figures: Sequence[str]) -> tuple[Section, ...]:
+    for kind, given, known in (("table", tables, TABLES), ("figure", figures, FIGURES)):
+        for name in given:
+            if name not in known:
+                raise ParameterError(f"no {kind} is called {name!r}; accepted: {', '.join(known)}")
+    if not tables and not figures:
+        return SECTIONS
+    keys = {f"table {name}" for name in tables} | {f"figure {name}" for name in figures}
+    return tuple(section for section in SECTIONS if section.key in keys)
+
+
+def _preface(plan: Plan, quick: bool, seed: int, minutes: float) -> list[str]:
+    return [
+        f"{'A quick run' if quick else 'The full run'}: {plan.trials} seeds ({plan.route_trials} of the routes), from "
+        f"{seed} on; {minutes:.1f} minutes. Intervals are 95 % (Student's t).",
+        "Every visit is one person who reports once, as in the paper. L1 is the sum of absolute differences between "
+        "the true and the estimated distribution, 0 to 2; the paper prints an 'average L1-distance' of which some entries "
+        "are above 2 (Tables 1, 4 and 7), so that it must be another quantity: the orderings can be compared, the "
+        "figures cannot. An estimate of zero under a visited site costs 36 nats times its part in KL.",
+        "The staircase has the strict c: its exact worst ratio is at most e^epsilon. Unbiased estimates are projected "
+        "on the distributions, alike for all.",
+        "Data: Gowalla in Austin, Geolife in Beijing, taxis in Porto as in the paper, cut to its numbers of sites; "
+        "Foursquare in Tokyo, because the shared data have no New York of it.",
+    ]
