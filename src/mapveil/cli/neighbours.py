@@ -87,7 +87,10 @@ def command(
       mapveil neighbours released.parquet --at -73.98,40.75
     """
     from mapveil.analysis.neighbour_map import NeighbourMap
+    from mapveil.local.devices import cells_of_users
+    from mapveil.local.domain import Domain
     from mapveil.maps.read_map import read_map
+    from mapveil.privacy.random import Randomness
 
     if count < 1:
         raise ParameterError(f"-k is {count}; at least 1 is accepted")
@@ -97,17 +100,26 @@ def command(
     receipt, evaluation = None, None
     with console.progress() as progress:
         if epsilon is None:
-            if region or tiling or options or evaluate:
+            if region or tiling or method or options or evaluate:
                 raise ParameterError(
                     "without --epsilon, INPUT is a released map, which brings its own: leave out --region, --tiling, "
-                    "--option and --evaluate, or give --epsilon"
+                    "--method, --option and --evaluate, or give --epsilon"
                 )
-            heat = read_map(source)
+            try:
+                heat = read_map(source)
+            except InputError as error:
+                raise InputError(f"{error}; to ask a table of points, give --epsilon and --region") from error
+            asked_cells = _cells_at(asked_places, heat.tiling)
             near = NeighbourMap.of(heat, count)
             accounting = None
         else:
             mechanism = local_mechanism(method, as_epsilon(epsilon), read_options(options))
             points, cells = _read(console, source, region, tiling, user, lon, lat)
+            # What would stop the answer must stop it before anything is spent.
+            asked_cells = _cells_at(asked_places, cells)
+            domain = Domain(cells)
+            mechanism.on(domain)
+            cells_of_users(points, domain, mechanism.place, mechanism.outside, Randomness(0))
             accounting = _account(
                 points,
                 dataset,
@@ -130,7 +142,7 @@ def command(
     if accounting is not None:
         receipt = accounting.written()
     lines = [f"wrote {output}" for output in outputs]
-    listed = [_listed(near, lon_lat) for lon_lat in asked_places]
+    listed = [_listed(near, *asked) for asked in zip(asked_places, asked_cells, strict=True)]
     lines += [_in_words(near, one) for one in listed]
     record: dict[str, Any] = {
         "outputs": [str(output) for output in outputs],
@@ -225,15 +237,24 @@ def _place(text: str) -> tuple[float, float]:
     return lon, lat
 
 
-def _listed(near: NeighbourMap, place: tuple[float, float]) -> dict[str, Any]:
+def _cells_at(places: list[tuple[float, float]], tiling: Tiling) -> list[int]:
+    import numpy as np
+
+    found = []
+    for lon, lat in places:
+        cell = int(tiling.locate(np.array([lon]), np.array([lat]))[0])
+        if cell < 0:
+            raise InputError(f"--at {lon:g},{lat:g}: is outside the map's region {tiling.region}")
+        found.append(cell)
+    return found
+
+
+def _listed(near: NeighbourMap, place: tuple[float, float], cell: int) -> dict[str, Any]:
     """The nearest users of one place, cell by cell."""
     import numpy as np
 
     from mapveil.analysis.nearest_users import nearest_users
 
-    cell = int(near.tiling.locate(*(np.array([degrees]) for degrees in place))[0])
-    if cell < 0:
-        raise InputError(f"--at {place[0]:g},{place[1]:g}: is outside the map's region {near.tiling.region}")
     found = nearest_users(near.values, near.tiling, near.k, places=[cell], asker_counts=near.asker_counts)
     cells, first, users = np.unique(found.cell[0][found.cell[0] >= 0], return_index=True, return_counts=True)
     order = np.argsort(first)

@@ -1,0 +1,200 @@
+"""``mapveil flows``: the good run, every bad input, and what must not be spent or written."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+BOX = "-8.70,41.10,-8.52,41.22"
+
+
+@pytest.fixture(scope="module")
+def trips(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two thousand trips of as many users, nearly all from the south-west to the north-east."""
+    generator = np.random.default_rng(0)
+    start = generator.normal([-8.66, 41.12], 0.003, (2000, 2))
+    end = generator.normal([-8.56, 41.20], 0.003, (2000, 2))
+    rows = [
+        f"u{i},{a:.6f},{b:.6f},{c:.6f},{d:.6f}"
+        for i, ((a, b), (c, d)) in enumerate(zip(start, end, strict=True))
+    ]
+    path = tmp_path_factory.mktemp("trips") / "trips.csv"
+    path.write_text(
+        "\n".join(["user_id,pickup_longitude,pickup_latitude,dropoff_longitude,dropoff_latitude", *rows])
+    )
+    return path
+
+
+def test_writes_every_format_and_charges_the_ledger(mapveil: Callable, trips: Path, tmp_path: Path) -> None:
+    outputs = [tmp_path / f"flows{suffix}" for suffix in (".parquet", ".geojson", ".csv", ".png", ".html")]
+    flags = [part for output in outputs for part in ("-o", output)]
+    done = mapveil("flows", trips, "--region", BOX, "--epsilon", "2", *flags)
+    assert done.code == 0, done.err
+    assert all(output.stat().st_size > 200 for output in outputs)
+    assert "2-DP per user" in done.out
+    assert "2 of 3 spent" in done.out
+    assert "joint flows" in mapveil("ledger").out
+
+
+def test_json_tells_the_flows_and_the_evaluation(mapveil: Callable, trips: Path, tmp_path: Path) -> None:
+    done = mapveil("flows", trips, "--region", BOX, "--epsilon", "3", "--tiling", "grid:2x2", "--evaluate", "--json",
+                   "-o", tmp_path / "flows.geojson")  # fmt: skip
+    assert done.code == 0, done.err
+    record = json.loads(done.out)
+    assert record["guarantee"]["epsilon"] == "3"
+    assert [share["epsilon"] for share in record["guarantee"]["shares"]] == ["3/2", "3/2"]
+    assert record["ledger"]["spent"] == "3"
+    # Nearly all trips are of one pair, so that the estimate is good and says which.
+    assert record["evaluation"]["l1"] < 0.5
+    first = json.loads((tmp_path / "flows.geojson").read_text())["features"][0]
+    assert first["properties"]["trips"] > 1500
+    (start, end) = first["geometry"]["coordinates"]
+    assert start[0] < end[0]
+    assert start[1] < end[1]
+    assert "do not publish" in done.err
+
+
+def test_cells_and_randomizer_follow_the_number_of_trips(
+    mapveil: Callable, trips: Path, tmp_path: Path
+) -> None:
+    found = {}
+    for epsilon in ("0.5", "6"):
+        done = mapveil("flows", trips, "--region", BOX, "--epsilon", epsilon, "--seed", "1", "--json",
+                       "-o", tmp_path / "flows.csv")  # fmt: skip
+        assert done.code == 0, done.err
+        record = json.loads(done.out)
+        found[epsilon] = (record["tiling"]["depth"], record["parameters"]["randomizer"])
+    # sqrt(2000) / (2 phi) = 0.36 and 113 cells.
+    assert found == {"0.5": (1, "grr"), "6": (3, "hr")}
+
+
+@pytest.mark.parametrize("estimator", ["joint", "lasso", "independent"])
+def test_a_seed_repeats_marks_and_charges_nothing(
+    mapveil: Callable, trips: Path, tmp_path: Path, estimator: str
+) -> None:
+    made = []
+    for name in ("a.geojson", "b.geojson"):
+        done = mapveil("flows", trips, "--region", BOX, "--epsilon", "2", "--estimator", estimator, "--seed", "7",
+                       "-o", tmp_path / name)  # fmt: skip
+        assert done.code == 0, done.err
+        assert "NOT FOR RELEASE" in done.err
+        made.append((tmp_path / name).read_bytes())
+    assert made[0] == made[1]
+    assert "nothing was spent" in mapveil("ledger").out
+
+
+def test_the_promise_about_a_trip_is_said_to_be_one(mapveil: Callable, trips: Path, tmp_path: Path) -> None:
+    done = mapveil(
+        "flows", trips, "--region", BOX, "--epsilon", "2", "--unit", "trip", "-o", tmp_path / "f.csv"
+    )
+    assert done.code == 0, done.err
+    assert "2-DP per report" in done.out
+    assert "somebody of ten trips has ten times the epsilon" in done.err
+    assert "nothing was spent" in mapveil("ledger").out
+
+
+def test_candidates_are_the_only_pairs(mapveil: Callable, trips: Path, tmp_path: Path) -> None:
+    (tmp_path / "pairs.csv").write_text("origin,destination\n2,1\n0,3\n")
+    done = mapveil("flows", trips, "--region", BOX, "--epsilon", "2", "--tiling", "grid:2x2", "--estimator", "lasso",
+                   "--candidates", tmp_path / "pairs.csv", "--seed", "1", "-o", tmp_path / "f.csv")  # fmt: skip
+    assert done.code == 0, done.err
+    rows = (tmp_path / "f.csv").read_text().splitlines()[1:]
+    assert {tuple(row.split(",")[:2]) for row in rows} <= {("2", "1"), ("0", "3")}
+
+
+def test_positions_of_trips_are_accepted(mapveil: Callable, tmp_path: Path) -> None:
+    rows = [
+        f"u{user},{user},2024-01-01 00:{minute:02d}:00,{-8.66 + minute * 0.01},{41.12 + minute * 0.008}"
+        for user in range(200)
+        for minute in range(10)
+    ]
+    path = tmp_path / "positions.csv"
+    path.write_text("\n".join(["user_id,traj_id,time,lon,lat", *rows]))
+    done = mapveil("flows", path, "--region", BOX, "--epsilon", "3", "--tiling", "grid:2x2", "--json",
+                   "-o", tmp_path / "f.csv")  # fmt: skip
+    assert done.code == 0, done.err
+    assert json.loads(done.out)["notes"][0] == "200 users reported one trip each"
+
+
+BAD = {
+    "epsilon 0": (["--epsilon", "0"], "epsilon"),
+    "epsilon below 0": (["--epsilon", "-1"], "epsilon"),
+    "no number": (["--epsilon", "much"], "epsilon"),
+    "one cell": (["--tiling", "grid:1x1"], "two or more"),
+    "too many cells": (["--tiling", "grid:200x200"], "at most 4096"),
+    "a little too many cells": (["--tiling", "grid:70x70"], "at most 4096"),
+    "sets for the joint estimator": (["--method", "subset"], "one symbol each"),
+    "unknown method": (["--method", "magic"], "magic"),
+    "unknown option": (["--option", "magic=1"], "magic"),
+    "suffix": (["-o", "flows.tif"], r"\.parquet"),
+    "no folder": (["-o", "nowhere/flows.csv"], "nowhere"),
+    "outside refused": (["--region", "-8.70,41.10,-8.60,41.22", "--option", "outside=refuse"], "outside"),
+    "nobody inside": (["--region", "10,50,11,51"], "no trip has both ends"),
+    "most": (["--most", "0"], "most is 0"),
+    "least": (["--least", "-1"], "least is -1"),
+    "no such column": (["--destination", "x,y"], "no column 'x'"),
+    "one column": (["--origin", "lon"], "two columns"),
+    "no candidates": (["--candidates", "none.csv"], "no such file"),
+}
+
+
+@pytest.mark.parametrize(("flags", "said"), BAD.values(), ids=BAD.keys())
+def test_bad_input_is_one_line_and_exit_2_and_spends_nothing(
+    mapveil: Callable,
+    trips: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    flags: list[str],
+    said: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    arguments = {"--region": BOX, "--epsilon": "2", "-o": "good.csv"}
+    given = [part for flag, part in arguments.items() if flag not in flags for part in (flag, part)]
+    done = mapveil("flows", trips, *given, *flags)
+    assert done.code == 2, done.err
+    assert len(done.err.strip().splitlines()) == 1
+    assert re.search(said, done.err)
+    assert not list(tmp_path.glob("*.csv"))
+    assert "nothing was spent" in mapveil("ledger").out
+
+
+HEAD = "user_id,lon,lat,dest_lon,dest_lat\n"
+BAD_TABLES = {
+    "empty": ("", "empty"),
+    "no rows": (HEAD, "no row|no trip|empty"),
+    "no destinations": ("user_id,lon,lat\nu,-8.6,41.15\n", "destination|trip"),
+    "no user": ("lon,lat,dest_lon,dest_lat\n-8.6,41.15,-8.6,41.15\n", "user"),
+    "destination missing": (HEAD + "u,-8.6,41.15,-8.6,41.15\nv,-8.6,41.15,,\n", "row 2"),
+    "destination not a number": (HEAD + "u,-8.6,41.15,-8.6,nan\n", "row 1"),
+    "origin infinite": (HEAD + "u,-8.6,41.15,-8.6,41.15\nv,inf,41.15,-8.6,41.15\n", "row 2"),
+    "destination out of range": (HEAD + "u,-8.6,41.15,-8.6,141.15\n", "row 1"),
+}
+
+
+@pytest.mark.parametrize(("text", "said"), BAD_TABLES.values(), ids=BAD_TABLES.keys())
+def test_a_bad_table_is_one_line_and_exit_2(mapveil: Callable, tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "bad.csv"
+    path.write_text(text)
+    done = mapveil("flows", path, "--region", BOX, "--epsilon", "1", "-o", tmp_path / "m.png")
+    assert done.code == 2, done.err
+    assert len(done.err.strip().splitlines()) == 1
+    assert re.search(said, done.err)
+    assert "bad.csv" in done.err
+    assert "41.15" not in done.err
+    assert not (tmp_path / "m.png").exists()
+
+
+def test_a_spent_budget_stops_it_before_anything_is_written(
+    mapveil: Callable, trips: Path, tmp_path: Path
+) -> None:
+    first = mapveil("flows", trips, "--region", BOX, "--epsilon", "2", "-o", tmp_path / "a.csv")
+    assert first.code == 0
+    second = mapveil("flows", trips, "--region", BOX, "--epsilon", "2", "-o", tmp_path / "b.csv")
+    assert second.code == 1
+    assert "mapveil ledger budget" in second.err
+    assert not (tmp_path / "b.csv").exists()
