@@ -137,7 +137,7 @@ def test_pilots_that_teach_nothing_are_refused(made_up: Tables) -> None:
         noise.fit(made_up(50, users=1))
     flat = pilot.rows.copy()
     flat[:, 3] = 7
-    with pytest.raises(InputError, match="'x0' has the same value in every row of the pilot"):
+    with pytest.raises(InputError, match="'x0' has the same value in"):
         noise.fit(pilot.with_rows(flat))
     with pytest.raises(InputError, match="0 sequences of 20 rows"):
         GaussianNoise(sigma=1, sequence=20).fit(made_up(20, users=4))
