@@ -24,6 +24,7 @@ MODULES = (
     "release",
     "projection",
     "localisation",
+    "flows",
 )
 PAGE = """# Benchmarks
 
