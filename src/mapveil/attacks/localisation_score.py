@@ -39,7 +39,9 @@ FloatArray = npt.NDArray[np.float64]
 PAPER_RATIO: Final = 1.1
 """The paper's epsilon: maxima lower than the highest over this are left out."""
 
-_BLOCK: Final = 1 << 20  # points of the surfaces held at once by a thread
+_BLOCK: Final = (
+    1 << 18
+)  # points held at once by a thread: few enough that their memory is used again, not mapped anew
 
 
 class Score(NamedTuple):
