@@ -152,3 +152,26 @@ def test_the_unevenness_of_crowded_levels_is_learned() -> None:
         learned.append(smooth_likelihood(randomizer, tally).unevenness)
     assert learned[0].max() < 0.6
     assert learned[1][:2].max() > 1.5
+
+
+@pytest.mark.parametrize("mechanism", [HadamardResponse, SubsetSelection], ids=lambda m: m.name)
+def test_a_site_that_outdoes_all_others_stands_out_alone(mechanism) -> None:
+    domain = places()
+    generator = np.random.default_rng(10)
+    cells = np.where(generator.random(40_000) < 0.15, 33, generator.choice(domain.size, 40_000))
+    randomizer = mechanism(epsilon=1).on(domain)
+    tally = randomizer.tally(randomizer.randomize(cells, Randomness(11)))
+    made = smooth_likelihood(randomizer, tally)
+    assert made.outstanding.tolist() == [33]
+    assert made.distribution[33] == pytest.approx(0.154, abs=0.04)
+    others = np.delete(made.distribution, 33)
+    assert np.abs(others / others.sum() - 1 / 199).sum() < 0.3
+
+
+def test_nothing_stands_out_of_an_even_crowd() -> None:
+    domain = places()
+    cells = np.random.default_rng(12).choice(domain.size, 40_000)
+    for seed in range(5):
+        randomizer = HadamardResponse(epsilon=1).on(domain)
+        tally = randomizer.tally(randomizer.randomize(cells, Randomness(seed)))
+        assert smooth_likelihood(randomizer, tally).outstanding.size == 0

@@ -203,14 +203,14 @@ class DiskRandomizer(SymbolRandomizer):
         if self.size * self.symbols > _DENSE:
             raise ParameterError(
                 f"least squares over {self.size} sites and {self.symbols} pixels would need a matrix of more than "
-                "2**23 entries; the estimator 'em' is accepted"
+                "2**23 entries; the estimators 'smoothed-em' and 'em' are accepted"
             )
         matrix = self.transition_matrix().T
         found, _, rank, _ = np.linalg.lstsq(matrix, tally.counts / max(tally.reports, 1), rcond=_SINGULAR)
         if rank < self.size:
             raise ParameterError(
                 f"the system of equations is singular: its rank is {rank} of {self.size} sites; "
-                "the estimator 'em' is accepted"
+                "the estimator 'smoothed-em' is accepted"
             )
         return np.asarray(found)
 

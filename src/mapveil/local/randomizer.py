@@ -118,7 +118,7 @@ class Randomizer(ABC):
             It is not known, or the matrix would be too large.
         """
         raise ParameterError(
-            "the covariance of this randomizer's estimates is not written down; the estimator 'em' is accepted"
+            "the covariance of this randomizer's estimates is not written down; the estimator 'smoothed-em' is accepted"
         )
 
     def site_noise(self, distribution: FloatArray) -> SiteNoise:
@@ -187,7 +187,8 @@ class SymbolRandomizer(Randomizer):
         """The covariance of the inverse of a square channel, for small domains."""
         if self.size > MOST_SITES:
             raise ParameterError(
-                f"the covariance matrix of {self.size} sites; {MOST_SITES} at most are accepted, or the estimator 'em'"
+                f"the covariance matrix of {self.size} sites; {MOST_SITES} at most are accepted, or "
+                "the estimator 'smoothed-em'"
             )
         return DenseCovariance.of_channel(self.transition_matrix(), distribution)
 

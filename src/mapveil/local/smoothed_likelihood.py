@@ -21,6 +21,11 @@ worth: a level of which the reports tell nothing stays as usual.
 where: :math:`s_b^2` is the usual variance of division b, :math:`I_b` the Fisher information of the reports about it,
 w falls by e with the distance of two levels, and :math:`\nu` is 4.
 
+A site that far outdoes its neighbours, such as an airport, is no matter of division. Sites that stand out from a
+stiffly smoothed map have a part of their own, :math:`s(x) = \max(c_s(x) - \lambda, 0) / n`, beside the smooth one,
+with the users expected at them shared in proportion; :math:`\lambda = 0.6 \ln d` lets live what is more than
+:math:`2 \sqrt\lambda` standard deviations, somewhat beyond what noise reaches at d sites.
+
 The steps are extrapolated (SQUAREM, as :mod:`mapveil.local.maximum_likelihood`). It costs no privacy.
 
 Source: Mapveil; after Silverman, Jones, Wilson, Nychka, "A Smoothed EM Approach to Indirect Estimation Problems"
@@ -29,6 +34,7 @@ Source: Mapveil; after Silverman, Jones, Wilson, Nychka, "A Smoothed EM Approach
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
@@ -42,9 +48,10 @@ from mapveil.local.set_randomizer import SetRandomizer
 from mapveil.local.split_trees import SplitTrees
 from mapveil.privacy.random import Randomness
 
-__all__ = ["Smoothed", "expected_users", "information", "smooth_likelihood"]
+__all__ = ["Smoothed", "expected_users", "information", "outstanding_parts", "smooth_likelihood"]
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 
 _TREES: Final = 4
 _FEWEST: Final = 2
@@ -58,6 +65,11 @@ _USUAL: Final = 4.0
 _LEAST, _MOST = 0.02, 10.0
 _TINY: Final = 1e-300
 _SIGNS: Final = 9001
+_PROBES: Final = 3
+_STIFF: Final = 0.1
+_STANDS_OUT: Final = 3.0
+_MOST_OWN: Final = 0.7
+_LEAST_OWN: Final = 0.6
 
 
 class Smoothed(NamedTuple):
@@ -65,6 +77,7 @@ class Smoothed(NamedTuple):
 
     distribution: FloatArray  # shape (sites,)
     unevenness: FloatArray  # kappa of each level
+    outstanding: IntArray  # the sites with a part of their own
     steps: int
     converged: bool
 
@@ -145,53 +158,102 @@ def smooth_likelihood(
     ParameterError
         Reports are neither symbols nor sets.
     """
-    size = randomizer.size
+    n, size = tally.reports, randomizer.size
     usual = min(_TREES, max(_FEWEST, _PLACES // size))
     smoother = SplitTrees(randomizer.domain, usual if trees is None else trees)
     users = expected_users(randomizer, tally)
+    # What stands out does so against a map that is smoother than usual.
+    smoother.unevenness = np.full(smoother.levels, _STIFF)
+    p, steps, converged = _run(
+        lambda p: smoother.smooth(users(p)), np.full(size, 1 / size), _COARSE * tolerance, most_steps
+    )
+    smoother.unevenness = np.ones(smoother.levels)
+    own, least = np.zeros(size), _LEAST_OWN * math.log(size) / n
 
-    def step(p: FloatArray) -> FloatArray:
-        return smoother.smooth(users(p))
+    def step(x: FloatArray) -> FloatArray:
+        own = x[size:]
+        p = x[:size].copy()
+        p[lone] += own
+        found = users(p) / n
+        of_own = found[lone] * own / p[lone]
+        kept = np.maximum(of_own - least, 0.0)
+        found[lone] -= of_own
+        return np.concatenate([smoother.smooth(n * found) * (1 - kept.sum()), kept])
 
-    p, steps, converged = np.full(size, 1 / size), 0, True
     for turn in range(rounds):
-        if turn:
-            smoother.unevenness = _learned(randomizer, tally.reports, smoother, p)
+        told = information(randomizer, n, p)
+        new = np.where(own > 0, 0.0, outstanding_parts(users(p) / p - n, told, p))
+        smooth = (p - own) * (1 - new.sum())
+        own = own * (1 - new.sum()) + new
+        lone = np.flatnonzero(own)
+        smoother.unevenness = (
+            _learned(told, n, smoother, smooth / smooth.sum()) if turn else np.ones(smoother.levels)
+        )
         last = turn == rounds - 1
-        p, taken, converged = _run(step, p, tolerance * (1 if last else _COARSE), most_steps)
+        x, taken, converged = _run(
+            step, np.concatenate([smooth, own[lone]]), tolerance * (1 if last else _COARSE), most_steps
+        )
         steps += taken
-    return Smoothed(p, smoother.unevenness, steps, converged)
+        own[lone] = x[size:]
+        p = x[:size] + own
+    return Smoothed(p / p.sum(), smoother.unevenness, np.flatnonzero(own), steps, converged)
+
+
+def outstanding_parts(score: FloatArray, told: Callable[[FloatArray], float], p: FloatArray) -> FloatArray:
+    r"""What sites may have beyond a smooth map, 0 for all that do not stand out, shape (sites,).
+
+    A site stands out where its score, the slope of the log-likelihood as it grows at the cost of all, is more than
+    three standard deviations; it starts with its score over the information about it.
+
+    Parameters
+    ----------
+    score : ndarray of float64, shape (sites,)
+        At the smooth map.
+    told : callable
+        The information about a change of it.
+    p : ndarray of float64, shape (sites,)
+        The smooth map.
+    """
+    signs = Randomness(_SIGNS).generator()
+    probes = [np.where(signs.random(p.size) < 0.5, -1.0, 1.0) for _ in range(_PROBES)]
+    # The mean over sites, by random signs: what else they measure cancels.
+    of_each = sum(told(probe - probe.sum() * p) for probe in probes) / (_PROBES * p.size)
+    if of_each <= 0:
+        return np.zeros(p.size)
+    found = np.where(score > _STANDS_OUT * math.sqrt(of_each), score / of_each, 0.0)
+    return np.asarray(found * min(1.0, _MOST_OWN / max(float(found.sum()), _TINY)))
 
 
 def _run(
-    step: Callable[[FloatArray], FloatArray], p: FloatArray, tolerance: float, most_steps: int
+    step: Callable[[FloatArray], FloatArray], x: FloatArray, tolerance: float, most_steps: int
 ) -> tuple[FloatArray, int, bool]:
     taken, before = 0, np.inf
     while taken < most_steps:
-        once = step(p)
-        moved = once - p
+        once = step(x)
+        moved = once - x
         change = float(np.abs(moved).sum())
         if change > 2 * before:  # extrapolated too far: go on from where a plain step led
-            p, taken, before = once, taken + 1, change
+            x, taken, before = once, taken + 1, change
             continue
         twice = step(once)
         bent = twice - once - moved
         length = float(np.linalg.norm(bent))
         far = min(max(float(np.linalg.norm(moved)) / length, 1.0), _FARTHEST) if length > 0 else 1.0
-        made = p + 2 * far * moved + far * far * bent
-        made = np.where(made > 0, made, twice / 2)
+        made = x + 2 * far * moved + far * far * bent
+        made = np.where((made > 0) | (twice <= 0), np.maximum(made, 0.0), twice / 2)
         new = step(made / made.sum())
         taken += 3
-        gone = float(np.abs(new - p).sum())
-        p, before = new, change
+        gone = float(np.abs(new - x).sum())
+        x, before = new, change
         if gone < tolerance:
-            return p, taken, True
-    return p, taken, False
+            return x, taken, True
+    return x, taken, False
 
 
-def _learned(randomizer: Randomizer, reports: int, trees: SplitTrees, p: FloatArray) -> FloatArray:
+def _learned(
+    told: Callable[[FloatArray], float], reports: int, trees: SplitTrees, p: FloatArray
+) -> FloatArray:
     """kappa of every level."""
-    told = information(randomizer, reports, p)
     # The signs are drawn to measure many boxes at once; they depend on nothing.
     signs = Randomness(_SIGNS).generator()
     found, worth = np.zeros(trees.levels), np.zeros(trees.levels)

@@ -147,6 +147,6 @@ def solve_regular(matrix: npt.NDArray[np.float64], right: FloatArray) -> FloatAr
     if reciprocal < _SINGULAR:
         raise ParameterError(
             "the system of equations is singular: different distributions have the same reports; "
-            "the estimator 'em' is accepted, or groups whose first is the place alone"
+            "the estimator 'smoothed-em' is accepted, or groups whose first is the place alone"
         )
     return np.asarray(dgetrs(factors, pivots, right)[0])
