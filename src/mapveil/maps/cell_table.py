@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,12 +16,14 @@ from mapveil.geo.web_mercator import WebMercatorTiles
 if TYPE_CHECKING:
     from mapveil.maps.density_map import DensityMap
 
-__all__ = ["CellChunk", "cell_chunks"]
+__all__ = ["CELLS_AT_ONCE", "CellChunk", "cell_chunks", "cell_names", "cell_outlines"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-_CHUNK: Final = 1 << 16
+CELLS_AT_ONCE: Final = 1 << 16
+"""Cells whose outlines are held at once."""
+
 _DECIMALS: Final = 8  # of a degree: a millimetre
 
 
@@ -52,21 +54,22 @@ def cell_chunks(heat: DensityMap, *, skip_empty: bool = False) -> Iterator[CellC
     layers = heat.layers()
     density = heat.per_km2() if heat.tiling.region.georeferenced else None
     kept = np.flatnonzero(heat.values) if skip_empty else np.arange(heat.tiling.size, dtype=np.int64)
-    for start in range(0, kept.size, _CHUNK):
-        cells = kept[start : start + _CHUNK].astype(np.int64)
+    for start in range(0, kept.size, CELLS_AT_ONCE):
+        cells = kept[start : start + CELLS_AT_ONCE].astype(np.int64)
         yield CellChunk(
             cells,
-            _names(heat.tiling, cells),
+            cell_names(heat.tiling, cells),
             heat.values[cells],
             None if density is None else density[cells],
             None if interval is None else interval.lower[cells],
             None if interval is None else interval.upper[cells],
             {layer.name: layer.values[cells] for layer in layers},
-            _rounded(heat.tiling.polygons(cells)),
+            cell_outlines(heat.tiling, cells),
         )
 
 
-def _names(tiling: Tiling, cells: IntArray) -> list[str] | None:
+def cell_names(tiling: Tiling, cells: IntArray) -> list[str] | None:
+    """H3 indices, quadkeys or the places' own names; None where cells have none."""
     if isinstance(tiling, Hexagons):
         return [f"{index:x}" for index in tiling.h3_ids[cells].tolist()]
     if isinstance(tiling, WebMercatorTiles):
@@ -76,9 +79,11 @@ def _names(tiling: Tiling, cells: IntArray) -> list[str] | None:
     return None
 
 
-def _rounded(polygons: npt.NDArray[Any]) -> npt.NDArray[np.object_]:
+def cell_outlines(tiling: Tiling, cells: IntArray) -> npt.NDArray[np.object_]:
+    """Polygons in WGS84 degrees to the millimetre, outer rings counterclockwise, shape (cells,)."""
     import shapely
 
+    polygons = tiling.polygons(cells)
     oriented = polygons
     if (
         not (shapely.get_num_interior_rings(polygons) == 0).all()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from mapveil.maps.cell_table import CellChunk, cell_chunks
 if TYPE_CHECKING:
     from mapveil.maps.density_map import DensityMap
 
-__all__ = ["write_geojson"]
+__all__ = ["feature_lines", "write_geojson"]
 
 
 def write_geojson(heat: DensityMap, path: str | PathLike[str], *, skip_empty: bool = False) -> None:
@@ -57,21 +58,41 @@ def write_geojson(heat: DensityMap, path: str | PathLike[str], *, skip_empty: bo
 
 
 def _features(chunk: CellChunk) -> str:
-    """Features as text, one a line, joined column by column: a Python loop would take minutes."""
+    columns = {name: getattr(chunk, name) for name in ("users", "users_per_km2", "lower", "upper")}
+    return feature_lines(chunk.cells, chunk.names, chunk.polygons, {**columns, **chunk.layers})
+
+
+def feature_lines(
+    cells: npt.NDArray[np.int64],
+    names: list[str] | None,
+    polygons: npt.NDArray[np.object_],
+    columns: Mapping[str, npt.NDArray[np.float64] | None],
+) -> str:
+    """Features of cells as text, one a line, joined column by column: a Python loop would take minutes.
+
+    Parameters
+    ----------
+    cells : ndarray of int64, shape (cells,)
+        Their codes.
+    names : list of str, optional
+        What they are called.
+    polygons : ndarray of shapely polygons, shape (cells,)
+        Their outlines.
+    columns : mapping of str to ndarray of float64, shape (cells,)
+        Properties by name; null where a number is not finite or the column is None.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
     import shapely
 
-    cells = pc.cast(pa.array(chunk.cells), pa.string())
-    outlines = pa.array(shapely.to_geojson(chunk.polygons), type=pa.string())
-    pieces: list[Any] = ['{"type":"Feature","id":', cells, ',"geometry":', outlines]
-    pieces += [',"properties":{"cell":', cells]
-    if chunk.names is not None:
-        pieces += [',"name":', pa.array([json.dumps(name, ensure_ascii=False) for name in chunk.names])]
-    for name in ("users", "users_per_km2", "lower", "upper"):
-        pieces += [f',"{name}":', _json_numbers(getattr(chunk, name), chunk.cells.size)]
-    for name, column in chunk.layers.items():
-        pieces += [f',"{name}":', _json_numbers(column, chunk.cells.size)]
+    codes = pc.cast(pa.array(cells), pa.string())
+    outlines = pa.array(shapely.to_geojson(polygons), type=pa.string())
+    pieces: list[Any] = ['{"type":"Feature","id":', codes, ',"geometry":', outlines]
+    pieces += [',"properties":{"cell":', codes]
+    if names is not None:
+        pieces += [',"name":', pa.array([json.dumps(name, ensure_ascii=False) for name in names])]
+    for name, column in columns.items():
+        pieces += [f',"{name}":', _json_numbers(column, cells.size)]
     lines = pc.binary_join_element_wise(*pieces, "}}", "")
     return ",\n".join(lines.to_pylist())
 

@@ -7,6 +7,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from mapveil.maps.atomic import atomic_path
 from mapveil.maps.cell_table import CellChunk, cell_chunks
@@ -14,9 +15,10 @@ from mapveil.maps.cell_table import CellChunk, cell_chunks
 if TYPE_CHECKING:
     import pyarrow
 
+    from mapveil.geo.tiling import Tiling
     from mapveil.maps.density_map import DensityMap
 
-__all__ = ["METADATA_KEY", "write_geoparquet"]
+__all__ = ["METADATA_KEY", "bbox_field", "bbox_of", "geo_record", "write_geoparquet"]
 
 METADATA_KEY: Final = b"mapveil"
 """The key of the file's schema metadata that holds the map's whole metadata as JSON."""
@@ -42,16 +44,18 @@ def write_geoparquet(heat: DensityMap, path: str | PathLike[str]) -> None:
 
     names = ("users", "users_per_km2", "lower", "upper", *(layer.name for layer in heat.layers()))
     numbers = [pa.field(name, pa.float64()) for name in names]
-    corners = pa.struct([pa.field(name, pa.float64(), nullable=False) for name in _CORNERS])
     schema = pa.schema(
         [
             pa.field("cell", pa.int64(), nullable=False),
             pa.field("name", pa.string()),
             *numbers,
             pa.field("geometry", pa.binary()),
-            pa.field("bbox", corners),
+            bbox_field(),
         ],
-        metadata={METADATA_KEY: heat.metadata_json().encode(), b"geo": json.dumps(_geo(heat)).encode()},
+        metadata={
+            METADATA_KEY: heat.metadata_json().encode(),
+            b"geo": json.dumps(geo_record(heat.tiling)).encode(),
+        },
     )
     with (
         atomic_path(path) as place,
@@ -66,7 +70,6 @@ def _table(chunk: CellChunk, schema: pyarrow.Schema) -> pyarrow.Table:
     import shapely
 
     numbers = (chunk.users, chunk.users_per_km2, chunk.lower, chunk.upper)
-    bounds = shapely.bounds(chunk.polygons)
     return pa.Table.from_arrays(
         [
             pa.array(chunk.cells),
@@ -77,15 +80,30 @@ def _table(chunk: CellChunk, schema: pyarrow.Schema) -> pyarrow.Table:
             ),
             *(pa.array(column, mask=np.isnan(column)) for column in chunk.layers.values()),
             pa.array(shapely.to_wkb(chunk.polygons), type=pa.binary()),
-            pa.StructArray.from_arrays(
-                [pa.array(bounds[:, corner]) for corner in range(4)], fields=list(schema.field("bbox").type)
-            ),
+            bbox_of(chunk.polygons),
         ],
         schema=schema,
     )
 
 
-def _geo(heat: DensityMap) -> dict[str, Any]:
+def bbox_field() -> pyarrow.Field:
+    """The column ``bbox``: the covering of GeoParquet 1.1."""
+    import pyarrow as pa
+
+    return pa.field("bbox", pa.struct([pa.field(name, pa.float64(), nullable=False) for name in _CORNERS]))
+
+
+def bbox_of(polygons: npt.NDArray[np.object_]) -> pyarrow.StructArray:
+    """The bounds of polygons, for :func:`bbox_field`."""
+    import pyarrow as pa
+    import shapely
+
+    bounds = shapely.bounds(polygons)
+    corners = [pa.array(bounds[:, corner]) for corner in range(4)]
+    return pa.StructArray.from_arrays(corners, fields=list(bbox_field().type))
+
+
+def geo_record(tiling: Tiling) -> dict[str, Any]:
     """The ``geo`` record of the GeoParquet 1.1 specification; a CRS left out means WGS84 degrees."""
     column: dict[str, Any] = {
         "encoding": "WKB",
@@ -93,8 +111,8 @@ def _geo(heat: DensityMap) -> dict[str, Any]:
         "orientation": "counterclockwise",
         "covering": {"bbox": {name: ["bbox", name] for name in _CORNERS}},
     }
-    if heat.tiling.region.georeferenced:
-        column["bbox"] = list(heat.tiling.region.bbox)
+    if tiling.region.georeferenced:
+        column["bbox"] = list(tiling.region.bbox)
     else:
         column["crs"] = None
     return {"version": "1.1.0", "primary_column": "geometry", "columns": {"geometry": column}}

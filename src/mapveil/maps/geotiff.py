@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +13,13 @@ from mapveil.errors import require
 from mapveil.maps.atomic import atomic_path
 from mapveil.maps.density_map import INTERVAL_ALPHA
 from mapveil.maps.frame import require_frame
+from mapveil.maps.layer import Layer
+from mapveil.maps.picture_frame import Pictured
 
 if TYPE_CHECKING:
     from mapveil.maps.density_map import DensityMap
 
-__all__ = ["METADATA_TAG", "write_geotiff"]
+__all__ = ["METADATA_TAG", "write_bands", "write_geotiff"]
 
 METADATA_TAG = "MAPVEIL"
 """The GDAL tag that holds the map's whole metadata as JSON."""
@@ -36,14 +39,34 @@ def write_geotiff(heat: DensityMap, path: str | PathLike[str]) -> None:
     MissingExtra
         rasterio is not installed.
     """
-    frame = require_frame(heat.tiling, "GeoTIFF")
-    rasterio = require("rasterio", "geo")
     interval = heat.interval()
     bounds = () if interval is None else (interval.lower, interval.upper)
-    bands = [
-        *zip((heat.values, *bounds), _titles(), ["users per cell"] * 3, strict=False),
-        *((layer.values, layer.title, layer.unit) for layer in heat.layers()),
-    ]
+    own = zip((heat.values, *bounds), _titles(), strict=False)
+    bands = [*(Layer("", title, "users per cell", values) for values, title in own), *heat.layers()]
+    write_bands(heat, bands, path)
+
+
+def write_bands(drawn: Pictured, bands: Sequence[Layer], path: str | PathLike[str]) -> None:
+    """Write numbers per cell of a raster map as bands, with the map's metadata, promise and georeference.
+
+    Parameters
+    ----------
+    drawn : Pictured
+        The map.
+    bands : sequence of Layer
+        Band by band; NaN is "no data".
+    path : path-like
+        Where to write.
+
+    Raises
+    ------
+    InputError
+        The cells are no raster, or the file cannot be written.
+    MissingExtra
+        rasterio is not installed.
+    """
+    frame = require_frame(drawn.tiling, "GeoTIFF")
+    rasterio = require("rasterio", "geo")
     profile: dict[str, Any] = {
         "driver": "COG",
         "width": frame.columns,
@@ -58,20 +81,20 @@ def write_geotiff(heat: DensityMap, path: str | PathLike[str]) -> None:
     if frame.crs:
         profile["crs"] = rasterio.crs.CRS.from_user_input(frame.crs)
         profile["transform"] = rasterio.Affine.from_gdal(*frame.geotransform())
-    guarantee = heat.guarantee
+    guarantee = drawn.guarantee
     tags = {
-        METADATA_TAG: heat.metadata_json(),
-        "TIFFTAG_SOFTWARE": f"mapveil {heat.version}",
-        "TIFFTAG_IMAGEDESCRIPTION": f"{heat.method}, {guarantee.label} per {guarantee.unit}",
+        METADATA_TAG: drawn.metadata_json(),
+        "TIFFTAG_SOFTWARE": f"mapveil {drawn.version}",
+        "TIFFTAG_IMAGEDESCRIPTION": f"{drawn.method}, {guarantee.label} per {guarantee.unit}",
         "MAPVEIL_GUARANTEE": guarantee.in_words(),
     }
     with atomic_path(path) as place, warnings.catch_warnings():
         warnings.simplefilter("ignore", rasterio.errors.NotGeoreferencedWarning)
         with rasterio.open(place, "w", **profile) as file:
-            for band, (values, title, unit) in enumerate(bands, start=1):
-                file.write(frame.image(np.asarray(values, dtype=np.float64)), band)
-                file.set_band_description(band, title)
-                file.set_band_unit(band, unit)
+            for band, layer in enumerate(bands, start=1):
+                file.write(frame.image(np.asarray(layer.values, dtype=np.float64)), band)
+                file.set_band_description(band, layer.title)
+                file.set_band_unit(band, layer.unit)
             file.update_tags(**tags)
 
 

@@ -8,6 +8,13 @@
   try {
     [users, lower, upper, area] = await Promise.all([map.users, map.lower, map.upper, map.area].map(unpack));
     layers = await Promise.all(map.layers.map(async (each) => ({ ...each, values: await unpack(each.values) })));
+    for (const each of layers) {
+      each.read = (cell, style) => {
+        const value = each.values[cell];
+        const text = Number.isNaN(value) ? "unknown" : each.words ? each.words[value] : `${number(value)} ${each.unit === "1" ? "" : each.unit}`;
+        return [each.title, text, style];
+      };
+    }
     if (raster) {
       row = await unpack(raster.row);
       col = await unpack(raster.col);
@@ -22,6 +29,7 @@
     cannotDraw(canvas, error);
     return;
   }
+  // A map of users has a density; one of something else, such as signal strength, has its layers only.
   const areaOf = (i) => (typeof area === "number" ? area : area[i]);
   const densityOf = (i) => (areaOf(i) > 0 ? users[i] / areaOf(i) : areaOf(i) === 0 ? 0 : NaN);
 
@@ -43,10 +51,14 @@
 
   // ---- colours ----
   const colour = colourRamp(map.ramp);
-  let { top: most, knee } = map.scale, unit = map.unit, kind = "log", selected = -2, layer = null;
+  let { low = 0, top: most, knee, under, palest = 0 } = map.scale;
+  let unit = map.unit, kind = "log", selected = -2, layer = null;
   const shownOf = (i) => (layer === null ? densityOf(i) : layer.values[i]);
   const fraction = (d) =>
-    Math.min(1, kind === "linear" ? Math.max(d, 0) / most : Math.log1p(Math.max(d, 0) / knee) / Math.log1p(most / knee));
+    Math.min(1, kind === "linear" ? Math.max(d - low, 0) / (most - low) : Math.log1p(Math.max(d, 0) / knee) / Math.log1p(most / knee));
+  const ink = (part) => colour(palest + (1 - palest) * part);
+  const underInk = (text) => [1, 3, 5].map((at) => parseInt(text.slice(at, at + 2), 16));
+  const colourOf = (d) => (under && d < low ? underInk(under) : ink(fraction(d)));
   const picture = document.createElement("canvas");
   function paint() {
     if (!raster) return;
@@ -57,7 +69,7 @@
       const density = shownOf(i);
       if (Number.isNaN(density)) continue;
       const at = 4 * (row[i] * raster.columns + col[i]);
-      image.data.set(colour(fraction(density)), at);
+      image.data.set(colourOf(density), at);
       image.data[at + 3] = 255;
     }
     ink.putImageData(image, 0, 0);
@@ -76,7 +88,7 @@
         if (box[2] < left || box[0] > right || box[3] < north || box[1] > south) continue;
         const density = shownOf(cell);
         if (Number.isNaN(density)) continue;
-        pen.fillStyle = pen.strokeStyle = `rgb(${colour(fraction(density)).join()})`;
+        pen.fillStyle = pen.strokeStyle = `rgb(${colourOf(density).join()})`;
         pen.fill(path, "evenodd");
         pen.stroke(path);
       }
@@ -101,7 +113,7 @@
       const c = Math.floor((x / width) * raster.columns), r = Math.floor((y / height) * raster.rows);
       if (c < 0 || r < 0 || c >= raster.columns || r >= raster.rows) return -1;
       const cell = cellAt[r * raster.columns + c];
-      return cell >= 0 && !Number.isNaN(densityOf(cell)) ? cell : -1;
+      return cell >= 0 && !(users && Number.isNaN(densityOf(cell))) ? cell : -1;
     }
     pen.setTransform(1, 0, 0, 1, 0, 0);
     for (const [cell, box] of boxes) {
@@ -131,20 +143,21 @@
     if (cell < 0) {
       rows.push(["Outside the map", ""]);
     } else {
-      rows.push(["Estimated users", number(users[cell]), "main"]);
+      if (users) rows.push(["Estimated users", number(users[cell]), "main"]);
       if (lower) {
         const bounds = upper[cell] === Infinity ? `at least ${number(lower[cell])}` : `${number(lower[cell])} to ${number(upper[cell])}`;
         rows.push([`${map.certainty} bounds`, bounds]);
       }
       if (map.georeferenced) {
         const [lon, lat] = centre(cell);
-        rows.push(["Density", `${number(densityOf(cell))} per km²`]);
+        if (users) rows.push(["Density", `${number(densityOf(cell))} per km²`]);
+        else rows.push(layers[0].read(cell, "main"));
         rows.push(["Longitude", degree(lon, "EW")], ["Latitude", degree(lat, "NS")]);
       } else {
         rows.push(["Column, row", `${col[cell]}, ${row[cell]}`]);
       }
-      for (const each of layers) {
-        if (!Number.isNaN(each.values[cell])) rows.push([each.title, `${number(each.values[cell])} ${each.unit === "1" ? "" : each.unit}`]);
+      for (const each of users ? layers : layers.slice(1)) {
+        if (!Number.isNaN(each.values[cell])) rows.push(each.read(cell));
       }
       rows.push(["Cell", String(cell)]);
     }
@@ -155,15 +168,21 @@
   // ---- legend ----
   function drawLegend() {
     const legend = $("legend");
-    const ticks = [0];
+    const ticks = [];
     if (kind === "linear") {
-      const step = roundDown(most / 3);
-      for (let tick = step; tick <= most * (1 + 1e-9); tick += step) ticks.push(tick);
+      const step = roundDown((most - low) / 3), slack = 1e-9 * (most - low);
+      for (let k = Math.ceil(low / step - 1e-9) + 0; k * step <= most + slack; k++) ticks.push(k * step);
     } else {
+      ticks.push(0);
       for (let tick = knee; tick <= most * (1 + 1e-9); tick *= 10) ticks.push(tick);
     }
-    paintLegend(legend, colour, ticks, fraction);
-    legend.setAttribute("aria-label", `Colours from 0 to ${number(most)} ${unit}, ${kind === "log" ? "logarithmic" : "linear"} scale`);
+    paintLegend(legend, ink, ticks, fraction);
+    $("below").hidden = !under;
+    if (under) {
+      $("below").style.setProperty("--swatch", under);
+      $("below").textContent = `Below ${number(low)} ${unit}: a coverage hole`;
+    }
+    legend.setAttribute("aria-label", `Colours from ${number(low)} to ${number(most)} ${unit}, ${kind === "log" ? "logarithmic" : "linear"} scale`);
   }
   function recolour() {
     paint();
@@ -177,14 +196,15 @@
   }
 
   // ---- what the colours show ----
-  for (const [at, name] of [[-1, map.unit], ...layers.entries()]) $("layer").append(new Option(at < 0 ? name : name.title, String(at)));
+  $("scales").hidden = !users;
+  for (const [at, name] of [...(users ? [[-1, map.unit]] : []), ...layers.entries()]) $("layer").append(new Option(at < 0 ? name : name.title, String(at)));
   $("choice").hidden = layers.length === 0;
   $("layer").addEventListener("change", () => {
     const at = Number($("layer").value);
     layer = at < 0 ? null : layers[at];
-    ({ top: most, knee } = layer === null ? map.scale : layer.scale);
+    ({ low = 0, top: most, knee, under, palest = 0 } = layer === null ? map.scale : layer.scale);
     unit = layer === null ? map.unit : layer.unit;
-    $("colours").textContent = layer === null ? map.unit : layer.title + (unit === "1" ? "" : `, ${unit}`);
+    $("colours").textContent = layer === null ? map.unit : layer.title + (unit === "1" || unit === "" ? "" : `, ${unit}`);
     choose(layer === null ? "log" : "linear");
   });
   if (map.first >= 0) {
@@ -195,6 +215,7 @@
   // ---- downloads ----
   const short = (value) => (Number.isFinite(value) ? Number(value.toPrecision(5)) : null);
   function known(cell) {
+    if (!users) return { cell, ...Object.fromEntries(layers.map((each) => [each.name, short(each.values[cell])])) };
     return {
       cell, users: short(users[cell]), users_per_km2: map.georeferenced ? short(densityOf(cell)) : null,
       lower: lower ? short(lower[cell]) : null, upper: upper ? short(upper[cell]) : null,
@@ -203,10 +224,10 @@
   const stem = `mapveil-${map.metadata.method}`.replace(/[^\w-]+/g, "-");
   function saveCsv() {
     const place = map.georeferenced ? ["lon", "lat"] : ["column", "row"];
-    const parts = [["cell", ...place, "users", "users_per_km2", "lower", "upper"].join() + "\n"];
+    const parts = [["cell", ...place, ...Object.keys(known(0)).slice(1)].join() + "\n"];
     for (let i = 0; i < map.size; i++) {
       const k = known(i), at = map.georeferenced ? centre(i).map((v) => v.toFixed(6)) : [col[i], row[i]];
-      parts.push([i, ...at, k.users, k.users_per_km2, k.lower, k.upper].map((v) => v ?? "").join() + "\n");
+      parts.push([i, ...at, ...Object.values(k).slice(1)].map((v) => v ?? "").join() + "\n");
     }
     save(parts, `${stem}.csv`, "text/csv");
   }
@@ -238,7 +259,7 @@
     const parts = [`{"type":"FeatureCollection","mapveil":${head},"features":[`];
     let separator = "\n";
     for (let i = 0; i < map.size; i++) {
-      if (users[i] === 0) continue;
+      if (users ? users[i] === 0 : Number.isNaN(layers[0].values[i])) continue;
       parts.push(separator + JSON.stringify({ type: "Feature", id: i, geometry: outlineOf(i), properties: known(i) }));
       separator = ",\n";
     }

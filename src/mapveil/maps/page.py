@@ -29,10 +29,11 @@ from mapveil.maps.picture_words import epsilon_text
 from mapveil.maps.plane import MapPlane, map_plane, region_rings
 
 if TYPE_CHECKING:
+    from mapveil.geo.tiling import Tiling
     from mapveil.maps.density_map import DensityMap
     from mapveil.maps.round_cost import RoundCost
 
-__all__ = ["page_html", "write_page"]
+__all__ = ["cells_record", "page_html", "write_page"]
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -100,6 +101,7 @@ def page_html(heat: DensityMap, *, title: str | None = None, first: int = -1) ->
         )
         + section_html("What a device sent", [(each.purpose, _sent(each)) for each in heat.rounds]),
         "notes": _notes(heat),
+        "left_out": "cells estimated at zero",
         "data": script_json({**_record(heat, head), "first": first}),
         "style": resource_text("page.css"),
         "script": resource_text("view.js") + resource_text("page.js"),
@@ -109,24 +111,18 @@ def page_html(heat: DensityMap, *, title: str | None = None, first: int = -1) ->
 
 def _record(heat: DensityMap, title: str) -> dict[str, Any]:
     """Everything the page's script works on."""
-    plane = map_plane(heat.tiling)
     density = shown_density(heat)
     scale = density_scale(density, "log")
     interval = heat.interval()
-    x0, y0, x1, y1 = plane.bounds
     area = heat.tiling.area_m2() / (1e6 if heat.tiling.region.georeferenced else 1.0)
     area = np.where(np.isnan(density), np.nan, area)
-    record: dict[str, Any] = {
+    return {
+        **cells_record(heat.tiling),
         "title": title,
         "metadata": heat.metadata(),
         "unit": density_unit(heat.tiling),
-        "georeferenced": heat.tiling.region.georeferenced,
         "certainty": f"{100 * (1 - INTERVAL_ALPHA):g} %",
         "scale": {"top": scale.top, "knee": scale.knee},
-        "ramp": base64.b64encode(ramp().tobytes()).decode(),
-        "size": heat.tiling.size,
-        "extent": [x1 - x0, y1 - y0],
-        "metres": [plane.metres_per_x, plane.metres_per_y],
         "users": packed(heat.values, rounded=True),
         "lower": None if interval is None else packed(interval.lower, rounded=True),
         "upper": None if interval is None else packed(interval.upper, rounded=True),
@@ -141,10 +137,23 @@ def _record(heat: DensityMap, title: str) -> dict[str, Any]:
             }
             for layer in heat.layers()
         ],
+    }
+
+
+def cells_record(tiling: Tiling) -> dict[str, Any]:
+    """Where the cells lie, for the page's script: pixels or outlines, extent, and how to get back to degrees."""
+    plane = map_plane(tiling)
+    x0, y0, x1, y1 = plane.bounds
+    record: dict[str, Any] = {
+        "georeferenced": tiling.region.georeferenced,
+        "ramp": base64.b64encode(ramp().tobytes()).decode(),
+        "size": tiling.size,
+        "extent": [x1 - x0, y1 - y0],
+        "metres": [plane.metres_per_x, plane.metres_per_y],
         "outline": None,
     }
-    if heat.tiling.region.polygon is not None:
-        record["outline"] = packed_rings(region_rings(heat.tiling, plane.projection), plane)
+    if tiling.region.polygon is not None:
+        record["outline"] = packed_rings(region_rings(tiling, plane.projection), plane)
     if plane.frame is not None:
         frame = plane.frame
         record["raster"] = {
@@ -152,10 +161,10 @@ def _record(heat: DensityMap, title: str) -> dict[str, Any]:
             "columns": frame.columns,
             "row": packed(frame.row),
             "col": packed(frame.col),
-            **(_degrees(plane) if heat.tiling.region.georeferenced else {}),
+            **(_degrees(plane) if tiling.region.georeferenced else {}),
         }
     elif plane.rings is not None:
-        centres = heat.tiling.centres()
+        centres = tiling.centres()
         corners = plane.projection.unproject(*plane.rings.corners.T)
         record["rings"] = {
             **packed_rings(plane.rings, plane),

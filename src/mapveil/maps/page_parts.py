@@ -36,6 +36,7 @@ _TRUST: Final = {
     "central": "One trusted curator saw the raw locations; whoever sees the map does not",
     "distributed": "Nobody but each device saw its raw locations; the server saw noisy sums over many devices",
     "local": "Nobody but each device saw its raw locations; the server saw randomized reports only",
+    "obfuscation": "Nobody but each device saw its raw measurements; the server saw rewritten ones only",
     "projection": "Nobody but each device saw its raw locations; the server saw what every device reported",
 }
 _KEPT_BITS: Final = 13  # of a float's 23: four digits are shown and kept, and the page stays small
@@ -128,7 +129,7 @@ def _measured(guarantee: Guarantee, whose: str) -> list[str]:
     """What a promise that is not differential privacy says, and what was measured of it."""
     lines = [
         f'<p class="factor"><strong>Not differential privacy</strong> No number bounds what can be learnt from '
-        f"{whose} report.</p>",
+        f"{'one' if guarantee.unit == 'report' else whose} report.</p>",
         f"<p>{html.escape(guarantee.bounding)} What stays hidden: {html.escape(guarantee.neighbours)}.</p>",
     ]
     if guarantee.measured:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from mapveil.errors import MissingExtra, require
 from mapveil.maps.atomic import atomic_path
-from mapveil.maps.colours import DensityScale, ScaleKind, colormap, density_scale
+from mapveil.maps.colours import ScaleKind, colormap, density_scale
 from mapveil.maps.frame import density_unit, shown_density
 from mapveil.maps.picture_frame import (
     DPI,
@@ -37,8 +37,10 @@ if TYPE_CHECKING:
     from matplotlib.cm import ScalarMappable
 
     from mapveil.maps.density_map import DensityMap
+    from mapveil.maps.signal_map import SignalMap
 
 __all__ = [
+    "draw_cells",
     "epsilon_text",
     "guarantee_line",
     "notebook_html",
@@ -105,7 +107,7 @@ def plot_cells(
     plane = map_plane(heat.tiling)
     axes = new_axes(plane) if ax is None else ax
     axes.set_facecolor(PAPER)
-    mappable = _draw_cells(plane, axes, values, colours)
+    mappable = draw_cells(plane, axes, values, cmap=colormap(), norm=colours.norm())
     draw_outline(heat, plane, axes)
     draw_bar(axes, mappable, colours, unit)
     style_frame(heat, plane, axes)
@@ -132,7 +134,7 @@ def write_png(
         place.write_bytes(picture)
 
 
-def notebook_html(heat: DensityMap) -> str:
+def notebook_html(heat: DensityMap | SignalMap) -> str:
     """What a notebook shows for a map: the picture and the promise; the promise alone without matplotlib."""
     words = html.escape(repr(heat.guarantee))
     head = html.escape(f"{type(heat).__name__}: {heat.method}, {heat.tiling.spec}, {heat.tiling.size} cells")
@@ -147,13 +149,25 @@ def notebook_html(heat: DensityMap) -> str:
     )
 
 
-def _draw_cells(plane: MapPlane, axes: Axes, density: FloatArray, colours: DensityScale) -> ScalarMappable:
-    style: dict[str, Any] = {"cmap": colormap(), "norm": colours.norm()}
+def draw_cells(plane: MapPlane, axes: Axes, values: FloatArray, **style: Any) -> ScalarMappable:
+    """Fill the cells of a plane with the colours of numbers, shape (cells,); NaN stays blank.
+
+    Parameters
+    ----------
+    plane : MapPlane
+        Where the cells lie.
+    axes : matplotlib Axes
+        Where to draw.
+    values : ndarray of float64, shape (cells,)
+        What to draw.
+    **style
+        ``cmap`` and ``norm`` of matplotlib.
+    """
     x0, y0, x1, y1 = plane.bounds
     if plane.frame is not None:
         # Colours are mixed, not densities, so that cells outside the region do not eat those beside them.
         return axes.imshow(
-            plane.frame.image(density),
+            plane.frame.image(values),
             extent=(x0, x1, y0, y1),
             aspect=plane.aspect,
             interpolation_stage="rgba",
@@ -165,7 +179,7 @@ def _draw_cells(plane: MapPlane, axes: Axes, density: FloatArray, colours: Densi
     paths, cell = ring_paths(plane.rings)
     # Edges of the fill's own colour close the hairlines that smoothing leaves between neighbours.
     cells = collections.PathCollection(paths, edgecolors="face", linewidths=0.3, **style)
-    cells.set_array(density[cell])
+    cells.set_array(values[cell])
     axes.add_collection(cells, autolim=False)
     margin_x, margin_y = (x1 - x0) / 100, (y1 - y0) / 100
     axes.set_xlim(x0 - margin_x, x1 + margin_x)

@@ -194,12 +194,12 @@ def draw_scale_bar(plane: MapPlane, axes: Axes) -> None:
     )
 
 
-def write_words(drawn: Pictured, axes: Axes, title: str | None) -> None:
-    """Title above, promise and notes below, and a warning across what was seeded."""
+def write_words(drawn: Pictured, axes: Axes, title: str | None, *, lead: str = "") -> None:
+    """Title above; what to read (``lead``), promise and notes below; and a warning across what was seeded."""
     by = f"{drawn.method}, {epsilon_text(drawn.guarantee)}"
     head = f"{title}\n{by}" if title else by
     axes.set_title(head, loc="left", color=INK, size=12, pad=8)
-    lines = textwrap.wrap(guarantee_line(drawn.guarantee), _LINE)
+    lines = textwrap.wrap(lead, _LINE) + textwrap.wrap(guarantee_line(drawn.guarantee), _LINE)
     for note in drawn.notes:
         lines += textwrap.wrap(f"Note: {note}.", _LINE)
     lines.append(f"{drawn.tiling.spec}, {drawn.tiling.size} cells. Mapveil {drawn.version}.")

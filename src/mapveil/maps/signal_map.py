@@ -1,0 +1,381 @@
+"""A coverage map: mean signal strength per cell, how sure it is, and where there is none."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.errors import InputError, ParameterError
+from mapveil.geo.measurements import LAT, LON, RSS, Measurements
+from mapveil.geo.tiling import Tiling
+from mapveil.maps.layer import Layer
+from mapveil.maps.software import software_version
+from mapveil.privacy.guarantee import Guarantee
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    from matplotlib.axes import Axes
+
+__all__ = ["HOLE_DBM", "SIGNAL_SUFFIXES", "Coverage", "SignalMap"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+HOLE_DBM: Final = -110.0
+"""Below this mean strength a cell is a coverage hole, unless a map says otherwise."""
+
+SIGNAL_SUFFIXES: Final = (".tif", ".tiff", ".parquet", ".geojson", ".json", ".csv", ".png", ".html")
+"""What :meth:`SignalMap.save` can write, by the suffix of the file."""
+
+_BORROWED: Final = 4.0  # measurements' worth of the whole map's variance in each cell's
+
+
+class Coverage(NamedTuple):
+    """Cells by what is known of them; the three add up to all cells."""
+
+    covered: int
+    holes: int
+    unknown: int
+
+
+@dataclass(frozen=True, eq=False)
+class SignalMap:
+    """Mean signal strength of each cell, with its guarantee.
+
+    Parameters
+    ----------
+    mean_dbm : ndarray of float64, shape (tiling.size,)
+        Estimated mean strength; NaN where nothing is known.
+    deviation_db : ndarray of float64, shape (tiling.size,)
+        Uncertainty: standard deviation of what ``deviation_of`` says; NaN where nothing is known.
+    measurements : ndarray of int64, shape (tiling.size,)
+        Measurements that lie in each cell, as they were reported.
+    tiling : Tiling
+        The cells.
+    guarantee : Guarantee
+        What was promised to those who measured.
+    method : str
+        How it was made.
+    parameters : dict
+        The parameters, JSON-ready.
+    hole_dbm : float
+        Below it a cell is a coverage hole, dBm.
+    deviation_of : str
+        What the deviation is of: a cell's estimated mean, or one new measurement there.
+    notes : tuple of str
+        What a reader must know.
+    version : str
+        The version of Mapveil that made it.
+
+    Raises
+    ------
+    ParameterError
+        The arrays are not one number a cell, a strength is known without its deviation, or one is infinite.
+    """
+
+    mean_dbm: FloatArray
+    deviation_db: FloatArray
+    measurements: IntArray
+    tiling: Tiling
+    guarantee: Guarantee
+    method: str
+    parameters: dict[str, Any] = field(default_factory=dict)
+    hole_dbm: float = HOLE_DBM
+    deviation_of: str = "a cell's mean"
+    notes: tuple[str, ...] = ()
+    version: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("mean_dbm", "deviation_db", "measurements"):
+            shape = getattr(self, name).shape
+            if shape != (self.tiling.size,):
+                raise ParameterError(
+                    f"{name} has shape {shape}; ({self.tiling.size},) is accepted for {self.tiling.spec}"
+                )
+        known = np.isfinite(self.mean_dbm)
+        if np.isinf(self.mean_dbm).any() or (known != np.isfinite(self.deviation_db)).any():
+            raise ParameterError(
+                "mean_dbm and deviation_db know different cells; finite numbers, or NaN in both, are accepted"
+            )
+        if (self.deviation_db[known] < 0).any():
+            raise ParameterError("deviation_db is negative; deviations of at least 0 are accepted")
+        if not math.isfinite(self.hole_dbm):
+            raise ParameterError(
+                f"hole_dbm is {self.hole_dbm!r}; a finite strength, such as -110, is accepted"
+            )
+        if not self.version:
+            object.__setattr__(self, "version", software_version())
+
+    @classmethod
+    def from_measurements(
+        cls,
+        measurements: Measurements,
+        tiling: Tiling,
+        guarantee: Guarantee,
+        *,
+        least: int = 1,
+        method: str = "cell means",
+        **about: Any,
+    ) -> SignalMap:
+        r"""The mean of the measurements in each cell, whoever rewrote them. Run by: the server.
+
+        .. math:: \hat\mu_c = \frac1{n_c} \sum_i x_i, \qquad
+                  \hat\sigma_c^2 = \frac{(n_c - 1) s_c^2 + \nu s^2}{n_c\,(n_c - 1 + \nu)}
+
+        where: :math:`x_i` are the strengths of the :math:`n_c` measurements in cell c, :math:`s_c^2` their variance,
+        :math:`s^2` the variance within cells of the whole map, which counts for :math:`\nu = 4` measurements: a cell
+        with one measurement is not taken to be certain. Measurements of one phone in one place are not
+        independent, so the deviation is the least there is.
+
+        Parameters
+        ----------
+        measurements : Measurements
+            Rewritten or not; those outside the region are left aside, and a note says how many.
+        tiling, guarantee, method
+            As for :class:`SignalMap`.
+        least : int
+            Cells with fewer measurements are unknown.
+        **about
+            Further fields of :class:`SignalMap`.
+
+        Raises
+        ------
+        ParameterError
+            ``least`` is below 1.
+        """
+        if least < 1:
+            raise ParameterError(f"least is {least!r}; at least 1 measurement is accepted")
+        cell = _located(measurements, tiling)
+        inside = cell >= 0
+        strength, cell = measurements.rows[inside, RSS], cell[inside]
+        counts = np.bincount(cell, minlength=tiling.size)
+        shown = counts >= least
+        sums = np.bincount(cell, strength, tiling.size)
+        mean = np.divide(sums, counts, out=np.full(tiling.size, np.nan), where=shown)
+        # Around a cell's own mean, whether it is shown or not: squares of dBm lose digits.
+        own = np.divide(sums, counts, out=np.zeros(tiling.size), where=counts > 0)
+        squares = np.bincount(cell, np.square(strength - own[cell]), tiling.size)
+        freedom = int(np.maximum(counts - 1, 0).sum())
+        pooled = (
+            float(squares.sum()) / freedom if freedom else float(np.var(strength)) if strength.size else 0.0
+        )
+        variance = (squares + _BORROWED * pooled) / (np.maximum(counts - 1, 0) + _BORROWED)
+        deviation = np.sqrt(np.divide(variance, counts, out=np.full(tiling.size, np.nan), where=shown))
+        notes = tuple(about.pop("notes", ()))
+        outside = len(measurements) - int(inside.sum())
+        if outside:
+            notes += (f"{outside} of {len(measurements)} measurements lie outside the region",)
+        parameters = {"least": least, **about.pop("parameters", {})}
+        return cls(
+            mean, deviation, counts, tiling, guarantee, method, parameters=parameters, notes=notes, **about
+        )
+
+    @classmethod
+    def from_prediction(
+        cls,
+        mean_dbm: FloatArray,
+        deviation_db: FloatArray,
+        measurements: Measurements,
+        tiling: Tiling,
+        guarantee: Guarantee,
+        method: str,
+        *,
+        reach_m: float | None = None,
+        **about: Any,
+    ) -> SignalMap:
+        """What a model predicts at the centres of the cells.
+
+        Parameters
+        ----------
+        mean_dbm, deviation_db : ndarray of float64, shape (tiling.size,)
+            The prediction.
+        measurements : Measurements
+            What the model was fitted on, to be counted, and to know how far away the next one is.
+        tiling, guarantee, method
+            As for :class:`SignalMap`.
+        reach_m : float, optional
+            Cells whose centre is farther than this from every measurement are unknown, metres.
+        **about
+            Further fields of :class:`SignalMap`.
+
+        Raises
+        ------
+        ParameterError
+            ``reach_m`` is not above 0.
+        """
+        cell = _located(measurements, tiling)
+        counts = np.bincount(cell[cell >= 0], minlength=tiling.size)
+        parameters = dict(about.pop("parameters", {}))
+        unknown = ~np.isfinite(mean_dbm)
+        if reach_m is not None:
+            if not reach_m > 0:
+                raise ParameterError(f"reach_m is {reach_m!r}; a distance above 0 is accepted")
+            parameters["reach_m"] = reach_m
+            unknown |= (_nearest_m(measurements, tiling) > reach_m) & (counts == 0)
+        return cls(
+            np.where(unknown, np.nan, mean_dbm),
+            np.where(unknown, np.nan, deviation_db),
+            counts,
+            tiling,
+            guarantee,
+            method,
+            parameters=parameters,
+            deviation_of="one new measurement",
+            **about,
+        )
+
+    @property
+    def known(self) -> npt.NDArray[np.bool_]:
+        """Which cells have a strength, shape (cells,)."""
+        return np.isfinite(self.mean_dbm)
+
+    @property
+    def holes(self) -> npt.NDArray[np.bool_]:
+        """Which cells are known to be coverage holes: their mean is below ``hole_dbm``; shape (cells,)."""
+        return np.asarray(self.mean_dbm < self.hole_dbm)
+
+    def hole_chance(self) -> FloatArray:
+        r"""The chance that what ``deviation_of`` says is below the limit, shape (cells,); NaN where nothing is known.
+
+        .. math:: \Phi\big((h - \hat\mu_c) / \hat\sigma_c\big)
+
+        where: h is ``hole_dbm``, :math:`\hat\mu_c` and :math:`\hat\sigma_c` mean and deviation of cell c and
+        :math:`\Phi` the normal distribution.
+        """
+        from scipy.special import ndtr
+
+        apart = self.hole_dbm - self.mean_dbm
+        certain = self.deviation_db == 0
+        scaled = np.divide(apart, self.deviation_db, out=np.full(apart.shape, np.nan), where=~certain)
+        return np.asarray(np.where(certain, (apart > 0).astype(np.float64), ndtr(scaled)))
+
+    def coverage(self) -> Coverage:
+        """How many cells are covered, are holes, are unknown."""
+        holes, known = int(self.holes.sum()), int(self.known.sum())
+        return Coverage(known - holes, holes, self.tiling.size - known)
+
+    def with_holes_below(self, hole_dbm: float) -> SignalMap:
+        """The same map with another limit, dBm."""
+        return replace(self, hole_dbm=hole_dbm)
+
+    def layers(self) -> tuple[Layer, ...]:
+        """Every number of a cell, for the exports; ``hole`` is 1 below the limit, 0 above it."""
+        hole = np.where(self.known, self.holes.astype(np.float64), np.nan)
+        return (
+            Layer("rss_dbm", "mean signal strength", "dBm", self.mean_dbm),
+            Layer("deviation_db", f"standard deviation of {self.deviation_of}", "dB", self.deviation_db),
+            Layer("measurements", "measurements", "", self.measurements.astype(np.float64)),
+            Layer("hole", f"coverage hole: below {self.hole_dbm:g} dBm", "1", hole),
+            Layer(
+                "hole_chance",
+                f"chance that {self.deviation_of} is below {self.hole_dbm:g} dBm",
+                "1",
+                self.hole_chance(),
+            ),
+        )
+
+    def metadata(self) -> dict[str, Any]:
+        """The JSON-ready record that every export carries."""
+        return {
+            "software": "mapveil",
+            "version": self.version,
+            "kind": "signal",
+            "method": self.method,
+            "parameters": self.parameters,
+            "guarantee": self.guarantee.to_dict(),
+            "guarantee_in_words": self.guarantee.in_words(),
+            "tiling": self.tiling.to_dict(),
+            "unit": "dBm",
+            "deviation_of": self.deviation_of,
+            "hole_dbm": self.hole_dbm,
+            "coverage": self.coverage()._asdict(),
+            "notes": list(self.notes),
+        }
+
+    def metadata_json(self) -> str:
+        """:meth:`metadata` as canonical JSON."""
+        return json.dumps(self.metadata(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+    def plot(self, ax: Axes | None = None, *, title: str | None = None) -> Axes:
+        """Draw it; see :func:`mapveil.maps.signal_picture.plot_signal`."""
+        from mapveil.maps.signal_picture import plot_signal
+
+        return plot_signal(self, ax, title=title)
+
+    def save(self, path: str | PathLike[str], *, title: str | None = None) -> None:
+        """Write the format that the suffix names; a CSV's metadata lie beside it in ``NAME.csv-metadata.json``.
+
+        Parameters
+        ----------
+        path : path-like
+            Ends in .tif, .tiff (GeoTIFF), .parquet (GeoParquet), .geojson, .json (GeoJSON), .csv, .png or .html.
+        title : str, optional
+            Head of a picture or page.
+
+        Raises
+        ------
+        InputError
+            Another suffix, cells the format cannot hold, or a file that cannot be written.
+        MissingExtra
+            The format needs an extra that is not installed.
+        """
+        suffix = Path(path).suffix.lower()
+        if suffix == ".png":
+            from mapveil.maps.signal_picture import write_signal_png
+
+            write_signal_png(self, path, title=title)
+        elif suffix == ".html":
+            from mapveil.maps.signal_page import write_signal_page
+
+            write_signal_page(self, path, title=title)
+        elif suffix in SIGNAL_SUFFIXES:
+            from mapveil.maps import signal_table
+
+            writers = {
+                ".parquet": signal_table.write_signal_geoparquet,
+                ".geojson": signal_table.write_signal_geojson,
+                ".json": signal_table.write_signal_geojson,
+                ".csv": signal_table.write_signal_csv,
+            }
+            writers.get(suffix, signal_table.write_signal_geotiff)(self, path)
+        else:
+            raise InputError(f"{path}: no format has that suffix; accepted: {', '.join(SIGNAL_SUFFIXES)}")
+
+    def _repr_html_(self) -> str:
+        from mapveil.maps.picture import notebook_html
+
+        return notebook_html(self)
+
+    def __repr__(self) -> str:
+        return f"SignalMap({self.method}, {self.tiling.spec}, {self.tiling.size} cells)\n{self.guarantee!r}"
+
+
+def _located(measurements: Measurements, tiling: Tiling) -> IntArray:
+    """The cell of each measurement, -1 outside; a rewritten place may be no place on Earth."""
+    lat, lon = measurements.rows[:, LAT], measurements.rows[:, LON]
+    cell = np.full(len(lat), -1, dtype=np.int64)
+    real = (np.abs(lat) <= 90) & (np.abs(lon) <= 180)
+    cell[real] = tiling.locate(lon[real], lat[real])
+    return cell
+
+
+def _nearest_m(measurements: Measurements, tiling: Tiling) -> FloatArray:
+    """How far each cell's centre is from the nearest measurement, metres along a chord of the sphere."""
+    from scipy.spatial import cKDTree
+
+    def chord(lat: FloatArray, lon: FloatArray) -> FloatArray:
+        lat, lon = np.radians(lat), np.radians(lon)
+        return 6371008.8 * np.stack(
+            [np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)], axis=1
+        )
+
+    centres = tiling.centres()
+    places = chord(measurements.rows[:, LAT], measurements.rows[:, LON])
+    return np.asarray(cKDTree(places).query(chord(centres.lat, centres.lon))[0])
