@@ -1,0 +1,305 @@
+"""Beyond Zhang et al. (2022): every privatizer against the strongest attacker, at equal utility, on three data sets."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from mapveil.attacks.signal_attack import attack_signal, signal_adversaries
+from mapveil.attacks.signal_codes import SignalCodes
+from mapveil.attacks.signal_evidence import SignalEvidence
+from mapveil.attacks.signal_score import SignalAttack
+from mapveil.experiments.report import Curve, Panel, curves_figure, png_bytes
+from mapveil.experiments.reproduction import Claim, Picture, Report, Table
+from mapveil.experiments.zhang_data import SIGNAL_SETS, read_signal
+from mapveil.geo.measurements import MeasurementSplit
+from mapveil.obfuscation.privatizer import Privatizer, Progress
+from mapveil.obfuscation.privatizers import find_privatizer
+from mapveil.obfuscation.utility import Utility, utility
+from mapveil.privacy.random import Randomness
+
+__all__ = [
+    "CONTENDERS",
+    "OWN",
+    "TARGETS",
+    "BeyondRow",
+    "Contender",
+    "at_equal_utility",
+    "judge_privatizer",
+    "measure_beyond",
+    "report_beyond",
+]
+
+OWN: Final = "funnel"
+"""Mapveil's own privatizer, as the tables call it."""
+
+TARGETS: Final = (-4.0, -3.5, -3.0, -2.5, -2.0, -1.5)
+"""Composite utilities that privacy is compared at; -2.5 is the paper's (Table 6)."""
+
+
+class Contender(NamedTuple):
+    """One privatizer, and the values of the parameter that trades privacy for utility."""
+
+    label: str
+    privatizer: str
+    parameter: str
+    values: tuple[float, ...]
+    fixed: Mapping[str, Any]
+
+    def make(self, value: float) -> Privatizer:
+        """The privatizer at one value."""
+        return find_privatizer(self.privatizer).make({**self.fixed, self.parameter: value})
+
+
+CONTENDERS: Final = (
+    Contender("noise", "gaussian-noise", "sigma", (0.1, 0.25, 0.5, 0.75, 1.0, 1.5), {}),
+    Contender("GAP, the paper's", "gap", "rho", (0.2, 0.4, 0.6, 0.8, 0.9), {"noise": 0}),
+    Contender("GAP with noise", "gap", "rho", (0.2, 0.4, 0.6, 0.8, 0.9), {}),
+    Contender("IT, the paper's", "codebook", "mu", (0.1, 0.3, 0.5, 0.7, 1.0), {"raw": True, "batch": 1024}),
+    Contender("IT by the row", "codebook", "mu", (0.5, 1.0, 2.0, 4.0, 8.0), {}),
+    Contender(OWN, "funnel", "rho", (0.2, 0.3, 0.4, 0.45, 0.5, 0.55, 0.6, 0.7, 0.8), {}),
+)
+"""Who is compared. The paper's GAP is deterministic; the paper's codebook has the raw batch among its codes."""
+
+_QUICK: Final = {"gap": (0.4, 0.6, 0.8), "codebook": (0.3, 0.7, 4.0), "gaussian-noise": (0.1, 0.5, 1.0)}
+_QUICK_FUNNEL: Final = (0.3, 0.4, 0.5, 0.7)
+
+
+class BeyondRow(NamedTuple):
+    """One privatizer at one value on one set."""
+
+    dataset: str
+    label: str
+    parameter: str
+    value: float
+    utility: Utility
+    attack: SignalAttack
+
+    @property
+    def privacy(self) -> float:
+        """P against the strongest attacker: the best for the user with the best for the place."""
+        return self.attack.floor
+
+
+def judge_privatizer(
+    privatizer: Privatizer,
+    split: MeasurementSplit,
+    *,
+    quick: bool = False,
+    rng: Randomness,
+    progress: Progress | None = None,
+) -> tuple[Utility, SignalAttack]:
+    """Fit on the pilot, rewrite both parts, train fresh attackers on the pilot's and judge on the other.
+
+    Parameters
+    ----------
+    privatizer : Privatizer
+        What is judged.
+    split : MeasurementSplit
+        The pilot, and the part held out.
+    quick : bool
+        Weaker attackers; see :func:`mapveil.attacks.signal_attack.signal_adversaries`.
+    rng : Randomness
+        The source of bits.
+    progress : callable, optional
+        Called with a step's name and the part done.
+
+    Returns
+    -------
+    utility : Utility
+        Of the rows held out, in the pilot's normalised units.
+    attack : SignalAttack
+        Every attacker's score on them.
+    """
+    fitted = privatizer.fit(split.pilot, rng=rng.child("fit"), progress=progress)
+    sent = [
+        fitted.rewrite_measurements(part, rng=rng.child(name))
+        for name, part in (("pilot", split.pilot), ("held out", split.held_out))
+    ]
+    norm = fitted.normalisation
+    known = SignalEvidence.of(split.pilot, sent[0], norm)
+    held_out = SignalEvidence.of(split.held_out, sent[1], norm)
+    attack = attack_signal(
+        known,
+        held_out,
+        adversaries=(*signal_adversaries(quick=quick), SignalCodes()),
+        rng=rng.child("attack"),
+        progress=progress,
+    )
+    return utility(norm.apply(split.held_out.rows), norm.apply(sent[1].rows)), attack
+
+
+def measure_beyond(
+    shared: Path,
+    *,
+    datasets: Sequence[str] = tuple(SIGNAL_SETS),
+    contenders: Sequence[Contender] = CONTENDERS,
+    most: int = 20_000,
+    quick: bool = False,
+    seed: int = 2022,
+    progress: Progress | None = None,
+) -> list[BeyondRow]:
+    """Judge every contender at every value on every set.
+
+    Parameters
+    ----------
+    shared : Path
+        Folder of the shared data sets.
+    datasets : sequence of str
+        Keys of :data:`~mapveil.experiments.zhang_data.SIGNAL_SETS`.
+    contenders : sequence of Contender
+        Who is compared.
+    most : int
+        Rows of a set; beyond, they are sampled.
+    quick : bool
+        Fewer values, shorter training and weaker attackers.
+    seed : int
+        The same seed gives the same figures.
+    progress : callable, optional
+        Called with the contender's name and the part done.
+    """
+    jobs = [(name, each, value) for name in datasets for each in contenders for value in _values(each, quick)]
+    made = []
+    splits: dict[str, MeasurementSplit] = {}
+    for at, (name, contender, value) in enumerate(jobs):
+        if name not in splits:
+            rng = Randomness(seed).child(name)
+            splits[name] = read_signal(name, shared, most=most, rng=rng).split_random(rng.child("split"))
+        if progress is not None:
+            progress(f"{name}: {contender.label} at {contender.parameter} {value:g}", at / len(jobs))
+        short = {"steps": 1500} if quick and contender.privatizer == "gap" else {}
+        privatizer = contender._replace(fixed={**contender.fixed, **short}).make(value)
+        rng = Randomness(seed).child(f"{name} {contender.label} {value}")
+        useful, attack = judge_privatizer(privatizer, splits[name], quick=quick, rng=rng)
+        made.append(BeyondRow(name, contender.label, contender.parameter, value, useful, attack))
+    return made
+
+
+def at_equal_utility(rows: Iterable[BeyondRow], target: float) -> float | None:
+    """Privacy of one privatizer where its utility is the target.
+
+    Between the two measured values whose utilities enclose it, linear; the better where several pairs do, which only
+    favours a privatizer whose parameter does not order utility. None where no pair does.
+
+    Parameters
+    ----------
+    rows : iterable of BeyondRow
+        Of one privatizer on one set.
+    target : float
+        Composite utility U.
+    """
+    known = [(each.utility.total, each.privacy) for each in sorted(rows, key=lambda each: each.value)]
+    found = []
+    for (u, p), (v, q) in itertools.pairwise(known):
+        low, high = min(u, v), max(u, v)
+        if low <= target <= high:
+            part = 0.5 if high == low else (target - u) / (v - u)
+            found.append(p + part * (q - p))
+    return max(found, default=None)
+
+
+def report_beyond(rows: Sequence[BeyondRow]) -> Report:
+    """Privacy at equal utility, every measured point, the curves, and whether the funnel is at least as good."""
+    names = list(dict.fromkeys(each.dataset for each in rows))
+    labels = list(dict.fromkeys(each.label for each in rows))
+    table, panels, claims = [], [], []
+    for name in names:
+        mine = {
+            label: [each for each in rows if (each.dataset, each.label) == (name, label)] for label in labels
+        }
+        ahead, compared, evidence = 0, 0, []
+        for target in TARGETS:
+            found = {label: at_equal_utility(each, target) for label, each in mine.items()}
+            best = max((value for value in found.values() if value is not None), default=None)
+            table.append(
+                [f"{name}, U = {target:g}"]
+                + [
+                    "-" if value is None else f"{'*' * (value == best)}{value:.2f}"
+                    for value in found.values()
+                ]
+            )
+            rivals = [value for label, value in found.items() if label != OWN and value is not None]
+            own = found.get(OWN)
+            if own is not None and rivals:
+                compared += 1
+                ahead += own >= max(rivals)
+                evidence.append(f"{own:.2f} against {max(rivals):.2f} at {target:g}")
+        verdict = "does not hold" if not ahead else "holds" if ahead == compared else "holds in part"
+        claims.append(
+            Claim(
+                f"{name}: the funnel leaves at least as much privacy as every other against the strongest attacker, at "
+                "equal utility",
+                verdict,
+                "P " + "; ".join(evidence),
+            )
+        )
+        panels.append(
+            Panel(
+                f"P: {name}",
+                "utility U",
+                [_curve(label, each) for label, each in mine.items()],
+                ticks=TARGETS,
+            )
+        )
+    points = [
+        [
+            f"{each.dataset}: {each.label}, {each.parameter} {each.value:g}",
+            *(f"{value:.2f}" for value in each.utility),
+            f"{each.attack.strongest_by('p1').p1:.3f} ({each.attack.strongest_by('p1').adversary})",
+            f"{each.attack.strongest_by('p2').p2:.3f} ({each.attack.strongest_by('p2').adversary})",
+            f"{each.attack.strongest_by('p2').p2_m:,.0f}",
+            f"{each.privacy:.2f}",
+            ", ".join(f"{score.adversary} {score.p:.2f}" for score in each.attack.scores),
+        ]
+        for each in rows
+    ]
+    return Report(
+        [
+            Table(
+                "Privacy P against the strongest attacker at equal utility",
+                ["set and utility", *labels],
+                table,
+                "P = P1 + P2, the strongest for each; linear between measured points; - where a privatizer was not "
+                "measured on both sides of that utility. * is the best.",
+            ),
+            Table(
+                "Every measured point",
+                [
+                    "set and privatizer",
+                    "U1",
+                    "U2",
+                    "U",
+                    "P1 (strongest)",
+                    "P2 (strongest)",
+                    "P2, m",
+                    "P",
+                    "P of each",
+                ],
+                points,
+            ),
+        ],
+        [
+            Picture(
+                "beyond",
+                png_bytes(curves_figure(panels)),
+                "Privacy against the strongest attacker and utility; the further up and to the right the better",
+            )
+        ],
+        claims,
+    )
+
+
+def _values(contender: Contender, quick: bool) -> tuple[float, ...]:
+    if not quick:
+        return contender.values
+    if contender.privatizer == "funnel":
+        return _QUICK_FUNNEL
+    return _QUICK.get(contender.privatizer, contender.values)
+
+
+def _curve(label: str, rows: Sequence[BeyondRow]) -> Curve:
+    ordered = sorted(rows, key=lambda each: each.utility.total)
+    privacy = [each.privacy for each in ordered]
+    return Curve(label, [each.utility.total for each in ordered], privacy, privacy, privacy)
