@@ -60,7 +60,7 @@ def test_arcs_and_their_facts_come_back() -> None:
 
 def test_only_the_largest_are_drawn_and_the_page_says_so() -> None:
     page = flow_page(flows_of(), most=10)
-    assert "10 of 144 flows are drawn" in page
+    assert "10 of 144 flows are here" in page
     assert unpack(record(page)["value"]).size <= 10
 
 
@@ -83,4 +83,4 @@ def test_names_of_places_cannot_end_the_script() -> None:
 
 
 def test_no_flows_are_a_page_too() -> None:
-    assert "0 of 0 flows are drawn" in flow_page(flows_of(0))
+    assert "0 of 0 flows are here" in flow_page(flows_of(0))

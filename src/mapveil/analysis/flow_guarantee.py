@@ -30,17 +30,21 @@ def flow_guarantee(
     """
     half: Fraction = mechanism.budget / 2
     base = mechanism.guarantee(seeded=seeded)
+    sends, replaced = (
+        ("Each user sends two reports, about origin and destination of one trip", "one user's trip")
+        if unit == "user"
+        else ("Each trip has two reports, about its origin and its destination", "one trip")
+    )
     silent = "that a device reports tells that it has a trip in the region; "
     return replace(
         base,
         unit="user" if unit == "user" else "report",
         bounding=(
-            f"Each {unit} has two reports, about origin and destination of one trip, randomized on the device "
-            "with half of epsilon each: nobody else ever has the trip."
+            f"{sends}, randomized on the device with half of epsilon each: nobody else ever has the trip."
         ),
         neighbours=(
-            f"{silent if mechanism.outside == 'silent' else ''}one {unit}'s trip replaced by any other "
-            "between two places of the map"
+            f"{silent if mechanism.outside == 'silent' else ''}{replaced} replaced by any other between two places of "
+            "the map"
         ),
         assumptions=(
             "one device per user, one pair of reports per device: the epsilons of several reports add up"

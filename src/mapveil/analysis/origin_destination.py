@@ -236,7 +236,8 @@ class OriginDestination:
                 if np.isfinite(made.length_m)
                 else "no decay with distance was found"
             )
-            return EstimatedFlows(made.joint, (*notes, f"{decay}; {made.steps} steps of the joint estimator"))
+            steps = f"{made.steps} step{'' if made.steps == 1 else 's'} of the joint estimator"
+            return EstimatedFlows(made.joint, (*notes, f"{decay}; {steps}"))
         joint = np.outer(origins, destinations)
         if candidates is not None:
             joint = np.where(candidates, joint, 0.0)

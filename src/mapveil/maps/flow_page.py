@@ -75,8 +75,8 @@ def flow_page(flows: FlowMap, *, title: str | None = None, most: int = _MOST) ->
         title=title or "Where people go",
         unit="trips",
         reading=(
-            f"{shown.size} of {flows.size} flows are drawn, {part:.0f} % of the estimated trips. An arc bends to the "
-            "left of its direction; dots are trips within one cell."
+            f"{shown.size} of {flows.size} flows are here, {part:.0f} % of the estimated trips; the slider hides the "
+            "small ones. An arc bends to the left of its direction; dots are trips within one cell."
         ),
         made=[
             ("Method", flows.method),

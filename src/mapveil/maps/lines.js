@@ -148,7 +148,7 @@
   view.start();
   // Too many lines at once say nothing: the page opens with the largest.
   const values = [...value].filter((v, k) => mark[k] < 0 && v >= 0).sort((a, b) => b - a);
-  if (map.directed && values.length > 150) $("least").value = String(Math.ceil(100 * fraction(values[150])));
+  if (map.directed && values.length > 80) $("least").value = String(Math.ceil(100 * fraction(values[80])));
   $("least").addEventListener("input", choose);
   choose();
   themeButton(() => { drawLegend(); view.redraw(); });
