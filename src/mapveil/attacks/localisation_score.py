@@ -63,7 +63,7 @@ def score_surfaces(
 
     Parameters
     ----------
-    surfaces : ndarray of float64, shape (devices, *grid.count)
+    surfaces : ndarray of float64, shape (devices, P, Q)
         What each device sent.
     places : ndarray of float64, shape (2, devices)
         Where they are, metres.
