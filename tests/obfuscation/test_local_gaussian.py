@@ -65,7 +65,7 @@ def test_noise_and_clipping_are_those_of_the_state(made_up: Tables) -> None:
     pilot = made_up(50_000)
     fitted = LocalGaussian(epsilon=20, clip=1.0).fit(pilot)
     normalised = fitted.normalisation.apply(pilot.rows)
-    rewritten = fitted.normalisation.apply(fitted.rewrite(pilot.rows, rng=3))
+    rewritten = fitted.normalisation.standardise(fitted.rewrite(pilot.rows, rng=3))
     clipped = normalised * np.minimum(1, 1 / np.linalg.norm(normalised, axis=1))[:, None]
     noise = (rewritten - clipped) / float(fitted.state["deviation"])
     # 250,000 normals: mean and variance within 6 of their standard errors, far below 30 %.

@@ -88,7 +88,7 @@ class SignalEvidence:
             raise InputError(f"{original.source}: no user has {length} rows; a shorter sequence is accepted")
         place = [LAT, LON]
         return cls(
-            normalisation.apply(rewritten.rows)[runs],
+            normalisation.standardise(rewritten.rows)[runs],
             original.users[runs[:, 0]],
             normalisation.apply(original.rows)[:, place][runs],
             len(original.user_ids),

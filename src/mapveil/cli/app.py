@@ -23,6 +23,7 @@ _COMMANDS = {
     "routes": "Find routes under private traffic, and what privacy costs them.",
     "methods": "List the methods, their parameters and sources.",
     "ledger": "Show what was spent on each dataset, and set budgets.",
+    "signal": "Map coverage from measurements that phones rewrite.",
     "attack": "Measure what could still be learnt of people.",
     "audit": "Test a method's epsilon empirically.",
     "reproduce": "Run a paper's experiments on the shared data.",

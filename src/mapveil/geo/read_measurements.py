@@ -52,8 +52,16 @@ class _Column(NamedTuple):
     @property
     def constant(self) -> bool:
         """Whether no two values differ."""
+        return self._same(0.0, 1.0)
+
+    @property
+    def nearly_constant(self) -> bool:
+        """Whether fewer than one value in a thousand differs from the rest: an outlier, not a feature."""
+        return self._same(0.0005, 0.9995)
+
+    def _same(self, low: float, high: float) -> bool:
         present = self.values[~self.missing]
-        return not len(present) or bool(present.min() == present.max())
+        return not len(present) or bool(np.ptp(np.quantile(present, [low, high], method="nearest")) == 0)
 
 
 def read_measurements(
@@ -79,7 +87,8 @@ def read_measurements(
         The column of signal strength in dBm, from -160 to 0; otherwise one of :data:`USUAL_SIGNALS`.
     features : sequence of str, optional
         Further features, in this order. By default all columns of numbers but those above, and but such as are
-        the same in every row or missing in more than 1 % of them: what is left out stands in ``notes``.
+        the same in all but one row in a thousand or missing in more than 1 % of them: what is left out stands in
+        ``notes``.
     fill : float, optional
         What a missing feature (null) counts as, such as -105 for an access point that was not heard; otherwise
         rows with a missing value are left out and counted in ``notes``.
@@ -325,6 +334,8 @@ def _unfit(rows: _Rows, fill: float | None) -> dict[str, list[str]]:
             )
         elif column.constant and (fill is None or not missing):
             reasons.setdefault("the same in every row", []).append(column.name)
+        elif column.nearly_constant and (fill is None or not missing):
+            reasons.setdefault("the same in all but one row in a thousand", []).append(column.name)
     return reasons
 
 

@@ -35,6 +35,7 @@ FORMAT: Final = 1
 """The version of the format that is written and read."""
 
 _MAGIC: Final = b"mapveil privatizer "
+_NORMALISATION: Final = ("mean", "scale", "low", "high")
 _DTYPES: Final = ("<f8", "<f4", "<i8", "<i4", "<i2", "|u1", "<u2", "<u4", "<u8", "|b1")
 _DIGEST: Final = 32
 _HEAD: Final = len(_MAGIC) + 2
@@ -75,8 +76,7 @@ def read_privatizer(path: str | Path) -> FittedPrivatizer:
 def encode_privatizer(fitted: FittedPrivatizer) -> bytes:
     """The bytes of a file."""
     arrays = {
-        "normalisation/mean": fitted.normalisation.mean,
-        "normalisation/scale": fitted.normalisation.scale,
+        **{f"normalisation/{part}": getattr(fitted.normalisation, part) for part in _NORMALISATION},
         **{f"state/{name}": array for name, array in fitted.state.items()},
     }
     # Zero-dimensional arrays keep their shape through np.asarray, not through np.ascontiguousarray.
@@ -139,17 +139,17 @@ def decode_privatizer(data: bytes, name: str) -> FittedPrivatizer:
         names = tuple(str(one) for one in record["features"])
         options = dict(record["parameters"])
         method = str(record["method"])
-        mean, scale = arrays.pop("normalisation/mean"), arrays.pop("normalisation/scale")
+        learnt = [arrays.pop(f"normalisation/{part}") for part in _NORMALISATION]
     except (KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(f"{name}: its record cannot be read ({type(error).__name__})") from error
-    if mean.shape != (len(names),) or scale.shape != mean.shape or not (scale > 0).all():
+    if any(part.shape != (len(names),) for part in learnt) or not (learnt[1] > 0).all():
         raise InputError(f"{name}: its normalisation does not fit its {len(names)} features")
     try:
         privatizer = find_privatizer(method).make(options)
     except InputError as error:
         raise InputError(f"{name}: written by another version of mapveil ({error})") from error
     state = {key.removeprefix("state/"): array for key, array in arrays.items()}
-    return FittedPrivatizer(privatizer, Normalisation(names, mean, scale), state)
+    return FittedPrivatizer(privatizer, Normalisation(names, *learnt), state)
 
 
 def _arrays(data: bytes, listed: list[dict[str, Any]]) -> Iterator[tuple[str, npt.NDArray[Any]]]:

@@ -1,0 +1,90 @@
+"""``mapveil signal fit``: from a pilot to a privatizer that phones can be given."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from mapveil.cli.arguments import read_options
+from mapveil.cli.console import Console, console_options
+from mapveil.cli.signal_columns import SignalColumns, check_suffixes, read_signal, signal_columns
+
+__all__ = ["command"]
+
+_FORMATS = (".mapveil", ".onnx", ".json")
+
+
+@click.command("fit")
+@click.argument("source", metavar="PILOT")
+@click.option(
+    "--privatizer",
+    required=True,
+    help="gaussian-noise, local-gaussian, truncated-laplacian, gap, codebook, ... (see the docs).",
+)
+@click.option(
+    "--option", "options", multiple=True, metavar="K=V", help="An option of the privatizer. Repeatable."
+)
+@click.option("--rows", type=int, help="Fit on at most so many rows, drawn at random. [default: all of them]")
+@click.option("-o", "--output", "outputs", multiple=True, required=True, type=click.Path(path_type=Path),
+              help="Where to write: .mapveil, or for phones .onnx or .json. Repeatable.")  # fmt: skip
+@click.option("--seed", type=int, help="Repeat a fit exactly.")
+@signal_columns
+@console_options
+def command(
+    console: Console,
+    source: str,
+    columns: SignalColumns,
+    privatizer: str,
+    options: tuple[str, ...],
+    rows: int | None,
+    outputs: tuple[Path, ...],
+    seed: int | None,
+) -> None:
+    """Fit a privatizer on measurements of people who opted in.
+
+    PILOT is Parquet, CSV and whatever else 'release' reads, with columns for a user, a place and a signal strength
+    in dBm; every further column of numbers is a feature. The pilot is seen raw by whoever runs this; people
+    whose measurements are rewritten later are not.
+
+    \b
+    Examples:
+      mapveil signal fit pilot.parquet --privatizer gap --option rho=0.4 -o gap.mapveil -o gap.onnx
+      mapveil signal fit pilot.csv --privatizer local-gaussian --option epsilon=10 --feature speed -o noise.json
+    """
+    from mapveil.errors import ParameterError
+    from mapveil.obfuscation.privatizers import find_privatizer
+    from mapveil.privacy.random import as_randomness
+
+    made = find_privatizer(privatizer).make(read_options(options))
+    check_suffixes(outputs, _FORMATS)
+    if rows is not None and rows < 2:
+        raise ParameterError(f"--rows is {rows}; at least 2 is accepted")
+    rng = as_randomness(seed)
+    with console.progress() as progress:
+        progress("read", 0.0)
+        pilot = read_signal(console, source, columns)
+        if rows is not None and rows < len(pilot):
+            runs = pilot.sequences(made.sequence)
+            chosen = rng.child("rows").generator().permutation(len(runs))[: max(rows // made.sequence, 1)]
+            pilot = pilot.take(runs[chosen].ravel())
+        progress("read", 1.0)
+        fitted = made.fit(pilot, rng=rng.child("fit"), progress=progress)
+        for output in outputs:
+            if output.suffix.lower() == ".mapveil":
+                fitted.save(output)
+            else:
+                fitted.export(output)
+    guarantee = fitted.guarantee(seeded=False)
+    lines = [f"wrote {output}" for output in outputs]
+    lines.append(f"fitted on {len(pilot)} rows; rewrites {', '.join(fitted.names)}")
+    lines.append(repr(guarantee))
+    record = {
+        "outputs": [str(output) for output in outputs],
+        "privatizer": made.name,
+        "parameters": made.parameters(),
+        "features": list(fitted.names),
+        "pilot_rows": len(pilot),
+        "guarantee": guarantee.to_dict(),
+    }
+    console.result("\n".join(lines), record)

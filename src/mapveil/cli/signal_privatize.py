@@ -1,0 +1,85 @@
+"""``mapveil signal privatize``: rewrite a file as the phones of its users would."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from mapveil.cli.console import Console, console_options
+from mapveil.cli.signal_columns import SignalColumns, check_suffixes, read_signal, signal_columns
+
+__all__ = ["command"]
+
+_FORMATS = (".parquet", ".csv")
+
+
+@click.command("privatize")
+@click.argument("privatizer", type=click.Path(path_type=Path))
+@click.argument("source", metavar="INPUT")
+@click.option(
+    "--keep",
+    multiple=True,
+    metavar="COLUMN",
+    help="Leave a further column as it is. Repeatable; think twice.",
+)
+@click.option("-o", "--output", "outputs", multiple=True, required=True, type=click.Path(path_type=Path),
+              help="Where to write: .parquet or .csv. Repeatable.")  # fmt: skip
+@click.option("--seed", type=int, help="Repeat a run exactly. The file is NOT FOR RELEASE.")
+@signal_columns
+@console_options
+def command(
+    console: Console,
+    privatizer: Path,
+    source: str,
+    columns: SignalColumns,
+    keep: tuple[str, ...],
+    outputs: tuple[Path, ...],
+    seed: int | None,
+) -> None:
+    """Rewrite a file of measurements as phones would.
+
+    PRIVATIZER is what 'signal fit' wrote (.mapveil). The output has the columns and types of INPUT, so that what
+    reads one reads the other: features are rewritten, every other column is emptied unless --keep names it (user
+    ids and times say more than any rewriting hides), and rows with a missing feature are left out.
+
+    \b
+    Examples:
+      mapveil signal privatize gap.mapveil measurements.parquet -o private.parquet
+      mapveil signal privatize noise.mapveil day.csv --keep cell_id -o private.csv
+    """
+    from mapveil.obfuscation.privatizer_file import read_privatizer
+    from mapveil.obfuscation.rewrite_table import rewrite_table, write_rewritten
+    from mapveil.privacy.random import as_randomness
+
+    check_suffixes(outputs, _FORMATS)
+    with console.progress() as progress:
+        fitted = read_privatizer(privatizer)
+        progress("read", 0.0)
+        measurements = read_signal(console, source, columns, features=fitted.names)
+        progress("read", 1.0)
+        made = rewrite_table(
+            fitted, measurements, source, keep=keep, rng=as_randomness(seed), progress=progress
+        )
+        for at, output in enumerate(outputs):
+            progress("write", at / len(outputs))
+            write_rewritten(made, output)
+        progress("write", 1.0)
+    if keep:
+        console.warn(f"{', '.join(keep)} left as it is: the guarantee says nothing about it")
+    if seed is not None:
+        console.warn("seeded: this file is NOT FOR RELEASE")
+    lines = [f"wrote {output}" for output in outputs]
+    lines.append(f"rewrote {len(measurements)} rows; emptied {', '.join(made.emptied) or 'no column'}")
+    lines += [f"note: {note}" for note in made.notes]
+    lines.append(repr(made.guarantee))
+    record = {
+        "outputs": [str(output) for output in outputs],
+        "rows": len(measurements),
+        "rewritten": list(fitted.names),
+        "emptied": list(made.emptied),
+        "kept": list(keep),
+        "notes": list(made.notes),
+        "guarantee": made.guarantee.to_dict(),
+    }
+    console.result("\n".join(lines), record)

@@ -1,0 +1,192 @@
+"""A whole file of measurements rewritten, with the columns and types it had."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.errors import InputError
+from mapveil.geo.measurements import LAT, LON, RSS, Measurements
+from mapveil.geo.read_measurements import STRONGEST_DBM, WEAKEST_DBM
+from mapveil.geo.read_points import open_table
+from mapveil.geo.tables import reading
+from mapveil.maps.atomic import atomic_path
+from mapveil.obfuscation.fitted import FittedPrivatizer
+from mapveil.privacy.guarantee import Guarantee
+from mapveil.privacy.random import Randomness, as_randomness
+
+if TYPE_CHECKING:
+    import pyarrow
+
+__all__ = ["METADATA_KEY", "RewrittenTable", "rewrite_table", "rewritten_names", "write_rewritten"]
+
+METADATA_KEY: Final = b"mapveil"
+"""Where a Parquet file keeps the guarantee of its rows."""
+
+_RANGES: Final = {LAT: (-90.0, 90.0), LON: (-180.0, 180.0), RSS: (WEAKEST_DBM, STRONGEST_DBM)}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RewrittenTable:
+    """What may leave the phones, and the promise behind it.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+        The columns of the source, in its order and types.
+    guarantee : Guarantee
+        Of one report.
+    emptied : tuple of str
+        Columns that were neither rewritten nor kept.
+    notes : tuple of str
+        What a reader should know.
+    """
+
+    table: pyarrow.Table
+    guarantee: Guarantee
+    emptied: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def rewrite_table(
+    fitted: FittedPrivatizer,
+    measurements: Measurements,
+    source: Any,
+    *,
+    keep: Sequence[str] = (),
+    rng: Randomness | int | None = None,
+    progress: Callable[[str, float], None] | None = None,
+) -> RewrittenTable:
+    """Rewrite the features of a table and empty its other columns. Run by: a simulation of the clients.
+
+    Rewritten values are brought into the range of their column (degrees, dBm, whole numbers where the source has
+    them): that is processing after the rewriting, which no promise depends on.
+
+    Parameters
+    ----------
+    fitted : FittedPrivatizer
+        What the phones have.
+    measurements : Measurements
+        The rows of ``source`` that have every feature.
+    source : path, frame or relation
+        Where the measurements were read from.
+    keep : sequence of str
+        Columns left as they are, which no promise covers.
+    rng : Randomness or int, optional
+        The source of bits.
+    progress : callable, optional
+        Called with a step's name and the part done.
+
+    Raises
+    ------
+    InputError
+        A column to keep is not there, or is one that is rewritten.
+    """
+    import duckdb
+    import pyarrow
+
+    opened = open_table(source)
+    with duckdb.connect() as connection, reading(opened.name):
+        whole = connection.sql(f"SELECT * FROM {opened.relation(connection)}").to_arrow_table()
+    for name in keep:
+        if name not in whole.column_names or name in fitted.names:
+            free = ", ".join(each for each in whole.column_names if each not in fitted.names) or "none"
+            raise InputError(
+                f"{opened.name}: {name!r} cannot be kept; columns that are not rewritten: {free}"
+            )
+    tell = progress or (lambda step, part: None)
+    tell("rewrite", 0.0)
+    stream = as_randomness(rng)
+    rows = fitted.rewrite_measurements(measurements, rng=stream).rows
+    tell("rewrite", 1.0)
+    notes = []
+    for at, (low, high) in _RANGES.items():
+        outside = float(((rows[:, at] < low) | (rows[:, at] > high)).mean())
+        if outside:
+            notes.append(
+                f"{outside:.1%} of the rewritten {fitted.names[at]} were brought into {low:g} .. {high:g}"
+            )
+            rows[:, at] = np.clip(rows[:, at], low, high)
+    taken = whole.take(pyarrow.array(measurements.positions))
+    guarantee = fitted.guarantee(seeded=stream.seeded)
+    emptied, columns = [], []
+    for field in taken.schema:
+        if field.name in fitted.names:
+            columns.append(_typed(rows[:, fitted.names.index(field.name)], field.type))
+        elif field.name in keep:
+            columns.append(taken[field.name])
+        else:
+            emptied.append(field.name)
+            columns.append(pyarrow.nulls(len(taken), field.type))
+    schema = pyarrow.schema([field.with_nullable(True) for field in taken.schema])
+    record = {
+        "privatizer": fitted.privatizer.name,
+        "parameters": fitted.privatizer.parameters(),
+        "rewritten": list(fitted.names),
+        "kept": list(keep),
+        "guarantee": guarantee.to_dict(),
+        "in_words": guarantee.in_words(),
+    }
+    table = pyarrow.Table.from_arrays(columns, schema=schema).replace_schema_metadata(
+        {METADATA_KEY: json.dumps(record).encode()}
+    )
+    return RewrittenTable(table, guarantee, tuple(emptied), tuple(notes))
+
+
+def write_rewritten(rewritten: RewrittenTable, path: str | Path) -> None:
+    """Write Parquet (with the guarantee inside) or CSV, whole or not at all.
+
+    Raises
+    ------
+    InputError
+        Another suffix, or a place that cannot be written.
+    """
+    suffix = Path(path).suffix.lower()
+    if suffix not in (".parquet", ".csv"):
+        raise InputError(f"{path}: rewritten measurements are written as .parquet or .csv")
+    with atomic_path(path) as place:
+        if suffix == ".parquet":
+            from pyarrow import parquet
+
+            parquet.write_table(rewritten.table, place, compression="zstd")
+        else:
+            from pyarrow import csv
+
+            csv.write_csv(rewritten.table, place)
+
+
+def rewritten_names(path: str | Path) -> tuple[str, ...] | None:
+    """The features that were rewritten, where a Parquet file of :func:`write_rewritten` says so; else None."""
+    from pyarrow import ArrowException, parquet
+
+    if Path(path).suffix.lower() != ".parquet":
+        return None
+    try:
+        with Path(path).open("rb") as opened:
+            written = (parquet.read_schema(opened).metadata or {}).get(METADATA_KEY)
+        return None if written is None else tuple(json.loads(written)["rewritten"])
+    except (ArrowException, OSError, ValueError, KeyError, TypeError):
+        return None  # whoever reads it as a table says what is wrong with it
+
+
+def _typed(values: npt.NDArray[np.float64], kind: pyarrow.DataType) -> pyarrow.Array:
+    """Numbers in a column's own type; whole ones are rounded and kept within it."""
+    import pyarrow
+
+    types = pyarrow.types
+    if types.is_boolean(kind):
+        return pyarrow.array(values >= 0.5)
+    if types.is_integer(kind):
+        limits = np.iinfo(kind.to_pandas_dtype())
+        # float64 holds no int64 limit exactly: the next one inside is close enough for a measurement.
+        low, high = np.nextafter(float(limits.min), 0), np.nextafter(float(limits.max), 0)
+        return pyarrow.array(np.clip(np.rint(values), low, high).astype(kind.to_pandas_dtype()))
+    if types.is_floating(kind):
+        return pyarrow.array(values.astype(kind.to_pandas_dtype()))
+    return pyarrow.array(values).cast(kind, safe=False)
