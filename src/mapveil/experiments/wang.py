@@ -170,9 +170,9 @@ def _preface(plan: Plan, quick: bool, seed: int, minutes: float) -> list[str]:
         f"{'A quick run' if quick else 'The full run'}: {plan.trials} seeds ({plan.route_trials} of the routes), from "
         f"{seed} on; {minutes:.1f} minutes. Intervals are 95 % (Student's t).",
         "Every visit is one person who reports once, as in the paper. L1 is the sum of absolute differences between "
-        "the true and the estimated distribution, 0 to 2; the paper prints an 'average L1-distance' of which some entries "
-        "are above 2 (Tables 1, 4 and 7), so that it must be another quantity: the orderings can be compared, the "
-        "figures cannot. An estimate of zero under a visited site costs 36 nats times its part in KL.",
+        "the true and the estimated distribution, 0 to 2; the paper prints an 'average L1-distance' of which some "
+        "entries are above 2 (Tables 1, 4 and 7), so that it must be another quantity: the orderings can be compared, "
+        "the figures cannot. An estimate of zero under a visited site costs 36 nats times its part in KL.",
         "The staircase has the strict c: its exact worst ratio is at most e^epsilon. Unbiased estimates are projected "
         "on the distributions, alike for all.",
         "Data: Gowalla in Austin, Geolife in Beijing, taxis in Porto as in the paper, cut to its numbers of sites; "
