@@ -61,8 +61,8 @@ class SignalNetwork(SignalAdversary):
     weights: tuple[float, float] = (1.0, 1.0)
     rate: float = 1e-3
     batch: int = 1024
-    epochs: int = 60
-    patience: int = 3
+    epochs: int = 50
+    patience: int = 2
 
     def __post_init__(self) -> None:
         super().__post_init__()
