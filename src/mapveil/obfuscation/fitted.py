@@ -132,5 +132,11 @@ class FittedPrivatizer:
 
         write_privatizer(self, path)
 
+    def export(self, path: str | Path) -> None:
+        """Write it for phones, ``.onnx`` or ``.json``; see :mod:`mapveil.obfuscation.phone_export`."""
+        from mapveil.obfuscation.phone_export import export_privatizer
+
+        export_privatizer(self, path)
+
     def __repr__(self) -> str:
         return f"FittedPrivatizer({self.privatizer!r}, features {', '.join(self.names)})"

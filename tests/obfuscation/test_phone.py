@@ -1,0 +1,206 @@
+"""On a phone: the same rows from the same random numbers, fast, small, and with hardly anything imported."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mapveil.errors import InputError, ParameterError
+from mapveil.geo.measurements import Measurements
+from mapveil.obfuscation.fitted import FittedPrivatizer
+from mapveil.obfuscation.phone import PhonePrivatizer, SystemBits, read_phone_privatizer
+from mapveil.obfuscation.phone_export import LARGEST_BYTES
+from mapveil.obfuscation.privatizers import PRIVATIZERS, find_privatizer
+from mapveil.privacy.random import Randomness
+
+Tables = Callable[..., Measurements]
+
+OPTIONS: list[tuple[str, dict[str, Any]]] = [
+    ("gaussian-noise", {"sigma": 0.5}),
+    ("local-gaussian", {"epsilon": "1/3"}),
+    ("truncated-laplacian", {"epsilon": 10}),
+    ("gap", {"steps": 20, "batch": 64}),
+    ("gap", {"steps": 20, "batch": 64, "noise": 0}),
+    ("codebook", {"mu": 0.6}),
+    ("codebook", {"mu": 0.8, "raw": True}),
+    ("funnel", {"codes": 8, "cells": 16, "rounds": 10}),
+]
+
+
+@pytest.fixture(
+    scope="module",
+    params=[(name, {**options, "sequence": length}) for name, options in OPTIONS for length in (1, 5)],
+    ids=lambda given: "-".join(map(str, [given[0], *given[1].values()])),
+)
+def pair(
+    request: pytest.FixtureRequest, made_up: Tables, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[FittedPrivatizer, PhonePrivatizer, Path]:
+    name, options = request.param
+    if name in ("gap", "codebook", "funnel"):
+        pytest.importorskip("onnx")
+        pytest.importorskip("onnxruntime")
+    if name == "gap":
+        pytest.importorskip("torch")
+    fitted = find_privatizer(name).make(options).fit(made_up(1_200), rng=1)
+    path = tmp_path_factory.mktemp("phone") / (
+        "a.onnx" if name in ("gap", "codebook", "funnel") else "a.json"
+    )
+    fitted.export(path)
+    return fitted, read_phone_privatizer(path), path
+
+
+Pair = tuple[FittedPrivatizer, PhonePrivatizer, Path]
+
+
+def test_the_phone_gives_what_the_trained_privatizer_gives(pair: Pair, made_up: Tables) -> None:
+    fitted, phone, _ = pair
+    rows = made_up(2_000, seed=2).rows
+    expected = fitted.rewrite(rows, rng=Randomness(5))
+    found = phone.rewrite(rows, rng=Randomness(5))
+    off = np.abs(found - expected) / fitted.normalisation.scale
+    # Where a code is drawn, a uniform number within 1e-6 of a boundary may fall on its other side.
+    drawn = fitted.privatizer.name in ("codebook", "funnel")
+    assert (off > 1e-5).any(axis=1).mean() <= (0.005 if drawn else 0)
+    assert np.abs(expected - rows).max() > 1e-3
+
+
+def test_the_phone_draws_afresh(pair: Pair, made_up: Tables) -> None:
+    fitted, phone, _ = pair
+    rows = made_up(400, seed=2).rows
+    assert phone.names == fitted.names
+    assert phone.guarantee == fitted.guarantee()
+    if fitted.privatizer.name == "gap" and fitted.privatizer.parameters()["noise"] == 0:
+        assert (phone.rewrite(rows) == phone.rewrite(rows)).all()
+    else:
+        assert (phone.rewrite(rows) != phone.rewrite(rows)).any()
+
+
+def test_files_are_small_and_rows_are_checked(pair: Pair, made_up: Tables) -> None:
+    _, phone, path = pair
+    assert path.stat().st_size <= LARGEST_BYTES
+    rows = made_up(10, seed=2).rows
+    assert phone.rewrite(rows[:0]).shape == (0, 5)
+    for bad in (rows[:, :4], rows[None], rows[:7] if phone.sequence > 1 else rows[:, :2]):
+        with pytest.raises(InputError, match="rows of shape"):
+            phone.rewrite(bad)
+    rows[3, 1] = np.inf
+    with pytest.raises(InputError, match="missing or not finite"):
+        phone.rewrite(rows)
+    assert "lat" in repr(phone)
+
+
+def test_a_row_is_a_vector(pair: Pair, made_up: Tables) -> None:
+    _, phone, _ = pair
+    if phone.sequence == 1:
+        assert phone.rewrite(made_up(1, users=2).rows[0]).shape == (5,)
+
+
+def test_truncated_and_changed_files_are_refused(pair: Pair, tmp_path: Path) -> None:
+    _, _, path = pair
+    whole = path.read_bytes()
+    broken = tmp_path / path.name
+    for cut in (0, 1, 5, len(whole) // 2, len(whole) - 3):
+        broken.write_bytes(whole[:cut])
+        with pytest.raises(InputError, match=r"a\.(json|onnx): "):
+            read_phone_privatizer(broken)
+    if path.suffix == ".onnx":
+        at = len(whole) // 3
+        broken.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        with pytest.raises(InputError, match="truncated or changed"):
+            read_phone_privatizer(broken)
+    broken.write_bytes(whole.replace(b"mapveil phone 1", b"mapveil phone 2"))
+    with pytest.raises(InputError, match=r"phone 2'; 'mapveil phone 1' is accepted|truncated or changed"):
+        read_phone_privatizer(broken)
+
+
+def test_every_privatizer_is_tried_here() -> None:
+    assert {row.name for row in PRIVATIZERS} == {name for name, _ in OPTIONS}
+
+
+def test_exports_that_no_phone_could_use_leave_nothing(made_up: Tables, tmp_path: Path) -> None:
+    pytest.importorskip("onnx")
+    noise = find_privatizer("gaussian-noise").make({"sigma": 1}).fit(made_up(50))
+    with pytest.raises(InputError, match=r"gaussian-noise is exported as \.json"):
+        noise.export(tmp_path / "a.onnx")
+    batches = find_privatizer("codebook").make({"batch": 32}).fit(made_up(200), rng=1)
+    with pytest.raises(ParameterError, match="a codebook of batch 32"):
+        batches.export(tmp_path / "a.onnx")
+    large = find_privatizer("codebook").make({"size": 60_000}).fit(made_up(200), rng=1)
+    with pytest.raises(
+        InputError, match=r"would take [0-9,]+ bytes; at most 1,000,000 are accepted: fit it with fewer"
+    ):
+        large.export(tmp_path / "a.onnx")
+    with pytest.raises(InputError, match="there is no folder"):
+        noise.export(tmp_path / "none" / "a.json")
+    with pytest.raises(InputError, match="cannot be read"):
+        read_phone_privatizer(tmp_path / "none.json")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_json_record_of_nonsense_is_an_error_of_ours(made_up: Tables, tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    find_privatizer("gaussian-noise").make({"sigma": 1}).fit(made_up(50)).export(path)
+    record = json.loads(path.read_bytes())
+    for member in ("normalisation", "state", "features", "parameters", "method", "guarantee"):
+        path.write_text(json.dumps({key: value for key, value in record.items() if key != member}))
+        with pytest.raises(InputError, match="its record cannot be read"):
+            read_phone_privatizer(path)
+
+
+def test_the_model_is_plain_onnx(made_up: Tables, tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    path = tmp_path / "a.onnx"
+    find_privatizer("codebook").make({}).fit(made_up(200), rng=1).export(path)
+    model = onnx.load(path)
+    onnx.checker.check_model(model, full_check=True)
+    kept = {entry.key: entry.value for entry in model.metadata_props}
+    assert kept["sha256"] == hashlib.sha256(path.read_bytes()[:-76]).hexdigest()
+    assert json.loads(kept["mapveil"])["method"] == "codebook"
+    assert [one.name for one in model.graph.input] == ["rows", "uniform"]
+
+
+def test_the_system_s_bits_are_uniform() -> None:
+    words = SystemBits().words(100_000, np.uint8)
+    counts = np.bincount(words, minlength=256)
+    # Chi-squared of 255 degrees: 500 has a probability below 1e-16.
+    assert ((counts - 390.625) ** 2 / 390.625).sum() < 500
+    assert not SystemBits().child("a").seeded
+
+
+@pytest.mark.parametrize("kind", ["json", "onnx"])
+def test_a_phone_needs_numpy_and_the_runtime_only(made_up: Tables, tmp_path: Path, kind: str) -> None:
+    name, options = ("local-gaussian", {"epsilon": 1}) if kind == "json" else ("codebook", {})
+    if kind == "onnx":
+        pytest.importorskip("onnx")
+        pytest.importorskip("onnxruntime")
+    path = tmp_path / f"a.{kind}"
+    fitted = find_privatizer(name).make(options).fit(made_up(200), rng=1)
+    fitted.export(path)
+    heavy = [
+        "scipy",
+        "torch",
+        "duckdb",
+        "pandas",
+        "pyarrow",
+        "cryptography",
+        "sklearn",
+        "onnx",
+        "shapely",
+        "pyproj",
+    ]
+    code = (
+        "import sys, json, numpy as np\n"
+        "from mapveil.obfuscation.phone import read_phone_privatizer\n"
+        f"made = read_phone_privatizer({str(path)!r}).rewrite(np.array({fitted.normalisation.mean.tolist()}))\n"
+        f"print(json.dumps([name for name in {heavy} if name in sys.modules]), len(made))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["[]", "5"]
