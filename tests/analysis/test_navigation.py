@@ -43,8 +43,9 @@ def private(
     epsilon: object = 2,
     queries: int | None = None,
     reporting="late",
+    estimator: str = "norm-clip",
 ) -> PrivateTraffic:
-    mechanism = SubsetSelection(epsilon=epsilon)
+    mechanism = SubsetSelection(epsilon=epsilon, estimator=estimator)
     randomizer = mechanism.on(Domain(world.tiling))
     sent = 1 if reporting == "probe" else most
     server = TrafficServer(mechanism, randomizer, sent, window_s=world.window_s, seeded=True)
@@ -134,7 +135,7 @@ def test_every_trip_probes_once_at_most_whenever_it_asks(rush) -> None:
     assert made.asked.max() == 4
     assert traffic.updates.spent == 2
     # Probes come whenever many drive, not only where somebody is late.
-    assert sum(traffic.server.reports(window) > 0 for window in range(world.windows)) > world.windows / 2
+    assert all(traffic.server.reports(window) > 0 for window in range(10))
 
 
 @pytest.mark.parametrize("reporting", ["late", "probe"])
@@ -167,13 +168,13 @@ def test_fetching_all_blocks_privately_changes_no_route(rush) -> None:
 
 def test_a_large_epsilon_comes_near_the_exact_map_and_a_tiny_one_to_none() -> None:
     graph, rule = synthetic_roads(spacing_m=1000), UpdateRule(10.0, 3)
-    fleet = synthetic_fleet(graph, 20_000, period_s=3600, seed=4)
-    world = make_world(graph, fleet, GRID, graph.seconds, VolumeDelay(150), window_s=300)
+    fleet = synthetic_fleet(graph, 10_000, period_s=3600, seed=4)
+    world = make_world(graph, fleet, GRID, graph.seconds, VolumeDelay(75), window_s=300)
     exact = drive(world, fleet, ExactTraffic(), rule)
     none = route_quality(exact, drive(world, fleet, NoTraffic(), rule), 1.0)
     assert none.minutes_longer > 1
     for epsilon, least, most in ((8, 0, 0.8), ("0.01", 0.9, 1.1)):
-        traffic = private(world, fleet, 3, epsilon=epsilon, reporting="probe")
+        traffic = private(world, fleet, 3, epsilon=epsilon, reporting="probe", estimator="multiscale")
         made = route_quality(exact, drive(world, fleet, traffic, rule), 1.0)
         assert least <= made.minutes_longer / none.minutes_longer <= most
         assert least <= made.time_deviation_min / none.time_deviation_min <= most

@@ -99,12 +99,16 @@ def test_ends_can_be_named() -> None:
         read_trips(table, destination=("wx", "zz"))
 
 
-def test_what_was_opened_can_be_read_again(tmp_path: Path) -> None:
-    path = tmp_path / "trips.csv"
-    POSITIONS.to_csv(path, index=False)
+@pytest.mark.parametrize("times", ["dates", "numbers"])
+def test_what_was_opened_can_be_read_again(tmp_path: Path, times: str) -> None:
+    path, plain = tmp_path / "trips.csv", POSITIONS.copy()
+    if times == "numbers":
+        plain["time"] = (plain["time"] - pd.Timestamp("2020-01-01")).dt.total_seconds()
+    plain.to_csv(path, index=False)
     table = open_table(path)
     assert not has_destinations(table)
     assert read_trajectories(table).count == read_trips(table).count == 3
+    assert np.diff(read_trajectories(table).seconds).tolist() == [30, 172770, 10, -86410, 30, 30]
 
 
 @pytest.mark.parametrize(

@@ -239,7 +239,7 @@ class RouteMap:
 
 
 def most_helped(
-    graph: RoadGraph, predicted: FloatArray, delay_s: FloatArray, *, pairs: int = 500, seed: int = 1
+    graph: RoadGraph, predicted: FloatArray, delay_s: FloatArray, *, pairs: int = 120, seed: int = 1
 ) -> tuple[int, int]:
     """Two junctions, of some pairs drawn at random, between which knowing the traffic saves most time: an example.
 

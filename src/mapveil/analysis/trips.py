@@ -245,7 +245,7 @@ def _trajectories(table: Table, types: Mapping[str, str], user: str | None, trip
     given, time = points.expressions, points.expressions.time
     held = types[points.columns.time or ""]
     if held == "VARCHAR":
-        time = f"EPOCH(TRY_CAST({time} AS TIMESTAMP))"
+        time = f"COALESCE(TRY_CAST({time} AS DOUBLE), EPOCH(TRY_CAST({time} AS TIMESTAMP)))"
     elif held.startswith(("TIMESTAMP", "DATE")):
         time = f"EPOCH({time})"
     rows = _fetch(
