@@ -56,7 +56,7 @@ def test_a_synthetic_study_writes_pictures_and_says_the_promise(mapveil: Callabl
 
 
 def test_json_has_a_row_a_setting_and_repeats_by_seed(mapveil: Callable) -> None:
-    call = ("routes", *QUICK, *"--theta 5,50 --epsilon 1,2 --updates 2 --json".split())
+    call = ("routes", *QUICK, *["--theta", "5,50", "--epsilon", "1,2", "--updates", "2", "--json"])
     first, second = mapveil(*call), mapveil(*call)
     assert first.code == 0, first.err
     record = json.loads(first.out)
