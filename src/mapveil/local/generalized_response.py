@@ -106,8 +106,6 @@ class GeneralizedRandomizedResponse(LocalMechanism):
     summary: ClassVar[str] = "each phone reports its place, or with some probability any other"
     source: ClassVar[str] = "Kairouz et al. 2016; Wang et al. 2022, equation 1"
 
-    estimator: str = "multiscale"
-
     def on(self, domain: Domain) -> GeneralizedRandomizer:
         """Both halves on a domain; see :meth:`LocalMechanism.on`."""
         return GeneralizedRandomizer(domain, self.budget)

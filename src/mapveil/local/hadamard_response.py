@@ -166,7 +166,6 @@ class HadamardResponse(LocalMechanism):
     summary: ClassVar[str] = "each phone reports a symbol of half of a block, by a row of a Hadamard matrix"
     source: ClassVar[str] = "Acharya et al. 2019"
 
-    estimator: str = "multiscale"
     blocks: int | None = None
 
     def __post_init__(self) -> None:

@@ -147,7 +147,6 @@ class HierarchicalHashing(LocalMechanism):
     )
     source: ClassVar[str] = "Wang et al. 2019; Wang et al. 2022, section 6.2"
 
-    estimator: str = "norm-clip"
     buckets: int | None = None
 
     def __post_init__(self) -> None:

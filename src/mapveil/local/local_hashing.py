@@ -224,7 +224,6 @@ class LocalHashing(LocalMechanism):
     summary: ClassVar[str] = "each phone hashes the sites to few buckets and reports a randomized one"
     source: ClassVar[str] = "Wang et al. 2017"
 
-    estimator: str = "multiscale"
     buckets: int | None = None
 
     def __post_init__(self) -> None:

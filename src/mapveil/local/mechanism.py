@@ -51,7 +51,7 @@ class LocalMechanism(Mechanism):
         or everything is refused (``"refuse"``).
     """
 
-    estimator: str = "em"
+    estimator: str = "smoothed-em"
     place: PlaceChoice = "most-visited"
     outside: Outside = "silent"
 

@@ -129,7 +129,6 @@ class SubsetSelection(LocalMechanism):
     summary: ClassVar[str] = "each phone reports a random set of sites, likelier one that holds its place"
     source: ClassVar[str] = "Ye and Barg 2018"
 
-    estimator: str = "multiscale"
     subset: int | None = None
 
     def __post_init__(self) -> None:

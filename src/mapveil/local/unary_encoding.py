@@ -106,7 +106,6 @@ class UnaryEncoding(LocalMechanism):
     summary: ClassVar[str] = "each phone reports one randomized bit for every site"
     source: ClassVar[str] = "Wang et al. 2017"
 
-    estimator: str = "multiscale"
     variant: Variant = "optimized"
 
     def __post_init__(self) -> None:
