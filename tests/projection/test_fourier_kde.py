@@ -11,6 +11,7 @@ from scipy import stats
 
 import mapveil as mv
 from mapveil.errors import InputError, ParameterError, PromiseError
+from mapveil.maps.read_map import read_map
 from mapveil.projection.devices import all_places
 from mapveil.projection.federated_kde import FederatedKde
 from mapveil.projection.fourier_kde import FourierKde
@@ -232,3 +233,15 @@ def test_memory_follows_the_chunk_not_the_users(monkeypatch):
     assert max(sizes) == 500
     assert sum(sizes) == 6000
     assert dataclasses.asdict(FourierKde(bandwidth_m=100))["features"] == 1
+
+
+def test_a_map_says_what_chance_puts_anywhere(tmp_path):
+    made = FourierKde(bandwidth_m=150).release(COUNTS, rng=1)
+    said = next(note for note in made.notes if "standard error" in note)
+    assert f"{made.faint:.3g} users per km²" in said
+    assert made.faint == pytest.approx(1e6 * math.sqrt(COUNTS.values.sum() / 2) / (2 * math.pi * 150**2))
+    made.save(tmp_path / "waves.parquet")
+    assert read_map(tmp_path / "waves.parquet").faint == made.faint
+    smooth = FourierKde(bandwidth_m=150, smoothing="reports").release(COUNTS, rng=1)
+    assert smooth.faint == 0
+    assert "faint_per_km2" not in smooth.metadata()

@@ -111,11 +111,12 @@ class DensityScale(NamedTuple):
 
     def ticks(self) -> FloatArray:
         """Round densities to write beside the ramp, from zero up."""
-        if self.kind == "linear":
-            step = round_down(self.top / 4)
-            return np.arange(0.0, self.top * (1 + 1e-9), step)
         decades = self.knee * 10.0 ** np.arange(0, _DECADES + 2)
-        return np.concatenate([[0.0], decades[decades <= self.top * (1 + 1e-9)]])
+        decades = decades[decades <= self.top * (1 + 1e-9)]
+        # A scale of less than a decade is nearly linear.
+        if self.kind == "linear" or decades.size < 2:
+            return np.arange(0.0, self.top * (1 + 1e-9), round_down(self.top / 4))
+        return np.concatenate([[0.0], decades])
 
     def norm(self) -> Normalize:
         """The scale as a matplotlib norm; needs the extra ``viz``."""
@@ -126,8 +127,8 @@ class DensityScale(NamedTuple):
         return made
 
 
-def density_scale(densities: FloatArray, kind: ScaleKind = "log") -> DensityScale:
-    """Choose the scale for a map's densities: up to the largest, three decades deep.
+def density_scale(densities: FloatArray, kind: ScaleKind = "log", *, faint: float = 0.0) -> DensityScale:
+    """Choose the scale for a map's densities: up to the largest, three decades deep or down to mere chance.
 
     Parameters
     ----------
@@ -135,6 +136,8 @@ def density_scale(densities: FloatArray, kind: ScaleKind = "log") -> DensityScal
         Users per km²; values that are not finite are left aside.
     kind : {"log", "linear"}
         The log scale copes with the skew of where people are.
+    faint : float
+        What chance alone puts anywhere: no shade is spent below it.
 
     Raises
     ------
@@ -152,7 +155,8 @@ def density_scale(densities: FloatArray, kind: ScaleKind = "log") -> DensityScal
     top = float(finite.max()) if finite.size else 0.0
     if top < _FAINTEST:
         top = 1.0
-    return DensityScale(kind, top, 10.0 ** (math.floor(math.log10(top)) - _DECADES))
+    knee = 10.0 ** (math.floor(math.log10(top)) - _DECADES)
+    return DensityScale(kind, top, max(knee, 10.0 ** math.ceil(math.log10(faint)) if faint > 0 else 0.0))
 
 
 def round_down(value: float) -> float:

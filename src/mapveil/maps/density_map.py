@@ -117,6 +117,8 @@ class DensityMap:
         What each round cost a device, where devices were asked.
     version : str
         The version of Mapveil that made it.
+    faint : float
+        Density that chance alone puts anywhere, users per km²; 0 where it is not known. Colours begin there.
     """
 
     values: FloatArray
@@ -129,6 +131,7 @@ class DensityMap:
     elsewhere: float = 0.0
     rounds: tuple[RoundCost, ...] = ()
     version: str = ""
+    faint: float = 0.0
 
     def __post_init__(self) -> None:
         if self.values.shape != (self.tiling.size,):
@@ -237,6 +240,7 @@ class DensityMap:
             else None,
             "elsewhere": self.elsewhere,
             "notes": list(self.notes),
+            **({"faint_per_km2": self.faint} if self.faint else {}),
             **({"rounds": [each.to_dict() for each in self.rounds]} if self.rounds else {}),
         }
 

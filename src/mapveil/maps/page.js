@@ -169,7 +169,7 @@
   function drawLegend() {
     const legend = $("legend");
     const ticks = [];
-    if (kind === "linear") {
+    if (kind === "linear" || knee * 10 > most) {
       const step = roundDown((most - low) / 3), slack = 1e-9 * (most - low);
       for (let k = Math.ceil(low / step - 1e-9) + 0; k * step <= most + slack; k++) ticks.push(k * step);
     } else {

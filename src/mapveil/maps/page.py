@@ -112,7 +112,7 @@ def page_html(heat: DensityMap, *, title: str | None = None, first: int = -1) ->
 def _record(heat: DensityMap, title: str) -> dict[str, Any]:
     """Everything the page's script works on."""
     density = shown_density(heat)
-    scale = density_scale(density, "log")
+    scale = density_scale(density, "log", faint=heat.faint)
     interval = heat.interval()
     area = heat.tiling.area_m2() / (1e6 if heat.tiling.region.georeferenced else 1.0)
     area = np.where(np.isnan(density), np.nan, area)

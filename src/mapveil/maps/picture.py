@@ -78,7 +78,9 @@ def plot_map(
     MissingExtra
         matplotlib is not installed.
     """
-    return plot_cells(heat, shown_density(heat), density_unit(heat.tiling), ax, scale=scale, title=title)
+    return plot_cells(
+        heat, shown_density(heat), density_unit(heat.tiling), ax, scale=scale, title=title, faint=heat.faint
+    )
 
 
 def plot_cells(
@@ -89,6 +91,7 @@ def plot_cells(
     *,
     scale: ScaleKind = "linear",
     title: str | None = None,
+    faint: float = 0.0,
 ) -> Axes:
     """Draw any number per cell of a map as :func:`plot_map` draws its density.
 
@@ -102,8 +105,10 @@ def plot_cells(
         What they are, for the colour bar.
     ax, scale, title
         As for :func:`plot_map`.
+    faint : float
+        As for :func:`mapveil.maps.colours.density_scale`.
     """
-    colours = density_scale(values, scale)
+    colours = density_scale(values, scale, faint=faint)
     plane = map_plane(heat.tiling)
     axes = new_axes(plane) if ax is None else ax
     axes.set_facecolor(PAPER)

@@ -105,4 +105,5 @@ def _map_of(metadata: dict[str, Any], values: FloatArray) -> DensityMap:
         elsewhere=float(metadata["elsewhere"]),
         rounds=tuple(RoundCost(**each) for each in metadata.get("rounds", ())),
         version=metadata["version"],
+        faint=float(metadata.get("faint_per_km2", 0.0)),
     )

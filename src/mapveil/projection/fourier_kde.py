@@ -172,7 +172,7 @@ class FourierKde(ProjectionMechanism):
             waves_of,
             lambda done: progress("sum the waves", min(1.0, done / total)),
         )
-        kernel_sum, notes = made.values / self.features, [chosen.note]
+        kernel_sum, notes, error = made.values / self.features, [chosen.note], 0.0
         spread = math.sqrt(made.devices / (2 * self.features))
         if self.smoothing == "reports":
             kernel_sum, note = self._smoothed(kernel_sum, where, query, made.devices)
@@ -188,6 +188,7 @@ class FourierKde(ProjectionMechanism):
             tuple(notes),
             () if chosen.assumption is None else (chosen.assumption,),
             chosen.metres,
+            error,
         )
 
     def chosen_bandwidth(self, points: Points | Counts, tiling: Tiling, rng: Randomness) -> float:

@@ -36,6 +36,7 @@ class Collected(NamedTuple):
     notes: tuple[str, ...] = ()
     assumptions: tuple[str, ...] = ()  # beyond the mechanism's own
     bandwidth: float | None = None  # that was asked, metres
+    faint: float = 0.0  # users per km² that chance puts anywhere, one standard error; 0: not known
 
 
 def check_bandwidth(bandwidth_m: float, tiling: Tiling) -> None:
@@ -180,6 +181,7 @@ class ProjectionMechanism(AnyMechanism):
             method=self.name,
             parameters=parameters,
             notes=(*self.warnings(measured), *made.notes, *notes),
+            faint=made.faint,
         )
 
     def _check_positive(self, *names: str) -> None:
