@@ -1,0 +1,36 @@
+"""Coverage maps from models."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mapveil.analysis.signal_mapping import map_signal
+from mapveil.analysis.signal_models.linear import LinearSignal
+from mapveil.geo.grid import Grid
+from mapveil.geo.measurements import Measurements
+from mapveil.geo.region import Region
+from mapveil.privacy.guarantee import Guarantee
+
+
+def test_the_map_is_the_model_at_the_centres() -> None:
+    draw = np.random.default_rng(1)
+    rows = np.stack(
+        [draw.uniform(35.5, 35.51, 300), draw.uniform(24.0, 24.04, 300), draw.normal(-90, 5, 300)], axis=1
+    )
+    rows[:, 2] += 200 * (rows[:, 1] - 24.02)
+    data = Measurements(rows, ("lat", "lon", "rss_dbm"), np.arange(300) % 2, ("a", "b"), None, np.arange(300))
+    tiling = Grid(Region.from_bbox(24.0, 35.5, 24.04, 35.53), rows=6, columns=8)
+    promise = Guarantee(trust="obfuscation", epsilon=None, bounding="", neighbours="")
+    found = map_signal(LinearSignal(), data, tiling, promise, reach_m=500, hole_dbm=-91, notes=("a note",))
+    centres = tiling.centres()
+    predicted = LinearSignal().fit(data).at(centres.lat, centres.lon)
+    np.testing.assert_allclose(found.mean_dbm[found.known], predicted.mean_dbm[found.known])
+    np.testing.assert_allclose(found.deviation_db[found.known], predicted.deviation_db[found.known])
+    assert found.method == "linear"
+    assert found.notes == ("a note",)
+    assert 0 < found.coverage().unknown < tiling.size
+    assert found.coverage().holes > 0
+    assert found.measurements.sum() == 300
+    assert found.metadata()["deviation_of"] == "one new measurement"
+    assert predicted.mean_dbm[centres.lon > 24.03].mean() == pytest.approx(-87, abs=1.5)
