@@ -143,7 +143,7 @@
     if (cell < 0) {
       rows.push(["Outside the map", ""]);
     } else {
-      if (users) rows.push(["Estimated users", number(users[cell]), "main"]);
+      rows.push(users ? ["Estimated users", number(users[cell]), "main"] : layers[0].read(cell, "main"));
       if (lower) {
         const bounds = upper[cell] === Infinity ? `at least ${number(lower[cell])}` : `${number(lower[cell])} to ${number(upper[cell])}`;
         rows.push([`${map.certainty} bounds`, bounds]);
@@ -151,7 +151,6 @@
       if (map.georeferenced) {
         const [lon, lat] = centre(cell);
         if (users) rows.push(["Density", `${number(densityOf(cell))} per km²`]);
-        else rows.push(layers[0].read(cell, "main"));
         rows.push(["Longitude", degree(lon, "EW")], ["Latitude", degree(lat, "NS")]);
       } else {
         rows.push(["Column, row", `${col[cell]}, ${row[cell]}`]);
