@@ -139,7 +139,7 @@ def route_page(routes: RouteMap, *, title: str | None = None) -> str:
     title : str, optional
         Head of the page.
     """
-    plane = map_plane(routes.tiling)
+    plane, graph = map_plane(routes.tiling), routes.graph
     corners, start = _corners(routes, plane)
     shown = np.sort(np.argsort(-routes.delay_s, kind="stable")[:_MOST_ROADS])
     parts = [corners[start[road] : start[road + 1]] for road in shown.tolist()]
@@ -177,7 +177,7 @@ def route_page(routes: RouteMap, *, title: str | None = None) -> str:
         reading="Roads are coloured by what the estimated traffic costs on them; pale ones cost less than a second.",
         made=[
             ("Method", routes.method),
-            ("Roads", repr(routes.graph)),
+            ("Roads", f"{graph.source}: {graph.nodes} junctions, {graph.roads} roads, one direction each"),
             ("Cells", f"{routes.tiling.spec}, {routes.tiling.size} cells"),
             *((str(row["row"]), str(row["text"])) for row in _rows(routes)),
         ],

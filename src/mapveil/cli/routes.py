@@ -139,6 +139,8 @@ def command(
       mapveil routes taxis.parquet --region -8.70,41.10,-8.52,41.22 --epsilon 2 -o routes.png
       mapveil routes trips.csv --roads city.graphml --region city.geojson -o routes.html
     """
+    from dataclasses import asdict
+
     from mapveil.analysis.route_map import ROUTE_SUFFIXES
     from mapveil.analysis.route_scene import congested_world, make_scene
     from mapveil.analysis.route_study import study_routes
@@ -187,7 +189,15 @@ def command(
             rng=rng,
             progress=progress,
         )
-        made = _map(world, study, ends, scene, true_trips=source is not None)
+        about = {
+            "updates": updates,
+            "reporting": reporting,
+            "theta_s": thetas[0],
+            "vehicles": vehicles,
+            "retrieved_blocks": retrieve,
+            **asdict(world.congestion),  # type: ignore[call-overload]
+        }
+        made = _map(world, study, ends, scene, about, true_trips=source is not None)
         for at, output in enumerate(outputs):
             progress("write", at / len(outputs))
             if made is None:
@@ -224,6 +234,7 @@ def _map(
     study: RouteStudy,
     ends: tuple[tuple[float, float], tuple[float, float]] | None,
     scene: Scene,
+    about: dict[str, Any],
     *,
     true_trips: bool,
 ) -> RouteMap | None:
@@ -266,6 +277,7 @@ def _map(
         delay_s,
         origin,
         destination,
+        parameters=about,
         results=[row.to_dict() for row in study.rows],
         notes=scene.notes,
     )
@@ -280,7 +292,10 @@ def _report(
     scene: Scene,
 ) -> None:
     lines = [f"wrote {output}" for output in outputs]
-    lines.append(f"{scene.graph!r}, {scene.fleet.size} vehicles, {world.windows} windows")
+    lines.append(
+        f"{scene.graph!r}, {scene.fleet.size} vehicles, {world.windows} windows, trips {world.slowdown:.2f} times as "
+        "long as predicted"
+    )
     lines.append("".join(f"{name:>12}" for name in _HEAD))
     for row in study.rows:
         quality = row.quality
