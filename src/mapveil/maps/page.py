@@ -221,7 +221,8 @@ def _sent(cost: RoundCost) -> str:
 def _notes(heat: DensityMap) -> str:
     notes = [
         "Each user counts 1 in total, divided over the cells they were in; an estimate may be a fraction.",
-        "The bounds are about the noise alone: not about people who are missing from the table.",
         *heat.notes,
     ]
+    if heat.measurements:
+        notes.insert(1, "The bounds are about the noise alone: not about people who are missing from the table.")
     return "".join(f"<li>{html.escape(note)}</li>" for note in notes)
