@@ -110,7 +110,9 @@ def test_the_information_is_that_of_the_whole_matrix() -> None:
     p, change = generator.dirichlet(np.ones(40)), generator.normal(size=40)
     matrix = randomizer.transition_matrix()
     whole = matrix @ np.diag(1 / (p @ matrix)) @ matrix.T
-    assert information(randomizer, 500, p)(change) == pytest.approx(500 * change @ whole @ change)
+    assert information(randomizer, Tally(np.zeros(randomizer.symbols, dtype=np.int64), 500), p)(
+        change
+    ) == pytest.approx(500 * change @ whole @ change)
 
 
 def test_smoothing_keeps_the_total_and_follows_what_is_sure() -> None:

@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from mapveil.local.domain import Codes, Domain
+from mapveil.local.hash_support import HashSupport, LevelSupport, Supporting
 from mapveil.local.linear_hashes import is_prime
 from mapveil.local.local_hashing import HashedReports, best_buckets
 from mapveil.local.mechanism import LocalMechanism
@@ -38,7 +39,7 @@ def levels_of(codes: Codes) -> list[Blocks]:
     return found[::-1]
 
 
-class HierarchicalHashingRandomizer(SymbolRandomizer):
+class HierarchicalHashingRandomizer(SymbolRandomizer, Supporting):
     """The halves of :class:`HierarchicalHashing` on one domain."""
 
     kind: ClassVar[int] = 7
@@ -109,6 +110,18 @@ class HierarchicalHashingRandomizer(SymbolRandomizer):
         made = np.empty(self.size)
         made[self.domain.codes.site] = make_consistent(estimates, variances, children, total=1.0)
         return made
+
+    def support(self, tally: Tally) -> HashSupport:
+        """Which nodes of every level the reports support. Run by: the server."""
+        found = [
+            LevelSupport(
+                blocks, reports.support(part), max(float(part.sum()), 1e-300), reports.held, reports.other
+            )
+            for blocks, reports, part in zip(
+                self._levels, self._reports, self._parts(tally.counts.astype(np.float64)), strict=True
+            )
+        ]
+        return HashSupport(self.domain.codes.site, found)
 
     def _parts(self, values: FloatArray) -> list[FloatArray]:
         return [values[start:stop] for start, stop in zip(self._starts[:-1], self._starts[1:], strict=True)]

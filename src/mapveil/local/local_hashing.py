@@ -113,6 +113,10 @@ class HashedReports:
         made = self._surplus * sums + self.weights.less * values.sum()
         return np.asarray(made / (self._total * float(self.hashes.functions)))
 
+    def support(self, counts: FloatArray) -> FloatArray:
+        """How many reports support each site, shape (sites,)."""
+        return np.asarray(np.maximum(self._sums(counts), 0.0))
+
     def invert(self, counts: FloatArray, reports: float) -> FloatArray:
         """The unbiased estimate from how many reports support each site, shape (sites,)."""
         support = self._sums(counts) / max(reports, 1)

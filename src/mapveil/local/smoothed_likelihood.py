@@ -12,7 +12,8 @@ phone is, or is not,
 
 .. math:: c(x) = p(x) \Big( q_1 \frac{h(x)}{\pi(x)} + (1 - q_1) \frac{n - h(x)}{1 - \pi(x)} \Big)
 
-(sites as if independent). How unevenly people divide is learned level by level, from what the divisions found are
+(sites as if independent); hashed nodes of many levels are taken alike (:mod:`mapveil.local.hash_support`). How
+unevenly people divide is learned level by level, from what the divisions found are
 worth: a level of which the reports tell nothing stays as usual.
 
 .. math:: \kappa_l = \frac{\nu + \sum_{l'} w_{l l'} \sum_b (\theta_b - r_b)^2 / s_b^2}{\nu + \sum_{l'} w_{l l'}
@@ -42,6 +43,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.errors import ParameterError
+from mapveil.local.hash_support import Supporting
 from mapveil.local.randomizer import Randomizer, SymbolRandomizer
 from mapveil.local.report import Tally
 from mapveil.local.set_randomizer import SetRandomizer
@@ -91,6 +93,8 @@ def expected_users(randomizer: Randomizer, tally: Tally) -> Callable[[FloatArray
         Reports are neither symbols nor sets.
     """
     n, counts = tally.reports, tally.counts
+    if isinstance(randomizer, Supporting):
+        return randomizer.support(tally).users
     if isinstance(randomizer, SymbolRandomizer):
         observed = counts.astype(np.float64)
         some = counts > 0
@@ -111,7 +115,7 @@ def expected_users(randomizer: Randomizer, tally: Tally) -> Callable[[FloatArray
     return of_sets
 
 
-def information(randomizer: Randomizer, reports: int, p: FloatArray) -> Callable[[FloatArray], float]:
+def information(randomizer: Randomizer, tally: Tally, p: FloatArray) -> Callable[[FloatArray], float]:
     """The Fisher information about a change of the distribution p, as a function of the change. Run by: the server.
 
     Raises
@@ -119,6 +123,10 @@ def information(randomizer: Randomizer, reports: int, p: FloatArray) -> Callable
     ParameterError
         Reports are neither symbols nor sets.
     """
+    reports = tally.reports
+    if isinstance(randomizer, Supporting):
+        support = randomizer.support(tally)
+        return lambda change: support.information(p, change)
     if isinstance(randomizer, SymbolRandomizer):
         expected = np.maximum(randomizer.forward(p), _TINY)
         return lambda change: float(reports * (randomizer.forward(change) ** 2 / expected).sum())
@@ -181,7 +189,7 @@ def smooth_likelihood(
         return np.concatenate([smoother.smooth(n * found) * (1 - kept.sum()), kept])
 
     for turn in range(rounds):
-        told = information(randomizer, n, p)
+        told = information(randomizer, tally, p)
         new = np.where(own > 0, 0.0, outstanding_parts(users(p) / p - n, told, p))
         smooth = (p - own) * (1 - new.sum())
         own = own * (1 - new.sum()) + new
