@@ -36,6 +36,7 @@ _TRUST: Final = {
     "central": "One trusted curator saw the raw locations; whoever sees the map does not",
     "distributed": "Nobody but each device saw its raw locations; the server saw noisy sums over many devices",
     "local": "Nobody but each device saw its raw locations; the server saw randomized reports only",
+    "unknown": "Nobody says who saw the raw measurements",
     "obfuscation": "Nobody but each device saw its raw measurements; the server saw rewritten ones only",
     "projection": "Nobody but each device saw its raw locations; the server saw what every device reported",
 }

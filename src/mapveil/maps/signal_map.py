@@ -261,6 +261,22 @@ class SignalMap:
         holes, known = int(self.holes.sum()), int(self.known.sum())
         return Coverage(known - holes, holes, self.tiling.size - known)
 
+    def rmse_dbm(self, measurements: Measurements) -> float:
+        """Root mean square error of the cells' means at true measurements, dB; NaN where none lies in a known cell.
+
+        Parameters
+        ----------
+        measurements : Measurements
+            Not rewritten. Those outside the region or in unknown cells are left aside.
+        """
+        cell = _located(measurements, self.tiling)
+        judged = np.flatnonzero(cell >= 0)
+        judged = judged[self.known[cell[judged]]]
+        if not judged.size:
+            return float("nan")
+        errors = self.mean_dbm[cell[judged]] - measurements.rows[judged, RSS]
+        return float(np.sqrt(np.square(errors).mean()))
+
     def with_holes_below(self, hole_dbm: float) -> SignalMap:
         """The same map with another limit, dBm."""
         return replace(self, hole_dbm=hole_dbm)

@@ -24,7 +24,14 @@ from mapveil.privacy.random import Randomness, as_randomness
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["METADATA_KEY", "RewrittenTable", "rewrite_table", "rewritten_names", "write_rewritten"]
+__all__ = [
+    "METADATA_KEY",
+    "RewrittenTable",
+    "rewrite_table",
+    "rewritten_guarantee",
+    "rewritten_names",
+    "write_rewritten",
+]
 
 METADATA_KEY: Final = b"mapveil"
 """Where a Parquet file keeps the guarantee of its rows."""
@@ -163,6 +170,23 @@ def write_rewritten(rewritten: RewrittenTable, path: str | Path) -> None:
 
 def rewritten_names(path: str | Path) -> tuple[str, ...] | None:
     """The features that were rewritten, where a Parquet file of :func:`write_rewritten` says so; else None."""
+    try:
+        record = _record(path)
+        return None if record is None else tuple(record["rewritten"])
+    except (KeyError, TypeError):
+        return None
+
+
+def rewritten_guarantee(path: str | Path) -> Guarantee | None:
+    """What was promised of one row, where a Parquet file of :func:`write_rewritten` says so; else None."""
+    try:
+        record = _record(path)
+        return None if record is None else Guarantee.from_dict(record["guarantee"])
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _record(path: str | Path) -> dict[str, Any] | None:
     from pyarrow import ArrowException, parquet
 
     if Path(path).suffix.lower() != ".parquet":
@@ -170,9 +194,10 @@ def rewritten_names(path: str | Path) -> tuple[str, ...] | None:
     try:
         with Path(path).open("rb") as opened:
             written = (parquet.read_schema(opened).metadata or {}).get(METADATA_KEY)
-        return None if written is None else tuple(json.loads(written)["rewritten"])
-    except (ArrowException, OSError, ValueError, KeyError, TypeError):
+        record = None if written is None else json.loads(written)
+    except (ArrowException, OSError, ValueError):
         return None  # whoever reads it as a table says what is wrong with it
+    return record if isinstance(record, dict) else None
 
 
 def _typed(values: npt.NDArray[np.float64], kind: pyarrow.DataType) -> pyarrow.Array:

@@ -1,0 +1,202 @@
+"""``mapveil signal map``: from measurements, rewritten or not, to a coverage map."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mapveil.cli.arguments import parse_region, read_options
+from mapveil.cli.console import Console, console_options
+from mapveil.cli.signal_columns import check_suffixes
+from mapveil.errors import InputError
+
+if TYPE_CHECKING:
+    from mapveil.geo.measurements import Measurements
+    from mapveil.privacy.guarantee import Guarantee
+
+__all__ = ["command"]
+
+_EVERYBODY = "everybody"
+
+
+@click.command("map")
+@click.argument("source", metavar="INPUT")
+@click.option("--region", required=True, help="W,S,E,N in degrees, or a polygon file.")
+@click.option("--tiling", default="quadtree:7", show_default=True, help="As for 'release'.")
+@click.option(
+    "--model",
+    type=click.Choice(["cells", "linear", "path-loss", "random-forest", "kriging"]),
+    default="cells",
+    show_default=True,
+    help="The mean of each cell's measurements, or a model of the whole region.",
+)
+@click.option("--option", "options", multiple=True, metavar="K=V", help="An option of the model. Repeatable.")
+@click.option("--hole", default=-110.0, show_default=True, help="Below this mean a cell is a hole, dBm.")
+@click.option("--least", type=int, help="Cells with fewer measurements are unknown (cells). [default: 1]")
+@click.option(
+    "--reach", type=float, help="Cells farther from every measurement are unknown (models), metres."
+)
+@click.option("--truth", help="Measurements as they were: also report the error there. It is NOT private.")
+@click.option("-o", "--output", "outputs", multiple=True, required=True, type=click.Path(path_type=Path),
+              help="Where to write: .tif .parquet .geojson .csv .png .html. Repeatable.")  # fmt: skip
+@click.option("--title", help="Head of a picture or page.")
+@click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same map.")
+@click.option("--rss", help="Column of signal strength in dBm. [default: the usual names]")
+@click.option("--lon", help="Column of longitudes.")
+@click.option("--lat", help="Column of latitudes.")
+@console_options
+def command(
+    console: Console,
+    source: str,
+    region: str,
+    tiling: str,
+    model: str,
+    options: tuple[str, ...],
+    hole: float,
+    least: int | None,
+    reach: float | None,
+    truth: str | None,
+    outputs: tuple[Path, ...],
+    title: str | None,
+    seed: int,
+    rss: str | None,
+    lon: str | None,
+    lat: str | None,
+) -> None:
+    """Map signal strength from measurements, rewritten or not.
+
+    INPUT is what 'signal privatize' wrote, or any table with latitude, longitude and signal strength. The map carries
+    the guarantee of a rewritten Parquet file; whoever else wrote INPUT, it says that nothing is promised.
+
+    \b
+    Examples:
+      mapveil signal map private.parquet --region 23.99,35.50,24.08,35.54 -o coverage.html
+      mapveil signal map private.parquet --region city.geojson --tiling h3:9 --model kriging \\
+          --reach 300 --hole -100 -o coverage.tif -o coverage.png
+    """
+    from mapveil.analysis.signal_mapping import map_signal
+    from mapveil.analysis.signal_models.models import signal_model
+    from mapveil.geo.parse_tiling import parse_tiling
+    from mapveil.maps.signal_map import SIGNAL_SUFFIXES, SignalMap
+
+    check_suffixes(outputs, SIGNAL_SUFFIXES)
+    place = parse_region(region)
+    if place is None:
+        raise InputError("--region is empty; W,S,E,N in degrees, or a polygon file is accepted")
+    cells = parse_tiling(tiling, place)
+    given = read_options(options)
+    chosen = None if model == "cells" else signal_model(model, given)
+    for name, value, needed in (
+        ("--reach", reach, False),
+        ("--least", least, True),
+        ("--option", options, False),
+    ):
+        if value and (chosen is None) != needed:
+            raise InputError(
+                f"{name} is for {'--model cells' if needed else 'the other models'}; leave it out here"
+            )
+    by = (str(given["by"]),) if given.get("by") else ()
+    columns = {"rss": rss, "lon": lon, "lat": lat}
+    with console.progress() as progress:
+        progress("read", 0.0)
+        measurements = _read(source, by, columns)
+        true = None if truth is None else _read(truth, by, columns)
+        progress("map", 0.3)
+        guarantee = _guarantee(source)
+        error = None
+        if chosen is None:
+            made = SignalMap.from_measurements(
+                measurements, cells, guarantee, least=1 if least is None else least, hole_dbm=hole
+            )
+        else:
+            parameters = {name: value for name, value in given.items() if value is not None}
+            made = map_signal(
+                chosen,
+                measurements,
+                cells,
+                guarantee,
+                reach_m=reach,
+                rng=seed,
+                hole_dbm=hole,
+                parameters=parameters,
+            )
+        if true is not None:
+            error = made.rmse_dbm(true)
+        for at, output in enumerate(outputs):
+            progress("write", 0.7 + 0.3 * at / len(outputs))
+            made.save(output, title=title)
+        progress("write", 1.0)
+    coverage = made.coverage()
+    lines = [f"wrote {output}" for output in outputs]
+    lines.append(
+        f"{coverage.covered} cells covered, {coverage.holes} holes below {hole:g} dBm, {coverage.unknown} unknown"
+    )
+    lines += [f"note: {note}" for note in made.notes]
+    if error is not None:
+        console.warn("the error is taken from true measurements: it is NOT private")
+        lines.append(f"root mean square error at true measurements: {error:.2f} dB")
+    lines.append(repr(guarantee))
+    record = {
+        **made.metadata(),
+        "outputs": [str(output) for output in outputs],
+        **({} if error is None else {"rmse_db": error}),
+    }
+    console.result("\n".join(lines), record)
+
+
+def _read(source: str, features: tuple[str, ...], columns: dict[str, str | None]) -> Measurements:
+    """Places and strengths; a rewritten file names no user, and a map needs none."""
+    import duckdb
+
+    from mapveil.geo.read_measurements import read_measurements
+    from mapveil.geo.read_points import open_table
+    from mapveil.geo.tables import quote_name, reading
+
+    table = open_table(source)
+    with duckdb.connect() as connection, reading(table.name):
+        whole: Any = connection.sql(
+            f"SELECT *, 0 AS {quote_name(_EVERYBODY)} FROM {table.relation(connection)}"
+        ).to_arrow_table()
+    try:
+        return read_measurements(
+            whole,
+            user=_EVERYBODY,
+            features=features,
+            rss=columns["rss"],
+            lon=columns["lon"],
+            lat=columns["lat"],
+        )
+    except InputError as error:
+        # The frame has no name of its own: the file that was named is what its owner knows.
+        said = str(error).replace(_frame_name(whole), source).replace(f", {_EVERYBODY}", "")
+        raise type(error)(said) from None
+
+
+def _frame_name(whole: Any) -> str:
+    from mapveil.geo.read_points import open_table
+
+    return open_table(whole).name
+
+
+def _guarantee(source: str) -> Guarantee:
+    """What the file says was promised; nothing where it says nothing."""
+    import dataclasses
+
+    from mapveil.obfuscation.rewrite_table import rewritten_guarantee
+    from mapveil.privacy.guarantee import Guarantee
+
+    found = None if source == "-" else rewritten_guarantee(source)
+    if found is not None:
+        return dataclasses.replace(
+            found, assumptions=(*found.assumptions, "the measurements are what 'signal privatize' wrote")
+        )
+    return Guarantee(
+        trust="unknown",
+        epsilon=None,
+        unit="report",
+        bounding="The measurements do not say how they were rewritten, or whether they were.",
+        neighbours="nothing that this map knows of",
+        assumptions=(),
+    )

@@ -1,0 +1,120 @@
+"""``mapveil signal map``: rewritten and raw files, models, and input that cannot be used."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mapveil as mv
+from mapveil.maps.signal_map import SIGNAL_SUFFIXES
+
+BOX = "24.0,35.5,24.04,35.53"
+
+
+@pytest.fixture(scope="module")
+def phones(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Measurements of four users, stronger in the east."""
+    import pandas as pd
+
+    draw = np.random.default_rng(1)
+    lat, lon = draw.uniform(35.5, 35.53, 800), draw.uniform(24.0, 24.04, 800)
+    strength = np.round(-100 + 1000 * (lon - 24.0) + draw.normal(0, 3, 800)).astype(int)
+    path = tmp_path_factory.mktemp("phones") / "phones.parquet"
+    table = {
+        "user_id": np.arange(800) % 4,
+        "lat": lat,
+        "lon": lon,
+        "rss_dbm": strength,
+        "tower": (lon > 24.02) + 5,
+    }
+    pd.DataFrame(table).to_parquet(path)
+    return path
+
+
+@pytest.mark.parametrize("model", ["cells", "linear", "path-loss"])
+def test_a_map_of_raw_measurements_promises_nothing(
+    mapveil, phones: Path, tmp_path: Path, model: str
+) -> None:
+    out = tmp_path / "map.csv"
+    done = mapveil(
+        "signal", "map", phones, "--region", BOX, "--tiling", "grid:6x8", "--model", model, "--hole", -90,
+        "--truth", phones, "-o", out, "--json",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    record = json.loads(done.out)
+    assert record["guarantee"]["trust"] == "unknown"
+    assert record["guarantee"]["epsilon"] is None
+    assert record["coverage"]["holes"] > 5
+    assert record["rmse_db"] < 6
+    assert "NOT private" in done.err
+    assert out.exists()
+
+
+def test_a_map_of_rewritten_measurements_carries_their_guarantee(
+    mapveil, phones: Path, tmp_path: Path
+) -> None:
+    fitted, private = tmp_path / "noise.mapveil", tmp_path / "private.parquet"
+    done = mapveil(
+        "signal", "fit", phones, "--privatizer", "local-gaussian", "--option", "epsilon=8", "--option", "delta=1e-5",
+        "-o", fitted,
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    assert mapveil("signal", "privatize", fitted, phones, "-o", private).code == 0
+    outputs = [tmp_path / f"map{suffix}" for suffix in SIGNAL_SUFFIXES if suffix not in (".tiff", ".json")]
+    named = [part for output in outputs for part in ("-o", output)]
+    done = mapveil("signal", "map", private, "--region", BOX, "--tiling", "quadtree:4", *named)
+    assert done.code == 0, done.err
+    assert "8" in done.out
+    assert "lie outside the region" in done.out
+    metadata = json.loads((tmp_path / "map.csv-metadata.json").read_text())
+    assert metadata["guarantee"]["trust"] == "obfuscation"
+    assert metadata["guarantee"]["epsilon"] is not None
+    assert all(output.stat().st_size > 100 for output in outputs)
+
+
+def test_the_same_map_in_python(mapveil, phones: Path, tmp_path: Path) -> None:
+    out = tmp_path / "map.geojson"
+    assert mapveil("signal", "map", phones, "--region", BOX, "--tiling", "grid:4x4", "-o", out).code == 0
+    data = mv.read_measurements(phones, features=())
+    tiling = mv.Grid(mv.Region.from_bbox(24.0, 35.5, 24.04, 35.53), rows=4, columns=4)
+    cell = tiling.locate(data.rows[:, 1], data.rows[:, 0])
+    features = json.loads(out.read_text())["features"]
+    for at in range(16):
+        assert features[at]["properties"]["rss_dbm"] == pytest.approx(data.rows[cell == at, 2].mean())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["-o", "map.shp"], "no format here has that suffix"),
+        (["-o", "map.tif", "--least", "0"], "least is 0"),
+        (["-o", "map.tif", "--reach", "100"], "--reach is for the other models"),
+        (["-o", "map.tif", "--model", "kriging", "--least", "3"], "--least is for --model cells"),
+        (["-o", "map.tif", "--model", "kriging", "--option", "width=3"], "kriging has no option 'width'"),
+        (["-o", "map.tif", "--model", "path-loss", "--option", "by=mast"], "no column 'mast'"),
+        (["-o", "map.tif", "--model", "linear", "--reach", "-5"], "reach_m is -5"),
+        (["-o", "map.tif", "--rss", "tower"], "a signal strength from"),
+        (["-o", "map.tif", "--tiling", "h3:9"], "GeoTIFF holds a raster"),
+    ],
+)
+def test_bad_input_is_one_line_and_nothing_written(
+    mapveil, phones: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = set(tmp_path.iterdir())
+    done = mapveil("signal", "map", phones, "--region", BOX, *arguments)
+    assert done.code == 2
+    assert said in done.err
+    assert len(done.err.strip().splitlines()) == 1
+    assert set(tmp_path.iterdir()) == before
+
+
+def test_a_file_without_strength_is_named(mapveil, tmp_path: Path) -> None:
+    path = tmp_path / "places.csv"
+    path.write_text("user_id,lat,lon\na,35.51,24.01\n")
+    done = mapveil("signal", "map", path, "--region", BOX, "-o", tmp_path / "map.tif")
+    assert done.code == 2
+    assert f"{path}: no column of signal strength among user_id, lat, lon;" in done.err
