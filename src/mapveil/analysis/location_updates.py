@@ -73,7 +73,8 @@ class LocationUpdates:
 
     That an update is sent, and when, is not hidden: who sends one is late.
 
-    Source: Wang et al. (2022), section 4.2.
+    Source: Wang et al. (2022), section 4.2. Deviation: there :math:`\lambda` is as many updates as it happened to be;
+    here it is a limit, since a promise must hold before the trip.
 
     Parameters
     ----------

@@ -11,6 +11,7 @@ Where the private map comes from is one of two:
   The map then shows where the late are, and that somebody is late is not hidden.
 - ``"probe"``: every trip sends one randomized location, at a moment drawn before it starts, and asks without sending
   any, since fetching says nothing of where it is. Epsilon in all, whatever happens on the way, and a map of everybody.
+  Deviation: not in the paper, whose updates tell that somebody is late.
 
 Source: Wang et al. (2022), section 4.2 and appendix C.1.
 """

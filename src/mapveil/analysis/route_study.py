@@ -99,7 +99,8 @@ def study_routes(
         rule = UpdateRule(theta, most)
         exact = drive(world, fleet, ExactTraffic(), rule)
         for epsilon in epsilons:
-            tell("drive", len(rows) / total)
+            done = len(rows)
+            tell("drive", done / total)
             asked = replace(mechanism, epsilon=epsilon)
             randomizer = asked.on(domain)
             sent = 1 if reporting == "probe" else most
@@ -113,12 +114,17 @@ def study_routes(
             )
             devices = LocationUpdates(randomizer, UpdateRule(theta, sent), fleet.size)
             traffic = PrivateTraffic(server, devices, rng, reporting=reporting, queries=queries)
-            private = drive(world, fleet, traffic, rule)
+            private = drive(
+                world,
+                fleet,
+                traffic,
+                rule,
+                progress=lambda part, done=done: tell("drive", (done + part) / total),  # type: ignore[misc]
+            )
             if shown is None and traffic.maps:
                 shown = traffic.maps[max(traffic.maps, key=server.reports)]
             minutes = (float(np.mean(each.seconds)) / 60 for each in (private, exact, free))
             rows.append(
                 StudyRow(epsilon, float(theta), route_quality(exact, private, float(epsilon)), *minutes)
             )
-    tell("drive", 1.0)
     return RouteStudy(tuple(rows), shown)

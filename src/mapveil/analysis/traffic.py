@@ -139,7 +139,7 @@ class TrafficServer:
         about: dict[str, Any] = {**made.parameters, "window": window, "window_s": self.window_s}
         note = f"from {tally.reports} randomized locations in {self.window_s:g} s"
         if active is not None:
-            note += f", scaled to {active:g} active users"
+            note += f", scaled to {active:.0f} active users"
         return replace(
             made,
             values=made.values * scale,

@@ -2,6 +2,9 @@
 
 Users are counted window by window; what the users of a window cost is felt in the next one. Whoever asks for the
 traffic of the last window that has passed is thus told, by an exact map, what roads take now.
+
+Deviation: appendix C.1 of Wang et al. (2022) counts users within 4.7 m of a location of a route; here those of a cell
+at a time, averaged over a window, because simulated vehicles are few and a map has cells.
 """
 
 from __future__ import annotations
