@@ -71,7 +71,9 @@ def test_sites_of_one_pixel_cannot_be_told_apart_and_the_message_says_so() -> No
     randomizer = DiskArea(epsilon=1).on(domain)
     with pytest.raises(ParameterError, match=r"singular.*'smoothed-em' is accepted"):
         randomizer.invert(Tally(np.ones(randomizer.symbols, dtype=np.int64), randomizer.symbols))
-    heat = DiskArea(epsilon=1).release(mv.geo.counts.Counts(np.array([90, 10, 50, 50]), domain.tiling), rng=1)
+    heat = DiskArea(epsilon=1, estimator="em").release(
+        mv.geo.counts.Counts(np.array([90, 10, 50, 50]), domain.tiling), rng=1
+    )
     assert heat.values[0] == pytest.approx(heat.values[1])
 
 
