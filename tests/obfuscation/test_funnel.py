@@ -91,10 +91,24 @@ def test_no_attacker_trained_on_its_output_beats_the_certificate() -> None:
 def test_the_server_fits_the_pilots_linear_model() -> None:
     pilot = people(5_000, 1)[0]
     rows = people(5_000, 5)[0]
-    kept = linear_parameters(Funnel().rewrite(fitted(0.4), rows, Randomness(6)))
-    np.testing.assert_allclose(kept, linear_parameters(pilot), atol=1e-6)
-    free = linear_parameters(Funnel().rewrite(fitted(0.4, 0.0), rows, Randomness(6)))
-    assert np.abs(free - linear_parameters(pilot)).sum() > 0.05
+    model = linear_parameters(pilot)
+    kept, free = (
+        linear_parameters(Funnel().rewrite(fitted(0.4, w2), rows, Randomness(6))) for w2 in (1.0, 0.0)
+    )
+    assert np.abs(kept - model).sum() < 0.1
+    assert np.abs(free - model).sum() > 3 * np.abs(kept - model).sum()
+
+
+def test_codes_on_dependent_features_give_up_their_residuals() -> None:
+    """Two features that are almost one: any residual would throw their parameters far apart."""
+    rows, users = people(3_000, 1)
+    twin = rows[:, 3:4] + 0.02 * np.random.default_rng(4).standard_normal((3_000, 1))
+    pilot = np.hstack([rows, (twin - twin.mean()) / twin.std()])
+    made = Funnel(rho=0.4, codes=32, cells=150, rounds=60)
+    state = made.learn(pilot, users, Randomness(2), quiet)
+    model = linear_parameters(pilot)
+    sent = linear_parameters(made.rewrite(state, pilot, Randomness(3)))
+    assert np.abs(sent - model).sum() < 0.3
 
 
 def test_sequences_share_one_code() -> None:
@@ -104,10 +118,8 @@ def test_sequences_share_one_code() -> None:
     sent = made.rewrite(state, rows, Randomness(3))
     assert sent.shape == (1_500, 15)
     assert len(np.unique(sent, axis=0)) <= 16
-    model = linear_parameters(rows.reshape(-1, 5))
-    each = sent.reshape(-1, 5)
-    predicted = model[0] + each[:, [0, 1, 3, 4]] @ model[1:]
-    np.testing.assert_allclose(each[:, 2], predicted, atol=1e-9)
+    model, sent_model = (linear_parameters(part.reshape(-1, 5)) for part in (rows, sent))
+    assert np.abs(sent_model - model).sum() < 0.2
 
 
 def test_a_fit_repeats_with_its_seed() -> None:

@@ -35,8 +35,9 @@ class Funnel(Privatizer):
     on a code: a report is nothing but a code, so whatever an attacker is trained on, it does not do better.
     ``learn`` measures both on rows the game has not seen, and the guarantee states them.
 
-    With :math:`w_2 > 0` every :math:`y_c` lies on the pilot's linear model of signal strength (equation 2), so
-    that the server fits the parameters of the pilot: :math:`U_2` is then what these drift.
+    With :math:`w_2 > 0` the :math:`y_c` then move to where a regression on them, weighted by their use, gives the
+    pilot's linear model of signal strength (equation 2). What they say of signal beyond that model they keep in the
+    part (from all to nothing) that has the best :math:`w_1 U_1 + w_2 U_2` on rows the game has not seen.
 
     Run by: the curator of the pilot (``learn``), the client (``rewrite``). The parameters are those of
     :class:`~mapveil.obfuscation.gap.Gap` where they share a name.
@@ -48,7 +49,7 @@ class Funnel(Privatizer):
     v1, v2 : float
         Weights of user and place, not below 0.
     w1, w2 : float
-        Weights of distortion and of the linear model, not below 0; of ``w2`` only whether it is above 0 counts.
+        Weights of distortion and of the linear model, not below 0.
     codes : int
         Codes at most.
     cells : int

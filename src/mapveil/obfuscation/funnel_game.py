@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from mapveil.geo.measurements import RSS
 from mapveil.obfuscation.cells import Rows32, find_centres, nearest_centre, row_distances
 from mapveil.obfuscation.utility import linear_parameters
 
@@ -23,6 +24,14 @@ _STEP = 2.0  # of the multiplicative weights, in units of the loss
 _SOFTNESS = 0.05  # of the attacker's choice between users while the game is played
 _STARTING = 3.0  # how strongly a cell first prefers the near codes
 _SETTLING = 12  # steps of Weiszfeld after the last round
+_MATCHING = 20  # steps towards the pilot's linear model
+_KEPT_RESIDUALS = (
+    1.0,
+    0.5,
+    0.25,
+    0.1,
+    0.0,
+)  # parts of what the linear model leaves unsaid that codes may keep
 
 
 class Channel(NamedTuple):
@@ -60,7 +69,8 @@ def play_funnel(
     attacker gets is the largest of functions linear in it. Every round the attacker answers the channel with its
     best guesses, the channel moves by multiplicative weights against them, and the codes move by one step of
     Weiszfeld's iteration towards the points that minimise distortion. The channel kept is the mean over the second
-    half of the rounds. One run in eight takes no part: the certificate is taken on those.
+    half of the rounds. Then the codes move to where their linear model of signal strength is the pilot's. One run in
+    eight takes no part in the game: the certificate is taken on those.
 
     Parameters
     ----------
@@ -90,10 +100,11 @@ def play_funnel(
     np.add.at(who, (everyone, codes_of_users[played]), 1)
     who /= sizes[:, None]
     sample = _sample(rows[sampled], nearest, sizes / sizes.sum(), length)
-    plane = _plane(pilot, length) if funnel.w2 > 0 else None
-    weights, played_codes = _play(funnel, sample, who, plane, generator, progress)
-    codes = _settle(played_codes, weights, sample, plane, length).astype(np.float64)
-    made = Channel(centres, weights, codes if plane is None else _project(codes, plane, length))
+    weights, played_codes = _play(funnel, sample, who, generator, progress)
+    made = Channel(centres, weights, _settle(played_codes, weights, sample, length).astype(np.float64))
+    if funnel.w2 > 0:
+        model = linear_parameters(pilot.reshape(len(pilot) * length, -1))
+        made = _match(funnel, made, sample, rows[kept], model, generator)
     return made, certify(made, rows[kept], codes_of_users[kept], length)
 
 
@@ -157,7 +168,6 @@ def _play(
     funnel: Funnel,
     sample: _Sample,
     who: npt.NDArray[np.float32],
-    plane: npt.NDArray[np.float64] | None,
     generator: np.random.Generator,
     progress: Progress,
 ) -> tuple[npt.NDArray[np.float32], Rows32]:
@@ -190,25 +200,15 @@ def _play(
             total += channel
         weights = channel[sample.cells] * sample.share[:, None]
         codes = _towards(weights, distortion, sample.rows, codes)
-        if plane is not None:
-            codes = _project(codes, plane, length).astype(np.float32)
         guesses = _towards(weights, off, sample.places, guesses)
         progress("play", (at + 1) / funnel.rounds)
     return total / total.sum(axis=1, keepdims=True), codes
 
 
-def _settle(
-    codes: Rows32,
-    channel: npt.NDArray[np.float32],
-    sample: _Sample,
-    plane: npt.NDArray[np.float64] | None,
-    length: int,
-) -> Rows32:
+def _settle(codes: Rows32, channel: npt.NDArray[np.float32], sample: _Sample, length: int) -> Rows32:
     weights = channel[sample.cells] * sample.share[:, None]
     for _ in range(_SETTLING):
         codes = _towards(weights, row_distances(sample.rows, codes, length), sample.rows, codes)
-        if plane is not None:
-            codes = _project(codes, plane, length).astype(np.float32)
     return codes
 
 
@@ -222,17 +222,52 @@ def _towards(
     return np.where(strength[:, None] > 1e-12, moved, at).astype(np.float32)
 
 
-def _plane(pilot: Rows, length: int) -> npt.NDArray[np.float64]:
-    """The pilot's linear model as a normal vector and an offset: normal . y = offset."""
-    rows = pilot.reshape(len(pilot) * length, -1)
-    model = linear_parameters(rows)
-    normal = np.insert(-model[1:], 2, 1.0)
-    return np.append(normal, model[0])
+def _match(
+    funnel: Funnel,
+    channel: Channel,
+    sample: _Sample,
+    kept: Rows32,
+    model: npt.NDArray[np.float64],
+    generator: np.random.Generator,
+) -> Channel:
+    """Codes whose linear model of signal strength is the pilot's, with as many residuals as serve utility.
+
+    Residuals carry signal beyond the linear model. Where features nearly depend on each other they make the
+    parameters of few codes swing, so what they cost is measured on rows that took no part.
+    """
+    length = funnel.sequence
+    mass = (channel.weights[sample.cells] * sample.share[:, None]).sum(axis=0)
+    sent = channel.weights[nearest_centre(kept, channel.centres)]
+    reached = np.cumsum(sent, axis=1, dtype=np.float64)
+    drawn = (reached <= (generator.random(len(sent)) * reached[:, -1])[:, None]).sum(axis=1)
+    drawn = np.minimum(drawn, sent.shape[1] - 1)
+    best, found = -np.inf, channel
+    for part in _KEPT_RESIDUALS:
+        codes = _with_model(channel.codes, mass, model, part, length)
+        distortion = float((sent * row_distances(kept, codes.astype(np.float32), length)).sum() / len(kept))
+        fitted = linear_parameters(codes[drawn].reshape(len(drawn) * length, -1))
+        useful = -funnel.w1 * distortion - funnel.w2 * float(np.abs(fitted - model).sum())
+        if useful > best:
+            best, found = useful, channel._replace(codes=codes)
+    return found
 
 
-def _project(codes: npt.NDArray[np.floating], plane: npt.NDArray[np.float64], length: int) -> Rows:
-    """The nearest points that the pilot's linear model predicts without error."""
-    normal, offset = plane[:-1], plane[-1]
-    rows = codes.reshape(len(codes) * length, -1).astype(np.float64)
-    rows = rows - ((rows @ normal - offset) / (normal @ normal))[:, None] * normal
+def _with_model(
+    codes: Rows, mass: npt.NDArray[np.float32], model: npt.NDArray[np.float64], part: float, length: int
+) -> Rows:
+    """Move codes across the pilot's plane until their regression, weighted by use, is the plane."""
+    rows = codes.reshape(len(codes) * length, -1).copy()
+    root = np.sqrt(np.repeat(mass, length).astype(np.float64))[:, None]
+    others = np.arange(rows.shape[1]) != RSS
+    normal = np.insert(-model[1:], RSS, 1.0)
+    for step in range(_MATCHING + 1):
+        off = rows @ normal - model[0]
+        design = np.hstack([np.ones((len(rows), 1)), rows[:, others]])
+        solved = np.linalg.lstsq(design * root, off * root[:, 0], rcond=1e-10)[0]
+        wanted = part * (off - design @ solved) - off
+        if step < _MATCHING:
+            # Straight across the plane is the shortest way, but moves the other features too.
+            rows += (wanted / (normal @ normal))[:, None] * normal
+        else:
+            rows[:, RSS] += wanted
     return np.asarray(rows.reshape(codes.shape))
