@@ -28,7 +28,14 @@ def page() -> str:
         command = app.get_command(root, name)
         if command is None:
             raise RuntimeError(f"no command {name}")
-        parts.append(_section(_context(command, name, root)))
+        context = _context(command, name, root)
+        parts.append(_section(context))
+        if isinstance(command, click.Group):
+            for inner in command.list_commands(context):
+                part = command.get_command(context, inner)
+                if part is None:
+                    raise RuntimeError(f"no command {name} {inner}")
+                parts.append(_section(_context(part, inner, context), "###"))
     return "\n".join(parts)
 
 
@@ -37,8 +44,8 @@ def _context(command: click.Command, name: str, parent: click.Context | None) ->
     return click.Context(command, info_name=name, parent=parent, **settings)
 
 
-def _section(context: click.Context) -> str:
-    return f"## `{context.command_path}`\n\n```text\n{context.get_help()}\n```\n"
+def _section(context: click.Context, head: str = "##") -> str:
+    return f"{head} `{context.command_path}`\n\n```text\n{context.get_help()}\n```\n"
 
 
 if __name__ == "__main__":
