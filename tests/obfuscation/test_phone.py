@@ -121,6 +121,20 @@ def test_truncated_and_changed_files_are_refused(pair: Pair, tmp_path: Path) -> 
         read_phone_privatizer(broken)
 
 
+def test_the_longest_sequences_fit_too(made_up: Tables, tmp_path: Path) -> None:
+    for module in ("onnx", "onnxruntime", "torch"):
+        pytest.importorskip(module)
+    # Twenty measurements of fifteen features, as in the paper's own data: weights in half precision, exactly.
+    pilot = made_up(400, users=2, further=12)
+    fitted = find_privatizer("gap").make({"steps": 4, "batch": 8, "sequence": 20}).fit(pilot, rng=1)
+    path = tmp_path / "a.onnx"
+    fitted.export(path)
+    assert path.stat().st_size < 700_000
+    off = read_phone_privatizer(path).rewrite(pilot.rows[:200], rng=Randomness(5))
+    off -= fitted.rewrite(pilot.rows[:200], rng=Randomness(5))
+    assert np.abs(off / fitted.normalisation.scale).max() < 1e-5
+
+
 def test_every_privatizer_is_tried_here() -> None:
     assert {row.name for row in PRIVATIZERS} == {name for name, _ in OPTIONS}
 

@@ -48,6 +48,16 @@ class DenseNetwork(NamedTuple):
             made[start : start + _CHUNK] = level @ self.weights[-1] + self.biases[-1]
         return made
 
+    @property
+    def size(self) -> int:
+        """Numbers in all layers."""
+        return sum(array.size for array in (*self.weights, *self.biases))
+
+    def halved(self) -> DenseNetwork:
+        """The same network with weights that half precision holds, so that it takes half the room on a phone."""
+        rounded = tuple(weight.astype(np.float16).astype(np.float32) for weight in self.weights)
+        return DenseNetwork(rounded, self.biases)
+
     def state(self) -> dict[str, npt.NDArray[Any]]:
         """As named arrays: ``weight0``, ``bias0``, ``weight1`` and so on."""
         named: dict[str, npt.NDArray[Any]] = {}

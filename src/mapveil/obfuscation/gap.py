@@ -15,6 +15,8 @@ from mapveil.privacy.random import Randomness
 
 __all__ = ["Gap"]
 
+_HALVED = 240_000
+
 
 @dataclass(frozen=True, kw_only=True)
 class Gap(Privatizer):
@@ -100,7 +102,9 @@ class Gap(Privatizer):
         """Train both networks and keep the privatizer's; see :class:`Privatizer`."""
         from mapveil.obfuscation.gap_training import train_gap
 
-        return train_gap(self, pilot, users, rng, progress).state()
+        network = train_gap(self, pilot, users, rng, progress)
+        # In single precision it would not fit the megabyte of a phone's file.
+        return (network.halved() if network.size > _HALVED else network).state()
 
     def rewrite(self, state: State, rows: Rows, rng: Randomness) -> Rows:
         """One pass through the network, with fresh normals beside every row."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from mapveil.errors import InputError, ParameterError, require
 from mapveil.maps.atomic import atomic_path
@@ -148,11 +149,19 @@ def _network(graph: Graph, fitted: FittedPrivatizer, runs: str) -> tuple[str, In
         level = graph.add("Concat", level, "normals", axis=1)
     layers = sum(name.startswith("weight") for name in state)
     for at in range(layers):
-        weight, bias = (graph.constant(state[f"{part}{at}"]) for part in ("weight", "bias"))
-        level = graph.add("Gemm", level, weight, bias)
+        weight = _weight(graph, np.asarray(state[f"weight{at}"]))
+        level = graph.add("Gemm", level, weight, graph.constant(state[f"bias{at}"]))
         if at < layers - 1:
             level = graph.add("Relu", level)
     return graph.cast(level, np.float64), [("normals", width)] if width else []
+
+
+def _weight(graph: Graph, weight: npt.NDArray[np.float32]) -> str:
+    """A matrix, in half precision where that holds it exactly."""
+    half = weight.astype(np.float16)
+    if (half.astype(np.float32) == weight).all():
+        return graph.cast(graph.constant(half), np.float32)
+    return graph.constant(weight)
 
 
 def _codebook(graph: Graph, fitted: FittedPrivatizer, runs: str) -> tuple[str, Inputs]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import decimal
+import functools
 import math
 from dataclasses import dataclass
 from decimal import Decimal
@@ -63,7 +64,7 @@ class TruncatedLaplacian(ClippedNoise):
     summary: ClassVar[str] = "clipping in L1 and Laplacian noise that ends: (epsilon, delta)-LDP of a report"
     source: ClassVar[str] = "Zhang et al. 2022, Section 5.2; Geng et al. 2018"
 
-    @property
+    @functools.cached_property
     def span(self) -> Decimal:
         """A in units of lambda."""
         with decimal.localcontext(DIGITS):
