@@ -76,3 +76,8 @@ def test_the_same_seed_gives_the_same_study() -> None:
     assert first.traffic is not None
     assert second.traffic is not None
     assert np.array_equal(first.traffic.values, second.traffic.values)
+
+
+def test_a_row_does_not_hang_on_the_other_settings() -> None:
+    several, alone = study([1, 2], [20, 60]), study([2], [60])
+    assert several.rows[-1] == alone.rows[0]

@@ -113,7 +113,8 @@ def study_routes(
                 seeded=rng.seeded,
             )
             devices = LocationUpdates(randomizer, UpdateRule(theta, sent), fleet.size)
-            traffic = PrivateTraffic(server, devices, rng, reporting=reporting, queries=queries)
+            own = rng.child(f"theta {theta:g}, epsilon {epsilon}")  # a row does not hang on the others
+            traffic = PrivateTraffic(server, devices, own, reporting=reporting, queries=queries)
             private = drive(
                 world,
                 fleet,
