@@ -149,9 +149,11 @@ def train_gap(
                         used = batch_utility(
                             part.reshape(-1, features), changed.reshape(-1, features), gap.w1, gap.w2
                         )
-                        lost = attacker_loss(
-                            _forward(attacker, changed), truth[kept], places[kept], gap.v1, gap.v2
+                        # Without gradients of the attacker's own weights, which nobody needs in this turn.
+                        guessed = _forward(
+                            [(weight.detach(), bias.detach()) for weight, bias in attacker], changed
                         )
+                        lost = attacker_loss(guessed, truth[kept], places[kept], gap.v1, gap.v2)
                         loss = -gap.rho * used - (1 - gap.rho) * lost
                     else:
                         with torch.no_grad():
