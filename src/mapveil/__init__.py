@@ -24,6 +24,7 @@ _WHERE = {
     "read_counts": "mapveil.geo.read_counts",
     "read_measurements": "mapveil.geo.read_measurements",
     "DensityMap": "mapveil.maps.density_map",
+    "SignalMap": "mapveil.maps.signal_map",
     "Guarantee": "mapveil.privacy.guarantee",
     "Ledger": "mapveil.privacy.ledger",
     "Randomness": "mapveil.privacy.random",
@@ -77,6 +78,7 @@ if TYPE_CHECKING:
     from mapveil.geo.region import Region
     from mapveil.geo.web_mercator import WebMercatorTiles
     from mapveil.maps.density_map import DensityMap
+    from mapveil.maps.signal_map import SignalMap
     from mapveil.privacy.guarantee import Guarantee
     from mapveil.privacy.ledger import Ledger
     from mapveil.privacy.random import Randomness
@@ -94,6 +96,7 @@ __all__ = [
     "Quadtree",
     "Randomness",
     "Region",
+    "SignalMap",
     "WebMercatorTiles",
     "__version__",
     "analysis",
