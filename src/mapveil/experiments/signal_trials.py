@@ -50,6 +50,7 @@ class SignalTask(NamedTuple):
     adversaries: tuple[SignalAdversary, ...]
     length: int = 1  # measurements of a user that adversaries see together
     weights: tuple[float, float] = (1.0, 1.0)
+    label: str = ""  # what rows call the privatizer; its name by default
 
 
 class SignalTrial(NamedTuple):
@@ -158,7 +159,7 @@ def held_out_rmse_dbm(rewritten: FloatArray, held_out: FloatArray, scale_dbm: fl
 
 def run_signal_task(task: SignalTask) -> SignalTrial:
     """Run one trial; a function of the module, so that processes can be given it."""
-    name = "none" if task.privatizer is None else task.privatizer.name
+    name = task.label or ("none" if task.privatizer is None else task.privatizer.name)
     rng = Randomness(task.seed).child(f"{task.group} {name} {task.knob} {task.value!r} {task.trial}")
     made = rewrite_split(task.split, task.privatizer, rng, length=task.length)
     start = time.perf_counter()
