@@ -19,7 +19,7 @@ __all__ = ["DEFAULT_METHODS", "METHODS", "Method", "find_method", "option_value"
 DEFAULT_METHODS = {
     "central": "multiscale",
     "distributed": "multiscale",
-    "local": "subset",
+    "local": "olh-h",
     "projection": "fourier-kde",
 }
 """The method of each trust that is used where none is named."""

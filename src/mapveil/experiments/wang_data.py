@@ -35,7 +35,7 @@ class DataSet(NamedTuple):
     file: str
     box: Box  # west, south, east, north, degrees
     sites: int  # at most
-    count: str = "1"  # visits of a row, SQL
+    weight: str = "1"  # visits of a row, SQL
     step: tuple[float, float] | None = None  # width and height of a cell, degrees, where there are no venues
     people: int | None = None  # so many visits are drawn; all without
     paper: tuple[int, int] = (0, 0)  # sites and users of Table 2
@@ -152,7 +152,7 @@ def _most_visited(
     west, south, east, north = data.box
     with duckdb.connect() as connection:
         found = connection.execute(
-            f"SELECT {at}, SUM({data.count}) AS visits FROM read_parquet(?) GROUP BY x, y "
+            f"SELECT {at}, SUM({data.weight}) AS visits FROM read_parquet(?) GROUP BY x, y "
             "HAVING x > ? AND y > ? AND x < ? AND y < ? ORDER BY visits DESC, x, y LIMIT ?",
             [str(path), west, south, east, north, data.sites],
         ).fetchnumpy()

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.analysis.origin_destination import OriginDestination
+from mapveil.analysis.origin_destination import FlowEstimator, OriginDestination
 from mapveil.errors import InputError
 from mapveil.experiments.report import Panel, curves_figure, png_bytes
 from mapveil.experiments.reproduction import Claim, Picture, Report, Table, joint_verdict
@@ -141,7 +141,9 @@ def trip_ends(
 @functools.lru_cache(maxsize=8)
 def read_flows(shared: Path, trips: TripSet) -> Flows:
     """The most frequent pairs, as many as the paper has, on the sites at their ends."""
-    x, y, u, v, times = (values[: trips.pairs] for values in trip_ends(shared, trips))
+    *ends, every = trip_ends(shared, trips)
+    x, y, u, v = (values[: trips.pairs] for values in ends)
+    times = every[: trips.pairs]
     sites, end = np.unique(
         np.stack([np.concatenate([x, u]), np.concatenate([y, v])]), axis=1, return_inverse=True
     )
@@ -158,7 +160,7 @@ def run_flows(job: FlowJob) -> Outcome:
     candidates = np.zeros((size, size), dtype=bool)
     candidates[flows.origin, flows.destination] = True
     origins, destinations = (np.repeat(end, flows.people) for end in (flows.origin, flows.destination))
-    asked: list[tuple[Scheme, str]] = [(scheme, "lasso") for scheme in PAPERS]
+    asked: list[tuple[Scheme, FlowEstimator]] = [(scheme, "lasso") for scheme in PAPERS]
     if size <= _LARGEST:
         asked.append((Scheme(_JOINT, "grr", "em"), "joint"))
     made = []

@@ -79,7 +79,7 @@ def _world(shared: Path, trips: TripSet) -> tuple[World, Fleet]:
         x, y, u, v, times = trip_ends(shared, trips)
         ends: Any = (np.repeat(end, times) for end in (x, y, u, v))
         graph = synthetic_roads(region, spacing_m=500.0)
-        went = Trips(np.arange(int(times.sum())), *ends, trips.name)
+        went = Trips(np.arange(int(times.sum())), *ends, source=trips.name)
         fleet = fleet_from_trips(went, graph, _VEHICLES)
         scene = Scene(graph, graph.seconds, fleet, region, ())
     return congested_world(scene, Quadtree(region, depth=_DEPTH), "step"), scene.fleet

@@ -65,7 +65,7 @@ OURS: Final = "Mapveil's default"
 
 PAPERS: Final = (
     Scheme("GRR", "grr", "simplex"),
-    Scheme("OLH-H", "olh-h", "simplex"),
+    Scheme("OLH-H", "olh-h", "simplex", (("growth", 2), ("site_weight", 1))),
     Scheme("PLDP", "unary", "simplex"),
     Scheme("HR", "hr", "simplex", (("blocks", 1),)),
     Scheme(SRR, "srr", "simplex"),

@@ -35,6 +35,7 @@ _GROUPS: Final = "m"
 _OWN: Final = "published groups"
 _SIDE: Final = 10
 _PEOPLE: Final = 10_000
+_PARTS: Final = (Fraction(1, 2), Fraction(4, 5), Fraction(1))
 _BUDGETS: Final = (1.0, 3.0, 5.0, 7.0)
 _WHOLE: Final = "whole epsilon for every site"
 _SHARED: Final = "epsilon / d for every site"
@@ -96,12 +97,16 @@ def run_relaxed(job: RelaxedJob) -> Outcome:
     chance = rng.child("people").generator()
     cells = chance.integers(0, domain.size, _PEOPLE)
     truth = np.bincount(cells, minlength=domain.size) / _PEOPLE
-    parts = chance.choice([Fraction(1, 2), Fraction(4, 5), Fraction(1)], domain.size)
+    parts = chance.integers(0, 3, domain.size)
     made = []
     for epsilon in job.epsilons:
         exact = Fraction(str(epsilon))
         for label, randomizer, estimator in (
-            ("ID-LDP", InputDiscriminativeRandomizer(domain, [exact * part for part in parts]), "simplex"),
+            (
+                "ID-LDP",
+                InputDiscriminativeRandomizer(domain, [exact * _PARTS[part] for part in parts.tolist()]),
+                "simplex",
+            ),
             ("GI", geo_randomizer(domain, exact), "simplex"),
             ("CLDP", condensed_randomizer(domain, exact), "simplex"),
             (SRR, StaircaseResponse(epsilon=exact).on(domain), "simplex"),

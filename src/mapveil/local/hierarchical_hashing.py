@@ -22,19 +22,19 @@ from mapveil.privacy.uniform import uniform_below
 
 __all__ = ["HierarchicalHashing", "HierarchicalHashingRandomizer", "levels_of"]
 
-_GROWTH = 2
 _LARGEST_TABLES = 1 << 25
+_MOST = 1 << 10
 
 
-def levels_of(codes: Codes) -> list[Blocks]:
-    """The levels asked for, coarsest first: each has at least twice the nodes of the one before; last the sites."""
+def levels_of(codes: Codes, growth: int) -> list[Blocks]:
+    """The levels asked for, coarsest first: each has ``growth`` times the nodes of the one before; last the sites."""
     last = blocks_at(codes, codes.bits)
     found = [last]
     for length in range(codes.bits - 2, 0, -2):
         blocks = blocks_at(codes, length)
         if blocks.first.size < 2:
             break
-        if blocks.first.size * _GROWTH <= found[-1].first.size:
+        if blocks.first.size * growth <= found[-1].first.size:
             found.append(blocks)
     return found[::-1]
 
@@ -44,9 +44,13 @@ class HierarchicalHashingRandomizer(SymbolRandomizer, Supporting):
 
     kind: ClassVar[int] = 7
 
-    def __init__(self, domain: Domain, epsilon: Fraction, buckets: int | None) -> None:
+    def __init__(
+        self, domain: Domain, epsilon: Fraction, buckets: int | None, growth: int, site_weight: int
+    ) -> None:
         super().__init__(domain, epsilon)
-        self._levels = levels_of(domain.codes)
+        self._levels = levels_of(domain.codes, growth)
+        self._weights = [1] * (len(self._levels) - 1) + [site_weight]
+        self._weight = sum(self._weights)
         room = _LARGEST_TABLES // len(self._levels)
         self._reports = []
         for blocks in self._levels:
@@ -70,7 +74,7 @@ class HierarchicalHashingRandomizer(SymbolRandomizer, Supporting):
 
     def _draw(self, sites: IntArray, rng: Randomness) -> IntArray:
         rank = self.domain.codes.rank[sites]
-        level = uniform_below(sites.size, self.levels, rng)
+        level = np.minimum(uniform_below(sites.size, self._weight, rng), self.levels - 1)
         drawn = np.empty(sites.size, dtype=np.int64)
         for number, (blocks, reports) in enumerate(zip(self._levels, self._reports, strict=True)):
             of = np.flatnonzero(level == number)
@@ -81,18 +85,20 @@ class HierarchicalHashingRandomizer(SymbolRandomizer, Supporting):
         """See :meth:`SymbolRandomizer.forward`."""
         ordered = distribution[self.domain.codes.site]
         parts = [
-            reports.forward(blocks.sums(ordered))
-            for blocks, reports in zip(self._levels, self._reports, strict=True)
+            weight * reports.forward(blocks.sums(ordered))
+            for weight, blocks, reports in zip(self._weights, self._levels, self._reports, strict=True)
         ]
-        return np.concatenate(parts) / self.levels
+        return np.concatenate(parts) / self._weight
 
     def backward(self, values: FloatArray) -> FloatArray:
         """See :meth:`SymbolRandomizer.backward`."""
         ordered = np.zeros(self.size)
-        for blocks, reports, part in zip(self._levels, self._reports, self._parts(values), strict=True):
-            ordered += blocks.spread(reports.backward(part))
+        for weight, blocks, reports, part in zip(
+            self._weights, self._levels, self._reports, self._parts(values), strict=True
+        ):
+            ordered += weight * blocks.spread(reports.backward(part))
         made = np.empty(self.size)
-        made[self.domain.codes.site] = ordered / self.levels
+        made[self.domain.codes.site] = ordered / self._weight
         return made
 
     def invert(self, tally: Tally) -> FloatArray:
@@ -132,18 +138,21 @@ class HierarchicalHashingRandomizer(SymbolRandomizer, Supporting):
             f"{part.hashes.sites}/{part.hashes.buckets}/{part.weights.more}:{part.weights.less}"
             for part in self._reports
         )
-        return f"hierarchical hashing {each}"
+        return f"hierarchical hashing {self._weights[-1]} {each}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class HierarchicalHashing(LocalMechanism):
     r"""Report, by local hashing with the whole epsilon, in which node of one random level the place is.
 
-    The level is drawn from those of :func:`levels_of` with equal probabilities, whatever the place; the estimates of
-    all levels' nodes are made consistent (:mod:`mapveil.local.tree_consistency`), each level weighted by its
-    variance, with the sum of everything known to be 1.
+    The level is drawn from those of :func:`levels_of`, whatever the place. The unbiased estimates of all levels' nodes
+    are made consistent (:mod:`mapveil.local.tree_consistency`), each level weighted by its variance, with the sum of
+    everything known to be 1; the smoothed likelihood takes them as they are.
 
-    Deviation: levels that have fewer than twice the nodes of the next coarser one are left out, of 23 levels most.
+    Deviation: levels that have fewer than ``growth`` times the nodes of the next coarser one are left out, and the
+    sites themselves are asked about more often than each other level: measured on cities' venues, few levels find the
+    sites that stand out, and coarse ones are known well from few reports. ``growth=2, site_weight=1`` is the published
+    method, but for levels that hardly differ.
 
     Source: Wang et al., "Answering Multi-Dimensional Analytical Queries under Local Differential Privacy" (2019), as
     the OLH-H of Wang et al. (2022), section 6.2; Hay et al. (2010) for the inference.
@@ -152,6 +161,10 @@ class HierarchicalHashing(LocalMechanism):
     ----------
     buckets : int, optional
         g of every level, a prime; each level's best by default.
+    growth : int
+        How many times the nodes of a level the next finer one has at least.
+    site_weight : int
+        How often the sites are asked about, as a multiple of each other level.
     """
 
     name: ClassVar[str] = "olh-h"
@@ -161,11 +174,21 @@ class HierarchicalHashing(LocalMechanism):
     source: ClassVar[str] = "Wang et al. 2019; Wang et al. 2022, section 6.2"
 
     buckets: int | None = None
+    growth: int = 8
+    site_weight: int = 4
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self._check(self.buckets is None or is_prime(self.buckets), "buckets", "a prime, or none,")
+        for name in ("growth", "site_weight"):
+            value = getattr(self, name)
+            least = 2 if name == "growth" else 1
+            self._check(
+                isinstance(value, int) and least <= value <= _MOST,
+                name,
+                f"a whole number from {least} to {_MOST}",
+            )
 
     def on(self, domain: Domain) -> HierarchicalHashingRandomizer:
         """Both halves on a domain; see :meth:`LocalMechanism.on`."""
-        return HierarchicalHashingRandomizer(domain, self.budget, self.buckets)
+        return HierarchicalHashingRandomizer(domain, self.budget, self.buckets, self.growth, self.site_weight)
