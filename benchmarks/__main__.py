@@ -20,11 +20,13 @@ MODULES = (
     "methods",
     "secure_sum",
     "distributed",
+    "local",
     "retrieval",
     "release",
     "projection",
     "localisation",
     "flows",
+    "obfuscation",
 )
 PAGE = """# Benchmarks
 
