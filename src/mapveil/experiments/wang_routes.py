@@ -77,9 +77,9 @@ def _world(shared: Path, trips: TripSet) -> tuple[World, Fleet]:
         scene = make_scene(shared / trips.file, region=region, vehicles=_VEHICLES)
     else:
         x, y, u, v, times = trip_ends(shared, trips)
-        ends: Any = (np.repeat(end, times) for end in (x, y, u, v))
+        a, b, c, d = (np.repeat(end, times) for end in (x, y, u, v))
         graph = synthetic_roads(region, spacing_m=500.0)
-        went = Trips(np.arange(int(times.sum())), *ends, source=trips.name)
+        went = Trips(np.arange(a.size), a, b, c, d, trips.name)
         fleet = fleet_from_trips(went, graph, _VEHICLES)
         scene = Scene(graph, graph.seconds, fleet, region, ())
     return congested_world(scene, Quadtree(region, depth=_DEPTH), "step"), scene.fleet

@@ -86,16 +86,17 @@ class Plan(NamedTuple):
     trials: int  # seeds
     thin: bool  # fewer epsilons, fewer thresholds, smaller domains
     route_trials: int
+    beyond_trials: int
 
     @classmethod
     def full(cls) -> Plan:
-        """Ten seeds."""
-        return cls(10, False, 2)
+        """Ten seeds; five of the whole table, two of the routes."""
+        return cls(10, False, 2, 5)
 
     @classmethod
     def quick(cls) -> Plan:
         """Two, and every third point."""
-        return cls(2, True, 1)
+        return cls(2, True, 1, 1)
 
     def points(self, every: Sequence[Any]) -> tuple[Any, ...]:
         """The points of a curve that are run; the first and the last always."""
