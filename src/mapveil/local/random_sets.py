@@ -24,6 +24,8 @@ IntArray = npt.NDArray[np.int64]
 ONE: Final = 1 << 32
 """Probabilities are whole numbers over this."""
 
+_PIECE: Final = 1 << 16  # bytes
+
 
 def independent_bits(rows: int, sites: int, chance: int, rng: Randomness) -> BitArray:
     """Sets that hold each site with probability ``chance / 2**32``, independently. Run by: the client.
@@ -46,25 +48,34 @@ def independent_bits(rows: int, sites: int, chance: int, rng: Randomness) -> Bit
     full = np.packbits(np.ones(sites, dtype=np.bool_))
     if chance >= ONE:
         return np.tile(full, (rows, 1))
+    made = np.empty(rows * width, dtype=np.uint8)
+    for start in range(0, made.size, _PIECE):  # what the steps pass through stays in the cache
+        _fill(made[start : start + _PIECE], chance, rng)
+    sets = made.reshape(rows, width)
+    sets &= full
+    return sets
+
+
+def _fill(below: BitArray, chance: int, rng: Randomness) -> None:
+    """Independent bits, in place."""
     # Eight random bits beside the first eight of the chance, for eight sites at a time: below it, or still level.
-    size = rows * width
-    below, level = np.zeros(size, dtype=np.uint8), np.full(size, 255, dtype=np.uint8)
+    below[:] = 0
+    level, spare = np.full(below.size, 255, dtype=np.uint8), np.empty(below.size, dtype=np.uint8)
     for place in range(31, 23, -1):
-        word = rng.words(size, np.uint8)
+        word = rng.words(below.size, np.uint8)
+        np.bitwise_and(level, word, out=spare)
         if chance >> place & 1:
-            below |= level & ~word
-            level &= word
+            level ^= spare  # level and not word
+            below |= level
+            level, spare = spare, level
         else:
-            level &= ~word
-    made = below.reshape(rows, width)
-    tied = np.flatnonzero(level)
+            level ^= spare
+    tied = np.flatnonzero(level != 0)
     if tied.size:
         bits = np.unpackbits(level[tied][:, None], axis=1).view(np.bool_)
         words = rng.words(int(np.count_nonzero(bits)), np.uint32) >> np.uint32(8)
         bits[bits] = words < chance & 0xFFFFFF
         below[tied] |= np.packbits(bits, axis=1)[:, 0]
-    made &= full
-    return made
 
 
 def put_bits(sets: BitArray, sites: IntArray, values: npt.NDArray[np.bool_]) -> None:
