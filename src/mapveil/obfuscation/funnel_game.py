@@ -25,6 +25,7 @@ _SOFTNESS = 0.05  # of the attacker's choice between users while the game is pla
 _STARTING = 3.0  # how strongly a cell first prefers the near codes
 _SETTLING = 12  # steps of Weiszfeld after the last round
 _MATCHING = 20  # steps towards the pilot's linear model
+_TRIALS = 8  # collections that the parameters' swing is measured on
 _KEPT_RESIDUALS = (
     1.0,
     0.5,
@@ -239,14 +240,20 @@ def _match(
     mass = (channel.weights[sample.cells] * sample.share[:, None]).sum(axis=0)
     sent = channel.weights[nearest_centre(kept, channel.centres)]
     reached = np.cumsum(sent, axis=1, dtype=np.float64)
-    drawn = (reached <= (generator.random(len(sent)) * reached[:, -1])[:, None]).sum(axis=1)
-    drawn = np.minimum(drawn, sent.shape[1] - 1)
+    trials = []
+    for _ in range(_TRIALS):
+        again = reached[generator.integers(len(kept), size=len(kept))]
+        chosen = (again <= (generator.random(len(again)) * again[:, -1])[:, None]).sum(axis=1)
+        trials.append(np.minimum(chosen, sent.shape[1] - 1))
     best, found = -np.inf, channel
     for part in _KEPT_RESIDUALS:
         codes = _with_model(channel.codes, mass, model, part, length)
         distortion = float((sent * row_distances(kept, codes.astype(np.float32), length)).sum() / len(kept))
-        fitted = linear_parameters(codes[drawn].reshape(len(drawn) * length, -1))
-        useful = -funnel.w1 * distortion - funnel.w2 * float(np.abs(fitted - model).sum())
+        off = [
+            float(np.abs(linear_parameters(codes[drawn].reshape(len(drawn) * length, -1)) - model).sum())
+            for drawn in trials
+        ]
+        useful = -funnel.w1 * distortion - funnel.w2 * sum(off) / _TRIALS
         if useful > best:
             best, found = useful, channel._replace(codes=codes)
     return found
