@@ -91,6 +91,27 @@ def test_evidence_pairs_runs_with_their_truth(length: int) -> None:
     assert "35" not in repr(evidence)  # no place
 
 
+def test_runs_that_overlap_are_one_users_in_order_of_time() -> None:
+    original = table(rows=47)
+    scale = Normalisation.learn(original)
+    found = SignalEvidence.of(original, original, scale, length=5, step=2)
+    expected = []
+    for user in range(3):
+        own = np.flatnonzero(original.users == user)
+        own = own[np.argsort(original.time[own])] if original.time is not None else own
+        expected += [own[at : at + 5] for at in range(0, len(own) - 4, 2)]
+    np.testing.assert_array_equal(found.users, [original.users[run[0]] for run in expected])
+    np.testing.assert_allclose(found.observed, scale.apply(original.rows)[np.array(expected)], atol=1e-9)
+    end_to_end = SignalEvidence.of(original, original, scale, length=5)
+    np.testing.assert_array_equal(
+        end_to_end.inputs, SignalEvidence.of(original, original, scale, length=5, step=5).inputs
+    )
+    with pytest.raises(InputError, match="no user has 50 rows"):
+        SignalEvidence.of(original, original, scale, length=50, step=3)
+    with pytest.raises(ParameterError, match="step is 6"):
+        SignalEvidence.of(original, original, scale, length=5, step=6)
+
+
 def test_tables_that_are_no_pair_are_refused(worlds: SimpleNamespace) -> None:
     original = table()
     scale = Normalisation.learn(original)

@@ -60,7 +60,13 @@ class SignalEvidence:
 
     @classmethod
     def of(
-        cls, original: Measurements, rewritten: Measurements, normalisation: Normalisation, *, length: int = 1
+        cls,
+        original: Measurements,
+        rewritten: Measurements,
+        normalisation: Normalisation,
+        *,
+        length: int = 1,
+        step: int | None = None,
     ) -> SignalEvidence:
         """Pair a table with its rewriting.
 
@@ -72,6 +78,9 @@ class SignalEvidence:
             Of the privatizer, or learnt on the pilot.
         length : int
             Measurements of one user that the adversary sees together (L).
+        step : int, optional
+            A run begins at every so many rows of a user; L by default, which parts the rows end to end. Fewer make
+            runs that overlap: more to train on, never to judge by.
 
         Raises
         ------
@@ -83,7 +92,9 @@ class SignalEvidence:
                 f"{rewritten.source}: {len(rewritten)} rows of {', '.join(rewritten.names)}; the {len(original)} rows "
                 f"of {', '.join(original.names)} that were rewritten are accepted"
             )
-        runs = original.sequences(length)
+        if step is not None and not 1 <= step <= length:
+            raise ParameterError(f"step is {step!r}; 1 to the sequence length {length} is accepted")
+        runs = original.sequences(length) if step in (None, length) else _overlapping(original, length, step)
         if not len(runs):
             raise InputError(f"{original.source}: no user has {length} rows; a shorter sequence is accepted")
         place = [LAT, LON]
@@ -155,3 +166,16 @@ class SignalEvidence:
     def __repr__(self) -> str:
         # No rows: a repr ends up in logs.
         return f"SignalEvidence({len(self)} runs of {self.length})"
+
+
+def _overlapping(measurements: Measurements, length: int, step: int) -> IntArray:
+    """Row numbers of runs that begin at every ``step`` rows of a user, shape (runs, length)."""
+    order = measurements.sequences(1)[:, 0]
+    users = measurements.users[order]
+    first = np.searchsorted(users, users)  # where each row's user begins: rows are in order of users
+    rank = np.arange(len(order)) - first
+    last = np.arange(len(order)) + length - 1
+    whole = last < len(order)
+    whole[whole] = users[last[whole]] == users[whole]
+    starts = np.flatnonzero(whole & (rank % step == 0))
+    return np.asarray(order[starts[:, None] + np.arange(length)])
