@@ -21,8 +21,13 @@ _REQUIRED = ("numpy", "scipy", "duckdb", "pyarrow", "pyproj", "shapely", "h3", "
 _EXTRAS = {
     "geo": ("rasterio", "geopandas", "xarray", "rioxarray"),
     "viz": ("matplotlib",),
-    "eval": ("ortools",),
+    "fast": ("numba",),
+    "routes": ("networkx", "osmium"),
+    "eval": ("ortools", "scikit-learn"),
+    "neural": ("torch", "onnx", "onnxruntime"),
+    "phone": ("onnxruntime",),
 }
+_MODULES = {"scikit-learn": "sklearn"}  # where the module has another name than the package
 
 
 class _Finding(NamedTuple):
@@ -74,13 +79,18 @@ def _extra(extra: str, names: tuple[str, ...]) -> _Finding:
         return _Finding(
             f"extra {extra}", "missing", f"pip install 'mapveil[{extra}]' brings {', '.join(missing)}"
         )
-    return _Finding(
-        f"extra {extra}", "ok", ", ".join(f"{name} {importlib.metadata.version(name)}" for name in names)
-    )
+    return _Finding(f"extra {extra}", "ok", ", ".join(f"{name} {_version(name)}" for name in names))
 
 
 def _installed(name: str) -> bool:
-    return importlib.util.find_spec(name) is not None
+    return importlib.util.find_spec(_MODULES.get(name, name)) is not None
+
+
+def _version(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return "(of another package)"  # such as a build for GPUs under a name of its own
 
 
 def _try(what: str, check: Callable[[], str]) -> _Finding:

@@ -64,9 +64,9 @@ def command(
       mapveil signal attack private.parquet --truth measurements.parquet
       mapveil signal attack private.parquet --truth measurements.parquet --sequence 10 -o attack.html
     """
-    from mapveil.attacks.signal_attack import attack_signal, signal_adversaries
+    from mapveil.attacks.signal_attack import attack_signal
     from mapveil.attacks.signal_evidence import SignalEvidence
-    from mapveil.experiments.signal_tradeoff import split_measurements
+    from mapveil.experiments.signal_tradeoff import all_adversaries, split_measurements
     from mapveil.obfuscation.normalisation import Normalisation
     from mapveil.obfuscation.rewrite_table import rewritten_names
     from mapveil.obfuscation.utility import utility
@@ -82,15 +82,16 @@ def command(
         original = replace(original, positions=np.arange(len(original)))
         parted = split_measurements(original, split, pilot, rng.child("split"))
         normalisation = Normalisation.learn(parted.pilot)
+        # Runs that overlap are more to learn from; those that are judged do not.
         known, held_out = (
-            SignalEvidence.of(part, rewritten.take(part.positions), normalisation, length=sequence)
-            for part in parted
+            SignalEvidence.of(part, rewritten.take(part.positions), normalisation, length=sequence, step=step)
+            for part, step in zip(parted, (max(sequence // 4, 1), sequence), strict=True)
         )
         cost = utility(normalisation.apply(original.rows), normalisation.standardise(rewritten.rows))
         attack = attack_signal(
             known,
             held_out,
-            adversaries=signal_adversaries(quick=quick, network=not no_network),
+            adversaries=all_adversaries(quick=quick, network=not no_network),
             rng=rng.child("attack"),
             progress=progress,
         )

@@ -17,17 +17,19 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
+_BOUND = click.FloatRange(min=0)
+
 
 @click.command("choose")
 @click.argument("source", metavar="TRADEOFF|INPUT")
-@click.option("--distortion-at-most", type=float, help="Largest distortion (-U1), normalised units.")
-@click.option("--map-error-at-most", type=float, help="Largest error of the linear map's parameters (-U2).")
-@click.option("--rmse-at-most", type=float, help="Largest error of the linear map at held-out places, dBm.")
+@click.option("--distortion-at-most", type=_BOUND, help="Largest distortion (-U1), normalised units.")
+@click.option("--map-error-at-most", type=_BOUND, help="Largest error of the linear map's parameters (-U2).")
+@click.option("--rmse-at-most", type=_BOUND, help="Largest error of the linear map at held-out places, dBm.")
 @click.option(
-    "--user-error-at-least", type=float, help="Least part of users the strongest adversary gets wrong."
+    "--user-error-at-least", type=_BOUND, help="Least part of users the strongest adversary gets wrong."
 )
 @click.option(
-    "--location-error-at-least", type=float, help="Least distance of its place from the true one, m."
+    "--location-error-at-least", type=_BOUND, help="Least distance of its place from the true one, m."
 )
 @tradeoff_options
 @signal_columns

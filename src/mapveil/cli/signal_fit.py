@@ -20,7 +20,7 @@ _FORMATS = (".mapveil", ".onnx", ".json")
 @click.option(
     "--privatizer",
     required=True,
-    help="gaussian-noise, local-gaussian, truncated-laplacian, gap, codebook, ... (see the docs).",
+    help="gaussian-noise, local-gaussian, truncated-laplacian, gap, codebook or funnel.",
 )
 @click.option(
     "--option", "options", multiple=True, metavar="K=V", help="An option of the privatizer. Repeatable."
@@ -53,11 +53,15 @@ def command(
       mapveil signal fit pilot.csv --privatizer local-gaussian --option epsilon=10 --feature speed -o noise.json
     """
     from mapveil.errors import ParameterError
+    from mapveil.obfuscation.phone_export import check_phone_name
     from mapveil.obfuscation.privatizers import find_privatizer
     from mapveil.privacy.random import as_randomness
 
     made = find_privatizer(privatizer).make(read_options(options))
     check_suffixes(outputs, _FORMATS)
+    phones = [output for output in outputs if output.suffix.lower() != ".mapveil"]
+    for output in phones:
+        check_phone_name(output, made.name)
     if rows is not None and rows < 2:
         raise ParameterError(f"--rows is {rows}; at least 2 is accepted")
     rng = as_randomness(seed)
@@ -70,11 +74,12 @@ def command(
             pilot = pilot.take(runs[chosen].ravel())
         progress("read", 1.0)
         fitted = made.fit(pilot, rng=rng.child("fit"), progress=progress)
+        # What phones are given may turn out too large: it comes first, so that then nothing is written.
+        for output in phones:
+            fitted.export(output)
         for output in outputs:
-            if output.suffix.lower() == ".mapveil":
+            if output not in phones:
                 fitted.save(output)
-            else:
-                fitted.export(output)
     guarantee = fitted.guarantee(seeded=False)
     lines = [f"wrote {output}" for output in outputs]
     lines.append(f"fitted on {len(pilot)} rows; rewrites {', '.join(fitted.names)}")

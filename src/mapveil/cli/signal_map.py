@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import numpy as np
 
 from mapveil.cli.arguments import parse_region, read_options
 from mapveil.cli.console import Console, console_options
@@ -14,6 +15,7 @@ from mapveil.errors import InputError
 
 if TYPE_CHECKING:
     from mapveil.geo.measurements import Measurements
+    from mapveil.geo.region import Region
     from mapveil.privacy.guarantee import Guarantee
 
 __all__ = ["command"]
@@ -23,7 +25,10 @@ _EVERYBODY = "everybody"
 
 @click.command("map")
 @click.argument("source", metavar="INPUT")
-@click.option("--region", required=True, help="W,S,E,N in degrees, or a polygon file.")
+@click.option(
+    "--region",
+    help="W,S,E,N in degrees, or a polygon file. [default: around the middle 99 % of rewritten places]",
+)
 @click.option("--tiling", default="quadtree:7", show_default=True, help="As for 'release'.")
 @click.option(
     "--model",
@@ -50,7 +55,7 @@ _EVERYBODY = "everybody"
 def command(
     console: Console,
     source: str,
-    region: str,
+    region: str | None,
     tiling: str,
     model: str,
     options: tuple[str, ...],
@@ -68,11 +73,12 @@ def command(
     """Map signal strength from measurements, rewritten or not.
 
     INPUT is what 'signal privatize' wrote, or any table with latitude, longitude and signal strength. The map carries
-    the guarantee of a rewritten Parquet file; whoever else wrote INPUT, it says that nothing is promised.
+    the guarantee of a rewritten Parquet file, whose reports may also set the region; of whatever else INPUT is, it says
+    that nothing is promised.
 
     \b
     Examples:
-      mapveil signal map private.parquet --region 23.99,35.50,24.08,35.54 -o coverage.html
+      mapveil signal map private.parquet -o coverage.html
       mapveil signal map private.parquet --region city.geojson --tiling h3:9 --model kriging \\
           --reach 300 --hole -100 -o coverage.tif -o coverage.png
     """
@@ -83,9 +89,6 @@ def command(
 
     check_suffixes(outputs, SIGNAL_SUFFIXES)
     place = parse_region(region)
-    if place is None:
-        raise InputError("--region is empty; W,S,E,N in degrees, or a polygon file is accepted")
-    cells = parse_tiling(tiling, place)
     given = read_options(options)
     chosen = None if model == "cells" else signal_model(model, given)
     for name, value, needed in (
@@ -99,12 +102,18 @@ def command(
             )
     by = (str(given["by"]),) if given.get("by") else ()
     columns = {"rss": rss, "lon": lon, "lat": lat}
+    guarantee = _guarantee(source)
+    if place is None and guarantee.trust == "unknown":
+        raise InputError(
+            f"{source}: the region must not be taken from measurements that were not rewritten; --region W,S,E,N or a "
+            "polygon file is accepted"
+        )
     with console.progress() as progress:
         progress("read", 0.0)
         measurements = _read(source, by, columns)
         true = None if truth is None else _read(truth, by, columns)
+        cells = parse_tiling(tiling, place or _around(measurements))
         progress("map", 0.3)
-        guarantee = _guarantee(source)
         error = None
         if chosen is None:
             made = SignalMap.from_measurements(
@@ -128,6 +137,8 @@ def command(
             progress("write", 0.7 + 0.3 * at / len(outputs))
             made.save(output, title=title)
         progress("write", 1.0)
+    if guarantee.trust == "unknown":
+        console.warn(f"nothing in {source} says that it was rewritten: take this map as NOT private")
     coverage = made.coverage()
     lines = [f"wrote {output}" for output in outputs]
     lines.append(
@@ -172,6 +183,16 @@ def _read(source: str, features: tuple[str, ...], columns: dict[str, str | None]
         # The frame has no name of its own: the file that was named is what its owner knows.
         said = str(error).replace(_frame_name(whole), source).replace(f", {_EVERYBODY}", "")
         raise type(error)(said) from None
+
+
+def _around(measurements: Measurements) -> Region:
+    """A box of what was reported: reports are public, and a few may lie anywhere."""
+    from mapveil.geo.region import Region
+
+    (south, west), (north, east) = np.quantile(measurements.rows[:, :2], [0.005, 0.995], axis=0)
+    if not (south < north and west < east):
+        raise InputError("the reports are all in one place; --region W,S,E,N or a polygon file is accepted")
+    return Region.from_bbox(float(west), float(south), float(east), float(north))
 
 
 def _frame_name(whole: Any) -> str:

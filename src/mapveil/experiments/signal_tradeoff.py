@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from mapveil.attacks.signal_adversary import SignalAdversary
 from mapveil.attacks.signal_attack import signal_adversaries
+from mapveil.attacks.signal_codes import SignalCodes
 from mapveil.errors import InputError, ParameterError
 from mapveil.experiments.comparison import interval_of_mean
 from mapveil.experiments.signal_trials import SignalTask, SignalTrial, run_signal_task
@@ -31,6 +32,7 @@ __all__ = [
     "Constraint",
     "Knob",
     "TradeoffPoint",
+    "all_adversaries",
     "choose_parameters",
     "points_of",
     "read_points_table",
@@ -53,6 +55,7 @@ KNOBS: Final[Mapping[str, Knob]] = {
     "truncated-laplacian": Knob("epsilon", (1, 3, 10, 30, 100), log=True),
     "gap": Knob("rho", (0.1, 0.2, 0.4, 0.6, 0.8, 0.95), log=False),
     "codebook": Knob("mu", (0.1, 0.3, 0.6, 1, 3, 10), log=True),
+    "funnel": Knob("rho", (0.1, 0.2, 0.35, 0.5, 0.7, 0.9), log=False),
 }
 """How each privatizer is tuned."""
 
@@ -115,6 +118,17 @@ class Choice(NamedTuple):
         }
 
 
+def all_adversaries(*, quick: bool = False, network: bool = True) -> tuple[SignalAdversary, ...]:
+    """Every adversary there is: those that learn a function of a report, and the one that counts codes.
+
+    Parameters
+    ----------
+    quick, network : bool
+        See :func:`mapveil.attacks.signal_attack.signal_adversaries`.
+    """
+    return (*signal_adversaries(quick=quick, network=network), SignalCodes())
+
+
 def split_measurements(
     measurements: Measurements, how: str, pilot: float, rng: Randomness
 ) -> MeasurementSplit:
@@ -174,7 +188,7 @@ def tradeoff(
     weights : tuple of float
         v1, v2 of the privacy P.
     adversaries : sequence of SignalAdversary, optional
-        :func:`mapveil.attacks.signal_attack.signal_adversaries` by default.
+        :func:`all_adversaries` by default.
     seed, workers, progress
         The same seed gives the same trials, for any number of processes.
 
@@ -198,7 +212,7 @@ def tradeoff(
             (knob.name, float(value), row.make({**others, knob.name: value}))
             for value in values or knob.values
         ]
-    chosen = tuple(signal_adversaries() if adversaries is None else adversaries)
+    chosen = tuple(all_adversaries() if adversaries is None else adversaries)
     tasks = []
     for trial in range(trials):
         rng = Randomness(seed).child(f"{named} trial {trial}")
@@ -309,6 +323,8 @@ def read_points_table(path: Path) -> tuple[TradeoffPoint, ...]:
     try:
         with path.open(newline="", encoding="utf-8") as opened:
             records = list(csv.DictReader(opened))
+        if not records:
+            raise ValueError("no rows")
         return tuple(
             TradeoffPoint(
                 record["group"],

@@ -24,7 +24,7 @@ from mapveil.obfuscation.fitted import FittedPrivatizer
 from mapveil.obfuscation.phone import PHONE_FORMAT, seal
 from mapveil.obfuscation.phone_graph import Graph
 
-__all__ = ["LARGEST_BYTES", "export_privatizer", "phone_model", "phone_record"]
+__all__ = ["LARGEST_BYTES", "check_phone_name", "export_privatizer", "phone_model", "phone_record"]
 
 LARGEST_BYTES: Final = 1_000_000
 """A file for phones is no larger."""
@@ -36,6 +36,19 @@ _SMALLER: Final = {
     "codebook": "fewer codes or a shorter sequence",
     "funnel": "fewer cells or codes, or a shorter sequence",
 }
+
+
+def check_phone_name(path: str | Path, privatizer: str) -> None:
+    """Refuse a file name that a privatizer is not exported under.
+
+    Raises
+    ------
+    InputError
+        Another suffix than ``.json`` for one that adds noise, ``.onnx`` for one that learnt more.
+    """
+    suffix = ".onnx" if privatizer in _BODIES else ".json"
+    if Path(path).suffix.lower() != suffix:
+        raise InputError(f"{path}: {privatizer} is exported as {suffix}; a name that ends so is accepted")
 
 
 def export_privatizer(fitted: FittedPrivatizer, path: str | Path) -> None:
@@ -57,13 +70,8 @@ def export_privatizer(fitted: FittedPrivatizer, path: str | Path) -> None:
     MissingExtra
         A graph is needed and the extra ``neural`` is not installed.
     """
-    learnt = fitted.privatizer.name in _BODIES
-    suffix = ".onnx" if learnt else ".json"
-    if Path(path).suffix.lower() != suffix:
-        raise InputError(
-            f"{path}: {fitted.privatizer.name} is exported as {suffix}; a name that ends so is accepted"
-        )
-    data = phone_model(fitted) if learnt else phone_record(fitted)
+    check_phone_name(path, fitted.privatizer.name)
+    data = phone_model(fitted) if fitted.privatizer.name in _BODIES else phone_record(fitted)
     if len(data) > LARGEST_BYTES:
         raise InputError(
             f"{path}: would take {len(data):,} bytes; at most {LARGEST_BYTES:,} are accepted: fit it with "

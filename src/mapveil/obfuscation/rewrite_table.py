@@ -209,9 +209,14 @@ def _typed(values: npt.NDArray[np.float64], kind: pyarrow.DataType) -> pyarrow.A
         return pyarrow.array(values >= 0.5)
     if types.is_integer(kind):
         limits = np.iinfo(kind.to_pandas_dtype())
-        # float64 holds no int64 limit exactly: the next one inside is close enough for a measurement.
-        low, high = np.nextafter(float(limits.min), 0), np.nextafter(float(limits.max), 0)
-        return pyarrow.array(np.clip(np.rint(values), low, high).astype(kind.to_pandas_dtype()))
+        high = float(limits.max)
+        if high > limits.max:  # of 64 bits: float64 rounds it up
+            high = np.nextafter(high, 0)
+        return pyarrow.array(np.clip(np.rint(values), limits.min, high).astype(kind.to_pandas_dtype()))
+    if types.is_decimal(kind):
+        # What does not fit would become 0; half a unit off the end keeps rounding from leaving it.
+        most = 10.0 ** (kind.precision - kind.scale) - 10.0**-kind.scale
+        return pyarrow.array(np.clip(values, -most, most)).cast(kind, safe=False)
     if types.is_floating(kind):
         return pyarrow.array(values.astype(kind.to_pandas_dtype()))
     return pyarrow.array(values).cast(kind, safe=False)
