@@ -25,6 +25,7 @@ _SOFTNESS = 0.05  # of the attacker's choice between users while the game is pla
 _STARTING = 3.0  # how strongly a cell first prefers the near codes
 _SETTLING = 12  # steps of Weiszfeld after the last round
 _MATCHING = 20  # steps towards the pilot's linear model
+_SPREAD = 0.01  # deviations by which codes are moved apart, in directions that nothing else tells
 _TRIALS = 8  # collections that the parameters' swing is measured on
 _KEPT_RESIDUALS = (
     1.0,
@@ -245,9 +246,12 @@ def _match(
         again = reached[generator.integers(len(kept), size=len(kept))]
         chosen = (again <= (generator.random(len(again)) * again[:, -1])[:, None]).sum(axis=1)
         trials.append(np.minimum(chosen, sent.shape[1] - 1))
+    # Features that depend on each other nearly: codes so near to a plane of theirs that no regression tells would have
+    # parameters of their own choice.
+    spread = channel.codes + _SPREAD * generator.standard_normal(channel.codes.shape)
     best, found = -np.inf, channel
     for part in _KEPT_RESIDUALS:
-        codes = _with_model(channel.codes, mass, model, part, length)
+        codes = _with_model(spread, mass, model, part, length)
         distortion = float((sent * row_distances(kept, codes.astype(np.float32), length)).sum() / len(kept))
         off = [
             float(np.abs(linear_parameters(codes[drawn].reshape(len(drawn) * length, -1)) - model).sum())
