@@ -217,3 +217,20 @@ def test_common_adversaries_know_less_than_its_own(worlds: SimpleNamespace) -> N
     assert own.strongest.p1 < 0.06
     with pytest.raises(ParameterError, match="privatizers is empty"):
         attack_with_others({}, raw_known)
+
+
+def test_every_score_says_what_reports_tell(worlds: SimpleNamespace) -> None:
+    told = attack_signal(
+        worlds.seen_places(1, 2000, noise=0.5),
+        worlds.seen_places(2, 2000, noise=0.5),
+        adversaries=[BlindGuess(), SignalNeighbours(counts=(30,))],
+        rng=1,
+    )
+    blind, neighbours = told.scores
+    assert blind.user_nats is not None
+    assert blind.user_nats < 0.01
+    assert blind.place_nats is not None
+    assert blind.place_nats < 0.05
+    # Two coordinates, each at a variance of signal over noise of 4: log(5)/2 nats.
+    assert neighbours.place_nats == pytest.approx(math.log(5), abs=0.25)
+    assert "place_nats" in told.to_dict()["adversaries"][0]

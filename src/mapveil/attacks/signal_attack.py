@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from mapveil.attacks.signal_adversary import BlindGuess, Progress, SignalAdversary, quiet
 from mapveil.attacks.signal_evidence import SignalEvidence
+from mapveil.attacks.signal_information import signal_information
 from mapveil.attacks.signal_neighbours import SignalNeighbours
 from mapveil.attacks.signal_network import SignalNetwork
 from mapveil.attacks.signal_score import SignalAttack, score_guess
@@ -101,7 +102,9 @@ def attack_signal(
         told("", 0.0)
         trained = adversary.train(known, stream.child(label), told)
         guess = trained.guess(judged.observed)
-        scores.append(score_guess(judged, guess, adversary=label, trained_on=trained_on, weights=weights))
+        score = score_guess(judged, guess, adversary=label, trained_on=trained_on, weights=weights)
+        told_nats = signal_information(judged, guess, rng=stream.child(f"{label} nats"))
+        scores.append(score._replace(user_nats=told_nats.user, place_nats=told_nats.place))
     tell("attacked", 1.0)
     return SignalAttack(tuple(scores), weights)
 

@@ -52,7 +52,7 @@ class SignalNeighbours(SignalAdversary):
     summary: ClassVar[str] = "the k nearest known reports, likeness and k chosen by validation"
 
     most_runs: int = 50_000
-    counts: tuple[int, ...] = (1, 3, 10, 30, 100)
+    counts: tuple[int, ...] = (1, 3, 10, 30, 100, 300)
     judged: int = 1000
 
     def __post_init__(self) -> None:

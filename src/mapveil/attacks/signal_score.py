@@ -30,6 +30,8 @@ class AdversaryScore(NamedTuple):
     p2_m: float  # the same, metres
     p: float  # v1 P1 + v2 P2
     runs: int  # judged
+    user_nats: float | None = None  # at least so much a report tells about the user
+    place_nats: float | None = None  # and about the place; see :mod:`mapveil.attacks.signal_information`
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready record."""
