@@ -165,3 +165,14 @@ def test_quick_adversaries_are_the_same_kinds() -> None:
 def test_parameters_outside_their_range_are_refused(kind: type[SignalAdversary], parameters: dict) -> None:
     with pytest.raises(ParameterError, match=next(iter(parameters))):
         kind(**parameters)
+
+
+def test_very_wide_runs_are_compared_as_they_are() -> None:
+    draw = np.random.default_rng(1)
+    users = draw.integers(0, 2, 200)
+    observed = draw.normal(size=(200, 21, 100)) + 0.3 * users[:, None, None]
+    evidence = SignalEvidence(observed, users, np.zeros((200, 21, 2)), 2, np.zeros(2), np.ones(2))
+    found = scored(
+        SignalNeighbours(counts=(5,)), evidence.take(np.arange(150)), evidence.take(np.arange(150, 200))
+    )
+    assert found.p1 < 0.1

@@ -23,6 +23,7 @@ from mapveil.geo.measurements import Measurements
 from mapveil.geo.region import Region
 from mapveil.geo.web_mercator import WebMercatorTiles
 from mapveil.maps.frame import raster_frame
+from mapveil.maps.read_map import read_map
 from mapveil.maps.signal_map import SignalMap
 from mapveil.maps.signal_page import signal_page
 from mapveil.maps.signal_picture import signal_scale
@@ -289,3 +290,30 @@ def test_wrong_arrays_and_files_are_refused(tmp_path: Path) -> None:
         hexagons.save(tmp_path / "a.tif")
     assert not list(tmp_path.iterdir())
     assert "SignalMap(by hand" in repr(signal)
+
+
+@pytest.mark.parametrize("suffix", [".tif", ".parquet"])
+def test_it_is_not_taken_for_a_map_of_users(tmp_path: Path, suffix: str) -> None:
+    signal = SignalMap.from_measurements(measured(), TILINGS["grid"](), PROMISE)
+    signal.save(tmp_path / f"a{suffix}")
+    with pytest.raises(InputError, match="a map of signal strength; a map of users is accepted"):
+        read_map(tmp_path / f"a{suffix}")
+
+
+def test_a_notebook_shows_picture_and_promise() -> None:
+    shown = SignalMap.from_measurements(measured(), TILINGS["grid"](), PROMISE)._repr_html_()
+    assert "<img" in shown
+    assert "NOT differential privacy" in shown
+
+
+def test_error_at_true_measurements() -> None:
+    data, tiling = measured(), TILINGS["grid"]()
+    signal = SignalMap.from_measurements(data, tiling, PROMISE, least=2)
+    cell = tiling.locate(data.rows[:, 1], data.rows[:, 0])
+    off = [
+        signal.mean_dbm[c] - strength
+        for c, strength in zip(cell, data.rows[:, 2], strict=True)
+        if c >= 0 and signal.known[c]
+    ]
+    assert signal.rmse_dbm(data) == pytest.approx(np.sqrt(np.mean(np.square(off))))
+    assert np.isnan(signal.rmse_dbm(data.take(np.arange(0))))

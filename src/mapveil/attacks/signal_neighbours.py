@@ -19,6 +19,7 @@ IntArray = npt.NDArray[np.int64]
 
 _DIRECTIONS: Final = 12  # of the supervised likeness: trees of more dimensions search everywhere
 _RIDGE: Final = 1e-6  # of the mean variance
+_WIDEST: Final = 2000  # inputs
 _BLOCK: Final = 1 << 13
 _KINDS: Final = ("plain", "supervised")
 
@@ -66,7 +67,9 @@ class SignalNeighbours(SignalAdversary):
         """Index the reports, and choose likeness and k."""
         kept = evidence.sample(self.most_runs, rng)
         kept, chosen = kept.parted(min(self.judged / len(kept), 0.2), rng)
-        searches = {kind: _Search(kept, kind) for kind in _KINDS}
+        # The regression solves for every input at once: long runs of many features do without it.
+        kinds = _KINDS if kept.inputs.shape[1] <= _WIDEST else _KINDS[:1]
+        searches = {kind: _Search(kept, kind) for kind in kinds}
         counts = sorted({min(count, len(kept)) for count in self.counts})
         user: tuple[float, _Choice] | None = None
         place: tuple[float, _Choice] | None = None

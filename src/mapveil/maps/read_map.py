@@ -51,6 +51,8 @@ def read_map(path: str | PathLike[str]) -> DensityMap:
         raise InputError(f"{path}: no such file; a map that Mapveil wrote is accepted")
     text, values = _read_parquet(file) if suffix == ".parquet" else _read_geotiff(file)
     try:
+        if json.loads(text).get("kind") == "signal":
+            raise InputError(f"{path}: a map of signal strength; a map of users is accepted")
         return _map_of(json.loads(text), values)
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path}: its metadata is not a map's ({type(error).__name__}: {error})") from error
@@ -67,10 +69,11 @@ def _read_parquet(file: Path) -> tuple[str, FloatArray]:
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{file}: not readable as Parquet ({str(error).splitlines()[0]})") from error
     text = (table.schema.metadata or {}).get(METADATA_KEY)
-    if text is None or not {"cell", "users"} <= set(table.column_names):
+    values = next((name for name in ("users", "rss_dbm") if name in table.column_names), None)
+    if text is None or values is None or "cell" not in table.column_names:
         raise InputError(f"{file}: not a map that Mapveil wrote; one with its metadata inside is accepted")
     order = np.argsort(table["cell"].to_numpy())
-    return text.decode(), np.asarray(table["users"].to_numpy(), dtype=np.float64)[order]
+    return text.decode(), np.asarray(table[values].to_numpy(), dtype=np.float64)[order]
 
 
 def _read_geotiff(file: Path) -> tuple[str, FloatArray]:
