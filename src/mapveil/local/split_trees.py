@@ -44,12 +44,13 @@ def usual_concentration(domain: Domain, sites: FloatArray) -> FloatArray:
 class _Level(NamedTuple):
     """The boxes of one level that are cut, and where their halves are in the next."""
 
-    cut: npt.NDArray[np.bool_]
-    whole: IntArray  # the next level's place of a box that is not cut
-    one: IntArray
-    two: IntArray
-    first: IntArray  # of the next level's boxes
-    size: IntArray
+    every: bool  # whether all are cut
+    cut: IntArray
+    kept: IntArray  # those that are not cut
+    whole: IntArray  # their places in the next level
+    one: IntArray | slice
+    two: IntArray | slice
+    edges: IntArray  # where the next level's boxes begin, and the last ends
     share: FloatArray  # r
     usual: FloatArray  # 2 a(m)
 
@@ -92,14 +93,23 @@ class SplitTrees:
             sums = np.concatenate([[0.0], np.cumsum(users[tree.order])])
             whole = np.ones(1)
             for level, unevenness in zip(levels, self.unevenness, strict=True):
-                held = sums[level.first + level.size] - sums[level.first]
+                held = np.diff(sums[level.edges])
                 first, second = held[level.one], held[level.two]
-                drawn = level.usual / unevenness + 1
-                of = whole[level.cut]
-                found = np.empty(level.first.size)
-                found[level.whole] = whole[~level.cut]
-                found[level.one] = of * (first + drawn * level.share) / (first + second + drawn)
-                found[level.two] = of - found[level.one]
+                drawn = level.usual / unevenness
+                drawn += 1.0
+                half = drawn * level.share
+                half += first
+                drawn += first
+                drawn += second
+                half /= drawn
+                half *= whole if level.every else whole[level.cut]
+                found = np.empty(held.size)
+                found[level.one] = half
+                if level.every:
+                    found[level.two] = whole - half
+                else:
+                    found[level.two] = whole[level.cut] - half
+                    found[level.whole] = whole[level.kept]
                 whole = found
             made[tree.order] += whole
         return np.asarray(made / made.sum())
@@ -109,7 +119,7 @@ class SplitTrees:
         tree, levels = self._trees[0]
         at = levels[level]
         sums = np.concatenate([[0.0], np.cumsum(distribution[tree.order])])
-        held = sums[at.first + at.size] - sums[at.first]
+        held = np.diff(sums[at.edges])
         part = held[at.one] + held[at.two]
         half = np.divide(held[at.one], part, out=at.share.copy(), where=part > 0)
         return Divisions(part, half, at.share)
@@ -129,10 +139,10 @@ class SplitTrees:
         tree, levels = self._trees[0]
         at = levels[level]
         half = np.clip(self.divisions(distribution, level).half, 1e-9, 1 - 1e-9)
-        factor = np.zeros(at.first.size)
+        factor = np.zeros(at.edges.size - 1)
         factor[at.one], factor[at.two] = signs / half, -signs / (1 - half)
         made = np.empty(distribution.size)
-        made[tree.order] = distribution[tree.order] * np.repeat(factor, at.size)
+        made[tree.order] = distribution[tree.order] * np.repeat(factor, np.diff(at.edges))
         return made
 
     def variance(self, level: int, unevenness: float) -> FloatArray:
@@ -143,17 +153,18 @@ class SplitTrees:
 
 def _level(domain: Domain, tree: SiteTree, at: int) -> _Level:
     above, below = tree.levels[at], tree.levels[at + 1]
-    cut = above.size > 1
-    place = np.cumsum(np.where(cut, 2, 1)) - np.where(cut, 2, 1)
-    one = place[cut]
-    sites = above.size[cut].astype(np.float64)
+    halved = above.size > 1
+    place = np.cumsum(np.where(halved, 2, 1)) - np.where(halved, 2, 1)
+    one, every = place[halved], bool(halved.all())
+    sites = above.size[halved].astype(np.float64)
     return _Level(
-        cut=cut,
-        whole=place[~cut],
-        one=one,
-        two=one + 1,
-        first=below.first,
-        size=below.size,
+        every=every,
+        cut=np.flatnonzero(halved),
+        kept=np.flatnonzero(~halved),
+        whole=place[~halved],
+        one=slice(0, None, 2) if every else one,
+        two=slice(1, None, 2) if every else one + 1,
+        edges=np.append(below.first, tree.order.size),
         share=below.size[one] / sites,
         usual=2 * usual_concentration(domain, sites),
     )
