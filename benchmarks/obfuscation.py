@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -34,7 +36,7 @@ def run(context: Context) -> list[Result]:
         if row.name == "gap":
             options["steps"] = 50  # what it learnt does not change how fast it rewrites
         fitted = row.make(options).fit(pilot, rng=1)
-        seconds = best_of(2, lambda fitted=fitted: fitted.rewrite(table.rows))
+        seconds = best_of(2, functools.partial(fitted.rewrite, table.rows))
         results.append(
             line(
                 f"{rows:,} rows of {FEATURES} features rewritten, {row.name}",
@@ -52,7 +54,7 @@ def run(context: Context) -> list[Result]:
         results.append(
             line(
                 f"one row on a phone, {row.name} ({path.stat().st_size / 1e3:.0f} kB)",
-                1e3 * per_call(lambda phone=phone: phone.rewrite(table.rows[0])),
+                1e3 * per_call(functools.partial(phone.rewrite, table.rows[0])),
                 "ms",
                 "the limit",
                 1.0,
@@ -93,7 +95,7 @@ def made_up(rows: int) -> Measurements:
     )
 
 
-def per_call(call: Any) -> float:
+def per_call(call: Callable[[], object]) -> float:
     """Seconds of one call, the best of five hundreds."""
     call()
     return best_of(5, lambda: [call() for _ in range(100)]) / 100

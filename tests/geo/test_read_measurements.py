@@ -130,6 +130,18 @@ def test_text_that_is_no_number_leaves_a_column_out_of_csv(tmp_path: Path) -> No
         read_measurements(path, features=["network"])
 
 
+def test_a_nan_among_numbers_is_an_error_even_as_text(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    pd.DataFrame({**COLUMNS, "speed": [1.5, float("nan"), 2.5, 3.0]}).to_csv(path, index=False, na_rep="nan")
+    with pytest.raises(InputError, match="row 2, column 'speed' is 'nan'; a finite number, or null where"):
+        read_measurements(path)
+    # An empty field is missing, and so is a frame's NaN.
+    pd.DataFrame({**COLUMNS, "speed": [1.5, float("nan"), 2.5, 3.0]}).to_csv(path, index=False)
+    assert read_measurements(path, features=["speed"]).positions.tolist() == [0, 2, 3]
+    frame = TABLE.to_pandas().assign(speed=[1.5, float("nan"), 2.5, 3.0])
+    assert read_measurements(frame, features=["speed"]).positions.tolist() == [0, 2, 3]
+
+
 BAD: list[tuple[dict[str, list[Any]], str]] = [
     (
         {"rss_dbm": [-71, -80, 12, -60]},

@@ -42,7 +42,7 @@ class _Column(NamedTuple):
     name: str  # in the source
     values: npt.NDArray[np.float64]  # NaN where missing or not a number
     missing: npt.NDArray[np.bool_]  # null
-    text: bool  # the source holds text
+    unread: npt.NDArray[np.bool_]  # text that is no number
 
     @property
     def odd(self) -> npt.NDArray[np.bool_]:
@@ -204,8 +204,7 @@ class _Rows:
             row = int(np.flatnonzero(self._users.is_null().to_numpy())[0]) + 1
             raise InputError(f"{self.source}: row {row} has no user id; every row needs one")
         self.columns = [
-            _Column(name, _floats(found[f"f{at}"]), found[f"m{at}"].to_numpy(), types[name] == "VARCHAR")
-            for at, name in enumerate(names)
+            _column(name, found[f"f{at}"], found[f"m{at}"].to_numpy()) for at, name in enumerate(names)
         ]
 
     def __len__(self) -> int:
@@ -288,8 +287,9 @@ class _Rows:
         )
 
 
-def _floats(column: pyarrow.ChunkedArray) -> npt.NDArray[np.float64]:
-    return np.asarray(column.to_numpy(), dtype=np.float64)
+def _column(name: str, cast: pyarrow.ChunkedArray, missing: npt.NDArray[np.bool_]) -> _Column:
+    unread = cast.is_null().to_numpy() & ~missing
+    return _Column(name, np.asarray(cast.to_numpy(), dtype=np.float64), missing, unread)
 
 
 def _codes(
@@ -324,7 +324,7 @@ def _unfit(rows: _Rows, fill: float | None) -> dict[str, list[str]]:
     reasons: dict[str, list[str]] = {}
     for column in rows.columns[3:]:
         missing = int(column.missing.sum())
-        if column.text and column.odd.any():
+        if column.unread.any():
             reasons.setdefault("not numbers", []).append(column.name)
         elif missing == len(rows):
             reasons.setdefault("missing in every row", []).append(column.name)
