@@ -92,6 +92,16 @@ def test_scale_and_promise_follow_from_the_radius(epsilon: Fraction, delta: floa
     assert left == pytest.approx(math.log(delta), abs=1e-9)
 
 
+def test_less_noise_than_promised_changes_the_promise(made_up: Tables) -> None:
+    fitted = TruncatedLaplacian(epsilon=1).fit(made_up(400))
+    halved = {**fitted.state, "scale": fitted.state["scale"] / 2}
+    promise = fitted.privatizer.promise(halved, 5, seeded=False)
+    assert promise.epsilon is not None
+    assert float(promise.epsilon) == pytest.approx(2, abs=1e-5)
+    # The same cut in units of half the scale: delta of a shift twice as long.
+    assert promise.delta == pytest.approx(1e-5 * math.expm1(2) / math.expm1(1), rel=1e-6)
+
+
 def test_noise_never_goes_beyond_its_end(made_up: Tables) -> None:
     pilot = made_up(20_000)
     fitted = TruncatedLaplacian(epsilon=5, delta=1e-3).fit(pilot)

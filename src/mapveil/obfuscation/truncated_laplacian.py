@@ -25,6 +25,7 @@ __all__ = ["TruncatedLaplacian"]
 
 _GRAIN = 10**6
 _MARGIN = 2.0**-40
+_SLACK = 1e-8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +89,13 @@ class TruncatedLaplacian(ClippedNoise):
         """See :class:`Privatizer`: of the whole report, all its features together."""
         radius, scale = float(state["radius"]), float(state["scale"])
         epsilon, delta = self.budget, self.delta
+        reached = 2 * radius / scale
+        if self.calibration == "exact" and reached > float(epsilon) * (1 + _SLACK):
+            # A state of less noise than learn makes: what holds of it, by the same argument.
+            delta = min(
+                delta * _growth(reached) / _growth(float(epsilon)) * math.exp(reached - float(epsilon)), 1.0
+            )
+            epsilon = Fraction(math.ceil(reached * _GRAIN), _GRAIN)
         if self.calibration == "paper":
             root = math.sqrt(features * self.sequence)
             asked = float(epsilon)
@@ -105,3 +113,8 @@ class TruncatedLaplacian(ClippedNoise):
     @property
     def _order(self) -> int:
         return 1 if self.calibration == "exact" else 2
+
+
+def _growth(epsilon: float) -> float:
+    """1 less e to the minus epsilon."""
+    return -math.expm1(-epsilon)
