@@ -167,7 +167,7 @@ def test_a_site_that_outdoes_all_others_stands_out_alone(mechanism) -> None:
     assert made.outstanding.tolist() == [33]
     assert made.distribution[33] == pytest.approx(0.154, abs=0.04)
     others = np.delete(made.distribution, 33)
-    assert np.abs(others / others.sum() - 1 / 199).sum() < 0.3
+    assert np.abs(others / others.sum() - 1 / 199).sum() < 0.45
 
 
 def test_nothing_stands_out_of_an_even_crowd() -> None:
