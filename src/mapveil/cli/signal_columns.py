@@ -13,6 +13,7 @@ from mapveil.errors import InputError
 if TYPE_CHECKING:
     from mapveil.cli.console import Console
     from mapveil.geo.measurements import Measurements
+    from mapveil.geo.tables import Table
 
 __all__ = ["SignalColumns", "check_suffixes", "read_signal", "signal_columns"]
 
@@ -57,7 +58,7 @@ def signal_columns(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def read_signal(
-    console: Console, source: str, columns: SignalColumns, *, features: tuple[str, ...] | None = None
+    console: Console, source: str | Table, columns: SignalColumns, *, features: tuple[str, ...] | None = None
 ) -> Measurements:
     """Read a table and say what was left out.
 
@@ -65,8 +66,8 @@ def read_signal(
     ----------
     console : Console
         Told the notes.
-    source : str
-        As ``mapveil release`` takes a table.
+    source : str or Table
+        As ``mapveil release`` takes a table, or one that is open.
     columns : SignalColumns
         The options given.
     features : tuple of str, optional
@@ -83,7 +84,7 @@ def read_signal(
         )
     read = read_measurements(source, **columns._asdict())
     for note in read.notes:
-        console.note(f"note: {source}: {note}")
+        console.note(f"note: {read.source}: {note}")
     return read
 
 

@@ -48,6 +48,7 @@ def command(
       mapveil signal privatize gap.mapveil measurements.parquet -o private.parquet
       mapveil signal privatize noise.mapveil day.csv --keep cell_id -o private.csv
     """
+    from mapveil.geo.read_points import open_table
     from mapveil.obfuscation.privatizer_file import read_privatizer
     from mapveil.obfuscation.rewrite_table import rewrite_table, write_rewritten
     from mapveil.privacy.random import as_randomness
@@ -56,10 +57,11 @@ def command(
     with console.progress() as progress:
         fitted = read_privatizer(privatizer)
         progress("read", 0.0)
-        measurements = read_signal(console, source, columns, features=fitted.names)
+        table = open_table(source)
+        measurements = read_signal(console, table, columns, features=fitted.names)
         progress("read", 1.0)
         made = rewrite_table(
-            fitted, measurements, source, keep=keep, rng=as_randomness(seed), progress=progress
+            fitted, measurements, table, keep=keep, rng=as_randomness(seed), progress=progress
         )
         for at, output in enumerate(outputs):
             progress("write", at / len(outputs))

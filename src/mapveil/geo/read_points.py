@@ -117,6 +117,8 @@ def read_source(
 def open_table(source: Any) -> Table:
     """The table behind anything :func:`read_points` accepts, whatever its columns are.
 
+    A table that is open already stays itself, so that standard input can be read for more than one purpose.
+
     Raises
     ------
     InputError
@@ -173,6 +175,8 @@ def _open_frame(source: Any) -> Table:
         raise InputError(f"{kind}: can be read once only; an Arrow table or dataset is accepted")
     if home in ("pandas", "polars", "pyarrow"):
         return FrameTable(source, kind)
+    if isinstance(source, Table):
+        return source
     raise InputError(f"points of type {kind} cannot be read; accepted: {ACCEPTED}")
 
 

@@ -73,7 +73,8 @@ def rewrite_table(
     """Rewrite the features of a table and empty its other columns. Run by: a simulation of the clients.
 
     Rewritten values are brought into the range of their column (degrees, dBm, whole numbers where the source has
-    them): that is processing after the rewriting, which no promise depends on.
+    them): that is processing after the rewriting, which no promise depends on. Where the source has no types (CSV),
+    features become whole numbers or numbers as their values were.
 
     Parameters
     ----------
@@ -122,16 +123,23 @@ def rewrite_table(
             rows[:, at] = np.clip(rows[:, at], low, high)
     taken = whole.take(pyarrow.array(measurements.positions))
     guarantee = fitted.guarantee(seeded=stream.seeded)
-    emptied, columns = [], []
+    untyped = all(pyarrow.types.is_string(field.type) for field in taken.schema)
+    emptied, columns, kinds = [], [], []
     for field in taken.schema:
+        kind = field.type
         if field.name in fitted.names:
-            columns.append(_typed(rows[:, fitted.names.index(field.name)], field.type))
+            at = fitted.names.index(field.name)
+            if untyped:
+                whole_numbers = (measurements.rows[:, at] == np.rint(measurements.rows[:, at])).all()
+                kind = pyarrow.int64() if whole_numbers else pyarrow.float64()
+            columns.append(_typed(rows[:, at], kind))
         elif field.name in keep:
             columns.append(taken[field.name])
         else:
             emptied.append(field.name)
-            columns.append(pyarrow.nulls(len(taken), field.type))
-    schema = pyarrow.schema([field.with_nullable(True) for field in taken.schema])
+            columns.append(pyarrow.nulls(len(taken), kind))
+        kinds.append(pyarrow.field(field.name, kind))
+    schema = pyarrow.schema(kinds)
     record = {
         "privatizer": fitted.privatizer.name,
         "parameters": fitted.privatizer.parameters(),
