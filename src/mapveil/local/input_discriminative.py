@@ -76,8 +76,8 @@ def level_chances(levels: Sequence[Fraction], sites: Sequence[int]) -> list[int]
     )
     chances = [max(1, math.ceil(float(b) * ONE)) for b in np.asarray(found.x)]
     for i, j, kept in factors:  # what rounding broke
-        while kept * chances[i] + chances[j] < ONE:
-            chances[i] += 1
+        least = Fraction(ONE) / (kept + 1) if i == j else (ONE - chances[j]) / kept
+        chances[i] = max(chances[i], math.ceil(least))
     return chances
 
 
