@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 _TILING = "quadtree:4"
+_METHOD, _ESTIMATOR = "subset", "multiscale"  # the best of those tried on a few hundred reports a window
 _HEAD = (
     "epsilon",
     "theta, s",
@@ -59,9 +60,7 @@ _HEAD = (
     show_default=True,
     help="Who asks also sends a location (the paper's); or every trip sends one, at a moment drawn before it starts.",
 )
-@click.option(
-    "--method", help="What randomizes: see 'mapveil methods'. [default: the best of the local trust]"
-)
+@click.option("--method", default=_METHOD, show_default=True, help="What randomizes: see 'mapveil methods'.")
 @click.option(
     "--option", "options", multiple=True, metavar="K=V", help="An option of the method. Repeatable."
 )
@@ -109,7 +108,7 @@ def command(
     theta: str,
     updates: int,
     reporting: str,
-    method: str | None,
+    method: str,
     options: tuple[str, ...],
     vehicles: int,
     period: float,
@@ -147,7 +146,10 @@ def command(
     from mapveil.geo.parse_tiling import parse_tiling
 
     epsilons, thetas = epsilon_list(epsilon), length_list(theta, "--theta")
-    mechanism = local_mechanism(method, epsilons[0], read_options(options))
+    given = read_options(options)
+    if method == _METHOD:
+        given = {"estimator": _ESTIMATOR, **given}
+    mechanism = local_mechanism(method, epsilons[0], given)
     check_outputs(outputs, ROUTE_SUFFIXES)
     for flag, value in (("--updates", updates), ("--vehicles", vehicles), ("--retrieve", retrieve)):
         if value is not None and value < 1:
