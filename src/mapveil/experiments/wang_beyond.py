@@ -46,7 +46,7 @@ ALL: Final = tuple(
     for estimator in ESTIMATORS
     if estimator != "candidate-sets" and (method, estimator) not in _SLOW
 )
-"""Every pair but the exact likelihood of hashes and disks; the equations over candidate sets have the solution of ``simplex``."""
+"""Every pair but the exact likelihood of hashes and disks; candidate sets have the solution of ``simplex``."""
 
 PEERS: Final = (
     *(

@@ -106,6 +106,8 @@ def run_routes(job: RouteJob) -> Outcome:
             made.append(
                 Found(job.trips.name, job.scheme.label, level, job.trial, metric, float(value), group)
             )
+        if job.scheme.label != SRR:
+            continue  # without a map there is no randomizer
         free = row.minutes_free - row.minutes_exact
         made.append(Found(job.trips.name, _NOTHING, level, job.trial, _SLOWER, float(free), group))
     return Outcome(tuple(made))
