@@ -114,8 +114,17 @@ def plane_figure(
         axes.set_ylabel(plane.y_label)
         axes.grid(visible=True, alpha=0.25)
     if figure.axes:
-        handles, labels = figure.axes[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=min(4, len(labels)), fontsize=8)
+        found = [axes.get_legend_handles_labels() for axes in figure.axes]
+        named = {
+            label: handle for handles, labels in found for handle, label in zip(handles, labels, strict=True)
+        }
+        figure.legend(
+            [named[name] for name in names],
+            names,
+            loc="outside lower center",
+            ncols=min(4, len(names)),
+            fontsize=8,
+        )
     return figure
 
 
@@ -148,8 +157,10 @@ def parameter_figure(
             curves.append(
                 Curve(label, values, [of(point.means) for point in own], *map(list, zip(*ends, strict=True)))
             )
-        log = name in KNOBS and KNOBS[name].log
-        panels.append(Panel(name, own[0].knob, curves, log_x=log))
+        log = any(knob.log for knob in KNOBS.values() if knob.name == own[0].knob)
+        # Distortion reaches hundreds where privacy lies between 0 and 2.
+        positive = min(min(curve.mean) for curve in curves) > 0
+        panels.append(Panel(name, own[0].knob, curves, log_x=log, log_y=positive))
     return curves_figure(panels)
 
 

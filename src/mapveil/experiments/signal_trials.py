@@ -123,13 +123,17 @@ def rewrite_split(
         pilot = fitted.rewrite_measurements(split.pilot, rng=rng.child("pilot"))
         rest = fitted.rewrite_measurements(split.held_out, rng=rng.child("held out"))
     rewrite_s = time.perf_counter() - start
-    before, after = normalisation.apply(split.held_out.rows), normalisation.standardise(rest.rows)
+    # Privatizers cut outliers at the pilot's quantiles: that is no loss, nor is it where rows are sent as is.
+    sent = normalisation.apply if fitted is None else normalisation.standardise
+    # Runs that overlap are several times the evidence, but must not cut what was rewritten together.
+    step = max(length // 5, 1) if privatizer is None or privatizer.sequence == 1 else None
+    before, after = normalisation.apply(split.held_out.rows), sent(rest.rows)
     return Rewriting(
         normalisation,
-        SignalEvidence.of(split.pilot, pilot, normalisation, length=length),
+        SignalEvidence.of(split.pilot, pilot, normalisation, length=length, step=step),
         SignalEvidence.of(split.held_out, rest, normalisation, length=length),
         utility(before, after),
-        held_out_rmse_dbm(normalisation.standardise(pilot.rows), before, float(normalisation.scale[RSS])),
+        held_out_rmse_dbm(sent(pilot.rows), before, float(normalisation.scale[RSS])),
         fit_s,
         rewrite_s,
         pilot,

@@ -130,7 +130,9 @@ def _places_figure(look: Look) -> Figure:
             cmap="cividis",
         )
         _frame(axes, title)
-    figure.colorbar(picture, ax=figure.axes[-2:], shrink=0.8, label="signal strength, deviations")
+    empty = figure.add_subplot(2, 3, 6)
+    empty.axis("off")
+    figure.colorbar(picture, ax=empty, location="left", fraction=0.1, label="signal strength, deviations")
     return figure
 
 

@@ -99,7 +99,8 @@ def _figure_10(tasks: Sequence[Any], answers: Sequence[Any]) -> Report:
     for name in SIGNAL_SETS:
         trials = trials_of(answers, name)
         paper = [trial for trial in against(trials, PAPER_USER) if trial.privatizer in _PAPERS]
-        panels.append((f"{name}, the paper's network", PLANES["P-U"], points_of(paper)))
+        network = PLANES["P-U"]._replace(x_label="privacy P against the network")
+        panels.append((f"{name}, the paper's network", network, points_of(paper)))
         panels.append((f"{name}, the strongest adversary", PLANES["P-U"], points_of(_strongest(trials))))
         claims += [
             _ordering(name, "the paper's network", paper),

@@ -10,7 +10,6 @@ import numpy as np
 
 from mapveil.attacks.signal_attack import attack_signal, attack_with_others, signal_adversaries
 from mapveil.attacks.signal_codes import SignalCodes
-from mapveil.attacks.signal_evidence import SignalEvidence
 from mapveil.attacks.signal_network import SignalNetwork
 from mapveil.attacks.signal_score import AdversaryScore
 from mapveil.experiments.reproduction import Claim, Report, Table, joint_verdict
@@ -30,6 +29,7 @@ from mapveil.experiments.zhang_sections import (
 )
 from mapveil.geo.measurements import MeasurementSplit
 from mapveil.obfuscation.normalisation import Normalisation
+from mapveil.obfuscation.privatizer import Privatizer
 from mapveil.obfuscation.utility import utility
 from mapveil.privacy.random import Randomness
 
@@ -84,7 +84,7 @@ class CommonTask(NamedTuple):
     """One value of every privatizer, attacked by adversaries in common."""
 
     split: MeasurementSplit
-    chosen: tuple[tuple[Contender, float], ...]
+    chosen: tuple[tuple[str, float, Privatizer], ...]  # label, value of its parameter
     trial: int
     seed: int
     quick: bool
@@ -110,10 +110,9 @@ def run_reference(task: ReferenceTask) -> tuple[float, float]:
 
 def run_common(task: CommonTask) -> tuple[CommonAnswer, ...]:
     """Train the paper's networks on own, unobfuscated and everybody's data, and with other loss weights."""
-    rng = Randomness(task.seed).child(f"common {task.trial} {[value for _, value in task.chosen]}")
+    rng = Randomness(task.seed).child(f"common {task.trial} {[value for _, value, _ in task.chosen]}")
     made = {
-        each.label: rewrite_split(task.split, each.make(value), rng.child(each.label))
-        for each, value in task.chosen
+        label: rewrite_split(task.split, privatizer, rng.child(label)) for label, _, privatizer in task.chosen
     }
     size = {"most_runs": 20_000, "epochs": 15} if task.quick else {}
     network = SignalNetwork(**size)  # type: ignore[arg-type]
@@ -126,22 +125,20 @@ def run_common(task: CommonTask) -> tuple[CommonAnswer, ...]:
     )
     weighted = [SignalNetwork(weights=pair, **size) for pair in ((0.8, 0.2), (0.2, 0.8))]  # type: ignore[arg-type]
     answers = []
-    for each, value in task.chosen:
-        evidence: tuple[SignalEvidence, SignalEvidence] = made[each.label].known, made[each.label].held_out
+    for label, value, _ in task.chosen:
         own = attack_signal(
-            *evidence,
+            made[label].known,
+            made[label].held_out,
             adversaries=[
                 network,
                 *weighted,
                 *signal_adversaries(quick=task.quick, network=False),
                 SignalCodes(),
             ],
-            rng=rng.child(f"own {each.label}"),
+            rng=rng.child(f"own {label}"),
         )
-        found = {_kind(score): score.p for score in (*own.scores, *others[each.label].scores)}
-        answers.append(
-            CommonAnswer(each.label, value, task.trial, made[each.label].utility.total, found, own.floor)
-        )
+        found = {_kind(score): score.p for score in (*own.scores, *others[label].scores)}
+        answers.append(CommonAnswer(label, value, task.trial, made[label].utility.total, found, own.floor))
     return tuple(answers)
 
 
@@ -292,7 +289,7 @@ def _table_6_tasks(plan: Plan, shared: Path, seed: int) -> list[CommonTask]:
     return [
         CommonTask(
             split_of("chania", plan, shared, seed, trial),
-            tuple((named[label], values[at]) for label, values in _COMMON.items()),
+            tuple((label, values[at], named[label].make(values[at])) for label, values in _COMMON.items()),
             trial,
             seed,
             plan.quick,
