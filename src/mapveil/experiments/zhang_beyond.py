@@ -128,7 +128,7 @@ def judge_privatizer(
         rng=rng.child("attack"),
         progress=progress,
     )
-    return utility(norm.apply(split.held_out.rows), norm.apply(sent[1].rows)), attack
+    return utility(norm.apply(split.held_out.rows), norm.standardise(sent[1].rows)), attack
 
 
 def measure_beyond(

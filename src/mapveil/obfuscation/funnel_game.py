@@ -271,14 +271,15 @@ def _with_model(
     root = np.sqrt(np.repeat(mass, length).astype(np.float64))[:, None]
     others = np.arange(rows.shape[1]) != RSS
     normal = np.insert(-model[1:], RSS, 1.0)
-    for step in range(_MATCHING + 1):
-        off = rows @ normal - model[0]
+
+    def residual(off: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         design = np.hstack([np.ones((len(rows), 1)), rows[:, others]])
-        solved = np.linalg.lstsq(design * root, off * root[:, 0], rcond=1e-10)[0]
-        wanted = part * (off - design @ solved) - off
-        if step < _MATCHING:
-            # Straight across the plane is the shortest way, but moves the other features too.
-            rows += (wanted / (normal @ normal))[:, None] * normal
-        else:
-            rows[:, RSS] += wanted
+        return np.asarray(off - design @ np.linalg.lstsq(design * root, off * root[:, 0], rcond=1e-10)[0])
+
+    kept = part * residual(rows @ normal - model[0])
+    for _ in range(_MATCHING):
+        # Straight across the plane is the shortest way, but it moves the other features too.
+        off = rows @ normal - model[0]
+        rows += ((residual(kept) - off) / (normal @ normal))[:, None] * normal
+    rows[:, RSS] += residual(kept) - (rows @ normal - model[0])
     return np.asarray(rows.reshape(codes.shape))
