@@ -224,5 +224,7 @@ def _notes(heat: DensityMap) -> str:
         *heat.notes,
     ]
     if heat.measurements:
-        notes.insert(1, "The bounds are about the noise alone: not about people who are missing from the table.")
+        notes.insert(
+            1, "The bounds are about the noise alone: not about people who are missing from the table."
+        )
     return "".join(f"<li>{html.escape(note)}</li>" for note in notes)
