@@ -22,7 +22,7 @@ def test_writes_every_format_and_charges_the_ledger(mapveil: Callable, table: Pa
     assert all((tmp_path / f"near{suffix}").stat().st_size > 500 for suffix in suffixes)
     assert "2-DP per user, trust: local" in done.out
     assert "2 of 3 spent" in done.out
-    assert "subset, neighbours" in mapveil("ledger").out
+    assert "olh-h, neighbours" in mapveil("ledger").out
     assert (tmp_path / "near.csv").read_text().startswith('"cell","rank","neighbour","distance_m"\n')
 
 
