@@ -53,7 +53,7 @@ class Funnel(Privatizer):
     codes : int
         Codes at most.
     cells : int
-        Cells at most; fewer where the pilot has fewer than 12 runs for each.
+        Cells at most; fewer where the pilot has fewer than 4 runs for each.
     rounds : int
         Rounds of the game.
 
@@ -76,8 +76,8 @@ class Funnel(Privatizer):
     v2: float = 1.0
     w1: float = 1.0
     w2: float = 1.0
-    codes: int = 128
-    cells: int = 1024
+    codes: int = 256
+    cells: int = 800
     rounds: int = 300
 
     def __post_init__(self) -> None:

@@ -95,7 +95,7 @@ def play_funnel(
     kept = order[: max(len(rows) // _PART, 1)]
     played = order[max(len(rows) // _PART, 1) :] if len(rows) >= 2 * _PART else order
     sampled = np.sort(played[:_SAMPLE])
-    centres, nearest = find_centres(rows[sampled], max(min(funnel.cells, len(sampled) // 12), 1), generator)
+    centres, nearest = find_centres(rows[sampled], max(min(funnel.cells, len(sampled) // 4), 1), generator)
     everyone = nearest_centre(rows[played], centres)
     sizes = np.bincount(everyone, minlength=len(centres))
     who = np.zeros((len(centres), codes_of_users.max() + 1), dtype=np.float32)
