@@ -181,8 +181,8 @@ def _noise_claim(results: Results) -> Claim:
             held.append(loud > quiet)
             words.append(f"{data.name}, ε = {level:g}: {loud:.3g} against {quiet:.3g}")
     return Claim(
-        f"Why {SRR} is not first at small epsilons (read as: up to {_SMALL:g}): a report that favours neighbours must be told apart from theirs, so the unbiased "
-        "estimate of a site has more noise than that of unary encoding",
+        f"Why {SRR} is not first up to ε = {_SMALL:g}: a report that favours neighbours must be told apart from "
+        "theirs, so the unbiased estimate of a site has more noise than that of unary encoding",
         joint_verdict(held),
         "; ".join(words),
     )
