@@ -59,6 +59,14 @@ def test_codes_are_sent_by_the_channel_of_the_cell() -> None:
     assert stats.chisquare(counts[seen], counts[seen].sum() * bent / bent.sum()).pvalue < 1e-6
 
 
+def test_many_rows_are_drawn_like_few() -> None:
+    rows = people(400, 3)[0]
+    whole = Funnel().rewrite(fitted(0.4), rows, Randomness(4))
+    stream = Randomness(4)
+    parts = [Funnel().rewrite(fitted(0.4), rows[at : at + 50], stream) for at in range(0, 400, 50)]
+    np.testing.assert_array_equal(whole, np.concatenate(parts))
+
+
 def test_utility_alone_sends_the_nearest_codes_and_privacy_alone_sends_nothing() -> None:
     rows = people(3_000, 5)[0]
     useful, private = (Funnel().rewrite(fitted(rho), rows, Randomness(6)) for rho in (1.0, 0.0))
