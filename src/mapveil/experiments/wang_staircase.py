@@ -202,7 +202,7 @@ def _report_5(results: Results) -> Report:
         Claim(
             "Figure 5: the number of groups is 2 to 6",
             joint_verdict([2 <= value <= 6 for value in groups]),
-            f"{min(groups):g} to {max(groups):g}; 2 from ε = 4 on, which is generalized randomized response",
+            f"{min(groups):g} to {max(groups):g}; 2 where e^ε is above 5, which is generalized randomized response",
         ),
     ]
     caption = "As Figure 5: the largest c whose exact worst ratio is at most e^ε, and the number of groups."
