@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import subprocess
 import sys
@@ -52,6 +53,15 @@ def test_doctor_finds_nothing_wrong_here(mapveil: Callable) -> None:
     assert done.code == 0, done.out
     states = {finding["what"]: finding["state"] for finding in json.loads(done.out)}
     assert states["exact noise"] == states["engine"] == states["ledger"] == "ok"
+
+
+def test_doctor_knows_every_extra(mapveil: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    extras = set(importlib.metadata.metadata("mapveil").get_all("Provides-Extra")) - {"all"}
+    monkeypatch.setattr("mapveil.cli.doctor._installed", lambda name: name != "scikit-learn")
+    findings = {finding["what"]: finding for finding in json.loads(mapveil("doctor", "--json").out)}
+    assert {what.removeprefix("extra ") for what in findings if what.startswith("extra ")} == extras
+    assert findings["extra eval"]["state"] == "missing"
+    assert findings["extra eval"]["detail"].endswith("brings scikit-learn")
 
 
 def test_python_dash_m() -> None:

@@ -49,7 +49,8 @@ def test_a_map_of_raw_measurements_promises_nothing(
     assert record["guarantee"]["epsilon"] is None
     assert record["coverage"]["holes"] > 5
     assert record["rmse_db"] < 6
-    assert "NOT private" in done.err
+    assert "says that it was rewritten: take this map as NOT private" in done.err
+    assert "taken from true measurements: it is NOT private" in done.err
     assert out.exists()
 
 
@@ -73,6 +74,44 @@ def test_a_map_of_rewritten_measurements_carries_their_guarantee(
     assert metadata["guarantee"]["trust"] == "obfuscation"
     assert metadata["guarantee"]["epsilon"] is not None
     assert all(output.stat().st_size > 100 for output in outputs)
+
+
+def test_reports_may_set_the_region_and_raw_rows_may_not(mapveil, phones: Path, tmp_path: Path) -> None:
+    fitted, private = tmp_path / "noise.mapveil", tmp_path / "private.parquet"
+    options = ("--privatizer", "gaussian-noise", "--option", "sigma=0.1", "-o", fitted)
+    assert mapveil("signal", "fit", phones, *options).code == 0
+    assert mapveil("signal", "privatize", fitted, phones, "-o", private, "-o", tmp_path / "p.csv").code == 0
+    out = tmp_path / "map.csv"
+    done = mapveil("signal", "map", private, "--tiling", "grid:5x5", "-o", out, "--json")
+    assert done.code == 0, done.err
+    assert "NOT private" not in done.err
+    west, south, east, north = json.loads(done.out)["tiling"]["region"]["bbox"]
+    assert west == pytest.approx(24.0, abs=0.005)
+    assert east == pytest.approx(24.04, abs=0.005)
+    assert south == pytest.approx(35.5, abs=0.005)
+    assert north == pytest.approx(35.53, abs=0.005)
+    out.unlink()
+    # A CSV file cannot say that it was rewritten, and raw rows would tell where the outermost of them lie.
+    for source in (phones, tmp_path / "p.csv"):
+        done = mapveil("signal", "map", source, "-o", out)
+        assert done.code == 2
+        assert "the region must not be taken from measurements that were not rewritten" in done.err
+        assert not out.exists()
+
+
+def test_reports_of_one_place_set_no_region(mapveil, phones: Path, tmp_path: Path) -> None:
+    import pyarrow
+    from pyarrow import parquet
+
+    fitted, private = tmp_path / "noise.mapveil", tmp_path / "private.parquet"
+    options = ("--privatizer", "gaussian-noise", "--option", "sigma=0.1", "-o", fitted)
+    assert mapveil("signal", "fit", phones, *options).code == 0
+    assert mapveil("signal", "privatize", fitted, phones, "-o", private).code == 0
+    table = parquet.read_table(private)
+    parquet.write_table(table.set_column(1, "lat", pyarrow.array([35.5] * len(table))), private)
+    done = mapveil("signal", "map", private, "-o", tmp_path / "map.csv")
+    assert done.code == 2
+    assert "all in one place" in done.err
 
 
 def test_the_same_map_in_python(mapveil, phones: Path, tmp_path: Path) -> None:
