@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -56,7 +57,8 @@ def test_doctor_finds_nothing_wrong_here(mapveil: Callable) -> None:
 
 
 def test_doctor_knows_every_extra(mapveil: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
-    extras = set(importlib.metadata.metadata("mapveil").get_all("Provides-Extra")) - {"all"}
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    extras = set(project["optional-dependencies"]) - {"all"}
     monkeypatch.setattr("mapveil.cli.doctor._installed", lambda name: name != "scikit-learn")
     findings = {finding["what"]: finding for finding in json.loads(mapveil("doctor", "--json").out)}
     assert {what.removeprefix("extra ") for what in findings if what.startswith("extra ")} == extras
