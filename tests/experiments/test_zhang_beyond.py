@@ -47,10 +47,10 @@ def test_between_measured_values_privacy_is_linear() -> None:
     assert at_equal_utility(rows, -2.0) == pytest.approx(1.2)
 
 
-def test_utilities_never_measured_have_no_privacy() -> None:
+def test_what_is_more_useful_counts_and_what_is_less_does_not() -> None:
     rows = [row("a", 0.1, -4.0, 0.5, 1.0), row("a", 0.9, -3.0, 0.2, 0.4)]
     assert at_equal_utility(rows, -2.5) is None
-    assert at_equal_utility(rows, -4.5) is None
+    assert at_equal_utility(rows, -4.5) == pytest.approx(1.5)
     assert at_equal_utility([], -2.5) is None
 
 
@@ -70,7 +70,7 @@ def test_the_report_says_who_is_ahead(own: float, verdict: str) -> None:
     equal = {cells[0]: cells[1:] for cells in report.tables[0].rows}
     best = f"{own + 0.2:.2f}"
     assert equal["sea, U = -2.5"] == (["0.50", f"*{best}"] if own > 0.5 else ["*0.50", best])
-    assert equal["sea, U = -4"][1] == "-"
+    assert equal["sea, U = -1.5"][1] == "-"
     assert len(report.tables[1].rows) == 4
     assert report.pictures[0].png.startswith(b"\x89PNG")
 

@@ -178,10 +178,10 @@ def measure_beyond(
 
 
 def at_equal_utility(rows: Iterable[BeyondRow], target: float) -> float | None:
-    """Privacy of one privatizer where its utility is the target.
+    """The most privacy of one privatizer where its utility is at least the target.
 
-    Between the two measured values whose utilities enclose it, linear; the better where several pairs do, which only
-    favours a privatizer whose parameter does not order utility. None where no pair does.
+    Of what was measured at that utility or a better one, and of the lines between values next to each other whose
+    utilities enclose it. None where nothing measured is as useful.
 
     Parameters
     ----------
@@ -191,7 +191,7 @@ def at_equal_utility(rows: Iterable[BeyondRow], target: float) -> float | None:
         Composite utility U.
     """
     known = [(each.utility.total, each.privacy) for each in sorted(rows, key=lambda each: each.value)]
-    found = []
+    found = [p for u, p in known if u >= target]
     for (u, p), (v, q) in itertools.pairwise(known):
         low, high = min(u, v), max(u, v)
         if low <= target <= high:
@@ -261,8 +261,8 @@ def report_beyond(rows: Sequence[BeyondRow]) -> Report:
                 "Privacy P against the strongest attacker at equal utility",
                 ["set and utility", *labels],
                 table,
-                "P = P1 + P2, the strongest for each; linear between measured points; - where a privatizer was not "
-                "measured on both sides of that utility. * is the best.",
+                "P = P1 + P2, the strongest for each, at that utility or a better one; linear between measured points; "
+                "- where nothing measured was as useful. * is the best.",
             ),
             Table(
                 "Every measured point",
