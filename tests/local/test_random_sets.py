@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
-from mapveil.local.random_sets import ONE, independent_bits, put_bits, set_sizes, uniform_sets
+from mapveil.local.random_sets import ONE, byte_law, independent_bits, put_bits, set_sizes, uniform_sets
 from mapveil.privacy.random import Randomness
 
 
@@ -16,13 +17,15 @@ def unpacked(sets: np.ndarray, sites: int) -> np.ndarray:
 
 
 class Words:
-    """Given words, to look at single decisions."""
+    """Given words, one list for each call, to look at single decisions."""
 
-    def __init__(self, *words: int) -> None:
+    def __init__(self, *words: list[int]) -> None:
         self.given = list(words)
 
     def words(self, count: int, dtype: object) -> np.ndarray:
-        return np.full(count, self.given.pop(0), dtype=dtype)
+        given = self.given.pop(0)
+        assert len(given) == count
+        return np.array(given, dtype=dtype)
 
 
 @pytest.mark.parametrize("chance", [1, ONE // 3, ONE // 2, 1155526733, ONE - 1])
@@ -43,20 +46,61 @@ def test_bits_come_with_their_chance_and_no_other(chance: int) -> None:
     assert (np.abs(by_site - rows * p) < 6.5 * np.sqrt(rows * p * (1 - p) + 1)).all()
 
 
-def test_every_bit_of_the_chance_decides() -> None:
-    # Eight planes of the leading bits, then the words of those still level with the chance.
-    chance = 0b1010_0110 << 24 | 0x123456
-    planes = [255 if chance >> place & 1 else 0 for place in range(31, 23, -1)]
-    for rest, wanted in ((0x123455, 255), (0x123456, 0), (0x123457, 0)):
-        made = independent_bits(1, 8, chance, Words(*planes, rest << 8))
-        assert made.tolist() == [[wanted]]
-    for place in range(8):
-        below, above = planes.copy(), planes.copy()
-        below[place], above[place] = 0, 255
-        if planes[place]:
-            assert independent_bits(1, 8, chance, Words(*below)).tolist() == [[255]]
-        else:
-            assert independent_bits(1, 8, chance, Words(*above)).tolist() == [[0]]
+CHANCES = (0, 1, 12345, ONE // 8, 511922531, ONE // 3, ONE // 2, ONE // 2 + 1, 3 << 30, ONE - 1, ONE)
+
+
+@pytest.mark.parametrize("chance", CHANCES)
+def test_eight_bits_have_exactly_the_law_of_independent_ones(chance: int) -> None:
+    law = byte_law(chance)
+    words = np.bincount(law.table[: law.certain], minlength=256).tolist()
+    remainders = np.diff(np.array([0, *law.ends], dtype=object)).tolist()
+    held = Fraction(chance, ONE)
+    for value in range(256):
+        wanted = Fraction(1)
+        for place in range(8):
+            wanted *= held if value >> place & 1 else 1 - held
+        assert Fraction(words[value], 1 << 16) + Fraction(remainders[value], 1 << 256) == wanted
+    assert law.certain + Fraction(law.ends[-1], 1 << 240) == 1 << 16
+    assert law.tops.tolist() == [end >> 184 for end in law.ends]
+
+
+def test_a_word_beyond_the_table_is_refined_until_nothing_is_open() -> None:
+    law = byte_law(511922531)
+    rest = (1 << 184) - 1
+    checked = 0
+    for value in range(255):
+        end = law.ends[value]
+        if end == law.ends[value + 1] or end >> 184 == law.ends[value + 1] >> 184:
+            continue
+        # Just below the end of a byte's remainder, and there: they differ in the last of 240 bits.
+        for position, wanted in ((end - 1, value), (end, value + 1)):
+            unit, fine = position >> 240, position >> 184 & (1 << 56) - 1
+            level = position >> 184 in [top >> 184 for top in law.ends]
+            more = [list((position & rest).to_bytes(23, "little"))] if level else []
+            rng = Words([law.certain + unit], [fine << 8 | 0xA5], *more)
+            assert independent_bits(1, 8, 511922531, rng).tolist() == [[wanted]]
+            assert not rng.given
+            checked += level
+    assert checked > 50
+
+
+@pytest.mark.parametrize("chance", [511922531, ONE // 3])
+def test_refined_words_follow_the_remainders(chance: int) -> None:
+    law, n = byte_law(chance), 400_000
+
+    class Beyond(Randomness):
+        def words(self, count: int, dtype: object) -> np.ndarray:
+            drawn = super().words(count, dtype)
+            if np.dtype(dtype) != np.uint16:
+                return drawn
+            return (law.certain + drawn % ((1 << 16) - law.certain)).astype(np.uint16)
+
+    seen = np.bincount(independent_bits(1, 8 * n, chance, Beyond(3))[0], minlength=256)
+    share = np.diff([0.0, *(float(Fraction(end, law.ends[-1])) for end in law.ends)])
+    # A residue of 16 bits is uneven by at most a part in a hundred of a unit: less than is looked for.
+    far = np.abs(seen - n * share) / np.sqrt(n * share + 30)
+    assert far.max() < 6.5
+    assert np.square(seen - n * share[::-1]).sum() > 30 * n
 
 
 def test_bits_beyond_the_last_site_are_zero() -> None:
@@ -97,3 +141,14 @@ def test_sizes_and_sites_may_differ_from_row_to_row() -> None:
     bits = unpacked(uniform_sets(100, without, size, Randomness(3)), 100)
     np.testing.assert_array_equal(bits.sum(axis=1), size)
     assert not bits[np.arange(500), without].any()
+
+
+@pytest.mark.parametrize("size", [3, 12, 13, 22])
+def test_pairs_within_a_byte_are_as_likely_as_pairs_across(size: int) -> None:
+    # Sets are filled many sites at a time: two that fall into one byte must not get in each other's way.
+    sites, rows = 24, 40_000
+    bits = unpacked(uniform_sets(sites, np.full(rows, 5), np.full(rows, size), Randomness(size)), sites)
+    allowed = np.delete(bits.astype(np.float64), 5, axis=1)
+    both = (allowed.T @ allowed)[np.triu_indices(sites - 1, 1)]
+    p = size * (size - 1) / ((sites - 1) * (sites - 2))
+    assert (np.abs(both - rows * p) < 6.5 * np.sqrt(rows * p * (1 - p))).all()

@@ -114,7 +114,7 @@ class SubsetSelection(LocalMechanism):
     .. math:: q(Y \mid x) \propto e^\epsilon \text{ if } x \in Y, \quad 1 \text{ otherwise}, \qquad |Y| = k
 
     where: k is about :math:`d / (e^\epsilon + 1)`, d the number of sites. No mechanism has a lower variance per site.
-    A report takes d / 8 bytes, and about d bits are drawn for it.
+    A report takes d / 8 bytes, and about 2 d random bits are drawn for it.
 
     Source: Ye, Barg, "Optimal Schemes for Discrete Distribution Estimation under Locally Differential Privacy"
     (2018).

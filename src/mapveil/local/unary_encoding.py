@@ -91,7 +91,7 @@ class UnaryEncoding(LocalMechanism):
         p = 1 - q = \frac{e^{\epsilon / 2}}{e^{\epsilon / 2} + 1} \text{ (symmetric)}
 
     where: p and q are multiples of 2^-32, q rounded up. Two places differ in two bits. A report takes d / 8 bytes,
-    and d bits are drawn for it.
+    and about 2 d random bits are drawn for it.
 
     Source: Wang, Blocki, Li, Jha, "Locally Differentially Private Protocols for Frequency Estimation" (2017); the
     optimized form is the PLDP of Wang et al. (2022), section 6.2, with one protection region for all.
