@@ -40,7 +40,8 @@ def points(spread: float = 0.1) -> list[TradeoffPoint]:
 
 
 def score(adversary: str, p1: float, p2: float, trained_on: str = "own") -> AdversaryScore:
-    return AdversaryScore(adversary, trained_on, p1, 1.0, p2, 100 * p2, p1 + p2, 50)
+    nats = {"blind": 0.0, "trees": 0.25}.get(adversary)
+    return AdversaryScore(adversary, trained_on, p1, 1.0, p2, 100 * p2, p1 + p2, 50, nats, nats)
 
 
 ATTACK = SignalAttack(
@@ -106,6 +107,7 @@ def test_the_strongest_adversary_is_marked_and_red() -> None:
     header, rows = attack_rows(ATTACK)
     assert [row[0] for row in rows] == ["blind", "trees", "*codes"]
     assert rows[2][header.index("metres")] == "70"
+    assert [row[header.index("user nats")] for row in rows] == ["0", "0.25", ""]
     figure = attack_figure(ATTACK)
     users, places = figure.axes
     assert [label.get_text() for label in users.get_yticklabels()] == ["trees", "codes, aggregate"]

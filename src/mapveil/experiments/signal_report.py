@@ -264,6 +264,8 @@ def attack_rows(attack: SignalAttack) -> tuple[list[str], list[list[str]]]:
         "cross-entropy",
         "place error P2",
         "metres",
+        "user nats",
+        "place nats",
         "runs",
     ]
     rows = []
@@ -271,7 +273,7 @@ def attack_rows(attack: SignalAttack) -> tuple[list[str], list[list[str]]]:
         mark = "*" if score == attack.strongest else ""
         numbers = [score.p, score.p1, score.p1_cross_entropy, score.p2]
         cells = [f"{value:.3g}" for value in numbers]
-        rows.append(
-            [f"{mark}{score.adversary}", score.trained_on, *cells, f"{score.p2_m:.0f}", f"{score.runs}"]
-        )
+        found = ["" if each is None else f"{each:.3g}" for each in (score.user_nats, score.place_nats)]
+        name, metres = f"{mark}{score.adversary}", f"{score.p2_m:.0f}"
+        rows.append([name, score.trained_on, *cells, metres, *found, f"{score.runs}"])
     return header, rows
