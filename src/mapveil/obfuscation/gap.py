@@ -79,7 +79,7 @@ class Gap(Privatizer):
     w2: float = 1.0
     noise: int = 16
     epochs: int = 1
-    steps: int = 6000
+    steps: int = 4000
     batch: int = 1024
     width: int = 256
     rate: float = 1e-3
