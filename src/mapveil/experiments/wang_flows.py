@@ -33,7 +33,7 @@ from mapveil.geo.region import Region
 from mapveil.local.domain import Domain
 from mapveil.privacy.random import Randomness
 
-__all__ = ["FIGURE_10", "TRIPS", "FlowJob", "TripSet", "read_flows", "run_flows", "trip_ends"]
+__all__ = ["FIGURE_10", "TRIPS", "FlowJob", "Flows", "TripSet", "read_flows", "run_flows", "trip_ends"]
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
