@@ -59,8 +59,8 @@ class Plan(NamedTuple):
 
     @classmethod
     def full(cls) -> Plan:
-        """Three trials of 8,000 rows."""
-        return cls(3, 8_000, 2_000, 512, 1, False, (1, 5, 10, 20))
+        """Three trials of 6,000 rows."""
+        return cls(3, 6_000, 1_000, 256, 1, False, (1, 5, 10, 20))
 
     @classmethod
     def quick_run(cls) -> Plan:

@@ -19,7 +19,7 @@ from mapveil.obfuscation.gap import Gap
 __all__ = ["FIGURE_8", "FIGURE_9"]
 
 _CASES: Final = ("only the adversary", "only the privatizer", "both")
-_RHOS: Final = (0.4, 0.7, 0.9)
+_RHOS: Final = (0.3, 0.6)
 
 
 def _tasks(plan: Plan, shared: Path, seed: int) -> list[SignalTask]:

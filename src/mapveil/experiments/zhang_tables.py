@@ -64,10 +64,10 @@ _TABLE_6: Final[Mapping[str, tuple[float, ...]]] = {
 }
 _KINDS: Final = ("own", "unobfuscated", "aggregate", "v = 0.8, 0.2", "v = 0.2, 0.8")
 _COMMON: Final[Mapping[str, tuple[float, ...]]] = {
-    "noise": (0.05, 0.15, 0.3),
-    "GAP, the paper's": (0.3, 0.6, 0.85),
-    "IT, the paper's": (0.3, 0.6, 1.2),
-    "GAP with noise": (0.3, 0.6, 0.85),
+    "noise": (0.1, 0.2, 0.35),
+    "GAP, the paper's": (0.2, 0.4, 0.7),
+    "IT, the paper's": (0.2, 0.4, 0.8),
+    "GAP with noise": (0.2, 0.4, 0.7),
     "funnel": (0.35, 0.5, 0.7),
 }
 _TARGET: Final = -2.5
