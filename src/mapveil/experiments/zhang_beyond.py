@@ -39,6 +39,9 @@ TARGETS: Final = (-4.0, -3.5, -3.0, -2.5, -2.0, -1.5)
 """Composite utilities that privacy is compared at; -2.5 is the paper's (Table 6)."""
 
 
+_LEAST_SHOWN: Final = -6.0  # utilities of chance alone; beyond, a picture would show little else
+
+
 class Contender(NamedTuple):
     """One privatizer, and the values of the parameter that trades privacy for utility."""
 
@@ -239,7 +242,7 @@ def report_beyond(rows: Sequence[BeyondRow]) -> Report:
             Panel(
                 f"P: {name}",
                 "utility U",
-                [_curve(label, each) for label, each in mine.items()],
+                [_curve(label, shown) for label, each in mine.items() if (shown := _in_sight(each))],
                 ticks=TARGETS,
             )
         )
@@ -297,6 +300,10 @@ def _values(contender: Contender, quick: bool) -> tuple[float, ...]:
     if contender.privatizer == "funnel":
         return _QUICK_FUNNEL
     return _QUICK.get(contender.privatizer, contender.values)
+
+
+def _in_sight(rows: Sequence[BeyondRow]) -> list[BeyondRow]:
+    return [each for each in rows if each.utility.total >= _LEAST_SHOWN]
 
 
 def _curve(label: str, rows: Sequence[BeyondRow]) -> Curve:
