@@ -111,7 +111,7 @@ def _places_figure(look: Look) -> Figure:
         )
     ):
         axes = figure.add_subplot(2, 3, at + 1)
-        axes.scatter(*places[shown].T, s=2, alpha=0.5, color="#0072B2", linewidths=0)
+        axes.scatter(places[shown, 0], places[shown, 1], s=2, alpha=0.5, color="#0072B2", linewidths=0)
         _frame(axes, title)
     vmin, vmax = np.quantile(look.before[:, RSS], [0.02, 0.98])
     grid = np.linspace(-_REACH, _REACH, 60)
