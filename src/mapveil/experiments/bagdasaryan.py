@@ -9,25 +9,25 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.errors import ParameterError
 from mapveil.experiments.bagdasaryan_beyond import BEYOND, COMMUNICATION, SKEWED
 from mapveil.experiments.bagdasaryan_curves import FIGURE_7, FIGURE_8
 from mapveil.experiments.bagdasaryan_data import MANHATTAN, PAPER_USERS, read_image
 from mapveil.experiments.bagdasaryan_figures import FIGURE_1, FIGURE_5, FIGURE_6
 from mapveil.experiments.bagdasaryan_proportions import FIGURE_9, ProportionJob, run_proportions
 from mapveil.experiments.bagdasaryan_runs import Found, Job, Outcome, run_job
-from mapveil.experiments.bagdasaryan_sections import Plan, Results, Section
+from mapveil.experiments.bagdasaryan_sections import Plan, Results
 from mapveil.experiments.bagdasaryan_tables import TABLE_1, TABLE_2, TABLE_3
-from mapveil.experiments.reproduction import Claim, Report, report_text, write_report
+from mapveil.experiments.reproduction import write_report
+from mapveil.experiments.sections import Reproduction, chosen_sections, names_of
 from mapveil.experiments.trials import Progress, in_processes
 from mapveil.maps.round_cost import RoundCost
 
-__all__ = ["FIGURES", "SECTIONS", "TABLES", "Reproduction", "bagdasaryan", "run_task"]
+__all__ = ["FIGURES", "SECTIONS", "TABLES", "bagdasaryan", "run_task"]
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -38,30 +38,11 @@ SECTIONS: Final = (
 """All tables and figures, in the order of the report."""
 
 
-def _named(kind: str) -> tuple[str, ...]:
-    return tuple(
-        section.key.removeprefix(f"{kind} ") for section in SECTIONS if section.key.startswith(f"{kind} ")
-    )
-
-
-TABLES: Final = _named("table")
+TABLES: Final = names_of(SECTIONS, "table")
 """What ``--table`` accepts: the paper's numbers, and the tables that it does not have."""
 
-FIGURES: Final = _named("figure")
+FIGURES: Final = names_of(SECTIONS, "figure")
 """What ``--figure`` accepts."""
-
-
-class Reproduction(NamedTuple):
-    """What was found, and where it was written. Not private."""
-
-    claims: tuple[Claim, ...]
-    reports: dict[str, Report]
-    rows: tuple[Found, ...]
-    paths: tuple[Path, ...]
-
-    def text(self) -> str:
-        """The tables, the claims and the verdicts, for a terminal."""
-        return report_text(self.reports.values(), self.claims)
 
 
 def bagdasaryan(
@@ -74,7 +55,7 @@ def bagdasaryan(
     seed: int = 2022,
     workers: int = 1,
     progress: Progress | None = None,
-) -> Reproduction:
+) -> Reproduction[Found]:
     """Run the paper's experiments on the shared data and write tables, pictures and one page.
 
     Parameters
@@ -107,7 +88,7 @@ def bagdasaryan(
         matplotlib is not installed.
     """
     plan = Plan.quick() if quick else Plan.full()
-    chosen = _chosen(tables, figures)
+    chosen = chosen_sections(SECTIONS, tables, figures)
     start = time.perf_counter()
     people = int(read_image(shared, MANHATTAN).values.sum())
     tasks = [(section, task) for section in chosen for task in section.jobs(plan, shared, seed)]
@@ -132,17 +113,6 @@ def bagdasaryan(
 def run_task(task: Job | ProportionJob) -> Outcome:
     """Run a task of any section."""
     return run_proportions(task) if isinstance(task, ProportionJob) else run_job(task)
-
-
-def _chosen(tables: Sequence[str], figures: Sequence[str]) -> tuple[Section, ...]:
-    for kind, given, known in (("table", tables, TABLES), ("figure", figures, FIGURES)):
-        for name in given:
-            if name not in known:
-                raise ParameterError(f"no {kind} is called {name!r}; accepted: {', '.join(known)}")
-    if not tables and not figures:
-        return SECTIONS
-    keys = {f"table {name}" for name in tables} | {f"figure {name}" for name in figures}
-    return tuple(section for section in SECTIONS if section.key in keys)
 
 
 def _results(found: Iterable[tuple[Any, Outcome]]) -> Results:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from mapveil.errors import ParameterError
-from mapveil.experiments.reproduction import Claim, Report, report_text, write_report
+from mapveil.experiments.reproduction import write_report
+from mapveil.experiments.sections import Reproduction, chosen_sections, names_of
 from mapveil.experiments.trials import Progress, in_processes
 from mapveil.experiments.wang_beyond import BEYOND_TABLE
 from mapveil.experiments.wang_collections import Collection, run_collection
@@ -30,7 +30,7 @@ from mapveil.experiments.wang_staircase import (
     run_stairs,
 )
 
-__all__ = ["FIGURES", "SECTIONS", "TABLES", "Reproduction", "run_task", "wang"]
+__all__ = ["FIGURES", "SECTIONS", "TABLES", "run_task", "wang"]
 
 
 def _in_order(section: Section) -> tuple[bool, int]:
@@ -42,30 +42,11 @@ SECTIONS: Final = tuple(sorted((BEYOND_TABLE, *STAIRCASE, *DENSITY, FIGURE_10, *
 """What goes beyond the paper, then its figures and tables by number."""
 
 
-def _named(kind: str) -> tuple[str, ...]:
-    return tuple(
-        section.key.removeprefix(f"{kind} ") for section in SECTIONS if section.key.startswith(f"{kind} ")
-    )
-
-
-TABLES: Final = _named("table")
+TABLES: Final = names_of(SECTIONS, "table")
 """What ``--table`` accepts: the paper's number, and the table that it does not have."""
 
-FIGURES: Final = _named("figure")
+FIGURES: Final = names_of(SECTIONS, "figure")
 """What ``--figure`` accepts."""
-
-
-class Reproduction(NamedTuple):
-    """What was found, and where it was written. Not private."""
-
-    claims: tuple[Claim, ...]
-    reports: dict[str, Report]
-    rows: tuple[Found, ...]
-    paths: tuple[Path, ...]
-
-    def text(self) -> str:
-        """The tables, the claims and the verdicts, for a terminal."""
-        return report_text(self.reports.values(), self.claims)
 
 
 def wang(
@@ -78,7 +59,7 @@ def wang(
     seed: int = 2022,
     workers: int = 1,
     progress: Progress | None = None,
-) -> Reproduction:
+) -> Reproduction[Found]:
     """Run the paper's experiments and write tables, pictures and one page.
 
     Parameters
@@ -113,7 +94,7 @@ def wang(
         matplotlib is not installed.
     """
     plan = Plan.quick() if quick else Plan.full()
-    chosen = _chosen(tables, figures)
+    chosen = chosen_sections(SECTIONS, tables, figures)
     start = time.perf_counter()
     asked = {section.key: list(section.jobs(plan, shared, seed)) for section in chosen}
     tasks = list(dict.fromkeys(task for jobs in asked.values() for task in jobs))
@@ -152,17 +133,6 @@ _RUNS: Final[dict[type, Callable[[Any], Outcome]]] = {
 def run_task(task: Collection | StairJob | RelaxedJob | CentralJob | FlowJob | RouteJob) -> Outcome:
     """Run a task of any section."""
     return _RUNS[type(task)](task)
-
-
-def _chosen(tables: Sequence[str], figures: Sequence[str]) -> tuple[Section, ...]:
-    for kind, given, known in (("table", tables, TABLES), ("figure", figures, FIGURES)):
-        for name in given:
-            if name not in known:
-                raise ParameterError(f"no {kind} is called {name!r}; accepted: {', '.join(known)}")
-    if not tables and not figures:
-        return SECTIONS
-    keys = {f"table {name}" for name in tables} | {f"figure {name}" for name in figures}
-    return tuple(section for section in SECTIONS if section.key in keys)
 
 
 def _preface(plan: Plan, quick: bool, seed: int, minutes: float) -> list[str]:

@@ -9,15 +9,16 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from mapveil.errors import ParameterError, require
-from mapveil.experiments.reproduction import Claim, Report, report_text, write_report
+from mapveil.errors import require
+from mapveil.experiments.reproduction import write_report
+from mapveil.experiments.sections import Reproduction, chosen_sections, names_of
 from mapveil.experiments.signal_trials import SignalTask, SignalTrial, run_signal_task, trial_record
 from mapveil.experiments.trials import Progress, in_processes
 from mapveil.experiments.zhang_pictures import FIGURE_4, FIGURE_5, FIGURE_7, LookTask, run_look
 from mapveil.experiments.zhang_planes import BEYOND, FIGURE_6, FIGURE_10, FIGURE_11, FIGURE_12
-from mapveil.experiments.zhang_sections import Plan, Section
+from mapveil.experiments.zhang_sections import Plan
 from mapveil.experiments.zhang_sequences import FIGURE_8, FIGURE_9
 from mapveil.experiments.zhang_tables import (
     TABLE_3,
@@ -31,7 +32,7 @@ from mapveil.experiments.zhang_tables import (
 )
 from mapveil.obfuscation.gap import Gap
 
-__all__ = ["FIGURES", "SECTIONS", "TABLES", "Reproduction", "run_task", "zhang"]
+__all__ = ["FIGURES", "SECTIONS", "TABLES", "run_task", "zhang"]
 
 SECTIONS: Final = (
     TABLE_3, TABLE_4, TABLE_5, TABLE_6, BEYOND,
@@ -40,30 +41,11 @@ SECTIONS: Final = (
 """All tables and figures, in the order of the report."""
 
 
-def _named(kind: str) -> tuple[str, ...]:
-    return tuple(
-        section.key.removeprefix(f"{kind} ") for section in SECTIONS if section.key.startswith(f"{kind} ")
-    )
-
-
-TABLES: Final = _named("table")
+TABLES: Final = names_of(SECTIONS, "table")
 """What ``--table`` accepts: the paper's numbers, and the table that it does not have."""
 
-FIGURES: Final = _named("figure")
+FIGURES: Final = names_of(SECTIONS, "figure")
 """What ``--figure`` accepts."""
-
-
-class Reproduction(NamedTuple):
-    """What was found, and where it was written. Not private."""
-
-    claims: tuple[Claim, ...]
-    reports: dict[str, Report]
-    trials: tuple[SignalTrial, ...]
-    paths: tuple[Path, ...]
-
-    def text(self) -> str:
-        """The tables, the claims and the verdicts, for a terminal."""
-        return report_text(self.reports.values(), self.claims)
 
 
 def zhang(
@@ -76,7 +58,7 @@ def zhang(
     seed: int = 2022,
     workers: int = 1,
     progress: Progress | None = None,
-) -> Reproduction:
+) -> Reproduction[SignalTrial]:
     """Run the paper's experiments and write tables, pictures and one page.
 
     Parameters
@@ -108,7 +90,7 @@ def zhang(
     for module, extra in (("torch", "neural"), ("sklearn", "eval"), ("matplotlib", "viz")):
         require(module, extra)
     plan = Plan.quick_run() if quick else Plan.full()
-    chosen = _chosen(tables, figures)
+    chosen = chosen_sections(SECTIONS, tables, figures)
     start = time.perf_counter()
     asked = {section.key: list(section.tasks(plan, shared, seed)) for section in chosen}
     tasks = list(dict.fromkeys(task for one in asked.values() for task in one))
@@ -157,17 +139,6 @@ def _size(task: Any) -> float:
     if isinstance(task, SignalTask) and isinstance(task.privatizer, Gap):
         return 5.0 + task.privatizer.sequence
     return 1.0
-
-
-def _chosen(tables: Sequence[str], figures: Sequence[str]) -> tuple[Section, ...]:
-    for kind, given, known in (("table", tables, TABLES), ("figure", figures, FIGURES)):
-        for name in given:
-            if name not in known:
-                raise ParameterError(f"no {kind} is called {name!r}; accepted: {', '.join(known)}")
-    if not tables and not figures:
-        return SECTIONS
-    keys = {f"table {name}" for name in tables} | {f"figure {name}" for name in figures}
-    return tuple(section for section in SECTIONS if section.key in keys)
 
 
 def _preface(plan: Plan, seed: int, minutes: float) -> list[str]:

@@ -9,20 +9,20 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from mapveil.errors import ParameterError
-from mapveil.experiments.reproduction import Claim, Report, report_text, write_report
+from mapveil.experiments.reproduction import write_report
+from mapveil.experiments.sections import Reproduction, chosen_sections, names_of
 from mapveil.experiments.trials import Progress, in_processes
 from mapveil.experiments.zong_cities import FIGURE_12, FIGURE_13, TABLE_1
 from mapveil.experiments.zong_line import FIGURE_3, LineJob, run_line
 from mapveil.experiments.zong_posterior import POSTERIOR
 from mapveil.experiments.zong_private import PRIVATE, PrivateJob, run_private
 from mapveil.experiments.zong_runs import Job, PriorJob, run_job, run_prior_job
-from mapveil.experiments.zong_sections import FloatArray, Found, Outcome, Plan, Results, Section
+from mapveil.experiments.zong_sections import FloatArray, Found, Outcome, Plan, Results
 from mapveil.experiments.zong_synthetic import FIGURE_10, FIGURE_11, FIGURE_14
 
-__all__ = ["FIGURES", "SECTIONS", "TABLES", "Reproduction", "run_task", "zong"]
+__all__ = ["FIGURES", "SECTIONS", "TABLES", "run_task", "zong"]
 
 SECTIONS: Final = (
     FIGURE_3, FIGURE_10, FIGURE_11, FIGURE_14, TABLE_1, FIGURE_12, FIGURE_13, POSTERIOR, PRIVATE,
@@ -30,30 +30,11 @@ SECTIONS: Final = (
 """All tables and figures, in the order of the report."""
 
 
-def _named(kind: str) -> tuple[str, ...]:
-    return tuple(
-        section.key.removeprefix(f"{kind} ") for section in SECTIONS if section.key.startswith(f"{kind} ")
-    )
-
-
-TABLES: Final = _named("table")
+TABLES: Final = names_of(SECTIONS, "table")
 """What ``--table`` accepts: the paper's number, and the tables that it does not have."""
 
-FIGURES: Final = _named("figure")
+FIGURES: Final = names_of(SECTIONS, "figure")
 """What ``--figure`` accepts."""
-
-
-class Reproduction(NamedTuple):
-    """What was found, and where it was written. Not private."""
-
-    claims: tuple[Claim, ...]
-    reports: dict[str, Report]
-    rows: tuple[Found, ...]
-    paths: tuple[Path, ...]
-
-    def text(self) -> str:
-        """The tables, the claims and the verdicts, for a terminal."""
-        return report_text(self.reports.values(), self.claims)
 
 
 def zong(
@@ -66,7 +47,7 @@ def zong(
     seed: int = 2023,
     workers: int = 1,
     progress: Progress | None = None,
-) -> Reproduction:
+) -> Reproduction[Found]:
     """Run the paper's experiments and write tables, pictures and one page.
 
     Parameters
@@ -101,7 +82,7 @@ def zong(
         matplotlib is not installed.
     """
     plan = Plan.quick() if quick else Plan.full()
-    chosen = _chosen(tables, figures)
+    chosen = chosen_sections(SECTIONS, tables, figures)
     start = time.perf_counter()
     asked = {section.key: list(section.jobs(plan, shared, seed)) for section in chosen}
     tasks = list(dict.fromkeys(task for jobs in asked.values() for task in jobs))
@@ -143,17 +124,6 @@ def _size(task: Any) -> float:
             task.features
         )
     return 1e6
-
-
-def _chosen(tables: Sequence[str], figures: Sequence[str]) -> tuple[Section, ...]:
-    for kind, given, known in (("table", tables, TABLES), ("figure", figures, FIGURES)):
-        for name in given:
-            if name not in known:
-                raise ParameterError(f"no {kind} is called {name!r}; accepted: {', '.join(known)}")
-    if not tables and not figures:
-        return SECTIONS
-    keys = {f"table {name}" for name in tables} | {f"figure {name}" for name in figures}
-    return tuple(section for section in SECTIONS if section.key in keys)
 
 
 def _results(outcomes: Sequence[Outcome]) -> Results:
