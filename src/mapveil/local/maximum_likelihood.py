@@ -77,12 +77,14 @@ def maximise_likelihood(
         return Likeliest(p, 0.0, 0, True)
     observed = tally.counts / tally.reports
     seen = np.flatnonzero(tally.counts)
+    counts = tally.counts[seen].astype(np.float64)
 
     def step(before: FloatArray) -> _Step:
         expected = np.maximum(randomizer.forward(before), _TINY)
         ratio = np.divide(observed, expected, out=np.zeros(observed.shape), where=observed > 0)
         after = before * randomizer.backward(ratio)
-        likelihood = float(tally.counts[seen] @ np.log(expected[seen]))
+        # Not by BLAS, here and below: it would wake a thread for so little, and wait for it on a busy machine.
+        likelihood = float(np.einsum("i,i", counts, np.log(expected[seen])))
         return _Step(after / after.sum(), likelihood)
 
     steps, reached = 0, -math.inf
@@ -105,8 +107,8 @@ def maximise_likelihood(
 def _extrapolated(p: FloatArray, once: FloatArray, twice: FloatArray) -> FloatArray:
     moved = once - p
     bent = twice - once - moved
-    length = float(np.linalg.norm(bent))
-    far = max(float(np.linalg.norm(moved)) / length, 1.0) if length > 0 else 1.0
+    length = float(np.einsum("i,i", bent, bent))
+    far = max(math.sqrt(float(np.einsum("i,i", moved, moved)) / length), 1.0) if length > 0 else 1.0
     made = p + 2 * far * moved + far * far * bent
     # Beyond the border a step would end for good.
     made = np.where(made > 0, made, twice / 2)

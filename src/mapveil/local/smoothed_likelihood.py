@@ -245,8 +245,10 @@ def _run(
             continue
         twice = step(once)
         bent = twice - once - moved
-        length = float(np.linalg.norm(bent))
-        far = min(max(float(np.linalg.norm(moved)) / length, 1.0), _FARTHEST) if length > 0 else 1.0
+        # Not by BLAS: it would wake a thread for so little, and wait for it on a busy machine.
+        length = float(np.einsum("i,i", bent, bent))
+        far = math.sqrt(float(np.einsum("i,i", moved, moved)) / length) if length > 0 else 1.0
+        far = min(max(far, 1.0), _FARTHEST)
         made = x + 2 * far * moved + far * far * bent
         made = np.where((made > 0) | (twice <= 0), np.maximum(made, 0.0), twice / 2)
         new = step(made / made.sum())
