@@ -1,4 +1,5 @@
-"""Seconds a user of pure-ldp's and multi-freq-ldpy's frequency oracles: randomizing, adding up, estimating.
+"""Seconds of the processor for so many users of pure-ldp's or multi-freq-ldpy's frequency oracles: randomizing,
+adding up, estimating.
 
 Usage: frequency_oracles.py LIBRARY ORACLE USERS SITES EPSILON
 """
@@ -37,7 +38,7 @@ if library == "pure-ldp":
     if oracle == "hr":
         options = {"hash_funcs": server.get_hash_funcs()}
     client = clients[oracle](epsilon, sites, **options)
-    start = time.perf_counter()
+    start = time.process_time()
     for place in places:
         server.aggregate(client.privatise(place + 1))
     # As its documentation has it; estimates are made once, for all sites.
@@ -52,7 +53,7 @@ else:
     # Compiled at the first call, which is not counted.
     some = [randomize(place, sites, epsilon) for place in places[:2]]
     add_up(some, epsilon) if oracle == "unary" else add_up(some, sites, epsilon)
-    start = time.perf_counter()
+    start = time.process_time()
     reports = [randomize(place, sites, epsilon) for place in places]
     add_up(reports, epsilon) if oracle == "unary" else add_up(reports, sites, epsilon)
-print(json.dumps({"seconds": time.perf_counter() - start, "users": users}))
+print(json.dumps({"seconds": time.process_time() - start, "users": users}))
