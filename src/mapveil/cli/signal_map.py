@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 _EVERYBODY = "everybody"
+_MARGIN = 0.05  # of the side of a box around reports
 
 
 @click.command("map")
@@ -192,7 +193,10 @@ def _around(measurements: Measurements) -> Region:
     (south, west), (north, east) = np.quantile(measurements.rows[:, :2], [0.005, 0.995], axis=0)
     if not (south < north and west < east):
         raise InputError("the reports are all in one place; --region W,S,E,N or a polygon file is accepted")
-    return Region.from_bbox(float(west), float(south), float(east), float(north))
+    # A margin: cells of some tilings are in the region only when their middle is.
+    across, up = _MARGIN * (east - west), _MARGIN * (north - south)
+    box = (west - across, max(south - up, -90.0), east + across, min(north + up, 90.0))
+    return Region.from_bbox(*map(float, box))
 
 
 def _frame_name(whole: Any) -> str:
