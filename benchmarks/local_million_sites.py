@@ -13,6 +13,7 @@ import numpy as np
 import mapveil as mv
 from mapveil.local import Domain, StaircaseResponse
 from mapveil.local.maximum_likelihood import maximise_likelihood
+from mapveil.local.report import Tally
 from mapveil.privacy.random import Randomness
 
 CHUNK = 1 << 20
@@ -29,13 +30,12 @@ def main() -> None:
     start = time.perf_counter()
     randomizer = StaircaseResponse(epsilon=2).on(Domain(tiling))
     ready = time.perf_counter()
-    drawing, tally = 0.0, None
+    drawing, tally = 0.0, Tally(np.zeros(randomizer.symbols, dtype=np.int64), 0)
     for first in range(0, users, CHUNK):
         drawn = generator.random(min(CHUNK, users - first)) * crowd[-1]
         cells = np.searchsorted(crowd, drawn)
         begun = time.perf_counter()
-        part = randomizer.tally(randomizer.randomize(cells, rng))
-        tally = part if tally is None else tally + part
+        tally += randomizer.tally(randomizer.randomize(cells, rng))
         drawing += time.perf_counter() - begun
     begun = time.perf_counter()
     made = maximise_likelihood(randomizer, tally)
