@@ -158,9 +158,10 @@ def parameter_figure(
                 Curve(label, values, [of(point.means) for point in own], *map(list, zip(*ends, strict=True)))
             )
         log = any(knob.log for knob in KNOBS.values() if knob.name == own[0].knob)
-        # Distortion reaches hundreds where privacy lies between 0 and 2.
-        positive = min(min(curve.mean) for curve in curves) > 0
-        panels.append(Panel(name, own[0].knob, curves, log_x=log, log_y=positive))
+        # Distortion may reach hundreds where privacy lies between 0 and 2; below, numbers are read off more easily.
+        drawn = [value for curve in curves for value in curve.mean]
+        wide = min(drawn) > 0 and max(drawn) > 30 * min(drawn)
+        panels.append(Panel(name, own[0].knob, curves, log_x=log, log_y=wide))
     return curves_figure(panels)
 
 
