@@ -243,7 +243,7 @@ def report_beyond(rows: Sequence[BeyondRow]) -> Report:
                 f"P: {name}",
                 "utility U",
                 [_curve(label, shown) for label, each in mine.items() if (shown := _in_sight(each))],
-                ticks=TARGETS,
+                ticks=tuple(range(-20, 1, 2)),
             )
         )
     points = [

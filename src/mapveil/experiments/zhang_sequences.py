@@ -63,6 +63,10 @@ def _curves(trials: Sequence[SignalTrial], case: str, measure: str) -> list[Curv
     return curves
 
 
+def _words(case: str) -> str:
+    return f"{case} {'see' if case == 'both' else 'sees'} runs"
+
+
 def _length(trial: SignalTrial) -> int:
     return int(trial.group.rsplit(", ", 1)[1])
 
@@ -93,7 +97,7 @@ def _figure(measure: str, words: str, number: int) -> Section:
             steps = [wanted * (means[b] - means[a]) > 0 for a, b in itertools.pairwise(lengths)]
             claims.append(
                 Claim(
-                    f"Chania, {case} sees runs: longer runs {'lower' if wanted < 0 else 'raise'} the {words} "
+                    f"Chania, {_words(case)}: longer runs {'lower' if wanted < 0 else 'raise'} the {words} "
                     f"(Figure {number})",
                     joint_verdict(steps),
                     f"mean {words} over rho at lengths {', '.join(map(str, lengths))}: "
