@@ -15,6 +15,8 @@ from mapveil.errors import InputError
 
 __all__ = ["command", "measure", "tradeoff_options"]
 
+_QUICK_STEPS = 500  # of training GAP
+
 
 def tradeoff_options(function: Any) -> Any:
     """Add what says how a trade-off is measured."""
@@ -23,7 +25,9 @@ def tradeoff_options(function: Any) -> Any:
             "--seed", type=int, default=0, show_default=True, help="The same seed gives the same figures."
         ),
         click.option("--workers", default=1, show_default=True, help="Processes."),
-        click.option("--quick", is_flag=True, help="One trial, fewer values, weaker adversaries."),
+        click.option(
+            "--quick", is_flag=True, help="One trial, fewer values, weaker adversaries, short training."
+        ),
         click.option(
             "--sequence", default=1, show_default=True, help="Measurements that adversaries see together."
         ),
@@ -102,6 +106,8 @@ def measure(
             raise InputError(f"--privatizers: {name!r} is none; accepted: {', '.join(KNOBS)}")
     values = {name: KNOBS[name].values[:: 2 if quick else 1] for name in names}
     others = _options(options, names)
+    if quick and "gap" in names:
+        others["gap"] = {"steps": _QUICK_STEPS, **others.get("gap", {})}
     if rows < 0:
         raise InputError(f"--rows is {rows}; a number of rows, or 0 for all, is accepted")
     measurements = read_signal(console, source, columns)
