@@ -200,12 +200,13 @@ def shown(found: Summary, digits: int = 3) -> str:
 
 
 def curve(label: str, points: Mapping[float, Summary]) -> Curve:
-    """Means with their bands along one variable."""
+    """Means along one variable, with their bands where three trials or more tell how wide they are."""
     kept = sorted(points)
+    known = [points[x].trials >= 3 and np.isfinite(points[x].high) for x in kept]
     return Curve(
         label,
         kept,
         [points[x].mean for x in kept],
-        [points[x].low if np.isfinite(points[x].low) else points[x].mean for x in kept],
-        [points[x].high if np.isfinite(points[x].high) else points[x].mean for x in kept],
+        [points[x].low if told else points[x].mean for x, told in zip(kept, known, strict=True)],
+        [points[x].high if told else points[x].mean for x, told in zip(kept, known, strict=True)],
     )
