@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pyproj import Geod
 
 from mapveil.attacks.signal_adversary import BlindGuess, SignalGuess
-from mapveil.attacks.signal_attack import attack_signal, attack_with_others
+from mapveil.attacks.signal_attack import attack_signal, attack_with_others, signal_adversaries
 from mapveil.attacks.signal_evidence import SignalEvidence
 from mapveil.attacks.signal_neighbours import SignalNeighbours
 from mapveil.attacks.signal_score import AdversaryScore, SignalAttack, score_guess, user_entropy
@@ -234,3 +234,10 @@ def test_every_score_says_what_reports_tell(worlds: SimpleNamespace) -> None:
     # Two coordinates, each at a variance of signal over noise of 4: log(5)/2 nats.
     assert neighbours.place_nats == pytest.approx(math.log(5), abs=0.25)
     assert "place_nats" in told.to_dict()["adversaries"][0]
+
+
+def test_codes_are_counted_whatever_else_attacks() -> None:
+    for quick in (False, True):
+        labels = [each.label for each in signal_adversaries(quick=quick, network=False)]
+        assert labels == ["blind", "codes", "trees", "neighbours"]
+        assert [each.label for each in signal_adversaries(quick=quick)] == [*labels, "network"]

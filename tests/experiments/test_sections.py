@@ -8,7 +8,7 @@ import pytest
 
 from mapveil.errors import ParameterError
 from mapveil.experiments.reproduction import Claim, Report, Table
-from mapveil.experiments.sections import Reproduction, chosen_sections, names_of
+from mapveil.experiments.sections import Reproduction, answer_once, chosen_sections, names_of
 
 
 class Part(NamedTuple):
@@ -45,3 +45,17 @@ def test_a_reproduction_tells_tables_and_verdicts() -> None:
     text = made.text()
     assert "Heading" in text
     assert "HOLDS IN PART: it is so" in text
+
+
+def test_equal_tasks_are_answered_once_and_the_longest_first() -> None:
+    ran: list[int] = []
+
+    def square(task: int) -> int:
+        ran.append(task)
+        return task * task
+
+    assert answer_once({"table 1": [2, 3], "figure 1": [3, 5]}, square) == {2: 4, 3: 9, 5: 25}
+    assert ran == [2, 3, 5]
+    ran.clear()
+    answer_once({"table 1": [2, 3], "figure 1": [3, 5]}, square, size=float)
+    assert ran == [5, 3, 2]

@@ -18,7 +18,6 @@ from mapveil.experiments.signal_tradeoff import (
     KNOBS,
     Constraint,
     TradeoffPoint,
-    all_adversaries,
     choose_parameters,
     points_of,
     read_points_table,
@@ -59,11 +58,6 @@ def test_every_privatizer_has_a_knob_that_it_takes() -> None:
         assert list(knob.values) == sorted(set(knob.values))
         for value in knob.values:
             assert getattr(find_privatizer(name).make({knob.name: value}), knob.name) == value
-
-
-def test_codes_are_counted_whatever_else_attacks() -> None:
-    assert [each.label for each in all_adversaries(network=False)][-1] == "codes"
-    assert len(all_adversaries(quick=True)) == 1 + len(all_adversaries(quick=True, network=False))
 
 
 @pytest.mark.parametrize("how", ["random", "time", "user"])

@@ -7,14 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mapveil.attacks.signal_attack import signal_adversaries
 from mapveil.attacks.signal_score import AdversaryScore, SignalAttack
 from mapveil.errors import ParameterError
+from mapveil.experiments.signal_trials import SignalTask, run_signal_task
 from mapveil.experiments.zhang_beyond import (
     CONTENDERS,
     OWN,
     BeyondRow,
     at_equal_utility,
-    judge_privatizer,
     report_beyond,
 )
 from mapveil.experiments.zhang_data import SIGNAL_SETS, read_signal
@@ -99,13 +100,15 @@ def test_the_funnel_hides_more_than_noise_of_its_utility() -> None:
     pytest.importorskip("torch")
     split = people(1_200).split_random(Randomness(3))
     funnel = Funnel(rho=0.4, codes=24, cells=100, rounds=80)
-    useful, attack = judge_privatizer(funnel, split, quick=True, rng=Randomness(4))
-    other, other_attack = judge_privatizer(GaussianNoise(sigma=0.9), split, quick=True, rng=Randomness(4))
+    hidden, noisy = (
+        run_signal_task(SignalTask("sea", split, privatizer, "", 0.0, 0, 4, signal_adversaries(quick=True)))
+        for privatizer in (funnel, GaussianNoise(sigma=0.9))
+    )
     assert {"codes", "trees", "neighbours", "network", "blind"} == {
-        score.adversary for score in attack.scores
+        score.adversary for score in hidden.attack.scores
     }
-    assert useful.total > other.total - 0.2
-    assert attack.floor > other_attack.floor + 0.3
+    assert hidden.u > noisy.u - 0.2
+    assert hidden.floor > noisy.floor + 0.3
 
 
 @needs_shared

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from mapveil.attacks.signal_adversary import BlindGuess, Progress, SignalAdversary, quiet
+from mapveil.attacks.signal_codes import SignalCodes
 from mapveil.attacks.signal_evidence import SignalEvidence
 from mapveil.attacks.signal_information import signal_information
 from mapveil.attacks.signal_neighbours import SignalNeighbours
@@ -29,11 +30,12 @@ def signal_adversaries(*, quick: bool = False, network: bool = True) -> tuple[Si
     network : bool
         Whether the network is among them; it needs PyTorch.
     """
-    made: tuple[SignalAdversary, ...] = (BlindGuess(), SignalTrees(), SignalNeighbours())
+    made: tuple[SignalAdversary, ...] = (BlindGuess(), SignalCodes(), SignalTrees(), SignalNeighbours())
     net = SignalNetwork()
     if quick:
         made = (
             BlindGuess(),
+            SignalCodes(),
             SignalTrees(most_runs=_QUICK_RUNS, trees=200, rounds=40, leaves=31),
             SignalNeighbours(most_runs=_QUICK_RUNS // 2, judged=500),
         )

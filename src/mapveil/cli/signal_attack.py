@@ -64,9 +64,9 @@ def command(
       mapveil signal attack private.parquet --truth measurements.parquet
       mapveil signal attack private.parquet --truth measurements.parquet --sequence 10 -o attack.html
     """
-    from mapveil.attacks.signal_attack import attack_signal
+    from mapveil.attacks.signal_attack import attack_signal, signal_adversaries
     from mapveil.attacks.signal_evidence import SignalEvidence
-    from mapveil.experiments.signal_tradeoff import all_adversaries, split_measurements
+    from mapveil.experiments.signal_tradeoff import split_measurements
     from mapveil.obfuscation.normalisation import Normalisation
     from mapveil.obfuscation.rewrite_table import rewritten_names
     from mapveil.obfuscation.utility import utility
@@ -91,7 +91,7 @@ def command(
         attack = attack_signal(
             known,
             held_out,
-            adversaries=all_adversaries(quick=quick, network=not no_network),
+            adversaries=signal_adversaries(quick=quick, network=not no_network),
             rng=rng.child("attack"),
             progress=progress,
         )

@@ -98,7 +98,8 @@ def measure(
     seed: int,
 ) -> tuple[Sequence[Any], Sequence[Any], dict[str, object]]:
     """Trials, points and settings of a trade-off."""
-    from mapveil.experiments.signal_tradeoff import KNOBS, all_adversaries, points_of, tradeoff
+    from mapveil.attacks.signal_attack import signal_adversaries
+    from mapveil.experiments.signal_tradeoff import KNOBS, points_of, tradeoff
 
     names = name_list(privatizers, "--privatizers") if privatizers else list(KNOBS)
     for name in names:
@@ -121,7 +122,7 @@ def measure(
             split=split,
             rows=rows or None,
             length=sequence,
-            adversaries=all_adversaries(quick=quick),
+            adversaries=signal_adversaries(quick=quick),
             seed=seed,
             workers=workers,
             progress=progress,

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from mapveil.errors import ParameterError
 from mapveil.experiments.reproduction import Claim, Report, report_text
+from mapveil.experiments.trials import Progress, in_processes
 
-__all__ = ["Keyed", "Reproduction", "chosen_sections", "names_of"]
+__all__ = ["Keyed", "Reproduction", "answer_once", "chosen_sections", "names_of"]
 
 Row = TypeVar("Row")
+Task = TypeVar("Task", bound=Hashable)
+Answer = TypeVar("Answer")
 
 
 class Keyed(Protocol):
@@ -73,3 +76,31 @@ def chosen_sections(
         return tuple(sections)
     keys = {f"table {name}" for name in tables} | {f"figure {name}" for name in figures}
     return tuple(section for section in sections if section.key in keys)
+
+
+def answer_once(
+    asked: Mapping[str, Sequence[Task]],
+    run: Callable[[Task], Answer],
+    *,
+    size: Callable[[Task], float] | None = None,
+    workers: int = 1,
+    progress: Progress | None = None,
+) -> dict[Task, Answer]:
+    """Run the tasks of all sections, equal ones once.
+
+    Parameters
+    ----------
+    asked : mapping of str to sequence
+        By the section's key, what it asks for.
+    run : callable
+        Answers a task; of a module, so that processes can be given it.
+    size : callable, optional
+        About how long a task takes: the longest run first, so that no process is left with one at the end.
+    workers, progress
+        See :func:`mapveil.experiments.trials.in_processes`.
+    """
+    tasks = list(dict.fromkeys(task for tasks in asked.values() for task in tasks))
+    if size is not None:
+        tasks.sort(key=size, reverse=True)
+    answers = in_processes(run, tasks, workers=workers, progress=progress, step="trials")
+    return dict(zip(tasks, answers, strict=True))

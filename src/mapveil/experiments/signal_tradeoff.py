@@ -16,7 +16,6 @@ import numpy.typing as npt
 
 from mapveil.attacks.signal_adversary import SignalAdversary
 from mapveil.attacks.signal_attack import signal_adversaries
-from mapveil.attacks.signal_codes import SignalCodes
 from mapveil.errors import InputError, ParameterError
 from mapveil.experiments.comparison import interval_of_mean
 from mapveil.experiments.signal_trials import SignalTask, SignalTrial, run_signal_task
@@ -32,7 +31,6 @@ __all__ = [
     "Constraint",
     "Knob",
     "TradeoffPoint",
-    "all_adversaries",
     "choose_parameters",
     "points_of",
     "read_points_table",
@@ -118,17 +116,6 @@ class Choice(NamedTuple):
         }
 
 
-def all_adversaries(*, quick: bool = False, network: bool = True) -> tuple[SignalAdversary, ...]:
-    """Every adversary there is: those that learn a function of a report, and the one that counts codes.
-
-    Parameters
-    ----------
-    quick, network : bool
-        See :func:`mapveil.attacks.signal_attack.signal_adversaries`.
-    """
-    return (*signal_adversaries(quick=quick, network=network), SignalCodes())
-
-
 def split_measurements(
     measurements: Measurements, how: str, pilot: float, rng: Randomness
 ) -> MeasurementSplit:
@@ -188,7 +175,7 @@ def tradeoff(
     weights : tuple of float
         v1, v2 of the privacy P.
     adversaries : sequence of SignalAdversary, optional
-        :func:`all_adversaries` by default.
+        :func:`mapveil.attacks.signal_attack.signal_adversaries` by default.
     seed, workers, progress
         The same seed gives the same trials, for any number of processes.
 
@@ -212,7 +199,7 @@ def tradeoff(
             (knob.name, float(value), row.make({**others, knob.name: value}))
             for value in values or knob.values
         ]
-    chosen = tuple(all_adversaries() if adversaries is None else adversaries)
+    chosen = tuple(signal_adversaries() if adversaries is None else adversaries)
     tasks = []
     for trial in range(trials):
         rng = Randomness(seed).child(f"{named} trial {trial}")

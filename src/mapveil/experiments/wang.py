@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from mapveil.experiments.reproduction import write_report
-from mapveil.experiments.sections import Reproduction, chosen_sections, names_of
-from mapveil.experiments.trials import Progress, in_processes
+from mapveil.experiments.sections import Reproduction, answer_once, chosen_sections, names_of
+from mapveil.experiments.trials import Progress
 from mapveil.experiments.wang_beyond import BEYOND_TABLE
 from mapveil.experiments.wang_collections import Collection, run_collection
 from mapveil.experiments.wang_density import DENSITY
@@ -97,21 +97,14 @@ def wang(
     chosen = chosen_sections(SECTIONS, tables, figures)
     start = time.perf_counter()
     asked = {section.key: list(section.jobs(plan, shared, seed)) for section in chosen}
-    tasks = list(dict.fromkeys(task for jobs in asked.values() for task in jobs))
-    answers = dict(
-        zip(
-            tasks,
-            in_processes(run_task, tasks, workers=workers, progress=progress, step="trials"),
-            strict=True,
-        )
-    )
+    answers = answer_once(asked, run_task, workers=workers, progress=progress)
     reports = {
         section.key: section.report(
             Results([row for task in asked[section.key] for row in answers[task].found])
         )
         for section in chosen
     }
-    rows = tuple(row for task in tasks for row in answers[task].found)
+    rows = tuple(row for answer in answers.values() for row in answer.found)
     claims = tuple(claim for report in reports.values() for claim in report.claims)
     preface = _preface(plan, quick, seed, (time.perf_counter() - start) / 60)
     title = "Reproduction of Wang et al. (2022), L-SRR: Staircase randomized response"

@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from mapveil.errors import require
 from mapveil.experiments.reproduction import write_report
-from mapveil.experiments.sections import Reproduction, chosen_sections, names_of
+from mapveil.experiments.sections import Reproduction, answer_once, chosen_sections, names_of
 from mapveil.experiments.signal_trials import SignalTask, SignalTrial, run_signal_task, trial_record
-from mapveil.experiments.trials import Progress, in_processes
+from mapveil.experiments.trials import Progress
 from mapveil.experiments.zhang_pictures import FIGURE_4, FIGURE_5, FIGURE_7, LookTask, run_look
 from mapveil.experiments.zhang_planes import BEYOND, FIGURE_6, FIGURE_10, FIGURE_11, FIGURE_12
 from mapveil.experiments.zhang_sections import Plan
@@ -93,21 +93,12 @@ def zhang(
     chosen = chosen_sections(SECTIONS, tables, figures)
     start = time.perf_counter()
     asked = {section.key: list(section.tasks(plan, shared, seed)) for section in chosen}
-    tasks = list(dict.fromkeys(task for one in asked.values() for task in one))
-    # The longest first, so that no process is left with one at the end.
-    tasks.sort(key=_size, reverse=True)
-    answers = dict(
-        zip(
-            tasks,
-            in_processes(run_task, tasks, workers=workers, progress=progress, step="trials"),
-            strict=True,
-        )
-    )
+    answers = answer_once(asked, run_task, size=_size, workers=workers, progress=progress)
     reports = {
         section.key: section.report(asked[section.key], [answers[task] for task in asked[section.key]])
         for section in chosen
     }
-    trials = tuple(answers[task] for task in tasks if isinstance(task, SignalTask))
+    trials = tuple(answer for answer in answers.values() if isinstance(answer, SignalTrial))
     claims = tuple(claim for report in reports.values() for claim in report.claims)
     minutes = (time.perf_counter() - start) / 60
     records = [trial_record(trial) for trial in trials]

@@ -4,21 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from mapveil.attacks.signal_attack import attack_signal, signal_adversaries
-from mapveil.attacks.signal_codes import SignalCodes
-from mapveil.attacks.signal_evidence import SignalEvidence
 from mapveil.attacks.signal_score import SignalAttack
 from mapveil.experiments.report import Curve, Panel, curves_figure, png_bytes
 from mapveil.experiments.reproduction import Claim, Picture, Report, Table
-from mapveil.experiments.zhang_data import SIGNAL_SETS, read_signal
-from mapveil.geo.measurements import MeasurementSplit
-from mapveil.obfuscation.privatizer import Privatizer, Progress
+from mapveil.obfuscation.privatizer import Privatizer
 from mapveil.obfuscation.privatizers import find_privatizer
-from mapveil.obfuscation.utility import Utility, utility
-from mapveil.privacy.random import Randomness
+from mapveil.obfuscation.utility import Utility
 
 __all__ = [
     "CONTENDERS",
@@ -27,8 +20,6 @@ __all__ = [
     "BeyondRow",
     "Contender",
     "at_equal_utility",
-    "judge_privatizer",
-    "measure_beyond",
     "report_beyond",
 ]
 
@@ -66,9 +57,6 @@ CONTENDERS: Final = (
 )
 """Who is compared. The paper's GAP is deterministic; the paper's codebook has the raw batch among its codes."""
 
-_QUICK: Final = {"gap": (0.4, 0.6, 0.8), "codebook": (0.3, 0.7, 4.0), "gaussian-noise": (0.1, 0.5, 1.0)}
-_QUICK_FUNNEL: Final = (0.3, 0.4, 0.5, 0.7)
-
 
 class BeyondRow(NamedTuple):
     """One privatizer at one value on one set."""
@@ -84,100 +72,6 @@ class BeyondRow(NamedTuple):
     def privacy(self) -> float:
         """P against the strongest attacker: the best for the user with the best for the place."""
         return self.attack.floor
-
-
-def judge_privatizer(
-    privatizer: Privatizer,
-    split: MeasurementSplit,
-    *,
-    quick: bool = False,
-    rng: Randomness,
-    progress: Progress | None = None,
-) -> tuple[Utility, SignalAttack]:
-    """Fit on the pilot, rewrite both parts, train fresh attackers on the pilot's and judge on the other.
-
-    Parameters
-    ----------
-    privatizer : Privatizer
-        What is judged.
-    split : MeasurementSplit
-        The pilot, and the part held out.
-    quick : bool
-        Weaker attackers; see :func:`mapveil.attacks.signal_attack.signal_adversaries`.
-    rng : Randomness
-        The source of bits.
-    progress : callable, optional
-        Called with a step's name and the part done.
-
-    Returns
-    -------
-    utility : Utility
-        Of the rows held out, in the pilot's normalised units.
-    attack : SignalAttack
-        Every attacker's score on them.
-    """
-    fitted = privatizer.fit(split.pilot, rng=rng.child("fit"), progress=progress)
-    sent = [
-        fitted.rewrite_measurements(part, rng=rng.child(name))
-        for name, part in (("pilot", split.pilot), ("held out", split.held_out))
-    ]
-    norm = fitted.normalisation
-    known = SignalEvidence.of(split.pilot, sent[0], norm)
-    held_out = SignalEvidence.of(split.held_out, sent[1], norm)
-    attack = attack_signal(
-        known,
-        held_out,
-        adversaries=(*signal_adversaries(quick=quick), SignalCodes()),
-        rng=rng.child("attack"),
-        progress=progress,
-    )
-    return utility(norm.apply(split.held_out.rows), norm.standardise(sent[1].rows)), attack
-
-
-def measure_beyond(
-    shared: Path,
-    *,
-    datasets: Sequence[str] = tuple(SIGNAL_SETS),
-    contenders: Sequence[Contender] = CONTENDERS,
-    most: int = 20_000,
-    quick: bool = False,
-    seed: int = 2022,
-    progress: Progress | None = None,
-) -> list[BeyondRow]:
-    """Judge every contender at every value on every set.
-
-    Parameters
-    ----------
-    shared : Path
-        Folder of the shared data sets.
-    datasets : sequence of str
-        Keys of :data:`~mapveil.experiments.zhang_data.SIGNAL_SETS`.
-    contenders : sequence of Contender
-        Who is compared.
-    most : int
-        Rows of a set; beyond, they are sampled.
-    quick : bool
-        Fewer values, shorter training and weaker attackers.
-    seed : int
-        The same seed gives the same figures.
-    progress : callable, optional
-        Called with the contender's name and the part done.
-    """
-    jobs = [(name, each, value) for name in datasets for each in contenders for value in _values(each, quick)]
-    made = []
-    splits: dict[str, MeasurementSplit] = {}
-    for at, (name, contender, value) in enumerate(jobs):
-        if name not in splits:
-            rng = Randomness(seed).child(name)
-            splits[name] = read_signal(name, shared, most=most, rng=rng).split_random(rng.child("split"))
-        if progress is not None:
-            progress(f"{name}: {contender.label} at {contender.parameter} {value:g}", at / len(jobs))
-        short = {"steps": 1500} if quick and contender.privatizer == "gap" else {}
-        privatizer = contender._replace(fixed={**contender.fixed, **short}).make(value)
-        rng = Randomness(seed).child(f"{name} {contender.label} {value}")
-        useful, attack = judge_privatizer(privatizer, splits[name], quick=quick, rng=rng)
-        made.append(BeyondRow(name, contender.label, contender.parameter, value, useful, attack))
-    return made
 
 
 def at_equal_utility(rows: Iterable[BeyondRow], target: float) -> float | None:
@@ -292,14 +186,6 @@ def report_beyond(rows: Sequence[BeyondRow]) -> Report:
         ],
         claims,
     )
-
-
-def _values(contender: Contender, quick: bool) -> tuple[float, ...]:
-    if not quick:
-        return contender.values
-    if contender.privatizer == "funnel":
-        return _QUICK_FUNNEL
-    return _QUICK.get(contender.privatizer, contender.values)
 
 
 def _in_sight(rows: Sequence[BeyondRow]) -> list[BeyondRow]:

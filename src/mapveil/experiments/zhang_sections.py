@@ -12,7 +12,6 @@ import numpy as np
 
 from mapveil.attacks.signal_adversary import SignalAdversary
 from mapveil.attacks.signal_attack import signal_adversaries
-from mapveil.attacks.signal_codes import SignalCodes
 from mapveil.experiments.comparison import interval_of_mean
 from mapveil.experiments.reproduction import Report
 from mapveil.experiments.signal_tradeoff import TradeoffPoint, points_of
@@ -69,7 +68,7 @@ class Plan(NamedTuple):
 
     def adversaries(self) -> tuple[SignalAdversary, ...]:
         """Who attacks."""
-        return (*signal_adversaries(quick=self.quick), SignalCodes())
+        return signal_adversaries(quick=self.quick)
 
 
 class Section(NamedTuple):

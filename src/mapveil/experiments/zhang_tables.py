@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -114,8 +115,7 @@ def run_common(task: CommonTask) -> tuple[CommonAnswer, ...]:
     made = {
         label: rewrite_split(task.split, privatizer, rng.child(label)) for label, _, privatizer in task.chosen
     }
-    size = {"most_runs": 20_000, "epochs": 15} if task.quick else {}
-    network = SignalNetwork(**size)  # type: ignore[arg-type]
+    network = SignalNetwork(most_runs=20_000, epochs=15) if task.quick else SignalNetwork()
     raw = rewrite_split(task.split, None, rng.child("raw"))
     others = attack_with_others(
         {label: (each.known, each.held_out) for label, each in made.items()},
@@ -123,7 +123,7 @@ def run_common(task: CommonTask) -> tuple[CommonAnswer, ...]:
         adversaries=[network],
         rng=rng.child("common"),
     )
-    weighted = [SignalNetwork(weights=pair, **size) for pair in ((0.8, 0.2), (0.2, 0.8))]  # type: ignore[arg-type]
+    weighted = [replace(network, weights=pair) for pair in ((0.8, 0.2), (0.2, 0.8))]
     answers = []
     for label, value, _ in task.chosen:
         own = attack_signal(
@@ -133,7 +133,6 @@ def run_common(task: CommonTask) -> tuple[CommonAnswer, ...]:
                 network,
                 *weighted,
                 *signal_adversaries(quick=task.quick, network=False),
-                SignalCodes(),
             ],
             rng=rng.child(f"own {label}"),
         )

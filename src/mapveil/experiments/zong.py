@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from mapveil.experiments.reproduction import write_report
-from mapveil.experiments.sections import Reproduction, chosen_sections, names_of
-from mapveil.experiments.trials import Progress, in_processes
+from mapveil.experiments.sections import Reproduction, answer_once, chosen_sections, names_of
+from mapveil.experiments.trials import Progress
 from mapveil.experiments.zong_cities import FIGURE_12, FIGURE_13, TABLE_1
 from mapveil.experiments.zong_line import FIGURE_3, LineJob, run_line
 from mapveil.experiments.zong_posterior import POSTERIOR
@@ -85,21 +85,12 @@ def zong(
     chosen = chosen_sections(SECTIONS, tables, figures)
     start = time.perf_counter()
     asked = {section.key: list(section.jobs(plan, shared, seed)) for section in chosen}
-    tasks = list(dict.fromkeys(task for jobs in asked.values() for task in jobs))
-    # The longest first, so that no process is left with one at the end.
-    tasks.sort(key=_size, reverse=True)
-    answers = dict(
-        zip(
-            tasks,
-            in_processes(run_task, tasks, workers=workers, progress=progress, step="trials"),
-            strict=True,
-        )
-    )
+    answers = answer_once(asked, run_task, size=_size, workers=workers, progress=progress)
     reports = {
         section.key: section.report(_results([answers[task] for task in asked[section.key]]))
         for section in chosen
     }
-    rows = tuple(row for task in tasks for row in answers[task].found)
+    rows = tuple(row for answer in answers.values() for row in answer.found)
     claims = tuple(claim for report in reports.values() for claim in report.claims)
     preface = _preface(plan, quick, seed, (time.perf_counter() - start) / 60)
     title = "Reproduction of Zong et al. (2023), Privacy by projection"
