@@ -66,10 +66,11 @@ def test_a_hint_is_computed_once_and_kept(parties):
 def test_a_hint_of_another_version_is_refused_at_the_start(parties):
     with pytest.raises(ParameterError, match="not of this version"):
         Server(updated(parties).database, parties.server.hint, compiled=False)
-    touched = parties.server.hint.copy()
-    touched[3, 700] += 1
-    with pytest.raises(ParameterError, match="not of this version"):
-        Server(parties.server.database, touched, compiled=False)
+    for word, change in ((0, 1), (700, 2**31), (1023, 2**32 - 1)):
+        touched = parties.server.hint.copy()
+        touched[3, word] ^= np.uint32(change)
+        with pytest.raises(ParameterError, match="not of this version"):
+            Server(parties.server.database, touched, compiled=False)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,6 @@ from mapveil.retrieval.byte_product import byte_product
 from mapveil.retrieval.database import Database
 from mapveil.retrieval.domain import Purpose, digest
 from mapveil.retrieval.faults import OutdatedHint
-from mapveil.retrieval.gaussian import draw_gaussian
 from mapveil.retrieval.matrix import hint_of, hint_times_secret, matrix_key, matrix_times_secret
 from mapveil.retrieval.messages import (
     Hint,
@@ -83,14 +82,18 @@ class Server:
         self._offer = Offer(database.version, database.shape, hashed, database.about)
 
     def _check(self, hint: Words, key: bytes) -> None:
-        """Compare D (A s) with H s for one s: a hint of another version agrees in no row but by luck."""
+        """Compare D (A s) with H s for one s.
+
+        s is random and odd: any one word changed is told with certainty (an odd number is no divisor of zero
+        modulo 2^32), anything else but by luck. Below 2^11 the floats of :func:`hint_times_secret` stay exact.
+        """
         shape = self.database.shape
         if hint.dtype != np.uint32 or hint.shape != (shape.rows, SECRET) or not hint.flags.c_contiguous:
             raise ParameterError(
                 f"a hint of {hint.dtype} and shape {hint.shape}; contiguous uint32 of ({shape.rows}, {SECRET}) "
                 "is accepted"
             )
-        probe = draw_gaussian(SECRET, Randomness())
+        probe = ((Randomness().words(SECRET, np.uint16) >> 5) | 1).astype(np.int16)
         asked = self._product(self.database.matrix, matrix_times_secret(key, shape.columns, probe))
         if not np.array_equal(asked, hint_times_secret(hint, probe)):
             raise ParameterError("the hint is not of this version of the database; compute it anew")
