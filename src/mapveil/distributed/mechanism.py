@@ -26,7 +26,8 @@ from mapveil.privacy.guarantee import Guarantee, Share
 from mapveil.privacy.random import Randomness, as_randomness
 
 if TYPE_CHECKING:
-    from mapveil.distributed.rounds import BeforeReveal, Collection, Overflow
+    from mapveil.distributed.round_terms import Overflow
+    from mapveil.distributed.rounds import BeforeReveal, Collection
     from mapveil.privacy.user_shares import Rounding
     from mapveil.secure_sum.drivers import SecureSum
 
@@ -169,16 +170,45 @@ class DistributedMechanism(Mechanism):
             before_reveal=before_reveal,
         )
         server = self.server(collection.setting(lattice.depth, morton_members(lattice)))
-        made = on_cells(run_server(server, collection.ask), lattice)
+        made = run_server(server, collection.ask)
+        return self.map_of(
+            made, cells, tuple(collection.revealed), tuple(collection.costs), seeded=stream.seeded
+        )
+
+    def map_of(
+        self,
+        made: Estimate,
+        tiling: Tiling,
+        revealed: tuple[Share, ...],
+        costs: tuple[RoundCost, ...],
+        *,
+        seeded: bool = False,
+    ) -> DensityMap:
+        """The map of what the server half returned. Run by: the server.
+
+        Parameters
+        ----------
+        made : Estimate
+            Per site of the tiling's raster.
+        tiling : Tiling
+            The cells.
+        revealed : tuple of Share
+            What each round cost every device.
+        costs : tuple of RoundCost
+            What each round sent.
+        seeded : bool
+            Whether the devices' noise can be repeated.
+        """
+        on = on_cells(made, tiling.lattice())
         return DensityMap(
-            values=made.values,
-            tiling=cells,
-            guarantee=self.guarantee(tuple(collection.revealed), seeded=stream.seeded),
+            values=on.values,
+            tiling=tiling,
+            guarantee=self.guarantee(revealed, seeded=seeded),
             method=self.name,
             parameters=self.parameters(),
-            measurements=made.measurements,
-            notes=(*made.notes, *_who(collection.costs)),
-            rounds=tuple(collection.costs),
+            measurements=on.measurements,
+            notes=(*on.notes, *_who(costs)),
+            rounds=costs,
         )
 
     def collection(

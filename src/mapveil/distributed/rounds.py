@@ -7,36 +7,33 @@ server half of a mechanism gets out of it is a :class:`~mapveil.distributed.quer
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property, partial
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.distributed.client import client_noise, client_report, encode_places, sensitivity
+from mapveil.distributed.client import client_noise, client_report, encode_places
 from mapveil.distributed.devices import Devices
 from mapveil.distributed.query import NoisySums, Query, Setting
+from mapveil.distributed.round_terms import Overflow, RoundTerms, shard_boundaries
 from mapveil.errors import InputError
 from mapveil.maps.mechanism import Progress
 from mapveil.maps.round_cost import RoundCost
-from mapveil.privacy.discrete_laplace import laplace_variance
 from mapveil.privacy.guarantee import Share
-from mapveil.privacy.modulus import centre, check_modulus, highest_sum, smallest_modulus
 from mapveil.privacy.provision import promised_survivors, share_shape
 from mapveil.privacy.random import Randomness
 from mapveil.privacy.user_shares import Rounding
-from mapveil.secure_sum.drivers import SecureSum, ShardSum, SumSettings
+from mapveil.secure_sum.drivers import SecureSum, SumSettings
 from mapveil.secure_sum.faults import Abort
 from mapveil.secure_sum.vectors import Leaves, SparseVectors
 
-__all__ = ["BeforeReveal", "Collection", "Overflow"]
+__all__ = ["BeforeReveal", "Collection"]
 
 IntArray = npt.NDArray[np.int64]
 
-Overflow = Literal["refuse", "wrap"]
 BeforeReveal = Callable[[Share], None]
 """Called once per round, when its sums are about to become known to the server; may refuse by raising."""
 
@@ -120,8 +117,7 @@ class Collection:
     @cached_property
     def boundaries(self) -> IntArray:
         """First device of each shard, and the end, shape (shards + 1,)."""
-        shards = max(1, -(-self.asked // self.shard_size))
-        return np.arange(shards + 1, dtype=np.int64) * self.asked // shards
+        return shard_boundaries(self.asked, self.shard_size)
 
     @cached_property
     def alpha(self) -> Fraction:
@@ -148,16 +144,10 @@ class Collection:
         if self.redraw and self.costs:
             self._asked = self._draw()
         boundaries, sizes = self.boundaries, np.diff(self.boundaries)
-        length, moves = query.encoding.length, sensitivity(query.encoding, self.scale, self.rounding)
-        most = self.scale + (self.rounding == "stochastic")  # units of one device at one coordinate
-        largest = int(sizes.max())
-        noise = self.alpha * largest
-        if self.bits is None:
-            bits = smallest_modulus(largest, most, length, noise, query.epsilon, moves)
-        elif self.overflow == "refuse":
-            bits = check_modulus(self.bits, largest, most, length, noise, query.epsilon, moves)
-        else:
-            bits = self.bits
+        terms = RoundTerms.of(
+            query, sizes, self.alpha, self.scale, self.rounding, bits=self.bits, overflow=self.overflow
+        )
+        length, moves, bits = query.encoding.length, terms.sensitivity, terms.bits
         settings = SumSettings(
             length=length,
             bits=bits,
@@ -203,7 +193,7 @@ class Collection:
                 )
             except Abort as error:
                 raise Abort(self._refusal(query, number, str(error))) from error
-            total += _decoded(found, bits, highest_sum(int(sizes.max()), most))
+            total += terms.units(each.total for each in found)
             included += sum(int(each.included.sum()) for each in found)
             # Shards are even: the first is as large as any but for one device. Its sum is not kept.
             sent += [(each.bytes_up, each.bytes_down) for each in found[:1]]
@@ -220,16 +210,7 @@ class Collection:
                 _most(down for _, down in sent),
             )
         )
-        terms = float(self.alpha * included)
-        return NoisySums(
-            total / self.scale,
-            terms * laplace_variance(query.epsilon, moves) / self.scale**2,
-            terms,
-            query.epsilon,
-            moves,
-            self.scale,
-            included,
-        )
+        return terms.noisy_sums(total, included)
 
     def _draw(self) -> Devices:
         """The devices that are asked, in random order: a shard is a slice of them."""
@@ -282,11 +263,6 @@ class Collection:
             f"keep epsilon, so nothing is released; {known}; to tolerate more than "
             f"{float(self.tolerated_dropout):.0%} of a shard dropping out, raise the option tolerated_dropout"
         )
-
-
-def _decoded(found: Sequence[ShardSum], bits: int, highest: int) -> IntArray:
-    """The shards' sums out of modular arithmetic, added up."""
-    return np.asarray(sum(centre(each.total, bits, highest) for each in found), dtype=np.int64)
 
 
 def _most(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:

@@ -123,6 +123,16 @@ class Server:
             raise OwnFault(f"the total is asked for in state {self._state.name}; there is one once DONE")
         return self._sum.astype(np.uint64)
 
+    def check(self, client: int, data: bytes) -> None:
+        """Refuse what :meth:`receive` would refuse, and keep nothing: for a message that is stored before it counts.
+
+        Raises
+        ------
+        PeerFault, OwnFault
+            As :meth:`receive`.
+        """
+        self._checked(client, data)
+
     def receive(self, client: int, data: bytes) -> None:
         """Take one message from the client whom the transport says it is from.
 
@@ -133,6 +143,11 @@ class Server:
         OwnFault
             There is no such client.
         """
+        self._checked(client, data)()
+        self._arrived[client] = True
+
+    def _checked(self, client: int, data: bytes) -> Callable[[], None]:
+        """What keeps a message whose every word was checked."""
         if not 0 <= client < self.parameters.clients:
             raise OwnFault(f"a message from client {client}; 0 to {self.parameters.clients - 1} are accepted")
         expected = expected_messages(self._state, self.parameters.active)
@@ -144,30 +159,41 @@ class Server:
                 )
             if self._arrived[client]:
                 raise PeerFault(f"{message.name} once more; one is accepted")
-            self._take(message, client, fields)
+            return self._keeper(message, client, fields)
         except PeerFault as fault:
             raise PeerFault(f"client {client}: {fault}", client) from None
-        self._arrived[client] = True
 
-    def _take(self, message: Message, client: int, fields: list[bytes]) -> None:
-        """Check what a message says, then keep it."""
+    def _keeper(self, message: Message, client: int, fields: list[bytes]) -> Callable[[], None]:
         p = self.parameters
         slots = self._ring.neighbours[client]
         if message is Message.ADVERTISE:
-            self._keys[client] = check_keys(p, client, fields[0], self._enrolled)
-        elif message is Message.SHARES:
-            self._boxes[client] = check_boxes(fields[0], self._present[slots])
-        elif message is Message.MASKED_INPUT:
+            keys = check_keys(p, client, fields[0], self._enrolled)
+            return lambda: self._put(self._keys, client, keys)
+        if message is Message.SHARES:
+            boxes = check_boxes(fields[0], self._present[slots])
+            return lambda: self._put(self._boxes, client, boxes)
+        if message is Message.MASKED_INPUT:
             vector = check_input(p, fields[1])
-            self._commitments[client] = np.frombuffer(fields[0], dtype=np.uint8)
-            self._sum += vector
-        elif message is Message.CONSENT:
+
+            def add() -> None:
+                self._commitments[client] = np.frombuffer(fields[0], dtype=np.uint8)
+                self._sum += vector
+
+            return add
+        if message is Message.CONSENT:
             statement = survivor_statement(p, self._graph_seed, self._included)
-            self._signatures[client] = check_consent(self._keys[client], fields[0], statement)
-        else:
-            self._given[client], self._shares[client] = check_answer(
-                fields[0], fields[1], self._sharing[slots]
-            )
+            signature = check_consent(self._keys[client], fields[0], statement)
+            return lambda: self._put(self._signatures, client, signature)
+        given, shares = check_answer(fields[0], fields[1], self._sharing[slots])
+
+        def keep() -> None:
+            self._given[client], self._shares[client] = given, shares
+
+        return keep
+
+    @staticmethod
+    def _put(rows: npt.NDArray[np.uint8], client: int, row: npt.NDArray[np.uint8]) -> None:
+        rows[client] = row
 
     def close_phase(self) -> Outbox:
         """End the phase: whoever has not answered has dropped out.
