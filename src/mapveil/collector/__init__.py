@@ -1,0 +1,1 @@
+"""The collector: the service that runs collections from devices nobody has to trust it with."""
