@@ -24,8 +24,8 @@ w falls by e with the distance of two levels, and :math:`\nu` is 4.
 
 A site that far outdoes its neighbours, such as an airport, is no matter of division. Sites that stand out from a
 stiffly smoothed map have a part of their own, :math:`s(x) = \max(c_s(x) - \lambda, 0) / n`, beside the smooth one,
-with the users expected at them shared in proportion; :math:`\lambda = 0.6 \ln d` lets live what is more than
-:math:`2 \sqrt\lambda` standard deviations, somewhat beyond what noise reaches at d sites.
+with the users expected at them shared in proportion; :math:`\lambda = \tfrac12 \ln d` lets live what is more than
+:math:`2 \sqrt\lambda = \sqrt{2 \ln d}` standard deviations, which the largest noise of d sites comes to.
 
 The steps are extrapolated (SQUAREM, as :mod:`mapveil.local.maximum_likelihood`). It costs no privacy.
 
@@ -71,7 +71,7 @@ _PROBES: Final = 3
 _STIFF: Final = 0.1
 _STANDS_OUT: Final = 3.0
 _MOST_OWN: Final = 0.7
-_LEAST_OWN: Final = 0.6
+_LEAST_OWN: Final = 0.5
 
 
 class Smoothed(NamedTuple):
