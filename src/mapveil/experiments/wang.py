@@ -129,9 +129,10 @@ def run_task(task: Collection | StairJob | RelaxedJob | CentralJob | FlowJob | R
 
 
 def _preface(plan: Plan, quick: bool, seed: int, minutes: float) -> list[str]:
+    fewer = f" ({plan.beyond_trials} beyond the paper, {plan.route_trials} of the routes)" if quick else ""
     return [
-        f"{'A quick run' if quick else 'The full run'}: {plan.trials} seeds ({plan.beyond_trials} beyond the paper, "
-        f"{plan.route_trials} of the routes), from {seed} on; {minutes:.1f} minutes. Intervals are 95 % (Student's t).",
+        f"{'A quick run' if quick else 'The full run'}: {plan.trials} seeds{fewer}, from {seed} on; "
+        f"{minutes:.1f} minutes. Intervals are 95 % (Student's t).",
         "Every visit is one person who reports once, as in the paper. L1 is the sum of absolute differences between "
         "the true and the estimated distribution, 0 to 2; the paper prints an 'average L1-distance' of which some "
         "entries are above 2 (Tables 1, 4 and 7), so that it must be another quantity: the orderings can be compared, "

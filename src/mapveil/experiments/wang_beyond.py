@@ -59,9 +59,6 @@ PEERS: Final = (
 """Every pair that the paper compares, with every estimator that is not Mapveil's own; and the even map."""
 
 
-_WHOLE: Final = 2  # seeds of all pairs; the others are of the paper's and the default
-
-
 def _default_label() -> str:
     chosen = default_scheme()
     return next(
@@ -69,9 +66,6 @@ def _default_label() -> str:
         for scheme in ALL
         if (scheme.method, scheme.estimator) == (chosen.method, chosen.estimator) and not scheme.options
     )
-
-
-_CHIEF: Final = tuple(scheme for scheme in ALL if scheme.label in {*PEERS, _default_label()})
 
 
 class Standing(NamedTuple):
@@ -87,9 +81,7 @@ class Standing(NamedTuple):
 
 def _jobs(plan: Plan, shared: Path, seed: int) -> list[Collection]:
     return [
-        Collection(
-            (data,), trial, ALL if trial < _WHOLE else _CHIEF, (epsilon,), (), True, shared, seed, "beyond"
-        )
+        Collection((data,), trial, ALL, (epsilon,), (), True, shared, seed, "beyond")
         for data in BEYOND
         for epsilon in EPSILONS
         for trial in range(plan.beyond_trials)
@@ -149,8 +141,7 @@ def _report(results: Results) -> Report:
     head = ["pair", "ahead of all", "clearly", "worst ratio", "at"]
     note = (
         "Ahead: less on average than every pair of the paper and than the even map. Clearly: the 95 % interval of "
-        "each paired difference over the seeds excludes 0. Worst ratio: to the best of those. The default is run with "
-        "all seeds, the others with two."
+        "each paired difference over the seeds excludes 0. Worst ratio: to the best of those."
     )
     tables = [Table("Mapveil's pairs against the paper's and the even map", head, rows, note)]
     tables += [_whole(results, [*labels, UNIFORM], metric) for metric in METRICS]

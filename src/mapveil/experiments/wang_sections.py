@@ -90,8 +90,8 @@ class Plan(NamedTuple):
 
     @classmethod
     def full(cls) -> Plan:
-        """Ten seeds; five of the whole table, two of the routes."""
-        return cls(10, False, 2, 5)
+        """Ten seeds of everything."""
+        return cls(10, False, 10, 10)
 
     @classmethod
     def quick(cls) -> Plan:
