@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar, Final, Literal, NamedTuple
 
@@ -17,7 +18,7 @@ from mapveil.maps.mechanism import Progress
 from mapveil.privacy.guarantee import Guarantee, Measured
 from mapveil.privacy.random import Randomness
 from mapveil.projection.bandwidth import neighbour_bandwidth, public_bandwidth, smooth, smoothing_scale
-from mapveil.projection.chunks import Chunk, sum_chunks
+from mapveil.projection.chunks import Chunk, ChunkSum, sum_chunks
 from mapveil.projection.devices import PlaceChoice, all_places, count_devices, visits_of
 from mapveil.projection.frequencies import offsets, unit_frequencies
 from mapveil.projection.kernels import kernel_named
@@ -27,7 +28,7 @@ from mapveil.projection.mechanism import Collected, ProjectionMechanism, check_b
 from mapveil.projection.policy import Policy, largest_bandwidth
 from mapveil.projection.posterior import hiding
 from mapveil.projection.query import Query
-from mapveil.projection.report import client_reports
+from mapveil.projection.report import Reports, client_reports
 
 __all__ = ["BandwidthRule", "FourierKde"]
 
@@ -147,16 +148,10 @@ class FourierKde(ProjectionMechanism):
         PromiseError
             The devices refuse the query.
         """
-        if self.bandwidth_m is not None:
-            check_bandwidth(self.bandwidth_m, tiling)
-        where = map_points(tiling)
-        if self.smoothing == "reports" and where.grid is None:
-            raise InputError(f"smoothing by the reports needs an even grid of metres; {tiling.spec} has none")
+        where = self._where(tiling)
         total = count_devices(points, tiling)
         chosen = self._bandwidth(points, tiling, where, total, rng)
-        query = self.query(where, chosen.metres)
-        least = _LEAST_SIDE_M if tiling.region.georeferenced else 0.0
-        self.policy(chosen.metres, smallest_side=least).check(query, side=inscribed_side(tiling, where))
+        query = self._checked(self.query(where, chosen.metres), tiling, where)
 
         def waves_of(chunk: Chunk) -> FloatArray:
             devices = chunk.visits.devices
@@ -172,6 +167,70 @@ class FourierKde(ProjectionMechanism):
             waves_of,
             lambda done: progress("sum the waves", min(1.0, done / total)),
         )
+        return self._collected(made, tiling, where, query, chosen)
+
+    def public_query(self, tiling: Tiling, users: int) -> Query:
+        """What the server asks where it knows of people only how many answer. Run by: the server.
+
+        Raises
+        ------
+        ParameterError
+            The bandwidth rule reads places.
+        InputError
+            The bandwidth looks like degrees, or smoothing is asked where the cells are no even grid.
+        PromiseError
+            Devices with the policy of these parameters refuse the query.
+        """
+        where = self._where(tiling)
+        chosen = self._public_bandwidth(tiling, where, users)
+        return self._checked(self.query(where, chosen.metres), tiling, where)
+
+    def of_reports(self, chunks: Iterable[Reports], tiling: Tiling, users: int) -> Collected:
+        """What is made of the answers to :meth:`public_query`. Run by: the server.
+
+        Parameters
+        ----------
+        chunks : iterable of Reports
+            Decoded and checked (:func:`mapveil.projection.message.read_reports`); memory holds one at a time.
+        tiling : Tiling
+            The cells.
+        users : int
+            What the query was made for.
+
+        Raises
+        ------
+        InputError
+            Nobody reported, or as :meth:`public_query`.
+        """
+        where = self._where(tiling)
+        chosen = self._public_bandwidth(tiling, where, users)
+        query = self.query(where, chosen.metres)
+        values, devices = np.zeros(tiling.size), 0
+        for reports in chunks:
+            values += sum_of_waves(where, reports, query, threads=1)
+            devices += reports.projections.shape[0]
+        if not devices:
+            raise InputError("no device reported, so there is no map; one report is accepted")
+        return self._collected(ChunkSum(values, devices), tiling, where, query, chosen)
+
+    def _where(self, tiling: Tiling) -> MapPoints:
+        if self.bandwidth_m is not None:
+            check_bandwidth(self.bandwidth_m, tiling)
+        where = map_points(tiling)
+        if self.smoothing == "reports" and where.grid is None:
+            raise InputError(f"smoothing by the reports needs an even grid of metres; {tiling.spec} has none")
+        return where
+
+    def _checked(self, query: Query, tiling: Tiling, where: MapPoints) -> Query:
+        """The query, if devices with the policy of these parameters answer it."""
+        least = _LEAST_SIDE_M if tiling.region.georeferenced else 0.0
+        self.policy(query.bandwidth[0], smallest_side=least).check(query, side=inscribed_side(tiling, where))
+        return query
+
+    def _collected(
+        self, made: ChunkSum, tiling: Tiling, where: MapPoints, query: Query, chosen: _Bandwidth
+    ) -> Collected:
+        """Users per cell from the sum of the waves."""
         kernel_sum, notes, error = made.values / self.features, [chosen.note], 0.0
         spread = math.sqrt(made.devices / (2 * self.features))
         if self.smoothing == "reports":
@@ -206,22 +265,34 @@ class FourierKde(ProjectionMechanism):
     def _bandwidth(
         self, points: Points | Counts, tiling: Tiling, where: MapPoints, users: int, rng: Randomness
     ) -> _Bandwidth:
+        if self.bandwidth_m is not None or self.bandwidth_rule == "public":
+            return self._public_bandwidth(tiling, where, users)
+        places = all_places(points, tiling)
+        found = neighbour_bandwidth(places, rng.child("bandwidth"), neighbours=self.neighbours)
+        return self._held(
+            found,
+            tiling,
+            where,
+            f"mean distance to neighbour {self.neighbours}; a tenth of the places were read in the clear for it",
+            "whoever chose the bandwidth read a tenth of the places in the clear, and may be trusted",
+        )
+
+    def _public_bandwidth(self, tiling: Tiling, where: MapPoints, users: int) -> _Bandwidth:
+        """The one given, or that of the rule that reads no place."""
         if self.bandwidth_m is not None:
             unit = "m" if tiling.region.georeferenced else "cells"
             return _Bandwidth(float(self.bandwidth_m), f"bandwidth {self.bandwidth_m:g} {unit} as given")
+        self._check(self.bandwidth_rule == "public", "bandwidth_rule", "public")
+        found = public_bandwidth(float(where.area.sum()), users, neighbours=self.neighbours)
+        how = "from the region's area and the number of devices; no place was read for it"
+        return self._held(found, tiling, where, how)
+
+    def _held(
+        self, found: float, tiling: Tiling, where: MapPoints, how: str, assumption: str | None = None
+    ) -> _Bandwidth:
+        """A bandwidth that a rule found, held to Lemma 3's largest."""
         side = inscribed_side(tiling, where)
         most = largest_bandwidth(side, bands=self.bands, gamma=self.gamma, kernel=kernel_named(self.kernel))
-        assumption = None
-        if self.bandwidth_rule == "public":
-            found = public_bandwidth(float(where.area.sum()), users, neighbours=self.neighbours)
-            how = "from the region's area and the number of devices; no place was read for it"
-        else:
-            places = all_places(points, tiling)
-            found = neighbour_bandwidth(places, rng.child("bandwidth"), neighbours=self.neighbours)
-            how = f"mean distance to neighbour {self.neighbours}; a tenth of the places were read in the clear for it"
-            assumption = (
-                "whoever chose the bandwidth read a tenth of the places in the clear, and may be trusted"
-            )
         held = f"held to Lemma 3's largest, instead of {found:.4g} m " if found > most else ""
         return _Bandwidth(min(found, most), f"bandwidth {min(found, most):.4g} m {held}({how})", assumption)
 

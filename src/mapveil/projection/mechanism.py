@@ -166,9 +166,34 @@ class ProjectionMechanism(AnyMechanism):
         cells = tiling_of(points, tiling)
         tell = progress or (lambda step, done: None)
         made = self.collect(points, cells, stream, tell)
-        values, notes = non_negative(made.users, cells, negative)
+        return self.map_of(made, cells, seeded=stream.seeded, progress=tell, negative=negative)
+
+    def map_of(
+        self,
+        made: Collected,
+        tiling: Tiling,
+        *,
+        seeded: bool = False,
+        progress: Progress | None = None,
+        negative: Negative = "keep-total",
+    ) -> DensityMap:
+        """The map of what the server half made of the reports. Run by: the server.
+
+        Parameters
+        ----------
+        made : Collected
+            Users per cell, as estimated.
+        tiling : Tiling
+            The cells.
+        seeded : bool
+            Whether the devices' waves can be repeated.
+        progress, negative
+            See :meth:`release`.
+        """
+        tell = progress or (lambda step, done: None)
+        values, notes = non_negative(made.users, tiling, negative)
         tell("measure what a server could learn", 0.0)
-        measured = self.measure(values, cells, map_points(cells), made)
+        measured = self.measure(values, tiling, map_points(tiling), made)
         tell("measure what a server could learn", 1.0)
         parameters = self.parameters()
         if made.bandwidth is not None:
@@ -176,8 +201,8 @@ class ProjectionMechanism(AnyMechanism):
             parameters["bandwidth_m"] = made.bandwidth
         return DensityMap(
             values=values,
-            tiling=cells,
-            guarantee=self.promise(measured, made.assumptions, seeded=stream.seeded),
+            tiling=tiling,
+            guarantee=self.promise(measured, made.assumptions, seeded=seeded),
             method=self.name,
             parameters=parameters,
             notes=(*self.warnings(measured), *made.notes, *notes),
