@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Generator
+from pathlib import Path
 from typing import Final, TypeVar
 
 import pytest
@@ -17,6 +19,8 @@ REQUIRED: Final = tuple(filter(None, os.environ.get("MAPVEIL_REQUIRE", "").lower
 """Programs that must be here (``postgresql,chromium,node``): a skip whose reason names one of them is a failure."""
 
 _Report = TypeVar("_Report", pytest.TestReport, pytest.CollectReport)
+
+_STARTED: Final = time.time()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -38,3 +42,11 @@ def _insist(report: _Report) -> _Report:
             report.outcome = "failed"
             report.longrepr = f"MAPVEIL_REQUIRE asks for {', '.join(missing)}, but: {reason}"
     return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say where the browser tests kept their pictures."""
+    folder = Path(__file__).resolve().parents[1] / "build" / "screenshots"
+    kept = sum(path.stat().st_mtime >= _STARTED for path in folder.glob("*.png"))
+    if kept:
+        terminalreporter.write_line(f"{kept} screenshots in {folder}")

@@ -1,0 +1,262 @@
+"""A real server, a real fleet and a real browser, for the tests of the pages.
+
+Every page a test opens is watched: an error in its console, an exception of its scripts, an answer of 500 or a request
+to any other host fails the test that caused it. Requests of workers are no events of a page, so what goes elsewhere is
+caught by a proxy too: whatever is not for this machine ends there.
+"""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, Response
+
+ROOT = Path(__file__).resolve().parents[3]
+SCREENSHOTS = ROOT / "build" / "screenshots"
+MAPVEIL = Path(sys.executable).with_name("mapveil")
+# WebGL by the processor, for the map; and nothing that calls home.
+FLAGS = (
+    "--no-sandbox",
+    "--use-angle=swiftshader",
+    "--enable-unsafe-swiftshader",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+)
+_HERE_SCHEMES = ("data", "blob", "about")
+
+
+@dataclass
+class LiveCollector:
+    """A ``mapveil serve`` process of its own, with an empty store."""
+
+    address: str
+    token: str
+    log: Path
+    client: httpx.Client
+
+    def ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+        """What the API answers this operator."""
+        answer = self.client.request(method, f"/v1{path}", json=body)
+        assert answer.is_success, answer.text
+        return answer.json() if answer.content else None
+
+    def draft(self, **terms: Any) -> str:
+        """The identifier of a new collection of a small city's region."""
+        spec = {"region": [-74.03, 40.69, -73.90, 40.83], "tiling": "quadtree:5", **terms}
+        return str(self.ask("POST", "/collections", spec)["id"])
+
+    def open(self, **terms: Any) -> str:
+        """The identifier of a collection that devices may join."""
+        identifier = self.draft(**terms)
+        self.ask("POST", f"/collections/{identifier}/open")
+        return identifier
+
+    def enrolment(self, uses: int) -> str:
+        """A token for so many new devices."""
+        return str(self.ask("POST", "/enrolment-tokens", {"name": "test fleet", "uses": uses})["token"])
+
+    def fleet(self, table: Path, identifier: str, token: str, *options: str) -> subprocess.Popen[str]:
+        """A ``mapveil device --fleet`` process, on its way."""
+        command = [MAPVEIL, "device", "--fleet", table, "--server", self.address, "--enrol", token]
+        command += ["--collection", identifier, *options]
+        return subprocess.Popen(
+            [str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+
+    def run_fleet(self, table: Path, identifier: str, devices: int, *options: str) -> None:
+        """A whole fleet, awaited."""
+        process = self.fleet(table, identifier, self.enrolment(devices), *options)
+        _, said = process.communicate(timeout=240)
+        assert process.returncode == 0, said
+
+    def wait(self, identifier: str, state: str, seconds: float = 120) -> dict[str, Any]:
+        """The collection's record, once it is in a state."""
+        until = time.monotonic() + seconds
+        while True:
+            record: dict[str, Any] = self.ask("GET", f"/collections/{identifier}")
+            if record["state"] == state:
+                return record
+            assert record["state"] != "aborted", record["reason"]
+            assert time.monotonic() < until, f"still {record['state']}: {record['progress']}"
+            time.sleep(0.2)
+
+
+@pytest.fixture(scope="session")
+def collector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCollector]:
+    folder = tmp_path_factory.mktemp("collector")
+    store, log = folder / "store.sqlite", folder / "log"
+    made = subprocess.run(
+        [MAPVEIL, "serve", "--store", store, "--new-operator", "admin:browser"],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    address, token = f"http://127.0.0.1:{port}", made.stdout.strip()
+    with ExitStack() as stack:
+        lines = stack.enter_context(log.open("wb"))
+        server = subprocess.Popen(
+            [MAPVEIL, "serve", "--store", store, "--port", str(port)], stdout=lines, stderr=lines
+        )
+        stack.callback(_end, server)
+        client = stack.enter_context(
+            httpx.Client(base_url=address, headers={"Authorization": f"Bearer {token}"}, timeout=60)
+        )
+        for _ in range(300):
+            assert server.poll() is None, log.read_text(encoding="utf-8")
+            try:
+                if client.get("/healthz").is_success:
+                    break
+            except httpx.TransportError:
+                pass
+            time.sleep(0.1)
+        else:
+            pytest.fail(f"the server does not answer: {log.read_text(encoding='utf-8')}")
+        yield LiveCollector(address, token, log, client)
+
+
+def _end(server: subprocess.Popen[bytes]) -> None:
+    server.terminate()
+    assert server.wait(30) == 0, "the server did not end in good order"
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    path = shutil.which("chromium")
+    if path is None:
+        pytest.skip("no chromium on this machine (Debian's package chromium)")
+    playwright = pytest.importorskip("playwright.sync_api", reason="no playwright to drive chromium with")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=path, args=list(FLAGS))
+        yield browser
+        browser.close()
+
+
+class Elsewhere:
+    """A proxy that leads nowhere, and keeps the first line of whatever came."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self._thread = threading.Thread(target=self._listen)
+        self._thread.start()
+
+    def _listen(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:  # closed
+                return
+            with connection:
+                line = connection.recv(4096).split(b"\r\n")[0].decode("latin-1")
+                if line:
+                    self.lines.append(line)
+
+    def close(self) -> None:
+        """End listening."""
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._thread.join()
+
+
+@dataclass
+class Watched:
+    """The pages of one test, and what went wrong in them."""
+
+    browser: Browser
+    address: str
+    elsewhere: Elsewhere
+    name: str
+    faults: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+    contexts: list[BrowserContext] = field(default_factory=list)
+
+    def open(self, path: str = "/", *, width: int = 1400, height: int = 900, **context: Any) -> Page:
+        """A page in a fresh browser profile; ``context`` as Playwright's ``new_context`` takes it."""
+        made = self.browser.new_context(
+            viewport={"width": width, "height": height},
+            proxy={"server": self.elsewhere.address, "bypass": "127.0.0.1"},
+            accept_downloads=True,
+            **context,
+        )
+        self.contexts.append(made)
+        made.on("request", self._request)
+        made.on("response", self._response)
+        made.on("console", self._console)
+        made.on("weberror", lambda error: self.faults.append(f"exception: {error.error}"))
+        page = made.new_page()
+        page.set_default_timeout(20_000)
+        page.goto(self.address + path)
+        return page
+
+    def shoot(self, page: Page, what: str) -> Path:
+        """Keep a picture of the whole page."""
+        SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+        path = SCREENSHOTS / f"{self.name}-{what}.png"
+        page.screenshot(path=path, full_page=True)
+        return path
+
+    def _request(self, request: Request) -> None:
+        self.requests.append(request.url)
+        scheme = urlsplit(request.url).scheme
+        if scheme not in _HERE_SCHEMES and not request.url.startswith(self.address + "/"):
+            self.faults.append(f"a request to {request.url}")
+
+    def _response(self, response: Response) -> None:
+        if response.status >= 500:
+            self.faults.append(f"{response.status} from {response.url}")
+
+    def _console(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            self.faults.append(f"console {message.type}: {message.text} ({message.location})")
+
+
+@pytest.fixture(scope="session")
+def watch(browser: Browser) -> Callable[[str, str], AbstractContextManager[Watched]]:
+    """What opens watched pages of an address, closes them, and adds what went elsewhere to their faults."""
+
+    @contextmanager
+    def watching(address: str, name: str) -> Iterator[Watched]:
+        elsewhere = Elsewhere()
+        watched = Watched(browser, address, elsewhere, name)
+        try:
+            yield watched
+        finally:
+            for context in watched.contexts:
+                context.close()
+            elsewhere.close()
+        watched.faults += [f"to another host: {line}" for line in elsewhere.lines]
+
+    return watching
+
+
+@pytest.fixture
+def pages(
+    collector: LiveCollector,
+    watch: Callable[[str, str], AbstractContextManager[Watched]],
+    request: pytest.FixtureRequest,
+) -> Iterator[Watched]:
+    name = request.node.name.removeprefix("test_").partition("[")[0]
+    with watch(collector.address, name.replace("_", "-")) as watched:
+        yield watched
+    assert watched.requests
+    assert watched.faults == []

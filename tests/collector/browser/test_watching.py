@@ -1,0 +1,68 @@
+"""The watching of the browser tests itself: what they must notice, they notice."""
+
+from __future__ import annotations
+
+import http.server
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.xdist_group("browser")
+
+_PAGE = b"""<!doctype html><html lang="en"><title>t</title><script>%s</script>"""
+_SCRIPTS = {
+    "/silent": b"",
+    "/error": b"console.error('oh')",
+    "/exception": b"throw new Error('ah')",
+    "/elsewhere": b"fetch('http://elsewhere.example/a', {mode: 'no-cors'}).catch(() => 0)",
+    "/worker": b"new Worker(URL.createObjectURL(new Blob(["
+    b"\"fetch('http://elsewhere.example/w').catch(() => 0)\"])))",
+}
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        body = _PAGE % _SCRIPTS.get(self.path, b"")
+        self.send_response(200 if self.path != "/broken" else 500)
+        self.send_header("Content-Type", "text/html")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("path", "fault"),
+    [
+        ("/silent", None),
+        ("/error", "console error: oh"),
+        ("/exception", "exception: "),
+        ("/broken", "500 from "),
+        ("/elsewhere", "a request to http://elsewhere.example/a"),
+        ("/worker", "to another host: GET http://elsewhere.example/w"),
+    ],
+)
+def test_faults_of_a_page_are_noticed(
+    address: str, watch: Callable[[str, str], Any], path: str, fault: str | None
+) -> None:
+    with watch(address, "watching") as watched:
+        watched.open(path).wait_for_timeout(300)
+    assert watched.requests[0] == address + path
+    if fault is None:
+        assert watched.faults == []
+    else:
+        assert any(said.startswith(fault) for said in watched.faults), watched.faults
