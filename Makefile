@@ -10,15 +10,17 @@ WORKERS ?= 2
 export PIP_ROOT_USER_ACTION := ignore
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types layers doctest bench docs lock clean
+.PHONY: help demo demo-collector test lint types layers doctest bench docs lock vendor clean
 
 help:
-	@echo "make demo    release a private heatmap of the example check-ins into demo/"
-	@echo "make test    lint, types, layering, tests and the documentation's examples"
-	@echo "make bench   measure against peers and limits in one run (makes $(PEERS), $(FLOWER); minutes)"
-	@echo "make docs    build the documentation into docs/_build/html"
-	@echo "make lock    resolve requirements/*.lock anew (needs uv)"
-	@echo "make clean   remove the environments and everything built"
+	@echo "make demo            release a private heatmap of the example check-ins into demo/"
+	@echo "make demo-collector  run a collector with 2,000 devices, and show the finished map in a page"
+	@echo "make test            lint, types, layering, tests and the documentation's examples"
+	@echo "make bench           measure against peers and limits in one run (makes $(PEERS), $(FLOWER); minutes)"
+	@echo "make docs            build the documentation into docs/_build/html"
+	@echo "make lock            resolve requirements/*.lock anew (needs uv)"
+	@echo "make vendor  renew the console's vendored packages from web/package-lock.json (needs npm)"
+	@echo "make clean           remove the environments and everything built"
 
 $(STAMP): pyproject.toml requirements/dev.lock requirements/neural.txt
 	@echo "mapveil: making $(VENV) from requirements/dev.lock (the first run takes a minute or two)"
@@ -47,6 +49,11 @@ demo: $(STAMP)
 	  --tiling quadtree:8 --epsilon 1 --ledger demo/ledger.sqlite \
 	  -o demo/nyc.tif -o demo/nyc.parquet -o demo/nyc.html -o demo/nyc.png
 	@echo "Look at demo/nyc.png, or open demo/nyc.html in a browser."
+	@echo "make demo-collector makes such a map from 2,000 devices that tell nobody where they are."
+
+# Serves until Ctrl-C; with DEMO_EXIT=1, or without a terminal, it ends once the page has answered.
+demo-collector: $(STAMP)
+	@$(BIN)/python examples/collector_demo.py --folder demo
 
 test: lint types layers
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
@@ -69,6 +76,15 @@ docs: $(STAMP)
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going docs docs/_build/html
 	@echo "Open docs/_build/html/index.html"
 
+# The built files of web/package-lock.json, as they come; node is needed here only.
+VENDOR := src/mapveil/collector/web/assets/vendor
+vendor:
+	cd web && npm ci --ignore-scripts --no-audit --no-fund
+	cp web/node_modules/maplibre-gl/dist/maplibre-gl.mjs web/node_modules/maplibre-gl/dist/maplibre-gl-worker.mjs \
+	  web/node_modules/maplibre-gl/dist/maplibre-gl.css $(VENDOR)
+	cp web/node_modules/maplibre-gl/LICENSE.txt $(VENDOR)/maplibre-gl.LICENSE.txt
+	rm -rf web/node_modules
+
 lock:
 	uv pip compile --quiet --universal --python-version 3.11 --group dev --no-emit-index-url \
 	  --extra geo --extra viz --extra fast --extra routes --extra eval --extra phone --extra device --extra service \
@@ -79,4 +95,4 @@ lock:
 	  requirements/flower.in -o requirements/flower.lock
 
 clean:
-	rm -rf $(VENV) $(PEERS) $(FLOWER) demo docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) $(FLOWER) demo build docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis

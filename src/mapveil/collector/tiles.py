@@ -20,13 +20,13 @@ from mapveil.geo.projection import EqualAreaCylinder
 from mapveil.geo.quadtree import Quadtree
 from mapveil.maps.colours import DensityScale, density_scale, ramp
 from mapveil.maps.density_map import INTERVAL_ALPHA
-from mapveil.maps.frame import density_unit, raster_frame, shown_density
+from mapveil.maps.frame import raster_frame, shown_density
 
 if TYPE_CHECKING:
     from mapveil.geo.tiling import Tiling
     from mapveil.maps.density_map import DensityMap
 
-__all__ = ["LAYERS", "MOST_ZOOM", "SIDE", "THEMES", "MapTiles", "Shown", "Theme", "cells_record"]
+__all__ = ["LAYERS", "MOST_ZOOM", "SIDE", "THEMES", "UNIT", "MapTiles", "Shown", "Theme", "cells_record"]
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -41,10 +41,14 @@ SIDE: Final = 256
 MOST_ZOOM: Final = 22
 """The deepest level that is drawn."""
 
+UNIT: Final = "persons per km²"
+"""What a collection's map is counted in: a device stands for the person who carries it."""
+
 _EQUATOR_M: Final = 2 * math.pi * 6378137.0
 _FINEST: Final = 4  # samples of a pixel, each way
 _CELL_PIXELS: Final = 32  # the deepest useful level shows a cell so wide
 _DIGITS: Final = 4
+_STOPS: Final = 24  # of the legend's gradient
 _STEPS: Final = 255  # colours; index 0 of the palette is transparent
 
 
@@ -69,7 +73,17 @@ class MapTiles:
         self._bounds = _cover(heat.tiling)
         self._cell_m = math.sqrt(float(np.median(heat.tiling.area_m2())))
 
-    def png(self, z: int, x: int, y: int, layer: Shown = "density", theme: Theme = "light") -> bytes:
+    def png(
+        self,
+        z: int,
+        x: int,
+        y: int,
+        layer: Shown = "density",
+        theme: Theme = "light",
+        *,
+        top: float | None = None,
+        knee: float | None = None,
+    ) -> bytes:
         """The tile as a PNG; transparent where the map has no cell, or no bound.
 
         Parameters
@@ -80,11 +94,13 @@ class MapTiles:
             The estimated density, or half the width of its interval.
         theme : {"light", "dark"}
             Whether nobody is paper or darkness.
+        top, knee : float, optional
+            Another scale than the map's own, so that maps side by side have one; persons per km².
 
         Raises
         ------
         InputError
-            The pyramid has no such tile, the map no such layer, or a name is not known.
+            The pyramid has no such tile, the map no such layer, a name is not known, or the scale is none.
         """
         if not (0 <= z <= MOST_ZOOM and 0 <= x < 1 << z and 0 <= y < 1 << z):
             raise InputError(
@@ -95,6 +111,8 @@ class MapTiles:
         scale = self._scale(layer)
         if scale is None:
             raise InputError(f"the map has no layer {layer!r}: it carries no measurements, so no bounds")
+        if top is not None or knee is not None:
+            scale = _given_scale(top, knee)
         sampled = self._sample(z, x, y, self._values(layer))
         known = np.isfinite(sampled)
         place = np.clip(scale.fraction(np.where(known, sampled, 0.0)), 0.0, 1.0)
@@ -108,7 +126,7 @@ class MapTiles:
         if scale is None:
             return None
         return {
-            "unit": density_unit(self.heat.tiling),
+            "unit": UNIT,
             "top": scale.top,
             "knee": scale.knee,
             "ticks": scale.ticks().tolist(),
@@ -142,8 +160,9 @@ class MapTiles:
             "guarantee_in_words": heat.guarantee.in_words(),
             "bounds": list(self.bounds()),
             "outline": self.outline(),
-            "unit": density_unit(heat.tiling),
+            "unit": UNIT,
             "legend": {layer: self.legend(layer) for layer in LAYERS},
+            "colours": [f"#{red:02x}{green:02x}{blue:02x}" for red, green, blue in ramp(_STOPS).tolist()],
             "maxzoom": self.maxzoom,
             "certainty": 1 - INTERVAL_ALPHA,
             "total": float(heat.values.sum()),
@@ -158,7 +177,7 @@ class MapTiles:
 
     @cached_property
     def _half_width(self) -> FloatArray | None:
-        """Half the width of each cell's interval, users per km²; NaN where nothing bounds it."""
+        """Half the width of each cell's interval, persons per km²; NaN where nothing bounds it."""
         interval = self.heat.interval()
         if interval is None:
             return None
@@ -208,6 +227,13 @@ class MapTiles:
         total = np.where(known, found, 0.0).sum(axis=(1, 3))
         sampled[down, across] = np.divide(total, count, out=np.full(total.shape, np.nan), where=count > 0)
         return sampled
+
+
+def _given_scale(top: float | None, knee: float | None) -> DensityScale:
+    """A logarithmic scale from a request."""
+    if top is None or knee is None or not (math.isfinite(top) and 0 < knee <= top):
+        raise InputError(f"top is {top!r} and knee {knee!r}; both are accepted, with 0 < knee <= top")
+    return DensityScale("log", top, knee)
 
 
 def cells_record(heat: DensityMap) -> dict[str, Any]:
