@@ -19,7 +19,7 @@ help:
 	@echo "make bench           measure against peers and limits in one run (makes $(PEERS), $(FLOWER); minutes)"
 	@echo "make docs            build the documentation into docs/_build/html"
 	@echo "make lock            resolve requirements/*.lock anew (needs uv)"
-	@echo "make vendor  renew the console's vendored packages from web/package-lock.json (needs npm)"
+	@echo "make vendor          renew the console's vendored packages from web/package-lock.json (needs npm)"
 	@echo "make clean           remove the environments and everything built"
 
 $(STAMP): pyproject.toml requirements/dev.lock requirements/neural.txt
