@@ -1,0 +1,183 @@
+"""A collection from beginning to end on one machine: the server, 2,000 devices, the finished map in a page.
+
+Run by ``make demo-collector``. Every device is one person of the example check-ins; it draws its own keys, adds its
+part of the noise, masks, and answers over HTTP. One in twenty goes silent at some point, as phones do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urljoin
+
+import httpx
+import numpy as np
+import pyarrow.parquet as pq
+
+CHECKINS = Path(__file__).parent / "checkins_nyc.parquet"
+REGION = [-74.03, 40.69, -73.90, 40.83]
+MAPVEIL = Path(sys.executable).with_name("mapveil")
+DROPOUT = 0.05
+USUAL_PORT = 8321
+
+
+def main() -> None:
+    """Run it all."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "--folder", type=Path, default=Path("demo"), help="for the store, the log and the fleet"
+    )
+    parser.add_argument("--devices", type=int, default=2000)
+    parser.add_argument("--port", type=int, help=f"{USUAL_PORT}, or a free one, by default")
+    parser.add_argument("--exit", action="store_true", help="check the page and end, as without a terminal")
+    given = parser.parse_args()
+    stays = not (given.exit or os.environ.get("DEMO_EXIT") == "1") and sys.stdout.isatty()
+
+    given.folder.mkdir(parents=True, exist_ok=True)
+    store = given.folder / "collector.sqlite"
+    for old in given.folder.glob("collector.sqlite*"):
+        old.unlink()
+    fleet = write_fleet(given.folder / "fleet.parquet", given.devices)
+    token = run_serve(store, "--new-operator", "operator:demo")
+    with serving(store, given.port or free_port(), given.folder / "collector.log") as address:
+        client = httpx.Client(base_url=address, headers={"Authorization": f"Bearer {token}"}, timeout=30)
+        with client:
+            identifier = collect(client, fleet, given.devices)
+            page = f"{address}/#token={token}"
+            check(client, identifier, page)
+        say(f"\nThe map is at {page}")
+        if stays:
+            say("Ctrl-C ends the server.")
+            wait_for_interrupt()
+
+
+def write_fleet(path: Path, devices: int) -> Path:
+    """The rows of some people of the example, drawn at random: each of them is one device."""
+    table = pq.read_table(CHECKINS)
+    users = table["user_id"].to_numpy()
+    chosen = np.random.default_rng(7).choice(np.unique(users), devices, replace=False)
+    pq.write_table(table.filter(np.isin(users, chosen)), path)
+    return path
+
+
+def collect(client: httpx.Client, fleet: Path, devices: int) -> str:
+    """Run one collection, from the draft to the finished map; its identifier."""
+    draft = {
+        "title": "Check-ins in Manhattan",
+        "trust": "distributed",
+        "epsilon": "1",
+        "region": REGION,
+        "tiling": "quadtree:8",
+        "devices": devices,
+        "join_seconds": 600,
+        "phase_seconds": 30,
+    }
+    identifier = str(ask(client, "POST", "/v1/collections", draft)["id"])
+    ask(client, "POST", f"/v1/collections/{identifier}/open")
+    enrolment = ask(client, "POST", "/v1/enrolment-tokens", {"name": "demo fleet", "uses": devices})["token"]
+    say(f"Collection {identifier} is open; {devices:,} devices come.")
+    command = ["device", "--fleet", fleet, "--server", client.base_url, "--enrol", enrolment]
+    command += ["--collection", identifier, "--drop", DROPOUT]
+    subprocess.run([MAPVEIL, *map(str, command)], check=True)
+    record = ask(client, "GET", f"/v1/collections/{identifier}")
+    if record["state"] != "done":
+        raise SystemExit(f"the collection is {record['state']}: {record['reason']}")
+    asked = [
+        f"{part['included']:,} of {part['asked']:,} in round {part['number']}" for part in record["rounds"]
+    ]
+    say(f"Done: epsilon {record['spent']} spent; devices in the sums: {', '.join(asked)}.")
+    return identifier
+
+
+def ask(client: httpx.Client, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+    """One request of an operator; its error's words on failure."""
+    answer = client.request(method, path, json=body)
+    if answer.is_error:
+        raise SystemExit(f"{method} {path}: {answer.status_code} {answer.text}")
+    return answer.json() if answer.content else None
+
+
+def check(client: httpx.Client, identifier: str, page: str) -> None:
+    """That the page, all it loads, and the map answer."""
+    answers = [client.get(page.partition("#")[0]), client.get(f"/v1/collections/{identifier}/map")]
+    for path in sorted(set(re.findall(r"(?:src|href)=\"([^\"#:]+)\"", answers[0].text))):
+        answers.append(client.get(urljoin(str(answers[0].url), path)))
+    for answer in answers:
+        if answer.is_error:
+            raise SystemExit(f"{answer.request.url} answers {answer.status_code}")
+
+
+def run_serve(store: Path, *options: str) -> str:
+    """What ``mapveil serve`` prints with these options."""
+    command: Sequence[Any] = [MAPVEIL, "serve", "--store", store, *options]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+@contextmanager
+def serving(store: Path, port: int, log: Path) -> Iterator[str]:
+    """A server for as long as the block runs; its address."""
+    address = f"http://127.0.0.1:{port}"
+    with log.open("wb") as lines:
+        command: Sequence[Any] = [MAPVEIL, "serve", "--store", store, "--port", str(port)]
+        # A session of its own: Ctrl-C is for this program, which then ends the server in good order.
+        server = subprocess.Popen(command, stdout=lines, stderr=lines, start_new_session=True)
+        try:
+            wait_until_healthy(server, address, log)
+            yield address
+        finally:
+            server.send_signal(signal.SIGTERM)
+            server.wait(30)
+
+
+def wait_until_healthy(server: subprocess.Popen[bytes], address: str, log: Path) -> None:
+    """Return once the server answers; end with its log where it does not."""
+    for _ in range(300):
+        try:
+            if httpx.get(f"{address}/healthz").is_success:
+                return
+        except httpx.TransportError:
+            pass
+        if server.poll() is not None:
+            break
+        time.sleep(0.1)
+    raise SystemExit(f"the server does not answer; {log} says:\n{log.read_text(encoding='utf-8')}")
+
+
+def free_port() -> int:
+    """The usual port, or another where that is taken."""
+    for port in (USUAL_PORT, 0):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return int(probe.getsockname()[1])
+    raise SystemExit("no port is free")
+
+
+def wait_for_interrupt() -> None:
+    """Do nothing until Ctrl-C."""
+    try:
+        signal.pause()
+    except KeyboardInterrupt:
+        say("")
+
+
+def say(line: str) -> None:
+    """A line at once, before what the commands print themselves."""
+    print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()
