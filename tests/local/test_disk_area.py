@@ -77,6 +77,31 @@ def test_sites_of_one_pixel_cannot_be_told_apart_and_the_message_says_so() -> No
     assert heat.values[0] == pytest.approx(heat.values[1])
 
 
+def test_the_noise_of_least_squares_is_that_of_the_matrix() -> None:
+    domain = Domain(mv.Grid(REGION, rows=4, columns=5))
+    randomizer = DiskArea(epsilon=1).on(domain)
+    matrix = randomizer.transition_matrix()
+    p = np.random.default_rng(0).dirichlet(np.full(domain.size, 0.5))
+    rows = np.stack([randomizer.invert(Tally(one, 1)) for one in np.eye(randomizer.symbols)], axis=1)
+    np.testing.assert_allclose(rows, np.linalg.pinv(matrix.T), atol=1e-7 * np.abs(rows).max())
+    wanted = np.zeros((domain.size, domain.size))
+    for part, law in zip(p, matrix, strict=True):
+        mean = rows @ law
+        wanted += part * ((rows * law) @ rows.T - np.outer(mean, mean))
+    found = randomizer.covariance(p)
+    np.testing.assert_allclose(found.matrix, wanted, rtol=1e-7, atol=1e-9 * wanted.max())
+    order = np.random.default_rng(1).permutation(domain.size)
+    np.testing.assert_allclose(
+        found.of_sums(order, np.array([3]), np.array([9])), wanted[np.ix_(order[3:12], order[3:12])].sum()
+    )
+
+
+def test_least_squares_of_many_pixels_are_refused_with_a_way_out() -> None:
+    randomizer = DiskArea(epsilon=1).on(Domain(mv.Quadtree(REGION, depth=6)))
+    with pytest.raises(ParameterError, match=r"4096 sites.*2\*\*23.*'smoothed-em'"):
+        randomizer.covariance(np.full(4096, 1 / 4096))
+
+
 @pytest.mark.parametrize("radius", [-1.0, float("nan"), float("inf")])
 def test_a_senseless_radius_is_refused(radius: float) -> None:
     with pytest.raises(ParameterError, match="radius_m"):

@@ -8,7 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mapveil as mv
-from mapveil.local import Domain, HadamardResponse, StaircaseResponse, SubsetSelection
+from mapveil.local import (
+    DiskArea,
+    Domain,
+    HadamardResponse,
+    HierarchicalHashing,
+    StaircaseResponse,
+    SubsetSelection,
+)
 from mapveil.local.covariance import DenseCovariance, IndependentCovariance
 from mapveil.local.estimators import estimate_distribution
 from mapveil.local.multiscale import shrink_estimates
@@ -81,7 +88,9 @@ def test_estimates_of_nothing_but_noise_become_even() -> None:
 
 
 @pytest.mark.parametrize(
-    "mechanism", [HadamardResponse, SubsetSelection, StaircaseResponse], ids=lambda m: m.name
+    "mechanism",
+    [HadamardResponse, SubsetSelection, StaircaseResponse, HierarchicalHashing, DiskArea],
+    ids=lambda m: m.name,
 )
 def test_it_beats_the_projection_and_the_even_map_on_clustered_users(mechanism) -> None:
     domain = Domain(mv.Quadtree(REGION, depth=4))

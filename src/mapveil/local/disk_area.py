@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.errors import ParameterError
+from mapveil.local.covariance import DenseCovariance
 from mapveil.local.disk_raster import DiskKernel, PixelRaster, disk_kernel, disk_reach, pixel_raster
 from mapveil.local.domain import Domain
 from mapveil.local.mechanism import LocalMechanism
@@ -200,19 +201,27 @@ class DiskRandomizer(SymbolRandomizer):
 
     def invert(self, tally: Tally) -> FloatArray:
         """See :meth:`Randomizer.invert`: least squares over the pixels, for small domains."""
+        return np.asarray(self._least_squares() @ (tally.counts / max(tally.reports, 1)))
+
+    def covariance(self, distribution: FloatArray) -> DenseCovariance:
+        """See :meth:`Randomizer.covariance`: of the least squares, for small domains."""
+        return DenseCovariance.of_estimator(self._least_squares(), self.forward(distribution), distribution)
+
+    def _least_squares(self) -> FloatArray:
+        """The pseudo-inverse of the channel, shape (sites, symbols)."""
         if self.size * self.symbols > _DENSE:
             raise ParameterError(
                 f"least squares over {self.size} sites and {self.symbols} pixels would need a matrix of more than "
                 "2**23 entries; the estimators 'smoothed-em' and 'em' are accepted"
             )
-        matrix = self.transition_matrix().T
-        found, _, rank, _ = np.linalg.lstsq(matrix, tally.counts / max(tally.reports, 1), rcond=_SINGULAR)
+        left, values, right = np.linalg.svd(self.transition_matrix().T, full_matrices=False)
+        rank = int((values > _SINGULAR * values[0]).sum())
         if rank < self.size:
             raise ParameterError(
                 f"the system of equations is singular: its rank is {rank} of {self.size} sites; "
                 "the estimator 'smoothed-em' is accepted"
             )
-        return np.asarray(found)
+        return np.asarray((right.T / values) @ left.T)
 
     def identity(self) -> str:
         """See :meth:`Randomizer.identity`."""

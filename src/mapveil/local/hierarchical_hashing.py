@@ -8,6 +8,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from mapveil.errors import ParameterError
+from mapveil.local.covariance import MOST_SITES, DenseCovariance
 from mapveil.local.domain import Codes, Domain
 from mapveil.local.hash_support import HashSupport, LevelSupport, Supporting
 from mapveil.local.linear_hashes import is_prime
@@ -17,6 +19,7 @@ from mapveil.local.randomizer import FloatArray, IntArray, SymbolRandomizer
 from mapveil.local.report import Tally
 from mapveil.local.staircase_groups import Blocks, blocks_at
 from mapveil.local.tree_consistency import make_consistent
+from mapveil.local.tree_covariance import MeasuredLevel, consistent_covariance
 from mapveil.privacy.random import Randomness
 from mapveil.privacy.uniform import uniform_below
 
@@ -107,8 +110,7 @@ class HierarchicalHashingRandomizer(SymbolRandomizer, Supporting):
         for reports, part in zip(self._reports, self._parts(tally.counts.astype(np.float64)), strict=True):
             number = max(float(part.sum()), 1.0)
             estimates.append(reports.invert(part, number))
-            q = reports.other
-            variances.append(q * (1 - q) / (reports.held - q) ** 2 / number)
+            variances.append(reports.noise().away / number)
         children = [
             np.bincount(above.of_rank[below.first], minlength=above.first.size)
             for above, below in zip(self._levels[:-1], self._levels[1:], strict=True)
@@ -116,6 +118,25 @@ class HierarchicalHashingRandomizer(SymbolRandomizer, Supporting):
         made = np.empty(self.size)
         made[self.domain.codes.site] = make_consistent(estimates, variances, children, total=1.0)
         return made
+
+    def covariance(self, distribution: FloatArray) -> DenseCovariance:
+        """See :meth:`Randomizer.covariance`: of as many reports about each level as are asked for on average.
+
+        Nodes of one level are hashed as an average group of them, see :class:`HashedReports`.
+        """
+        if self.size > MOST_SITES:
+            raise ParameterError(
+                f"the covariance matrix of {self.size} sites; {MOST_SITES} at most are accepted, or "
+                "the estimator 'smoothed-em'"
+            )
+        levels = []
+        for blocks, weight, reports in zip(self._levels, self._weights, self._reports, strict=True):
+            noise, part = reports.noise(), weight / self._weight
+            levels.append(MeasuredLevel(blocks, noise, part, noise.away / part))
+        site = self.domain.codes.site
+        matrix = np.empty((self.size, self.size))
+        matrix[np.ix_(site, site)] = consistent_covariance(levels, distribution[site])
+        return DenseCovariance(matrix)
 
     def support(self, tally: Tally) -> HashSupport:
         """Which nodes of every level the reports support. Run by: the server."""

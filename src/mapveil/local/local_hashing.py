@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Final
+from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from mapveil.local.report import Tally
 from mapveil.privacy.random import Randomness
 from mapveil.privacy.uniform import uniform_below
 
-__all__ = ["HashedReports", "HashingRandomizer", "LocalHashing", "best_buckets"]
+__all__ = ["HashedReports", "HashingRandomizer", "LocalHashing", "SupportNoise", "best_buckets"]
 
 _LARGEST_TABLE: Final = 1 << 25
 _TOTAL_BITS: Final = 61
@@ -56,6 +56,15 @@ def best_buckets(epsilon: Fraction, sites: int, largest_table: int = _LARGEST_TA
     if not accepted:
         raise ParameterError(f"{sites} sites are too many for hashing; srr, grr and hr accept them")
     return min(accepted, key=variance)
+
+
+class SupportNoise(NamedTuple):
+    """Moments of what one report of a known place adds to the estimates, the mean over all triples of sites."""
+
+    at: float  # variance of the place's
+    away: float  # of another site's
+    own: float  # covariance of the place's with another one
+    both: float  # of two other sites'
 
 
 class HashedReports:
@@ -127,24 +136,26 @@ class HashedReports:
 
         Two sites and the place are hashed as if independently unless the three are on one line.
         """
+        at, away, own, both = self.noise()
+
+        def without(number: FloatArray) -> FloatArray:
+            return np.asarray(number * (away + (number - 1) * both))
+
+        return ExchangeableCovariance(
+            lambda number: without(number - 1) + at + 2 * (number - 1) * own, without, distribution
+        )
+
+    def noise(self) -> SupportNoise:
+        """What one report adds to the estimates of two sites varies by so much."""
         g, k, n = self.hashes.buckets, self.hashes.digits, self.hashes.functions
         p, q, pair = self.held, self.other, self.hashes.collision
         surplus = self._surplus / self._total
         triple = (g ** (k - 2) - 1) / n if k > 1 else 0.0
         line = (g - 2) / (n - 1) if n > 1 else 0.0
-        # Of two other sites; and of the place with another one.
         both = surplus * (triple + line * (pair - triple)) + (1 - surplus) * pair / g - q * q
         own = pair * (surplus + (1 - surplus) / g) - p * q
         scale = (p - q) ** 2
-
-        def without(number: FloatArray) -> FloatArray:
-            return np.asarray(number * (q * (1 - q) + (number - 1) * both) / scale)
-
-        return ExchangeableCovariance(
-            lambda number: without(number - 1) + (p * (1 - p) + 2 * (number - 1) * own) / scale,
-            without,
-            distribution,
-        )
+        return SupportNoise(p * (1 - p) / scale, q * (1 - q) / scale, own / scale, both / scale)
 
     def _sums(self, values: FloatArray) -> FloatArray:
         return self.hashes.sums(values.reshape(self.hashes.functions, self.hashes.buckets))
