@@ -71,7 +71,7 @@ enrolments: Final = Table(
     Column("name", String(100), nullable=False),
     Column("token_hash", LargeBinary(32), nullable=False, unique=True),
     Column("uses_left", Integer, nullable=False),
-    Column("created_by", Integer, ForeignKey("operators.id"), nullable=False),
+    Column("created_by", Integer, ForeignKey("operators.id")),  # none: the command line
     Column("created_at", _TIME, nullable=False),
     Column("expires_at", _TIME, nullable=False),
     Column("revoked_at", _TIME),

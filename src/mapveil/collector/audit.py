@@ -1,0 +1,142 @@
+r"""The audit log: who did what, in lines that the database refuses to change and that hold each other fast.
+
+.. math:: c_i = \operatorname{SHA256}(\text{"mapveil audit 1"} \,\|\, 0 \,\|\, c_{i-1} \,\|\, \ell_i),
+          \quad c_0 = 0^{32}
+
+where: :math:`\ell_i` is line i as canonical JSON, with its number, and :math:`c_i` its chain value. Whoever changes or
+takes out a line has to redo every later one; whoever wrote down one chain value, such as the one ``mapveil serve
+--check`` prints, notices even that, and notices lines taken off the end.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import select, text
+from sqlalchemy.engine import Connection, Row
+
+from mapveil.collector.clock import Clock, time_text
+from mapveil.collector.database import CLOCK
+from mapveil.collector.schema import audit
+from mapveil.device.terms import canonical_json
+
+__all__ = ["ChainReport", "Line", "lines", "record", "verify"]
+
+_PURPOSE: Final = b"mapveil audit 1\0"
+_START: Final = bytes(32)
+_LOCK_KEY: Final = 0x6D76_6175_6469_7431  # of PostgreSQL's advisory lock: one process numbers lines at a time
+_ROWS_AT_ONCE: Final = 2000
+
+
+class Line(NamedTuple):
+    """One line of the log."""
+
+    number: int
+    at: str
+    actor: str
+    action: str
+    collection: str | None
+    detail: dict[str, Any]
+
+
+class ChainReport(NamedTuple):
+    """What :func:`verify` found."""
+
+    lines: int
+    head: str  # the last chain value, 64 hexadecimal digits
+    broken: int | None  # the number of the first line that does not follow from the one before
+
+    @property
+    def intact(self) -> bool:
+        """Whether every line follows from the one before."""
+        return self.broken is None
+
+
+def record(
+    connection: Connection, actor: str, action: str, collection: str | None = None, **detail: Any
+) -> int:
+    """Add a line, in the transaction of what it tells of. Run by: the server.
+
+    On PostgreSQL other processes wait from here to the end of the transaction, so record last.
+
+    Parameters
+    ----------
+    connection : Connection
+        Of a transaction for writing of a store, whose clock gives the time.
+    actor : str
+        ``operator 3``, ``device 12``, ``service`` or ``command line``.
+    action : str
+        Such as ``collection.open``.
+    collection : str, optional
+        Its identifier.
+    **detail
+        What JSON can hold; never a secret, a key or a place.
+
+    Returns
+    -------
+    int
+        The line's number.
+    """
+    clock: Clock = connection.get_execution_options()[CLOCK]
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK_KEY})
+    last = connection.execute(_LAST).first()
+    number, before = (1, _START) if last is None else (last.number + 1, last.chain)
+    line = Line(number, time_text(clock.now()), actor, action, collection, detail)
+    written = canonical_json(detail).decode()
+    row = {**line._asdict(), "detail": written, "chain": _chain(before, line)}
+    connection.execute(audit.insert(), row)
+    return number
+
+
+def lines(
+    connection: Connection, *, after: int = 0, limit: int = 100, collection: str | None = None
+) -> list[Line]:
+    """Read lines in order.
+
+    Parameters
+    ----------
+    connection : Connection
+        Of a store.
+    after : int
+        Numbers above this one.
+    limit : int
+        At most so many.
+    collection : str, optional
+        Of this collection only.
+    """
+    statement = select(audit).where(audit.c.number > after).order_by(audit.c.number).limit(limit)
+    if collection is not None:
+        statement = statement.where(audit.c.collection == collection)
+    return [_line(row) for row in connection.execute(statement)]
+
+
+def verify(connection: Connection) -> ChainReport:
+    """Recompute the whole chain."""
+    chain, number = _START, 0
+    rows = connection.execution_options(yield_per=_ROWS_AT_ONCE).execute(
+        select(audit).order_by(audit.c.number)
+    )
+    for row in rows:
+        number += 1
+        try:
+            chain = _chain(chain, _line(row))
+        except ValueError:
+            chain = b""
+        if row.number != number or row.chain != chain:
+            rows.close()
+            return ChainReport(number, "", number)
+    return ChainReport(number, chain.hex(), None)
+
+
+_LAST: Final = select(audit.c.number, audit.c.chain).order_by(audit.c.number.desc()).limit(1)
+
+
+def _line(row: Row[Any]) -> Line:
+    return Line(row.number, row.at, row.actor, row.action, row.collection, json.loads(row.detail))
+
+
+def _chain(before: bytes, line: Line) -> bytes:
+    return hashlib.sha256(_PURPOSE + before + canonical_json(line._asdict())).digest()

@@ -1,0 +1,70 @@
+"""Time, as an argument: whatever the collector does at a certain hour can be tested without waiting for it."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import Protocol
+
+from mapveil.errors import InputError
+
+__all__ = ["Clock", "SystemClock", "read_time", "time_text"]
+
+
+class Clock(Protocol):
+    """Where the collector takes the time from."""
+
+    def now(self) -> datetime:
+        """What time it is, in UTC; may jump when the machine's clock is set."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds from some moment on; never jumps, and means nothing to another process."""
+        ...
+
+
+class SystemClock:
+    """The machine's clocks."""
+
+    def now(self) -> datetime:
+        """What time it is, in UTC."""
+        return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        """Seconds from some moment on."""
+        return time.monotonic()
+
+
+def time_text(moment: datetime) -> str:
+    """A moment as the store keeps it: UTC, ISO 8601, always 32 characters, so that texts sort as times do.
+
+    Raises
+    ------
+    InputError
+        The moment has no time zone.
+
+    Examples
+    --------
+    >>> time_text(datetime(2026, 3, 1, 12, tzinfo=UTC))
+    '2026-03-01T12:00:00.000000+00:00'
+    """
+    if moment.utcoffset() is None:
+        raise InputError(f"{moment} has no time zone; a moment with one is accepted")
+    return moment.astimezone(UTC).isoformat(timespec="microseconds")
+
+
+def read_time(text: str) -> datetime:
+    """The moment that :func:`time_text` wrote.
+
+    Raises
+    ------
+    InputError
+        It is no such text.
+    """
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise InputError(f"{text[:40]!r} is no moment; ISO 8601 with a time zone is accepted") from None
+    if moment.utcoffset() is None:
+        raise InputError(f"{text[:40]!r} has no time zone; ISO 8601 with a time zone is accepted")
+    return moment.astimezone(UTC)
