@@ -20,7 +20,17 @@ from mapveil.geo.tiling import Centres, Lattice
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.emd import emd, emd_metres, emd_of_points
 from mapveil.maps.emd_ascent import exact_by_ascent
-from mapveil.maps.emd_network import MASS_UNITS, lattice_network, mass_units, minimum_cost, spanner_network
+from mapveil.maps.emd_network import (
+    FINEST_UNIT,
+    LENGTH_UNITS,
+    MASS_UNITS,
+    Network,
+    lattice_network,
+    length_units,
+    mass_units,
+    minimum_cost,
+    spanner_network,
+)
 from mapveil.privacy.guarantee import Guarantee
 
 FloatArray = npt.NDArray[np.float64]
@@ -78,6 +88,41 @@ def test_each_network_and_solver_gives_the_same(solver):
     by_spanner = minimum_cost(spanner_network(x, y), moved[row, column], solver)
     assert by_lattice == pytest.approx(by_spanner, rel=1e-6)
     assert by_lattice == pytest.approx(emd_of_points(x, y, moved[row, column]), rel=1e-6)
+
+
+@pytest.mark.parametrize("gap", [1e-3, 1e-9, 1e-12, 1e-30])
+def test_places_much_nearer_than_others_are_told_apart(gap):
+    random = np.random.default_rng(11)
+    x, y = random.uniform(-1, 1, (2, 12))  # around 0, where floating point tells such gaps
+    x[:3], y[:3] = (0.0, gap, 5e4), (0.0, gap / 2, 3e4)
+    supply = random.normal(size=12)
+    supply -= supply.mean()
+    supply /= np.maximum(supply, 0).sum()
+    away, here = np.maximum(supply, 0), np.maximum(-supply, 0)
+    cost = np.abs(x[:, None] - x) + np.abs(y[:, None] - y)
+    n = supply.size
+    sums = np.vstack([np.kron(np.eye(n), np.ones(n)), np.kron(np.ones(n), np.eye(n))])
+    wanted = linprog(cost.ravel() / 1e4, A_eq=sums, b_eq=np.concatenate([away, here])).fun * 1e4
+    columns, rows = np.unique(x), np.unique(y)
+    full = np.zeros((rows.size, columns.size))
+    full[np.searchsorted(rows, y), np.searchsorted(columns, x)] = supply
+    spanner, lattice = spanner_network(x, y), lattice_network(columns, rows)
+    assert spanner.length.max() > 1e4
+    for network, surplus in ((spanner, supply), (lattice, full.ravel())):
+        assert minimum_cost(network, surplus, "flow") == pytest.approx(wanted, rel=1e-6)
+
+
+def test_lengths_are_whole_units_as_fine_as_the_solver_takes():
+    tail = np.arange(3)
+    multiples, odd, wide = (
+        Network(4, tail, tail + 1, np.array(length))
+        for length in ([2.0, 4.0, 6.0], [1.0, 1.5, 0.0], [1.0, 1e-3, 1e-20])
+    )
+    assert length_units(multiples).tolist() == [1, 2, 3]
+    assert length_units(odd).tolist() == [LENGTH_UNITS, 3 * LENGTH_UNITS // 2, 0]
+    assert length_units(wide).max() <= FINEST_UNIT
+    assert length_units(wide)[1] / length_units(wide)[0] == pytest.approx(1e-3, rel=1e-4)
+    assert length_units(Network(4, tail, tail + 1, np.zeros(3))).tolist() == [0, 0, 0]
 
 
 @settings(max_examples=40, deadline=None)

@@ -22,8 +22,10 @@ from mapveil.errors import MissingExtra, require
 __all__ = [
     "LARGEST_PROGRAM",
     "MASS_UNITS",
+    "FINEST_UNIT",
     "Network",
     "lattice_network",
+    "length_units",
     "minimum_cost",
     "mass_units",
     "spanner_network",
@@ -37,6 +39,9 @@ MASS_UNITS = 1 << 45
 
 LENGTH_UNITS = 1 << 14
 """Integer units of the shortest edge, where edge lengths are not multiples of it."""
+
+FINEST_UNIT = 1 << 40
+"""Integer units of the longest edge at most: the flow solver multiplies them by the number of nodes, in 64 bits."""
 
 LARGEST_PROGRAM = 20_000
 """Edges of the largest network left to the linear program without OR-tools: about 100 x 100 sites."""
@@ -124,6 +129,19 @@ def mass_units(supply: FloatArray) -> IntArray:
     return units
 
 
+def length_units(network: Network) -> IntArray:
+    """Edge lengths as integers: multiples of the shortest, or of a fine unit."""
+    longest = network.length.max(initial=0.0)
+    if longest == 0:
+        return np.zeros(network.length.size, dtype=np.int64)
+    most = min(FINEST_UNIT, (1 << 61) // (network.nodes + 1))
+    shortest = network.length[network.length > longest / most].min()
+    cost = network.length / shortest
+    if np.abs(cost - np.rint(cost)).max() > 1e-9:
+        shortest /= LENGTH_UNITS
+    return np.asarray(np.rint(network.length / max(shortest, longest / most)), dtype=np.int64)
+
+
 def minimum_cost(network: Network, supply: FloatArray, solver: str = "auto") -> float:
     r"""Least total of mass times distance that moves the surplus onto the deficit.
 
@@ -142,7 +160,8 @@ def minimum_cost(network: Network, supply: FloatArray, solver: str = "auto") -> 
         ``"flow"``: OR-tools' cost-scaling push-relabel on masses rounded to integers: the result is off by
         at most
         ``supply.size / (2 * MASS_UNITS)`` times the greatest distance, and, only where lengths are not
-        multiples of the shortest, by a further ``1 / LENGTH_UNITS`` of itself.
+        multiples of the shortest, by a further ``1 / LENGTH_UNITS`` of itself; where the shortest is less than
+        ``LENGTH_UNITS / FINEST_UNIT`` of the longest, by ``1 / FINEST_UNIT`` of that for every edge on the way.
         ``"program"``: the same as a linear program by HiGHS, in floating point (tolerance 1e-7).
         ``"auto"``: the first where OR-tools is installed, else the second.
 
@@ -167,12 +186,7 @@ def minimum_cost(network: Network, supply: FloatArray, solver: str = "auto") -> 
 def _by_flow(network: Network, supply: FloatArray) -> float:
     min_cost_flow = require("ortools.graph.python.min_cost_flow", "eval")
     units = mass_units(supply)
-    used = network.length > 0
-    shortest = network.length[used].min() if used.any() else 1.0
-    cost = network.length / shortest
-    if np.abs(cost - np.rint(cost)).max(initial=0.0) > 1e-9:
-        cost = cost * LENGTH_UNITS
-    price = np.tile(np.rint(cost).astype(np.int64), 2)
+    price = np.tile(length_units(network), 2)
     capacity = np.full(price.size, int(units[units > 0].sum()), dtype=np.int64)
     tail = np.concatenate([network.tail, network.head]).astype(np.int32)
     head = np.concatenate([network.head, network.tail]).astype(np.int32)
