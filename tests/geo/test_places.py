@@ -128,3 +128,15 @@ def test_impossible_options_are_refused() -> None:
     for bad in (0.0, -1.0, float("nan")):
         with pytest.raises(ParameterError, match="max_distance_m"):
             Places(*TWO, NEW_YORK, max_distance_m=bad)
+
+
+def test_few_places_find_the_same_sites_as_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(3)
+    region = Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
+    lon, lat = rng.uniform(-74.03, -73.90, 90), rng.uniform(40.69, 40.83, 90)
+    sites = Places(lon[:40], lat[:40], region, max_distance_m=900.0)
+    few = sites.locate(lon, lat)
+    monkeypatch.setattr("mapveil.geo.places._FEW_PAIRS", 0)
+    assert few.tolist() == sites.locate(lon, lat).tolist()
+    assert -1 in few
+    assert few[:40].tolist() == list(range(40))

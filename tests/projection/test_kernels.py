@@ -95,3 +95,15 @@ def test_names_are_read_back_and_others_listed():
         kernel_named("epanechnikov")
     with pytest.raises(ParameterError, match="0 to 3"):
         Matern(4)
+
+
+@EVERY
+@pytest.mark.parametrize("probability", [1e-6, 0.0488, 0.5, 0.999])
+def test_closed_forms_of_the_plane_are_the_quantiles_of_the_libraries_laws(kernel, probability) -> None:
+    if kernel.name == "gaussian":
+        right = stats.chi2.ppf(probability, 2) ** 0.5
+    elif kernel.name == "cauchy":
+        right = stats.gamma.ppf(probability, 2)
+    else:
+        right = (2 * stats.f.ppf(probability, 2, 2 * kernel.order + 1)) ** 0.5
+    assert kernel.length_quantile(probability, 2) == pytest.approx(right, rel=1e-9)

@@ -124,6 +124,16 @@ class RoundAnnouncement:
         """
         if not 0 <= shard < len(self.sizes):
             raise InputError(f"shard {shard}; 0 to {len(self.sizes) - 1} are accepted")
+        if shard not in self._agreed:
+            self._agreed[shard] = self._parameters(shard)
+        return self._agreed[shard]
+
+    @cached_property
+    def _agreed(self) -> dict[int, RoundParameters]:
+        """The parameters of shards that were asked for: their digest is in every message."""
+        return {}
+
+    def _parameters(self, shard: int) -> RoundParameters:
         settings = SumSettings(
             length=self.length,
             bits=self.bits,
@@ -192,7 +202,7 @@ class RoundAnnouncement:
 
 def _part(value: object) -> Fraction:
     """A part of a shard, from 0 to below 1."""
-    part = Fraction(value) if isinstance(value, str) and len(value) <= 200 else Fraction(-1)
-    if not 0 <= part < 1:
+    part = Fraction(0) if value == "0" else read_fraction(value, "a part")
+    if part is None or part >= 1:
         raise ValueError("a part from 0 to below 1 is accepted")
     return part

@@ -8,15 +8,23 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, Final
 
+import numpy as np
+import numpy.typing as npt
+
 from mapveil.errors import InputError, ParameterError
+from mapveil.geo.morton import interleave
 from mapveil.geo.parse_tiling import tiling_from_dict
 from mapveil.geo.tiling import Tiling
+from mapveil.local.domain import Domain
+from mapveil.local.mechanism import LocalMechanism
+from mapveil.local.randomizer import Randomizer
 from mapveil.maps.mechanism import AnyMechanism
 from mapveil.methods import Method, find_method
 from mapveil.projection.message import read_query
@@ -29,6 +37,8 @@ TRUSTS: Final = ("distributed", "local", "projection")
 MOST_BYTES: Final = 1 << 24
 _TILINGS: Final = ("grid", "quadtree", "tiles", "places")
 _MOST_DEVICES: Final = 1 << 24
+_PLAIN: Final = re.compile(r"[0-9]+(\.[0-9]+|/[0-9]+)?")
+_LONGEST: Final = 200
 
 
 def canonical_json(record: Mapping[str, Any]) -> bytes:
@@ -154,6 +164,31 @@ class CollectionTerms:
         return tiling_from_dict(self.tiling)
 
     @cached_property
+    def randomizer(self) -> Randomizer:
+        """What a report is randomized with, where the trust is local.
+
+        Raises
+        ------
+        InputError
+            The mechanism has none, or its parameters do not fit the cells.
+        """
+        mechanism = self.mechanism
+        if not isinstance(mechanism, LocalMechanism):
+            raise InputError(f"{self.method} is no method of local reports")
+        return mechanism.on(Domain(self.cells))
+
+    @cached_property
+    def depth(self) -> int:
+        """Of the raster that the cells lie on: what a round asks about."""
+        return self.cells.lattice().depth
+
+    @cached_property
+    def sites(self) -> npt.NDArray[np.int64]:
+        """The site of each cell on the tiling's lattice: Morton codes, shape (cells,)."""
+        lattice = self.cells.lattice()
+        return interleave(lattice.row, lattice.col)
+
+    @cached_property
     def waves(self) -> Query:
         """What a projection asks.
 
@@ -222,16 +257,16 @@ def read_fraction(value: object, name: str, *, missing: bool = False) -> Fractio
     """
     if value is None and missing:
         return None
+    # No exponents: ten letters could ask for a number that fills the memory.
+    plain = isinstance(value, str) and len(value) <= _LONGEST and _PLAIN.fullmatch(value)
     try:
-        if not isinstance(value, str) or len(value) > 200:
-            raise ValueError
-        exact = Fraction(value)
-    except (ValueError, ZeroDivisionError):
-        raise InputError(
-            f"{name} is {str(value)[:40]!r}; a number above 0 as text, such as '1/3', is accepted"
-        ) from None
+        exact = Fraction(str(value)) if plain else Fraction(0)
+    except ZeroDivisionError:
+        exact = Fraction(0)
     if exact <= 0:
-        raise InputError(f"{name} is {value}; a number above 0 is accepted")
+        raise InputError(
+            f"{name} is {str(value)[:40]!r}; a number above 0 as text, such as '1/3' or '0.5', is accepted"
+        )
     return exact
 
 

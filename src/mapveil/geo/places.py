@@ -23,6 +23,7 @@ IntArray = npt.NDArray[np.int64]
 
 _DEEPEST: Final = 12
 _SPARE_LEVELS: Final = 3
+_FEW_PAIRS: Final = 1 << 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,10 +117,14 @@ class Places:
         cells = np.full(lon.shape, -1, dtype=np.int64)
         inside = self.region.contains(lon, lat)
         limit = np.inf if self.max_distance_m is None else np.nextafter(self.max_distance_m, np.inf)
-        _, nearest = self._tree.query(
-            np.column_stack(self.region.metric_projection.project(lon[inside], lat[inside])),
-            distance_upper_bound=limit,
-        )
+        at = np.column_stack(self.region.metric_projection.project(lon[inside], lat[inside]))
+        if len(at) * self.size <= _FEW_PAIRS:
+            # A phone asks about its own few places, and has no SciPy.
+            away = np.sqrt(np.square(at[:, None] - self._plane).sum(axis=2))
+            near = np.argmin(away, axis=1)
+            cells[inside] = np.where(np.take_along_axis(away, near[:, None], 1)[:, 0] < limit, near, -1)
+            return cells
+        _, nearest = self._tree.query(at, distance_upper_bound=limit)
         cells[inside] = np.where(nearest < self.size, nearest, -1)
         return cells
 

@@ -67,6 +67,18 @@ def best_radius(epsilon: Fraction, width: float, height: float) -> float:
     return (low + high) / 2
 
 
+def _fast(side: int) -> int:
+    """The least length from ``side`` on without prime factors above 5: those are transformed fastest."""
+    while True:
+        left = side
+        for prime in (2, 3, 5):
+            while left % prime == 0:
+                left //= prime
+        if left == 1:
+            return side
+        side += 1
+
+
 class DiskRandomizer(SymbolRandomizer):
     """The halves of :class:`DiskArea` on one domain. Symbols are the pixels that some site's disk reaches, row by row.
 
@@ -117,17 +129,13 @@ class DiskRandomizer(SymbolRandomizer):
 
     def _transform(self, values: FloatArray) -> npt.NDArray[np.complex128]:
         """The Fourier transform of a raster with the corner of the bordered one."""
-        from scipy.fft import next_fast_len, rfft2
-
-        shape = [next_fast_len(side, real=True) for side in self._shape]
-        return np.asarray(rfft2(values, shape))
+        # NumPy's: this is the client half too, and a phone has no SciPy.
+        return np.asarray(np.fft.rfft2(values, [_fast(side) for side in self._shape]))
 
     def _back(self, spectrum: npt.NDArray[np.complex128]) -> FloatArray:
         """The bordered raster of a transform."""
-        from scipy.fft import irfft2, next_fast_len
-
-        shape = [next_fast_len(side, real=True) for side in self._shape]
-        return np.asarray(irfft2(spectrum, shape)[: self._shape[0], : self._shape[1]])
+        whole = np.fft.irfft2(spectrum, [_fast(side) for side in self._shape])
+        return np.asarray(whole[: self._shape[0], : self._shape[1]])
 
     @property
     def symbols(self) -> int:

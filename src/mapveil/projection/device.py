@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import math
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from mapveil.errors import InputError
 from mapveil.geo.projection import projection_of
-from mapveil.projection.frequencies import FrequencyStore
+from mapveil.projection.frequencies import Kept
 from mapveil.projection.policy import Policy
 from mapveil.projection.query import Query
 from mapveil.projection.report import Reports, Visits, client_reports
 
-__all__ = ["Device"]
+__all__ = ["Device", "Frequencies"]
 
 FloatArray = npt.NDArray[np.float64]
+
+
+class Frequencies(Protocol):
+    """What keeps a device's frequencies: a :class:`~mapveil.projection.frequencies.FrequencyStore`, or an app's own."""
+
+    def take(self, features: int) -> Kept:
+        """The first ``features`` frequencies, and the offset: the same ones each time."""
+        ...
 
 
 class Device:
@@ -26,11 +35,11 @@ class Device:
     ----------
     policy : Policy
         What it answers.
-    store : FrequencyStore
+    store : Frequencies
         Its frequencies, of the same policy.
     """
 
-    def __init__(self, policy: Policy, store: FrequencyStore) -> None:
+    def __init__(self, policy: Policy, store: Frequencies) -> None:
         self.policy, self._store = policy, store
 
     def answer(

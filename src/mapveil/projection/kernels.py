@@ -23,6 +23,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +35,8 @@ from mapveil.projection.variates import exponentials, normals
 __all__ = ["KERNELS", "Cauchy", "Gaussian", "Kernel", "Matern", "kernel_named"]
 
 FloatArray = npt.NDArray[np.float64]
+
+_HALVINGS: Final = 100
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,8 @@ class Gaussian(Kernel):
 
     def length_quantile(self, probability: float, dimension: int) -> float:
         """The root of a chi-squared quantile: the paper's C is its law for two dimensions (Lemma 3)."""
+        if dimension == 2:  # in closed form: a phone has no SciPy
+            return math.sqrt(-2 * math.log1p(-probability))
         from scipy.stats import chi2
 
         return math.sqrt(chi2.ppf(probability, dimension))
@@ -150,6 +155,8 @@ class Matern(Kernel):
 
     def length_quantile(self, probability: float, dimension: int) -> float:
         """See :class:`Kernel`: the squared length over d follows an F law."""
+        if dimension == 2:
+            return math.sqrt(self._freedom * math.expm1(-2 / self._freedom * math.log1p(-probability)))
         from scipy.stats import f
 
         return math.sqrt(dimension * f.ppf(probability, dimension, self._freedom))
@@ -182,9 +189,18 @@ class Cauchy(Kernel):
 
     def length_quantile(self, probability: float, dimension: int) -> float:
         """See :class:`Kernel`: the length follows a Gamma law."""
-        from scipy.stats import gamma
+        low, high = 0.0, 1.0
+        while _erlang(high, dimension) < probability:
+            high *= 2
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            low, high = (middle, high) if _erlang(middle, dimension) < probability else (low, middle)
+        return high
 
-        return float(gamma.ppf(probability, dimension))
+
+def _erlang(length: float, order: int) -> float:
+    """The probability that a sum of ``order`` exponentials is at most ``length``."""
+    return 1 - math.exp(-length) * math.fsum(length**k / math.factorial(k) for k in range(order))
 
 
 KERNELS: tuple[Kernel, ...] = (Gaussian(), Matern(0), Cauchy(), Matern(1), Matern(2), Matern(3))
