@@ -10,8 +10,10 @@ takes out a line has to redo every later one; whoever wrote down one chain value
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import select, text
@@ -19,14 +21,15 @@ from sqlalchemy.engine import Connection, Row
 
 from mapveil.collector.clock import Clock, time_text
 from mapveil.collector.database import CLOCK
-from mapveil.collector.schema import audit
+from mapveil.collector.schema import MOST_NUMBER, audit
 from mapveil.device.terms import canonical_json
 
-__all__ = ["ChainReport", "Line", "lines", "record", "verify"]
+__all__ = ["ChainReport", "Line", "Waiting", "lines", "record", "recording", "verify", "waiting_lines"]
 
 _PURPOSE: Final = b"mapveil audit 1\0"
 _START: Final = bytes(32)
 _LOCK_KEY: Final = 0x6D76_6175_6469_7431  # of PostgreSQL's advisory lock: one process numbers lines at a time
+_WAITING: Final = "mapveil_audit"
 _ROWS_AT_ONCE: Final = 2000
 
 
@@ -39,6 +42,16 @@ class Line(NamedTuple):
     action: str
     collection: str | None
     detail: dict[str, Any]
+
+
+class Waiting(NamedTuple):
+    """A line that has no number yet."""
+
+    at: str
+    actor: str
+    action: str
+    collection: str | None
+    detail: str  # JSON
 
 
 class ChainReport(NamedTuple):
@@ -56,15 +69,16 @@ class ChainReport(NamedTuple):
 
 def record(
     connection: Connection, actor: str, action: str, collection: str | None = None, **detail: Any
-) -> int:
+) -> None:
     """Add a line, in the transaction of what it tells of. Run by: the server.
 
-    On PostgreSQL other processes wait from here to the end of the transaction, so record last.
+    It is numbered and written when the transaction ends, after everything else: whoever numbers lines makes other
+    processes wait, and must not wait for them in turn.
 
     Parameters
     ----------
     connection : Connection
-        Of a transaction for writing of a store, whose clock gives the time.
+        Of :meth:`mapveil.collector.store.Store.write` or ``commit``, whose clock gives the time.
     actor : str
         ``operator 3``, ``device 12``, ``service`` or ``command line``.
     action : str
@@ -73,22 +87,43 @@ def record(
         Its identifier.
     **detail
         What JSON can hold; never a secret, a key or a place.
-
-    Returns
-    -------
-    int
-        The line's number.
     """
     clock: Clock = connection.get_execution_options()[CLOCK]
+    written = canonical_json(detail).decode()
+    waiting_lines(connection).append(Waiting(time_text(clock.now()), actor, action, collection, written))
+
+
+def waiting_lines(connection: Connection) -> list[Waiting]:
+    """The lines that :func:`recording` will write; shorten the list to take back what a savepoint took back."""
+    found: list[Waiting] | None = connection.info.get(_WAITING)
+    if found is None:
+        raise RuntimeError("an audit line is recorded in a transaction of Store.write or Store.commit only")
+    return found
+
+
+@contextlib.contextmanager
+def recording(connection: Connection) -> Iterator[None]:
+    """Hold the lines that are recorded in the block, and write them at its end. Run by: the store."""
+    connection.info[_WAITING] = []
+    try:
+        yield
+        _write(connection, connection.info[_WAITING])
+    finally:
+        connection.info.pop(_WAITING, None)
+
+
+def _write(connection: Connection, waiting: list[Waiting]) -> None:
+    if not waiting:
+        return
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK_KEY})
     last = connection.execute(_LAST).first()
-    number, before = (1, _START) if last is None else (last.number + 1, last.chain)
-    line = Line(number, time_text(clock.now()), actor, action, collection, detail)
-    written = canonical_json(detail).decode()
-    row = {**line._asdict(), "detail": written, "chain": _chain(before, line)}
-    connection.execute(audit.insert(), row)
-    return number
+    number, chain = (0, _START) if last is None else (last.number, last.chain)
+    rows = []
+    for following, line in enumerate(waiting, number + 1):
+        chain = _chain(chain, following, line)
+        rows.append({"number": following, **line._asdict(), "chain": chain})
+    connection.execute(audit.insert(), rows)
 
 
 def lines(
@@ -107,6 +142,7 @@ def lines(
     collection : str, optional
         Of this collection only.
     """
+    after, limit = (min(max(number, 0), MOST_NUMBER) for number in (after, limit))
     statement = select(audit).where(audit.c.number > after).order_by(audit.c.number).limit(limit)
     if collection is not None:
         statement = statement.where(audit.c.collection == collection)
@@ -121,10 +157,7 @@ def verify(connection: Connection) -> ChainReport:
     )
     for row in rows:
         number += 1
-        try:
-            chain = _chain(chain, _line(row))
-        except ValueError:
-            chain = b""
+        chain = _chain(chain, number, Waiting(row.at, row.actor, row.action, row.collection, row.detail))
         if row.number != number or row.chain != chain:
             rows.close()
             return ChainReport(number, "", number)
@@ -138,5 +171,5 @@ def _line(row: Row[Any]) -> Line:
     return Line(row.number, row.at, row.actor, row.action, row.collection, json.loads(row.detail))
 
 
-def _chain(before: bytes, line: Line) -> bytes:
-    return hashlib.sha256(_PURPOSE + before + canonical_json(line._asdict())).digest()
+def _chain(before: bytes, number: int, line: Waiting) -> bytes:
+    return hashlib.sha256(_PURPOSE + before + canonical_json({"number": number, **line._asdict()})).digest()

@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from sqlalchemy.engine import Connection
 
+from mapveil.collector.audit import waiting_lines
 from mapveil.collector.database import Repeatable, failure_of
 from mapveil.collector.faults import StoreUnavailable
 
@@ -204,7 +205,9 @@ class GroupCommit:
         try:
             with self._transaction() as connection:
                 started = time.perf_counter()
+                lines = waiting_lines(connection)
                 for work in works:
+                    recorded = len(lines)
                     try:
                         with connection.begin_nested():
                             value = work.run(connection)
@@ -212,6 +215,7 @@ class GroupCommit:
                     except BaseException as error:
                         if failure_of(error):
                             raise
+                        del lines[recorded:]
                         outcomes.append(_Outcome(work.future, None, error))
         except Repeatable:
             return [outcome for work in works for outcome in self._alone(work)]

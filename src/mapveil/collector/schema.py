@@ -24,6 +24,7 @@ from sqlalchemy import (
 
 __all__ = [
     "METADATA",
+    "MOST_NUMBER",
     "audit",
     "charges",
     "collections",
@@ -47,6 +48,9 @@ METADATA: Final = MetaData(
         "pk": "pk_%(table_name)s",
     }
 )
+
+MOST_NUMBER: Final = (1 << 31) - 1
+"""What an integer column holds at most, on every database."""
 
 _TIME = String(32)
 _ID = String(32)

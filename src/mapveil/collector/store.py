@@ -18,6 +18,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
+from mapveil.collector.audit import recording
 from mapveil.collector.clock import Clock
 from mapveil.collector.database import (
     CLOCK,
@@ -138,7 +139,7 @@ class Store:
         StoreUnavailable
             The database cannot be written.
         """
-        with self._writers.held(), _transaction(self._database.writing) as connection:
+        with self._writers.held(), _transaction(self._database.writing) as connection, recording(connection):
             yield connection
 
     async def commit(self, work: Callable[[Connection], T]) -> T:
