@@ -26,8 +26,10 @@ _EXTRAS = {
     "eval": ("ortools", "scikit-learn"),
     "neural": ("torch", "onnx", "onnxruntime"),
     "phone": ("onnxruntime",),
+    "device": ("httpx",),
+    "service": ("fastapi", "uvicorn", "sqlalchemy", "alembic", "psycopg", "prometheus-client", "httpx"),
 }
-_MODULES = {"scikit-learn": "sklearn"}  # where the module has another name than the package
+_MODULES = {"scikit-learn": "sklearn", "prometheus-client": "prometheus_client"}  # where the module has another name than the package
 
 
 class _Finding(NamedTuple):
