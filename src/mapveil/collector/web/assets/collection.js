@@ -1,0 +1,110 @@
+// One collection: what it asks, how far it is, what can be done with it, and its map.
+import { get, poll } from "./api.js";
+import { actionsOf } from "./actions.js";
+import { alertBox, announce, card, el, facts } from "./dom.js";
+import { enrolmentCard } from "./enrolment.js";
+import { promiseCard } from "./guarantee.js";
+import { progressBar, roundsTable, stateBadge } from "./progress.js";
+import { regionPicture } from "./region_picture.js";
+import { ACTIVE, duration, epsilonWords, percent, STATES, time, TRUST, trustName, whole } from "./words.js";
+
+export async function showPage(main, context) {
+  const { argument: id, signal, who, heading } = context;
+  const title = el("h1", {}), badge = el("span", {}), now = el("p", { class: "quiet" });
+  const actions = el("div", { class: "actions" }), trouble = el("div", {});
+  const live = el("div", { class: "stack" }), result = el("div", { class: "stack" });
+  const below = el("div", { class: "columns" });
+  main.append(
+    el("p", { class: "trail" }, el("a", { href: "#/" }, "Collections"), " / "),
+    el("div", { class: "head" }, el("div", {}, el("div", { class: "top" }, title, badge), now), actions),
+    trouble, result, live, below);
+  let state = null, tenth = -1, drawn = false;
+
+  async function step() {
+    let one;
+    try {
+      one = await get(`/collections/${id}`, signal);
+      trouble.replaceChildren();
+    } catch (error) {
+      if (error.name === "AbortError" || error.status === 401 || state === null) throw error;
+      trouble.replaceChildren(alertBox(error.message));
+      return 3000;
+    }
+    if (one.state !== state) {
+      const changed = state !== null;
+      state = one.state;
+      heading(one.title || "Untitled");
+      title.textContent = one.title || "Untitled";
+      badge.replaceChildren(stateBadge(one.state));
+      now.textContent = one.state === "aborted" && one.reason ? `${STATES.aborted[2]} ${one.reason}` : STATES[one.state]?.[2] || "";
+      actions.replaceChildren(...actionsOf(one, who, again, trouble));
+      if (changed) announce(`${one.title}: ${STATES[one.state]?.[1]}. ${now.textContent}`);
+      below.replaceChildren(...about(one, who, signal));
+    }
+    live.replaceChildren(...liveParts(one));
+    if (ACTIVE.includes(one.state)) tenth = tell(one, tenth);
+    if (one.state === "done" && !drawn) {
+      drawn = true;
+      const { showResult } = await import("./result.js");
+      if (!signal.aborted) await showResult(result, one, context);
+    }
+    return ACTIVE.includes(one.state) ? 1000 : one.state === "draft" ? 4000 : null;
+  }
+  async function again() {
+    const wait = await step();
+    if (wait !== null) await poll(step, signal);
+  }
+  await poll(step, signal);
+}
+
+/** Reads progress out at every tenth only: nobody wants each device announced. */
+function tell(one, before) {
+  const { present = 0, wanted = 1, round = 0, phase = null } = one.progress || {};
+  const tenth = Math.floor((10 * present) / Math.max(1, wanted));
+  const mark = `${round} ${phase} ${tenth}`;
+  if (mark !== before && before !== -1) announce(`${whole(present)} of ${whole(wanted)} devices`);
+  return mark;
+}
+
+function liveParts(one) {
+  const rounds = roundsTable(one);
+  const parts = [];
+  if (ACTIVE.includes(one.state)) parts.push(card("Now", progressBar(one)));
+  if (rounds) parts.push(card("Rounds", rounds));
+  return parts;
+}
+
+function about(one, who, signal) {
+  const [west, south, east, north] = one.region;
+  const asked = card("What it asks",
+    facts([
+      ["Kind of trust", trustName(one.trust)],
+      ["Method", one.method],
+      ["Cost to each device", epsilonWords(one.epsilon)],
+      ["Cells", one.tiling],
+      ["Region", `${west}, ${south} to ${east}, ${north}`],
+      ["Devices wanted", whole(one.devices)],
+      ["At least", `${whole(one.minimum)} (${percent(one.minimum / one.devices)})`],
+      ["Waits for devices", `at most ${duration(one.join_seconds)}`],
+      one.trust === "distributed" ? ["Each step of a round", `at most ${duration(one.phase_seconds)}`] : null,
+      one.trust === "distributed" ? ["Lying server", one.active ? "guarded against" : "not guarded against"] : null,
+      ...Object.entries(one.options || {}).map(([name, value]) => [name, typeof value === "string" ? value : JSON.stringify(value)]),
+      ["Made", time(one.created_at)],
+      one.opened_at ? ["Opened", time(one.opened_at)] : null,
+      one.ended_at ? ["Ended", time(one.ended_at)] : null,
+      one.spent ? ["Spent so far", epsilonWords(one.spent)] : null,
+    ]),
+    el("p", { class: "quiet" }, TRUST[one.trust]?.[1] || ""),
+    el("p", { class: "quiet" }, "Terms: ", el("code", { class: "digest", title: one.terms }, `${String(one.terms).slice(0, 16)}…`),
+      " (every device checks that all were told the same)."));
+  const parts = [];
+  if (["draft", "open"].includes(one.state)) {
+    parts.push(regionPicture(one.region, signal));
+    if (who.role !== "viewer") parts.push(enrolmentCard(one));
+  }
+  if (one.state !== "done") parts.push(promiseCard({ trust: one.trust, epsilon: one.epsilon }, null, "What is promised"));
+  parts.push(asked);
+  parts.push(card("What happened", el("p", {}, el("a", { href: `#/audit?collection=${one.id}` }, "Audit log of this collection")),
+    el("p", {}, el("a", { href: "#/ledger" }, "Ledger of everything spent"))));
+  return parts;
+}

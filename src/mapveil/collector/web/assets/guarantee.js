@@ -1,0 +1,48 @@
+// The promise for somebody who never heard of epsilon.
+import { card, el } from "./dom.js";
+import { fraction, number } from "./words.js";
+
+const SEES = {
+  central: "One trusted curator saw the raw places; whoever sees the map does not.",
+  distributed: "No place ever left a device in the open: the server only learnt sums over many devices, with noise already in them.",
+  local: "No place ever left a device as it is: each answer was randomized on the device before it was sent.",
+  projection: "No place was sent: each device sent where it stands on a wave over the region, which many distant places share.",
+};
+
+/** A card of a guarantee's record; `words` are its own sentences, where the map is made. */
+export function promiseCard(guarantee, words, title = "What is promised") {
+  return card(title, el("div", { class: "promise" }, ...lines(guarantee), words ? theory(guarantee, words) : null));
+}
+
+function lines(guarantee) {
+  const epsilon = fraction(guarantee.epsilon);
+  const parts = [];
+  if (epsilon === null) {
+    parts.push(el("p", { class: "factor" }, el("strong", {}, "Not differential privacy"),
+      " No number bounds what can be learnt from one report; what hides a device is that many places would have answered alike."));
+  } else {
+    const factor = Math.exp(epsilon);
+    parts.push(el("p", { class: "factor" }, el("strong", {}, `× ${number(factor)} at most`),
+      " So much can one person's taking part change the odds of anything that the map shows, and so of any conclusion drawn from it."));
+    if (!guarantee.neighbours || guarantee.neighbours.startsWith("add or remove")) {
+      const chance = 100 / (1 + Math.exp(-epsilon));
+      parts.push(el("p", {}, `In other words: whoever holds it for a coin toss whether you took part, and studies the map with `
+        + `whatever else they know, can become ${number(chance)} % sure of it, and no surer.`));
+    }
+    if (guarantee.delta) parts.push(el("p", {}, `Except with probability ${number(guarantee.delta)}.`));
+  }
+  parts.push(el("p", {}, SEES[guarantee.trust] || `Kind of trust: ${guarantee.trust}`));
+  if (guarantee.seeded) parts.push(el("p", { class: "alert" }, "SEEDED: not for release. Whoever knows the seed can take the noise off."));
+  return parts;
+}
+
+function theory(guarantee, words) {
+  const measured = (guarantee.measured || []).map((each) =>
+    el("li", {}, `${each.quantity}: ${number(each.value)} ${each.unit}, against ${each.against}`));
+  return el("details", {}, el("summary", {}, "The exact promise"),
+    el("p", {}, words),
+    measured.length ? [el("p", {}, "Measured:"), el("ul", {}, measured)] : null,
+    (guarantee.shares || []).length
+      ? [el("p", {}, "How it was spent:"), el("ul", {}, guarantee.shares.map((share) =>
+        el("li", {}, `ε = ${number(fraction(share.epsilon), 4)} on ${share.purpose}`)))] : null);
+}

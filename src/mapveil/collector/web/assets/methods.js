@@ -1,0 +1,26 @@
+// The methods of each trust, the usual one first. A test holds them against the table of methods.
+export const METHODS = {
+  distributed: [
+    ["multiscale", "one round of noisy counts, sharpened at all scales"],
+    ["adaptive", "rounds that divide the map where people are"],
+    ["uniform", "one round over a uniform grid, as fine as the people asked allow"],
+    ["hierarchical", "one round over all levels of the quadtree"],
+    ["adaptive-grid", "a coarse grid, each block divided by its count, asked again"],
+    ["spatial-decomposition", "all levels of a quadtree, made consistent"],
+    ["count-min", "one round of count-min sketches"],
+    ["flat", "one round over every cell of the map"],
+    ["local-laplace", "every device adds the whole noise itself, for comparison"],
+  ],
+  local: [
+    ["olh-h", "a hashed node of one random level; all levels made consistent"],
+    ["subset", "a random set of sites, likelier one that holds the place"],
+    ["disk", "a pixel, likelier one in a disk around the place"],
+    ["srr", "a site, the nearer the likelier, in steps"],
+    ["olh", "sites hashed to few buckets, one of them reported"],
+    ["unary", "one randomized bit for every site"],
+    ["hr", "a symbol by a row of a Hadamard matrix"],
+    ["grr", "the place, or with some probability any other"],
+    ["planar-laplace", "a site, exponentially less likely with its distance"],
+  ],
+  projection: [["fourier-kde", "plane waves through the place; their sum is the density"]],
+};

@@ -1,0 +1,45 @@
+// How far a collection is: a badge, a bar, and the rounds.
+import { el, freshId, table } from "./dom.js";
+import { duration, epsilonWords, number, PHASES, STATES, whole } from "./words.js";
+
+export function stateBadge(state) {
+  const [mark, name] = STATES[state] || ["·", state];
+  return el("span", { class: `badge ${state}` }, el("span", { "aria-hidden": "true" }, `${mark} `), name);
+}
+
+/** What is being waited for, in words. */
+export function doing(one) {
+  const progress = one.progress || {};
+  if (one.state === "finishing") return "The map is being made";
+  if (one.trust !== "distributed") return "Reports come in";
+  if (progress.round === 0 || progress.phase === null || progress.phase === undefined) return "Devices join";
+  const phase = PHASES[progress.phase] || progress.phase;
+  return `Round ${progress.round}: ${progress.open === false ? "the phase is being closed" : phase}`;
+}
+
+/** A bar with what is awaited, how many are there, and how long is left. */
+export function progressBar(one) {
+  const progress = one.progress || {};
+  const present = progress.present ?? 0, wanted = progress.wanted ?? one.devices;
+  const id = freshId("progress");
+  const rest = one.state === "finishing" || progress.closes_in_s === null || progress.closes_in_s === undefined
+    ? "" : `at most ${duration(progress.closes_in_s)} left`;
+  return el("div", { class: "progress" },
+    el("div", { class: "top" },
+      el("span", { id }, doing(one)),
+      el("span", { class: "quiet" }, [`${whole(present)} of ${whole(wanted)}`, rest].filter(Boolean).join(" · "))),
+    el("progress", { max: Math.max(1, wanted), value: Math.min(present, wanted), "aria-labelledby": id }));
+}
+
+/** What was asked in each round, and what it cost each device. */
+export function roundsTable(one) {
+  const rounds = one.rounds || [];
+  if (rounds.length === 0) return null;
+  return table("Rounds", ["Round", "What for", "Numbers", "Asked", "In the sums", "Cost", "State"],
+    rounds.map((each) => [
+      String(each.number), each.purpose || "", each.length ? `${whole(each.length)} × ${each.bits} bits` : "", whole(each.asked),
+      each.included === null || each.included === undefined ? "not known yet"
+        : `${whole(each.included)} (${number((100 * each.included) / Math.max(1, each.asked))} %)`,
+      epsilonWords(each.epsilon), each.state || each.phase || "",
+    ]), [0, 2, 3, 4, 5]);
+}

@@ -1,0 +1,65 @@
+// Numbers, times and states as a person writes them.
+const THIN = "\u202f";
+
+/** Three digits, thin spaces between thousands. */
+export function number(value, digits = 3) {
+  if (value === null || value === undefined || !Number.isFinite(value)) return "unknown";
+  return value.toLocaleString("en", { maximumSignificantDigits: digits }).replaceAll(",", THIN);
+}
+export const whole = (value) => (value ?? 0).toLocaleString("en").replaceAll(",", THIN);
+export const percent = (part) => `${number(100 * part)}${THIN}%`;
+
+/** "1/3" or "0.5" as a number; null stays. */
+export function fraction(text) {
+  if (text === null || text === undefined) return null;
+  const [top, bottom] = String(text).split("/");
+  return bottom === undefined ? Number(top) : Number(top) / Number(bottom);
+}
+export const epsilonWords = (text) => (text === null || text === undefined ? "none promised" : `ε = ${number(fraction(text), 4)}`);
+
+/** Seconds as "2 min 05 s". */
+export function duration(seconds) {
+  if (seconds === null || seconds === undefined) return "";
+  const left = Math.max(0, Math.round(seconds));
+  if (left < 60) return `${left} s`;
+  if (left < 3600) return `${Math.floor(left / 60)} min ${String(left % 60).padStart(2, "0")} s`;
+  const hours = Math.floor(left / 3600);
+  if (hours < 48) return `${hours} h ${String(Math.floor((left % 3600) / 60)).padStart(2, "0")} min`;
+  return `${Math.round(hours / 24)} days`;
+}
+
+/** A time of the service, in the reader's own zone. */
+export function time(text) {
+  if (!text) return "";
+  const made = document.createElement("time");
+  const moment = new Date(text);
+  made.dateTime = text;
+  made.title = text;
+  made.textContent = Number.isNaN(moment.valueOf()) ? text : moment.toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "short" });
+  return made;
+}
+
+export const STATES = {
+  draft: ["○", "Draft", "Nobody has been asked yet; it can still be opened or dropped."],
+  open: ["◔", "Open", "Devices may take part."],
+  running: ["◑", "Running", "The devices and the server work out the noisy sums together."],
+  finishing: ["◕", "Finishing", "The answers are in; the map is being made."],
+  done: ["●", "Done", "The map is ready."],
+  aborted: ["✕", "Aborted", "No map was made."],
+};
+export const ACTIVE = ["open", "running", "finishing"];
+
+export const PHASES = {
+  keys: "keys are exchanged",
+  shares: "secret shares are exchanged",
+  inputs: "masked answers come in",
+  consents: "devices confirm who is in the sum",
+  answers: "masks are taken off the sum",
+};
+
+export const TRUST = {
+  distributed: ["Secure sums", "Nobody sees any one device's place: the server sees only sums over many devices, already blurred with noise."],
+  local: ["Randomized reports", "Each device blurs its own answer before it sends it: the server sees randomized reports only."],
+  projection: ["Projections", "Each device sends a reading on a wave over its place: hidden among many equivalent places, but not differential privacy."],
+};
+export const trustName = (trust) => TRUST[trust]?.[0] || trust;
