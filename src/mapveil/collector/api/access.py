@@ -1,0 +1,171 @@
+"""Who asks: operators by their token, devices by their signature."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from concurrent.futures import Executor
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from starlette.types import Scope
+
+from mapveil.collector.accounts import Accounts, Operator
+from mapveil.collector.api.exchange import Exchange
+from mapveil.collector.api.limits import Buckets
+from mapveil.collector.api.media import header
+from mapveil.collector.api.settings import Settings
+from mapveil.collector.faults import Forbidden, NotFound, Unauthorized
+from mapveil.device.signature import SCHEME, read_authorization, request_statement
+from mapveil.errors import InputError
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+__all__ = ["Access", "Signer"]
+
+_KEPT: Final = 1 << 16  # keys
+_KEY_SECONDS: Final = 10.0  # after which a revoked device is found out
+_LARGEST: Final = (1 << 31) - 1  # of a device's number, in PostgreSQL
+_LONGEST: Final = 200  # characters of a token that is looked up at all
+
+
+class Signer(NamedTuple):
+    """Who says that a request is theirs; nothing is proved yet."""
+
+    device: int
+    signature: bytes
+    key: Ed25519PublicKey
+
+
+class Access:
+    """Checks of tokens and signatures.
+
+    Parameters
+    ----------
+    accounts : Accounts
+        Operators and devices.
+    settings : Settings
+        Limits of one device, and of refused tokens and signatures from one address.
+    pool : Executor
+        Where the store is read.
+    """
+
+    def __init__(self, accounts: Accounts, settings: Settings, pool: Executor) -> None:
+        self._accounts = accounts
+        self._pool = pool
+        self._devices = Buckets(settings.device_rate, settings.device_burst, "this device")
+        self._failures = Buckets(
+            settings.failure_rate,
+            settings.failure_burst,
+            "this address with tokens or signatures that are refused",
+        )
+        self._keys: OrderedDict[int, tuple[float, Ed25519PublicKey]] = OrderedDict()
+
+    def operator(self, scope: Scope, role: str = "viewer") -> Operator:
+        """The operator whose token a request carries. Run by: a thread that may read the store.
+
+        Raises
+        ------
+        Unauthorized
+            No token, or one that is unknown, expired or revoked.
+        Forbidden
+            The operator's role is below ``role``.
+        TooMany
+            Too many were refused from this address.
+        """
+        given = (header(scope, b"authorization") or b"").decode("latin-1")
+        scheme, _, token = given.partition(" ")
+        if scheme.lower() != "bearer" or not token:
+            raise Unauthorized("no token", "the header 'Authorization: Bearer mvo_...'")
+        exchange = Exchange.of(scope)
+        try:
+            found = self._accounts.verify_operator(token[:_LONGEST])
+        except Unauthorized:
+            self._failures.take(exchange.address)
+            raise
+        exchange.who = f"operator {found.id}"
+        found.require(role)
+        return found
+
+    async def signer(self, scope: Scope) -> Signer:
+        """The device that a request names, with the key it enrolled.
+
+        Raises
+        ------
+        Unauthorized
+            The request names none, or one that is unknown or revoked.
+        TooMany
+            Too many were refused from this address.
+        """
+        given = (header(scope, b"authorization") or b"").decode("latin-1")
+        if not given.startswith(SCHEME):
+            raise Unauthorized("no signature", f"the header 'Authorization: {SCHEME} <id> <signature>'")
+        address = Exchange.of(scope).address
+        try:
+            signed = read_authorization(given)
+            if signed.device > _LARGEST:
+                raise NotFound("no such device")
+            return Signer(signed.device, signed.signature, await self._key(signed.device))
+        except InputError as error:
+            self._failures.take(address)
+            raise Unauthorized(str(error)) from None
+        except (Unauthorized, Forbidden, NotFound):
+            self._failures.take(address)
+            raise Unauthorized("no such device, or one that was revoked") from None
+
+    def device(self, scope: Scope, signer: Signer, body: bytes) -> int:
+        """The device, now that its signature of this request was checked.
+
+        Raises
+        ------
+        Unauthorized
+            It is not the device's signature of this method, address and body.
+        TooMany
+            The device asks too often, or too many were refused from this address.
+        """
+        from cryptography.exceptions import InvalidSignature
+
+        exchange = Exchange.of(scope)
+        try:
+            signer.key.verify(signer.signature, request_statement(scope["method"], _address(scope), body))
+        except (InvalidSignature, InputError):
+            self._failures.take(exchange.address)
+            raise Unauthorized(
+                "the signature is not the device's, of this method, address and body"
+            ) from None
+        exchange.who = f"device {signer.device}"
+        self._devices.take(signer.device)
+        return signer.device
+
+    async def anybody_known(self, scope: Scope, body: bytes = b"") -> None:
+        """Let in an operator by token, or a device by the signature of the request; raises as those do."""
+        given = header(scope, b"authorization") or b""
+        if given.startswith(SCHEME.encode()):
+            self.device(scope, await self.signer(scope), body)
+        else:
+            await asyncio.get_running_loop().run_in_executor(self._pool, self.operator, scope)
+
+    async def _key(self, device: int) -> Ed25519PublicKey:
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+        now = time.monotonic()
+        kept = self._keys.get(device)
+        if kept is not None and now - kept[0] < _KEY_SECONDS:
+            return kept[1]
+        public = await asyncio.get_running_loop().run_in_executor(self._pool, self._accounts.key_of, device)
+        key = Ed25519PublicKey.from_public_bytes(public)
+        self._keys[device] = (now, key)
+        self._keys.move_to_end(device)
+        if len(self._keys) > _KEPT:
+            self._keys.popitem(last=False)
+        return key
+
+
+def _address(scope: Scope) -> str:
+    """The address as it was sent, with its query."""
+    path: bytes = scope.get("raw_path") or scope["path"].encode()
+    # Some servers put the query behind the raw path, others do not.
+    path = path.partition(b"?")[0]
+    query: bytes = scope["query_string"]
+    return (path + b"?" + query if query else path).decode("latin-1")

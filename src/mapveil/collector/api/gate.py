@@ -1,0 +1,132 @@
+"""The way in: limits before anything is read, one shape for errors, and a line in the log on the way out."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any, Final
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from mapveil.collector.api.errors import Failure, failure_of
+from mapveil.collector.api.exchange import ClientGone, Exchange
+from mapveil.collector.api.limits import Buckets
+from mapveil.collector.api.logs import access_line
+from mapveil.collector.api.metrics import Metrics
+from mapveil.collector.api.security import HEADERS, STRICT_TRANSPORT
+from mapveil.collector.api.settings import Settings
+
+__all__ = ["Gate", "send_body", "send_failure"]
+
+_LOG: Final = logging.getLogger("mapveil.collector")
+_GONE: Final = 499  # in the log and the metrics only: nobody was there to be answered
+_NAMES: Final = frozenset(name for name, _ in HEADERS)
+
+
+class Gate:
+    """The outermost application.
+
+    Parameters
+    ----------
+    app : ASGI application
+        What is behind it.
+    settings : Settings
+        Its limits.
+    metrics : Metrics
+        Where requests are counted.
+    """
+
+    def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+        self._secure = settings.scheme == "https"
+        self._addresses = Buckets(settings.address_rate, settings.address_burst, "this address")
+        self._failures = Buckets(
+            settings.failure_rate,
+            settings.failure_burst,
+            "this address with tokens or signatures that are refused",
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request; pass the beginning and the end of the service on."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+        elif scope["type"] == "http":
+            await self._answer(scope, receive, send)
+        else:  # a WebSocket: nothing here speaks it
+            await send({"type": "websocket.close", "code": 1003})
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        exchange = Exchange.begin(scope)
+        started = time.perf_counter()
+        status, sent = 0, 0
+
+        async def sender(message: Message) -> None:
+            nonlocal status, sent
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = self._headers(message.get("headers", []), exchange)
+            else:
+                sent += len(message.get("body", b""))
+            await send(message)
+
+        try:
+            self._addresses.take(exchange.address)
+            await self._app(scope, receive, sender)
+        except ClientGone:
+            status = status or _GONE
+        except Exception as error:  # the outermost frame: nothing but this may reach whoever asked
+            failure = failure_of(error)
+            if failure is None:
+                details = {"route": exchange.route, "id": exchange.id}
+                _LOG.error("a request failed", exc_info=error, extra={"details": details})
+                failure = Failure(
+                    500, "internal", f"the collector failed; its log names request {exchange.id}"
+                )
+            if status:
+                raise  # half an answer: the connection is cut
+            await send_failure(sender, failure)
+        finally:
+            seconds = time.perf_counter() - started
+            self._metrics.request(exchange.route, _method(scope), status, seconds)
+            access_line(exchange, _method(scope), status, seconds, sent)
+
+    def _headers(self, given: Any, exchange: Exchange) -> list[tuple[bytes, bytes]]:
+        headers = [(bytes(name), bytes(value)) for name, value in given]
+        named = {name for name, _ in headers} & _NAMES
+        headers += [pair for pair in HEADERS if pair[0] not in named] if named else HEADERS
+        if self._secure:
+            headers.append(STRICT_TRANSPORT)
+        headers.append((b"x-request-id", exchange.id.encode()))
+        return headers
+
+
+_METHODS: Final = frozenset(("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"))
+
+
+def _method(scope: Scope) -> str:
+    """The method, of which there may be no end of labels."""
+    method: str = scope["method"]
+    return method if method in _METHODS else "other"
+
+
+async def send_failure(send: Send, failure: Failure) -> None:
+    """Answer with what was wrong."""
+    await send_body(send, failure.status, failure.body(), b"application/json", failure.headers)
+
+
+async def send_body(
+    send: Send,
+    status: int,
+    body: bytes = b"",
+    media: bytes = b"",
+    headers: tuple[tuple[bytes, bytes], ...] = (),
+) -> None:
+    """Answer with a whole body."""
+    head = list(headers)
+    if media:
+        head.append((b"content-type", media))
+    if status != 204:
+        head.append((b"content-length", b"%d" % len(body)))
+    await send({"type": "http.response.start", "status": status, "headers": head})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,128 @@
+"""How much anybody may ask: token buckets by address and device, and the bytes that wait in memory."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Final
+
+from mapveil.collector.faults import StoreUnavailable, TooLarge, TooMany
+
+__all__ = ["Bodies", "Buckets", "declared_length"]
+
+_MOST_KEYS: Final = 1 << 17
+
+
+class Buckets:
+    """A token bucket for each key: ``burst`` at once, then ``rate`` a second.
+
+    Memory is bounded: of more than 131,072 keys the ones not seen for longest begin anew.
+
+    Parameters
+    ----------
+    rate, burst : float
+        Tokens a second, and the most that are kept; a rate of 0 sets no limit.
+    what : str
+        Who is limited, for the message.
+    monotonic : callable
+        The clock, seconds.
+
+    Examples
+    --------
+    >>> buckets = Buckets(1, 2, "this test", monotonic=lambda: 0.0)
+    >>> buckets.take("a"), buckets.take("a"), buckets.wait("a")
+    (None, None, 1.0)
+    """
+
+    def __init__(
+        self, rate: float, burst: float, what: str, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.rate = float(rate)
+        self.burst = float(max(burst, 1))
+        self.what = what
+        self._monotonic = monotonic
+        self._kept: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()  # tokens, and when
+
+    def wait(self, key: Hashable) -> float:
+        """Seconds until one token is there; 0 where it is."""
+        if not self.rate:
+            return 0.0
+        return max(0.0, (1.0 - self._tokens(key)) / self.rate)
+
+    def take(self, key: Hashable) -> None:
+        """Take one token.
+
+        Raises
+        ------
+        TooMany
+            There is none; nothing was taken.
+        """
+        if not self.rate:
+            return
+        tokens = self._tokens(key)
+        if tokens < 1:
+            raise TooMany(f"too many requests of {self.what}", self.wait(key))
+        self._put(key, tokens - 1)
+
+    def _tokens(self, key: Hashable) -> float:
+        found = self._kept.get(key)
+        if found is None:
+            return self.burst
+        tokens, since = found
+        return min(self.burst, tokens + (self._monotonic() - since) * self.rate)
+
+    def _put(self, key: Hashable, tokens: float) -> None:
+        self._kept[key] = (tokens, self._monotonic())
+        self._kept.move_to_end(key)
+        if len(self._kept) > _MOST_KEYS:
+            self._kept.popitem(last=False)
+
+
+class Bodies:
+    """Bytes of bodies that are held at one time, together.
+
+    Parameters
+    ----------
+    most : int
+        More are refused for now.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.held = 0
+
+    def hold(self, size: int) -> None:
+        """Hold some more.
+
+        Raises
+        ------
+        StoreUnavailable
+            There is no room now.
+        """
+        if self.held + size > self.most:
+            raise StoreUnavailable("too many bodies are being received; ask again in a moment")
+        self.held += size
+
+    def release(self, size: int) -> None:
+        """Hold them no longer."""
+        self.held -= size
+
+
+def declared_length(headers: list[tuple[bytes, bytes]], most: int) -> int | None:
+    """The length that a head declares, None where it declares none.
+
+    Raises
+    ------
+    TooLarge
+        It is more than is accepted.
+    """
+    for name, value in headers:
+        if name == b"content-length":
+            length = int(value) if value.isdigit() and len(value) <= 18 else most + 1
+            if length > most:
+                raise TooLarge(
+                    f"a body of {value.decode('ascii', 'replace')[:20]} bytes", f"up to {most} bytes"
+                )
+            return length
+    return None
