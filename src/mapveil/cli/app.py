@@ -27,6 +27,7 @@ _COMMANDS = {
     "attack": "Measure what could still be learnt of people.",
     "audit": "Test a method's epsilon empirically.",
     "reproduce": "Run a paper's experiments on the shared data.",
+    "serve": "Serve collections of places from devices.",
     "doctor": "Check this installation.",
 }
 

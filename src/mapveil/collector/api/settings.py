@@ -99,6 +99,10 @@ def _rate(default: int, about: str) -> Any:
     return _number(default, about + "; 0 sets no limit", 0, 10_000_000)
 
 
+def _burst(default: int, about: str) -> Any:
+    return _number(default, about, 1, 10_000_000)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """How the service is run; every field is a row of :data:`SETTINGS`.
@@ -133,16 +137,18 @@ class Settings:
     header_bytes: int = _bytes(16 * _KIB, "Head of a request, with its address line", 512, _MIB)
     header_seconds: int = _seconds(10, "Until the head of a request is there")
     body_seconds: int = _seconds(20, "Until a body is there, beside what its bytes may take")
-    body_rate: int = _number(8 * _KIB, "Slowest body that is waited for", 1, 1 << 30, "bytes a second")
+    body_rate: int = _number(
+        8 * _KIB, "Slowest body that is waited for, bytes a second", 1, 1 << 30, "bytes a second"
+    )
     idle_seconds: int = _seconds(30, "Until an idle connection is closed")
     write_seconds: int = _seconds(30, "Until a connection that takes no answer is closed")
     connections: int = _number(4096, "Connections at one time", 1, 1_000_000)
     address_rate: int = _rate(5_000, "Requests a second from one address")
-    address_burst: int = _rate(20_000, "Requests at once from one address")
+    address_burst: int = _burst(20_000, "Requests at once from one address")
     failure_rate: int = _rate(5, "Refused tokens and signatures a second from one address")
-    failure_burst: int = _rate(50, "Refused tokens and signatures at once from one address")
+    failure_burst: int = _burst(50, "Refused tokens and signatures at once from one address")
     device_rate: int = _rate(20, "Requests a second of one device")
-    device_burst: int = _rate(200, "Requests at once of one device")
+    device_burst: int = _burst(200, "Requests at once of one device")
     threads: int = _number(8, "Threads that read the store and draw maps", 1, 256)
     shutdown_seconds: int = _seconds(20, "Until requests that are still running are cut off")
 

@@ -1,0 +1,186 @@
+"""``mapveil serve``: the collector's service."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mapveil.cli.console import Console, console_options
+from mapveil.collector.api.settings import SETTINGS, Setting, Settings
+from mapveil.errors import InputError, require
+
+if TYPE_CHECKING:
+    from mapveil.collector.store import Store
+
+__all__ = ["command"]
+
+_NEEDED = ("fastapi", "uvicorn", "sqlalchemy", "alembic", "prometheus_client")
+_UNITS = {"d": "days", "h": "hours", "m": "minutes"}
+
+
+def _option(row: Setting) -> Callable[[Any], Any]:
+    kind: Any = int if row.number else click.Choice(row.choices) if row.choices else str
+    metavar = None if row.choices else "TEXT"
+    if row.number:
+        metavar = {"bytes": "BYTES", "seconds": "SECONDS"}.get(row.unit, "N")
+    shown = "none" if row.default is None else str(row.default)
+    about = f"{row.help}.  [{row.variable}; {shown}]"
+    return click.option(row.option, row.name, type=kind, metavar=metavar, help=about)
+
+
+def _settings_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add an option for every setting."""
+    for row in reversed(SETTINGS):
+        function = _option(row)(function)
+    return function
+
+
+@click.command("serve")
+@click.option(
+    "--check", is_flag=True, help="Say whether the service would run and its store is whole; exit 0 or 1."
+)
+@click.option(
+    "--new-operator",
+    metavar="ROLE[:NAME]",
+    help="Make an operator (viewer, operator, admin), print the token.",
+)
+@click.option(
+    "--new-enrolment", metavar="USES[:NAME]", help="Make a token that so many devices enrol with; print it."
+)
+@click.option(
+    "--expires",
+    default="30d",
+    metavar="TIME",
+    show_default=True,
+    help="How long it is good: 30d, 12h, 45m.",
+)
+@_settings_options
+@console_options
+def command(
+    console: Console,
+    check: bool,
+    new_operator: str | None,
+    new_enrolment: str | None,
+    expires: str,
+    **given: Any,
+) -> int:
+    """Serve collections of places from devices: an HTTP API, a console, a page for phones.
+
+    Every setting is an option here and a variable of the environment, named beside its default; the option wins. A
+    request is answered to the end when the service is told to stop (SIGTERM); nothing that was acknowledged is lost
+    when it is killed.
+
+    \b
+    Examples:
+      mapveil serve --new-operator admin:me          make the first operator: prints the token
+      mapveil serve                                  http://127.0.0.1:8321
+      mapveil serve --store postgresql://mapveil@db/mapveil --workers 4 --host 0.0.0.0 \\
+                    --tls-cert chain.pem --tls-key key.pem --log-format json
+      mapveil serve --check
+    """
+    for module in _NEEDED:
+        require(module, "service")
+    settings = Settings.read(os.environ, given)
+    if sum((check, new_operator is not None, new_enrolment is not None)) > 1:
+        raise InputError("--check, --new-operator and --new-enrolment: one of them is accepted at a time")
+    if check:
+        return _check(settings, console)
+    if new_operator is not None:
+        return _issue(settings, console, new_operator, expires, _new_operator)
+    if new_enrolment is not None:
+        return _issue(settings, console, new_enrolment, expires, _new_enrolment)
+    return _serve(settings, console)
+
+
+def _serve(settings: Settings, console: Console) -> int:
+    from mapveil.collector.accounts import Accounts
+    from mapveil.collector.api.logs import configure_logs
+    from mapveil.collector.api.server import bind, serve
+
+    listener = bind(settings)
+    configure_logs(settings.log_format, settings.log_level)
+    store = _store(settings)
+    if not Accounts(store).operators():
+        console.note(
+            "There is no operator yet. Make one with: mapveil serve --new-operator admin:NAME"
+            + _same(settings)
+        )
+    where = store.shown
+    store.close()
+    host, port = listener.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    console.note(f"Serving on {settings.scheme}://{shown}:{port} from {where}; stop with Ctrl-C.")
+    serve(settings, listener)
+    return 0
+
+
+def _same(settings: Settings) -> str:
+    return "" if settings.store == SETTINGS[0].default else ", with the same --store"
+
+
+def _store(settings: Settings) -> Store:
+    from mapveil.collector.clock import SystemClock
+    from mapveil.collector.store import Store
+
+    store = Store(settings.store, clock=SystemClock())
+    store.migrate()
+    return store
+
+
+def _check(settings: Settings, console: Console) -> int:
+    from mapveil.collector.api.check import examine
+
+    findings = examine(settings)
+    width = max(len(finding.what) for finding in findings)
+    lines = [f"{finding.what:<{width}}  {finding.state:<6}  {finding.detail}" for finding in findings]
+    console.result("\n".join(lines), [finding._asdict() for finding in findings])
+    return int(any(finding.state != "ok" for finding in findings))
+
+
+def _issue(
+    settings: Settings,
+    console: Console,
+    asked: str,
+    expires: str,
+    make: Callable[[Store, str, timedelta], tuple[int, str]],
+) -> int:
+    """Make a token; it is the only thing on stdout."""
+    lifetime = _lifetime(expires)
+    store = _store(settings)
+    try:
+        number, token = make(store, asked, lifetime)
+    finally:
+        store.close()
+    console.note(f"Number {number}, good for {expires}. This is the only time the token is shown:")
+    console.result(token, {"id": number, "token": token})
+    return 0
+
+
+def _new_operator(store: Store, asked: str, lifetime: timedelta) -> tuple[int, str]:
+    from mapveil.collector.accounts import Accounts
+
+    role, _, name = asked.partition(":")
+    made = Accounts(store).create_operator(name or role, role, lifetime, "command line")
+    return made.id, made.token
+
+
+def _new_enrolment(store: Store, asked: str, lifetime: timedelta) -> tuple[int, str]:
+    from mapveil.collector.accounts import Accounts
+
+    uses, _, name = asked.partition(":")
+    if not (uses.isascii() and uses.isdecimal() and len(uses) <= 9):
+        raise InputError(f"--new-enrolment {asked!r}: USES or USES:NAME is accepted, such as 2000:pilot")
+    made = Accounts(store).create_enrolment(name or "devices", int(uses), lifetime, None, "command line")
+    return made.id, made.token
+
+
+def _lifetime(text: str) -> timedelta:
+    found = re.fullmatch(r"([1-9]\d{0,5})([dhm])", text, re.ASCII)
+    if found is None:
+        raise InputError(f"--expires {text!r}: a time such as 30d, 12h or 45m is accepted")
+    return timedelta(**{_UNITS[found[2]]: int(found[1])})
