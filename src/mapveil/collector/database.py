@@ -23,6 +23,7 @@ from sqlalchemy.exc import (
     InterfaceError,
     InternalError,
     OperationalError,
+    PendingRollbackError,
 )
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import QueuePool
@@ -245,6 +246,8 @@ def failure_of(error: BaseException) -> StoreUnavailable | None:
         return error
     if isinstance(error, PoolTimeout):
         return StoreUnavailable("the store has no free connection; it is busy, or something holds it")
+    if isinstance(error, PendingRollbackError):
+        return StoreUnavailable("the store was lost in the middle of a transaction")
     if not isinstance(error, DBAPIError):
         return None
     if getattr(error.orig, "sqlstate", None) in _CONFLICTS:

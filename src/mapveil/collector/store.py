@@ -217,7 +217,7 @@ def insert_or_ignore(
         return 0
     dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
     statement = dialect.insert(table).on_conflict_do_nothing()
-    return connection.execute(statement, rows).rowcount
+    return connection.execute(statement, rows, execution_options={"preserve_rowcount": True}).rowcount
 
 
 def lock_collection(connection: Connection, collection: str, *, shared: bool = False) -> bool:
