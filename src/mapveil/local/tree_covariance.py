@@ -50,17 +50,38 @@ def consistent_covariance(levels: Sequence[MeasuredLevel], ordered: FloatArray) 
     ordered : ndarray of float64, shape (sites,)
         Where the users are, as far as is known. Sites are in the order of the codes, here and in what is returned.
     """
-    known, noise = np.zeros((ordered.size, ordered.size)), np.zeros((ordered.size, ordered.size))
+    size = ordered.size
+    noise = np.zeros((size, size))
     for level in levels:
         nodes = level.nodes
-        one = nodes.of_rank[:, None] == nodes.of_rank
-        known += one / level.variance
         at_node = nodes.spread(nodes.sums(ordered))
         alone = at_node * level.noise.at + (1 - at_node) * level.noise.away
-        users = at_node[:, None] + at_node
-        pair = users * level.noise.own + (1 - users) * level.noise.both
-        noise += np.where(one, alone, pair) / (level.reports * level.variance**2)
-    inverse = np.linalg.inv(known)
-    whole = inverse.sum(axis=1)
-    inverse -= np.outer(whole, whole / whole.sum())
-    return np.asarray(inverse @ noise @ inverse)
+        # Of two nodes it is a sum of what each has; of one, its variance.
+        weight = 1 / (level.reports * level.variance**2)
+        part = level.noise.both / 2 + at_node * (level.noise.own - level.noise.both)
+        noise += weight * part[:, None]
+        noise += weight * part
+        noise += (nodes.of_rank[:, None] == nodes.of_rank) * (weight * (alone - 2 * part))
+    # All levels' nodes lie within the coarsest's: W is made of as many blocks.
+    whole = np.empty(size)
+    for first, number in zip(levels[0].nodes.first, levels[0].nodes.size, strict=True):
+        inside = slice(first, first + number)
+        known = np.zeros((number, number))
+        for level in levels:
+            node = level.nodes.of_rank[inside]
+            known += (node[:, None] == node) / level.variance
+        inverse = np.linalg.inv(known)
+        whole[inside] = inverse.sum(axis=1)
+        noise[inside] = inverse @ noise[inside]
+        noise[:, inside] = noise[:, inside] @ inverse
+    return _with_known_sum(noise, whole)
+
+
+def _with_known_sum(covariance: FloatArray, whole: FloatArray) -> FloatArray:
+    """The covariance once all estimates sum to what they must: what they lack is divided as ``whole`` is."""
+    part = whole / whole.sum()
+    with_sum = covariance.sum(axis=1)
+    covariance -= np.outer(with_sum, part)
+    covariance -= np.outer(part, with_sum)
+    covariance += np.outer(part, part * with_sum.sum())
+    return covariance
