@@ -6,14 +6,14 @@ import { enrolmentCard } from "./enrolment.js";
 import { promiseCard } from "./guarantee.js";
 import { progressBar, roundsTable, stateBadge } from "./progress.js";
 import { regionPicture } from "./region_picture.js";
-import { ACTIVE, duration, epsilonWords, percent, STATES, time, TRUST, trustName, whole } from "./words.js";
+import { ACTIVE, duration, epsilonWords, percent, STATES, time, trustName, whole } from "./words.js";
 
 export async function showPage(main, context) {
   const { argument: id, signal, who, heading } = context;
   const title = el("h1", {}), badge = el("span", {}), now = el("p", { class: "quiet" });
   const actions = el("div", { class: "actions" }), trouble = el("div", {});
   const live = el("div", { class: "stack" }), result = el("div", { class: "stack" });
-  const below = el("div", { class: "columns" });
+  const below = el("div", { class: "columns wide" });
   main.append(
     el("p", { class: "trail" }, el("a", { href: "#/" }, "Collections"), " / "),
     el("div", { class: "head" }, el("div", {}, el("div", { class: "top" }, title, badge), now), actions),
@@ -76,7 +76,7 @@ function liveParts(one) {
 
 function about(one, who, signal) {
   const [west, south, east, north] = one.region;
-  const asked = card("What it asks",
+  const asked = card(one.state === "done" ? "What was asked" : "What it asks",
     facts([
       ["Kind of trust", trustName(one.trust)],
       ["Method", one.method],
@@ -93,18 +93,15 @@ function about(one, who, signal) {
       one.opened_at ? ["Opened", time(one.opened_at)] : null,
       one.ended_at ? ["Ended", time(one.ended_at)] : null,
       one.spent ? ["Spent so far", epsilonWords(one.spent)] : null,
-    ]),
-    el("p", { class: "quiet" }, TRUST[one.trust]?.[1] || ""),
+    ], one.state === "done"),
     el("p", { class: "quiet" }, "Terms: ", el("code", { class: "digest", title: one.terms }, `${String(one.terms).slice(0, 16)}…`),
-      " (every device checks that all were told the same)."));
-  const parts = [];
-  if (["draft", "open"].includes(one.state)) {
-    parts.push(regionPicture(one.region, signal));
-    if (who.role !== "viewer") parts.push(enrolmentCard(one));
-  }
-  if (one.state !== "done") parts.push(promiseCard({ trust: one.trust, epsilon: one.epsilon }, null, "What is promised"));
-  parts.push(asked);
-  parts.push(card("What happened", el("p", {}, el("a", { href: `#/audit?collection=${one.id}` }, "Audit log of this collection")),
-    el("p", {}, el("a", { href: "#/ledger" }, "Ledger of everything spent"))));
-  return parts;
+      " (a digest; devices that were told different terms can never be summed together)."),
+    el("p", {}, el("a", { href: `#/audit?collection=${one.id}` }, "Audit log of this collection"), " · ", el("a", { href: "#/ledger" }, "Ledger")));
+  if (one.state === "done") return [asked];
+  const waiting = ["draft", "open"].includes(one.state);
+  return [
+    el("div", { class: "stack" }, waiting && who.role !== "viewer" ? enrolmentCard(one) : null,
+      promiseCard({ trust: one.trust, epsilon: one.epsilon }, null), waiting ? regionPicture(one.region, signal) : null),
+    asked,
+  ];
 }

@@ -1,10 +1,10 @@
 // Two finished maps under one slider, in one scale of colours.
 import { get } from "./api.js";
 import { Cells } from "./cells.js";
-import { alertBox, card, el } from "./dom.js";
+import { alertBox, card, el, factRows } from "./dom.js";
 import { commonScale, drawLegend } from "./legend.js";
-import { addTiles, makeMap } from "./map_view.js";
-import { followPointer, readoutRows, rowsOf } from "./readout.js";
+import { addTiles, makeMap, markCell } from "./map_view.js";
+import { followPointer, nothingRead, rowsOf } from "./readout.js";
 import { onTheme, theme } from "./theme.js";
 import { epsilonWords, trustName } from "./words.js";
 
@@ -55,7 +55,7 @@ async function show(body, pair, signal) {
   const swipe = el("div", { class: "map swipe", id: "swipe" }, frames, edge);
   const slider = el("input", { id: "slider", type: "range", min: 0, max: 100, step: 1, value: 50 });
   const legend = el("div", {});
-  const readings = pair.map(() => el("dl", { class: "facts" }, readoutRows([["Point at the map", ""]])));
+  const readings = pair.map(() => el("dl", { class: "facts" }, nothingRead()));
   body.replaceChildren(
     el("section", { class: "card flush", "aria-label": "Both maps" }, swipe,
       el("div", { class: "foot field" }, el("label", { for: "slider" }, "How much of the left map is shown"), slider)),
@@ -72,7 +72,7 @@ async function show(body, pair, signal) {
   let maps;
   try {
     // The right one lies below and keeps the whole frame; the left is cut off at the slider.
-    maps = await Promise.all([1, 0].map((at) => makeMap(frames[at], { bounds, rings: records[at].outline, signal, controls: at === 0, label: `${pair[at].title}: persons per square kilometre` })));
+    maps = await Promise.all([1, 0].map((at) => makeMap(frames[at], { bounds, rings: records[at].outline, signal, controls: false, label: `${pair[0].title} and ${pair[1].title}: persons per square kilometre. Arrow keys move both, plus and minus zoom, Enter reads the cells in the middle.` })));
   } catch (error) {
     swipe.replaceChildren(alertBox(error.message));
     return;
@@ -80,6 +80,10 @@ async function show(body, pair, signal) {
   if (signal.aborted) return;
   maps.reverse();
   tie(maps);
+  // One of them is enough for the keyboard.
+  maps[1].getCanvas().tabIndex = -1;
+  maps[1].getCanvas().setAttribute("aria-hidden", "true");
+  swipe.append(zoomButtons(maps[0]));
   const scale = commonScale(records.map((record) => record.legend.density));
   const layers = maps.map((map, at) => addTiles(map, pair[at].id, records[at]));
   onTheme(() => {
@@ -90,7 +94,8 @@ async function show(body, pair, signal) {
     const hand = followPointer(map, swipe, tables[at], (lon, lat, byKeys) => {
       const texts = tables.map((cells, side) => {
         const { rows, text } = rowsOf(cells, lon, lat);
-        readings[side].replaceChildren(...readoutRows(rows));
+        markCell(maps[side], cells.ring(lon, lat));
+        readings[side].replaceChildren(...factRows(rows));
         return `${SIDES[side]}: ${text}`;
       });
       if (byKeys) hand.announce(texts.join("; "));
@@ -110,6 +115,10 @@ function tie(maps) {
     leader = null;
   }));
 }
+
+/** Zoom buttons over both maps: those of either map would be cut off with it. */
+const zoomButtons = (map) => el("div", { class: "zoom" }, [["+", "Zoom in", "zoomIn"], ["−", "Zoom out", "zoomOut"]].map(([sign, name, act]) =>
+  el("button", { type: "button", "aria-label": name, title: name, on: { click: () => map[act]() } }, sign)));
 
 /** The edge can be pulled, too; the slider under the map says the same to keys. */
 function pull(edge, swipe, slider, cut) {

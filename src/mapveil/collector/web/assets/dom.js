@@ -26,11 +26,12 @@ export function card(title, ...children) {
   return el("section", { class: "card", "aria-labelledby": id }, el("h2", { id }, title), ...children);
 }
 
-/** Pairs of a term and what is said of it; null pairs are left out. */
-export function facts(pairs) {
-  const rows = pairs.filter((pair) => pair && pair[1] !== null && pair[1] !== undefined && pair[1] !== "");
-  return el("dl", { class: "facts" }, rows.map(([term, text]) => [el("dt", {}, term), el("dd", {}, text)]));
-}
+/** Rows of a description list: a term, what is said of it, and how it looks; null rows are left out. */
+export const factRows = (rows) => rows.filter((row) => row && row[1] !== null && row[1] !== undefined && row[1] !== "")
+  .map(([term, text, style]) => el("div", { class: style }, el("dt", {}, term), el("dd", {}, text)));
+
+/** A description list; `many` lets it run over several columns. */
+export const facts = (rows, many = false) => el("dl", { class: many ? "facts many" : "facts" }, factRows(rows));
 
 /** A table with a caption for those who hear it; cells of numeric columns are set right. */
 export function table(caption, heads, rows, numeric = []) {

@@ -8,8 +8,8 @@ import { number, TRUST, whole } from "./words.js";
 const REGION = [-74.03, 40.69, -73.9, 40.83];
 const KM_PER_DEGREE = 111.2;
 const TILINGS = {
-  quadtree: ["Quadtree (halved again and again)", "Halvings", 0, 11, 8],
-  grid: ["Grid (rows × columns)", "Rows", 1, 2048, 100],
+  quadtree: ["Quadtree", "Halvings", 0, 11, 8],
+  grid: ["Grid", "Rows", 1, 2048, 100],
   tiles: ["Web-map tiles", "Zoom level", 0, 22, 15],
 };
 

@@ -14,8 +14,11 @@ function name(value, step, letters) {
   return `${Math.abs(value).toFixed(digits)}°${letter && ` ${letter}`}`;
 }
 
-/** Lines and labelled points of a view's bounds; GeoJSON. */
-export function graticule(west, south, east, north) {
+// Pixels at the edges where a name would be cut off, or meet the buttons and the scale bar.
+const MARGIN = { left: 36, right: 84, top: 30, bottom: 44 };
+
+/** Lines and labelled points of a view's bounds on a frame of so many pixels; GeoJSON. */
+export function graticule(west, south, east, north, width, height) {
   // A square look: the coarser of both steps.
   const step = Math.max(stepOf(east - west), stepOf(north - south));
   const features = [];
@@ -23,11 +26,13 @@ export function graticule(west, south, east, north) {
   const point = (coordinates, label, anchor) => features.push({ type: "Feature", properties: { label, anchor }, geometry: { type: "Point", coordinates } });
   for (const lon of between(Math.max(west, -180), Math.min(east, 180), step)) {
     line([[lon, south], [lon, north]]);
-    point([lon, north], name(lon, step, "EW"), "top");
+    const at = ((lon - west) / (east - west)) * width;
+    if (at > MARGIN.left && at < width - MARGIN.right) point([lon, north], name(lon, step, "EW"), "top");
   }
   for (const lat of between(Math.max(south, -85), Math.min(north, 85), step)) {
     line([[west, lat], [east, lat]]);
-    point([west, lat], name(lat, step, "NS"), "left");
+    const at = ((north - lat) / (north - south)) * height;
+    if (at > MARGIN.top && at < height - MARGIN.bottom) point([west, lat], name(lat, step, "NS"), "left");
   }
   return { type: "FeatureCollection", features };
 }
@@ -35,8 +40,8 @@ export function graticule(west, south, east, north) {
 /** Keeps a map's graticule as its view moves. */
 export function addGraticule(map, signal) {
   const data = () => {
-    const view = map.getBounds();
-    return graticule(view.getWest(), view.getSouth(), view.getEast(), view.getNorth());
+    const view = map.getBounds(), frame = map.getContainer();
+    return graticule(view.getWest(), view.getSouth(), view.getEast(), view.getNorth(), frame.clientWidth, frame.clientHeight);
   };
   map.addSource("graticule", { type: "geojson", data: data() });
   map.addLayer({ id: "graticule", type: "line", source: "graticule", filter: ["==", ["geometry-type"], "LineString"], paint: { "line-width": 0.75, "line-opacity": 0.8 } });

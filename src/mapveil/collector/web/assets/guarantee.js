@@ -3,10 +3,10 @@ import { card, el } from "./dom.js";
 import { fraction, number } from "./words.js";
 
 const SEES = {
-  central: "One trusted curator saw the raw places; whoever sees the map does not.",
-  distributed: "No place ever left a device in the open: the server only learnt sums over many devices, with noise already in them.",
-  local: "No place ever left a device as it is: each answer was randomized on the device before it was sent.",
-  projection: "No place was sent: each device sent where it stands on a wave over the region, which many distant places share.",
+  central: "One trusted curator sees the raw places; whoever sees the map does not.",
+  distributed: "No place leaves a device in the open: the server learns sums over many devices only, with noise already in them.",
+  local: "No place leaves a device as it is: each answer is randomized on the device before it is sent.",
+  projection: "No place is sent: each device sends where it stands on a wave over the region, which many distant places share.",
 };
 
 /** A card of a guarantee's record; `words` are its own sentences, where the map is made. */
@@ -19,7 +19,7 @@ function lines(guarantee) {
   const parts = [];
   if (epsilon === null) {
     parts.push(el("p", { class: "factor" }, el("strong", {}, "Not differential privacy"),
-      " No number bounds what can be learnt from one report; what hides a device is that many places would have answered alike."));
+      " No number bounds what can be learnt from one report; what hides a device is that many places answer alike."));
   } else {
     const factor = Math.exp(epsilon);
     parts.push(el("p", { class: "factor" }, el("strong", {}, `× ${number(factor)} at most`),

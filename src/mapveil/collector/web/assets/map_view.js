@@ -29,7 +29,8 @@ export async function makeMap(container, { bounds, rings = [boxRing(bounds)], la
       // Nothing lies beyond the region; a little room shows its edge.
       maxBounds: keep > 3 ? undefined : [Math.max(-180, west - 3 * padX), Math.max(-85, south - 3 * padY), Math.min(180, east + 3 * padX), Math.min(85, north + 3 * padY)],
       attributionControl: false, dragRotate: false, pitchWithRotate: false, touchPitch: false, rollEnabled: false,
-      renderWorldCopies: false, maxZoom: 21, fadeDuration: 0,
+      // On a touch screen one finger scrolls the page, two move the map.
+      cooperativeGestures: matchMedia("(pointer: coarse)").matches, renderWorldCopies: false, maxZoom: 21, fadeDuration: 0,
     });
   } catch (error) {
     throw new Error(`The map cannot be drawn here: this browser offers no WebGL 2 (${String(error.message).split("\n")[0]}).`);

@@ -10,7 +10,7 @@ const range = (low, high) => (low === null && high === null ? "nothing bounds it
 /** The rows of a table of one cell. */
 export function rowsOf(cells, lon, lat) {
   const cell = cells.at(lon, lat);
-  if (cell < 0) return { rows: [["Place", `${degree(lat, "NS")}, ${degree(lon, "EW")}`], ["", "outside the region"]], text: "outside the region" };
+  if (cell < 0) return { rows: [["Place", `${degree(lat, "NS")}, ${degree(lon, "EW")}`], ["Here", "outside the region"]], text: "outside the region" };
   const read = cells.reading(cell), sure = percent(cells.record.certainty);
   return {
     rows: [
@@ -26,7 +26,8 @@ export function rowsOf(cells, lon, lat) {
   };
 }
 
-export const readoutRows = (rows) => rows.flatMap(([term, text, style]) => [el("dt", {}, term), el("dd", { class: style }, text)]);
+/** What stands there before anybody has pointed anywhere. */
+export const nothingRead = () => el("div", { class: "hint" }, el("dt", {}, "Point at the map, or reach it with the Tab key"), el("dd", {}));
 
 /**
  * Follows pointer, clicks and keys on a map; `tell(lon, lat, byKeys)` shows what is there. A click pins the

@@ -1,22 +1,24 @@
 // A finished collection: its map, how to read it, its promise, and its files.
 import { get } from "./api.js";
 import { Cells } from "./cells.js";
-import { alertBox, card, el, facts } from "./dom.js";
+import { alertBox, card, el, factRows, facts } from "./dom.js";
 import { downloadsCard } from "./downloads.js";
 import { promiseCard } from "./guarantee.js";
 import { drawLegend } from "./legend.js";
 import { addTiles, makeMap } from "./map_view.js";
-import { followPointer, readoutRows, rowsOf } from "./readout.js";
+import { followPointer, nothingRead, rowsOf } from "./readout.js";
 import { onTheme, theme } from "./theme.js";
 import { number } from "./words.js";
 
 const LAYERS = { density: "Density", uncertainty: "Uncertainty" };
 
 export async function showResult(place, one, { signal }) {
-  const [record, cellsRecord] = await Promise.all([get(`/collections/${one.id}/map`, signal), get(`/collections/${one.id}/map/cells`, signal)]);
-  const cells = new Cells(cellsRecord);
+  const record = await get(`/collections/${one.id}/map`, signal);
+  // A fine map has many numbers: its picture need not wait for them.
+  const numbers = get(`/collections/${one.id}/map/cells`, signal).then((found) => new Cells(found));
+  numbers.catch(() => {});
   const frame = el("div", { class: "map", id: "map" }), legend = el("div", {});
-  const reading = el("dl", { class: "facts", id: "reading" }, readoutRows([["Point at the map", "or reach it by the keyboard"]]));
+  const reading = el("dl", { class: "facts", id: "reading" }, nothingRead());
   const legendTitle = el("h3", {});
   let layer = "density";
   const choices = Object.entries(LAYERS).map(([name, text]) => el("label", { class: "choice" },
@@ -31,7 +33,7 @@ export async function showResult(place, one, { signal }) {
         el("fieldset", {}, el("legend", { class: "unseen" }, "Colours show"), el("div", { class: "choices" }, choices)),
         record.legend.uncertainty ? null : el("p", { class: "hint" }, "This method gives no bounds, so there is no uncertainty to show."),
         legendTitle, legend,
-        el("div", { class: "field" }, el("label", { for: "opacity" }, "Opacity"), opacity)))));
+        el("div", { class: "field" }, el("label", { for: "opacity" }, "Opacity of the colours"), opacity)))));
   place.append(el("div", { class: "columns" },
     promiseCard(record.guarantee, record.guarantee_in_words),
     downloadsCard(one),
@@ -44,10 +46,16 @@ export async function showResult(place, one, { signal }) {
       ]),
       el("ul", { class: "notes" },
         el("li", {}, "Each person counts 1 in all, divided over the cells they were in; an estimate may be a fraction."),
-        cellsRecord.low ? el("li", {}, "Intervals are about the noise alone, not about people who took no part.") : null,
+        record.legend.uncertainty ? el("li", {}, "Intervals are about the noise alone, not about people who took no part.") : null,
         (record.notes || []).map((note) => el("li", {}, note))),
       el("p", {}, el("a", { href: `#/compare?left=${one.id}` }, "Compare with another map")))));
-  let map;
+  let map, tiles = null;
+  function draw() {
+    legendTitle.textContent = layer === "density" ? "Density" : "Uncertainty: half the width of the interval";
+    drawLegend(legend, record.legend[layer], record.colours, theme(), LAYERS[layer]);
+    tiles?.show(layer, theme());
+  }
+  onTheme(draw, signal);
   try {
     map = await makeMap(frame, { bounds: record.bounds, rings: record.outline, signal, label: `Map of ${one.title}: persons per square kilometre. Arrow keys move it, plus and minus zoom, Enter reads the cell in the middle.` });
   } catch (error) {
@@ -55,25 +63,29 @@ export async function showResult(place, one, { signal }) {
     return;
   }
   if (signal.aborted) return;
-  const tiles = addTiles(map, one.id, record);
-  function draw() {
-    legendTitle.textContent = layer === "density" ? "Density" : "Uncertainty: half the width of the interval";
-    drawLegend(legend, record.legend[layer], record.colours, theme(), LAYERS[layer]);
-    tiles.show(layer, theme());
-  }
-  onTheme(draw, signal);
+  tiles = addTiles(map, one.id, record);
+  tiles.fade(opacity.value / 100);
+  draw();
   opacity.addEventListener("input", () => {
     opacity.setAttribute("aria-valuetext", `${opacity.value} %`);
     tiles.fade(opacity.value / 100);
   });
-  const hand = followPointer(map, frame, cells, (lon, lat, byKeys) => {
-    const { rows, text } = rowsOf(cells, lon, lat);
-    reading.replaceChildren(...readoutRows(rows));
-    if (byKeys) hand.announce(text);
-  });
   map.on("error", ({ error }) => {
     if (signal.aborted || error?.name === "AbortError") return;
     if (!place.querySelector(".alert")) place.prepend(alertBox(`A part of the map could not be fetched: ${error?.message || "no answer"}`));
+  });
+  let cells;
+  try {
+    cells = await numbers;
+  } catch (error) {
+    if (!signal.aborted) reading.replaceChildren(...factRows([["No numbers could be fetched", error.message]]));
+    return;
+  }
+  if (signal.aborted) return;
+  const hand = followPointer(map, frame, cells, (lon, lat, byKeys) => {
+    const { rows, text } = rowsOf(cells, lon, lat);
+    reading.replaceChildren(...factRows(rows));
+    if (byKeys) hand.announce(text);
   });
   frame.dataset.ready = "yes";
 }
