@@ -154,9 +154,8 @@ def lines(
 def verify(connection: Connection) -> ChainReport:
     """Recompute the whole chain."""
     chain, number = _START, 0
-    rows = connection.execution_options(yield_per=_ROWS_AT_ONCE).execute(
-        select(audit).order_by(audit.c.number)
-    )
+    in_parts = {"yield_per": _ROWS_AT_ONCE}
+    rows = connection.execute(select(audit).order_by(audit.c.number), execution_options=in_parts)
     for row in rows:
         number += 1
         chain = _chain(chain, number, Waiting(row.at, row.actor, row.action, row.collection, row.detail))
