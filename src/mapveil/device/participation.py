@@ -313,7 +313,11 @@ class Participation:
     def refused(self, reason: str) -> None:
         """The server did not take an answer: too late, or it holds another one. Ends the part where it must."""
         part = self.part
-        if part is not None and part.running and not (part.round and part.phase in _COUNTED[1:]):
+        if part is None or not part.running:
+            return
+        if part.round and part.phase in _COUNTED[1:]:
+            part.sent = True  # its vector is in the sum: the next round may ask it again
+        else:
             self._end("left", reason)
 
     def end(self, reason: str) -> None:

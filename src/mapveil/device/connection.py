@@ -1,0 +1,324 @@
+"""The device's side of the wire: signed requests over HTTP, tried again where that may help.
+
+What failed on the way (no connection, a server that is starting again, too many requests) is tried again after a pause
+that doubles, or as long as ``Retry-After`` asks. Every request may be sent twice: the collector takes each message once
+and answers a repeated one as it did the first time. What the server refuses is an error with its own words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import ssl
+from dataclasses import dataclass
+from os import PathLike
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import urlsplit
+
+from mapveil.device.signature import authorization, enrolment_statement
+from mapveil.errors import InputError, MapveilError, PromiseError, require
+from mapveil.secure_sum.identity import Identity
+
+if TYPE_CHECKING:
+    import httpx
+
+__all__ = ["Connection", "Mail", "Progress", "Seat", "ServerRefusal", "Traffic", "Unreachable"]
+
+_AGAIN: Final = (429, 500, 502, 503, 504)
+_FIRST_PAUSE_S: Final = 0.1
+_LONGEST_PAUSE_S: Final = 10.0
+_MOST_ANSWER: Final = 1 << 26
+_LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
+_LONGEST_REASON: Final = 300
+
+
+class Progress(NamedTuple):
+    """Where a collection stands, as its server says."""
+
+    state: str  # open | running | finishing | done | aborted
+    round: int  # 0 before the first
+    phase: str | None  # what is collected: keys | shares | inputs | consents | answers
+    open: bool  # whether messages of the phase are taken
+    closes_in_s: float | None
+    wanted: int
+    present: int
+
+
+class Seat(NamedTuple):
+    """A device's place in a round."""
+
+    shard: int
+    client: int
+
+
+class Mail(NamedTuple):
+    """What the server has for one device in a phase; empty where it left the device out."""
+
+    phase: str
+    body: bytes
+
+
+class Unreachable(MapveilError):
+    """The server did not answer, however often it was asked."""
+
+
+class ServerRefusal(PromiseError):
+    """The server does not do what it was asked.
+
+    Parameters
+    ----------
+    status : int
+        Of HTTP.
+    code : str
+        The server's word for it, such as ``too-late``.
+    text : str
+        What it says.
+    """
+
+    def __init__(self, status: int, code: str, text: str) -> None:
+        super().__init__(f"the server refuses ({status} {code}): {text}")
+        self.status, self.code = status, code
+
+    def __reduce__(self) -> tuple[type[ServerRefusal], tuple[int, str, str]]:
+        return type(self), (self.status, self.code, str(self))
+
+
+@dataclass
+class Traffic:
+    """Bytes of bodies, as one device sent and received them; headers are not counted."""
+
+    up: int = 0
+    down: int = 0
+    requests: int = 0
+
+
+class Connection:
+    """Requests to one collector; shared by all devices of a process.
+
+    Parameters
+    ----------
+    server : str
+        Such as ``https://collector.example``. Plain HTTP is accepted to this very machine only.
+    connections : int
+        How many are open at once.
+    patience_s : float
+        How long a request is tried again.
+    authority : path-like, optional
+        A file of certificates (PEM) to trust instead of the system's.
+    plain : bool
+        Accept plain HTTP to other machines too: whoever carries it then sees who takes part in what.
+
+    Raises
+    ------
+    InputError
+        No address of a server.
+    MissingExtra
+        httpx is not installed.
+    """
+
+    def __init__(
+        self,
+        server: str,
+        *,
+        connections: int = 16,
+        patience_s: float = 60.0,
+        authority: str | PathLike[str] | None = None,
+        plain: bool = False,
+    ) -> None:
+        try:
+            parts = urlsplit(server)
+            _ = parts.port
+        except ValueError:
+            parts = urlsplit("")
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+            raise InputError(f"{server!r} is no address of a server; https://collector.example is accepted")
+        here = parts.hostname in _LOOPBACK
+        if parts.scheme == "http" and not here and not plain:
+            raise InputError(f"{server}: plain HTTP is accepted to this machine only; https is accepted")
+        library: Any = require("httpx", "device")
+        self._prefix = parts.path.rstrip("/")
+        self._patience_s = patience_s
+        self._failed: tuple[type[Exception], ...] = (library.TransportError,)
+        verify: ssl.SSLContext | bool = True
+        if authority is not None:
+            try:
+                verify = ssl.create_default_context(cafile=str(authority))
+            except (OSError, ssl.SSLError) as error:
+                raise InputError(
+                    f"{authority}: is no file of certificates ({error.strerror or error})"
+                ) from error
+        self._client: httpx.AsyncClient = library.AsyncClient(
+            base_url=f"{parts.scheme}://{parts.netloc}",
+            verify=verify,
+            timeout=library.Timeout(30.0, connect=10.0),
+            limits=library.Limits(max_connections=connections, max_keepalive_connections=connections),
+            trust_env=not here,
+        )
+        # Waiting here is cheap; waiting inside the pool of connections is not.
+        self._room = asyncio.Semaphore(connections)
+
+    async def __aenter__(self) -> Connection:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._client.aclose()
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        body: bytes = b"",
+        *,
+        media: str | None = None,
+        signer: tuple[Identity, int] | None = None,
+        traffic: Traffic | None = None,
+    ) -> httpx.Response:
+        """Send a request until it is answered.
+
+        Parameters
+        ----------
+        method, path : str
+            Such as ``GET``, ``/v1/open``.
+        body : bytes
+            Empty for none.
+        media : str, optional
+            Its ``Content-Type``.
+        signer : tuple of Identity and int, optional
+            Who signs it, and its number.
+        traffic : Traffic, optional
+            Where the bytes are counted.
+
+        Raises
+        ------
+        ServerRefusal
+            The server refuses.
+        Unreachable
+            It does not answer, or not as a collector does.
+        """
+        path = self._prefix + path
+        headers = {} if media is None else {"Content-Type": media}
+        if signer is not None:
+            headers["Authorization"] = authorization(*signer, method, path, body)
+        clock = asyncio.get_running_loop().time
+        until, pause = clock() + self._patience_s, _FIRST_PAUSE_S
+        while True:
+            answer: httpx.Response | None = None
+            wait, why = pause, ""
+            try:
+                async with self._room:
+                    answer = await self._client.request(method, path, content=body or None, headers=headers)
+            except self._failed as error:
+                why = f"no answer ({type(error).__name__})"
+            if answer is not None:
+                if traffic is not None:
+                    traffic.up += len(body)
+                    traffic.down += len(answer.content)
+                    traffic.requests += 1
+                if answer.is_success:
+                    if len(answer.content) > _MOST_ANSWER:
+                        raise Unreachable(
+                            f"an answer of {len(answer.content)} bytes; {_MOST_ANSWER} are accepted"
+                        )
+                    return answer
+                if answer.status_code not in _AGAIN:
+                    raise _refusal(answer)
+                why = f"status {answer.status_code}"
+                wait = max(pause, _retry_after(answer))
+            wait *= 1 + random.random() / 4  # not all devices at once
+            if clock() + wait > until:
+                raise Unreachable(f"the server gave {why} for {self._patience_s:g} s") from None
+            await asyncio.sleep(wait)
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+    async def document(self, path: str) -> bytes:
+        """A public document, as its bytes are."""
+        answer = await self.request("GET", path)
+        return bytes(answer.content)
+
+    async def record(self, path: str, **signed: Any) -> Any:
+        """An answer in JSON.
+
+        Raises
+        ------
+        Unreachable
+            It is none.
+        """
+        answer = await self.request("GET", path, **signed)
+        return _json(answer.content)
+
+    async def progress(self, collection: str) -> Progress:
+        """Where a collection stands."""
+        record = await self.record(f"/v1/collections/{collection}/progress")
+        try:
+            closes = record["closes_in_s"]
+            return Progress(
+                str(record["state"]),
+                int(record["round"] or 0),
+                None if record["phase"] is None else str(record["phase"]),
+                bool(record["open"]),
+                None if closes is None else float(closes),
+                int(record["wanted"] or 0),
+                int(record["present"] or 0),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise Unreachable(
+                f"the progress of a collection lacks something ({type(error).__name__})"
+            ) from None
+
+    async def enrol(self, token: str, identity: Identity) -> int:
+        """Make a device known: the same identity gets the same number again."""
+        record = {
+            "token": token,
+            "public_key": identity.public.hex(),
+            "signature": identity.sign(enrolment_statement(token, identity.public)).hex(),
+        }
+        body = json.dumps(record).encode()
+        answer = await self.request("POST", "/v1/devices", body, media="application/json")
+        made = _json(answer.content)
+        number = made.get("device") if isinstance(made, dict) else None
+        if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+            raise Unreachable("the server's answer to an enrolment names no device")
+        return number
+
+    async def seat(self, collection: str, number: int, **signed: Any) -> Seat:
+        """This device's place in a round."""
+        record = await self.record(f"/v1/collections/{collection}/rounds/{number}/seat", **signed)
+        try:
+            seat = Seat(record["shard"], record["client"])
+        except (KeyError, TypeError):
+            seat = Seat(-1, -1)
+        if not all(isinstance(part, int) and part >= 0 for part in seat):
+            raise Unreachable("the server's answer names no seat")
+        return seat
+
+    async def mail(self, collection: str, number: int, **signed: Any) -> Mail:
+        """What the server has for this device in the phase that is open."""
+        answer = await self.request("GET", f"/v1/collections/{collection}/rounds/{number}/mail", **signed)
+        return Mail(answer.headers.get("Mapveil-Phase", ""), bytes(answer.content))
+
+
+def _json(content: bytes) -> Any:
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError):
+        raise Unreachable("the server's answer is no JSON") from None
+
+
+def _retry_after(answer: httpx.Response) -> float:
+    """Seconds that the server asks for, at most the longest pause."""
+    text = answer.headers.get("Retry-After", "")
+    return min(float(text), _LONGEST_PAUSE_S) if text.isascii() and text.isdecimal() else 0.0
+
+
+def _refusal(answer: httpx.Response) -> ServerRefusal:
+    try:
+        error = json.loads(answer.content)["error"]
+        code, text = str(error["code"]), str(error["message"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        code, text = "refused", answer.reason_phrase
+    told = " ".join("".join(each if each.isprintable() else " " for each in text).split())
+    return ServerRefusal(answer.status_code, code[:40], told[:_LONGEST_REASON])
