@@ -8,6 +8,7 @@ from collections import OrderedDict
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from sqlalchemy import bindparam, select
 from starlette.types import Scope
 
 from mapveil.collector.accounts import Accounts, Operator
@@ -15,7 +16,9 @@ from mapveil.collector.api.exchange import Exchange
 from mapveil.collector.api.limits import Buckets
 from mapveil.collector.api.media import header
 from mapveil.collector.api.settings import Settings
-from mapveil.collector.faults import Forbidden, NotFound, Unauthorized
+from mapveil.collector.faults import Unauthorized
+from mapveil.collector.schema import MOST_NUMBER, devices
+from mapveil.collector.store import Store
 from mapveil.device.signature import SCHEME, read_authorization, request_statement
 from mapveil.errors import InputError
 
@@ -25,8 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["Access", "Signer"]
 
 _KEPT: Final = 1 << 16  # keys
-_KEY_SECONDS: Final = 10.0  # after which a revoked device is found out
-_LARGEST: Final = (1 << 31) - 1  # of a device's number, in PostgreSQL
+_KEY_SECONDS: Final = 30.0  # after which a revoked device is found out
+_AT_ONCE: Final = 500
 _LONGEST: Final = 200  # characters of a token that is looked up at all
 
 
@@ -43,15 +46,18 @@ class Access:
 
     Parameters
     ----------
+    store : Store
+        Holds the devices' keys.
     accounts : Accounts
-        Operators and devices.
+        Holds the operators.
     settings : Settings
         Limits of one device, and of refused tokens and signatures from one address.
     pool : Executor
         Where the store is read.
     """
 
-    def __init__(self, accounts: Accounts, settings: Settings, pool: Executor) -> None:
+    def __init__(self, store: Store, accounts: Accounts, settings: Settings, pool: Executor) -> None:
+        self._store = store
         self._accounts = accounts
         self._pool = pool
         self._devices = Buckets(settings.device_rate, settings.device_burst, "this device")
@@ -61,6 +67,8 @@ class Access:
             "this address with tokens or signatures that are refused",
         )
         self._keys: OrderedDict[int, tuple[float, Ed25519PublicKey]] = OrderedDict()
+        self._asked: dict[int, asyncio.Future[Ed25519PublicKey | None]] = {}
+        self._reading: asyncio.Task[None] | None = None
 
     def operator(self, scope: Scope, role: str = "viewer") -> Operator:
         """The operator whose token a request carries. Run by: a thread that may read the store.
@@ -104,15 +112,15 @@ class Access:
         address = Exchange.of(scope).address
         try:
             signed = read_authorization(given)
-            if signed.device > _LARGEST:
-                raise NotFound("no such device")
+            if not 0 < signed.device <= MOST_NUMBER:
+                raise Unauthorized("no such device, or one that was revoked")
             return Signer(signed.device, signed.signature, await self._key(signed.device))
         except InputError as error:
             self._failures.take(address)
             raise Unauthorized(str(error)) from None
-        except (Unauthorized, Forbidden, NotFound):
+        except Unauthorized:
             self._failures.take(address)
-            raise Unauthorized("no such device, or one that was revoked") from None
+            raise
 
     def device(self, scope: Scope, signer: Signer, body: bytes) -> int:
         """The device, now that its signature of this request was checked.
@@ -147,19 +155,68 @@ class Access:
             await asyncio.get_running_loop().run_in_executor(self._pool, self.operator, scope)
 
     async def _key(self, device: int) -> Ed25519PublicKey:
+        kept = self._keys.get(device)
+        if kept is not None and time.monotonic() - kept[0] < _KEY_SECONDS:
+            return kept[1]
+        loop = asyncio.get_running_loop()
+        asked = self._asked.get(device)
+        if asked is None:
+            asked = self._asked[device] = loop.create_future()
+            if self._reading is None:
+                self._reading = loop.create_task(self._read_asked())
+        # Several requests may wait for it; one that leaves takes nothing from the others.
+        key = await asyncio.shield(asked)
+        if key is None:
+            raise Unauthorized("no such device, or one that was revoked")
+        return key
+
+    async def _read_asked(self) -> None:
+        """Read the keys that are asked for; whoever asks meanwhile is in the next reading."""
+        loop = asyncio.get_running_loop()
+        try:
+            while self._asked:
+                wanted, self._asked = self._asked, {}
+                try:
+                    found = await loop.run_in_executor(self._pool, self._read, list(wanted))
+                except BaseException as error:  # whatever it is, it belongs to those who wait
+                    for asked in wanted.values():
+                        asked.set_exception(error)
+                        asked.exception()  # somebody may have left
+                    if not isinstance(error, Exception):
+                        raise
+                else:
+                    self._settle(wanted, found)
+        finally:
+            self._reading = None
+
+    def _settle(
+        self, wanted: dict[int, asyncio.Future[Ed25519PublicKey | None]], found: dict[int, Ed25519PublicKey]
+    ) -> None:
+        now = time.monotonic()
+        for device, asked in wanted.items():
+            key = found.get(device)
+            if key is not None:
+                self._keys[device] = (now, key)
+                self._keys.move_to_end(device)
+            asked.set_result(key)
+        while len(self._keys) > _KEPT:
+            self._keys.popitem(last=False)
+
+    def _read(self, wanted: list[int]) -> dict[int, Ed25519PublicKey]:
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-        now = time.monotonic()
-        kept = self._keys.get(device)
-        if kept is not None and now - kept[0] < _KEY_SECONDS:
-            return kept[1]
-        public = await asyncio.get_running_loop().run_in_executor(self._pool, self._accounts.key_of, device)
-        key = Ed25519PublicKey.from_public_bytes(public)
-        self._keys[device] = (now, key)
-        self._keys.move_to_end(device)
-        if len(self._keys) > _KEPT:
-            self._keys.popitem(last=False)
-        return key
+        found: dict[int, Ed25519PublicKey] = {}
+        with self._store.read() as connection:
+            for first in range(0, len(wanted), _AT_ONCE):
+                some = {"wanted": wanted[first : first + _AT_ONCE]}
+                for row in connection.execute(_KEYS, some):
+                    found[row.id] = Ed25519PublicKey.from_public_bytes(bytes(row.public_key))
+        return found
+
+
+_KEYS: Final = select(devices.c.id, devices.c.public_key).where(
+    devices.c.id.in_(bindparam("wanted", expanding=True)), devices.c.revoked_at.is_(None)
+)
 
 
 def _address(scope: Scope) -> str:

@@ -97,7 +97,7 @@ class _Collector:
             engine=engine,
             store=store,
             accounts=accounts,
-            access=Access(accounts, settings, self._pool),
+            access=Access(store, accounts, settings, self._pool),
             settings=settings,
             metrics=metrics,
             pool=self._pool,

@@ -121,7 +121,7 @@ class DeviceRoutes:
         if found is None:
             raise NotFound("there is nothing at this address")
         exchange = Exchange.of(scope)
-        exchange.route = found.route
+        exchange.route, exchange.routine = found.route, True
         method = scope["method"]
         row = found.methods.get("GET" if method == "HEAD" else method)
         if row is None:

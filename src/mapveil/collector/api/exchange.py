@@ -37,9 +37,11 @@ class Exchange:
         Where it came from, for the limits; never logged.
     received : int
         Bytes of the body.
+    routine : bool
+        Whether it is one of the many that devices ask.
     """
 
-    __slots__ = ("address", "id", "received", "route", "who")
+    __slots__ = ("address", "id", "received", "route", "routine", "who")
 
     def __init__(self, address: str) -> None:
         self.id = f"{_PROCESS}{next(_NUMBERS):08x}"
@@ -47,6 +49,7 @@ class Exchange:
         self.who = ""
         self.address = address
         self.received = 0
+        self.routine = False
 
     @staticmethod
     def begin(scope: Scope) -> Exchange:

@@ -13,14 +13,13 @@ from mapveil.collector.api.exchange import ClientGone, Exchange
 from mapveil.collector.api.limits import Buckets
 from mapveil.collector.api.logs import access_line
 from mapveil.collector.api.metrics import Metrics
-from mapveil.collector.api.security import HEADERS, STRICT_TRANSPORT
+from mapveil.collector.api.security import BRIEF, HEADERS, STRICT_TRANSPORT
 from mapveil.collector.api.settings import Settings
 
 __all__ = ["Gate", "send_body", "send_failure"]
 
 _LOG: Final = logging.getLogger("mapveil.collector")
 _GONE: Final = 499  # in the log and the metrics only: nobody was there to be answered
-_NAMES: Final = frozenset(name for name, _ in HEADERS)
 
 
 class Gate:
@@ -39,7 +38,9 @@ class Gate:
     def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics) -> None:
         self._app = app
         self._metrics = metrics
-        self._secure = settings.scheme == "https"
+        secure = (STRICT_TRANSPORT,) if settings.scheme == "https" else ()
+        self._usual = (*HEADERS, *secure)
+        self._brief = (*BRIEF, *secure)
         self._addresses = Buckets(settings.address_rate, settings.address_burst, "this address")
         self._failures = Buckets(
             settings.failure_rate,
@@ -65,7 +66,7 @@ class Gate:
             nonlocal status, sent
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = self._headers(message.get("headers", []), exchange)
+                message["headers"] = self._headers(status, message.get("headers", ()), exchange)
             else:
                 sent += len(message.get("body", b""))
             await send(message)
@@ -91,14 +92,15 @@ class Gate:
             self._metrics.request(exchange.route, _method(scope), status, seconds)
             access_line(exchange, _method(scope), status, seconds, sent)
 
-    def _headers(self, given: Any, exchange: Exchange) -> list[tuple[bytes, bytes]]:
-        headers = [(bytes(name), bytes(value)) for name, value in given]
-        named = {name for name, _ in headers} & _NAMES
-        headers += [pair for pair in HEADERS if pair[0] not in named] if named else HEADERS
-        if self._secure:
-            headers.append(STRICT_TRANSPORT)
-        headers.append((b"x-request-id", exchange.id.encode()))
-        return headers
+    def _headers(self, status: int, given: Any, exchange: Exchange) -> list[tuple[bytes, bytes]]:
+        named = {name for name, _ in given}
+        # What has no body is nothing that a browser could misread.
+        usual = self._brief if status == 204 else self._usual
+        return [
+            *given,
+            *(pair for pair in usual if pair[0] not in named),
+            (b"x-request-id", exchange.id.encode()),
+        ]
 
 
 _METHODS: Final = frozenset(("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"))

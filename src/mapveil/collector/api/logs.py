@@ -100,8 +100,9 @@ def configure_logs(form: str, level: str, stream: TextIO | None = None) -> None:
 
 
 def access_line(exchange: Exchange, method: str, status: int, seconds: float, sent: int) -> None:
-    """Log a request that was answered."""
-    if not _ACCESS.isEnabledFor(logging.INFO):
+    """Log a request that was answered; what devices ask with success, thousands of times a second, as ``debug``."""
+    level = logging.DEBUG if exchange.routine and status < 400 else logging.INFO
+    if not _ACCESS.isEnabledFor(level):
         return
     details = {
         "method": method,
@@ -114,4 +115,4 @@ def access_line(exchange: Exchange, method: str, status: int, seconds: float, se
     }
     if exchange.who:
         details["who"] = exchange.who
-    _ACCESS.info("request", extra={"details": details})
+    _ACCESS.log(level, "request", extra={"details": details})

@@ -24,12 +24,11 @@ from mapveil.collector.api.models import (
     OperatorSpec,
 )
 from mapveil.collector.api.service import CollectionId, Service, refusals
+from mapveil.collector.schema import MOST_NUMBER
 
 __all__ = ["add_operator_routes"]
 
-_LARGEST = (1 << 31) - 1
-
-Number = Annotated[int, Path(ge=1, le=_LARGEST)]
+Number = Annotated[int, Path(ge=1, le=MOST_NUMBER)]
 
 
 def add_operator_routes(app: FastAPI, service: Service) -> None:
@@ -115,7 +114,7 @@ def _add_records(app: FastAPI, service: Service) -> None:
     )
     def audit(
         who: Operator = viewer,
-        after: Annotated[int, Query(ge=0, le=_LARGEST, description="Lines above this number")] = 0,
+        after: Annotated[int, Query(ge=0, le=MOST_NUMBER, description="Lines above this number")] = 0,
         limit: Annotated[int, Query(ge=1, le=1000, description="At most so many")] = 100,
         collection: Annotated[
             str | None, Query(pattern="^[0-9a-f]{32}$", description="Of this one only")

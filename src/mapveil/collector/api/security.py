@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["HEADERS", "PAGE_POLICY", "STRICT_TRANSPORT"]
+__all__ = ["BRIEF", "HEADERS", "PAGE_POLICY", "STRICT_TRANSPORT"]
 
 # The pages load nothing but what this service serves, and no script that stands in a page.
 PAGE_POLICY: Final = (
@@ -24,6 +24,9 @@ HEADERS: Final = (
     (b"cache-control", b"no-store"),
 )
 """What a response carries unless it says otherwise."""
+
+BRIEF: Final = ((b"cache-control", b"no-store"),)
+"""The same of a response without a body."""
 
 STRICT_TRANSPORT: Final = (b"strict-transport-security", b"max-age=31536000")
 """Beside them, over TLS."""
