@@ -14,7 +14,7 @@ export class Refused extends Error {
 
 const authorized = () => (token() ? { Authorization: `Bearer ${token()}` } : {});
 
-async function ask(path, { method = "GET", body, signal } = {}) {
+async function ask(path, { method = "GET", body, signal, signingIn = false } = {}) {
   const headers = { ...authorized(), ...(body === undefined ? {} : { "Content-Type": "application/json" }) };
   let answer;
   try {
@@ -35,7 +35,7 @@ async function ask(path, { method = "GET", body, signal } = {}) {
   }
   const accepted = said?.accepted ? ` Accepted: ${said.accepted}` : "";
   const refused = new Refused(answer.status, said?.code || "error", (said?.message || `The server answered ${answer.status}.`) + accepted);
-  if (answer.status === 401 && token()) {
+  if (answer.status === 401 && token() && !signingIn) {
     forget();
     document.dispatchEvent(new CustomEvent("signedout", { detail: refused.message }));
   }
@@ -43,6 +43,8 @@ async function ask(path, { method = "GET", body, signal } = {}) {
 }
 
 export const get = async (path, signal) => (await ask(path, { signal })).json();
+/** Whose token it is; a refusal stays with who asked. */
+export const whoAmI = async () => (await ask("/me", { signingIn: true })).json();
 export async function send(method, path, body) {
   const answer = await ask(path, { method, body });
   return answer.status === 204 ? null : answer.json();

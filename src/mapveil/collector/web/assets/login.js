@@ -1,5 +1,5 @@
 // The way in: an operator's token, pasted.
-import { get } from "./api.js";
+import { whoAmI } from "./api.js";
 import { alertBox, el } from "./dom.js";
 import { forget, keep } from "./session.js";
 
@@ -20,7 +20,7 @@ export function showLogin(main, reason, done) {
     button.disabled = true;
     keep(text);
     try {
-      await get("/me");
+      await whoAmI();
       done();
     } catch (error) {
       forget();

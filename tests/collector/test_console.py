@@ -1,0 +1,213 @@
+"""The console's files: what they may not do, and that their arithmetic is Python's."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mapveil.collector.tiles import MapTiles, cells_record
+from mapveil.geo.grid import Grid
+from mapveil.geo.places import Places
+from mapveil.geo.quadtree import Quadtree
+from mapveil.geo.region import Region
+from mapveil.geo.tiling import Tiling
+from mapveil.geo.web_mercator import WebMercatorTiles
+from mapveil.maps.colours import density_scale
+from mapveil.maps.density_map import DensityMap
+from mapveil.methods import METHODS
+from mapveil.privacy.guarantee import Guarantee
+
+ROOT = Path(__file__).parents[2]
+WEB = ROOT / "src/mapveil/collector/web"
+ASSETS = WEB / "assets"
+MODULES = sorted(ASSETS.glob("*.js"))
+REGION = Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
+SITES = np.random.default_rng(3).random((200, 2)) * [0.13, 0.14] + [-74.03, 40.69]
+TILINGS: dict[str, Tiling] = {
+    "quadtree": Quadtree(REGION, 6),
+    "grid": Grid(REGION, rows=11, columns=23),
+    "far north": Grid(Region.from_bbox(170.0, -10.0, 179.9, 80.0), rows=9, columns=4),
+    "tiles": WebMercatorTiles(REGION, 14),
+    "places": Places(SITES[:, 0], SITES[:, 1], REGION),
+    "near places": Places(SITES[:, 0], SITES[:, 1], REGION, max_distance_m=500.0),
+}
+
+
+def run_in_node(script: str, given: Any) -> Any:
+    """What a module prints as JSON of what it is given."""
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("no node to run the console's modules with")
+    text = f"import {{ readFileSync }} from 'node:fs'; const given = JSON.parse(readFileSync(0, 'utf8'));\n{script}"
+    done = subprocess.run(
+        [node, "--input-type=module", "--eval", text],
+        input=json.dumps(given),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: path.name)
+def test_nothing_over_the_wire_is_read_as_markup_or_script(module: Path) -> None:
+    text = module.read_text(encoding="utf-8")
+    assert not re.search(
+        r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|srcdoc|setHTML", text
+    )
+    # A style attribute would be refused by the policy; styles are set through the object model.
+    assert not re.search(r"setAttribute\(\s*[\"'`](style|on\w+)", text)
+    assert "//" not in re.sub(r"(?m)(^|\s)//.*$", "", text), "an address of another host"
+    assert len(text.splitlines()) <= 350
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: path.name)
+def test_every_import_is_a_file_that_exports_the_name(module: Path) -> None:
+    text = module.read_text(encoding="utf-8")
+    found = re.findall(r"import (?:\{([^}]*)\} from )?[\"'](\./[^\"']+)[\"']", text)
+    found += [("", name) for name in re.findall(r"import\([\"'](\./[^\"']+)[\"']\)", text)]
+    for names, path in found:
+        target = ASSETS / path
+        assert target.is_file(), path
+        for name in filter(None, (part.split(" as ")[0].strip() for part in names.split(","))):
+            if "vendor" not in path:
+                assert re.search(
+                    rf"export (async )?(const|function|class) {name}\b", target.read_text("utf-8")
+                ), name
+
+
+def test_the_page_has_no_script_or_style_of_its_own() -> None:
+    page = (WEB / "index.html").read_text(encoding="utf-8")
+    assert re.findall(r"<script[^>]*>(.*?)</script>", page, re.DOTALL) == [""]
+    assert "<style" not in page
+    assert not re.search(r"\s(style|on\w+)=", page)
+    places = re.findall(r"(?:src|href)=\"(/[^\"]+)\"", page)
+    assert len(places) >= 5
+    for place in places:
+        assert (WEB / place.lstrip("/")).is_file(), place
+    for sheet in ASSETS.glob("*.css"):
+        assert not re.search(r"url\(|@import", sheet.read_text(encoding="utf-8"))
+
+
+def test_the_vendored_files_are_those_of_the_lock() -> None:
+    lock = (ROOT / "web/package-lock.json").read_text()
+    assert "resolved" not in lock  # it names packages and digests, and no host they come from
+    pinned = json.loads(lock)["packages"]["node_modules/maplibre-gl"]["version"]
+    vendor = ASSETS / "vendor"
+    assert f"maplibre-gl-js/blob/v{pinned}/" in (vendor / "maplibre-gl.mjs").read_text(encoding="utf-8")[:400]
+    assert f"| {pinned} |" in (vendor / "README.md").read_text()
+    assert "Redistribution and use" in (vendor / "maplibre-gl.LICENSE.txt").read_text()
+
+
+def test_the_form_offers_the_methods_there_are() -> None:
+    script = f"import {{ METHODS }} from '{(ASSETS / 'methods.js').as_uri()}'; console.log(JSON.stringify(METHODS));"
+    offered = {trust: [name for name, _ in rows] for trust, rows in run_in_node(script, None).items()}
+    there: dict[str, set[str]] = {trust: set() for trust in offered}
+    for method in METHODS:
+        if method.trust in there:
+            there[method.trust].add(method.name)
+    # Labels are not asked of phones, and other projections send what projections exist to hide.
+    there["distributed"] -= {"proportions"}
+    there["projection"] = {"fourier-kde"}
+    assert {trust: set(names) for trust, names in offered.items()} == there
+    from mapveil.methods import DEFAULT_METHODS
+
+    assert all(names[0] == DEFAULT_METHODS[trust] for trust, names in offered.items())
+
+
+@pytest.mark.parametrize("name", TILINGS)
+def test_the_page_finds_the_cell_that_python_finds(name: str) -> None:
+    tiling = TILINGS[name]
+    promise = Guarantee(trust="local", epsilon=Fraction(1), bounding="", neighbours="")
+    heat = DensityMap(np.arange(tiling.size, dtype=float) + 1, tiling, promise, "grr")
+    west, south, east, north = tiling.region.bbox
+    draw = np.random.default_rng(5)
+    wide, high = (east - west) / 10, (north - south) / 20
+    lon, lat = draw.uniform(west - wide, east + wide, 2000), draw.uniform(south - high, north + high, 2000)
+    script = f"""
+    import {{ Cells }} from '{(ASSETS / "cells.js").as_uri()}';
+    const cells = new Cells(given.record);
+    const found = given.places.map(([lon, lat]) => cells.at(lon, lat));
+    const inRing = found.map((cell, i) => {{
+      const ring = cells.ring(...given.places[i]);
+      if (ring === null) return cell < 0 || given.record.geometry.kind === "nearest";
+      const [lon, lat] = given.places[i];
+      return ring[0][0] <= lon && lon <= ring[1][0] && ring[0][1] <= lat && lat <= ring[2][1];
+    }});
+    console.log(JSON.stringify({{ found, inRing, reading: cells.reading(Math.max(...found)) }}));
+    """
+    told = run_in_node(script, {"record": cells_record(heat), "places": np.column_stack([lon, lat]).tolist()})
+    wanted = tiling.locate(lon, lat)
+    assert (wanted >= 0).sum() > 300
+    assert (wanted < 0).sum() > 10
+    # The record's nine decimals move an edge by a tenth of a millimetre.
+    assert (np.array(told["found"]) == wanted).mean() > 0.999
+    assert all(told["inRing"])
+    cell = int(max(told["found"]))
+    assert told["reading"]["persons"] == pytest.approx(heat.values[cell], rel=1e-3)
+    assert told["reading"]["density"] == pytest.approx(heat.per_km2()[cell], rel=1e-3)
+
+
+def test_the_legends_scale_is_the_pictures() -> None:
+    tiling = TILINGS["grid"]
+    promise = Guarantee(trust="local", epsilon=Fraction(1), bounding="", neighbours="")
+    heat = DensityMap(np.random.default_rng(2).exponential(9.0, tiling.size), tiling, promise, "grr")
+    legend = MapTiles(heat).legend()
+    scale = density_scale(heat.per_km2(), "log")
+    densities = [0.0, scale.knee / 3, scale.knee, 20.0, scale.top]
+    script = f"""
+    import {{ fractionOf, commonScale }} from '{(ASSETS / "legend.js").as_uri()}';
+    const fractions = given.densities.map((density) => fractionOf(given.legend, density));
+    console.log(JSON.stringify([fractions, commonScale([given.legend, given.other])]));
+    """
+    other = {"unit": "persons per km²", "top": 5e6, "knee": 1000.0, "ticks": []}
+    found, common = run_in_node(script, {"legend": legend, "densities": densities, "other": other})
+    np.testing.assert_allclose(found, scale.fraction(densities), rtol=1e-12)
+    assert (common["top"], common["knee"]) == (5e6, scale.knee)
+    assert common["ticks"][0] == 0
+    assert common["ticks"][1] == scale.knee
+    assert common["ticks"][-1] <= 5e6
+
+
+def test_numbers_and_times_read_well() -> None:
+    script = f"""
+    import {{ number, duration, fraction, epsilonWords }} from '{(ASSETS / "words.js").as_uri()}';
+    console.log(JSON.stringify([
+      [0, 2.71828, 43061.9, 0.00042, NaN].map((v) => number(v)), [5, 65, 3700, 400000, null].map((v) => duration(v)),
+      ["1/3", "0.5", null].map(fraction), epsilonWords("3/20"), epsilonWords(null)]));
+    """
+    numbers, times, fractions, words, none = run_in_node(script, None)
+    assert numbers == ["0", "2.72", "43\u202f100", "0.00042", "unknown"]
+    assert times == ["5 s", "1 min 05 s", "1 h 01 min", "5 days", ""]
+    assert fractions == [pytest.approx(1 / 3), 0.5, None]
+    assert (words, none) == ("ε = 0.15", "none promised")
+
+
+def test_the_graticule_runs_at_round_degrees() -> None:
+    script = f"""
+    import {{ graticule }} from '{(ASSETS / "graticule.js").as_uri()}';
+    console.log(JSON.stringify(given.map((view) => graticule(...view))));
+    """
+    views = [
+        [-74.03, 40.69, -73.90, 40.83, 900, 600],
+        [-180, -85, 180, 85, 900, 600],
+        [10, 50, 10.001, 50.001, 300, 300],
+    ]
+    for view, found in zip(views, run_in_node(script, views), strict=True):
+        lines = [each for each in found["features"] if each["geometry"]["type"] == "LineString"]
+        named = [each["properties"] for each in found["features"] if "label" in each["properties"]]
+        labels = [each["label"] for each in named]
+        assert 4 <= len(lines) <= 20, view
+        assert 2 <= len(labels) <= len(lines)
+        assert len({(each["label"], each["anchor"]) for each in named}) == len(labels)
+        assert all(re.fullmatch(r"\d+(\.\d+)?°( [NESW])?", label) for label in labels)
