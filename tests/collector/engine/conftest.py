@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from fractions import Fraction
 
 import numpy as np
 import pytest
 from sqlalchemy import insert, select
 
 from mapveil.collector.engine import Engine
-from mapveil.collector.faults import StoreUnavailable, TooLate
+from mapveil.collector.faults import TooLate
 from mapveil.collector.schema import devices, enrolments, operators, rounds
 from mapveil.collector.store import Store
 from mapveil.device.announcement import RoundAnnouncement

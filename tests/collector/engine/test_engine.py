@@ -34,8 +34,8 @@ def test_a_local_collection_ends_with_the_map_of_its_reports(
     assert record["state"] == "done"
     assert (record["reports"], record["spent"], record["result"]) == (24, "2", True)
     heat = engine.map(id)
-    from mapveil.local.message import read_reports
     from mapveil.collector.reports import randomizer_of
+    from mapveil.local.message import read_reports
 
     randomizer = randomizer_of(terms)
     plain = terms.mechanism.estimate(randomizer.tally(read_reports(bodies, randomizer)), randomizer)
@@ -63,7 +63,7 @@ def test_a_distributed_collection_sums_exactly_whoever_is_included(
     engine: Engine, store, clock, crowd_of, opened, make_spec, totals_of, active, method
 ):
     crowd = crowd_of(store, 24)
-    id, terms = opened(engine, make_spec("distributed", method=method, active=active, epsilon="500"))
+    id, _ = opened(engine, make_spec("distributed", method=method, active=active, epsilon="500"))
     crowd.leaves = {3: (1, "shares"), 9: (1, "inputs"), 17: (1, "answers")}
     assert crowd.play(engine, id, clock) == "done", engine.collection(id)["reason"]
     record = engine.collection(id)
