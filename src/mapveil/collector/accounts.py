@@ -15,7 +15,6 @@ from sqlalchemy.sql.schema import Table
 
 from mapveil.collector.audit import record
 from mapveil.collector.clock import time_text
-from mapveil.collector.device_keys import DeviceKeys
 from mapveil.collector.faults import Forbidden, Invalid, NotFound, Unauthorized
 from mapveil.collector.schema import MOST_NUMBER, devices, enrolments, operators
 from mapveil.collector.store import Store, insert_or_ignore
@@ -84,7 +83,6 @@ class Accounts:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._keys = DeviceKeys(store)
 
     def create_operator(self, name: str, role: str, lifetime: timedelta, actor: str) -> Issued:
         """Make an operator.
@@ -275,18 +273,8 @@ class Accounts:
             connection.execute(back.values(uses_left=enrolments.c.uses_left + 1))
         return device
 
-    def key_of(self, device: int) -> bytes:
-        """The public key of a device, 32 bytes; remembered for a minute.
-
-        Raises
-        ------
-        Unauthorized
-            There is no such device, or it was revoked.
-        """
-        return self._keys.of(device)
-
     def revoke_device(self, device: int, actor: str) -> None:
-        """Accept nothing from a device any more: at once here, within a minute in other processes.
+        """Enrol a device no more under its key; whoever checks its signatures stops accepting them within a minute.
 
         Raises
         ------
@@ -294,7 +282,6 @@ class Accounts:
             There is no such device.
         """
         self._revoke(devices, device, "device", actor)
-        self._keys.forget(device)
 
     def device_count(self) -> int:
         """How many devices are enrolled and not revoked."""

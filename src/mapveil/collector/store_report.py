@@ -28,7 +28,8 @@ class StoreReport(NamedTuple):
     writable: bool
     audit_lines: int
     audit_head: str  # chain value of the last line: write it down, and a shortened log shows
-    problems: tuple[str, ...]
+    problems: tuple[str, ...]  # for which a service should not run on it
+    warnings: tuple[str, ...]
 
     @property
     def ok(self) -> bool:
@@ -51,14 +52,15 @@ def examine(
     read, write : callable
         Open a transaction.
     """
-    report = StoreReport(where, dialect, False, None, newest_revision(), False, 0, "", ())
+    report = StoreReport(where, dialect, False, None, newest_revision(), False, 0, "", (), ())
     try:
         with read() as connection:
             report = report._replace(reachable=True, revision=revision_of(connection))
             refuse_newer(report.revision)
             if report.revision is None:
                 return report._replace(problems=("the store was not made yet; serving makes it",))
-            problems = _settings(connection)
+            report = report._replace(warnings=_settings(connection))
+            problems = _damage(connection)
             chain = verify(connection)
         if chain.intact:
             report = report._replace(audit_lines=chain.lines, audit_head=chain.head)
@@ -80,19 +82,27 @@ def examine(
         return report._replace(problems=(*report.problems, reason))
 
 
-def _settings(connection: Connection) -> list[str]:
+def _damage(connection: Connection) -> list[str]:
+    """What SQLite finds wrong with its file; PostgreSQL looks after its own."""
+    if connection.dialect.name != "sqlite":
+        return []
+    found = connection.execute(text("PRAGMA quick_check(3)")).scalars().all()
+    return [f"the file is damaged: {line}" for line in found if line != "ok"]
+
+
+def _settings(connection: Connection) -> tuple[str, ...]:
     """Settings of a PostgreSQL server under which a commit is not durable."""
     if connection.dialect.name != "postgresql":
-        return []
+        return ()
     found = {
         name: connection.execute(text(f"SHOW {name}")).scalar_one()
         for name in ("fsync", "synchronous_commit")
     }
-    return [
+    return tuple(
         f"PostgreSQL's {name} is off: what was acknowledged may be lost when the machine fails"
         for name, value in found.items()
         if value == "off"
-    ]
+    )
 
 
 def _first_line(error: BaseException) -> str:
