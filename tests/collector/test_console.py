@@ -190,7 +190,7 @@ def test_numbers_and_times_read_well() -> None:
     assert numbers == ["0", "2.72", "43\u202f100", "0.00042", "unknown"]
     assert times == ["5 s", "1 min 05 s", "1 h 01 min", "5 days", ""]
     assert fractions == [pytest.approx(1 / 3), 0.5, None]
-    assert (words, none) == ("ε = 0.15", "none promised")
+    assert (words, none) == ("ε = 0.15", "no ε")
 
 
 def test_the_graticule_runs_at_round_degrees() -> None:

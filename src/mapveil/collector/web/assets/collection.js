@@ -11,13 +11,13 @@ import { ACTIVE, duration, epsilonWords, percent, STATES, time, trustName, whole
 export async function showPage(main, context) {
   const { argument: id, signal, who, heading } = context;
   const title = el("h1", {}), badge = el("span", {}), now = el("p", { class: "quiet" });
-  const actions = el("div", { class: "actions" }), trouble = el("div", {});
+  const actions = el("div", { class: "actions" }), refusal = el("div", {}), trouble = el("div", {});
   const live = el("div", { class: "stack" }), result = el("div", { class: "stack" });
   const below = el("div", { class: "columns wide" });
   main.append(
     el("p", { class: "trail" }, el("a", { href: "#/" }, "Collections"), " / "),
     el("div", { class: "head" }, el("div", {}, el("div", { class: "top" }, title, badge), now), actions),
-    trouble, result, live, below);
+    refusal, trouble, result, live, below);
   let state = null, tenth = -1, drawn = false;
 
   async function step() {
@@ -33,11 +33,12 @@ export async function showPage(main, context) {
     if (one.state !== state) {
       const changed = state !== null;
       state = one.state;
+      refusal.replaceChildren();
       heading(one.title || "Untitled");
       title.textContent = one.title || "Untitled";
       badge.replaceChildren(stateBadge(one.state));
       now.textContent = one.state === "aborted" && one.reason ? `${STATES.aborted[2]} ${one.reason}` : STATES[one.state]?.[2] || "";
-      actions.replaceChildren(...actionsOf(one, who, again, trouble));
+      actions.replaceChildren(...actionsOf(one, who, step, refusal));
       if (changed) announce(`${one.title}: ${STATES[one.state]?.[1]}. ${now.textContent}`);
       below.replaceChildren(...about(one, who, signal));
     }
@@ -49,10 +50,6 @@ export async function showPage(main, context) {
       if (!signal.aborted) await showResult(result, one, context);
     }
     return ACTIVE.includes(one.state) ? 1000 : one.state === "draft" ? 4000 : null;
-  }
-  async function again() {
-    const wait = await step();
-    if (wait !== null) await poll(step, signal);
   }
   await poll(step, signal);
 }
@@ -80,7 +77,7 @@ function about(one, who, signal) {
     facts([
       ["Kind of trust", trustName(one.trust)],
       ["Method", one.method],
-      ["Cost to each device", epsilonWords(one.epsilon)],
+      ["Cost to each device", one.epsilon === null ? "not counted in ε" : epsilonWords(one.epsilon)],
       ["Cells", one.tiling],
       ["Region", `${west}, ${south} to ${east}, ${north}`],
       ["Devices wanted", whole(one.devices)],
@@ -92,7 +89,7 @@ function about(one, who, signal) {
       ["Made", time(one.created_at)],
       one.opened_at ? ["Opened", time(one.opened_at)] : null,
       one.ended_at ? ["Ended", time(one.ended_at)] : null,
-      one.spent ? ["Spent so far", epsilonWords(one.spent)] : null,
+      one.spent && one.epsilon !== null ? ["Spent so far", epsilonWords(one.spent)] : null,
     ], one.state === "done"),
     el("p", { class: "quiet" }, "Terms: ", el("code", { class: "digest", title: one.terms }, `${String(one.terms).slice(0, 16)}…`),
       " (a digest; devices that were told different terms can never be summed together)."),

@@ -64,7 +64,7 @@ function line(one) {
     el("div", { class: "top" },
       el("h2", {}, el("a", { href: `#/collections/${one.id}` }, one.title || "Untitled")), stateBadge(one.state)),
     el("p", { class: "quiet" },
-      [trustName(one.trust), one.method, epsilonWords(one.epsilon), one.tiling, `${whole(one.devices)} devices wanted`].filter(Boolean).join(" · ")),
+      [trustName(one.trust), one.method, one.epsilon === null ? null : epsilonWords(one.epsilon), one.tiling, `${whole(one.devices)} devices wanted`].filter(Boolean).join(" · ")),
     ACTIVE.includes(one.state) ? progressBar(one) : el("p", { class: "quiet" },
       one.state === "aborted" ? one.reason || "aborted" : [one.state === "done" ? "finished " : "made ", time(one.ended_at || one.created_at)]));
 }

@@ -4,7 +4,7 @@ import { alertBox, announce, card, el } from "./dom.js";
 
 export function enrolmentCard(one) {
   const uses = el("input", { id: "uses", type: "number", min: 1, max: 10000000, step: 1, value: one.devices, required: true });
-  const out = el("div", { "aria-live": "polite" });
+  const out = el("div", { class: "made", "aria-live": "polite" });
   const button = el("button", { type: "submit" }, "Make an enrolment token");
   const submit = async (event) => {
     event.preventDefault();
@@ -53,6 +53,7 @@ function copied(text, name) {
     }
     setTimeout(() => { button.textContent = name; }, 2000);
   } } }, name);
-  const code = el("code", { tabindex: 0 }, text);
+  // Broken between words only, where that can be.
+  const code = el("code", { tabindex: 0 }, text.split(" ").flatMap((word, at) => [at ? " " : "", el("span", {}, word)]));
   return el("div", { class: "command" }, code, button);
 }

@@ -15,7 +15,7 @@ export function fraction(text) {
   const [top, bottom] = String(text).split("/");
   return bottom === undefined ? Number(top) : Number(top) / Number(bottom);
 }
-export const epsilonWords = (text) => (text === null || text === undefined ? "none promised" : `ε = ${number(fraction(text), 4)}`);
+export const epsilonWords = (text) => (text === null || text === undefined ? "no ε" : `ε = ${number(fraction(text), 4)}`);
 
 /** Seconds as "2 min 05 s". */
 export function duration(seconds) {
