@@ -15,7 +15,8 @@ const REST = 184n;
 const SPREAD = 1.5;
 const TOTAL_BITS = 61;
 
-const ones = (byte) => byte.toString(2).replaceAll("0", "").length;
+/** How many bits of a byte are 1. */
+export const ones = (byte) => byte.toString(2).replaceAll("0", "").length;
 
 /** What byte a word of 16 bits means, from which word on it is refined, and where the bytes' remainders end. */
 export function byteLaw(chance) {

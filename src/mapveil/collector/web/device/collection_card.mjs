@@ -1,0 +1,136 @@
+// One open collection: what it asks, whether this phone answers, and the way to its report.
+
+import { answerOf } from "./answer.mjs";
+import { progressOf, termsOf } from "./connection.mjs";
+import { element, facts, say } from "./elements.mjs";
+import { decimal, planOf } from "./policy.mjs";
+import { positionNow, typedPlace } from "./position.mjs";
+import { Refusal, insist } from "./refusal.mjs";
+import { readTerms } from "./terms.mjs";
+import { costWords, leavingWords, learningWords, mapWords, progressWords } from "./words.mjs";
+
+const CHANGED = "The collector gave other terms than it announced; this page takes no part.";
+
+/** The terms of an open collection, if they are the announced ones. */
+async function announcedTerms(listed) {
+  const terms = await readTerms(await termsOf(listed.id));
+  insist(terms.identifier === listed.id && terms.digest === listed.terms, CHANGED);
+  return terms;
+}
+
+/** The card of an open collection, for a device {memory, wave, onAnswer}. */
+export async function collectionCard(listed, device) {
+  const card = element("article", { className: "card collection", "data-collection": listed.id });
+  const title = element("h3", { tabIndex: -1 }, typeof listed.title === "string" && listed.title ? listed.title : "A collection");
+  card.append(title);
+  try {
+    const terms = await announcedTerms(listed);
+    title.textContent = terms.title || "A collection without a title";
+    const ladder = (await device.memory.get("ladder")) ?? null;
+    const answers = await device.memory.answers();
+    const plan = await planOf(terms, { answers, base: ladder?.base ?? null, jitter: ladder?.jitter ?? null });
+    const progress = element("dd", { className: "progress" }, "…");
+    const list = facts([
+      ["The map", mapWords(plan.tiling)],
+      ["What leaves your phone", leavingWords(plan)],
+      ["What can be learnt from it", learningWords(terms, plan)],
+      ["What it costs", costWords(terms)],
+    ]);
+    list.append(element("dt", {}, "How far it is"), progress);
+    card.append(list, placeForm((find) => prepare(terms, plan, ladder, find, device)));
+    showProgress(listed.id, progress);
+  } catch (error) {
+    if (!(error instanceof Refusal)) throw error;
+    card.append(
+      element("p", { className: "state bad" }, "This phone does not take part."),
+      element("p", { className: "refusal" }, error.message),
+    );
+  }
+  return card;
+}
+
+async function showProgress(id, where) {
+  try {
+    where.textContent = progressWords(await progressOf(id));
+  } catch {
+    where.textContent = "not known now";
+  }
+}
+
+/** Two ways to a place. `prepare` is given what finds it. */
+function placeForm(prepare) {
+  const latitude = element("input", { type: "text", inputMode: "text", className: "lat", autocomplete: "off", placeholder: "40.76" });
+  const longitude = element("input", { type: "text", inputMode: "text", className: "lon", autocomplete: "off", placeholder: "-73.97" });
+  const trouble = element("p", { className: "state bad", role: "alert", hidden: true });
+  const form = element("fieldset", {}, element("legend", {}, "Make your report"));
+  const go = async (find) => {
+    form.disabled = true;
+    trouble.hidden = true;
+    try {
+      await prepare(find);
+    } catch (error) {
+      if (!(error instanceof Refusal)) throw error;
+      trouble.textContent = error.message;
+      trouble.hidden = false;
+    } finally {
+      form.disabled = false;
+    }
+  };
+  const typed = element(
+    "form",
+    {
+      onsubmit: (event) => {
+        event.preventDefault();
+        go(() => {
+          const place = typedPlace(latitude.value, longitude.value);
+          [latitude.value, longitude.value] = ["", ""];
+          return place;
+        });
+      },
+    },
+    element(
+      "div",
+      { className: "pair" },
+      element("div", {}, element("label", {}, "Latitude, degrees", latitude)),
+      element("div", {}, element("label", {}, "Longitude, degrees", longitude)),
+    ),
+    element("button", { type: "submit", className: "use-typed" }, "Make it from this place"),
+  );
+  form.append(
+    element("p", { className: "small quiet" }, "It is made on this phone and shown to you. Nothing is sent yet."),
+    element("button", { type: "button", className: "primary use-position", onclick: () => go(positionNow) }, "Make it from my position"),
+    element("details", {}, element("summary", {}, "Type a place instead"), typed),
+    trouble,
+  );
+  return form;
+}
+
+/** Find the place, make the report, charge and keep it. Nothing is sent. */
+async function prepare(terms, plan, ladder, find, device) {
+  say("Making your report…");
+  try {
+    const body = await answerOf(terms, plan, device.wave, await find());
+    if (body === null) {
+      say("");
+      throw new Refusal("You are outside this map. No report was made, nothing was charged, and nothing is sent.");
+    }
+    const answer = {
+      collection: terms.identifier,
+      title: terms.title,
+      trust: terms.trust,
+      terms: terms.digest,
+      epsilon: terms.epsilon === null ? null : terms.epsilon.toString(),
+      at: Date.now(),
+      body,
+      state: "made",
+    };
+    const own = plan.kind === "projection" ? { base: plan.query.bandwidth, jitter: plan.jitter } : null;
+    await device.memory.keepAnswer(answer, { ladder: own, asked: ladder });
+    const cost = terms.epsilon === null ? "" : ` ${decimal(terms.epsilon)} of your budget is spent.`;
+    say(`Your report is made.${cost} Look at it, and send it.`);
+  } catch (error) {
+    say("");
+    throw error;
+  }
+  await device.onAnswer(terms.identifier);
+}

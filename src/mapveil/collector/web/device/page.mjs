@@ -1,0 +1,157 @@
+// The page of the browser device: consent, enrolment, budget, open collections, answers.
+
+import { answerCard } from "./answer_card.mjs";
+import { collectionCard } from "./collection_card.mjs";
+import { Trouble, enrol, openCollections } from "./connection.mjs";
+import { byId, element, say } from "./elements.mjs";
+import { drawIdentity } from "./identity.mjs";
+import { Memory } from "./memory.mjs";
+import { RULES, decimal, spentBy } from "./policy.mjs";
+import { Randomness } from "./randomness.mjs";
+import { drawWave } from "./waves.mjs";
+
+const device = { memory: null, identity: null, number: null, wave: null, onAnswer: null };
+
+function unable(words) {
+  const notice = byId("unable");
+  notice.textContent = words;
+  notice.hidden = false;
+}
+
+/** A token given in the address's fragment, which never leaves the browser; it is taken off the address. */
+function tokenOfAddress() {
+  const found = /^#enrol=(mve_[A-Za-z0-9_-]+)$/.exec(window.location.hash);
+  if (found) window.history.replaceState(null, "", window.location.pathname);
+  return found ? found[1] : null;
+}
+
+/** Show the sections that are due. */
+async function show() {
+  const agreed = Boolean(await device.memory.get("consent"));
+  device.number = (await device.memory.get("number")) ?? null;
+  byId("consent").hidden = agreed;
+  byId("enrolment").hidden = !agreed || device.number !== null;
+  byId("budget").hidden = !agreed;
+  byId("open").hidden = !agreed || device.number === null;
+  await showBudget();
+  await showAnswers();
+  if (!byId("open").hidden) await showCollections();
+}
+
+async function showBudget() {
+  const spent = spentBy(await device.memory.answers());
+  const meter = byId("budget-meter");
+  [meter.max, meter.value] = [RULES.lifetime.toNumber(), spent.toNumber()];
+  meter.setAttribute("aria-label", "Privacy budget spent");
+  byId("budget-words").textContent = `${decimal(spent)} of ${decimal(RULES.lifetime)} spent, `
+    + `${decimal(RULES.lifetime.minus(spent))} left for the lifetime of this phone. No collection is given more than `
+    + `${decimal(RULES.mostPerCollection)}, and at ${decimal(RULES.lifetime)} this phone stops answering.`;
+}
+
+async function showAnswers(message = null, about = null) {
+  const answers = await device.memory.answers();
+  for (const [section, list, found] of [
+    ["ready", "unsent", answers.filter(({ state }) => state === "made")],
+    ["past", "answers", answers.filter(({ state }) => state !== "made")],
+  ]) {
+    byId(section).hidden = found.length === 0 || device.number === null;
+    byId(list).replaceChildren(...found.map((answer) => {
+      const card = answerCard(answer, device);
+      if (message && answer.collection === about) card.append(element("p", { className: "state bad", role: "alert" }, message));
+      return card;
+    }));
+  }
+}
+
+/** The open collections that this phone has not answered. */
+async function showCollections() {
+  const where = byId("collections");
+  try {
+    const [listed, answers] = [await openCollections(), await device.memory.answers()];
+    const answered = new Set(answers.map(({ collection }) => collection));
+    const open = listed.filter(({ id }) => !answered.has(id));
+    const cards = [];
+    for (const each of open) cards.push(await collectionCard(each, device).catch((error) => trouble(error, each)));
+    where.replaceChildren(...cards);
+    byId("none-open").hidden = cards.length > 0;
+    byId("none-open").textContent = listed.length > 0
+      ? "You have answered every collection that is open now."
+      : "No collection is open now. Look again later.";
+  } catch (error) {
+    where.replaceChildren(trouble(error));
+    byId("none-open").hidden = true;
+  }
+}
+
+/** A card that says what went wrong on the way to the collector. */
+function trouble(error, listed = null) {
+  if (!(error instanceof Trouble)) throw error;
+  const card = element("article", { className: "card" }, element("p", { className: "state bad" }, error.message));
+  if (listed) card.dataset.collection = listed.id;
+  return card;
+}
+
+device.onAnswer = async (collection, message = null) => {
+  await showBudget();
+  await showAnswers(message, collection);
+  await showCollections();
+  const card = [...document.querySelectorAll("article.answer")].find((each) => each.dataset.collection === collection);
+  card?.querySelector("h3").focus();
+};
+
+async function enrolWith(token) {
+  say("Enrolling this phone…");
+  byId("enrol").disabled = true;
+  try {
+    // Kept before it is sent: an answer that is lost on the way is asked for again with the same key.
+    await device.memory.keepFirst("number", await enrol(token, device.identity));
+    say("This phone is enrolled.");
+    byId("token").value = "";
+    await show();
+    byId("main").focus();
+  } catch (error) {
+    if (!(error instanceof Trouble)) throw error;
+    say(error.message);
+  } finally {
+    byId("enrol").disabled = false;
+  }
+}
+
+async function start() {
+  byId("token").value = tokenOfAddress() ?? "";
+  if (!window.isSecureContext || !window.crypto?.subtle) {
+    unable("This page needs a secure connection (https), to sign what it sends. Ask whoever runs the collector for one.");
+    return;
+  }
+  try {
+    device.memory = await Memory.open();
+  } catch {
+    unable("This browser does not let the page keep anything, so that it could not count its budget. A private window may be why.");
+    return;
+  }
+  try {
+    device.identity = (await device.memory.get("identity")) ?? await device.memory.keepFirst("identity", await drawIdentity());
+  } catch {
+    unable("This browser cannot keep an Ed25519 key. A newer one can (Chrome 137, Firefox 130, Safari 17).");
+    return;
+  }
+  device.wave = (await device.memory.get("wave")) ?? await device.memory.keepFirst("wave", drawWave(new Randomness()));
+  navigator.storage?.persist?.(); // asks the browser not to forget the budget when space runs out
+  byId("agree").addEventListener("click", async () => {
+    await device.memory.keepFirst("consent", { at: Date.now() });
+    await show();
+    byId("main").focus();
+  });
+  byId("enrolment-form").addEventListener("submit", (event) => {
+    event.preventDefault();
+    enrolWith(byId("token").value.trim());
+  });
+  byId("look-again").addEventListener("click", async () => {
+    say("");
+    await showCollections();
+    say(`${document.querySelectorAll("#collections article").length} open collections.`);
+  });
+  await show();
+}
+
+await start();

@@ -1,0 +1,74 @@
+// What this device takes part in: decided from public documents and its own account, before its place is looked at.
+
+import { Domain, domainFingerprint } from "./domain.mjs";
+import { Fraction } from "./fraction.mjs";
+import { methodOf } from "./local_report.mjs";
+import { Refusal, insist } from "./refusal.mjs";
+import { tilingOf } from "./tilings.mjs";
+import { checkedJitter, readQuery, waveRefusal } from "./waves.mjs";
+
+/** The rules; nobody but the owner of the device can change them. */
+export const RULES = {
+  lifetime: Fraction.read("4"),
+  mostPerCollection: Fraction.read("2"),
+  leastDevices: 20,
+};
+
+/** What the kept answers have cost together. */
+export function spentBy(answers) {
+  return answers.reduce((sum, { epsilon }) => (epsilon === null ? sum : sum.plus(Fraction.read(epsilon))), new Fraction(0n));
+}
+
+/** A refusal where an epsilon is more than the rules or the account allow. */
+export function checkBudget(epsilon, answers, rules = RULES) {
+  insist(
+    !epsilon.exceeds(rules.mostPerCollection),
+    `It would cost ${decimal(epsilon)} of your privacy budget; this phone spends at most ${decimal(rules.mostPerCollection)} at once.`,
+  );
+  const spent = spentBy(answers);
+  insist(
+    !spent.plus(epsilon).exceeds(rules.lifetime),
+    `It would cost ${decimal(epsilon)}, and only ${decimal(rules.lifetime.minus(spent))} of this phone's lifetime budget is left.`,
+  );
+}
+
+/** A fraction for people, rounded to three decimals. */
+export const decimal = (fraction) => String(Math.round(fraction.toNumber() * 1000) / 1000);
+
+/** How a collection is answered: a plan with `report(place, wave, rng)`; a Refusal where it is not. */
+export async function planOf(terms, { answers, base, jitter }, rules = RULES) {
+  insist(
+    terms.trust !== "distributed",
+    "This collection adds up masked answers in several rounds. That needs the Mapveil app; a web page cannot take part.",
+  );
+  insist(
+    terms.minimum >= rules.leastDevices,
+    `It would make a map of as few as ${terms.minimum} phones; this phone answers where ${rules.leastDevices} or more are needed.`,
+  );
+  try {
+    return terms.trust === "local" ? await localPlan(terms, answers, rules) : projectionPlan(terms, base, jitter);
+  } catch (error) {
+    if (error instanceof Refusal) throw error;
+    throw new Refusal("The collector's terms cannot be used; this page takes no part.");
+  }
+}
+
+async function localPlan(terms, answers, rules) {
+  const { randomizer: Kind, options, words } = methodOf(terms.method, terms.options);
+  checkBudget(terms.epsilon, answers, rules);
+  const tiling = tilingOf(terms.tiling);
+  insist(tiling.georeferenced, "The map of this collection lies nowhere on Earth.");
+  const domain = new Domain(tiling, await domainFingerprint(terms.tilingRecord));
+  return { kind: "local", tiling, domain, words, outside: options.outside, make: () => new Kind(domain, terms.epsilon, options) };
+}
+
+function projectionPlan(terms, base, jitter) {
+  const asked = checkedJitter(terms.method, terms.options);
+  const query = readQuery(terms.query);
+  const refusal = waveRefusal(query, base);
+  insist(refusal === null, refusal);
+  insist(base === null || asked === jitter, "It asks for another offset than the one you answered with before.");
+  const tiling = tilingOf(terms.tiling);
+  insist(tiling.georeferenced, "The map of this collection lies nowhere on Earth.");
+  return { kind: "projection", tiling, query, jitter: asked, words: "the phase of your place on one random wave that this phone keeps" };
+}

@@ -1,0 +1,43 @@
+// The terms of a collection: all that this device is told before its owner decides (mapveil/device/terms.py).
+
+import { fromHex, hex, same, sha256, text, utf8 } from "./bytes.mjs";
+import { parse, plain, write } from "./exact_json.mjs";
+import { Fraction } from "./fraction.mjs";
+import { insist } from "./refusal.mjs";
+
+const VERSION = 1;
+const MOST_BYTES = 2 ** 24;
+const FIELDS = [
+  "active", "devices", "epsilon", "identifier", "method", "minimum", "options", "query", "tiling", "title", "trust", "version",
+];
+const BROKEN = "The collector's terms are no terms of this version; this page takes no part.";
+
+const whole = (value, least) => Number.isSafeInteger(value) && value >= least;
+const record = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
+
+/** Read terms as they came; a Refusal for anything that is none. They must be in their one encoding. */
+export async function readTerms(bytes) {
+  let exact = null;
+  try {
+    insist(bytes.length <= MOST_BYTES, BROKEN);
+    exact = parse(text(bytes));
+  } catch {
+    insist(false, BROKEN);
+  }
+  insist(exact instanceof Map && same(utf8(write(exact)), bytes), BROKEN);
+  const terms = plain(exact);
+  insist(Object.keys(terms).sort().join() === FIELDS.join() && terms.version === VERSION, BROKEN);
+  insist(/^[0-9a-f]{32}$/.test(terms.identifier) && ["distributed", "local", "projection"].includes(terms.trust), BROKEN);
+  insist(typeof terms.title === "string" && [...terms.title].length <= 200 && typeof terms.method === "string", BROKEN);
+  insist(record(terms.options) && record(terms.tiling) && typeof terms.active === "boolean", BROKEN);
+  insist(whole(terms.minimum, 3) && whole(terms.devices, terms.minimum), BROKEN);
+  let [query, epsilon] = [new Uint8Array(0), null];
+  try {
+    query = fromHex(terms.query);
+    if (terms.epsilon !== null) epsilon = Fraction.read(terms.epsilon);
+  } catch {
+    insist(false, BROKEN);
+  }
+  insist((query.length > 0) === (terms.trust === "projection") && (epsilon === null) === (terms.trust === "projection"), BROKEN);
+  return { ...terms, query, epsilon, tilingRecord: exact.get("tiling"), digest: hex(await sha256(bytes)) };
+}

@@ -1,0 +1,132 @@
+// Reports that are projections: the phase of a place on a wave that this device draws once and keeps. The query, the
+// policy and the report are those of mapveil/projection; here for one place, two axes and one Gaussian wave.
+
+import { decode, encode } from "./cbor.mjs";
+import { packNumbers, readCounts, readNumbers, sha256, text } from "./bytes.mjs";
+import { EqualAreaCylinder, planeOf } from "./plane.mjs";
+import { insist } from "./refusal.mjs";
+import { roundEven } from "./staircase.mjs";
+
+const [VERSION, QUERY, COMPACT] = [1n, 1n, 2n];
+const KERNEL = "gaussian";
+const BANDS = 3;
+const GAMMA = 0.1; // whose root is the length that a Gaussian frequency is below with the policy's probability
+const SMALLEST_SIDE = 1000; // metres
+const LARGEST_GRID = 2 ** 26;
+const SLACK = 1e-9;
+const STRETCH = 1.5;
+const OPTIONS = [
+  "bandwidth_m", "features", "kernel", "bandwidth_rule", "neighbours", "smoothing", "places", "jitter_m", "bands", "gamma",
+];
+
+/** Read a query; throws on anything that is none. */
+export function readQuery(data) {
+  const fields = decode(data);
+  const lists = fields.slice(5);
+  if (fields.length !== 11 || fields[0] !== VERSION || fields[1] !== QUERY || typeof fields[4] !== "bigint"
+    || ![fields[2], fields[3], ...lists].every((field) => field instanceof Uint8Array)) {
+    throw new Error("no query of this version");
+  }
+  const [bandwidth, low, high, start, step] = lists.slice(0, 5).map(readNumbers);
+  const count = readCounts(lists[5]);
+  const axes = bandwidth.length;
+  const grid = start.length ? { start, step, count } : null;
+  const good = [low, high].every((list) => list.length === axes) && axes >= 1 && axes <= 3
+    && [...bandwidth, ...low, ...high].every(Number.isFinite) && bandwidth.every((h) => h > 0)
+    && low.every((end, axis) => end < high[axis]) && fields[4] >= 1n
+    && (grid ? [start, step, count].every((list) => list.length === axes) : step.length + count.length === 0)
+    && [...start, ...step].every(Number.isFinite) && step.every((size) => size !== 0) && count.every((size) => size >= 1);
+  if (!good) throw new Error("a query with a value out of range");
+  return { crs: text(fields[2]), kernel: text(fields[3]), features: Number(fields[4]), bandwidth, low, high, grid };
+}
+
+/** Where every wave's phase counts from: the grid's middle, or the region's. */
+function originOf({ grid, low, high }) {
+  if (grid) return grid.start.map((start, axis) => start + Math.floor(grid.count[axis] / 2) * grid.step[axis]);
+  return low.map((end, axis) => (end + high[axis]) / 2);
+}
+
+/** Whether the plane's metres are metres on the ground, within a factor. */
+function trueToScale({ crs, low, high }) {
+  const plane = planeOf(crs);
+  const step = Math.min(high[0] - low[0], high[1] - low[1]) * 1e-4;
+  const along = (axis) => [low[axis], (low[axis] + high[axis]) / 2, high[axis]];
+  for (const x of along(0)) {
+    for (const y of along(1)) {
+      const places = [[x, y], [x + step, y], [x, y + step]].map((place) => plane.unproject(...place));
+      if (!places.flat().every(Number.isFinite)) return false;
+      const ground = new EqualAreaCylinder(places[0][1], places[0][0]);
+      const [here, ...there] = places.map((place) => ground.project(...place));
+      for (const [east, north] of there) {
+        const length = Math.hypot(east - here[0], north - here[1]);
+        if (!(length > step / STRETCH && length < step * STRETCH)) return false;
+      }
+    }
+  }
+  return true;
+}
+
+/** Why a query is refused, null for one that is answered: decided before the place is looked at.
+ *
+ * `base` is the bandwidth of the first query that this device answered (Lemma 4: only 1, 5, 9, ... times it are
+ * answered afterwards), null before.
+ */
+export function waveRefusal(query, base) {
+  if (query.bandwidth.length !== 2) return "It asks about other things than places; this page answers about places.";
+  if (query.kernel !== KERNEL) return "It asks for waves of another law than the one this page keeps.";
+  if (query.features > 1) return "It asks for several waves, from which your place could be read; this page sends one.";
+  if (query.grid && query.grid.count[0] * query.grid.count[1] > LARGEST_GRID) return "It asks for too fine a map.";
+  if (!query.crs || !trueToScale(query)) return "Its map stretches metres, so that it would learn more than it says.";
+  const side = Math.min(query.high[0] - query.low[0], query.high[1] - query.low[1]);
+  if (side < SMALLEST_SIDE) return `It asks about a region ${Math.round(side)} m wide; at least ${SMALLEST_SIDE} m is answered.`;
+  const largest = (Math.sqrt(GAMMA) * side) / (2 * Math.PI * BANDS);
+  for (const [axis, asked] of query.bandwidth.entries()) {
+    if (asked > largest * (1 + SLACK)) {
+      return `It asks for waves too long for its region to hide you on ${BANDS} bands (${Math.round(asked)} m).`;
+    }
+    if (base === null) continue;
+    const steps = (asked / base[axis] - 1) / 4;
+    if (steps < -SLACK || Math.abs(steps - roundEven(steps)) > SLACK * Math.max(1, steps)) {
+      return `It asks for a wave length that, with the one you answered before (${Math.round(base[axis])} m), would narrow you down.`;
+    }
+  }
+  return null;
+}
+
+/** What a projection's terms ask beyond the query: the metres by which a device moves its places. */
+export function checkedJitter(method, options) {
+  insist(method === "fourier-kde", "This page answers Fourier projections only; it takes no part.");
+  for (const key of Object.keys(options)) {
+    insist(OPTIONS.includes(key), "The collection has an option that this page does not know; it takes no part.");
+  }
+  const jitter = options.jitter_m ?? 0;
+  insist(Number.isFinite(jitter) && jitter >= 0, "The collection asks for an offset that is no length.");
+  return jitter;
+}
+
+/** Two standard normal numbers, from two words. */
+function normalPair(rng) {
+  const [one, other] = Array.from(rng.words64(2), (word) => (Number(word) + 1) * 2 ** -64);
+  const radius = Math.sqrt(Math.log(one) * -2);
+  return [Math.cos(other * (2 * Math.PI)) * radius, Math.sin(other * (2 * Math.PI)) * radius];
+}
+
+/** What a device draws once and keeps: a frequency for bandwidth 1, and an offset for a jitter of 1 m. Secret. */
+export const drawWave = (rng) => ({ units: normalPair(rng), offset: normalPair(rng) });
+
+/** The report about a place, null outside the region. */
+export async function waveReport(query, encodedQuery, wave, jitter, lon, lat) {
+  const place = planeOf(query.crs).project(lon, lat);
+  if (!place.every((x, axis) => x >= query.low[axis] && x <= query.high[axis])) return null;
+  const origin = originOf(query);
+  let phase = 0;
+  const frequency = wave.units.map((unit, axis) => {
+    const omega = unit / query.bandwidth[axis];
+    phase += omega * (place[axis] + jitter * wave.offset[axis] - origin[axis]);
+    if (!query.grid) return omega;
+    const period = (2 * Math.PI) / Math.abs(query.grid.step[axis]);
+    return omega - period * roundEven(omega / period);
+  });
+  const numbers = packNumbers([...frequency, Math.cos(phase), Math.sin(phase)]);
+  return encode([VERSION, COMPACT, await sha256(encodedQuery), numbers]);
+}

@@ -1,0 +1,154 @@
+// Projections, signatures and terms: the browser device against the vectors of the Python client.
+
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { load, read, seeded } from "./vectors.mjs";
+
+const { drawWave, readQuery, waveRefusal, waveReport, checkedJitter } = await load("waves");
+const { decode } = await load("cbor");
+const { concat, fromHex, hex, readNumbers, sha256, utf8 } = await load("bytes");
+const { readTerms } = await load("terms");
+const { Refusal } = await load("refusal");
+const { planOf, checkBudget, spentBy, RULES } = await load("policy");
+const { answerOf } = await load("answer");
+const { authorization, drawIdentity, enrolmentStatement, requestStatement, sign } = await load("identity");
+const { Fraction } = await load("fraction");
+
+const vectors = read("device/projection");
+const close = (one, other, within = 1e-12) => one.length === other.length
+  && one.every((value, at) => Math.abs(value - other[at]) <= within * Math.max(1, Math.abs(other[at])));
+
+test("the kept wave and offset are drawn from words as Python draws them", async () => {
+  for (const { seed, units, offset } of vectors.draws) {
+    const drawn = drawWave(await seeded(seed));
+    assert(close(drawn.units, units) && close(drawn.offset, offset), `seed ${seed}`);
+  }
+});
+
+test("the same wave at the same place gives the same report", async () => {
+  let silent = 0;
+  for (const vector of vectors.answers) {
+    const terms = await readTerms(utf8(vector.terms));
+    assert.equal(hex(await sha256(terms.query)), vector.digest);
+    const plan = await planOf(terms, { answers: [], base: null, jitter: null });
+    const message = await answerOf(terms, plan, vector, { lon: vector.lon, lat: vector.lat });
+    if (vector.message === null) {
+      silent += 1;
+      assert.equal(message, null);
+      continue;
+    }
+    const [made, kept] = [decode(message), decode(fromHex(vector.message))];
+    assert.deepEqual(made.slice(0, 3), kept.slice(0, 3));
+    // The frequency alike, the phase to a nanometre or so: the last bits of logarithms differ between libraries.
+    const [found, wanted] = [readNumbers(made[3]), readNumbers(kept[3])];
+    assert(close(found.slice(0, 2), wanted.slice(0, 2)) && close(found.slice(2), wanted.slice(2), 1e-10), `${found} ${wanted}`);
+  }
+  assert(silent > 0 && silent < vectors.answers.length);
+});
+
+test("the policy refuses what Python's refuses", () => {
+  for (const { why, query, refused } of vectors.refusals) {
+    const asked = readQuery(fromHex(query));
+    const words = waveRefusal(asked, [vectors.base, vectors.base]);
+    assert.equal(words !== null, refused, `${why}: ${words}`);
+  }
+  assert.deepEqual(new Set(vectors.refusals.map(({ refused }) => refused)), new Set([true, false]));
+});
+
+test("after a first answer only 1, 5, 9, ... times its bandwidth are answered, with the same offset", async () => {
+  const terms = await readTerms(utf8(vectors.answers[0].terms));
+  for (const [base, answered] of [[null, true], [[120, 120], true], [[24, 24], true], [[40, 40], false], [[121, 121], false], [[600, 600], false]]) {
+    const plan = planOf(terms, { answers: [], base, jitter: 0 });
+    if (answered) await plan;
+    else await assert.rejects(plan, Refusal);
+  }
+  await assert.rejects(planOf(terms, { answers: [], base: [120, 120], jitter: 5 }), /another offset/);
+});
+
+test("queries of the wing's own vectors are read, and its refused ones are not answered", () => {
+  for (const { query, message } of read("projection/messages").queries) {
+    const found = readQuery(fromHex(message));
+    for (const name of ["bandwidth", "low", "high", "features", "kernel", "crs"]) assert.deepEqual(found[name], query[name]);
+    assert.deepEqual(found.grid, query.grid);
+  }
+  const good = fromHex(read("projection/messages").queries[0].message);
+  for (let end = 0; end < good.length; end += 1) assert.throws(() => readQuery(good.slice(0, end)));
+  assert.throws(() => readQuery(concat(good, Uint8Array.of(0))));
+  assert.throws(() => checkedJitter("federated-kde", {}), Refusal);
+  assert.throws(() => checkedJitter("fourier-kde", { jitter_m: -1 }), Refusal);
+  assert.throws(() => checkedJitter("fourier-kde", { unheard: 1 }), Refusal);
+});
+
+test("statements, signatures and headers are the Python client's", async () => {
+  const { private: secret, public: known, requests, enrolment } = read("device/signatures");
+  const prefix = fromHex("302e020100300506032b657004220420"); // PKCS 8 of an Ed25519 key
+  const key = await crypto.subtle.importKey("pkcs8", concat(prefix, fromHex(secret)), { name: "Ed25519" }, false, ["sign"]);
+  for (const each of requests) {
+    const body = fromHex(each.body);
+    assert.equal(hex(await requestStatement(each.method, each.path, body)), each.statement);
+    assert.equal(await authorization(key, 17, each.method, each.path, body), each.authorization);
+  }
+  const statement = await enrolmentStatement(enrolment.token, fromHex(known));
+  assert.equal(hex(statement), enrolment.statement);
+  assert.equal(hex(await sign(key, statement)), enrolment.signature);
+});
+
+test("a drawn identity cannot be read out", async () => {
+  const { key, publicKey } = await drawIdentity();
+  assert.equal(publicKey.length, 32);
+  await assert.rejects(crypto.subtle.exportKey("pkcs8", key));
+});
+
+test("the digest of terms is that of their bytes, and other encodings are refused", async () => {
+  for (const { terms, digest } of read("device/local")) assert.equal((await readTerms(utf8(terms))).digest, digest);
+  const good = read("device/local")[0].terms;
+  const bad = [
+    "", "[]", "{}", ` ${good}`, good.replace('"version":1', '"version":2'), good.replace('"epsilon":"3/2"', '"epsilon":"0"'),
+    good.replace('"epsilon":"3/2"', '"epsilon":null'), good.replace('"minimum":50', '"minimum":101'), good.replace('"minimum":50', '"minimum":2'),
+    good.replace('"trust":"local"', '"trust":"central"'), good.replace('"active":true,', ""), good.replace('"query":""', '"query":"00"'),
+    good.replace('"query":""', '"query":"0"'), good.replace('"active":true', '"active":1'), good.replace('"identifier":"0011', '"identifier":"zz11'),
+    good.replace('"options":{}', '"options":[]'), good.replace('"version":1', '"version":1,"zone":1'),
+  ];
+  for (const each of bad) {
+    assert.notEqual(each, good);
+    await assert.rejects(readTerms(utf8(each)), Refusal, each.slice(0, 60));
+  }
+  await assert.rejects(readTerms(Uint8Array.of(0xff, 0xfe)), Refusal);
+});
+
+const plan = (change, state = { answers: [], base: null, jitter: null }) => (
+  readTerms(utf8(change(read("device/local")[0].terms))).then((terms) => planOf(terms, state))
+);
+
+test("secure sums, small crowds and large epsilons are refused before anything is looked at", async () => {
+  await plan((terms) => terms);
+  await assert.rejects(plan((terms) => terms.replace('"trust":"local"', '"trust":"distributed"')), /needs the Mapveil app/);
+  await assert.rejects(plan((terms) => terms.replace('"minimum":50', '"minimum":19')), /19 phones/);
+  await assert.rejects(plan((terms) => terms.replace('"epsilon":"3/2"', '"epsilon":"2001/1000"')), /at most 2 at once/);
+  await assert.rejects(plan((terms) => terms.replace('"kind":"quadtree"', '"kind":"h3"')), Refusal);
+});
+
+test("the lifetime's budget is exact, and never exceeded", async () => {
+  const answered = (...costs) => ({ answers: costs.map((epsilon) => ({ epsilon })), base: null, jitter: null });
+  await plan((terms) => terms, answered("2", "1/2", null));
+  await assert.rejects(plan((terms) => terms, answered("2", "501/1000")), /only 1.499/);
+  assert.equal(spentBy([{ epsilon: "1/3" }, { epsilon: null }, { epsilon: "2/3" }]).toString(), "1");
+  const thirds = Array.from({ length: 12 }, () => ({ epsilon: "1/3" }));
+  checkBudget(Fraction.read("1/3"), thirds.slice(1));
+  assert.throws(() => checkBudget(Fraction.read("1/100000000000000000000"), thirds), Refusal);
+  assert.equal(RULES.lifetime.toString(), "4");
+});
+
+test("outside, a phone is silent or at the nearest cell, as the terms say; no place is an error", async () => {
+  const all = read("device/local");
+  const far = { lon: -70, lat: 45 };
+  for (const [method, silent] of [["olh-h 1 {} on quadtree 8", true], ["olh-h 2", false]]) {
+    const terms = await readTerms(utf8(all.find(({ name }) => name.startsWith(method) && name.endsWith("quadtree 8")).terms));
+    const found = await planOf(terms, { answers: [], base: null, jitter: null });
+    assert.equal((await answerOf(terms, found, null, far)) === null, silent);
+    for (const place of [{ lon: NaN, lat: 0 }, { lon: 0, lat: 91 }, { lon: "0", lat: 0 }, {}]) {
+      await assert.rejects(answerOf(terms, found, null, place), /no place/);
+    }
+  }
+});
