@@ -28,6 +28,7 @@ _COMMANDS = {
     "audit": "Test a method's epsilon empirically.",
     "reproduce": "Run a paper's experiments on the shared data.",
     "serve": "Serve collections of places from devices.",
+    "device": "Answer a collector with a fleet of devices.",
     "doctor": "Check this installation.",
 }
 

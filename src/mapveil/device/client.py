@@ -24,7 +24,9 @@ Work = Callable[[Callable[[], Any]], Awaitable[Any]]
 """Runs what takes processor time somewhere else than on the event loop."""
 
 _OVER: Final = ("done", "aborted")
-_LATE: Final = (403, 404, 409, 410, 413, 415, 422)
+_FINAL: Final = range(
+    400, 500
+)  # another request would be refused alike; those that might not be are tried again
 _PAUSE_S: Final = 1.0
 
 
@@ -169,7 +171,7 @@ class DeviceClient:
         try:
             await self._send("PUT", f"/v1/collections/{part.collection}/members/me")
         except ServerRefusal as error:
-            if error.status not in _LATE:
+            if error.status not in _FINAL:
                 raise
             reason = str(error)
             await self._work(lambda: part.refused(reason))
@@ -204,8 +206,12 @@ class DeviceClient:
             return await self._report(part)
         except DeviceRefusal:
             return False  # in the log
+        except InputError as error:
+            unreadable = str(error)
+            await self._work(lambda: part.distrust(unreadable))
+            return False
         except ServerRefusal as error:
-            if error.status not in _LATE:
+            if error.status not in _FINAL:
                 raise
             reason = str(error)
         await self._work(lambda: part.refused(reason))
@@ -249,7 +255,7 @@ class DeviceClient:
             try:
                 mail = await self._connection.mail(part.collection, number, **self._signed())
             except ServerRefusal as error:
-                if error.status not in _LATE:
+                if error.status not in _FINAL:
                     raise
                 return False  # the phase was over in between: the next look says what became of it
             phase = mail.phase

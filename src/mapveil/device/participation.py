@@ -320,6 +320,11 @@ class Participation:
         else:
             self._end("left", reason)
 
+    def distrust(self, reason: str) -> None:
+        """What the server published cannot be read: the device takes no further part."""
+        if self.running:
+            self._end("left", reason, event="refused")
+
     def end(self, reason: str) -> None:
         """The collection is over, as the server says: whatever it asks after this is refused."""
         if self.running:

@@ -98,10 +98,12 @@ class DevicePolicy:
 
         What is left of its budget is not looked at here, see :class:`mapveil.device.account.Account`; nor is its place.
         """
-        try:
-            return self._refusal_of_terms(terms)
-        except _FROM_THE_WIRE as error:
-            return f"the terms cannot be used: {_said(error)}"
+        if self not in terms.judged:
+            try:
+                terms.judged[self] = self._refusal_of_terms(terms)
+            except _FROM_THE_WIRE as error:
+                terms.judged[self] = f"the terms cannot be used: {_said(error)}"
+        return terms.judged[self]
 
     def _refusal_of_terms(self, terms: CollectionTerms) -> str | None:
         if terms.trust not in self.trusts:

@@ -189,6 +189,11 @@ class CollectionTerms:
         return interleave(lattice.row, lattice.col)
 
     @cached_property
+    def judged(self) -> dict[Any, str | None]:
+        """Why a policy refuses these terms, by policy: the devices of one process read them once."""
+        return {}
+
+    @cached_property
     def waves(self) -> Query:
         """What a projection asks.
 
