@@ -55,7 +55,8 @@ _SQLITE_SETTINGS: Final = (
     "PRAGMA foreign_keys = ON",
     "PRAGMA recursive_triggers = ON",  # REPLACE asks the triggers that refuse to delete
     "PRAGMA trusted_schema = OFF",
-    "PRAGMA secure_delete = ON",  # messages of a round that is done leave the file, not only its index
+    "PRAGMA secure_delete = FAST",  # what is deleted is overwritten, where that takes no writing of its own
+    "PRAGMA journal_size_limit = 67108864",
 )
 _CONFLICTS: Final = ("40001", "40P01")  # serialization failure, deadlock
 _POSTGRESQL_SETTINGS: Final = (
@@ -135,7 +136,7 @@ def open_database(url: URL, options: dict[str, Any]) -> Database:
         Execution options of every connection.
     """
     if url.drivername == "sqlite":
-        path = Path(str(url.database))
+        path = Path(str(url.database)).absolute()
         place = _Place(path)
         reading = _sqlite(path, options, place, "BEGIN", _READERS)
         writing = _sqlite(path, options, place, "BEGIN IMMEDIATE", 1)
@@ -184,7 +185,7 @@ def _sqlite(path: Path, options: dict[str, Any], place: _Place, begin: str, conn
     def connect() -> sqlite3.Connection:
         # mode=rw: opening must never bring an empty file into being.
         return sqlite3.connect(
-            f"{path.absolute().as_uri()}?mode=rw",
+            f"{path.as_uri()}?mode=rw",
             uri=True,
             isolation_level=None,  # transactions are begun below, the same way on every version of Python
             timeout=_WAIT_SECONDS,

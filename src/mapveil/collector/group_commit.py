@@ -190,11 +190,12 @@ class GroupCommit:
             if not taken:  # the transaction could not even begin
                 taken = [self._waiting.popleft() for _ in range(len(self._waiting))]
             if len(taken) == 1 or isinstance(error, StoreUnavailable):
-                outcomes = [_Outcome(work.future, None, error) for work in taken]
+                outcomes = _all_failed(taken, error)
             else:
                 outcomes = self._apart(taken)
         else:
-            self._observe(Batch(len(taken), time.perf_counter() - started))
+            if taken:  # else all had left
+                self._observe(Batch(len(taken), time.perf_counter() - started))
             outcomes = [_Outcome(work.future, value, None) for work, value in zip(taken, values, strict=True)]
         _answer(taken, outcomes)
 
@@ -220,7 +221,7 @@ class GroupCommit:
         except Repeatable:
             return [outcome for work in works for outcome in self._alone(work)]
         except StoreUnavailable as error:
-            return [_Outcome(work.future, None, error) for work in works]
+            return _all_failed(works, error)
         self._observe(Batch(len(works), time.perf_counter() - started))
         return outcomes
 
@@ -239,6 +240,18 @@ class GroupCommit:
                 self._observe(Batch(1, time.perf_counter() - started))
                 return [_Outcome(work.future, value, None)]
         raise AssertionError("every attempt returns or repeats")
+
+
+def _all_failed(works: list[_Work], error: BaseException) -> list[_Outcome]:
+    """An error of its own for each: one that many raise at once grows the traces of all of them."""
+    if not isinstance(error, StoreUnavailable):
+        return [_Outcome(work.future, None, error) for work in works]
+    outcomes = []
+    for work in works:
+        own = type(error)(error.message)
+        own.__cause__ = error.__cause__
+        outcomes.append(_Outcome(work.future, None, own))
+    return outcomes
 
 
 def _answer(works: list[_Work], outcomes: list[_Outcome]) -> None:
