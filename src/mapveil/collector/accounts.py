@@ -9,7 +9,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import func, select, update
+from sqlalchemy import bindparam, func, select, update
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection, Row
 from sqlalchemy.sql.schema import Table
 
@@ -17,7 +18,7 @@ from mapveil.collector.audit import record
 from mapveil.collector.clock import time_text
 from mapveil.collector.faults import Forbidden, Invalid, NotFound, Unauthorized
 from mapveil.collector.schema import MOST_NUMBER, devices, enrolments, operators
-from mapveil.collector.store import Store, insert_or_ignore
+from mapveil.collector.store import Store
 from mapveil.collector.tokens import ENROLMENT, OPERATOR, Issued, draw_token, is_token, token_hash, token_name
 from mapveil.device.signature import enrolment_statement
 from mapveil.secure_sum.identity import signed_by
@@ -248,30 +249,21 @@ class Accounts:
         if known is not None:
             return known
         now = self._now()
-        used = connection.execute(
-            update(enrolments)
-            .where(
-                enrolments.c.token_hash == digest,
-                enrolments.c.uses_left > 0,
-                enrolments.c.revoked_at.is_(None),
-                enrolments.c.expires_at > now,
-            )
-            .values(uses_left=enrolments.c.uses_left - 1)
-            .returning(enrolments.c.id)
-        ).scalar_one_or_none()
+        used = connection.execute(_USE, {"digest": digest, "now": now}).scalar_one_or_none()
         if used is None:
             raise Unauthorized("the enrolment token is unknown, expired, revoked or used up")
         row = {"public_key": public_key, "enrolment": used, "enrolled_at": now}
-        inserted = insert_or_ignore(connection, devices, row)
-        device = _device_of_key(connection, public_key)
-        if device is None:
-            raise RuntimeError("a device that was just inserted is not there")
-        if inserted:
+        device = connection.execute(_ENROL[connection.dialect.name], row).scalar_one_or_none()
+        if device is not None:
             record(connection, f"device {device}", "device.enrol", enrolment=used)
-        else:  # another process was first with the same key: the use is given back
-            back = update(enrolments).where(enrolments.c.id == used)
-            connection.execute(back.values(uses_left=enrolments.c.uses_left + 1))
-        return device
+            return int(device)
+        # Another process was first with the same key: the use is given back.
+        back = update(enrolments).where(enrolments.c.id == used)
+        connection.execute(back.values(uses_left=enrolments.c.uses_left + 1))
+        known = _device_of_key(connection, public_key)
+        if known is None:
+            raise RuntimeError("a device that could not be inserted is not there")
+        return known
 
     def revoke_device(self, device: int, actor: str) -> None:
         """Enrol a device no more under its key; whoever checks its signatures stops accepting them within a minute.
@@ -316,10 +308,29 @@ def _insert(connection: Connection, table: Table, values: dict[str, Any]) -> int
     return int(connection.execute(table.insert().values(values).returning(table.c.id)).scalar_one())
 
 
+# Built once: thousands of devices enrol at the same time.
+_DEVICE_OF_KEY: Final = select(devices.c.id, devices.c.revoked_at).where(
+    devices.c.public_key == bindparam("public_key")
+)
+_USE: Final = (
+    update(enrolments)
+    .where(
+        enrolments.c.token_hash == bindparam("digest"),
+        enrolments.c.uses_left > 0,
+        enrolments.c.revoked_at.is_(None),
+        enrolments.c.expires_at > bindparam("now"),
+    )
+    .values(uses_left=enrolments.c.uses_left - 1)
+    .returning(enrolments.c.id)
+)
+_ENROL: Final = {
+    "sqlite": sqlite.insert(devices).on_conflict_do_nothing().returning(devices.c.id),
+    "postgresql": postgresql.insert(devices).on_conflict_do_nothing().returning(devices.c.id),
+}
+
+
 def _device_of_key(connection: Connection, public_key: bytes) -> int | None:
-    row = connection.execute(
-        select(devices.c.id, devices.c.revoked_at).where(devices.c.public_key == public_key)
-    ).one_or_none()
+    row = connection.execute(_DEVICE_OF_KEY, {"public_key": public_key}).one_or_none()
     if row is None:
         return None
     if row.revoked_at is not None:
