@@ -8,7 +8,7 @@ import { Fraction } from "./fraction.mjs";
 import { reportParts } from "./words.mjs";
 
 const STATES = {
-  made: ["Made, not sent", ""],
+  made: ["Not sent", ""],
   sent: ["Sent", "good"],
   late: ["Not accepted: the collection was over", "bad"],
   refused: ["Not accepted by the collector", "bad"],

@@ -64,9 +64,11 @@ export class Domain {
 }
 
 function sorted({ code, bits }) {
-  const site = Uint32Array.from(code, (_, at) => at);
-  site.sort((a, b) => code[a] - code[b] || a - b);
-  let ordered = Float64Array.from(site, (at) => code[at]);
+  const site = new Uint32Array(code.length);
+  for (let at = 0; at < site.length; at += 1) site[at] = at;
+  if (!code.every((value, at) => at === 0 || code[at - 1] <= value)) site.sort((a, b) => code[a] - code[b] || a - b);
+  let ordered = new Float64Array(site.length);
+  for (let rank = 0; rank < site.length; rank += 1) ordered[rank] = code[site[rank]];
   let length = bits;
   // Sites of one code get further bits that tell them apart.
   const number = new Uint32Array(site.length);

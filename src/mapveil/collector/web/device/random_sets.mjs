@@ -15,8 +15,10 @@ const REST = 184n;
 const SPREAD = 1.5;
 const TOTAL_BITS = 61;
 
+const ONES = Uint8Array.from({ length: 256 }, (_, byte) => byte.toString(2).replaceAll("0", "").length);
+
 /** How many bits of a byte are 1. */
-export const ones = (byte) => byte.toString(2).replaceAll("0", "").length;
+export const ones = (byte) => ONES[byte];
 
 /** What byte a word of 16 bits means, from which word on it is refined, and where the bytes' remainders end. */
 export function byteLaw(chance) {
@@ -75,7 +77,11 @@ function putBit(set, site, held) {
   else set[site >> 3] &= ~mask;
 }
 
-const setSize = (set) => set.reduce((sum, byte) => sum + ones(byte), 0);
+function setSize(set) {
+  let sum = 0;
+  for (const byte of set) sum += ONES[byte];
+  return sum;
+}
 
 /** A set of a given size without one site, every one equally likely. */
 export function uniformSet(sites, without, size, rng) {

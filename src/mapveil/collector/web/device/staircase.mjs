@@ -85,19 +85,27 @@ function blockExtremes(blocks, size) {
   const since = n.slice();
   for (let rank = 1; rank < size; rank += 1) until[rank] = Math.max(until[rank], until[rank - 1]);
   for (let rank = size - 2; rank >= 0; rank -= 1) since[rank] = Math.max(since[rank], since[rank + 1]);
-  const extreme = (values, pick) => values.reduce((one, other) => pick(one, other));
-  const least = blocks.map((level) => level.first.map((first, at) => extreme(n.subarray(first, first + level.size[at]), Math.min)));
+  const least = blocks.map((level) => {
+    const found = level.first.map((first) => n[first]);
+    for (let rank = 0; rank < size; rank += 1) found[level.ofRank[rank]] = Math.min(found[level.ofRank[rank]], n[rank]);
+    return found;
+  });
   const most = blocks.map((level) => level.first.map((first, at) => {
     const stop = first + level.size[at];
     return Math.max(first > 0 ? until[first - 1] : -1, stop < size ? since[stop] : -1);
   }));
-  const [lowest, highest] = [extreme(n, Math.min), extreme(n, Math.max)];
+  const [lowest, highest] = [n.reduce((one, other) => Math.min(one, other)), until[size - 1]];
   const kinds = new Map();
-  for (let rank = 0; rank < size; rank += 1) {
-    const low = [...blocks.map((level, j) => least[j][level.ofRank[rank]]), lowest];
-    const high = [highest, ...blocks.map((level, j) => most[j][level.ofRank[rank]])];
-    const name = `${low} ${high}`;
-    if (!kinds.has(name)) kinds.set(name, { least: low, most: high });
+  const kind = (rank) => ({
+    least: [...blocks.map((level, j) => least[j][level.ofRank[rank]]), lowest],
+    most: [highest, ...blocks.map((level, j) => most[j][level.ofRank[rank]])],
+  });
+  const likeTheOneBefore = (rank) => rank > 0 && blocks.every(({ ofRank }, j) => (
+    least[j][ofRank[rank]] === least[j][ofRank[rank - 1]] && most[j][ofRank[rank]] === most[j][ofRank[rank - 1]]
+  ));
+  // All reports of a block of the finest level are of one kind.
+  for (const rank of blocks[0].first) {
+    if (!likeTheOneBefore(rank)) kinds.set(JSON.stringify(kind(rank)), kind(rank));
   }
   return { kinds: [...kinds.values()], sites: size, groups: blocks.length + 1 };
 }
