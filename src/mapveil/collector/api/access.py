@@ -154,6 +154,10 @@ class Access:
         else:
             await asyncio.get_running_loop().run_in_executor(self._pool, self.operator, scope)
 
+    def forget(self, device: int) -> None:
+        """Look a device's key up again next time: it was revoked. Run by: any thread."""
+        self._keys.pop(device, None)
+
     async def _key(self, device: int) -> Ed25519PublicKey:
         kept = self._keys.get(device)
         if kept is not None and time.monotonic() - kept[0] < _KEY_SECONDS:

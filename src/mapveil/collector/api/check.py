@@ -41,7 +41,7 @@ def _store(settings: Settings) -> list[Finding]:
     store.close()
     state = "ok" if report.ok else "failed"
     where = f"{report.where} ({report.dialect}, {'writable' if report.writable else 'not writable'})"
-    found = [Finding("store", state, "; ".join([where, *report.problems]))]
+    found = [Finding("store", state, "; ".join([where, *report.problems, *report.warnings]))]
     found.append(
         _line("revision", report.revision == report.newest, f"{report.revision}; newest {report.newest}")
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from http import HTTPStatus
 from typing import Final, NamedTuple
 
@@ -84,7 +85,7 @@ def _told(status: int, code: str, error: MapveilError) -> Failure:
         headers = ((b"www-authenticate", b'Bearer realm="mapveil"'),)
     wait = getattr(error, "retry_after", None)
     if status in (429, 503):
-        headers = ((b"retry-after", str(1 if wait is None else max(1, int(wait))).encode()),)
+        headers = ((b"retry-after", str(1 if wait is None else max(1, math.ceil(wait))).encode()),)
     text = " ".join(str(error).split())[:_LONGEST]
     return Failure(status, code, text, getattr(error, "accepted", None), headers)
 

@@ -8,11 +8,11 @@ from typing import Any, Final
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from mapveil import __version__
 from mapveil.collector.api.devices import ENDPOINTS, Endpoint
 from mapveil.collector.api.media import JSON
 from mapveil.collector.api.models import OpenCollection, ProgressRecord, SeatRecord
 from mapveil.collector.api.service import refusals
+from mapveil.maps.software import software_version
 
 __all__ = ["document"]
 
@@ -52,7 +52,7 @@ def document(app: FastAPI) -> dict[str, Any]:
     """
     made = get_openapi(
         title="Mapveil collector",
-        version=__version__,
+        version=software_version(),
         summary="Private maps from phones",
         description=_ABOUT,
         routes=app.routes,

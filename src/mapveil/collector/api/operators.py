@@ -35,6 +35,7 @@ def add_operator_routes(app: FastAPI, service: Service) -> None:
     """Add the addresses of operators."""
     _add_collections(app, service)
     _add_records(app, service)
+    _add_devices(app, service)
     _add_accounts(app, service)
 
 
@@ -122,11 +123,26 @@ def _add_records(app: FastAPI, service: Service) -> None:
     ) -> list[AuditLine]:
         return _each(AuditLine, engine.audit(after, limit, collection))
 
-    @app.get(
-        "/v1/devices", tags=["records"], responses=refusals(401), summary="How many devices are enrolled"
-    )
+
+def _add_devices(app: FastAPI, service: Service) -> None:
+    viewer, operator = service.operator("viewer"), service.operator("operator")
+    tag: list[str | Enum] = ["accounts"]
+
+    @app.get("/v1/devices", tags=tag, responses=refusals(401), summary="How many devices are enrolled")
     def devices(who: Operator = viewer) -> DeviceCount:
         return DeviceCount(devices=service.accounts.device_count())
+
+    @app.delete(
+        "/v1/devices/{n}",
+        status_code=204,
+        tags=tag,
+        responses=refusals(401, 403, 404, 422),
+        summary="Accept nothing from a device any more, within half a minute",
+    )
+    def revoke_device(n: Number, who: Operator = operator) -> Response:
+        service.accounts.revoke_device(n, _actor(who))
+        service.access.forget(n)
+        return Response(status_code=204)
 
 
 def _add_accounts(app: FastAPI, service: Service) -> None:
