@@ -18,6 +18,12 @@ function unable(words) {
   notice.hidden = false;
 }
 
+/** To the top of what is new, for eyes and for screen readers. */
+function focusMain() {
+  byId("main").focus({ preventScroll: true });
+  window.scrollTo(0, 0);
+}
+
 /** A token given in the address's fragment, which never leaves the browser; it is taken off the address. */
 function tokenOfAddress() {
   const found = /^#enrol=(mve_[A-Za-z0-9_-]+)$/.exec(window.location.hash);
@@ -108,7 +114,7 @@ async function enrolWith(token) {
     say("This phone is enrolled.");
     byId("token").value = "";
     await show();
-    byId("main").focus();
+    focusMain();
   } catch (error) {
     if (!(error instanceof Trouble)) throw error;
     say(error.message);
@@ -140,7 +146,7 @@ async function start() {
   byId("agree").addEventListener("click", async () => {
     await device.memory.keepFirst("consent", { at: Date.now() });
     await show();
-    byId("main").focus();
+    focusMain();
   });
   byId("enrolment-form").addEventListener("submit", (event) => {
     event.preventDefault();
