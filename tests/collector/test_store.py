@@ -613,3 +613,18 @@ def test_a_damaged_file_is_unavailable(new_store, tmp_path):
 
 def test_giving_way_is_a_kind_of_unavailable():
     assert issubclass(Repeatable, StoreUnavailable)
+
+
+def test_another_file_in_its_place_is_refused_until_a_restart(new_store, tmp_path):
+    """What the service holds in memory was rebuilt from the file that is gone."""
+    stores = [new_store(str(tmp_path / name)) for name in ("one.sqlite", "two.sqlite")]
+    for number, store in enumerate(stores):
+        store.migrate()
+        write(store, put(number))
+    stores[1].close()
+    os.replace(tmp_path / "two.sqlite", tmp_path / "one.sqlite")
+    with pytest.raises(StoreUnavailable, match="must be restarted"):
+        write(stores[0], put(2))
+    assert not stores[0].check().ok
+    stores[0].close()
+    assert clients(new_store(str(tmp_path / "one.sqlite"))) == [1]

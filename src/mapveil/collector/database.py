@@ -178,7 +178,9 @@ class _Place:
         if self._known is None:
             self._known = identity
         elif self._known != identity:
-            raise StoreUnavailable("the file of the store was replaced by another")
+            raise StoreUnavailable(
+                "the file of the store was replaced by another; the service must be restarted"
+            )
 
 
 def _sqlite(path: Path, options: dict[str, Any], place: _Place, begin: str, connections: int) -> Engine:
