@@ -167,16 +167,21 @@ def test_the_legends_scale_is_the_pictures() -> None:
     densities = [0.0, scale.knee / 3, scale.knee, 20.0, scale.top]
     script = f"""
     import {{ fractionOf, commonScale }} from '{(ASSETS / "legend.js").as_uri()}';
+    const faint = {{ ...given.other, top: 163, knee: 100, faint: 50 }};
     const fractions = given.densities.map((density) => fractionOf(given.legend, density));
-    console.log(JSON.stringify([fractions, commonScale([given.legend, given.other])]));
+    console.log(JSON.stringify([fractions, commonScale([given.legend, given.other]),
+      commonScale([{{ ...given.legend, top: 1.5, knee: 0.001 }}, faint])]));
     """
-    other = {"unit": "persons per km²", "top": 5e6, "knee": 1000.0, "ticks": []}
-    found, common = run_in_node(script, {"legend": legend, "densities": densities, "other": other})
+    other = {"unit": "persons per km²", "top": 5e6, "knee": 1000.0, "faint": 0.0, "ticks": []}
+    found, common, noisy = run_in_node(script, {"legend": legend, "densities": densities, "other": other})
     np.testing.assert_allclose(found, scale.fraction(densities), rtol=1e-12)
     assert (common["top"], common["knee"]) == (5e6, scale.knee)
     assert common["ticks"][0] == 0
     assert common["ticks"][1] == scale.knee
     assert common["ticks"][-1] <= 5e6
+    # What chance puts into one of them is no structure beside the other.
+    assert (noisy["top"], noisy["knee"]) == (163, 100)
+    assert noisy["ticks"] == [0, 20, 40, 60, 80, 100, 120, 140, 160]
 
 
 def test_numbers_and_times_read_well() -> None:

@@ -121,7 +121,7 @@ class MapTiles:
         return _indexed_png(index, colours[::-1] if theme == "dark" else colours)
 
     def legend(self, layer: Shown = "density") -> dict[str, Any] | None:
-        """How the layer's numbers become colours: the scale's unit, top, knee and ticks; None without the layer."""
+        """How the layer's numbers become colours: unit, top, knee, what is faint, ticks; None without the layer."""
         scale = self._scale(layer)
         if scale is None:
             return None
@@ -129,6 +129,7 @@ class MapTiles:
             "unit": UNIT,
             "top": scale.top,
             "knee": scale.knee,
+            "faint": self.heat.faint if layer == "density" else 0.0,
             "ticks": scale.ticks().tolist(),
         }
 

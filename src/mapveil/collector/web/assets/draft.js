@@ -34,6 +34,8 @@ export async function showPage(main, { signal, who, heading }) {
   const epsilonHint = el("p", { class: "hint", id: "epsilon-help" });
   epsilon.setAttribute("aria-describedby", "epsilon-help");
   const epsilonField = el("div", { class: "field" }, el("label", { for: "epsilon" }, "Privacy cost to each device (ε)"), epsilon, epsilonHint);
+  const bandwidth = el("input", { id: "bandwidth", type: "number", min: 1, step: "any", inputmode: "decimal", value: "", placeholder: "by the public rule" });
+  const bandwidthField = field("Bandwidth, metres", bandwidth, "How far each answer is smeared. A device answers 1, 5, 9, … times the smallest that it allows, and no other.");
   const kind = el("select", { id: "kind" }, Object.entries(TILINGS).map(([name, [text]]) => el("option", { value: name }, text)));
   const first = numeric("first", 8, 0, 11), columns = numeric("columns", 100, 1, 2048);
   const firstLabel = el("label", { for: "first" }, "Halvings");
@@ -58,6 +60,7 @@ export async function showPage(main, { signal, who, heading }) {
     const projecting = trust() === "projection", secure = trust() === "distributed";
     epsilonField.hidden = projecting;
     epsilon.disabled = projecting;
+    bandwidthField.hidden = !projecting;
     phaseField.hidden = activeField.hidden = !secure;
     if (methodsOf !== trust()) {
       methodsOf = trust();
@@ -95,7 +98,7 @@ export async function showPage(main, { signal, who, heading }) {
     el("div", { class: "columns wide" },
       el("div", { class: "stack" },
         el("div", { class: "card form" }, field("Title, which every device shows", title), trusts),
-        el("div", { class: "card form" }, epsilonField,
+        el("div", { class: "card form" }, epsilonField, bandwidthField,
           el("div", { class: "two" }, field("Devices wanted", devices, "It goes on as soon as so many are there."), field("At least", minimum, "With fewer no map is made.")),
           el("div", { class: "two" }, field("Minutes to wait for devices", wait), phaseField), activeField)),
       el("div", { class: "stack" },
@@ -120,6 +123,7 @@ export async function showPage(main, { signal, who, heading }) {
       options.focus();
       return;
     }
+    if (trust() === "projection" && bandwidth.value) parameters.bandwidth_m = Number(bandwidth.value);
     submit.disabled = true;
     try {
       const secure = trust() === "distributed";

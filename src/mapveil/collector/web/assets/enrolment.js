@@ -34,8 +34,8 @@ function commandOf(one, token) {
     copied(token, "Copy the token"),
   ];
   if (one.trust !== "distributed") {
-    parts.push(el("p", { class: "hint" }, "Or from a phone's browser: open ", el("a", { href: "/device/" }, `${location.origin}/device/`),
-      " there and paste the token."));
+    parts.push(el("p", { class: "hint" }, "Or from a phone's own browser, at an address that holds the token:"),
+      copied(`${location.origin}/device/#enrol=${token}`, "Copy the address"));
   }
   return parts;
 }
