@@ -627,4 +627,6 @@ def test_another_file_in_its_place_is_refused_until_a_restart(new_store, tmp_pat
         write(stores[0], put(2))
     assert not stores[0].check().ok
     stores[0].close()
+    for ending in ("-wal", "-shm"):  # of the file that is gone: SQLite would play them back into the new one
+        (tmp_path / f"one.sqlite{ending}").unlink(missing_ok=True)
     assert clients(new_store(str(tmp_path / "one.sqlite"))) == [1]

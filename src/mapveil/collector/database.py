@@ -185,6 +185,7 @@ class _Place:
 
 def _sqlite(path: Path, options: dict[str, Any], place: _Place, begin: str, connections: int) -> Engine:
     def connect() -> sqlite3.Connection:
+        place.check()  # else the log of the file that was there would be played back into the one that is
         # mode=rw: opening must never bring an empty file into being.
         return sqlite3.connect(
             f"{path.as_uri()}?mode=rw",
