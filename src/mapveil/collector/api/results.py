@@ -16,7 +16,7 @@ from mapveil.collector.api.service import CollectionId, Service, refusals
 from mapveil.collector.faults import NotFound, Refusal
 from mapveil.errors import MissingExtra
 
-__all__ = ["add_result_routes"]
+__all__ = ["NotInstalled", "add_result_routes"]
 
 _MAP = "/v1/collections/{id}/map"
 _RETRIEVAL = "/v1/collections/{id}/retrieval"
