@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[3]
 CHECKINS = ROOT / "examples" / "checkins_nyc.parquet"
-REPORTS = 300
+REPORTS = 150
 SCREENSHOTS = ROOT / "build" / "screenshots"
 MAPVEIL = Path(sys.executable).with_name("mapveil")
 # What would make chromium itself ask hosts of its maker; this list takes the place of Playwright's own.

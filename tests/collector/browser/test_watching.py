@@ -5,12 +5,14 @@ from __future__ import annotations
 import http.server
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 pytestmark = pytest.mark.xdist_group("browser")
 
+CHECKS = Path(__file__).with_name("page_checks.js").read_text(encoding="utf-8")
 _PAGE = b"""<!doctype html><html lang="en"><title>t</title><script>%s</script>"""
 _SCRIPTS = {
     "/silent": b"",
@@ -66,3 +68,23 @@ def test_faults_of_a_page_are_noticed(
         assert watched.faults == []
     else:
         assert any(said.startswith(fault) for said in watched.faults), watched.faults
+
+
+def test_the_checks_of_a_page_find_what_they_are_for(address: str, watch: Callable[[str, str], Any]) -> None:
+    with watch(address, "watching") as watched:
+        page = watched.open("/silent")
+        clean = "<h1 id='a'>One</h1><button>Go</button><label>Name <input></label>"
+        page.evaluate("text => { document.body.innerHTML = text; }", clean)
+        assert not any(page.evaluate(CHECKS).values())
+        faulty = (
+            "<h1 id='a'>One</h1><h1 id='a'>Two</h1><button></button><input placeholder='no name'>"
+            "<p style='color: #999; background: #fff'>faint</p><div style='width: 9999px'>wide</div>"
+        )
+        page.evaluate("text => { document.body.innerHTML = text; }", faulty)
+        found = page.evaluate(CHECKS)
+    assert len(found.pop("nameless")) == 2
+    assert found.pop("doubleIds") == ["a"]
+    assert found.pop("faint") == ["2.85: faint"]
+    assert len(found.pop("outside")) == 1
+    assert found.pop("heads") == ["not one h1"]
+    assert found == {"language": []}

@@ -1,0 +1,119 @@
+"""A collection made by hand in the page: drafted, opened, joined by a fleet, watched, and its map read."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.xdist_group("browser")
+
+DEVICES = 60
+
+
+def test_a_collection_from_the_form_to_the_map(collector: Any, pages: Any, people: Any) -> None:
+    page = pages.open()
+    page.get_by_label("Operator token").fill(collector.token)
+    pages.shoot(page, "1-sign-in")
+    page.get_by_role("button", name="Sign in").click()
+    page.get_by_role("link", name="New collection").click()
+    page.get_by_label("Title").fill("Evenings in Manhattan")
+    page.get_by_label("Devices wanted").fill(str(DEVICES))
+    page.get_by_label("Halvings").fill("5")
+    page.get_by_label("Seconds for each step").fill("20")
+    page.locator(".map.small canvas").wait_for()
+    pages.shoot(page, "2-new")
+    page.get_by_role("button", name="Make the draft").click()
+
+    page.get_by_role("heading", name="Evenings in Manhattan", level=1).wait_for()
+    identifier = re.search(r"[0-9a-f]{32}", page.url)
+    assert identifier is not None
+    record = collector.ask("GET", f"/collections/{identifier[0]}")
+    assert record["state"] == "draft"
+    assert (record["devices"], record["minimum"], record["epsilon"]) == (DEVICES, DEVICES // 2, "1")
+    assert (record["trust"], record["tiling"], record["region"]) == (
+        "distributed",
+        "quadtree:5",
+        [-74.03, 40.69, -73.9, 40.83],
+    )
+    pages.shoot(page, "3-draft")
+    page.get_by_role("button", name="Open to devices").click()
+    page.get_by_role("button", name="Begin now").wait_for()
+
+    page.get_by_role("button", name="Make an enrolment token").click()
+    command = page.locator("code", has_text="mapveil device").inner_text()
+    fleet = run_command(collector, command, people(DEVICES))
+    seen = watch_until_done(page)
+    pages.shoot(page, "4-done")
+    _, said = fleet.communicate(timeout=60)
+    assert fleet.returncode == 0, said
+    # Without a reload: devices joined, then at least one round went by, phase after phase.
+    assert "Devices join" in seen
+    assert any(words.startswith("Round 1: ") for words in seen)
+
+    record = collector.wait(identifier[0], "done")
+    assert record["spent"] == "1"
+    row = page.get_by_role("region", name="Rounds").locator("tbody tr").first
+    assert f"{DEVICES} (100 %)" in row.inner_text().replace("\u202f", " ")
+    page.locator("#map[data-ready=yes]").wait_for()
+
+
+def run_command(collector: Any, command: str, table: Path) -> Any:
+    """The command that the page shows, with a table of our own."""
+    words = shlex.split(command)
+    assert words[:2] == ["mapveil", "device"]
+    given = dict(zip(words[2::2], words[3::2], strict=True))
+    assert given.pop("--server") == collector.address
+    assert given.pop("--fleet") == "points.parquet"
+    token, identifier = given.pop("--enrol"), given.pop("--collection")
+    assert not given
+    return collector.fleet(table, identifier, token)
+
+
+def watch_until_done(page: Any, seconds: float = 150) -> set[str]:
+    """What the page said it was waiting for, until the map was there."""
+    seen: set[str] = set()
+    until = time.monotonic() + seconds
+    while page.locator(".badge.done").count() == 0:
+        assert time.monotonic() < until, seen
+        seen.update(page.locator(".progress .top span:first-child").all_inner_texts())
+        page.wait_for_timeout(100)
+    return seen
+
+
+def test_a_token_that_nobody_knows_opens_nothing(pages: Any) -> None:
+    page = pages.open(tolerated={401})
+    page.get_by_label("Operator token").fill("mvo_" + "x" * 43)
+    page.get_by_role("button", name="Sign in").click()
+    page.get_by_text(re.compile("does not know this token|token is unknown")).wait_for()
+    assert page.get_by_label("Operator token").is_visible()
+    assert page.get_by_role("navigation").count() == 0
+
+
+def test_a_token_leaves_the_address_and_the_tab(collector: Any, pages: Any) -> None:
+    page = pages.open(f"/#token={collector.token}")
+    page.get_by_role("heading", name="Collections", level=1).wait_for()
+    assert collector.token not in page.url
+    page.get_by_role("button", name="Sign out").click()
+    page.get_by_label("Operator token").wait_for()
+    assert collector.token not in page.evaluate("JSON.stringify([{...sessionStorage}, {...localStorage}])")
+
+
+def test_aborting_asks_why_and_is_audited(collector: Any, pages: Any) -> None:
+    identifier = collector.open(title="Called off", trust="local", devices=50)
+    page = pages.open(f"/#token={collector.token}&/collections/{identifier}")
+    page.get_by_role("button", name="Abort").click()
+    page.get_by_label("Reason").fill("the wrong region")
+    pages.shoot(page, "dialog")
+    page.get_by_role("button", name="Abort it").click()
+    page.locator(".badge.aborted").wait_for()
+    assert collector.ask("GET", f"/collections/{identifier}")["state"] == "aborted"
+    page.get_by_role("link", name="Audit log of this collection").click()
+    page.get_by_role("region", name="Audit log").wait_for()
+    text = page.get_by_role("region", name="Audit log").inner_text()
+    assert "the wrong region" in text
+    pages.shoot(page, "audit")
