@@ -287,8 +287,7 @@ class Engine:
         machine = held.machines[seat.shard]
         with machine.lock:
             self._bring_up(machine, phase)
-            outbox = machine.mail
-            body = b"" if outbox is None or seat.client not in outbox else outbox[seat.client]
+            body = machine.mail(phase, seat.client)
         return Mail(now.phase or "", body)
 
     async def message(self, id: str, number: int, phase_name: str, device: int, body: bytes) -> None:

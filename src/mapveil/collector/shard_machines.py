@@ -79,8 +79,6 @@ class ShardMachine:
         Held for long while a phase is being closed.
     server : Server
         The machine.
-    mail : Outbox, optional
-        What the closing of the phase before this one sends.
     """
 
     def __init__(
@@ -95,7 +93,7 @@ class ShardMachine:
 
     def _reset(self) -> None:
         self.server = Server(self._parameters, self._seed, enrolled=self._enrolled)
-        self.mail: Outbox | None = None
+        self._mail: dict[ServerState, Outbox] = {}
 
     def bring_up(self, phase: ServerState) -> None:
         """Close phases until it stands in ``phase``; those before it must be closed to messages.
@@ -113,13 +111,20 @@ class ShardMachine:
             try:
                 for client, body in stored_messages(self._place, self.server.state):
                     self.server.receive(client, body)
-                self.mail = self.server.close_phase()
+                outbox = self.server.close_phase()
+                # Of the phase before too: until the next one is open to everybody, nobody is sent anything of it.
+                self._mail = {**dict(list(self._mail.items())[-1:]), self.server.state: outbox}
             except Abort as error:
                 self._failure = f"shard {self._place.shard + 1}: {error}"
                 raise Abort(self._failure) from error
             except BaseException:
                 self._reset()  # half a phase cannot be taken once more
                 raise
+
+    def mail(self, phase: ServerState, client: int) -> bytes:
+        """What a client is sent at the beginning of a phase, this one or the one before; empty where it is nothing."""
+        outbox = self._mail.get(phase)
+        return b"" if outbox is None or client not in outbox else outbox[client]
 
     def __repr__(self) -> str:
         return f"ShardMachine({self._place.shard}, {self.server.state.name})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import numpy as np
 import pytest
@@ -42,24 +43,16 @@ class MortalStore(Store):
         super().__init__(url, clock=clock)
         self.dies_at, self.after, self.commits = dies_at, after, 0
 
+    @contextlib.contextmanager
     def write(self):
-        return self._mortal()
-
-    def _mortal(self):
-        import contextlib
-
-        @contextlib.contextmanager
-        def transaction():
-            self.commits += 1
-            dies = self.commits == self.dies_at
-            if dies and not self.after:
-                raise Killed
-            with super(MortalStore, self).write() as connection:
-                yield connection
-            if dies and self.after:
-                raise Killed
-
-        return transaction()
+        self.commits += 1
+        dies = self.commits == self.dies_at
+        if dies and not self.after:
+            raise Killed
+        with super().write() as connection:
+            yield connection
+        if dies and self.after:
+            raise Killed
 
 
 class Crowd:
@@ -99,6 +92,7 @@ class Crowd:
         self.acknowledged: set[tuple[int, int, str]] = set()
         self.vectors: dict[int, np.ndarray] = {}
         self.gone: set[int] = set()
+        self.joined: set[int] = set()
 
     def cells_on(self, tiling):
         """Where everybody is: crowded in few cells."""
@@ -107,10 +101,12 @@ class Crowd:
 
     async def join(self, engine, id):
         for device in range(1, self.count + 1):
-            try:
-                await engine.join(id, device)
-            except TooLate:
-                return
+            if device not in self.joined:
+                try:
+                    await engine.join(id, device)
+                except TooLate:
+                    return
+                self.joined.add(device)
 
     def local_reports(self, terms, rng=None):
         from mapveil.collector.reports import randomizer_of

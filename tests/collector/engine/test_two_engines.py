@@ -1,0 +1,76 @@
+"""Two processes on one store: they share a collection, and whoever is slower changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+
+import numpy as np
+from sqlalchemy import func, select
+
+from mapveil.collector.engine import Engine
+from mapveil.collector.schema import charges, messages
+from mapveil.privacy.random import Randomness
+
+
+def both(engines, id):
+    """One step of each conductor, at the same time."""
+    barrier, failures = threading.Barrier(len(engines)), []
+
+    def run(engine):
+        barrier.wait()
+        try:
+            engine._conductor.step(id)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=run, args=(engine,)) for engine in engines]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures, failures
+
+
+def test_two_engines_share_a_distributed_collection(
+    new_store, store_url, clock, crowd_of, opened, make_spec, totals_of
+):
+    stores = [new_store(store_url) for _ in range(2)]
+    stores[0].migrate()
+    engines = [Engine(store, clock, Randomness(number)) for number, store in enumerate(stores)]
+    crowd = crowd_of(stores[0], 8)
+    options = {"shard_size": 4, "tolerated_dropout": 0, "corrupt": 0}
+    id, _ = opened(
+        engines[0], make_spec("distributed", devices=8, method="uniform", options=options, epsilon="9")
+    )
+    turns = 0
+    while engines[0].collection(id)["state"] not in ("done", "aborted"):
+        turns += 1
+        assert turns < 100
+        both(engines, id)
+        time.sleep(0.12)  # what an engine knows of another's steps is a moment old
+        asyncio.run(crowd.turn(engines[turns % 2], id, most=3))
+    record = engines[1].collection(id)
+    assert record["state"] == "done", record["reason"]
+    ((total, included),) = totals_of(stores[1], id).values()
+    assert included == 8
+    assert np.array_equal(total, sum(crowd.vectors[d, 1] for d in range(1, 9)))
+    with stores[0].read() as connection:
+        assert connection.execute(select(func.count()).select_from(charges)).scalar() == 1
+        assert connection.execute(select(func.count()).select_from(messages)).scalar() == 0
+    actions = [line["action"] for line in engines[0].audit(0, 100, id)]
+    assert (
+        actions.count("round.charge") == actions.count("round.start") == actions.count("collection.done") == 1
+    )
+    assert np.array_equal(engines[0].map(id).values, engines[1].map(id).values)
+
+
+def test_only_one_process_conducts(new_store, store_url, clock, opened, make_spec):
+    stores = [new_store(store_url) for _ in range(2)]
+    stores[0].migrate()
+    conductors = [Engine(store, clock)._conductor for store in stores]
+    with stores[1].sole("conductor") as mine:
+        assert mine
+        assert conductors[0].tick() is False
+    assert conductors[0].tick() is True
