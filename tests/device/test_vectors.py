@@ -59,4 +59,4 @@ def numbers(message: str) -> list[Any]:
 def test_there_are_vectors_of_every_method_that_the_browser_has() -> None:
     kept = json.loads((GENERATOR.FOLDER / "local.json").read_text("utf-8"))
     methods = {vector["name"].split()[0] for vector in kept}
-    assert methods == {"grr", "unary", "subset", "olh", "olh-h", "srr", "hr"}
+    assert methods == {"grr", "unary", "subset", "olh", "olh-h", "srr", "hr", "planar-laplace"}

@@ -12,6 +12,7 @@ from mapveil.errors import ParameterError
 from mapveil.local import Domain, GeneralizedRandomizedResponse, PlanarLaplace
 from mapveil.local.condensed import condensed_randomizer, geo_randomizer, greatest_confidence
 from mapveil.local.input_discriminative import InputDiscriminativeRandomizer, level_chances
+from mapveil.local.message import setting_fingerprint
 from mapveil.local.odds import keeps
 from mapveil.local.planar_laplace import distances_m, exponential_weights, largest_rate
 from mapveil.local.random_sets import ONE
@@ -48,6 +49,15 @@ def test_planar_laplace_uses_its_whole_budget(epsilon: Fraction) -> None:
     matrix = randomizer.transition_matrix()
     log = np.log(matrix[7] / matrix[7].max())
     np.testing.assert_allclose(log, -rate * distance[7], atol=1e-6)
+
+
+def test_planar_laplace_is_named_by_its_epsilon_not_by_the_last_digits_of_its_table() -> None:
+    made = PlanarLaplace(epsilon=Fraction(3, 2)).on(DOMAIN)
+    assert made.identity() == "planar laplace 3/2"
+    assert setting_fingerprint(made) != setting_fingerprint(PlanarLaplace(epsilon=1).on(DOMAIN))
+    weights = exponential_weights(distances_m(DOMAIN.plane), 1e-4)
+    other = TableRandomizer(DOMAIN, Fraction(3, 2), weights)
+    assert setting_fingerprint(made) != setting_fingerprint(other)
 
 
 def test_a_table_of_too_many_sites_is_refused() -> None:

@@ -15,7 +15,7 @@ from mapveil.local.odds import keeps
 from mapveil.local.randomizer import FloatArray, IntArray
 from mapveil.local.weight_table import WEIGHT_BITS, TableRandomizer, table_ratio
 
-__all__ = ["PlanarLaplace", "distances_m", "exponential_weights", "largest_rate"]
+__all__ = ["PlanarLaplace", "PlanarLaplaceRandomizer", "distances_m", "exponential_weights", "largest_rate"]
 
 _CLOSE = 1e-6
 
@@ -52,6 +52,19 @@ def largest_rate(distance: FloatArray, epsilon: Fraction) -> float:
     return low
 
 
+class PlanarLaplaceRandomizer(TableRandomizer):
+    """The halves of :class:`PlanarLaplace` on one domain.
+
+    Its table follows from the domain and epsilon, but for the last of a weight's 36 bits, in which the exponential
+    functions of two processors differ. So messages name these two, and not the table's digits: a phone keeps the
+    promise by its own table, exactly, and an estimate does not see so small a difference.
+    """
+
+    def identity(self) -> str:
+        """See :meth:`Randomizer.identity`."""
+        return f"planar laplace {self.epsilon}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class PlanarLaplace(LocalMechanism):
     r"""Report a site with a probability that falls exponentially with its distance.
@@ -73,9 +86,9 @@ class PlanarLaplace(LocalMechanism):
     summary: ClassVar[str] = "each phone reports a site, exponentially less likely with its distance"
     source: ClassVar[str] = "Andres et al. 2013"
 
-    def on(self, domain: Domain) -> TableRandomizer:
+    def on(self, domain: Domain) -> PlanarLaplaceRandomizer:
         """Both halves on a domain; see :meth:`LocalMechanism.on`."""
         TableRandomizer.check_size(domain.size, self.name)
         distance = distances_m(domain.plane)
         rate = largest_rate(distance, self.budget)
-        return TableRandomizer(domain, self.budget, exponential_weights(distance, rate))
+        return PlanarLaplaceRandomizer(domain, self.budget, exponential_weights(distance, rate))

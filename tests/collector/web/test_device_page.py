@@ -190,7 +190,7 @@ def test_two_windows_cannot_spend_the_same_budget_or_answer_twice(phone: Phones,
 
 def test_what_a_page_cannot_answer_is_refused_in_a_sentence(phone: Phones, collector: Any) -> None:
     collector.offer("multiscale", trust="distributed")
-    collector.offer("planar-laplace")
+    collector.offer("disk")
     collector.offer("grr", "5/2")
     collector.offer("grr", minimum=10)
     terms = collector.offer()
@@ -202,7 +202,7 @@ def test_what_a_page_cannot_answer_is_refused_in_a_sentence(phone: Phones, colle
     said = " | ".join(page.locator(".refusal").all_text_contents())
     for words in (
         "needs the Mapveil app",
-        "planar Laplace",
+        "disk method",
         "at most 2 at once",
         "as few as 10 phones",
         "other terms than it announced",

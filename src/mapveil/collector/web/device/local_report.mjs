@@ -3,6 +3,7 @@
 import { decode, encode } from "./cbor.mjs";
 import { sha256, utf8 } from "./bytes.mjs";
 import { HierarchicalHashing, Hashing } from "./hashing.mjs";
+import { PlanarLaplace } from "./planar_laplace.mjs";
 import { Subset, Unary } from "./random_sets.mjs";
 import { insist } from "./refusal.mjs";
 import { Staircase } from "./staircase.mjs";
@@ -48,11 +49,15 @@ export const METHODS = {
     options: { buckets: null, growth: 8, site_weight: 4 },
     words: "one random number, which could have come from any cell",
   },
+  "planar-laplace": {
+    randomizer: PlanarLaplace,
+    options: {},
+    words: "the number of one cell drawn at random, the nearer to yours the likelier",
+  },
 };
 
 const LEFT_OUT = {
   disk: "The disk method needs tables that only the app computes; this page takes no part.",
-  "planar-laplace": "The planar Laplace method needs tables that this page cannot compute to the last digit; it takes no part.",
 };
 
 /** The method of a collection's terms with all its options; a Refusal for one that this page has not. */

@@ -7,7 +7,7 @@ import { decimal } from "./policy.mjs";
 import { ones } from "./random_sets.mjs";
 
 const count = (value) => value.toLocaleString("en");
-const METHOD_KINDS = { 1: "grr", 2: "srr", 3: "hr", 4: "unary", 5: "subset", 6: "olh", 7: "olh-h" };
+const METHOD_KINDS = { 1: "grr", 2: "srr", 3: "hr", 4: "unary", 5: "subset", 6: "olh", 7: "olh-h", 8: "planar-laplace" };
 
 const degrees = (value, positive, negative) => `${Math.abs(value).toFixed(2)}° ${value < 0 ? negative : positive}`;
 
