@@ -140,6 +140,54 @@ test("the lifetime's budget is exact, and never exceeded", async () => {
   assert.equal(RULES.lifetime.toString(), "4");
 });
 
+test("mutated terms end in a plan or in a refusal, never in another error", async () => {
+  const rng = await seeded(5);
+  const sources = [...read("device/local").filter(({ terms }) => terms.length < 1500).map(({ terms }) => terms), vectors.answers[0].terms];
+  const tokens = ["0", "-1", "1e999", "null", "true", "[]", "{}", '""', '"9"', "0.5", "99999999999999999999", '"\\u0000"', '"+proj=cea"'];
+  const seen = { planned: 0, refused: 0 };
+  for (let k = 0; k < 3000; k += 1) {
+    const source = sources[k % sources.length];
+    const [where, what] = rng.words32(2);
+    // Values are swapped for others, so that most of what comes out is still JSON in its one encoding.
+    const values = [...source.matchAll(/(?<=[:,[])(?:"[^"]*"|-?[0-9.]+|true|false|null)/g)];
+    const chosen = values[where % values.length];
+    const mutated = source.slice(0, chosen.index) + tokens[what % tokens.length] + source.slice(chosen.index + chosen[0].length);
+    try {
+      await planOf(await readTerms(utf8(mutated)), { answers: [], base: null, jitter: null });
+      seen.planned += 1;
+    } catch (error) {
+      if (!(error instanceof Refusal)) throw new Error(mutated, { cause: error });
+      seen.refused += 1;
+    }
+  }
+  assert(seen.refused > 1500 && seen.planned > 20, JSON.stringify(seen));
+});
+
+test("mutated queries are read or refused", async () => {
+  const rng = await seeded(6);
+  const good = fromHex(read("projection/messages").queries[1].message);
+  let readable = 0;
+  for (let k = 0; k < 3000; k += 1) {
+    const [where, bit] = rng.words32(2);
+    const mutated = good.slice();
+    mutated[where % good.length] ^= 1 << (bit % 8);
+    let query = null;
+    try {
+      query = readQuery(mutated);
+    } catch (error) {
+      assert(error instanceof Error);
+      continue;
+    }
+    readable += 1;
+    try {
+      waveRefusal(query, null);
+    } catch (error) {
+      assert(error instanceof Refusal); // a plane that it does not know
+    }
+  }
+  assert(readable > 100);
+});
+
 test("outside, a phone is silent or at the nearest cell, as the terms say; no place is an error", async () => {
   const all = read("device/local");
   const far = { lon: -70, lat: 45 };

@@ -160,4 +160,9 @@ async function start() {
   await show();
 }
 
-await start();
+try {
+  await start();
+} catch (error) {
+  unable("Something went wrong in this page. Nothing was sent. Load it again.");
+  throw error;
+}
