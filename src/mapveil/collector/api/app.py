@@ -24,7 +24,7 @@ from mapveil.collector.api.access import Access
 from mapveil.collector.api.devices import DeviceRoutes
 from mapveil.collector.api.errors import Failure, failure_of, invalid_text
 from mapveil.collector.api.exchange import Exchange, read_body
-from mapveil.collector.api.gate import Gate
+from mapveil.collector.api.gate import Gate, internal
 from mapveil.collector.api.limits import Bodies
 from mapveil.collector.api.metrics import CONTENT_TYPE, Metrics
 from mapveil.collector.api.models import DeviceNumber, Enrolling, Health
@@ -192,7 +192,7 @@ class _Collector:
 
 def _add_handlers(app: FastAPI) -> None:
     def refused(request: Request, error: Exception) -> Response:
-        failure = failure_of(error) or Failure(500, "internal", "the collector failed")
+        failure = failure_of(error) or internal(Exchange.of(request.scope))
         if failure.status == 405:
             failure = failure._replace(headers=((b"allow", _allowed(app, request.scope)),))
         return _response(failure)
@@ -201,6 +201,9 @@ def _add_handlers(app: FastAPI) -> None:
         problems: list[dict[str, Any]] = list(getattr(error, "errors", list)())
         return _response(Failure(422, "invalid", invalid_text(problems)))
 
+    app.add_exception_handler(
+        Exception, refused
+    )  # answers; the error itself goes on to the gate, which logs it
     app.add_exception_handler(MapveilError, refused)
     app.add_exception_handler(HTTPException, refused)
     app.add_exception_handler(RequestValidationError, unread)

@@ -16,7 +16,7 @@ from mapveil.collector.api.metrics import Metrics
 from mapveil.collector.api.security import BRIEF, HEADERS, STRICT_TRANSPORT
 from mapveil.collector.api.settings import Settings
 
-__all__ = ["Gate", "send_body", "send_failure"]
+__all__ = ["Gate", "internal", "send_body", "send_failure"]
 
 _LOG: Final = logging.getLogger("mapveil.collector")
 _GONE: Final = 499  # in the log and the metrics only: nobody was there to be answered
@@ -60,15 +60,16 @@ class Gate:
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         exchange = Exchange.begin(scope)
         started = time.perf_counter()
-        status, sent = 0, 0
+        status, sent, complete = 0, 0, False
 
         async def sender(message: Message) -> None:
-            nonlocal status, sent
+            nonlocal status, sent, complete
             if message["type"] == "http.response.start":
                 status = message["status"]
                 message["headers"] = self._headers(status, message.get("headers", ()), exchange)
             else:
                 sent += len(message.get("body", b""))
+                complete = not message.get("more_body", False)
             await send(message)
 
         try:
@@ -110,6 +111,11 @@ def _method(scope: Scope) -> str:
     """The method, of which there may be no end of labels."""
     method: str = scope["method"]
     return method if method in _METHODS else "other"
+
+
+def internal(exchange: Exchange) -> Failure:
+    """A fault of ours: the log says where, whoever asked is told which line of it."""
+    return Failure(500, "internal", f"the collector failed; its log names request {exchange.id}")
 
 
 async def send_failure(send: Send, failure: Failure) -> None:
