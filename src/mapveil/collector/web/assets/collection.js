@@ -15,7 +15,7 @@ export async function showPage(main, context) {
   const live = el("div", { class: "stack" }), result = el("div", { class: "stack" });
   const below = el("div", { class: "columns wide" });
   main.append(
-    el("p", { class: "trail" }, el("a", { href: "#/" }, "Collections"), " / "),
+    el("p", { class: "trail" }, el("a", { href: "#/" }, "← Collections")),
     el("div", { class: "head" }, el("div", {}, el("div", { class: "top" }, title, badge), now), actions),
     refusal, trouble, result, live, below);
   let state = null, tenth = -1, drawn = false;

@@ -12,6 +12,7 @@ const PAGES = [
   [/^\/compare$/, () => import("./compare.js")],
   [/^\/ledger$/, () => import("./ledger.js")],
   [/^\/audit$/, () => import("./audit.js")],
+  [/^\/access$/, () => import("./access.js")],
 ];
 const main = document.getElementById("main");
 let leaving = new AbortController();

@@ -109,7 +109,7 @@ export async function showPage(main, { signal, who, heading }) {
           el("div", { class: "form" }, field("Method", method), field("Parameters as JSON", options, "Such as {\"shard_size\": 200}. Empty: the usual ones."))))),
     trouble, el("div", { class: "actions" }, submit, el("a", { class: "button", href: "#/" }, "Cancel"),
       el("span", { class: "quiet" }, "A draft asks nobody yet: you open it on the next page.")));
-  main.append(el("p", { class: "trail" }, el("a", { href: "#/" }, "Collections"), " / "), el("h1", {}, "New collection"), form);
+  main.append(el("p", { class: "trail" }, el("a", { href: "#/" }, "← Collections")), el("h1", {}, "New collection"), form);
   changed();
 
   async function send(event) {

@@ -40,7 +40,8 @@ function commandOf(one, token) {
   return parts;
 }
 
-function copied(text, name) {
+/** A text to copy, with a button that does. */
+export function copied(text, name) {
   const button = el("button", { type: "button", on: { click: async () => {
     try {
       await navigator.clipboard.writeText(text);

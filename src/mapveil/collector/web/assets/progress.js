@@ -14,7 +14,10 @@ export function doing(one) {
   if (one.trust !== "distributed") return "Reports come in";
   if (progress.round === 0 || progress.phase === null || progress.phase === undefined) return "Devices join";
   const phase = PHASES[progress.phase] || progress.phase;
-  return `Round ${progress.round}: ${progress.open === false ? "the phase is being closed" : phase}`;
+  // Without checks of consistency nobody consents.
+  const steps = Object.keys(PHASES).filter((name) => one.active || name !== "consents");
+  const step = `step ${steps.indexOf(progress.phase) + 1} of ${steps.length}`;
+  return `Round ${progress.round}: ${step}, ${progress.open === false ? "the phase is being closed" : phase}`;
 }
 
 /** A bar with what is awaited, how many are there, and how long is left. */
