@@ -177,3 +177,14 @@ def test_nothing_stands_out_of_an_even_crowd() -> None:
         randomizer = HadamardResponse(epsilon=1).on(domain)
         tally = randomizer.tally(randomizer.randomize(cells, Randomness(seed)))
         assert smooth_likelihood(randomizer, tally).outstanding.size == 0
+
+
+def test_few_reports_of_two_crowded_sites_leave_a_distribution() -> None:
+    domain = Domain(mv.Quadtree(REGION, depth=4))
+    randomizer = HierarchicalHashing(epsilon=3).on(domain)
+    for seed in range(25):
+        cells = np.random.default_rng(seed).choice([108, 166], 64)
+        tally = randomizer.tally(randomizer.randomize(cells, Randomness(seed)))
+        made = smooth_likelihood(randomizer, tally).distribution
+        assert made.min() > 0, seed
+        assert made.sum() == pytest.approx(1), seed

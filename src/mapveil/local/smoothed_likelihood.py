@@ -183,8 +183,10 @@ def smooth_likelihood(
         p = x[:size].copy()
         p[lone] += own
         found = users(p) / n
-        of_own = found[lone] * own / p[lone]
+        of_own = found[lone] * own / np.maximum(p[lone], _TINY)  # none where nobody is left
         kept = np.maximum(of_own - least, 0.0)
+        # Of few reports the users expected may sum to more than all: the smooth map keeps one.
+        kept *= min(1.0, n / (n + 1) / max(float(kept.sum()), _TINY))
         found[lone] -= of_own
         return np.concatenate([smoother.smooth(n * found) * (1 - kept.sum()), kept])
 
