@@ -82,12 +82,11 @@ class Gate:
             if failure is None:
                 details = {"route": exchange.route, "id": exchange.id}
                 _LOG.error("a request failed", exc_info=error, extra={"details": details})
-                failure = Failure(
-                    500, "internal", f"the collector failed; its log names request {exchange.id}"
-                )
-            if status:
+                failure = internal(exchange)
+            if not status:
+                await send_failure(sender, failure)
+            elif not complete:
                 raise  # half an answer: the connection is cut
-            await send_failure(sender, failure)
         finally:
             seconds = time.perf_counter() - started
             self._metrics.request(exchange.route, _method(scope), status, seconds)
