@@ -212,6 +212,15 @@ def test_what_a_page_cannot_answer_is_refused_in_a_sentence(phone: Phones, colle
     assert page.get_by_role("button", name="Make it from my position").count() == 1
 
 
+def test_impossible_options_are_refused_without_a_look_at_the_place(phone: Phones, collector: Any) -> None:
+    collector.offer("hr", options={"blocks": 3})
+    page = enrolled(phone(permissions=[]), collector)  # asking for the position would fail in other words
+    page.get_by_role("button", name="Make it from my position").click()
+    alert = page.locator("article.collection [role=alert]:not([hidden])")
+    alert.wait_for()
+    assert "Hadamard blocks" in (alert.text_content() or "")
+
+
 def test_outside_or_without_a_position_nothing_is_made(phone: Phones, collector: Any) -> None:
     collector.offer()
     page = enrolled(phone(geolocation=HERE, permissions=[]), collector)

@@ -129,6 +129,15 @@ test("secure sums, small crowds and large epsilons are refused before anything i
   await assert.rejects(plan((terms) => terms.replace('"kind":"quadtree"', '"kind":"h3"')), Refusal);
 });
 
+test("options that no randomizer has, and epsilons that are nothing, are refused before the place is asked for", async () => {
+  const good = read("device/local").find(({ name }) => name.startsWith("olh 1/2")).terms;
+  for (const [from, to] of [['"buckets":3', '"buckets":4'], ['"buckets":3', '"buckets":"3"'], ['"buckets":3', '"buckets":100000007']]) {
+    const found = await planOf(await readTerms(utf8(good.replace(from, to))), { answers: [], base: null, jitter: null });
+    await assert.rejects(found.ready(), Refusal, to);
+  }
+  await assert.rejects(plan((terms) => terms.replace('"epsilon":"3/2"', '"epsilon":"1/1048577"')), /cannot be used/);
+});
+
 test("the lifetime's budget is exact, and never exceeded", async () => {
   const answered = (...costs) => ({ answers: costs.map((epsilon) => ({ epsilon })), base: null, jitter: null });
   await plan((terms) => terms, answered("2", "1/2", null));
@@ -153,7 +162,7 @@ test("mutated terms end in a plan or in a refusal, never in another error", asyn
     const chosen = values[where % values.length];
     const mutated = source.slice(0, chosen.index) + tokens[what % tokens.length] + source.slice(chosen.index + chosen[0].length);
     try {
-      await planOf(await readTerms(utf8(mutated)), { answers: [], base: null, jitter: null });
+      await (await planOf(await readTerms(utf8(mutated)), { answers: [], base: null, jitter: null })).ready();
       seen.planned += 1;
     } catch (error) {
       if (!(error instanceof Refusal)) throw new Error(mutated, { cause: error });

@@ -12,10 +12,10 @@ import { waveReport } from "./waves.mjs";
 export async function answerOf(terms, plan, wave, { lon, lat }, rng = new Randomness()) {
   const good = Number.isFinite(lon) && Number.isFinite(lat) && Math.abs(lon) <= 180 && Math.abs(lat) <= 90;
   insist(good, "That is no place: a latitude from -90 to 90 and a longitude from -180 to 180 are accepted.");
+  const randomizer = await plan.ready();
   if (plan.kind === "projection") return waveReport(plan.query, terms.query, wave, plan.jitter, lon, lat);
   let cell = plan.tiling.locate(lon, lat);
   if (cell < 0 && plan.outside !== "nearest") return null;
   if (cell < 0) cell = plan.tiling.nearest(lon, lat);
-  const randomizer = plan.make();
   return writeReport(await randomizer.draw(cell, rng), randomizer, plan.domain);
 }

@@ -109,6 +109,7 @@ function placeForm(prepare) {
 async function prepare(terms, plan, ladder, find, device) {
   say("Making your report…");
   try {
+    await plan.ready(); // whether it is answered at all does not depend on the place
     const body = await answerOf(terms, plan, device.wave, await find());
     if (body === null) {
       say("");

@@ -35,7 +35,24 @@ export function checkBudget(epsilon, answers, rules = RULES) {
 /** A fraction for people, rounded to three decimals. */
 export const decimal = (fraction) => String(Math.round(fraction.toNumber() * 1000) / 1000);
 
-/** How a collection is answered: a plan with `report(place, wave, rng)`; a Refusal where it is not. */
+const UNUSABLE = "The collector's terms cannot be used; this page takes no part.";
+const LEAST = new Fraction(1n, 1n << 20n);
+
+/** Run `work`; a Refusal for whatever the terms make it fail with. */
+async function orRefuse(work) {
+  try {
+    return await work();
+  } catch (error) {
+    if (error instanceof Refusal) throw error;
+    throw new Refusal(UNUSABLE);
+  }
+}
+
+/** How a collection is answered; a Refusal where it is not.
+ *
+ * What takes long is left to the plan's `ready`, which is to be awaited before the place is looked at: it may still
+ * refuse.
+ */
 export async function planOf(terms, { answers, base, jitter }, rules = RULES) {
   insist(
     terms.trust !== "distributed",
@@ -45,21 +62,22 @@ export async function planOf(terms, { answers, base, jitter }, rules = RULES) {
     terms.minimum >= rules.leastDevices,
     `It would make a map of as few as ${terms.minimum} phones; this phone answers where ${rules.leastDevices} or more are needed.`,
   );
-  try {
-    return terms.trust === "local" ? await localPlan(terms, answers, rules) : projectionPlan(terms, base, jitter);
-  } catch (error) {
-    if (error instanceof Refusal) throw error;
-    throw new Refusal("The collector's terms cannot be used; this page takes no part.");
-  }
+  return orRefuse(() => (terms.trust === "local" ? localPlan(terms, answers, rules) : projectionPlan(terms, base, jitter)));
 }
 
 async function localPlan(terms, answers, rules) {
   const { randomizer: Kind, options, words } = methodOf(terms.method, terms.options);
+  insist(!LEAST.exceeds(terms.epsilon), UNUSABLE);
   checkBudget(terms.epsilon, answers, rules);
   const tiling = tilingOf(terms.tiling);
   insist(tiling.georeferenced, "The map of this collection lies nowhere on Earth.");
   const domain = new Domain(tiling, await domainFingerprint(terms.tilingRecord));
-  return { kind: "local", tiling, domain, words, outside: options.outside, make: () => new Kind(domain, terms.epsilon, options) };
+  let randomizer = null;
+  const ready = () => orRefuse(() => {
+    randomizer ??= new Kind(domain, terms.epsilon, options);
+    return randomizer;
+  });
+  return { kind: "local", tiling, domain, words, outside: options.outside, ready };
 }
 
 function projectionPlan(terms, base, jitter) {
@@ -70,5 +88,6 @@ function projectionPlan(terms, base, jitter) {
   insist(base === null || asked === jitter, "It asks for another offset than the one you answered with before.");
   const tiling = tilingOf(terms.tiling);
   insist(tiling.georeferenced, "The map of this collection lies nowhere on Earth.");
-  return { kind: "projection", tiling, query, jitter: asked, words: "the phase of your place on one random wave that this phone keeps" };
+  const words = "the phase of your place on one random wave that this phone keeps";
+  return { kind: "projection", tiling, query, jitter: asked, words, ready: async () => null };
 }
