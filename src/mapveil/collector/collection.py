@@ -30,6 +30,7 @@ __all__ = [
     "Collection",
     "Round",
     "abort",
+    "charge_reports",
     "counted",
     "create",
     "find",

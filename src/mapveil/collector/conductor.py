@@ -108,7 +108,10 @@ class Conductor:
             raise
         except Exception as error:
             # A fault of ours: said without its text, which could quote what was worked on, and tried again.
-            where = "".join(traceback.format_tb(error.__traceback__)[-3:]).replace("\n", " ")
+            frames = traceback.extract_tb(error.__traceback__)[-3:]
+            where = " < ".join(
+                f"{frame.name} ({frame.filename}:{frame.lineno})" for frame in reversed(frames)
+            )
             _LOG.error("collection %s: %s at %s", identifier, type(error).__name__, where)
             self._resting[identifier] = now + _REST_SECONDS
 

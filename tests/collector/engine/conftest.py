@@ -94,6 +94,11 @@ class Crowd:
         self.gone: set[int] = set()
         self.joined: set[int] = set()
 
+    def forget(self):
+        """Begin again with another collection."""
+        self.clients, self.answers, self.vectors, self.leaves = {}, {}, {}, {}
+        self.acknowledged, self.gone, self.joined = set(), set(), set()
+
     def cells_on(self, tiling):
         """Where everybody is: crowded in few cells."""
         generator = np.random.default_rng(self.seed)

@@ -1,0 +1,251 @@
+"""Deadlines, too few devices, operators who begin or abort: nothing is charged that was not learnt."""
+
+from __future__ import annotations
+
+import asyncio
+
+import numpy as np
+import pytest
+from sqlalchemy import func, select, update
+
+from mapveil.collector import conductor
+from mapveil.collector.engine import Engine
+from mapveil.collector.faults import Conflict, Invalid, NotFound
+from mapveil.collector.schema import charges, devices, messages, reports
+from mapveil.device.terms import CollectionTerms
+from mapveil.errors import InputError
+
+ACTOR = "operator 1"
+
+
+def counted(store, table):
+    with store.read() as connection:
+        return connection.execute(select(func.count()).select_from(table)).scalar()
+
+
+def shard_of(engine, id, shard, count):
+    return [d for d in range(1, count + 1) if engine.seat(id, 1, d).shard == shard]
+
+
+def test_too_few_survivors_in_one_shard_abort_and_nothing_is_charged(
+    engine, store, clock, crowd_of, opened, make_spec
+):
+    crowd = crowd_of(store, 24)
+    id, _ = opened(engine, make_spec("distributed", method="uniform"))
+    asyncio.run(crowd.join(engine, id))
+    engine.tick()
+    for device in shard_of(engine, id, 1, 24)[:4]:  # three are tolerated
+        crowd.leaves[device] = (1, "inputs")
+    assert crowd.play(engine, id, clock) == "aborted"
+    record = engine.collection(id)
+    assert "shard 2" in record["reason"]
+    assert record["spent"] == "0"
+    assert (counted(store, charges), counted(store, messages)) == (0, 0)
+    assert record["rounds"][0]["state"] == "aborted"
+    with pytest.raises(NotFound):
+        engine.map(id)
+
+
+def test_as_many_as_are_tolerated_may_leave(engine, store, clock, crowd_of, opened, make_spec):
+    crowd = crowd_of(store, 24)
+    id, _ = opened(engine, make_spec("distributed", method="uniform"))
+    asyncio.run(crowd.join(engine, id))
+    engine.tick()
+    for device in shard_of(engine, id, 0, 24)[:3]:
+        crowd.leaves[device] = (1, "inputs")
+    assert crowd.play(engine, id, clock) == "done"
+    assert engine.ledger()[0]["devices"] == 21
+
+
+def test_too_few_answers_abort_and_the_charge_stays(engine, store, clock, crowd_of, opened, make_spec):
+    crowd = crowd_of(store, 6)
+    options = {"shard_size": 6, "tolerated_dropout": 0.34, "corrupt": 0}
+    id, _ = opened(engine, make_spec("distributed", devices=6, method="uniform", options=options))
+    crowd.leaves = dict.fromkeys(range(1, 6), (1, "answers"))
+    assert crowd.play(engine, id, clock) == "aborted"
+    record = engine.collection(id)
+    assert (record["spent"], counted(store, charges), counted(store, messages)) == ("2", 1, 0)
+
+
+def test_joining_ends_at_its_deadline(engine, store, clock, crowd_of, opened, make_spec):
+    crowd = crowd_of(store, 13)
+    id, _ = opened(engine, make_spec("distributed", method="uniform", join_seconds=100, minimum=13))
+    asyncio.run(crowd.join(engine, id))
+    clock.advance(99)
+    engine.tick()
+    assert engine.collection(id)["state"] == "open"
+    clock.advance(1)
+    engine.tick()
+    record = engine.collection(id)
+    assert (record["state"], record["rounds"][0]["asked"]) == ("running", 13)
+
+
+@pytest.mark.parametrize("trust", ["distributed", "local", "projection"])
+def test_a_deadline_with_fewer_than_the_minimum_aborts(
+    engine, store, clock, crowd_of, opened, make_spec, trust
+):
+    crowd = crowd_of(store, 24)
+    id, terms = opened(engine, make_spec(trust, join_seconds=100))
+    if trust == "distributed":
+        asyncio.run(engine.join(id, 1))
+    else:
+        bodies = crowd.local_reports(terms) if trust == "local" else crowd.wave_reports(terms)
+        asyncio.run(engine.report(id, 1, bodies[0]))
+    engine.tick()
+    clock.advance(101)
+    engine.tick()
+    record = engine.collection(id)
+    assert record["state"] == "aborted"
+    assert record["reason"].startswith("1 devices")
+    # The one report that came is known to the server, so it was paid for.
+    assert record["spent"] == ("2" if trust == "local" else "0")
+    with store.read() as connection:
+        assert set(connection.execute(select(reports.c.body)).scalars()) <= {b""}
+
+
+def test_a_clock_that_jumps_neither_ends_nor_prolongs_a_phase(
+    engine, store, clock, crowd_of, opened, make_spec
+):
+    crowd_of(store, 1)
+    id, _ = opened(engine, make_spec("distributed", join_seconds=100))
+    engine.tick()
+    clock.jump(10_000)
+    engine.tick()
+    assert engine.collection(id)["state"] == "open"
+    clock.jump(-20_000)
+    # After a restart only the wall clock tells: it can hold a phase at most once more.
+    again = Engine(store, clock)
+    assert again.collection(id)["progress"]["closes_in_s"] == 100
+    clock.advance(100)
+    again.tick()
+    assert again.collection(id)["state"] == "aborted"
+
+
+def test_an_operator_begins_when_the_minimum_is_there(engine, store, crowd_of, opened, make_spec):
+    crowd = crowd_of(store, 24)
+    local, terms = opened(engine, make_spec("local", minimum=5))
+    rounds_id, _ = opened(engine, make_spec("distributed", method="uniform", minimum=5))
+    bodies = crowd.local_reports(terms)
+    for device in range(1, 6):
+        if device == 5:
+            for id in (local, rounds_id):
+                with pytest.raises(Conflict, match="4 devices"):
+                    engine.begin(id, ACTOR)
+        asyncio.run(engine.report(local, device, bodies[device - 1]))
+        asyncio.run(engine.join(rounds_id, device))
+    assert engine.begin(local, ACTOR)["state"] == "finishing"
+    assert engine.begin(rounds_id, ACTOR)["progress"]["phase"] == "keys"
+    with pytest.raises(Conflict):
+        engine.begin(rounds_id, ACTOR)
+    engine.tick()
+    assert engine.collection(local)["state"] == "done"
+    assert [(line["actor"], line["action"]) for line in engine.audit(0, 99, local)][2:4] == [
+        (ACTOR, "collection.begin"),
+        ("service", "collection.finishing"),
+    ]
+
+
+def test_an_operator_aborts_at_any_time_but_after_the_end(engine, store, clock, crowd_of, opened, make_spec):
+    crowd_of(store, 1)
+    draft = engine.draft(make_spec("local"), ACTOR)
+    assert engine.abort(draft["id"], ACTOR, "not needed")["reason"] == "not needed"
+    assert engine.abort(draft["id"], ACTOR, "again")["reason"] == "not needed"
+    with pytest.raises(Conflict):
+        engine.open(draft["id"], ACTOR)
+    id, _ = opened(engine, make_spec("local"))
+    for reason in ("", "x" * 501, "two\nlines", "\x00"):
+        with pytest.raises(Invalid):
+            engine.abort(id, ACTOR, reason)
+    with pytest.raises(NotFound):
+        engine.abort("0" * 32, ACTOR, "why not")
+
+
+def test_an_aborted_round_is_forgotten_and_a_finished_one_stays(
+    engine, store, clock, crowd_of, opened, make_spec
+):
+    crowd = crowd_of(store, 24)
+    id, _ = opened(engine, make_spec("distributed", method="uniform"))
+    asyncio.run(crowd.join(engine, id))
+    engine.tick()
+    asyncio.run(crowd.turn(engine, id))
+    assert counted(store, messages) == 24
+    engine.abort(id, ACTOR, "enough")
+    assert counted(store, messages) == 0
+    engine.tick()
+    assert engine.collection(id)["state"] == "aborted"
+    other, _ = opened(engine, make_spec("distributed", method="uniform"))
+    crowd.forget()
+    assert crowd.play(engine, other, clock) == "done"
+    with pytest.raises(Conflict):
+        engine.abort(other, ACTOR, "too late")
+
+
+def test_a_revoked_device_is_not_asked(engine, store, crowd_of, opened, make_spec):
+    crowd = crowd_of(store, 24)
+    id, _ = opened(engine, make_spec("distributed", method="uniform"))
+    asyncio.run(crowd.join(engine, id))
+    with store.write() as connection:
+        connection.execute(update(devices).where(devices.c.id == 7).values(revoked_at="2026"))
+    engine.tick()
+    assert engine.collection(id)["rounds"][0]["asked"] == 23
+    with pytest.raises(NotFound):
+        engine.seat(id, 1, 7)
+
+
+def test_seats_are_a_random_permutation_in_even_shards(engine, store, crowd_of, opened, make_spec):
+    crowd = crowd_of(store, 24)
+    id, _ = opened(engine, make_spec("distributed", method="uniform"))
+    asyncio.run(crowd.join(engine, id))
+    engine.tick()
+    seats = [engine.seat(id, 1, d) for d in range(1, 25)]
+    assert sorted(seats) == [(shard, client) for shard in range(2) for client in range(12)]
+    assert np.corrcoef(range(24), [seat.shard * 12 + seat.client for seat in seats])[0, 1] < 0.9
+
+
+def test_a_draft_is_told_to_nobody(engine, store, crowd_of, make_spec):
+    crowd_of(store, 1)
+    id = engine.draft(make_spec("local"), ACTOR)["id"]
+    assert engine.open_collections() == []
+    with pytest.raises(NotFound):
+        engine.terms(id)
+    engine.open(id, ACTOR)
+    (shown,) = engine.open_collections()
+    assert shown == {
+        "id": id,
+        "trust": "local",
+        "title": "Where people are",
+        "terms": engine.collection(id)["terms"],
+    }
+    with pytest.raises(InputError):
+        engine.draft({}, ACTOR)
+    with pytest.raises(Invalid):
+        engine.draft(make_spec("local"), "nobody")
+
+
+def test_a_fault_of_one_collection_leaves_the_others_alone(
+    engine, store, clock, crowd_of, opened, make_spec, monkeypatch, caplog
+):
+    crowd = crowd_of(store, 24)
+    ids = [opened(engine, make_spec("local", devices=3, title=title))[0] for title in ("one", "two")]
+    for id in ids:
+        bodies = crowd.local_reports(CollectionTerms.decode(engine.terms(id)))
+        for device in (1, 2, 3):
+            asyncio.run(engine.report(id, device, bodies[device - 1]))
+    real = conductor.make_map
+
+    def broken(store, collection, **options):
+        if collection.id == ids[0]:
+            raise ZeroDivisionError("a secret in a message")
+        return real(store, collection, **options)
+
+    monkeypatch.setattr(conductor, "make_map", broken)
+    engine.tick()
+    assert [engine.collection(id)["state"] for id in ids] == ["finishing", "done"]
+    assert "ZeroDivisionError" in caplog.text
+    assert "secret" not in caplog.text
+    monkeypatch.undo()
+    engine.tick()
+    assert engine.collection(ids[0])["state"] == "finishing"  # it rests a while
+    clock.advance(6)
+    engine.tick()
+    assert engine.collection(ids[0])["state"] == "done"
