@@ -16,6 +16,8 @@ from mapveil.projection.message import read_reports as read_waves
 if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext, Page
 
+pytestmark = pytest.mark.xdist_group("browser")
+
 HERE = {"latitude": 40.7616, "longitude": -73.9704}
 Phones = Callable[..., "BrowserContext"]
 
