@@ -129,7 +129,11 @@ def run_task(task: Collection | StairJob | RelaxedJob | CentralJob | FlowJob | R
 
 
 def _preface(plan: Plan, quick: bool, seed: int, minutes: float) -> list[str]:
-    fewer = f" ({plan.beyond_trials} beyond the paper, {plan.route_trials} of the routes)" if quick else ""
+    beyond = (
+        f"{plan.beyond_trials} beyond the paper, {plan.close_trials} of them at its least epsilon, "
+        f"{plan.whole_trials} of the pairs that are neither the paper's nor the default"
+    )
+    fewer = f" ({plan.route_trials} of the routes; {beyond})"
     return [
         f"{'A quick run' if quick else 'The full run'}: {plan.trials} seeds{fewer}, from {seed} on; "
         f"{minutes:.1f} minutes. Intervals are 95 % (Student's t).",

@@ -86,12 +86,14 @@ class Plan(NamedTuple):
     trials: int  # seeds
     thin: bool  # fewer epsilons, fewer thresholds, smaller domains
     route_trials: int
-    beyond_trials: int
+    beyond_trials: int  # of the pairs that the default is compared with, and of it
+    close_trials: int = 1  # of them at the least epsilon, where they are nearest to each other
+    whole_trials: int = 1  # of all other pairs
 
     @classmethod
     def full(cls) -> Plan:
-        """Ten seeds of everything."""
-        return cls(10, False, 10, 10)
+        """Ten seeds; beyond the paper fifty where the comparison is close, and four of the pairs that it is not about."""
+        return cls(10, False, 10, 10, 50, 4)
 
     @classmethod
     def quick(cls) -> Plan:
