@@ -92,7 +92,7 @@ class Plan(NamedTuple):
 
     @classmethod
     def full(cls) -> Plan:
-        """Ten seeds; beyond the paper fifty where the comparison is close, and four of the pairs that it is not about."""
+        """Ten seeds; beyond the paper fifty where it is close, four of the pairs that it is not about."""
         return cls(10, False, 10, 10, 50, 4)
 
     @classmethod
