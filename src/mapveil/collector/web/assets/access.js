@@ -12,37 +12,96 @@ const ROLES = {
 
 export async function showPage(main, { signal, who, heading }) {
   heading("Access");
-  main.append(el("div", { class: "head" }, el("div", {}, el("h1", {}, "Access"),
-    el("p", { class: "quiet" }, "Tokens are shown once, when they are made; the server keeps only their digests."))));
+  main.append(
+    el(
+      "div",
+      { class: "head" },
+      el(
+        "div",
+        {},
+        el("h1", {}, "Access"),
+        el(
+          "p",
+          { class: "quiet" },
+          "Tokens are shown once, when they are made; the server keeps only their digests.",
+        ),
+      ),
+    ),
+  );
   const devices = (await get("/devices", signal)).devices;
   const place = el("div", { class: "stack" });
   main.append(place);
-  place.append(card("Devices", el("p", {}, `${whole(devices)} ${devices === 1 ? "device is" : "devices are"} enrolled. Each has its own key; the server knows nothing else of it.`)));
+  place.append(
+    card(
+      "Devices",
+      el(
+        "p",
+        {},
+        `${whole(devices)} ${devices === 1 ? "device is" : "devices are"} enrolled. Each has its own key; the server knows nothing else of it.`,
+      ),
+    ),
+  );
   if (who.role === "viewer") return;
-  place.append(await section({
-    title: "Enrolment tokens", path: "/enrolment-tokens", form: enrolmentForm,
-    cellsOf: (each) => [each.name, whole(each.uses_left)], heads: ["Name", "Devices still let in"], numeric: [1],
-  }, who, signal));
+  place.append(
+    await section(
+      {
+        title: "Enrolment tokens",
+        path: "/enrolment-tokens",
+        form: enrolmentForm,
+        cellsOf: (each) => [each.name, whole(each.uses_left)],
+        heads: ["Name", "Devices still let in"],
+        numeric: [1],
+      },
+      who,
+      signal,
+    ),
+  );
   if (who.role !== "admin") return;
-  place.append(await section({
-    title: "Operators", path: "/operators", form: operatorForm,
-    cellsOf: (each) => [each.name, each.role], heads: ["Name", "Role"], numeric: [],
-  }, who, signal));
+  place.append(
+    await section(
+      {
+        title: "Operators",
+        path: "/operators",
+        form: operatorForm,
+        cellsOf: (each) => [each.name, each.role],
+        heads: ["Name", "Role"],
+        numeric: [],
+      },
+      who,
+      signal,
+    ),
+  );
 }
 
-const over = (each) => (each.revoked_at ? "revoked" : new Date(each.expires_at) < new Date() ? "expired" : null);
+const over = (each) =>
+  each.revoked_at ? "revoked" : new Date(each.expires_at) < new Date() ? "expired" : null;
 
 /** A list of tokens with a button to revoke each, and a form for a new one. */
 async function section({ title, path, form, cellsOf, heads, numeric }, who, signal) {
-  const list = el("div", {}), made = el("div", { class: "made", "aria-live": "polite" }), trouble = el("div", {});
+  const list = el("div", {}),
+    made = el("div", { class: "made", "aria-live": "polite" }),
+    trouble = el("div", {});
   const renew = async () => {
     const rows = (await get(path, signal)).map((each) => {
       const cells = cellsOf(each);
-      const revoke = el("button", { type: "button", class: "danger small", "aria-label": `Revoke ${each.name}`, on: { click: () => attempt(() => send("DELETE", `${path}/${each.id}`), `${each.name} is revoked`) } }, "Revoke");
+      const revoke = el(
+        "button",
+        {
+          type: "button",
+          class: "danger small",
+          "aria-label": `Revoke ${each.name}`,
+          on: { click: () => attempt(() => send("DELETE", `${path}/${each.id}`), `${each.name} is revoked`) },
+        },
+        "Revoke",
+      );
       const own = path === "/operators" && each.id === who.id;
       return [...cells, time(each.created_at), time(each.expires_at), over(each) || (own ? "you" : revoke)];
     });
-    list.replaceChildren(rows.length ? table(title, [...heads, "Made", "Ends", "State"], rows, numeric) : el("p", { class: "quiet" }, "There are none."));
+    list.replaceChildren(
+      rows.length
+        ? table(title, [...heads, "Made", "Ends", "State"], rows, numeric)
+        : el("p", { class: "quiet" }, "There are none."),
+    );
   };
   async function attempt(work, said) {
     try {
@@ -59,32 +118,76 @@ async function section({ title, path, form, cellsOf, heads, numeric }, who, sign
   await renew();
   const fields = form(async (body) => {
     const answer = await attempt(() => post(path, body));
-    if (answer) made.replaceChildren(el("p", {}, `The token of ${answer.name}:`), copied(answer.token, "Copy the token"));
+    if (answer)
+      made.replaceChildren(
+        el("p", {}, `The token of ${answer.name}:`),
+        copied(answer.token, "Copy the token"),
+      );
   });
   return card(title, list, el("details", {}, el("summary", {}, "Make one"), fields), trouble, made);
 }
 
 function tokenForm(prefix, extra, read, make) {
   const name = el("input", { id: `${prefix}-name`, type: "text", required: true, maxlength: 100 });
-  const days = el("input", { id: `${prefix}-days`, type: "number", min: 1, max: 366, required: true, value: 30 });
-  return el("form", { class: "form", on: { submit: async (event) => {
-    event.preventDefault();
-    event.submitter.disabled = true;
-    await make({ name: name.value.trim(), days: Number(days.value), ...read() });
-    event.submitter.disabled = false;
-  } } },
-  el("div", { class: "two" },
-    el("div", { class: "field" }, el("label", { for: name.id }, "Name"), name), extra,
-    el("div", { class: "field" }, el("label", { for: days.id }, "Days it is good for"), days)),
-  el("div", { class: "actions" }, el("button", { type: "submit" }, "Make the token")));
+  const days = el("input", {
+    id: `${prefix}-days`,
+    type: "number",
+    min: 1,
+    max: 366,
+    required: true,
+    value: 30,
+  });
+  return el(
+    "form",
+    {
+      class: "form",
+      on: {
+        submit: async (event) => {
+          event.preventDefault();
+          event.submitter.disabled = true;
+          await make({ name: name.value.trim(), days: Number(days.value), ...read() });
+          event.submitter.disabled = false;
+        },
+      },
+    },
+    el(
+      "div",
+      { class: "two" },
+      el("div", { class: "field" }, el("label", { for: name.id }, "Name"), name),
+      extra,
+      el("div", { class: "field" }, el("label", { for: days.id }, "Days it is good for"), days),
+    ),
+    el("div", { class: "actions" }, el("button", { type: "submit" }, "Make the token")),
+  );
 }
 
 function enrolmentForm(make) {
-  const uses = el("input", { id: "new-uses", type: "number", min: 1, max: 1 << 24, required: true, value: 1000 });
-  return tokenForm("enrolment", el("div", { class: "field" }, el("label", { for: uses.id }, "Devices it lets in"), uses), () => ({ uses: Number(uses.value) }), make);
+  const uses = el("input", {
+    id: "new-uses",
+    type: "number",
+    min: 1,
+    max: 1 << 24,
+    required: true,
+    value: 1000,
+  });
+  return tokenForm(
+    "enrolment",
+    el("div", { class: "field" }, el("label", { for: uses.id }, "Devices it lets in"), uses),
+    () => ({ uses: Number(uses.value) }),
+    make,
+  );
 }
 
 function operatorForm(make) {
-  const role = el("select", { id: "new-role" }, Object.entries(ROLES).map(([name, may]) => el("option", { value: name }, `${name}: ${may}`)));
-  return tokenForm("operator", el("div", { class: "field" }, el("label", { for: role.id }, "Role"), role), () => ({ role: role.value }), make);
+  const role = el(
+    "select",
+    { id: "new-role" },
+    Object.entries(ROLES).map(([name, may]) => el("option", { value: name }, `${name}: ${may}`)),
+  );
+  return tokenForm(
+    "operator",
+    el("div", { class: "field" }, el("label", { for: role.id }, "Role"), role),
+    () => ({ role: role.value }),
+    make,
+  );
 }

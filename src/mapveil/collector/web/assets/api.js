@@ -19,7 +19,12 @@ async function ask(path, { method = "GET", body, signal, signingIn = false } = {
   let answer;
   try {
     answer = await fetch(ROOT + path, {
-      method, headers, signal, cache: "no-store", credentials: "omit", redirect: "error",
+      method,
+      headers,
+      signal,
+      cache: "no-store",
+      credentials: "omit",
+      redirect: "error",
       body: body === undefined ? undefined : JSON.stringify(body),
     });
   } catch (error) {
@@ -34,7 +39,11 @@ async function ask(path, { method = "GET", body, signal, signingIn = false } = {
     // No JSON: something between us and the service answered.
   }
   const accepted = said?.accepted ? ` Accepted: ${said.accepted}` : "";
-  const refused = new Refused(answer.status, said?.code || "error", (said?.message || `The server answered ${answer.status}.`) + accepted);
+  const refused = new Refused(
+    answer.status,
+    said?.code || "error",
+    (said?.message || `The server answered ${answer.status}.`) + accepted,
+  );
   if (answer.status === 401 && token() && !signingIn) {
     forget();
     document.dispatchEvent(new CustomEvent("signedout", { detail: refused.message }));

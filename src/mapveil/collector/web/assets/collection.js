@@ -10,15 +10,27 @@ import { ACTIVE, duration, epsilonWords, percent, STATES, time, trustName, whole
 
 export async function showPage(main, context) {
   const { argument: id, signal, who, heading } = context;
-  const title = el("h1", {}), badge = el("span", {}), now = el("p", { class: "quiet" });
-  const actions = el("div", { class: "actions" }), refusal = el("div", {}), trouble = el("div", {});
-  const live = el("div", { class: "stack" }), result = el("div", { class: "stack" });
+  const title = el("h1", {}),
+    badge = el("span", {}),
+    now = el("p", { class: "quiet" });
+  const actions = el("div", { class: "actions" }),
+    refusal = el("div", {}),
+    trouble = el("div", {});
+  const live = el("div", { class: "stack" }),
+    result = el("div", { class: "stack" });
   const below = el("div", { class: "columns wide" });
   main.append(
     el("p", { class: "trail" }, el("a", { href: "#/" }, "← Collections")),
     el("div", { class: "head" }, el("div", {}, el("div", { class: "top" }, title, badge), now), actions),
-    refusal, trouble, result, live, below);
-  let state = null, tenth = -1, drawn = false;
+    refusal,
+    trouble,
+    result,
+    live,
+    below,
+  );
+  let state = null,
+    tenth = -1,
+    drawn = false;
 
   async function step() {
     let one;
@@ -37,7 +49,10 @@ export async function showPage(main, context) {
       heading(one.title || "Untitled");
       title.textContent = one.title || "Untitled";
       badge.replaceChildren(stateBadge(one.state));
-      now.textContent = one.state === "aborted" && one.reason ? `${STATES.aborted[2]} ${one.reason}` : STATES[one.state]?.[2] || "";
+      now.textContent =
+        one.state === "aborted" && one.reason
+          ? `${STATES.aborted[2]} ${one.reason}`
+          : STATES[one.state]?.[2] || "";
       actions.replaceChildren(...actionsOf(one, who, step, refusal));
       if (changed) announce(`${one.title}: ${STATES[one.state]?.[1]}. ${now.textContent}`);
       below.replaceChildren(...about(one, who, signal));
@@ -73,32 +88,60 @@ function liveParts(one) {
 
 function about(one, who, signal) {
   const [west, south, east, north] = one.region;
-  const asked = card(one.state === "done" ? "What was asked" : "What it asks",
-    facts([
-      ["Kind of trust", trustName(one.trust)],
-      ["Method", one.method],
-      ["Cost to each device", one.epsilon === null ? "not counted in ε" : epsilonWords(one.epsilon)],
-      ["Cells", one.tiling],
-      ["Region", `${west}, ${south} to ${east}, ${north}`],
-      ["Devices wanted", whole(one.devices)],
-      ["At least", `${whole(one.minimum)} (${percent(one.minimum / one.devices)})`],
-      ["Waits for devices", `at most ${duration(one.join_seconds)}`],
-      one.trust === "distributed" ? ["Each step of a round", `at most ${duration(one.phase_seconds)}`] : null,
-      one.trust === "distributed" ? ["Lying server", one.active ? "guarded against" : "not guarded against"] : null,
-      ...Object.entries(one.options || {}).map(([name, value]) => [name, typeof value === "string" ? value : JSON.stringify(value)]),
-      ["Made", time(one.created_at)],
-      one.opened_at ? ["Opened", time(one.opened_at)] : null,
-      one.ended_at ? ["Ended", time(one.ended_at)] : null,
-      one.spent && one.epsilon !== null ? ["Spent so far", epsilonWords(one.spent)] : null,
-    ], one.state === "done"),
-    el("p", { class: "quiet" }, "Terms: ", el("code", { class: "digest", title: one.terms }, `${String(one.terms).slice(0, 16)}…`),
-      " (a digest; devices that were told different terms can never be summed together)."),
-    el("p", {}, el("a", { href: `#/audit?collection=${one.id}` }, "Audit log of this collection"), " · ", el("a", { href: "#/ledger" }, "Ledger")));
+  const asked = card(
+    one.state === "done" ? "What was asked" : "What it asks",
+    facts(
+      [
+        ["Kind of trust", trustName(one.trust)],
+        ["Method", one.method],
+        ["Cost to each device", one.epsilon === null ? "not counted in ε" : epsilonWords(one.epsilon)],
+        ["Cells", one.tiling],
+        ["Region", `${west}, ${south} to ${east}, ${north}`],
+        ["Devices wanted", whole(one.devices)],
+        ["At least", `${whole(one.minimum)} (${percent(one.minimum / one.devices)})`],
+        ["Waits for devices", `at most ${duration(one.join_seconds)}`],
+        one.trust === "distributed"
+          ? ["Each step of a round", `at most ${duration(one.phase_seconds)}`]
+          : null,
+        one.trust === "distributed"
+          ? ["Lying server", one.active ? "guarded against" : "not guarded against"]
+          : null,
+        ...Object.entries(one.options || {}).map(([name, value]) => [
+          name,
+          typeof value === "string" ? value : JSON.stringify(value),
+        ]),
+        ["Made", time(one.created_at)],
+        one.opened_at ? ["Opened", time(one.opened_at)] : null,
+        one.ended_at ? ["Ended", time(one.ended_at)] : null,
+        one.spent && one.epsilon !== null ? ["Spent so far", epsilonWords(one.spent)] : null,
+      ],
+      one.state === "done",
+    ),
+    el(
+      "p",
+      { class: "quiet" },
+      "Terms: ",
+      el("code", { class: "digest", title: one.terms }, `${String(one.terms).slice(0, 16)}…`),
+      " (a digest; devices that were told different terms can never be summed together).",
+    ),
+    el(
+      "p",
+      {},
+      el("a", { href: `#/audit?collection=${one.id}` }, "Audit log of this collection"),
+      " · ",
+      el("a", { href: "#/ledger" }, "Ledger"),
+    ),
+  );
   if (one.state === "done") return [asked];
   const waiting = ["draft", "open"].includes(one.state);
   return [
-    el("div", { class: "stack" }, waiting && who.role !== "viewer" ? enrolmentCard(one) : null,
-      promiseCard({ trust: one.trust, epsilon: one.epsilon }, null), waiting ? regionPicture(one.region, signal) : null),
+    el(
+      "div",
+      { class: "stack" },
+      waiting && who.role !== "viewer" ? enrolmentCard(one) : null,
+      promiseCard({ trust: one.trust, epsilon: one.epsilon }, null),
+      waiting ? regionPicture(one.region, signal) : null,
+    ),
     asked,
   ];
 }

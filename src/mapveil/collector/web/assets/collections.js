@@ -9,10 +9,20 @@ export async function showPage(main, { signal, who, heading }) {
   const list = el("ul", { class: "collections", "aria-label": "Collections" });
   const trouble = el("div", {});
   main.replaceChildren(
-    el("div", { class: "head" },
-      el("div", {}, el("h1", {}, "Collections"), el("p", { class: "quiet" }, "Maps asked of devices that nobody has to trust this server with.")),
-      who.role === "viewer" ? null : el("a", { class: "button primary", href: "#/new" }, "New collection")),
-    trouble, list);
+    el(
+      "div",
+      { class: "head" },
+      el(
+        "div",
+        {},
+        el("h1", {}, "Collections"),
+        el("p", { class: "quiet" }, "Maps asked of devices that nobody has to trust this server with."),
+      ),
+      who.role === "viewer" ? null : el("a", { class: "button primary", href: "#/new" }, "New collection"),
+    ),
+    trouble,
+    list,
+  );
   const rows = new Map();
   let known = null;
   await poll(async () => {
@@ -27,8 +37,16 @@ export async function showPage(main, { signal, who, heading }) {
     }
     all.sort((a, b) => String(b.created_at).localeCompare(String(a.created_at)));
     if (all.length === 0) {
-      list.replaceChildren(el("li", { class: "empty" }, "There is no collection yet.",
-        who.role === "viewer" ? "" : " Make the first with the button above: it stays a draft until you open it."));
+      list.replaceChildren(
+        el(
+          "li",
+          { class: "empty" },
+          "There is no collection yet.",
+          who.role === "viewer"
+            ? ""
+            : " Make the first with the button above: it stays a draft until you open it.",
+        ),
+      );
       return 5000;
     }
     list.querySelector(".empty")?.remove();
@@ -60,11 +78,36 @@ export async function showPage(main, { signal, who, heading }) {
 }
 
 function line(one) {
-  return el("article", { class: "card collection" },
-    el("div", { class: "top" },
-      el("h2", {}, el("a", { href: `#/collections/${one.id}` }, one.title || "Untitled")), stateBadge(one.state)),
-    el("p", { class: "quiet" },
-      [trustName(one.trust), one.method, one.epsilon === null ? null : epsilonWords(one.epsilon), one.tiling, `${whole(one.devices)} devices wanted`].filter(Boolean).join(" · ")),
-    ACTIVE.includes(one.state) ? progressBar(one) : el("p", { class: "quiet" },
-      one.state === "aborted" ? one.reason || "aborted" : [one.state === "done" ? "finished " : "made ", time(one.ended_at || one.created_at)]));
+  return el(
+    "article",
+    { class: "card collection" },
+    el(
+      "div",
+      { class: "top" },
+      el("h2", {}, el("a", { href: `#/collections/${one.id}` }, one.title || "Untitled")),
+      stateBadge(one.state),
+    ),
+    el(
+      "p",
+      { class: "quiet" },
+      [
+        trustName(one.trust),
+        one.method,
+        one.epsilon === null ? null : epsilonWords(one.epsilon),
+        one.tiling,
+        `${whole(one.devices)} devices wanted`,
+      ]
+        .filter(Boolean)
+        .join(" · "),
+    ),
+    ACTIVE.includes(one.state)
+      ? progressBar(one)
+      : el(
+          "p",
+          { class: "quiet" },
+          one.state === "aborted"
+            ? one.reason || "aborted"
+            : [one.state === "done" ? "finished " : "made ", time(one.ended_at || one.created_at)],
+        ),
+  );
 }

@@ -50,7 +50,8 @@ async function show() {
   const { path, query } = place();
   for (const link of document.querySelectorAll("#nav a")) {
     const home = link.hash === "#/" && (path === "/" || path === "/new" || path.startsWith("/collections/"));
-    if (home || (link.hash !== "#/" && path === link.hash.slice(1))) link.setAttribute("aria-current", "page");
+    if (home || (link.hash !== "#/" && path === link.hash.slice(1)))
+      link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
   try {
@@ -59,7 +60,10 @@ async function show() {
     const page = PAGES.find(([pattern]) => pattern.test(path));
     if (!page) {
       heading("No such page");
-      main.replaceChildren(el("h1", {}, "No such page"), el("p", {}, el("a", { href: "#/" }, "To the collections")));
+      main.replaceChildren(
+        el("h1", {}, "No such page"),
+        el("p", {}, el("a", { href: "#/" }, "To the collections")),
+      );
       return;
     }
     const { showPage } = await page[1]();
@@ -72,8 +76,11 @@ async function show() {
   } catch (error) {
     if (signal.aborted || error.name === "AbortError" || error.status === 401) return;
     if (!error.status && error.code !== "unreachable") console.error(error);
-    main.replaceChildren(el("h1", {}, "This page could not be shown"), alertBox(error.message),
-      el("p", {}, el("button", { type: "button", on: { click: show } }, "Try again")));
+    main.replaceChildren(
+      el("h1", {}, "This page could not be shown"),
+      alertBox(error.message),
+      el("p", {}, el("button", { type: "button", on: { click: show } }, "Try again")),
+    );
   }
 }
 

@@ -12,7 +12,9 @@ export function el(tag, attributes = {}, ...children) {
       made.setAttribute(name, value === true ? "" : String(value));
     }
   }
-  made.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  made.append(
+    ...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false),
+  );
   return made;
 }
 
@@ -27,20 +29,47 @@ export function card(title, ...children) {
 }
 
 /** Rows of a description list: a term, what is said of it, and how it looks; null rows are left out. */
-export const factRows = (rows) => rows.filter((row) => row && row[1] !== null && row[1] !== undefined && row[1] !== "")
-  .map(([term, text, style]) => el("div", { class: style }, el("dt", {}, term), el("dd", {}, text)));
+export const factRows = (rows) =>
+  rows
+    .filter((row) => row && row[1] !== null && row[1] !== undefined && row[1] !== "")
+    .map(([term, text, style]) => el("div", { class: style }, el("dt", {}, term), el("dd", {}, text)));
 
 /** A description list; `many` lets it run over several columns. */
-export const facts = (rows, many = false) => el("dl", { class: many ? "facts many" : "facts" }, factRows(rows));
+export const facts = (rows, many = false) =>
+  el("dl", { class: many ? "facts many" : "facts" }, factRows(rows));
 
 /** A table with a caption for those who hear it; cells of numeric columns are set right. */
 export function table(caption, heads, rows, numeric = []) {
   const kind = (at) => (numeric.includes(at) ? "number" : null);
-  return el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": caption },
-    el("table", {},
+  return el(
+    "div",
+    { class: "scroll", tabindex: 0, role: "region", "aria-label": caption },
+    el(
+      "table",
+      {},
       el("caption", { class: "unseen" }, caption),
-      el("thead", {}, el("tr", {}, heads.map((head, at) => el("th", { scope: "col", class: kind(at) }, head)))),
-      el("tbody", {}, rows.map((row) => el("tr", {}, row.map((cell, at) => el("td", { class: kind(at) }, cell)))))));
+      el(
+        "thead",
+        {},
+        el(
+          "tr",
+          {},
+          heads.map((head, at) => el("th", { scope: "col", class: kind(at) }, head)),
+        ),
+      ),
+      el(
+        "tbody",
+        {},
+        rows.map((row) =>
+          el(
+            "tr",
+            {},
+            row.map((cell, at) => el("td", { class: kind(at) }, cell)),
+          ),
+        ),
+      ),
+    ),
+  );
 }
 
 /** Tells a screen reader, once. */

@@ -10,7 +10,13 @@ const FORMATS = [
   ["html", "html", "Page", "one file that works offline"],
 ];
 
-const nameOf = (one, suffix) => `${(one.title || "map").toLowerCase().replace(/[^\p{L}\p{N}]+/gu, "-").replace(/^-|-$/g, "") || "map"}.${suffix}`;
+const nameOf = (one, suffix) =>
+  `${
+    (one.title || "map")
+      .toLowerCase()
+      .replace(/[^\p{L}\p{N}]+/gu, "-")
+      .replace(/^-|-$/g, "") || "map"
+  }.${suffix}`;
 
 export function downloadsCard(one) {
   const trouble = el("div", {});
@@ -18,7 +24,10 @@ export function downloadsCard(one) {
     const button = event.currentTarget;
     button.disabled = true;
     try {
-      const link = el("a", { download: nameOf(one, suffix), href: URL.createObjectURL(await blob(`/collections/${one.id}/map/exports/${format}`)) });
+      const link = el("a", {
+        download: nameOf(one, suffix),
+        href: URL.createObjectURL(await blob(`/collections/${one.id}/map/exports/${format}`)),
+      });
       link.click();
       setTimeout(() => URL.revokeObjectURL(link.href), 60000);
       trouble.replaceChildren();
@@ -28,9 +37,25 @@ export function downloadsCard(one) {
     }
     button.disabled = false;
   };
-  return card("Take it with you",
-    el("ul", { class: "files" }, FORMATS.map(([format, suffix, name, use]) =>
-      el("li", {}, el("button", { type: "button", "data-format": format, on: { click: fetchIt(format, suffix, name) } }, name), el("span", { class: "quiet" }, use)))),
+  return card(
+    "Take it with you",
+    el(
+      "ul",
+      { class: "files" },
+      FORMATS.map(([format, suffix, name, use]) =>
+        el(
+          "li",
+          {},
+          el(
+            "button",
+            { type: "button", "data-format": format, on: { click: fetchIt(format, suffix, name) } },
+            name,
+          ),
+          el("span", { class: "quiet" }, use),
+        ),
+      ),
+    ),
     trouble,
-    el("p", { class: "hint" }, "Every file carries the promise, the parameters and the intervals."));
+    el("p", { class: "hint" }, "Every file carries the promise, the parameters and the intervals."),
+  );
 }

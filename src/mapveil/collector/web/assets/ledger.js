@@ -7,8 +7,22 @@ export async function showPage(main, { signal, heading }) {
   heading("Ledger");
   const [lines, all] = await Promise.all([get("/ledger", signal), get("/collections", signal)]);
   const titles = new Map(all.map((one) => [one.id, one.title]));
-  main.append(el("div", { class: "head" }, el("div", {}, el("h1", {}, "Ledger"),
-    el("p", { class: "quiet" }, "What each device in a sum was charged, when, and for what. A line is written before anything is learnt, and never changed."))));
+  main.append(
+    el(
+      "div",
+      { class: "head" },
+      el(
+        "div",
+        {},
+        el("h1", {}, "Ledger"),
+        el(
+          "p",
+          { class: "quiet" },
+          "What each device in a sum was charged, when, and for what. A line is written before anything is learnt, and never changed.",
+        ),
+      ),
+    ),
+  );
   if (lines.length === 0) {
     main.append(el("p", { class: "card" }, "Nothing has been spent yet."));
     return;
@@ -22,10 +36,45 @@ export async function showPage(main, { signal, heading }) {
     totals.set(line.collection, total);
   }
   const link = (id) => el("a", { href: `#/collections/${id}` }, titles.get(id) || id);
-  main.append(el("div", { class: "stack" },
-    card("Collections", table("Spent by collection", ["Collection", "Charges", "Devices at most", "Spent by a device in all of them"],
-      [...totals].map(([id, total]) => [link(id), whole(total.rounds), whole(total.devices), `ε = ${number(total.epsilon, 4)}`]), [1, 2, 3]),
-      el("p", { class: "hint" }, "Whether one device took part in several collections the server need not know: each device keeps its own account, and stops at its own limit.")),
-    card("Every charge", table("Every charge", ["When", "Collection", "Round", "What for", "Devices", "Cost to each"],
-      lines.map((line) => [time(line.at), link(line.collection), line.number ? String(line.number) : "reports", line.purpose, whole(line.devices), el("span", { title: line.epsilon }, epsilonWords(line.epsilon))]), [4, 5]))));
+  main.append(
+    el(
+      "div",
+      { class: "stack" },
+      card(
+        "Collections",
+        table(
+          "Spent by collection",
+          ["Collection", "Charges", "Devices at most", "Spent by a device in all of them"],
+          [...totals].map(([id, total]) => [
+            link(id),
+            whole(total.rounds),
+            whole(total.devices),
+            `ε = ${number(total.epsilon, 4)}`,
+          ]),
+          [1, 2, 3],
+        ),
+        el(
+          "p",
+          { class: "hint" },
+          "Whether one device took part in several collections the server need not know: each device keeps its own account, and stops at its own limit.",
+        ),
+      ),
+      card(
+        "Every charge",
+        table(
+          "Every charge",
+          ["When", "Collection", "Round", "What for", "Devices", "Cost to each"],
+          lines.map((line) => [
+            time(line.at),
+            link(line.collection),
+            line.number ? String(line.number) : "reports",
+            line.purpose,
+            whole(line.devices),
+            el("span", { title: line.epsilon }, epsilonWords(line.epsilon)),
+          ]),
+          [4, 5],
+        ),
+      ),
+    ),
+  );
 }

@@ -2,7 +2,8 @@
 import { el } from "./dom.js";
 import { number } from "./words.js";
 
-export const fractionOf = (scale, density) => Math.log1p(Math.max(0, density) / scale.knee) / Math.log1p(scale.top / scale.knee);
+export const fractionOf = (scale, density) =>
+  Math.log1p(Math.max(0, density) / scale.knee) / Math.log1p(scale.top / scale.knee);
 
 const roundDown = (value) => {
   const power = 10 ** Math.floor(Math.log10(value));
@@ -11,7 +12,8 @@ const roundDown = (value) => {
 
 /** The scale that maps side by side share: no shade is spent below what chance alone puts into any of them. */
 export function commonScale(scales) {
-  const top = Math.max(...scales.map((scale) => scale.top)), faint = Math.max(...scales.map((scale) => scale.faint));
+  const top = Math.max(...scales.map((scale) => scale.top)),
+    faint = Math.max(...scales.map((scale) => scale.faint));
   const deep = Math.min(...scales.map((scale) => scale.knee));
   const knee = Math.min(top, Math.max(deep, faint > 0 ? 10 ** Math.ceil(Math.log10(faint)) : 0));
   const ticks = [0];
@@ -19,7 +21,11 @@ export function commonScale(scales) {
   // A scale of less than a decade is nearly linear.
   if (ticks.length < 3) {
     const step = roundDown(top / 4);
-    ticks.splice(0, ticks.length, ...Array.from({ length: Math.floor(top / step + 1e-9) + 1 }, (_, at) => at * step));
+    ticks.splice(
+      0,
+      ticks.length,
+      ...Array.from({ length: Math.floor(top / step + 1e-9) + 1 }, (_, at) => at * step),
+    );
   }
   return { unit: scales[0].unit, top, knee, faint, ticks };
 }
@@ -32,7 +38,8 @@ export function drawLegend(place, scale, colours, theme, what) {
   const marks = el("div", { class: "ticks" });
   let free = -1;
   for (const tick of scale.ticks) {
-    const part = Math.min(1, fractionOf(scale, tick)), text = number(tick);
+    const part = Math.min(1, fractionOf(scale, tick)),
+      text = number(tick);
     const mark = el("span", { class: "tick" });
     mark.style.left = `${100 * part}%`;
     // Names that would meet are left out; the marks stay.
@@ -44,6 +51,19 @@ export function drawLegend(place, scale, colours, theme, what) {
     marks.append(mark);
   }
   place.replaceChildren(
-    el("div", { role: "img", "aria-label": `${what}, ${scale.unit}: the scale is logarithmic, from 0 to ${number(scale.top)}; ${theme === "dark" ? "brighter" : "darker"} is more` }, bar, marks),
-    el("p", { class: "hint" }, `${scale.unit}, logarithmic; ${theme === "dark" ? "brighter" : "darker"} is more, the last colour ${number(scale.top)}.`));
+    el(
+      "div",
+      {
+        role: "img",
+        "aria-label": `${what}, ${scale.unit}: the scale is logarithmic, from 0 to ${number(scale.top)}; ${theme === "dark" ? "brighter" : "darker"} is more`,
+      },
+      bar,
+      marks,
+    ),
+    el(
+      "p",
+      { class: "hint" },
+      `${scale.unit}, logarithmic; ${theme === "dark" ? "brighter" : "darker"} is more, the last colour ${number(scale.top)}.`,
+    ),
+  );
 }

@@ -7,33 +7,67 @@ import { css, onTheme } from "./theme.js";
 const EMPTY = { type: "FeatureCollection", features: [] };
 
 /** The ring of a box, degrees. */
-export const boxRing = ([west, south, east, north]) => [[west, south], [east, south], [east, north], [west, north], [west, south]];
-const outlineOf = (rings) => ({ type: "Feature", properties: {}, geometry: { type: "MultiLineString", coordinates: rings } });
+export const boxRing = ([west, south, east, north]) => [
+  [west, south],
+  [east, south],
+  [east, north],
+  [west, north],
+  [west, south],
+];
+const outlineOf = (rings) => ({
+  type: "Feature",
+  properties: {},
+  geometry: { type: "MultiLineString", coordinates: rings },
+});
 
 /**
  * Makes a map of the given bounds in an element, with outline, graticule and a mark for one cell; resolves once
  * it can be drawn on. `label` says what it shows; the signal takes it away.
  */
-export async function makeMap(container, { bounds, rings = [boxRing(bounds)], label, signal, controls = true, keep = 0.5 }) {
-  const [west, south, east, north] = bounds, padX = (east - west) * keep + 0.01, padY = (north - south) * keep + 0.01;
+export async function makeMap(
+  container,
+  { bounds, rings = [boxRing(bounds)], label, signal, controls = true, keep = 0.5 },
+) {
+  const [west, south, east, north] = bounds,
+    padX = (east - west) * keep + 0.01,
+    padY = (north - south) * keep + 0.01;
   let map;
   try {
     map = new MapLibre({
-      container, transformRequest,
+      container,
+      transformRequest,
       style: {
-        version: 8, sources: {},
+        version: 8,
+        sources: {},
         layers: [{ id: "ground", type: "background", paint: { "background-color": css("--field") } }],
       },
       bounds: [west, south, east, north],
       fitBoundsOptions: { padding: 24 },
       // Nothing lies beyond the region; a little room shows its edge.
-      maxBounds: keep > 3 ? undefined : [Math.max(-180, west - 3 * padX), Math.max(-85, south - 3 * padY), Math.min(180, east + 3 * padX), Math.min(85, north + 3 * padY)],
-      attributionControl: false, dragRotate: false, pitchWithRotate: false, touchPitch: false, rollEnabled: false,
+      maxBounds:
+        keep > 3
+          ? undefined
+          : [
+              Math.max(-180, west - 3 * padX),
+              Math.max(-85, south - 3 * padY),
+              Math.min(180, east + 3 * padX),
+              Math.min(85, north + 3 * padY),
+            ],
+      attributionControl: false,
+      dragRotate: false,
+      pitchWithRotate: false,
+      touchPitch: false,
+      rollEnabled: false,
       // On a touch screen one finger scrolls the page, two move the map.
-      cooperativeGestures: matchMedia("(pointer: coarse)").matches, renderWorldCopies: false, maxZoom: 21, fadeDuration: 0,
+      cooperativeGestures: matchMedia("(pointer: coarse)").matches,
+      renderWorldCopies: false,
+      maxZoom: 21,
+      fadeDuration: 0,
     });
   } catch (error) {
-    throw new Error(`The map cannot be drawn here: this browser offers no WebGL 2 (${String(error.message).split("\n")[0]}).`);
+    throw new Error(
+      `The map cannot be drawn here: this browser offers no WebGL 2 (${String(error.message).split("\n")[0]}).`,
+    );
   }
   map.touchZoomRotate.disableRotation();
   map.keyboard.disableRotation();
@@ -43,7 +77,9 @@ export async function makeMap(container, { bounds, rings = [boxRing(bounds)], la
   canvas.setAttribute("aria-label", label);
   canvas.setAttribute("role", "application");
   signal.addEventListener("abort", () => map.remove());
-  await new Promise((resolve) => { map.once("load", resolve); });
+  await new Promise((resolve) => {
+    map.once("load", resolve);
+  });
   if (signal.aborted) return map;
   map.addSource("outline", { type: "geojson", data: outlineOf(rings) });
   map.addSource("cell", { type: "geojson", data: EMPTY });
@@ -64,8 +100,12 @@ export async function makeMap(container, { bounds, rings = [boxRing(bounds)], la
 }
 
 export const setOutline = (map, rings) => map.getSource("outline").setData(outlineOf(rings));
-export const markCell = (map, ring) => map.getSource("cell").setData(ring
-  ? { type: "Feature", properties: {}, geometry: { type: "LineString", coordinates: ring } } : EMPTY);
+export const markCell = (map, ring) =>
+  map
+    .getSource("cell")
+    .setData(
+      ring ? { type: "Feature", properties: {}, geometry: { type: "LineString", coordinates: ring } } : EMPTY,
+    );
 
 /** Where a collection's tiles are; `scale` is one that two maps share. */
 export function tileAddress(id, layer, theme, scale = null) {
@@ -83,11 +123,22 @@ export function addTiles(map, id, record) {
         map.getSource("tiles").setTiles(tiles);
         return;
       }
-      map.addSource("tiles", { type: "raster", tiles, tileSize: 256, bounds: record.bounds, maxzoom: record.maxzoom });
-      map.addLayer({
-        id: "tiles", type: "raster", source: "tiles",
-        paint: { "raster-resampling": "nearest", "raster-fade-duration": 0, "raster-opacity": opacity },
-      }, "graticule");
+      map.addSource("tiles", {
+        type: "raster",
+        tiles,
+        tileSize: 256,
+        bounds: record.bounds,
+        maxzoom: record.maxzoom,
+      });
+      map.addLayer(
+        {
+          id: "tiles",
+          type: "raster",
+          source: "tiles",
+          paint: { "raster-resampling": "nearest", "raster-fade-duration": 0, "raster-opacity": opacity },
+        },
+        "graticule",
+      );
     },
     fade(value) {
       opacity = value;

@@ -23,26 +23,48 @@ export function doing(one) {
 /** A bar with what is awaited, how many are there, and how long is left. */
 export function progressBar(one) {
   const progress = one.progress || {};
-  const present = progress.present ?? 0, wanted = progress.wanted ?? one.devices;
+  const present = progress.present ?? 0,
+    wanted = progress.wanted ?? one.devices;
   const id = freshId("progress");
-  const rest = one.state === "finishing" || progress.closes_in_s === null || progress.closes_in_s === undefined
-    ? "" : `at most ${duration(progress.closes_in_s)} left`;
-  return el("div", { class: "progress" },
-    el("div", { class: "top" },
+  const rest =
+    one.state === "finishing" || progress.closes_in_s === null || progress.closes_in_s === undefined
+      ? ""
+      : `at most ${duration(progress.closes_in_s)} left`;
+  return el(
+    "div",
+    { class: "progress" },
+    el(
+      "div",
+      { class: "top" },
       el("span", { id }, doing(one)),
-      el("span", { class: "quiet" }, [`${whole(present)} of ${whole(wanted)}`, rest].filter(Boolean).join(" · "))),
-    el("progress", { max: Math.max(1, wanted), value: Math.min(present, wanted), "aria-labelledby": id }));
+      el(
+        "span",
+        { class: "quiet" },
+        [`${whole(present)} of ${whole(wanted)}`, rest].filter(Boolean).join(" · "),
+      ),
+    ),
+    el("progress", { max: Math.max(1, wanted), value: Math.min(present, wanted), "aria-labelledby": id }),
+  );
 }
 
 /** What was asked in each round, and what it cost each device. */
 export function roundsTable(one) {
   const rounds = one.rounds || [];
   if (rounds.length === 0) return null;
-  return table("Rounds", ["Round", "What for", "Numbers", "Asked", "In the sums", "Cost", "State"],
+  return table(
+    "Rounds",
+    ["Round", "What for", "Numbers", "Asked", "In the sums", "Cost", "State"],
     rounds.map((each) => [
-      String(each.number), each.purpose || "", each.length ? `${whole(each.length)} × ${each.bits} bits` : "", whole(each.asked),
-      each.included === null || each.included === undefined ? "not known yet"
+      String(each.number),
+      each.purpose || "",
+      each.length ? `${whole(each.length)} × ${each.bits} bits` : "",
+      whole(each.asked),
+      each.included === null || each.included === undefined
+        ? "not known yet"
         : `${whole(each.included)} (${number((100 * each.included) / Math.max(1, each.asked))} %)`,
-      epsilonWords(each.epsilon), each.state || each.phase || "",
-    ]), [0, 2, 3, 4, 5]);
+      epsilonWords(each.epsilon),
+      each.state || each.phase || "",
+    ]),
+    [0, 2, 3, 4, 5],
+  );
 }

@@ -4,37 +4,63 @@ import { markCell } from "./map_view.js";
 import { number, percent } from "./words.js";
 
 const degree = (value, letters) => `${Math.abs(value).toFixed(4)}° ${letters[value < 0 ? 1 : 0]}`;
-const range = (low, high) => (low === null && high === null ? "nothing bounds it"
-  : high === null ? `at least ${number(low)}` : `${number(low)} to ${number(high)}`);
+const range = (low, high) =>
+  low === null && high === null
+    ? "nothing bounds it"
+    : high === null
+      ? `at least ${number(low)}`
+      : `${number(low)} to ${number(high)}`;
 
-/** The rows of a table of one cell. */
+/** The rows of a table of one cell, the same in one line for a small screen, and for those who hear it. */
 export function rowsOf(cells, lon, lat) {
   const cell = cells.at(lon, lat);
-  if (cell < 0) return { rows: [["Place", `${degree(lat, "NS")}, ${degree(lon, "EW")}`], ["Here", "outside the region"]], text: "outside the region" };
-  const read = cells.reading(cell), sure = percent(cells.record.certainty);
+  if (cell < 0)
+    return {
+      short: "",
+      rows: [
+        ["Place", `${degree(lat, "NS")}, ${degree(lon, "EW")}`],
+        ["Here", "outside the region"],
+      ],
+      text: "outside the region",
+    };
+  const read = cells.reading(cell),
+    sure = percent(cells.record.certainty);
   return {
     rows: [
       ["Density", `${number(read.density)} per km²`, "main"],
-      cells.record.low ? [`${sure} interval`, `${range(read.lowDensity, read.highDensity)} per km²`] : ["Interval", "none: the method gives no bounds"],
+      cells.record.low
+        ? [`${sure} interval`, `${range(read.lowDensity, read.highDensity)} per km²`]
+        : ["Interval", "none: the method gives no bounds"],
       ["Persons in the cell", number(read.persons)],
       cells.record.low ? [`${sure} interval`, range(read.low, read.high)] : null,
       ["Area", `${number(read.area)} km²`],
       read.name ? ["Site", read.name] : null,
       ["Place", `${degree(lat, "NS")}, ${degree(lon, "EW")}`],
     ].filter(Boolean),
+    short: `${number(read.density)} per km²${cells.record.low ? `, ${sure}: ${range(read.lowDensity, read.highDensity)}` : ""}`,
     text: `${number(read.density)} persons per square kilometre${cells.record.low ? `, ${sure} interval ${range(read.lowDensity, read.highDensity)}` : ""}`,
   };
 }
 
+/** Whether the page is used by finger. */
+export const byFinger = () => matchMedia("(pointer: coarse)").matches;
+
 /** What stands there before anybody has pointed anywhere. */
-export const nothingRead = () => el("div", { class: "hint" }, el("dt", {}, "Point at the map, or reach it with the Tab key"), el("dd", {}));
+export const nothingRead = () =>
+  el(
+    "div",
+    { class: "hint" },
+    el("dt", {}, byFinger() ? "Tap a cell of the map" : "Point at the map, or reach it with the Tab key"),
+    el("dd", {}),
+  );
 
 /**
  * Follows pointer, clicks and keys on a map; `tell(lon, lat, byKeys)` shows what is there. A click pins the
  * cell until the next, Escape lets it go.
  */
 export function followPointer(map, frame, cells, tell) {
-  let pinned = false, timer = null;
+  let pinned = false,
+    timer = null;
   const cross = el("div", { class: "cross", "aria-hidden": "true", hidden: true });
   frame.append(cross);
   const canvas = map.getCanvas();
@@ -58,13 +84,26 @@ export function followPointer(map, frame, cells, tell) {
   canvas.addEventListener("keydown", (event) => {
     if (event.key === "Escape") pinned = false;
     if (/^Arrow|^[+=\-_]$|^Enter$| /.test(event.key)) {
-      if (event.key === "Enter" || event.key === " ") { event.preventDefault(); centre(); return; }
+      if (event.key === "Enter" || event.key === " ") {
+        event.preventDefault();
+        centre();
+        return;
+      }
       clearTimeout(timer);
       map.once("moveend", centre);
       cross.hidden = false;
     }
   });
-  canvas.addEventListener("focus", () => { if (canvas.matches(":focus-visible")) centre(); });
-  canvas.addEventListener("blur", () => { cross.hidden = true; });
-  return { announce: (text) => { clearTimeout(timer); timer = setTimeout(() => announce(text), 300); } };
+  canvas.addEventListener("focus", () => {
+    if (canvas.matches(":focus-visible")) centre();
+  });
+  canvas.addEventListener("blur", () => {
+    cross.hidden = true;
+  });
+  return {
+    announce: (text) => {
+      clearTimeout(timer);
+      timer = setTimeout(() => announce(text), 300);
+    },
+  };
 }

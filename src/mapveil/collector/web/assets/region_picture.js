@@ -8,7 +8,11 @@ export function regionPicture(region, signal) {
   requestAnimationFrame(async () => {
     if (signal.aborted || !frame.isConnected) return;
     try {
-      await makeMap(frame, { bounds: region, signal, label: "Where the collection asks; arrow keys move the map" });
+      await makeMap(frame, {
+        bounds: region,
+        signal,
+        label: "Where the collection asks; arrow keys move the map",
+      });
     } catch (error) {
       frame.replaceChildren(alertBox(error.message));
     }

@@ -15,7 +15,8 @@ export function fraction(text) {
   const [top, bottom] = String(text).split("/");
   return bottom === undefined ? Number(top) : Number(top) / Number(bottom);
 }
-export const epsilonWords = (text) => (text === null || text === undefined ? "no ε" : `ε = ${number(fraction(text), 4)}`);
+export const epsilonWords = (text) =>
+  text === null || text === undefined ? "no ε" : `ε = ${number(fraction(text), 4)}`;
 
 /** Seconds as "2 min 05 s". */
 export function duration(seconds) {
@@ -35,7 +36,9 @@ export function time(text) {
   const moment = new Date(text);
   made.dateTime = text;
   made.title = text;
-  made.textContent = Number.isNaN(moment.valueOf()) ? text : moment.toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "short" });
+  made.textContent = Number.isNaN(moment.valueOf())
+    ? text
+    : moment.toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "short" });
   return made;
 }
 
@@ -58,8 +61,17 @@ export const PHASES = {
 };
 
 export const TRUST = {
-  distributed: ["Secure sums", "Nobody sees any one device's place: the server sees only sums over many devices, already blurred with noise."],
-  local: ["Randomized reports", "Each device blurs its own answer before it sends it: the server sees randomized reports only."],
-  projection: ["Projections", "Each device sends a reading on a wave over its place: hidden among many equivalent places, but not differential privacy."],
+  distributed: [
+    "Secure sums",
+    "Nobody sees any one device's place: the server sees only sums over many devices, already blurred with noise.",
+  ],
+  local: [
+    "Randomized reports",
+    "Each device blurs its own answer before it sends it: the server sees randomized reports only.",
+  ],
+  projection: [
+    "Projections",
+    "Each device sends a reading on a wave over its place: hidden among many equivalent places, but not differential privacy.",
+  ],
 };
 export const trustName = (trust) => TRUST[trust]?.[0] || trust;
