@@ -190,7 +190,7 @@ def chromium() -> Iterator[Browser]:
     binary = shutil.which("chromium")
     if binary is None:
         reason = "chromium is not installed: the browser device's page cannot be opened"
-        if "browser" in os.environ.get("MAPVEIL_REQUIRE", ""):
+        if "chromium" in os.environ.get("MAPVEIL_REQUIRE", "").split(","):
             pytest.fail(reason)
         pytest.skip(reason)
     from playwright.sync_api import sync_playwright

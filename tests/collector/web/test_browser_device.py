@@ -13,7 +13,7 @@ import pytest
 HERE = Path(__file__).resolve().parent
 DEVICE = HERE.parents[2] / "src" / "mapveil" / "collector" / "web" / "device"
 MODULES = sorted(DEVICE.glob("*.mjs"))
-REQUIRED = "browser" in os.environ.get("MAPVEIL_REQUIRE", "")
+REQUIRED = "node" in os.environ.get("MAPVEIL_REQUIRE", "").split(",")
 
 
 def node() -> list[str]:
