@@ -12,7 +12,7 @@ import threading
 import traceback
 from typing import Final
 
-from mapveil.collector import audit, secure_rounds
+from mapveil.collector import audit, round_memory, secure_rounds
 from mapveil.collector.collection import (
     Collection,
     abort,
@@ -204,8 +204,8 @@ class Conductor:
     def _start_round(self, collection: Collection, number: int) -> bool:
         """Start the round that the server half asks for, or go on to the map where it asks for none."""
         with self._store.read() as connection:
-            asked = secure_rounds.asked_devices(connection, collection.id, number)
-        wanted = secure_rounds.next_step(self._store, collection.terms, asked.size)
+            asked = round_memory.asked_devices(connection, collection.id, number)
+        wanted = round_memory.next_step(self._store, collection.terms, asked.size)
         if not isinstance(wanted, Query):
             with self._store.write() as connection:
                 return secure_rounds.finish_rounds(connection, collection.id)

@@ -119,9 +119,7 @@ def _query(mechanism: AnyMechanism, tiling: Tiling, devices: int) -> bytes:
 def _try(terms: CollectionTerms) -> None:
     """Make both halves of the mechanism, as every device and the service will."""
     if terms.trust == "local":
-        from mapveil.collector.reports import randomizer_of
-
-        randomizer_of(terms)
+        terms.randomizer.identity()
     if terms.trust == "distributed":
         from mapveil.collector.server_half import check_feasible
 

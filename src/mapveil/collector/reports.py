@@ -13,31 +13,15 @@ from mapveil.collector.schema import reports
 from mapveil.collector.store import Store
 from mapveil.device.terms import CollectionTerms
 from mapveil.errors import InputError, ParameterError
-from mapveil.local.domain import Domain
 from mapveil.local.mechanism import LocalMechanism
 from mapveil.local.message import read_reports
-from mapveil.local.randomizer import Randomizer
 from mapveil.maps.density_map import DensityMap
 from mapveil.projection import message as projection_message
 from mapveil.projection.fourier_kde import FourierKde
 
-__all__ = ["map_of_reports", "projection_of", "randomizer_of", "report_check"]
+__all__ = ["map_of_reports", "projection_of", "report_check"]
 
 _ROWS: Final = 1 << 14
-
-
-def randomizer_of(terms: CollectionTerms) -> Randomizer:
-    """Both halves of a local collection's mechanism on its domain.
-
-    Raises
-    ------
-    ParameterError
-        The terms are of another trust, or the parameters do not fit the domain.
-    """
-    mechanism = terms.mechanism
-    if not isinstance(mechanism, LocalMechanism):
-        raise ParameterError(f"{terms.method} does not randomize reports; a local method is accepted")
-    return mechanism.on(Domain(terms.cells))
 
 
 def projection_of(terms: CollectionTerms) -> FourierKde:
@@ -63,7 +47,7 @@ def report_check(terms: CollectionTerms) -> Callable[[bytes], None]:
         Raises :class:`Invalid` and says what was wrong; never what the report says.
     """
     read: Callable[[list[bytes]], object] = (
-        partial(read_reports, randomizer=randomizer_of(terms))
+        partial(read_reports, randomizer=terms.randomizer)
         if terms.trust == "local"
         else partial(projection_message.read_reports, query=terms.waves)
     )
@@ -113,7 +97,7 @@ def map_of_reports(store: Store, terms: CollectionTerms, *, seeded: bool = False
             (projection_message.read_reports(part, query) for part in parts), terms.cells, terms.devices
         )
         return mechanism.map_of(made, terms.cells, seeded=seeded)
-    randomizer, local = randomizer_of(terms), terms.mechanism
+    randomizer, local = terms.randomizer, terms.mechanism
     if not isinstance(local, LocalMechanism):
         raise ParameterError(f"{terms.method} does not randomize reports; a local method is accepted")
     tally = randomizer.tally(read_reports([], randomizer))

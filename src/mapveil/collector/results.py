@@ -15,7 +15,7 @@ import numpy as np
 from sqlalchemy import insert, select, update
 from sqlalchemy.engine import Connection
 
-from mapveil.collector import secure_rounds
+from mapveil.collector import round_memory
 from mapveil.collector.collection import Collection, move
 from mapveil.collector.faults import NotFound
 from mapveil.collector.life_cycle import Happening
@@ -46,12 +46,12 @@ def make_map(store: Store, collection: Collection, *, seeded: bool = False) -> D
     terms = collection.terms
     if terms.trust != "distributed":
         return map_of_reports(store, terms, seeded=seeded)
-    made = secure_rounds.next_step(store, terms, 0)
+    made = round_memory.next_step(store, terms, 0)
     if isinstance(made, Query):
         raise PromiseError(f"there are sums missing: {made.purpose}")
     with store.read() as connection:
-        shares = secure_rounds.shares_of(connection, collection.id)
-        costs = secure_rounds.costs_of(connection, collection.id)
+        shares = round_memory.shares_of(connection, collection.id)
+        costs = round_memory.costs_of(connection, collection.id)
     return mechanism_of(terms).map_of(made, terms.cells, shares, costs, seeded=seeded)
 
 

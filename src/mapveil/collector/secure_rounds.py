@@ -8,7 +8,6 @@ them is done again, and comes out the same.
 from __future__ import annotations
 
 import json
-from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -19,17 +18,15 @@ from sqlalchemy.engine import Connection
 from mapveil.collector import audit
 from mapveil.collector.collection import move, newest_round, now_text
 from mapveil.collector.life_cycle import Happening, State, phases
-from mapveil.collector.schema import charges, collections, devices, members, messages, rounds, seats, shards
-from mapveil.collector.server_half import DoneRound, announce, mechanism_of, replay, round_terms, shard_sizes
+from mapveil.collector.round_memory import TOTAL
+from mapveil.collector.schema import charges, collections, messages, rounds, seats, shards
+from mapveil.collector.server_half import announce, mechanism_of, round_terms, shard_sizes
 from mapveil.collector.shard_machines import RoundMachines
-from mapveil.collector.store import Store, lock_collection
+from mapveil.collector.store import lock_collection
 from mapveil.device.announcement import RoundAnnouncement
 from mapveil.device.terms import CollectionTerms
 from mapveil.distributed.query import Query
 from mapveil.errors import PromiseError
-from mapveil.maps.mechanism import Estimate
-from mapveil.maps.round_cost import RoundCost
-from mapveil.privacy.guarantee import Share
 from mapveil.privacy.provision import promised_survivors
 from mapveil.privacy.random import Randomness
 from mapveil.secure_sum.faults import Abort
@@ -40,14 +37,9 @@ __all__ = [
     "Closed",
     "Drawn",
     "close_machines",
-    "costs_of",
-    "asked_devices",
-    "done_rounds",
     "draw_round",
     "finish_rounds",
-    "next_step",
     "open_next",
-    "shares_of",
     "shut_phase",
     "start_round",
 ]
@@ -57,7 +49,6 @@ IntArray = npt.NDArray[np.int64]
 _RUN_BYTES: Final = 16
 _SEED_BYTES: Final = 32
 _ROWS: Final = 5000
-_TOTAL: Final = np.dtype("<i8")
 
 _UP: Final = (Message.ADVERTISE, Message.SHARES, Message.MASKED_INPUT, Message.CONSENT, Message.ANSWER)
 _DOWN: Final = (Message.ROSTER, Message.INBOX, Message.SURVIVORS, Message.CONFIRMATIONS)
@@ -78,87 +69,6 @@ class Closed(NamedTuple):
     phase: ServerState  # the next one
     included: int | None  # devices in the sums, once that is settled
     total: IntArray | None  # units of all shards, once the round is done
-
-
-def done_rounds(connection: Connection, identifier: str) -> list[DoneRound]:
-    """The rounds of a collection whose sums are known, in order."""
-    query = (
-        select(rounds.c.announcement, rounds.c.total, rounds.c.included)
-        .where(rounds.c.collection == identifier, rounds.c.total.is_not(None))
-        .order_by(rounds.c.number)
-    )
-    return [
-        DoneRound(
-            RoundAnnouncement.decode(row.announcement),
-            np.frombuffer(row.total, dtype=_TOTAL).astype(np.int64),
-            row.included,
-        )
-        for row in connection.execute(query)
-    ]
-
-
-def costs_of(connection: Connection, identifier: str) -> tuple[RoundCost, ...]:
-    """What each round that is done cost a device."""
-    query = (
-        select(rounds.c.announcement, rounds.c.bytes, rounds.c.included)
-        .where(rounds.c.collection == identifier, rounds.c.total.is_not(None))
-        .order_by(rounds.c.number)
-    )
-    made = []
-    for row in connection.execute(query):
-        announced, sent = RoundAnnouncement.decode(row.announcement), json.loads(row.bytes)
-        made.append(
-            RoundCost(
-                announced.purpose,
-                announced.length,
-                announced.bits,
-                sum(announced.sizes),
-                row.included,
-                len(announced.sizes),
-                sent["up"],
-                sent["down"],
-            )
-        )
-    return tuple(made)
-
-
-def next_step(store: Store, terms: CollectionTerms, asked: int) -> Query | Estimate:
-    """What the server half wants after the rounds that are done. CPU-heavy: not within a transaction.
-
-    Parameters
-    ----------
-    store : Store
-        Holds the rounds.
-    terms : CollectionTerms
-        Of the collection.
-    asked : int
-        How many devices the first round asks, if there was none yet.
-
-    Raises
-    ------
-    PromiseError, ParameterError
-        The collection cannot go on.
-    """
-    with store.read() as connection:
-        done = done_rounds(connection, terms.identifier)
-    sizes = (
-        np.array(done[0].announcement.sizes, dtype=np.int64)
-        if done
-        else shard_sizes(asked, mechanism_of(terms))
-    )
-    return replay(terms, sizes, done)
-
-
-def asked_devices(connection: Connection, identifier: str, number: int) -> IntArray:
-    """Whom round ``number`` asks: all members, later those whose input the round before included."""
-    if number == 1:
-        query = select(members.c.device).where(members.c.collection == identifier)
-        who = members.c.device
-    else:
-        query = select(seats.c.device).where(seats.c.collection == identifier, seats.c.round == number - 1)
-        who = seats.c.device
-    kept = query.join(devices, devices.c.id == who).where(devices.c.revoked_at.is_(None)).order_by(who)
-    return np.array(connection.execute(kept).scalars().all(), dtype=np.int64)
 
 
 def draw_round(terms: CollectionTerms, query: Query, number: int, asked: IntArray, rng: Randomness) -> Drawn:
@@ -323,7 +233,7 @@ def open_next(
     if phase is ServerState.INPUTS:
         values["included"] = closed.included
     if closed.total is not None:
-        values["total"] = closed.total.astype(_TOTAL).tobytes()
+        values["total"] = closed.total.astype(TOTAL).tobytes()
     moved = connection.execute(
         update(rounds)
         .where(
@@ -347,16 +257,6 @@ def open_next(
 def finish_rounds(connection: Connection, identifier: str) -> bool:
     """The last round is done: go on to the map."""
     return move(connection, identifier, Happening.SUMMED, "service") is not None
-
-
-def shares_of(connection: Connection, identifier: str) -> tuple[Share, ...]:
-    """What the rounds of a collection were charged."""
-    query = (
-        select(charges.c.purpose, charges.c.epsilon)
-        .where(charges.c.collection == identifier)
-        .order_by(charges.c.number)
-    )
-    return tuple(Share(row.purpose, Fraction(row.epsilon)) for row in connection.execute(query))
 
 
 def _charge(connection: Connection, identifier: str, announced: RoundAnnouncement, included: int) -> None:

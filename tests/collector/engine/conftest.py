@@ -114,9 +114,7 @@ class Crowd:
                 self.joined.add(device)
 
     def local_reports(self, terms, rng=None):
-        from mapveil.collector.reports import randomizer_of
-
-        randomizer = randomizer_of(terms)
+        randomizer = terms.randomizer
         return write_reports(
             randomizer.randomize(self.cells_on(terms.cells), rng or self.rng.child("local")), randomizer
         )

@@ -34,10 +34,9 @@ def test_a_local_collection_ends_with_the_map_of_its_reports(
     assert record["state"] == "done"
     assert (record["reports"], record["spent"], record["result"]) == (24, "2", True)
     heat = engine.map(id)
-    from mapveil.collector.reports import randomizer_of
     from mapveil.local.message import read_reports
 
-    randomizer = randomizer_of(terms)
+    randomizer = terms.randomizer
     plain = terms.mechanism.estimate(randomizer.tally(read_reports(bodies, randomizer)), randomizer)
     assert np.array_equal(heat.values, plain.values)
     assert heat.guarantee == plain.guarantee

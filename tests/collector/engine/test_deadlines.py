@@ -1,0 +1,42 @@
+"""What is left of a phase, whatever the clock on the wall does."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mapveil.collector.deadlines import Deadlines
+
+JUMP = st.floats(-1e6, 1e6)
+
+
+def test_a_rest_runs_down_to_nothing(clock):
+    deadlines = Deadlines(clock)
+    began = clock.now()
+    assert deadlines.left("a", 1, began, 60) == 60
+    clock.advance(59)
+    assert deadlines.left("a", 1, began, 60) == 1
+    clock.jump(5000)
+    assert deadlines.left("a", 1, began, 60) == 1
+    clock.advance(2)
+    assert deadlines.left("a", 1, began, 60) == 0
+    assert deadlines.left("a", 2, clock.now(), 60) == 60
+    deadlines.forget("a")
+    clock.jump(-100_000)
+    assert deadlines.left("a", 1, began, 60) == 60
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(before=st.floats(0, 60), jump=JUMP)
+def test_no_jump_holds_a_phase_longer_than_twice(clock, before, jump):
+    clock.__init__()
+    began = clock.now()
+    first = Deadlines(clock)
+    first.left("a", 1, began, 60)
+    clock.advance(before)
+    clock.wall += timedelta(seconds=jump)
+    restarted = Deadlines(clock)
+    assert 0 <= restarted.left("a", 1, began, 60) <= 60
+    assert before + restarted.left("a", 1, began, 60) <= 120

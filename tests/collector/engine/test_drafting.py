@@ -1,0 +1,201 @@
+"""Drafts: what operators may ask for, and one line that says why not."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mapveil.collector.drafting import draft_terms
+from mapveil.device.terms import CollectionTerms
+from mapveil.errors import InputError
+
+ID = "0123456789abcdef" * 2
+BOX = [[-74.03, 40.69], [-73.90, 40.69], [-73.90, 40.83], [-74.03, 40.83], [-74.03, 40.69]]
+PLACES = {
+    "kind": "places",
+    "lon": [-74.0, -73.95, -73.92],
+    "lat": [40.7, 40.75, 40.8],
+    "names": ["a", "b", "c"],
+}
+
+
+def draft(spec):
+    return draft_terms(spec, ID)
+
+
+@pytest.mark.parametrize("trust", ["distributed", "local", "projection"])
+def test_a_draft_is_what_was_asked_for_and_has_sensible_defaults(make_spec, trust):
+    made = draft(make_spec(trust))
+    terms = made.terms
+    assert (terms.identifier, terms.trust, terms.devices, terms.minimum) == (ID, trust, 24, 12)
+    assert terms.active
+    assert (made.join_seconds, made.phase_seconds) == (3600, 60)
+    assert terms.epsilon == (None if trust == "projection" else 2)
+    assert CollectionTerms.decode(terms.encode()) == terms
+    assert bool(terms.query) == (trust == "projection")
+    assert terms.mechanism is not None
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "exact"),
+    [
+        ("1", 1),
+        (1, 1),
+        (0.1, Fraction(1, 10)),
+        ("1/3", Fraction(1, 3)),
+        ("0.25", Fraction(1, 4)),
+        (1e-5, Fraction(1, 10**5)),
+    ],
+)
+def test_epsilon_is_exact(make_spec, epsilon, exact):
+    assert draft(make_spec("local", epsilon=epsilon)).terms.epsilon == exact
+
+
+@pytest.mark.parametrize(
+    "region",
+    [
+        BOX,
+        list(reversed(BOX)),
+        {"type": "Polygon", "coordinates": [BOX]},
+        {"type": "Feature", "properties": {}, "geometry": {"type": "Polygon", "coordinates": [BOX]}},
+    ],
+)
+def test_a_box_may_be_geojson(make_spec, region):
+    if isinstance(region, list):
+        region = {"type": "Polygon", "coordinates": [region]}
+    assert list(draft(make_spec("local", region=region)).terms.cells.region.bbox) == [
+        -74.03,
+        40.69,
+        -73.9,
+        40.83,
+    ]
+
+
+def test_places_may_be_listed(make_spec):
+    terms = draft(make_spec("local", tiling=PLACES, devices=24)).terms
+    assert terms.cells.size == 3
+    assert list(terms.cells.names) == ["a", "b", "c"]
+
+
+WRONG = {
+    "unknown key": {"colour": "red"},
+    "unknown trust": {"trust": "central"},
+    "no title": {"title": " "},
+    "long title": {"title": "x" * 201},
+    "control characters": {"title": "a\x00b"},
+    "lone surrogate": {"title": "\ud800"},
+    "title of another kind": {"title": 3},
+    "unknown method": {"method": "magic"},
+    "method of another trust": {"method": "adaptive"},
+    "options of another kind": {"options": [1]},
+    "unknown option": {"options": {"colour": 1}},
+    "option of another kind": {"options": {"estimator": 3}},
+    "nested option": {"options": {"estimator": {"a": 1}}},
+    "huge option": {"options": {"estimator": 1 << 60}},
+    "no epsilon": {"epsilon": None},
+    "epsilon 0": {"epsilon": 0},
+    "negative epsilon": {"epsilon": -1},
+    "epsilon as a power": {"epsilon": "1e999999999"},
+    "epsilon by zero": {"epsilon": "1/0"},
+    "huge epsilon": {"epsilon": "99999"},
+    "tiny epsilon": {"epsilon": "1/99999999"},
+    "true epsilon": {"epsilon": True},
+    "not a number": {"epsilon": float("nan")},
+    "no region": {"region": None},
+    "three numbers": {"region": [1, 2, 3]},
+    "swapped": {"region": [-73.9, 40.69, -74.03, 40.83]},
+    "off the Earth": {"region": [-74, 40, -73, 140]},
+    "infinite": {"region": [-74, 40, -73, float("inf")]},
+    "texts": {"region": ["-74", "40", "-73", "41"]},
+    "triangle": {"region": {"type": "Polygon", "coordinates": [[[0, 0], [1, 0], [1, 1], [0, 0]]]}},
+    "slanted": {"region": {"type": "Polygon", "coordinates": [[[0, 0], [1, 0.1], [1, 1], [0, 1], [0, 0]]]}},
+    "bow": {"region": {"type": "Polygon", "coordinates": [[[0, 0], [1, 1], [1, 0], [0, 1], [0, 0]]]}},
+    "open ring": {"region": {"type": "Polygon", "coordinates": [[[0, 0], [1, 0], [1, 1], [0, 1], [0, 2]]]}},
+    "holes": {"region": {"type": "Polygon", "coordinates": [BOX, BOX]}},
+    "no geometry": {"region": {"type": "Polygon"}},
+    "hexagons": {"tiling": "h3:8"},
+    "a file": {"tiling": "places:/etc/passwd"},
+    "too many cells": {"tiling": "quadtree:12"},
+    "far too many cells": {"tiling": "grid:99999x99999"},
+    "no cells": {"tiling": "grid:0x4"},
+    "no tiling": {"tiling": None},
+    "a tiling's list": {"tiling": [1]},
+    "another record": {"tiling": {"kind": "grid", "rows": 2, "columns": 2}},
+    "one place": {"tiling": {"kind": "places", "lon": [-74.0], "lat": [40.7]}},
+    "unequal places": {"tiling": {**PLACES, "lat": [40.7]}},
+    "places off the region": {"tiling": {**PLACES, "lon": [10.0, 11.0, 12.0]}},
+    "places with a far away": {"tiling": {**PLACES, "max_distance_m": -1}},
+    "unnamed places": {"tiling": {**PLACES, "names": ["a"]}},
+    "two devices": {"devices": 2},
+    "no devices": {"devices": None},
+    "half a device": {"devices": 24.5},
+    "true devices": {"devices": True},
+    "minimum above": {"minimum": 25},
+    "minimum below": {"minimum": 2},
+    "active of another kind": {"active": "yes"},
+    "no time": {"phase_seconds": 0},
+    "for ever": {"join_seconds": 1 << 40},
+}
+
+
+@pytest.mark.parametrize("changes", WRONG.values(), ids=WRONG)
+def test_a_wrong_draft_is_one_line_of_why(make_spec, changes):
+    with pytest.raises(InputError) as caught:
+        draft(make_spec("local") | changes)
+    assert "\n" not in str(caught.value)
+
+
+WRONG_ROUNDS = {
+    "sample": {"options": {"sample": 5}},
+    "redraw": {"options": {"redraw": True}},
+    "wrapping": {"options": {"overflow": "wrap"}},
+    "labels": {"method": "proportions", "options": {}},
+    "tiny shards": {"options": {"shard_size": 2}},
+    "a modulus too small": {"options": {"shard_size": 12, "bits": 2}},
+    "dropouts that the graph cannot bear": {
+        "options": {"shard_size": 12, "tolerated_dropout": 0.9, "corrupt": 0.09}
+    },
+}
+
+
+@pytest.mark.parametrize("changes", WRONG_ROUNDS.values(), ids=WRONG_ROUNDS)
+def test_a_collection_of_rounds_that_could_not_be_held_is_refused_before_anybody_is_asked(make_spec, changes):
+    with pytest.raises(InputError):
+        draft(make_spec("distributed", **changes))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"epsilon": "1"},
+        {"method": "federated-kde", "options": {"bandwidth_m": 100}},
+        {"method": "planar-laplace"},
+        {"options": {"bandwidth_rule": "neighbours"}},
+        {"options": {"bandwidth_m": 100_000}},
+        {"options": {"bandwidth_m": 0.001}},
+    ],
+)
+def test_a_projection_that_devices_would_refuse_is_refused_before_they_are_asked(make_spec, changes):
+    with pytest.raises(InputError):
+        draft(make_spec("projection", **changes))
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(max_size=10), inner, max_size=5),
+    max_leaves=10,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(name=st.sampled_from(["title", "trust", "method", "epsilon", "options", "region", "tiling", "devices",
+                             "minimum", "active", "join_seconds", "phase_seconds"]), value=ANYTHING)  # fmt: skip
+def test_whatever_is_sent_is_a_draft_or_an_error_of_ours(make_spec, name, value):
+    spec = make_spec("local", tiling="grid:2x2", method="grr") | {name: value}
+    with contextlib.suppress(InputError):  # and nothing else
+        json.loads(draft(spec).terms.encode())

@@ -1,0 +1,55 @@
+"""The table of states: every state is reached and left as it says, and the ends are ends."""
+
+from __future__ import annotations
+
+import pytest
+
+from mapveil.collector.life_cycle import (
+    ACTIVE,
+    PHASES,
+    STEPS,
+    Happening,
+    State,
+    phase_name,
+    phase_named,
+    phases,
+    step_of,
+)
+from mapveil.secure_sum.states import SERVER_STEPS, ServerState, Signal
+
+
+def test_every_row_is_the_only_one_of_its_kind():
+    assert len({(step.state, step.happening) for step in STEPS}) == len(STEPS)
+    assert {step.happening for step in STEPS} == set(Happening)
+
+
+def test_every_state_is_reached_and_only_the_ends_are_not_left():
+    reached = {State.DRAFT}
+    for _ in State:
+        reached |= {step.after for step in STEPS if step.state in reached}
+    assert reached == set(State)
+    left = {step.state for step in STEPS}
+    assert set(State) - left == {State.DONE, State.ABORTED}
+    assert set(ACTIVE) == left - {State.DRAFT}
+
+
+@pytest.mark.parametrize("state", State)
+def test_whatever_has_not_ended_can_fail(state):
+    ended = state in (State.DONE, State.ABORTED)
+    assert step_of(state, Happening.FAILED) == (None if ended else State.ABORTED)
+
+
+@pytest.mark.parametrize("active", [True, False])
+def test_phases_follow_each_other_as_the_protocol_closes_them(active):
+    order = [*phases(active), ServerState.DONE]
+    closes = {
+        step.state: step.after
+        for step in SERVER_STEPS
+        if step.event is Signal.CLOSE and step.active in (None, active)
+    }
+    assert [closes[phase] for phase in order[:-1]] == order[1:]
+
+
+def test_phases_have_names():
+    assert [phase_named(phase_name(phase)) for phase in PHASES] == list(PHASES)
+    assert phase_named("done") is None

@@ -1,0 +1,51 @@
+"""Stored maps come back whole: values, guarantee, rounds, and the sums that bounds are made of."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import mapveil as mv
+from mapveil.collector.results import map_bytes, read_map_bytes
+from mapveil.distributed.multiscale_histogram import MultiscaleHistogram
+from mapveil.errors import InputError
+from mapveil.local.hierarchical_hashing import HierarchicalHashing
+from mapveil.projection.fourier_kde import FourierKde
+
+REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
+MECHANISMS = {
+    "distributed": MultiscaleHistogram(epsilon=1, shard_size=200),
+    "local": HierarchicalHashing(epsilon=2),
+    "projection": FourierKde(bandwidth_m=150),
+}
+
+
+@pytest.mark.parametrize("trust", MECHANISMS)
+def test_a_map_comes_back_whole(trust):
+    city = mv.synthetic.city(users=400, seed=1)
+    heat = MECHANISMS[trust].release(city, mv.Grid(city.region, 16, 16), rng=1)
+    data = map_bytes(heat)
+    assert data[:4] == data[-4:] == b"PAR1"
+    back = read_map_bytes(data)
+    for item in dataclasses.fields(heat):
+        before, after = getattr(heat, item.name), getattr(back, item.name)
+        if item.name == "values":
+            assert np.array_equal(before, after)
+        elif item.name == "tiling":
+            assert before.to_dict() == after.to_dict()
+        elif item.name == "measurements":
+            assert [type(each) for each in before] == [type(each) for each in after]
+        elif item.name == "rounds":
+            assert [each.to_dict() for each in before] == [each.to_dict() for each in after]
+        else:
+            assert before == after, item.name
+    if heat.measurements:
+        for bound in ("lower", "upper"):
+            assert np.array_equal(getattr(heat.error(), bound), getattr(back.error(), bound))
+
+
+def test_what_is_no_map_is_refused():
+    with pytest.raises(InputError):
+        read_map_bytes(b"PAR1 nonsense PAR1")
