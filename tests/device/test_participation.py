@@ -404,6 +404,19 @@ def test_a_restart_sends_the_same_bytes_and_goes_on(
     assert spent(second) == 1
 
 
+def test_entering_again_after_a_restart_does_not_pass_for_an_answer(new_terms, new_device, new_shard) -> None:
+    device = new_device(new_terms(), 0)
+    device.entered()
+    assert device.part.sent
+    shard = new_shard(new_terms(), {0: device}).until("shares")
+    assert shard.message(0)
+    device.entered()
+    assert not device.part.sent
+    device.acknowledged()
+    assert device.part.sent
+    assert device.memory.log.lines[-1].text == "round 1, shares"
+
+
 def test_what_cannot_be_saved_is_not_said_and_said_alike_later(
     new_terms, new_device, new_shard, tmp_path
 ) -> None:

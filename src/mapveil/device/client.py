@@ -164,7 +164,10 @@ class DeviceClient:
         except (DeviceRefusal, InputError) as error:
             self._refuse(collection, str(error))
             return False
-        return part.terms.trust != "distributed" or await self._enter(part)
+        stands = part.part
+        if part.terms.trust != "distributed" or stands is None or stands.round or stands.sent:
+            return True
+        return await self._enter(part)
 
     async def _enter(self, part: Participation) -> bool:
         """Tell the server that this device takes part; the same again changes nothing."""
@@ -176,7 +179,7 @@ class DeviceClient:
             reason = str(error)
             await self._work(lambda: part.refused(reason))
             return False
-        part.acknowledged()
+        part.entered()
         return True
 
     def _refuse(self, collection: str, reason: str) -> None:
@@ -233,7 +236,7 @@ class DeviceClient:
         stands = part.part
         if stands is None:
             return False
-        if progress.state == "open" and not stands.sent:
+        if progress.state == "open" and not stands.round and not stands.sent:
             return await self._enter(part)
         if progress.state != "running" or not progress.open or progress.round < 1:
             return False

@@ -206,11 +206,11 @@ class Fleet:
             def work(job: Callable[[], Any]) -> Awaitable[Any]:
                 return loop.run_in_executor(pool, job)
 
+            memories = await work(self._open)  # one that does not open is said before anybody is asked
             async with Connection(self._server, **self._wire) as connection:
                 documents = Documents(connection)
                 chosen = list(collections) or await self._find(documents, wait_s)
                 policy = await self._rules(documents, chosen, work)
-                memories = await work(self._open)
                 self.clients = [
                     DeviceClient(connection, memory, policy, places, documents=documents, work=work)
                     for memory, places in zip(memories, self._whereabouts, strict=True)

@@ -299,15 +299,18 @@ class Participation:
         self._client = machine
         return body
 
+    def entered(self) -> None:
+        """The server knows that this device takes part. Not saved, as in :meth:`acknowledged`."""
+        part = self.part
+        if part is not None and part.state == "joined" and part.round == 0:
+            part.sent = True
+
     def acknowledged(self) -> None:
         """The server has the last answer. Not saved: after a restart the same bytes are sent once more."""
-        if self.part is not None and not self.part.sent:
-            self.part.sent = True
-            what = (
-                "its report"
-                if self.part.state == "reported"
-                else f"round {self.part.round}, {self.part.phase}"
-            )
+        part = self.part
+        if part is not None and part.answer and not part.sent:
+            part.sent = True
+            what = f"round {part.round}, {part.phase}" if part.round else "its report"
             self.memory.log.add("sent", what, self.collection)
 
     def refused(self, reason: str) -> None:
