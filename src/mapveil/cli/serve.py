@@ -150,10 +150,14 @@ def _issue(
     make: Callable[[Store, str, timedelta], tuple[int, str]],
 ) -> int:
     """Make a token; it is the only thing on stdout."""
+    from mapveil.collector.faults import Invalid
+
     lifetime = _lifetime(expires)
     store = _store(settings)
     try:
         number, token = make(store, asked, lifetime)
+    except Invalid as error:
+        raise InputError(str(error)) from None
     finally:
         store.close()
     console.note(f"Number {number}, good for {expires}. This is the only time the token is shown:")

@@ -7,7 +7,9 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx
@@ -164,3 +166,34 @@ def api(api_with: Callable[..., Api]) -> Api:
 def live() -> Callable[[Any, Settings], contextlib.AbstractContextManager[str]]:
     """Run any application as ``mapveil serve`` runs its own."""
     return serving
+
+
+@pytest.fixture(scope="session")
+def make_certificate() -> Callable[[Path], tuple[Path, Path]]:
+    """Make a certificate for this machine and its key, in a folder."""
+
+    def make(folder: Path) -> tuple[Path, Path]:
+        from cryptography import x509
+        from cryptography.hazmat.primitives import hashes, serialization
+        from cryptography.hazmat.primitives.asymmetric import ec
+        from cryptography.x509.oid import NameOID
+
+        key = ec.generate_private_key(ec.SECP256R1())
+        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+        now = datetime.now(UTC)
+        here = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
+        made = (
+            x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+            .not_valid_before(now - timedelta(days=1))
+            .not_valid_after(now + timedelta(days=1))
+            .add_extension(here, critical=False)
+            .sign(key, hashes.SHA256())
+        )
+        plain = serialization.NoEncryption()
+        pem, pkcs8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+        chain, secret = folder / "chain.pem", folder / "key.pem"
+        chain.write_bytes(made.public_bytes(pem))
+        secret.write_bytes(key.private_bytes(pem, pkcs8, plain))
+        return chain, secret
+
+    return make

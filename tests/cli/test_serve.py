@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+import json
+import re
+import socket
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mapveil.collector.accounts import Accounts
+from mapveil.collector.api.settings import SETTINGS
+from mapveil.collector.clock import SystemClock
+from mapveil.collector.store import Store
+
+Call = Callable[..., Any]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return tmp_path / "store.sqlite"
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def test_every_setting_is_an_option_with_its_variable_and_default(mapveil: Call) -> None:
+    told = " ".join(mapveil("serve", "--help").out.split())
+    for row in SETTINGS:
+        default = "none" if row.default is None else row.default
+        assert row.option in told
+        shown = re.sub(r"\s", "", f"[{row.variable};{default}]")
+        assert shown in re.sub(r"\s", "", told), row.name
+
+
+def test_an_operator_is_made_and_the_token_is_all_of_stdout(mapveil: Call, store: Path) -> None:
+    made = mapveil("serve", "--store", store, "--new-operator", "admin:me")
+    assert made.code == 0
+    token = made.out.strip()
+    assert re.fullmatch(r"mvo_[A-Za-z0-9_-]{43}", token)
+    assert token not in made.err
+    opened = Store(str(store), clock=SystemClock())
+    operator = Accounts(opened).verify_operator(token)
+    opened.close()
+    assert (operator.name, operator.role) == ("me", "admin")
+    lifetime = datetime.fromisoformat(operator.expires_at) - datetime.now(UTC)
+    assert timedelta(days=29) < lifetime <= timedelta(days=30)
+
+
+def test_an_enrolment_is_made_for_so_many_devices(mapveil: Call, store: Path) -> None:
+    made = mapveil("serve", "--store", store, "--new-enrolment", "2000:pilot", "--expires", "12h", "--json")
+    record = json.loads(made.out)
+    assert record["id"] == 1
+    assert record["token"].startswith("mve_")
+    opened = Store(str(store), clock=SystemClock())
+    (enrolment,) = Accounts(opened).enrolments()
+    opened.close()
+    assert (enrolment.name, enrolment.uses_left, enrolment.created_by) == ("pilot", 2000, None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--new-operator", "king"), "viewer"),
+        (("--new-operator", "admin:" + "x" * 101), "100"),
+        (("--new-operator", "admin", "--expires", "soon"), "30d"),
+        (("--new-operator", "admin", "--expires", "99999d"), "days"),
+        (("--new-operator", "admin", "--expires", "0d"), "30d"),
+        (("--new-enrolment", "many"), "2000:pilot"),
+        (("--new-enrolment", "0"), "1 to"),
+        (("--new-enrolment", "5", "--check"), "one of them"),
+        (("--port", "70000"), "0 to 65535"),
+        (("--workers", "2"), "PostgreSQL"),
+        (("--tls-cert", "a.pem"), "TLS"),
+        (("--log-format", "xml"), "json"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(
+    mapveil: Call, store: Path, arguments: tuple[str, ...], told: str
+) -> None:
+    outcome = mapveil("serve", "--store", store, *arguments)
+    assert outcome.code == 2
+    assert outcome.out == ""
+    assert outcome.err.count("\n") == 1
+    assert told in outcome.err
+
+
+def test_settings_come_from_the_environment_too(
+    mapveil: Call, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MAPVEIL_STORE", str(store))
+    assert mapveil("serve", "--new-operator", "viewer").code == 0
+    assert store.exists()
+    monkeypatch.setenv("MAPVEIL_PORT", "many")
+    outcome = mapveil("serve", "--new-operator", "viewer")
+    assert outcome.code == 2
+    assert "MAPVEIL_PORT" in outcome.err
+
+
+def test_a_store_that_is_none_is_refused_without_its_password(mapveil: Call, tmp_path: Path) -> None:
+    outcome = mapveil("serve", "--store", "mysql://me:hunter2@db/x", "--new-operator", "admin")
+    assert outcome.code == 2
+    assert "postgresql://" in outcome.err
+    assert "hunter2" not in outcome.err
+    other = tmp_path / "notes.txt"
+    other.write_text("these are notes, and no store at all\n" * 100)
+    outcome = mapveil("serve", "--store", other, "--new-operator", "admin")
+    assert outcome.code in (1, 2)
+    assert other.read_text().startswith("these are notes")
+
+
+def test_a_port_that_is_taken_is_said_so(mapveil: Call, store: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        outcome = mapveil("serve", "--store", store, "--port", port)
+        checked = mapveil("serve", "--store", store, "--port", port, "--check")
+    assert outcome.code == 2
+    assert f"port {port}" in outcome.err
+    assert not store.exists()
+    assert checked.code == 1
+    assert f"port {port}" in checked.out
+
+
+def test_a_check_says_what_is_wrong_and_changes_nothing(mapveil: Call, store: Path) -> None:
+    port = free_port()
+    fresh = mapveil("serve", "--store", store, "--port", port, "--check")
+    assert fresh.code == 1
+    assert not store.exists()
+    mapveil("serve", "--store", store, "--new-operator", "admin")
+    good = mapveil("serve", "--store", store, "--port", port, "--check", "--json")
+    assert good.code == 0
+    findings = {each["what"]: each for each in json.loads(good.out)}
+    assert {each["state"] for each in findings.values()} == {"ok"}
+    assert set(findings) == {"store", "revision", "audit log", "tls", "port"}
+    assert re.search(r"^1 lines, chain [0-9a-f]{64}$", findings["audit log"]["detail"])
+    with Store(str(store), clock=SystemClock()).write() as connection:
+        connection.exec_driver_sql("DROP TRIGGER IF EXISTS audit_no_update")
+        for (name,) in connection.exec_driver_sql(
+            "SELECT name FROM sqlite_master WHERE type = 'trigger'"
+        ).fetchall():
+            connection.exec_driver_sql(f"DROP TRIGGER {name}")
+        connection.exec_driver_sql("UPDATE audit SET actor = 'nobody'")
+    tampered = mapveil("serve", "--store", store, "--port", port, "--check")
+    assert tampered.code == 1
+    assert "audit log was tampered with" in tampered.out
+
+
+def certificate(folder: Path, *, days: int) -> tuple[Path, Path]:
+    """A certificate for this machine that is good for so many days from now, and its key."""
+    from ipaddress import ip_address
+
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import NameOID
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=60))
+        .not_valid_after(now + timedelta(days=days))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    paths = folder / "chain.pem", folder / "key.pem"
+    paths[0].write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    paths[1].write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+    )
+    return paths
+
+
+@pytest.mark.parametrize(("days", "code"), [(30, 0), (-1, 1)])
+def test_a_check_reads_the_certificate(
+    mapveil: Call, store: Path, tmp_path: Path, days: int, code: int
+) -> None:
+    mapveil("serve", "--store", store, "--new-operator", "admin")
+    chain, key = certificate(tmp_path, days=days)
+    given = ("serve", "--store", store, "--port", free_port(), "--check")
+    outcome = mapveil(*given, "--tls-cert", chain, "--tls-key", key)
+    assert outcome.code == code
+    assert "the certificate is good until" in outcome.out
+    swapped = mapveil(*given, "--tls-cert", key, "--tls-key", chain)
+    assert swapped.code == 1
+    assert "cannot be used" in swapped.out

@@ -1,0 +1,156 @@
+"""``mapveil serve`` as a process: started, asked, told to stop."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx
+import pytest
+
+MAPVEIL = Path(sys.executable).with_name("mapveil")
+ADDRESS = re.compile(r"Serving on (https?://\S+) from")
+
+
+class Served(NamedTuple):
+    process: subprocess.Popen[bytes]
+    url: str
+    log: Path
+
+    @property
+    def place(self) -> tuple[str, int]:
+        host, _, port = self.url.split("//")[1].partition(":")
+        return host, int(port)
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(30)
+
+
+@contextlib.contextmanager
+def served(store: Path | str, folder: Path, *options: object) -> Iterator[Served]:
+    """A process that serves; killed at the end if it still runs."""
+    log = folder / "log"
+    command = [str(MAPVEIL), "serve", "--store", str(store), "--port", "0", *map(str, options)]
+    with log.open("wb") as written, subprocess.Popen(command, stderr=written) as process:
+        try:
+            deadline = time.monotonic() + 60
+            while not (found := ADDRESS.search(log.read_text())):
+                assert process.poll() is None, log.read_text()
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            made = Served(process, found[1], log)
+            while True:  # the socket is bound before anybody accepts
+                with contextlib.suppress(OSError), socket.create_connection(made.place, timeout=10):
+                    break
+            yield made
+        finally:
+            if process.poll() is None:
+                process.kill()
+
+
+def token(store: Path | str) -> str:
+    command = [str(MAPVEIL), "serve", "--store", str(store), "--new-operator", "admin", "-q"]
+    return subprocess.run(command, capture_output=True, check=True, text=True).stdout.strip()
+
+
+def test_a_request_on_its_way_is_answered_before_the_service_stops(tmp_path: Path) -> None:
+    with served(tmp_path / "store.sqlite", tmp_path, "--log-format", "json") as one:
+        assert httpx.get(f"{one.url}/healthz", timeout=30).json()["status"] == "ok"
+        body = json.dumps({"token": "x"}).encode()
+        head = b"POST /v1/devices HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+        with socket.create_connection(one.place, timeout=20) as connection:
+            connection.sendall(head % len(body) + body[:5])
+            time.sleep(0.3)
+            one.process.send_signal(signal.SIGTERM)
+            time.sleep(0.5)
+            with pytest.raises(OSError):
+                socket.create_connection(one.place, timeout=5).close()
+            connection.sendall(body[5:])
+            assert connection.recv(10_000).startswith(b"HTTP/1.1 422")
+        assert one.process.wait(30) == 0
+        told = one.log.read_text()
+    assert "There is no operator yet" in told
+    assert "Traceback" not in told
+    requests = [json.loads(line) for line in told.splitlines() if line.startswith("{")]
+    assert {line["route"] for line in requests} == {"/healthz", "/v1/devices"}
+
+
+def test_what_does_not_end_is_cut_off_in_time(tmp_path: Path) -> None:
+    with served(tmp_path / "store.sqlite", tmp_path, "--shutdown-seconds", 1) as one:
+        with socket.create_connection(one.place, timeout=20) as connection:
+            connection.sendall(b"POST /v1/devices HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n")
+            time.sleep(0.5)
+            started = time.monotonic()
+            assert one.stop(signal.SIGINT) == 0
+        assert time.monotonic() - started < 10
+
+
+def test_what_was_done_is_there_after_a_restart(tmp_path: Path) -> None:
+    store = tmp_path / "store.sqlite"
+    headers = {"Authorization": f"Bearer {token(store)}"}
+    draft = {
+        "title": "kept",
+        "trust": "local",
+        "epsilon": "1",
+        "region": [-74.03, 40.69, -73.90, 40.83],
+        "tiling": "quadtree:3",
+        "devices": 3,
+    }
+    with served(store, tmp_path) as one:
+        made = httpx.post(f"{one.url}/v1/collections", json=draft, headers=headers, timeout=30)
+        assert made.status_code == 201
+        one.process.kill()
+        one.process.wait()
+    with served(store, tmp_path) as again:
+        listed = httpx.get(f"{again.url}/v1/collections", headers=headers, timeout=30).json()
+        assert listed == [made.json()]
+        assert again.stop() == 0
+
+
+def test_tls_is_served_and_insisted_on(tmp_path: Path, make_certificate: Any) -> None:
+    chain, key = make_certificate(tmp_path)
+    with served(tmp_path / "store.sqlite", tmp_path, "--tls-cert", chain, "--tls-key", key) as one:
+        trusted = ssl.create_default_context(cafile=str(chain))
+        answer = httpx.get(f"{one.url}/healthz", verify=trusted, timeout=30)
+        assert one.url.startswith("https://")
+        assert answer.status_code == 200
+        assert answer.headers["strict-transport-security"].startswith("max-age=")
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(f"{one.url}/healthz", timeout=30)
+        assert one.stop() == 0
+
+
+def test_several_workers_share_one_postgresql(postgresql_url: str, tmp_path: Path) -> None:
+    headers = {"Authorization": f"Bearer {token(postgresql_url)}"}
+    with served(postgresql_url, tmp_path, "--workers", 2) as one:
+        deadline = time.monotonic() + 60
+        while True:
+            with contextlib.suppress(httpx.TransportError):
+                if httpx.get(f"{one.url}/healthz", timeout=30).status_code == 200:
+                    break
+            assert time.monotonic() < deadline
+        processes = set()
+        for _ in range(60):  # each on a connection of its own, so that both take some
+            answer = httpx.get(f"{one.url}/v1/me", headers=headers, timeout=30)
+            assert answer.status_code == 200
+            processes.add(answer.headers["x-request-id"][:10])
+        assert len(processes) == 2
+        counted = httpx.get(f"{one.url}/metrics", timeout=30).text
+        found = re.search(
+            r'mapveil_requests_total\{method="GET",route="/v1/me",status="200"\} (\S+)', counted
+        )
+        assert found is not None
+        assert float(found[1]) == 60
+        assert one.stop() == 0
+    assert "Traceback" not in one.log.read_text()
