@@ -12,12 +12,17 @@ from scipy import stats
 import mapveil as mv
 from mapveil.errors import InputError, ParameterError, PromiseError
 from mapveil.maps.read_map import read_map
-from mapveil.projection.devices import all_places
+from mapveil.privacy.random import Randomness
+from mapveil.projection.chunks import Chunk
+from mapveil.projection.devices import all_places, visits_of
 from mapveil.projection.federated_kde import FederatedKde
 from mapveil.projection.fourier_kde import FourierKde
+from mapveil.projection.frequencies import unit_frequencies
 from mapveil.projection.kernels import KERNELS, kernel_named
 from mapveil.projection.map_points import map_points
 from mapveil.projection.measured import FEW_PLACES
+from mapveil.projection.message import read_reports, write_reports
+from mapveil.projection.report import client_reports
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
 GRID = mv.Grid(REGION, rows=40, columns=30)
@@ -245,3 +250,32 @@ def test_a_map_says_what_chance_puts_anywhere(tmp_path):
     smooth = FourierKde(bandwidth_m=150, smoothing="reports").release(COUNTS, rng=1)
     assert smooth.faint == 0
     assert "faint_per_km2" not in smooth.metadata()
+
+
+@pytest.mark.parametrize("options", [{}, {"bandwidth_m": 150.0, "features": 2}, {"smoothing": "reports"}])
+def test_stored_reports_give_the_map_that_the_devices_would(options: dict[str, object]) -> None:
+    """The server half alone, from encoded reports in parts, is what a whole release makes of the same waves."""
+    tiling, mechanism = GRID, FourierKde(**options)
+    people = mv.Counts(np.random.default_rng(5).poisson(0.3, GRID.size), GRID)
+    released = mechanism.release(people, tiling, rng=3)
+    # The stream of the one chunk of devices of that release.
+    chunk = Chunk(next(visits_of(people, tiling)), Randomness(3).child("devices").child("chunk 0"), 1)
+    users = chunk.visits.devices
+    query = mechanism.public_query(tiling, users)
+    units = unit_frequencies(users, mechanism.features, query.law, 2, chunk.rng)
+    messages = write_reports(client_reports(units, chunk.visits, query), query)
+    parts = (read_reports(messages[start : start + 64], query) for start in range(0, users, 64))
+    made = mechanism.of_reports(parts, tiling, users)
+    again = mechanism.map_of(made, tiling, seeded=True)
+    assert np.allclose(again.values, released.values, atol=1e-6)
+    assert again.guarantee.to_dict().keys() == released.guarantee.to_dict().keys()
+    assert again.parameters == released.parameters
+    assert again.notes == released.notes
+    with pytest.raises(InputError, match="no device reported"):
+        mechanism.of_reports(iter(()), tiling, users)
+
+
+def test_a_rule_that_reads_places_has_no_public_query() -> None:
+    city = mv.synthetic.city(users=50, seed=2)
+    with pytest.raises(ParameterError, match="public"):
+        FourierKde(bandwidth_rule="neighbours").public_query(mv.Grid(city.region, 8, 8), 50)

@@ -1,0 +1,123 @@
+"""Taking messages while a phase is being shut: what was acknowledged is there when it is closed, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+from sqlalchemy import select
+
+from mapveil.collector import secure_rounds
+from mapveil.collector.engine import Engine
+from mapveil.collector.faults import StoreUnavailable, TooLate
+from mapveil.collector.intake import Intake, Kept, Message, take_messages
+from mapveil.collector.schema import messages
+from mapveil.secure_sum.states import ServerState
+
+
+@pytest.fixture
+def running(engine, store, crowd_of, opened, make_spec):
+    crowd = crowd_of(store, 4)
+    options = {"shard_size": 4, "tolerated_dropout": 0, "corrupt": 0}
+    id, _ = opened(engine, make_spec("distributed", devices=4, method="uniform", options=options))
+    asyncio.run(crowd.join(engine, id))
+    engine.tick()
+    return id
+
+
+def there(store):
+    with store.read() as connection:
+        return set(connection.execute(select(messages.c.client)).scalars())
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.002, 0.01, 0.03])
+def test_what_is_acknowledged_was_in_time(store, running, delay):
+    intake, seen = Intake(store), {}
+
+    def shut():
+        with store.write() as connection:
+            assert secure_rounds.shut_phase(connection, running, 1, ServerState.KEYS)
+        seen["when shut"] = there(store)
+
+    async def send():
+        timer = threading.Timer(delay, shut)
+        timer.start()
+
+        def take(connection, batch):
+            return take_messages(connection, batch, running, 1, ServerState.KEYS)
+
+        async def one(client):
+            await asyncio.sleep(client / 10_000)
+            return await intake.put("key", Message(0, client, b"%d" % client), take)
+
+        outcomes = await asyncio.gather(*(one(client) for client in range(300)))
+        timer.join()
+        return outcomes
+
+    outcomes = asyncio.run(send())
+    kept = {client for client, outcome in enumerate(outcomes) if outcome is Kept.NEW}
+    assert set(outcomes) <= {Kept.NEW, Kept.LATE}
+    assert kept == there(store) == seen["when shut"]
+
+
+def test_a_store_that_fails_acknowledges_nothing(store, running, monkeypatch):
+    def lost(work):
+        raise StoreUnavailable("lost")
+
+    monkeypatch.setattr(store, "commit", lost)
+
+    async def send():
+        intake = Intake(store)
+        puts = (intake.put("key", Message(0, client, b""), take_messages) for client in range(5))
+        return await asyncio.gather(*puts, return_exceptions=True)
+
+    assert [type(each) for each in asyncio.run(send())] == [StoreUnavailable] * 5
+    assert there(store) == set()
+
+
+def test_whoever_leaves_takes_nothing_from_the_others(store, running):
+    def take(connection, batch):
+        return take_messages(connection, batch, running, 1, ServerState.KEYS)
+
+    async def send():
+        intake = Intake(store)
+        tasks = [asyncio.create_task(intake.put("key", Message(0, n, b"x"), take)) for n in range(6)]
+        await asyncio.sleep(0)
+        tasks[0].cancel()
+        tasks[3].cancel()
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    outcomes = asyncio.run(send())
+    assert [each for n, each in enumerate(outcomes) if n not in (0, 3)] == [Kept.NEW] * 4
+    assert {1, 2, 4, 5} <= there(store)
+
+
+def test_the_conductor_runs_until_it_is_stopped_and_outlives_its_store(
+    store, clock, crowd_of, opened, make_spec
+):
+    engine = Engine(store, clock)
+    assert engine.idle_seconds == float("inf")
+    crowd = crowd_of(store, 3)
+    id, terms = opened(engine, make_spec("local", devices=3))
+    bodies = crowd.local_reports(terms)
+
+    async def run():
+        conducting = asyncio.create_task(engine.run())
+        real, engine._store.read = engine._store.read, lambda: (_ for _ in ()).throw(StoreUnavailable("lost"))
+        await asyncio.sleep(0.25)
+        assert engine.idle_seconds == float("inf")
+        engine._store.read = real
+        await asyncio.gather(*(engine.report(id, d + 1, body) for d, body in enumerate(bodies)))
+        for _ in range(200):
+            if (await asyncio.to_thread(engine.collection, id))["state"] == "done":
+                break
+            await asyncio.sleep(0.05)
+        assert engine.idle_seconds < 5
+        engine.stop()
+        await asyncio.wait_for(conducting, 5)
+
+    asyncio.run(run())
+    assert engine.collection(id)["state"] == "done"
+    with pytest.raises(TooLate):
+        asyncio.run(engine.report(id, 1, bodies[1]))
