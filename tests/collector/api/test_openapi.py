@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,9 +22,11 @@ EXAMPLES = int(
     os.environ.get("MAPVEIL_API_EXAMPLES", "6")
 )  # of each operation and kind; raise it to search longer
 PUBLIC = {
-    *("/healthz", "/metrics", "/v1/open", "/v1/openapi.json", "/v1/devices"),
-    *("/v1/collections/{id}/terms", "/v1/collections/{id}/progress", "/v1/collections/{id}/rounds/{n}"),
+    *(("get", path) for path in ("/healthz", "/metrics", "/v1/open", "/v1/openapi.json")),
+    *(("get", f"/v1/collections/{{id}}/{path}") for path in ("terms", "progress", "rounds/{n}")),
+    ("post", "/v1/devices"),
 }
+ROOT = Path(__file__).resolve().parents[3]
 
 
 # Of bodies of CBOR the document says that they are bytes.
@@ -55,9 +60,7 @@ def test_every_endpoint_is_described_with_its_refusals(document: dict[str, Any])
         if "requestBody" in operation:
             assert "413" in statuses
         guarded = "security" in operation
-        assert guarded is not (path in PUBLIC and method in ("get", "post") and "{n}" not in path[:13]) or (
-            path == "/v1/devices" and method == "get"
-        ), (path, method)
+        assert guarded is not ((method, path) in PUBLIC), (path, method)
         assert ("401" in statuses) is (guarded or path in ("/v1/devices", "/metrics")), (path, method)
         for status, response in operation["responses"].items():
             if status >= "400" and path != "/healthz":
@@ -65,6 +68,37 @@ def test_every_endpoint_is_described_with_its_refusals(document: dict[str, Any])
                 assert schema == {"$ref": "#/components/schemas/ErrorBody"}, (path, method, status)
     described = {(path, method.upper()) for path, method, _ in operations(document)}
     assert {(each.route, each.method) for each in ENDPOINTS} <= described
+
+
+def test_the_roles_that_are_published_are_the_ones_that_are_tested(document: dict[str, Any]) -> None:
+    """What test_access asks of every role covers every endpoint that wants one."""
+    published = {
+        (method.upper(), path): roles[0]
+        for path, method, operation in operations(document)
+        for each in operation.get("security", [])
+        if (roles := each.get("operator"))
+    }
+    source = (Path(__file__).parent / "test_access.py").read_text(encoding="utf-8")
+    listed = re.findall(r'\("(GET|POST|DELETE)", f?"([^"]+)", "(viewer|operator|admin)"\)', source)
+    shaped = {(method, path.replace("{ABSENT}", "{id}")): role for method, path, role in listed}
+    for (method, path), role in published.items():
+        pattern = re.sub(r"\\\{(?!id)\w+\\\}", "[^/]+", re.escape(path))
+        matching = {
+            each for (asked, at), each in shaped.items() if asked == method and re.fullmatch(pattern, at)
+        }
+        assert matching == {role}, (method, path, role, matching)
+
+
+def test_the_page_of_the_documentation_is_current() -> None:
+    spec = importlib.util.spec_from_file_location(
+        "make_collector_api", ROOT / "docs" / "make_collector_api.py"
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    written = (ROOT / "docs" / "reference" / "collector-api.md").read_text(encoding="utf-8")
+    assert written == made.page(), "run: python docs/make_collector_api.py"
 
 
 def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:

@@ -110,8 +110,10 @@ class BoxFeature(_Asked):
 class CollectionDraft(_Asked):
     """What an operator asks for; what devices will be told is made from it, and fixed."""
 
-    title: Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
-    trust: Trust
+    title: Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")] = Field(
+        description="For people: operators and the owners of phones read it"
+    )
+    trust: Trust = Field(description="Who is trusted with what: distributed, local or projection")
     method: Annotated[str, Field(max_length=60)] | None = Field(
         default=None, description="A method of that trust; the usual one by default"
     )
@@ -127,22 +129,28 @@ class CollectionDraft(_Asked):
     options: dict[Annotated[str, Field(max_length=60)], Option] | None = Field(
         default=None, description="The mechanism's other parameters"
     )
-    region: BoundsDegrees | BoxGeometry | BoxFeature
+    region: BoundsDegrees | BoxGeometry | BoxFeature = Field(
+        description="West, south, east and north in degrees, or the same box as GeoJSON"
+    )
     tiling: (
         Annotated[str, Field(pattern=r"^(grid:[0-9]{1,5}x[0-9]{1,5}|quadtree:[0-9]{1,2}|tiles:[0-9]{1,2})$")]
         | PlacesRecord
+    ) = Field(description="quadtree:8, grid:ROWSxCOLUMNS, tiles:15, or a public list of places")
+    devices: Annotated[int, Field(ge=3, le=1 << 24)] = Field(
+        description="Begin, or end, as soon as so many are there"
     )
-    devices: Annotated[
-        int, Field(ge=3, le=1 << 24, description="Begin, or end, as soon as so many are there")
-    ]
     minimum: Annotated[int, Field(ge=3, le=1 << 24)] | None = Field(
         default=None, description="With fewer nothing is made; half of the devices by default"
     )
     active: bool | None = Field(
         default=None, description="Secure sums safe against a server that lies; true by default"
     )
-    join_seconds: Annotated[int, Field(ge=1, le=90 * 24 * 3600)] | None = None
-    phase_seconds: Annotated[int, Field(ge=1, le=24 * 3600)] | None = None
+    join_seconds: Annotated[int, Field(ge=1, le=90 * 24 * 3600)] | None = Field(
+        default=None, description="How long devices may join, or report; 3600 by default"
+    )
+    phase_seconds: Annotated[int, Field(ge=1, le=24 * 3600)] | None = Field(
+        default=None, description="How long a phase of a round waits for its devices; 60 by default"
+    )
 
 
 class Aborting(_Asked):

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
 
 from mapveil.collector.api.devices import ENDPOINTS, Endpoint
 from mapveil.collector.api.media import JSON
@@ -68,9 +69,10 @@ def document(app: FastAPI) -> dict[str, Any]:
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
     made["components"]["securitySchemes"] = _SCHEMES
+    roles = _roles(app)
     for path, operations in made["paths"].items():
-        for operation in operations.values():
-            _complete(path, operation)
+        for method, operation in operations.items():
+            _complete(operation, roles.get((path, method)))
     made["paths"] = dict(sorted(made["paths"].items()))
     return made
 
@@ -117,12 +119,22 @@ def _schema(endpoint: Endpoint) -> dict[str, Any]:
     return {"type": "object"} if endpoint.gives == JSON else dict(_BINARY)
 
 
-def _complete(path: str, operation: dict[str, Any]) -> None:
+def _roles(app: FastAPI) -> dict[tuple[str, str], str]:
+    """The least role for each address and method that wants an operator."""
+    found: dict[tuple[str, str], str] = {}
+    for route in app.routes:
+        if isinstance(route, APIRoute):
+            for dependency in route.dependant.dependencies:
+                role = getattr(dependency.call, "role", None)
+                if role is not None:
+                    found |= {(route.path, method.lower()): role for method in route.methods or ()}
+    return found
+
+
+def _complete(operation: dict[str, Any], role: str | None) -> None:
     """Say who may ask, and drop what FastAPI says of its own error shape."""
-    if path.startswith("/v1/") and "security" not in operation and operation["tags"] != ["public"]:
-        guarded = operation["tags"] != ["devices"]
-        if guarded:
-            operation["security"] = [{"operator": []}]
+    if role is not None:
+        operation["security"] = [{"operator": [role]}]
     told = operation["responses"].get("422")
     if told is not None and "HTTPValidationError" in str(told):
         del operation["responses"]["422"]

@@ -159,7 +159,7 @@ def _add_pictures(app: FastAPI, service: Service, maps: FinishedMaps) -> None:
 def _add_retrieval(app: FastAPI, service: Service, maps: FinishedMaps) -> None:
     refused = refusals(401, 404, 409, 422)
     tag: list[str | Enum] = ["retrieval"]
-    security: dict[str, Any] = {"security": [{"operator": []}, {"device": []}]}
+    security: dict[str, Any] = {"security": [{"operator": ["viewer"]}, {"device": []}]}
     run = service.run
 
     def built(id: str) -> FinishedMap:

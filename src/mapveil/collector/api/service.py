@@ -71,6 +71,7 @@ class Service:
         def asking(request: Request) -> Operator:
             return self.access.operator(request.scope, role)
 
+        asking.role = role  # type: ignore[attr-defined]  # for the OpenAPI document
         return Depends(asking)
 
 
