@@ -18,7 +18,7 @@ export async function showResult(place, one, { signal }) {
   const numbers = get(`/collections/${one.id}/map/cells`, signal).then((found) => new Cells(found));
   numbers.catch(() => {});
   // On a small screen the table is out of sight while the map is in it.
-  const short = el("p", { class: "short", "aria-hidden": "true", hidden: true });
+  const short = el("p", { class: "chip", "aria-hidden": "true", hidden: true });
   const frame = el("div", { class: "map", id: "map" }),
     legend = el("div", {});
   const reading = el("dl", { class: "facts", id: "reading" }, nothingRead());

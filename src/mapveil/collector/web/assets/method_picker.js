@@ -1,0 +1,46 @@
+// The method of a new collection and its parameters: the usual ones, unless somebody knows better.
+import { el } from "./dom.js";
+import { field } from "./fields.js";
+import { METHODS } from "./methods.js";
+
+/** A folded card; `value()` is {method, options}, and throws where the parameters are no JSON object. */
+export function methodPicker() {
+  const method = el("select", { id: "method" });
+  const options = el("textarea", { id: "options", rows: 3, spellcheck: "false", placeholder: "{}" });
+  const element = el(
+    "details",
+    { class: "card" },
+    el("summary", {}, "Method and its parameters"),
+    el(
+      "div",
+      { class: "form" },
+      field("Method", method),
+      field("Parameters as JSON", options, 'Such as {"shard_size": 200}. Empty: the usual ones.'),
+    ),
+  );
+  let shown = null;
+  return {
+    element,
+    renew(trust) {
+      if (shown === trust) return;
+      shown = trust;
+      method.replaceChildren(
+        ...METHODS[trust].map(([name, text], at) =>
+          el("option", { value: name }, `${name}${at === 0 ? " (the usual)" : ""}: ${text}`),
+        ),
+      );
+    },
+    value() {
+      try {
+        const read = options.value.trim() ? JSON.parse(options.value) : {};
+        if (read === null || typeof read !== "object" || Array.isArray(read))
+          throw new Error("an object is accepted");
+        return { method: method.value, options: read };
+      } catch (error) {
+        element.open = true;
+        options.focus();
+        throw new Error(`The parameters are no JSON: ${error.message}`);
+      }
+    },
+  };
+}
