@@ -205,6 +205,8 @@ class DeviceSide:
         if not _is_at(now, number, phase):
             if now.state == State.RUNNING and now.round == number and _comes(now, phase):
                 raise Conflict(f"the round is collecting {now.phase}", "a message of that phase")
+            if now.state != State.RUNNING:
+                self._machines.forget(id)  # another process ended it
             await self._settle_late(id, number, phase, message)
             return
         machine = held.machines[seat.shard]

@@ -27,7 +27,9 @@ __all__ = ["RoundMachines", "Seat", "ShardMachine", "ShardMachines", "stored_mes
 IntArray = npt.NDArray[np.int64]
 
 _ROWS: Final = 256  # messages held at once while a machine takes them
-_ROUNDS: Final = 4  # kept at once: each holds the keys and shares of all its devices
+_ROUNDS: Final = (
+    64  # kept at once: one of every collection that runs; each holds the keys and shares of its devices
+)
 
 
 class Seat(NamedTuple):
@@ -195,10 +197,11 @@ class ShardMachines:
             held = self.held(collection, number)
             if held is None:
                 held = self._load(collection, number)
-            if held is not None:
-                self._rounds[collection, number] = held
-                while len(self._rounds) > _ROUNDS:
-                    del self._rounds[next(iter(self._rounds))]
+                if held is not None:
+                    self._drop(collection)  # rounds follow each other: the one before is done
+                    self._rounds[collection, number] = held
+                    while len(self._rounds) > _ROUNDS:
+                        del self._rounds[next(iter(self._rounds))]
             return held
 
     def _load(self, collection: str, number: int) -> RoundMachines | None:
@@ -216,8 +219,11 @@ class ShardMachines:
     def forget(self, collection: str) -> None:
         """Drop the machines of a collection: its round is done, or it ended."""
         with self._lock:
-            for key in [key for key in self._rounds if key[0] == collection]:
-                del self._rounds[key]
+            self._drop(collection)
+
+    def _drop(self, collection: str) -> None:
+        for key in [key for key in self._rounds if key[0] == collection]:
+            del self._rounds[key]
 
 
 def _enrolled(keys: list[bytes]) -> Enrolled:
