@@ -8,9 +8,8 @@ from typing import Any
 import httpx
 import numpy as np
 
-from mapveil.collector.reports import randomizer_of
 from mapveil.device.announcement import RoundAnnouncement
-from mapveil.device.signature import enrolment_statement
+from mapveil.device.signature import authorization, enrolment_statement
 from mapveil.device.terms import CollectionTerms
 from mapveil.distributed.client import client_report
 from mapveil.distributed.devices import Devices
@@ -27,7 +26,7 @@ ROUNDS = {"options": {"shard_size": 12, "tolerated_dropout": 0.25, "corrupt": 0}
 def reports_of(api: Any, collection: str, count: int) -> list[bytes]:
     """Reports of as many devices, each from a cell of its own."""
     terms = CollectionTerms.decode(api.client.get(f"/v1/collections/{collection}/terms").content)
-    randomizer = randomizer_of(terms)
+    randomizer = terms.randomizer
     cells = np.arange(count, dtype=np.int64) % terms.cells.size
     return [bytes(each) for each in write_reports(randomizer.randomize(cells, Randomness(5)), randomizer)]
 
@@ -118,9 +117,13 @@ def test_reports_are_bytes_of_one_kind_and_of_bounded_length(api_with: Any) -> N
     (phone,) = api.phones(1)
     assert phone.ask("PUT", path, bytes(101)).status_code == 413
     assert phone.ask("PUT", path, bytes(100)).status_code == 422
-    for media in (None, "application/json", "text/plain; a=application/cbor"):
-        headers = {"Content-Type": media} if media else {}
-        answer = api.client.put(path, content=b"x", headers=headers)
+    signed = authorization(phone.identity, phone.number, "PUT", path, b"x")
+    for media in (
+        {},
+        {"Content-Type": "application/json"},
+        {"Content-Type": "text/plain; a=application/cbor"},
+    ):
+        answer = api.client.put(path, content=b"x", headers={"Authorization": signed, **media})
         assert answer.status_code == 415
     seat = path.replace("report", "rounds/1/seat")
     assert phone.ask("GET", seat, b"a body where none belongs").status_code == 413

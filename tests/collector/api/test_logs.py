@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from mapveil.collector.api.logs import configure_logs, where_raised
-from mapveil.collector.reports import randomizer_of
 from mapveil.device.terms import CollectionTerms
 from mapveil.local.message import write_reports
 from mapveil.privacy.random import Randomness
@@ -68,7 +67,7 @@ def test_nothing_secret_is_logged_told_or_counted_in_a_whole_collection(log: io.
     collection = api.opened(devices=5, minimum=3)
     path = f"/v1/collections/{collection}/report"
     terms = CollectionTerms.decode(api.client.get(f"/v1/collections/{collection}/terms").content)
-    randomizer = randomizer_of(terms)
+    randomizer = terms.randomizer
     reports = write_reports(randomizer.randomize(np.arange(5), Randomness(1)), randomizer)
     token = api.enrolment(5)
     phones = api.phones(5)

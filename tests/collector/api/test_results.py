@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mapveil.collector.reports import randomizer_of
 from mapveil.device.terms import CollectionTerms
 from mapveil.local.message import write_reports
 from mapveil.maps.read_map import read_map
@@ -23,7 +22,7 @@ def finished(api: Any) -> str:
     """A local collection that is done: everybody in the first two cells."""
     collection = api.opened(devices=PEOPLE, minimum=3, title="Finished")
     terms = CollectionTerms.decode(api.engine.terms(collection))
-    randomizer = randomizer_of(terms)
+    randomizer = terms.randomizer
     reports = write_reports(randomizer.randomize(np.arange(PEOPLE) % 2, Randomness(3)), randomizer)
     for phone, report in zip(api.phones(PEOPLE), reports, strict=True):
         answer = phone.ask("PUT", f"/v1/collections/{collection}/report", bytes(report))

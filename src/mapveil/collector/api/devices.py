@@ -133,14 +133,13 @@ class DeviceRoutes:
         if not endpoint.signed:
             await handler(send, **found.values)
             return
-        if endpoint.takes is None:
-            most = 0
-        else:
+        signer = await self._access.signer(scope)
+        most = 0
+        if endpoint.takes is not None:
             require_media(scope, endpoint.takes)
             most = (
                 self._settings.report_bytes if endpoint.handler == "_report" else self._settings.message_bytes
             )
-        signer = await self._access.signer(scope)
         body = await read_body(scope, receive, most, self._bodies)
         device = self._access.device(scope, signer, body)
         await handler(send, device=device, **({"body": body} if endpoint.takes else {}), **found.values)

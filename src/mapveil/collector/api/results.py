@@ -217,9 +217,9 @@ def _add_retrieval(app: FastAPI, service: Service, maps: FinishedMaps) -> None:
     async def query(id: CollectionId, request: Request) -> Response:
         from mapveil.retrieval import OutdatedHint
 
-        require_media(request.scope, CBOR)
         asked = await request.body()
         await service.access.anybody_known(request.scope, asked)
+        require_media(request.scope, CBOR)
         found = await run(built, id)
         try:
             answer = await run(found.retrieval.answer, asked)
