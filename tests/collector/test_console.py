@@ -216,3 +216,50 @@ def test_the_graticule_runs_at_round_degrees() -> None:
         assert 2 <= len(labels) <= len(lines)
         assert len({(each["label"], each["anchor"]) for each in named}) == len(labels)
         assert all(re.fullmatch(r"\d+(\.\d+)?°( [NESW])?", label) for label in labels)
+
+
+def test_the_last_line_of_the_log_is_found_in_few_questions() -> None:
+    # The module's other half needs a page; this half does not.
+    text = (ASSETS / "audit.js").read_text(encoding="utf-8")
+    found = re.search(r"export (async function lastLine.*?\n}\n)", text, re.DOTALL)
+    assert found is not None
+    script = f"""
+    const MOST = 1 << 30;
+    {found[1]}
+    const told = [];
+    for (const length of given) {{
+      let asked = 0;
+      told.push([await lastLine(async (number) => {{ asked += 1; return number <= length; }}), asked]);
+    }}
+    console.log(JSON.stringify(told));
+    """
+    lengths = [0, 1, 2, 3, 100, 1023, 1024, 123456]
+    told = run_in_node(script, lengths)
+    assert [last for last, _ in told] == lengths
+    assert max(asked for _, asked in told) <= 36
+
+
+def test_the_form_says_what_cells_python_would_make() -> None:
+    script = f"""
+    import {{ cellsInWords }} from '{(ASSETS / "tiling_picker.js").as_uri()}';
+    console.log(JSON.stringify(given.map((each) => cellsInWords(...each))));
+    """
+    box = list(REGION.bbox)
+    asked = [
+        ["quadtree", 8, 0, box],
+        ["grid", 10, 20, box],
+        ["tiles", 15, 0, box],
+        ["quadtree", 12, 0, box],
+        ["grid", 5, 5, [1, 2, 0, 3]],
+    ]
+    told = run_in_node(script, asked)
+    tilings = [Quadtree(REGION, 8), Grid(REGION, rows=10, columns=20), WebMercatorTiles(REGION, 15)]
+    for text, tiling in zip(told, tilings, strict=False):
+        numbers = re.findall(r"\d+(?:\u202f\d{3})*(?:\.\d+)?", text)
+        wide, high, count, east, north = (float(number.replace("\u202f", "")) for number in numbers)
+        assert wide * high == pytest.approx(REGION.area_m2 / 1e6, rel=0.05)
+        assert east * north == pytest.approx(float(np.median(tiling.area_m2())), rel=0.06)
+        # Tiles lie over the region's edge.
+        assert count <= tiling.size <= (1.3 * count if tiling.spec.startswith("tiles") else count)
+    assert "too many" in told[3]
+    assert told[4] == ""
