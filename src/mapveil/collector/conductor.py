@@ -10,11 +10,15 @@ from __future__ import annotations
 import logging
 import threading
 import traceback
+from collections.abc import Callable
 from typing import Final
+
+from sqlalchemy import Table
 
 from mapveil.collector import audit, round_memory, secure_rounds
 from mapveil.collector.collection import (
     Collection,
+    Round,
     abort,
     charge_reports,
     counted,
@@ -59,6 +63,11 @@ class Conductor:
         Told when a collection changed.
     rng : Randomness
         Draws shards, graphs and the names of rounds.
+
+    Attributes
+    ----------
+    on_phase : callable, optional
+        Told of every phase that was closed: its name, and the seconds from its opening to that of the next.
     """
 
     def __init__(
@@ -73,6 +82,7 @@ class Conductor:
         self._board, self._rng = board, rng
         self._ticking = threading.Lock()
         self._resting: dict[str, float] = {}
+        self.on_phase: Callable[[str, float], None] | None = None
 
     def tick(self) -> bool:
         """Take every step that is due for any collection.
@@ -230,9 +240,10 @@ class Conductor:
                 return False
             with self._store.write() as connection:
                 return secure_rounds.shut_phase(connection, collection.id, newest.number, newest.phase)
-        return self._close(collection, newest.number, newest.phase)
+        return self._close(collection, newest)
 
-    def _close(self, collection: Collection, number: int, phase: ServerState) -> bool:
+    def _close(self, collection: Collection, newest: Round) -> bool:
+        number, phase = newest.number, newest.phase
         held = self._machines.of(collection.id, number)
         if held is None:  # another process was faster
             return False
@@ -241,11 +252,14 @@ class Conductor:
             moved = secure_rounds.open_next(connection, collection.id, held.announcement, phase, closed)
         if moved:
             _LOG.info("collection %s round %d: %s are in", collection.id, number, phase_name(phase))
+            if self.on_phase is not None:
+                lasted = (self._store.clock.now() - newest.phase_at).total_seconds()
+                self.on_phase(phase_name(phase), max(0.0, lasted))
         return moved
 
     def _finish(self, collection: Collection) -> bool:
         """Everything is in: make the map."""
-        heat = make_map(self._store, collection, seeded=False)
+        heat = make_map(self._store, collection)
         data = map_bytes(heat)
         with self._store.write() as connection:
             return store_map(connection, collection.id, heat, data)
@@ -262,5 +276,5 @@ class Conductor:
         self._board.forget(identifier)
 
 
-def _table(collection: Collection) -> object:
+def _table(collection: Collection) -> Table:
     return members if collection.terms.trust == "distributed" else reports

@@ -9,7 +9,7 @@ import asyncio
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from mapveil.collector import collection as records
@@ -176,6 +176,10 @@ class Engine(DeviceSide):
             return stored_guarantee(connection, id)
 
     # The conductor
+
+    def watch_phases(self, told: Callable[[str, float], None]) -> None:
+        """Have every phase that this process closes told: its name, and how many seconds it took."""
+        self._conductor.on_phase = told
 
     async def run(self) -> None:
         """Take whatever steps are due, until :meth:`stop`. A store that fails is asked again."""

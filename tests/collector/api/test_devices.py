@@ -242,6 +242,10 @@ def test_a_distributed_collection_from_joining_to_its_map(api: Any) -> None:
     assert (record["state"], record["result"]) == ("done", True)
     assert {each["number"] for each in record["rounds"]} == rounds
     assert {each["included"] for each in record["rounds"]} == {12}
+    told = api.client.get("/metrics").text
+    for phase in ("keys", "shares", "inputs", "consents", "answers"):
+        assert f'mapveil_phase_seconds_count{{phase="{phase}"}} {len(rounds)}.0' in told
+        assert f'mapveil_messages_total{{phase="{phase}"}} {12 * len(rounds)}.0' in told
     for number in rounds:
         total = np.frombuffer(_total(api, collection, number), dtype="<i8")
         assert np.array_equal(total, party.sums[number])

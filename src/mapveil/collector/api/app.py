@@ -7,6 +7,7 @@ import contextlib
 import json
 import logging
 import threading
+import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -46,6 +47,7 @@ __all__ = ["create_app"]
 _LOG: Final = logging.getLogger("mapveil.collector")
 _WEB: Final = Path(__file__).parent.parent / "web"
 _HEALTH_SECONDS: Final = 3.0
+_STUCK_SECONDS: Final = 600.0
 _RESTART_SECONDS: Final = 1.0
 _QUERY: Final = "/retrieval/query"
 
@@ -91,6 +93,7 @@ class _Collector:
         self._conduct = conduct
         self._closing = closing
         self._task: asyncio.Task[None] | None = None
+        self._since = 0.0
         self._pool = ThreadPoolExecutor(settings.threads, thread_name_prefix="mapveil-api")
         accounts, metrics = Accounts(store), Metrics(lambda: _states(store))
         self._service = Service(
@@ -102,16 +105,22 @@ class _Collector:
             metrics=metrics,
             pool=self._pool,
             bodies=Bodies(settings.waiting_bytes),
-            alive=lambda: not conduct or (self._task is not None and not self._task.done()),
+            alive=self._conducting,
             drawing=threading.Lock(),
         )
         store.on_commit = lambda batch: metrics.commit_seconds.observe(batch.seconds)
-        if hasattr(engine, "on_phase"):
-            engine.on_phase = lambda phase, seconds: metrics.phase_seconds.labels(phase).observe(seconds)
+        engine.watch_phases(lambda phase, seconds: metrics.phase_seconds.labels(phase).observe(seconds))
         self._devices = DeviceRoutes(self._service)
         self._api = self._fastapi()
         self._pages = _Pages(directory=_WEB, html=True)
         self.gate = Gate(self._answer, settings, metrics)
+
+    def _conducting(self) -> bool:
+        """Whether the conductor still looks for what is due; one step of a large collection may take minutes."""
+        if not self._conduct:
+            return True
+        started = self._task is not None and not self._task.done()
+        return started and min(self._engine.idle_seconds, time.monotonic() - self._since) < _STUCK_SECONDS
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -165,6 +174,7 @@ class _Collector:
 
         anyio.to_thread.current_default_thread_limiter().total_tokens = self._service.settings.threads
         if self._conduct:
+            self._since = time.monotonic()
             self._task = asyncio.create_task(self._keep_conducting())
         try:
             yield
