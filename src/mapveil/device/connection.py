@@ -141,7 +141,9 @@ class Connection:
         self._prefix = parts.path.rstrip("/")
         self._patience_s = patience_s
         self._failed: tuple[type[Exception], ...] = (library.TransportError,)
-        verify: ssl.SSLContext | bool = True
+        verify: ssl.SSLContext | bool = False
+        if parts.scheme == "https":
+            verify = library.create_ssl_context()  # one for all: reading the certificates takes a while
         if authority is not None:
             try:
                 verify = ssl.create_default_context(cafile=str(authority))
@@ -149,14 +151,18 @@ class Connection:
                 raise InputError(
                     f"{authority}: is no file of certificates ({error.strerror or error})"
                 ) from error
-        self._client: httpx.AsyncClient = library.AsyncClient(
-            base_url=f"{parts.scheme}://{parts.netloc}",
-            verify=verify,
-            timeout=library.Timeout(30.0, connect=10.0),
-            limits=library.Limits(max_connections=connections, max_keepalive_connections=connections),
-            trust_env=not here,
-        )
-        # Waiting here is cheap; waiting inside the pool of connections is not.
+        # One connection to each client: a pool of many looks at all of them for every request.
+        self._clients: list[httpx.AsyncClient] = [
+            library.AsyncClient(
+                base_url=f"{parts.scheme}://{parts.netloc}",
+                verify=verify,
+                timeout=library.Timeout(30.0, connect=10.0),
+                limits=library.Limits(max_connections=1, max_keepalive_connections=1),
+                trust_env=not here,
+            )
+            for _ in range(connections)
+        ]
+        self._free = list(reversed(self._clients))
         self._room = asyncio.Semaphore(connections)
 
     async def __aenter__(self) -> Connection:
@@ -165,7 +171,7 @@ class Connection:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._client.aclose()
+        await asyncio.gather(*(client.aclose() for client in self._clients))
 
     async def request(
         self,
@@ -209,8 +215,7 @@ class Connection:
             answer: httpx.Response | None = None
             wait, why = pause, ""
             try:
-                async with self._room:
-                    answer = await self._client.request(method, path, content=body or None, headers=headers)
+                answer = await self._exchange(method, path, body, headers)
             except self._failed as error:
                 why = f"no answer ({type(error).__name__})"
             if answer is not None:
@@ -233,6 +238,15 @@ class Connection:
                 raise Unreachable(f"the server gave {why} for {self._patience_s:g} s") from None
             await asyncio.sleep(wait)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+    async def _exchange(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> httpx.Response:
+        """Send a request once, on the connection that was used last: few are ever opened by few devices."""
+        async with self._room:
+            client = self._free.pop()
+            try:
+                return await client.request(method, path, content=body or None, headers=headers)
+            finally:
+                self._free.append(client)
 
     async def document(self, path: str) -> bytes:
         """A public document, as its bytes are."""

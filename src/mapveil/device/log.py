@@ -19,7 +19,7 @@ class Line(NamedTuple):
 
     at: str  # UTC, ISO 8601
     collection: str  # its identifier, or empty
-    event: str  # enrolled | joined | refused | charged | sent | reported | silent | left | ended
+    event: str  # enrolled | joined | refused | charged | sent | unsent | waiting | left | ended
     text: str
 
     def __str__(self) -> str:

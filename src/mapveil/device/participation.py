@@ -320,6 +320,7 @@ class Participation:
             return
         if part.round and part.phase in _COUNTED[1:]:
             part.sent = True  # its vector is in the sum: the next round may ask it again
+            self.memory.log.add("unsent", reason, self.collection)
         else:
             self._end("left", reason)
 
