@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy import Table, delete, func, insert, select, update
 from sqlalchemy.engine import Connection
 
 from mapveil.collector import audit
@@ -21,7 +21,7 @@ from mapveil.collector.database import CLOCK
 from mapveil.collector.drafting import Draft
 from mapveil.collector.faults import Conflict, Invalid, NotFound
 from mapveil.collector.life_cycle import Happening, State, step_of
-from mapveil.collector.schema import charges, collections, members, messages, reports, rounds
+from mapveil.collector.schema import charges, collections, messages, reports, rounds
 from mapveil.collector.store import lock_collection
 from mapveil.device.terms import CollectionTerms
 from mapveil.secure_sum.states import ServerState
@@ -235,7 +235,7 @@ def charge_reports(connection: Connection, collection: Collection) -> None:
         )
 
 
-def counted(connection: Connection, identifier: str, table: Any = members) -> int:
+def counted(connection: Connection, identifier: str, table: Table) -> int:
     """How many members, or reports, a collection has."""
     query = select(func.count()).select_from(table).where(table.c.collection == identifier)
     return int(connection.execute(query).scalar_one())

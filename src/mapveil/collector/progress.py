@@ -12,7 +12,7 @@ from sqlalchemy.engine import Connection
 from mapveil.collector.collection import Collection, Round, counted, find, newest_round
 from mapveil.collector.deadlines import Deadlines
 from mapveil.collector.life_cycle import State, phase_name, phases
-from mapveil.collector.schema import members, messages, reports
+from mapveil.collector.schema import members, messages, reports, seats
 from mapveil.collector.store import Store
 from mapveil.secure_sum.states import ServerState
 
@@ -83,8 +83,6 @@ def _messages(connection: Connection, collection: Collection, newest: Round) -> 
 
 
 def _asked(connection: Connection, identifier: str, newest: Round) -> int:
-    from mapveil.collector.schema import seats
-
     query = (
         select(func.count())
         .select_from(seats)

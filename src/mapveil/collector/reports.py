@@ -80,7 +80,7 @@ def _stored(store: Store, identifier: str) -> Iterator[list[bytes]]:
         last = found[-1].device
 
 
-def map_of_reports(store: Store, terms: CollectionTerms, *, seeded: bool = False) -> DensityMap:
+def map_of_reports(store: Store, terms: CollectionTerms) -> DensityMap:
     """The map of a local or projection collection whose reports are all in. Memory holds a part of them at a time.
 
     Raises
@@ -96,7 +96,7 @@ def map_of_reports(store: Store, terms: CollectionTerms, *, seeded: bool = False
         made = mechanism.of_reports(
             (projection_message.read_reports(part, query) for part in parts), terms.cells, terms.devices
         )
-        return mechanism.map_of(made, terms.cells, seeded=seeded)
+        return mechanism.map_of(made, terms.cells)
     randomizer, local = terms.randomizer, terms.mechanism
     if not isinstance(local, LocalMechanism):
         raise ParameterError(f"{terms.method} does not randomize reports; a local method is accepted")
@@ -105,4 +105,4 @@ def map_of_reports(store: Store, terms: CollectionTerms, *, seeded: bool = False
         tally += randomizer.tally(read_reports(part, randomizer))
     if not tally.reports:
         raise InputError("no device reported, so there is no map; one report is accepted")
-    return local.estimate(tally, randomizer, seeded=seeded)
+    return local.estimate(tally, randomizer)

@@ -35,7 +35,7 @@ _KEY: Final = "mapveil measurements"
 _KINDS: Final[dict[str, type[Measurement]]] = {"sums": Measurement, "estimates": EstimatedUsers}
 
 
-def make_map(store: Store, collection: Collection, *, seeded: bool = False) -> DensityMap:
+def make_map(store: Store, collection: Collection) -> DensityMap:
     """The map of a collection whose rounds or reports are all in. CPU-heavy: not within a transaction.
 
     Raises
@@ -45,14 +45,14 @@ def make_map(store: Store, collection: Collection, *, seeded: bool = False) -> D
     """
     terms = collection.terms
     if terms.trust != "distributed":
-        return map_of_reports(store, terms, seeded=seeded)
+        return map_of_reports(store, terms)
     made = round_memory.next_step(store, terms, 0)
     if isinstance(made, Query):
         raise PromiseError(f"there are sums missing: {made.purpose}")
     with store.read() as connection:
         shares = round_memory.shares_of(connection, collection.id)
         costs = round_memory.costs_of(connection, collection.id)
-    return mechanism_of(terms).map_of(made, terms.cells, shares, costs, seeded=seeded)
+    return mechanism_of(terms).map_of(made, terms.cells, shares, costs)
 
 
 def store_map(connection: Connection, identifier: str, heat: DensityMap, data: bytes) -> bool:

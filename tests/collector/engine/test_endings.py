@@ -233,10 +233,10 @@ def test_a_fault_of_one_collection_leaves_the_others_alone(
             asyncio.run(engine.report(id, device, bodies[device - 1]))
     real = conductor.make_map
 
-    def broken(store, collection, **options):
+    def broken(store, collection):
         if collection.id == ids[0]:
             raise ZeroDivisionError("a secret in a message")
-        return real(store, collection, **options)
+        return real(store, collection)
 
     monkeypatch.setattr(conductor, "make_map", broken)
     engine.tick()
