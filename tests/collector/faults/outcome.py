@@ -1,0 +1,138 @@
+"""How a collection ended, and whether everything that was written down about it adds up."""
+
+from __future__ import annotations
+
+from collections import Counter
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+from sqlalchemy import func, select
+
+from mapveil.collector import schema
+from mapveil.collector.clock import SystemClock
+from mapveil.collector.round_memory import TOTAL
+from mapveil.collector.store import Store
+from mapveil.device.announcement import RoundAnnouncement
+from mapveil.device.terms import CollectionTerms
+from mapveil.distributed.client import encode_places
+from mapveil.privacy.random import Randomness
+
+from .scene import Scene, Service
+
+VIEWS = ("", "/map", "/map/cells", "/guarantee")
+
+
+class Outcome(NamedTuple):
+    """What was found."""
+
+    state: str
+    reason: str | None
+    rounds: int  # that are done
+    included: tuple[int, ...]  # devices in the sums, round by round
+    spent: Fraction  # by the collector's ledger
+    actions: Counter[str]  # of the audit log
+
+
+def outcome_of(scene: Scene, service: Service, collection: str) -> Outcome:
+    """Check everything about a collection that has ended; restart the service, and see the same."""
+    told = _told(scene, service, collection)
+    found = _checked(scene, collection)
+    service.kill()
+    service.start()
+    assert _told(scene, service, collection) == told, "the outcome is another one after a restart"
+    assert _checked(scene, collection) == found
+    assert "Traceback" not in service.log
+    return found
+
+
+def _told(scene: Scene, service: Service, collection: str) -> list[Any]:
+    record = scene.ask(service, f"/collections/{collection}")
+    assert record["state"] in ("done", "aborted")
+    views = VIEWS if record["state"] == "done" else VIEWS[:1]
+    return [
+        *(scene.ask(service, f"/collections/{collection}{view}") for view in views),
+        scene.ask(service, "/ledger"),
+        scene.ask(service, "/audit?limit=1000"),
+    ]
+
+
+def _checked(scene: Scene, collection: str) -> Outcome:
+    store = Store(scene.store, clock=SystemClock())
+    try:
+        report = store.check()
+        assert report.ok, report.problems  # of which the audit log's chain is one
+        with store.read() as connection:
+            return _of(connection, scene, collection)
+    finally:
+        store.close()
+
+
+def _of(connection: Any, scene: Scene, collection: str) -> Outcome:
+    tables = schema.collections, schema.rounds, schema.charges, schema.seats, schema.audit
+    of_collection = schema.collections.c.id == collection
+    row = connection.execute(select(schema.collections).where(of_collection)).one()
+    rounds, charges, seats, lines = (
+        connection.execute(select(table).where(table.c.collection == collection)).all()
+        for table in tables[1:]
+    )
+    assert not connection.execute(select(func.count()).select_from(schema.messages)).scalar()
+    terms = CollectionTerms.decode(row.terms)
+    charged = {each.number: each for each in charges}
+    memories, places = scene.memories(), scene.whereabouts()
+    included: dict[int, set[int]] = {}
+    for each in sorted(rounds, key=lambda line: line.number):
+        announced = RoundAnnouncement.decode(each.announcement)
+        if each.total is None:
+            continue
+        included[each.number] = {seat.device for seat in seats if seat.round == each.number}
+        assert each.included == len(included[each.number]) == charged[each.number].devices
+        assert Fraction(charged[each.number].epsilon) == announced.epsilon
+        plain = sum(
+            encode_places(
+                places[device].devices(terms),
+                announced.query.encoding,
+                announced.scale,
+                announced.rounding,
+                Randomness(0),
+            ).dense(0)
+            for device in included[each.number]
+        )
+        total = np.frombuffer(each.total, dtype=TOTAL)
+        assert np.array_equal(np.rint(total / announced.scale), plain / announced.scale), "another sum"
+        assert plain.any()
+    _check_accounts(collection, terms, charged, included, memories)
+    actions = Counter(line.action for line in lines)
+    assert actions["round.charge"] == len(charges)
+    assert actions["round.start"] == len(rounds)
+    assert actions["round.done"] == len(included)
+    assert actions["collection.done"] + actions["collection.aborted"] == 1
+    if row.state == "done":
+        assert len(charged) == len(included) == len(rounds) > 0
+    return Outcome(
+        row.state,
+        row.reason,
+        len(included),
+        tuple(len(included[number]) for number in sorted(included)),
+        sum((Fraction(each.epsilon) for each in charges), Fraction(0)),
+        actions,
+    )
+
+
+def _check_accounts(
+    collection: str, terms: CollectionTerms, charged: Any, included: Any, memories: Any
+) -> None:
+    """The devices' own accounts: whatever the collector charged a device, the device did, once."""
+    assert terms.epsilon is not None
+    for number, devices in included.items():
+        for device in devices:
+            own = memories[device].account.entries[collection].charges
+            assert own[number] == Fraction(charged[number].epsilon)
+    for device, memory in memories.items():
+        entry = memory.account.entries.get(collection)
+        if entry is None:
+            continue
+        assert entry.spent <= terms.epsilon
+        was_in = [number for number, devices in included.items() if device in devices]
+        # Beside those, at most the one round that its vector left for, or may have left for, and did not arrive in.
+        assert len(set(entry.charges) - set(was_in)) <= 1
