@@ -84,7 +84,7 @@ async function show() {
   }
 }
 
-document.addEventListener("signedout", (event) => login(event.detail));
+document.addEventListener("signedout", (event) => login(`You were signed out: ${event.detail}.`));
 document.getElementById("leave").addEventListener("click", () => {
   forget();
   location.hash = "#/";

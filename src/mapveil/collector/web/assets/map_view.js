@@ -65,9 +65,8 @@ export async function makeMap(
       fadeDuration: 0,
     });
   } catch (error) {
-    throw new Error(
-      `The map cannot be drawn here: this browser offers no WebGL 2 (${String(error.message).split("\n")[0]}).`,
-    );
+    const why = /WebGL/.test(error.message) ? "it offers no WebGL 2" : error.message;
+    throw new Error(`This browser cannot draw the map: ${why}.`);
   }
   map.touchZoomRotate.disableRotation();
   map.keyboard.disableRotation();
