@@ -105,6 +105,27 @@ def test_a_device_asked_again_sends_the_same_bytes(new_terms, new_shard) -> None
         assert spent(shard.devices[3]) == (1 if phase in ("inputs", "consents", "answers") else 0)
 
 
+def test_no_log_names_a_place_a_key_or_a_message(
+    new_terms, new_shard, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    shard = new_shard(new_terms())
+    shard.until("answers").deliver()
+    device = shard.devices[4]
+    told = caplog.text + "".join(str(line) for line in device.memory.log.lines)
+    lon, lat = device._whereabouts.lon[0], device._whereabouts.lat[0]
+    cell = int(device.terms.cells.locate(device._whereabouts.lon, device._whereabouts.lat)[0])
+    for secret in (
+        f"{lon:.2f}",
+        f"{lat:.2f}",
+        f"cell {cell}",
+        device.memory._seed.hex(),
+        device.part.answer.hex()[:32],
+    ):
+        assert secret not in told
+    assert "charged" in told
+
+
 def test_a_device_left_out_after_its_input_waits_and_one_left_out_before_leaves(new_terms, new_shard) -> None:
     shard = new_shard(new_terms())
     shard.until("consents")
@@ -172,6 +193,29 @@ def test_an_announcement_that_breaks_the_terms_is_refused_unlooked(
     assert spent(device) == 0
     # The very same call with the honest announcement is answered: the lie alone is what was refused.
     assert new_device(terms).begin(honest, 0, 0)
+
+
+@pytest.mark.parametrize("fault", ["raises", "too far"])
+def test_an_encoding_that_fails_at_one_place_is_refused_by_devices_anywhere(
+    new_terms, new_announcement, new_device, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    # Otherwise the devices at that place, and they alone, would fall silent.
+    from mapveil.distributed.encoding import NodeEncoding
+
+    whole = NodeEncoding.positions
+
+    def broken(self, sites, labels=None):
+        made = whole(self, sites, labels)
+        made[np.asarray(sites) == 5] = self.length
+        if fault == "raises" and bool((np.asarray(sites) == 5).any()):
+            raise IndexError("at one place")
+        return made
+
+    monkeypatch.setattr(NodeEncoding, "positions", broken)
+    terms = new_terms()
+    device = new_device(terms, places=Unseen())
+    match = "IndexError" if fault == "raises" else "does not have"
+    refusing(device, lambda: device.begin(new_announcement(terms), 0, 0), match)
 
 
 def test_epsilon_raised_in_the_second_round_is_refused(new_terms, new_shard, new_announcement) -> None:

@@ -129,6 +129,11 @@ class RoundAnnouncement:
         return self._agreed[shard]
 
     @cached_property
+    def judged(self) -> dict[str, str | None]:
+        """What is wrong with its encoding at some cell of a collection, by the digest of the terms."""
+        return {}
+
+    @cached_property
     def _agreed(self) -> dict[int, RoundParameters]:
         """The parameters of shards that were asked for: their digest is in every message."""
         return {}

@@ -30,6 +30,7 @@ _MOST_CELLS: Final = 1 << 22
 _MOST_LENGTH: Final = 1 << 22
 _MOST_UNITS: Final = 1 << 40
 _SAME: Final = 1e-6
+_CHUNK: Final = 1 << 18
 _FROM_THE_WIRE: Final = (MapveilError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError)
 """What values of the wrong kind end in, wherever they are first used."""
 
@@ -253,7 +254,19 @@ class DevicePolicy:
         if asked.query.encoding.copies * asked.scale > _MOST_UNITS:
             return "more units are asked for than a vector's numbers hold"
         asked.parameters(0)
-        return None
+        if asked.terms not in asked.judged:
+            asked.judged[asked.terms] = _fault_of_encoding(terms, asked)
+        return asked.judged[asked.terms]
+
+
+def _fault_of_encoding(terms: CollectionTerms, asked: RoundAnnouncement) -> str | None:
+    """What is wrong with an encoding anywhere on the map: found now, and not at the one place that matters."""
+    encoding = asked.query.encoding
+    for start in range(0, terms.sites.size, _CHUNK):
+        position = encoding.positions(np.append(terms.sites[start : start + _CHUNK], -1))
+        if not -1 <= int(position.min()) <= int(position.max()) < asked.length:
+            return "a place would count at a coordinate that the vector does not have"
+    return None
 
 
 def _part(value: float | Fraction) -> Fraction:
