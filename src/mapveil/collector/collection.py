@@ -187,10 +187,25 @@ def move(
     return before
 
 
-def abort(connection: Connection, identifier: str, actor: str, reason: str) -> bool:
+def abort(
+    connection: Connection, identifier: str, actor: str, reason: str, *, only_in: State | None = None
+) -> bool:
     """End a collection without a map: its messages and reports are forgotten, what was charged stays charged.
 
     Reports that came in are known to the server, so a local collection that ends early is charged for them.
+
+    Parameters
+    ----------
+    connection : Connection
+        Of a transaction for writing.
+    identifier : str
+        The collection's.
+    actor : str
+        Who ends it.
+    reason : str
+        Why, for everybody to read.
+    only_in : State, optional
+        Where it must still be: whoever found it there may be late.
 
     Returns
     -------
@@ -206,6 +221,9 @@ def abort(connection: Connection, identifier: str, actor: str, reason: str) -> b
     """
     if not 0 < len(reason) <= _MOST_REASON or not reason.isprintable():
         raise Invalid("reason", f"a text of 1 to {_MOST_REASON} printable characters")
+    lock_collection(connection, identifier)
+    if only_in is not None and find(connection, identifier).state is not only_in:
+        return False
     before = move(connection, identifier, Happening.FAILED, actor, reason=reason)
     if before is None:
         state = find(connection, identifier).state

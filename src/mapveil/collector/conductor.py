@@ -156,7 +156,7 @@ class Conductor:
             raise
         except MapveilError as error:
             _LOG.warning("collection %s cannot go on: %s", identifier, error)
-            done = self._end(identifier, str(error))
+            done = self._end(collection, str(error))
         if done:
             self._board.forget(identifier)
         return done
@@ -183,7 +183,7 @@ class Conductor:
         except Refusal:
             raise
         except MapveilError as error:
-            self._end(identifier, str(error))
+            self._end(collection, str(error))
         self._board.forget(identifier)
 
     def _wait(self, collection: Collection) -> bool:
@@ -196,7 +196,7 @@ class Conductor:
         if there.present < collection.terms.minimum:
             what = "joined" if collection.terms.trust == "distributed" else "reported"
             return self._end(
-                collection.id,
+                collection,
                 f"{there.present} devices {what} in time; {collection.terms.minimum} are promised at least",
             )
         return self._begin(collection)
@@ -264,11 +264,17 @@ class Conductor:
         with self._store.write() as connection:
             return store_map(connection, collection.id, heat, data)
 
-    def _end(self, identifier: str, reason: str) -> bool:
-        """Abort a collection that cannot go on."""
+    def _end(self, collection: Collection, reason: str) -> bool:
+        """Abort a collection that cannot go on, unless it has gone on."""
         text = "".join(letter if letter.isprintable() else " " for letter in reason)[:_MOST_REASON]
         with self._store.write() as connection:
-            return abort(connection, identifier, "service", text or "no reason was given")
+            return abort(
+                connection,
+                collection.id,
+                "service",
+                text or "no reason was given",
+                only_in=collection.state,
+            )
 
     def _forget(self, identifier: str) -> None:
         self._machines.forget(identifier)

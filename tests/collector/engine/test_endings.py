@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import func, select, update
 
 from mapveil.collector import conductor
+from mapveil.collector.collection import find
 from mapveil.collector.engine import Engine
 from mapveil.collector.faults import Conflict, Invalid, NotFound
 from mapveil.collector.schema import charges, devices, messages, reports
@@ -101,6 +102,17 @@ def test_a_deadline_with_fewer_than_the_minimum_aborts(
     assert record["spent"] == ("2" if trust == "local" else "0")
     with store.read() as connection:
         assert set(connection.execute(select(reports.c.body)).scalars()) <= {b""}
+
+
+def test_whoever_finds_too_few_too_late_ends_nothing(engine, store, clock, crowd_of, opened, make_spec):
+    crowd = crowd_of(store, 24)
+    id, _ = opened(engine, make_spec("distributed", method="uniform", minimum=5))
+    with store.read() as connection:
+        stale = find(connection, id)
+    asyncio.run(crowd.join(engine, id))
+    engine.tick()
+    assert engine._conductor._end(stale, "0 devices joined in time") is False
+    assert engine.collection(id)["state"] == "running"
 
 
 def test_a_clock_that_jumps_neither_ends_nor_prolongs_a_phase(
