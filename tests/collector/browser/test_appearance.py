@@ -24,6 +24,7 @@ def test_every_page_is_whole(collector: Any, pages: Any, finished: Any, scheme: 
         "compare": (f"/compare?left={finished.first}&right={finished.second}", "Compare two maps"),
         "ledger": ("/ledger", "Ledger"),
         "audit": ("/audit", "Audit log"),
+        "access": ("/access", "Access"),
     }
     page = pages.open(
         f"/#token={collector.token}", width=width, height=900 if width > 700 else 780, color_scheme=scheme
