@@ -1,5 +1,7 @@
 """Sphinx configuration."""
 
+import logging
+
 import mapveil
 
 project = "Mapveil"
@@ -28,3 +30,6 @@ copybutton_prompt_is_regexp = True
 
 # Short names such as "length" mean something in several classes: not every mention is a link.
 suppress_warnings = ["ref.python"]
+
+# The migrations' library tells of every plugin it has while the reference imports it.
+logging.getLogger("alembic").setLevel(logging.WARNING)
