@@ -26,6 +26,9 @@ __all__ = ["MOST_CELLS", "Draft", "draft_terms"]
 MOST_CELLS: Final = 1 << 22
 """Cells of a collection's map at most: what a phone and a page can hold."""
 
+_MOST_DEPTH: Final = 12
+"""Of the raster that the cells lie on: sums are over all of its 4**12 sites, however few of them are cells."""
+
 _KEYS: Final = (
     *("title", "trust", "method", "epsilon", "options", "region", "tiling", "devices", "minimum"),
     *("active", "join_seconds", "phase_seconds"),
@@ -173,6 +176,10 @@ def _tiling(value: object, region: Region) -> Tiling:
     if made.size > MOST_CELLS:
         raise InputError(f"tiling: {made.spec} has {made.size} cells; at most {MOST_CELLS} are accepted")
     check_tiling(made)
+    if made.lattice().depth > _MOST_DEPTH:
+        raise InputError(
+            f"tiling: {made.spec} is too long and narrow; at most {1 << _MOST_DEPTH} rows and columns are accepted"
+        )
     return made
 
 

@@ -120,7 +120,8 @@ class WebMercatorTiles:
     @property
     def size(self) -> int:
         """Number of tiles."""
-        return self._codes.size
+        # Of a box it is known before 2**26 codes are sorted.
+        return self._rows * self._columns if self.region.polygon is None else self._codes.size
 
     @property
     def spec(self) -> str:

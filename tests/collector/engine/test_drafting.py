@@ -199,3 +199,11 @@ def test_whatever_is_sent_is_a_draft_or_an_error_of_ours(make_spec, name, value)
     spec = make_spec("local", tiling="grid:2x2", method="grr") | {name: value}
     with contextlib.suppress(InputError):  # and nothing else
         json.loads(draft(spec).terms.encode())
+
+
+@pytest.mark.parametrize("tiling", ["grid:1x99999", "grid:4097x3", "tiles:13"])
+@pytest.mark.parametrize("trust", ["distributed", "local"])
+def test_a_raster_that_would_fill_the_memory_is_refused_before_it_is_made(make_spec, tiling, trust):
+    with pytest.raises(InputError, match=r"cells|narrow"):
+        draft(make_spec(trust, tiling=tiling, region=[-180, -85, 180, 85]))
+    assert draft(make_spec(trust, tiling="grid:1x4096")).terms.cells.lattice().depth == 12
