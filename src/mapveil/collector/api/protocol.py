@@ -62,6 +62,7 @@ class TimedProtocol(HttpToolsProtocol):
         self._head_bytes = 0
         self._body_bytes = 0
         self._body_from = 0.0
+        self._unread = 0  # of a body that was answered already
         self._buffered = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -107,7 +108,7 @@ class TimedProtocol(HttpToolsProtocol):
         size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
         if size > self.limits.header_bytes:
             raise _HeadTooLarge
-        self._in_head, self._in_body, self._body_bytes = False, True, 0
+        self._in_head, self._in_body, self._body_bytes, self._unread = False, True, 0, 0
         if self._head_due is not None:
             self._head_due.cancel()
             self._head_due = None
@@ -117,6 +118,10 @@ class TimedProtocol(HttpToolsProtocol):
         """A part of a body is there."""
         self._body_bytes += len(body)
         super().on_body(body)
+        if not self._busy:
+            self._unread += len(body)
+            if self._unread > _MOST_UNREAD and not self.transport.is_closing():
+                self._close()
 
     def on_message_complete(self) -> None:
         """A body is there; the next head may begin."""
@@ -219,3 +224,6 @@ class TimedProtocol(HttpToolsProtocol):
 
 
 _CHUNK: Final = 1 << 18  # the most that a transport reads at once
+_MOST_UNREAD: Final = (
+    1 << 23
+)  # thrown away so that the answer is read: who is cut off while writing may not see it
