@@ -113,6 +113,8 @@ class Wire:
                 await writer.drain()
         except (OSError, asyncio.IncompleteReadError):
             return  # the device hung up
+        except asyncio.CancelledError:
+            return  # the end of the test; streams complain of a task that was cancelled
         except Exception as error:
             self.failures.append(error)
         finally:
