@@ -71,7 +71,8 @@ def run_command(collector: Any, command: str, table: Path) -> Any:
     assert given.pop("--fleet") == "points.parquet"
     token, identifier = given.pop("--enrol"), given.pop("--collection")
     assert not given
-    return collector.fleet(table, identifier, token)
+    # Some are slow, so that each phase is there to be seen.
+    return collector.fleet(table, identifier, token, "--slow", "0.3:1500ms")
 
 
 def watch_until_done(page: Any, seconds: float = 150) -> set[str]:
