@@ -86,13 +86,12 @@ class Access:
         scheme, _, token = given.partition(" ")
         if scheme.lower() != "bearer" or not token:
             raise Unauthorized("no token", "the header 'Authorization: Bearer mvo_...'")
-        exchange = Exchange.of(scope)
         try:
             found = self._accounts.verify_operator(token[:_LONGEST])
         except Unauthorized:
-            self._failures.take(exchange.address)
+            self.count_failure(scope)
             raise
-        exchange.who = f"operator {found.id}"
+        Exchange.of(scope).who = f"operator {found.id}"
         found.require(role)
         return found
 
@@ -109,17 +108,16 @@ class Access:
         given = (header(scope, b"authorization") or b"").decode("latin-1")
         if not given.startswith(SCHEME):
             raise Unauthorized("no signature", f"the header 'Authorization: {SCHEME} <id> <signature>'")
-        address = Exchange.of(scope).address
         try:
             signed = read_authorization(given)
             if not 0 < signed.device <= MOST_NUMBER:
                 raise Unauthorized("no such device, or one that was revoked")
             return Signer(signed.device, signed.signature, await self._key(signed.device))
         except InputError as error:
-            self._failures.take(address)
+            self.count_failure(scope)
             raise Unauthorized(str(error)) from None
         except Unauthorized:
-            self._failures.take(address)
+            self.count_failure(scope)
             raise
 
     def device(self, scope: Scope, signer: Signer, body: bytes) -> int:
@@ -134,15 +132,14 @@ class Access:
         """
         from cryptography.exceptions import InvalidSignature
 
-        exchange = Exchange.of(scope)
         try:
             signer.key.verify(signer.signature, request_statement(scope["method"], _address(scope), body))
         except (InvalidSignature, InputError):
-            self._failures.take(exchange.address)
+            self.count_failure(scope)
             raise Unauthorized(
                 "the signature is not the device's, of this method, address and body"
             ) from None
-        exchange.who = f"device {signer.device}"
+        Exchange.of(scope).who = f"device {signer.device}"
         self._devices.take(signer.device)
         return signer.device
 
@@ -153,6 +150,17 @@ class Access:
             self.device(scope, await self.signer(scope), body)
         else:
             await asyncio.get_running_loop().run_in_executor(self._pool, self.operator, scope)
+
+    def count_failure(self, scope: Scope) -> None:
+        """A token or a signature was refused to this address. It slows guessing down and locks nobody out: one that
+        is right is never refused, for others may ask from the same address, and 256 bits are not guessed.
+
+        Raises
+        ------
+        TooMany
+            Too many were refused from this address: it is told this instead.
+        """
+        self._failures.take(Exchange.of(scope).address)
 
     def forget(self, device: int) -> None:
         """Look a device's key up again next time: it was revoked. Run by: any thread."""

@@ -35,6 +35,7 @@ from mapveil.collector.api.results import add_result_routes
 from mapveil.collector.api.security import PAGE_POLICY
 from mapveil.collector.api.service import Service, refusals
 from mapveil.collector.api.settings import Settings
+from mapveil.collector.faults import Unauthorized
 from mapveil.collector.schema import collections
 from mapveil.collector.store import Store
 from mapveil.errors import MapveilError
@@ -242,9 +243,13 @@ def _add_public_routes(app: FastAPI, service: Service) -> None:
         responses=refusals(400, 401, 403, 413, 422),
         summary="Enrol a device; the same key again is the same device",
     )
-    async def enrol(device: Enrolling) -> DeviceNumber:
+    async def enrol(device: Enrolling, request: Request) -> DeviceNumber:
         key, signature = bytes.fromhex(device.public_key), bytes.fromhex(device.signature)
-        return DeviceNumber(device=await service.accounts.enrol(device.token, key, signature))
+        try:
+            return DeviceNumber(device=await service.accounts.enrol(device.token, key, signature))
+        except Unauthorized:
+            service.access.count_failure(request.scope)
+            raise
 
     described: list[bytes] = []
 

@@ -42,11 +42,6 @@ class Gate:
         self._usual = (*HEADERS, *secure)
         self._brief = (*BRIEF, *secure)
         self._addresses = Buckets(settings.address_rate, settings.address_burst, "this address")
-        self._failures = Buckets(
-            settings.failure_rate,
-            settings.failure_burst,
-            "this address with tokens or signatures that are refused",
-        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request; pass the beginning and the end of the service on."""
