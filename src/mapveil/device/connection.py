@@ -14,15 +14,18 @@ import ssl
 from dataclasses import dataclass
 from os import PathLike
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 from mapveil.device.signature import authorization, enrolment_statement
 from mapveil.errors import InputError, MapveilError, PromiseError, require
 from mapveil.secure_sum.identity import Identity
 
 if TYPE_CHECKING:
-    import httpx
+    from collections.abc import Mapping
+
+    from mapveil.device.wire import Answer
 
 __all__ = ["Connection", "Mail", "Progress", "Seat", "ServerRefusal", "Traffic", "Unreachable"]
 
@@ -94,6 +97,43 @@ class Traffic:
     requests: int = 0
 
 
+class _Wire(Protocol):
+    """One request at a time."""
+
+    async def exchange(self, method: str, target: str, body: bytes, headers: Mapping[str, str]) -> Answer: ...
+
+    async def aclose(self) -> None: ...
+
+
+class _Proxied:
+    """A connection through the proxy that the environment names; httpx knows how they are spoken to."""
+
+    def __init__(self, library: Any, base: str, secure: ssl.SSLContext | None, wire: Any) -> None:
+        self._client = library.AsyncClient(
+            base_url=base,
+            verify=secure or False,
+            timeout=library.Timeout(30.0, connect=10.0),
+            limits=library.Limits(max_connections=1, max_keepalive_connections=1),
+        )
+        self._failed: type[Exception] = library.TransportError
+        self._wire = wire
+
+    async def exchange(self, method: str, target: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+        try:
+            got = await self._client.request(method, target, content=body or None, headers=headers)
+        except self._failed as error:
+            raise self._wire.WireFault(type(error).__name__) from None
+        if len(got.content) > _MOST_ANSWER:
+            raise self._wire.WireFault(f"an answer of more than {_MOST_ANSWER} bytes")
+        made: Answer = self._wire.Answer(
+            got.status_code, got.reason_phrase, {k.lower(): v for k, v in got.headers.items()}, got.content
+        )
+        return made
+
+    async def aclose(self) -> None:
+        await self._client.aclose()
+
+
 class Connection:
     """Requests to one collector; shared by all devices of a process.
 
@@ -138,31 +178,32 @@ class Connection:
         if parts.scheme == "http" and not here and not plain:
             raise InputError(f"{server}: plain HTTP is accepted to this machine only; https is accepted")
         library: Any = require("httpx", "device")
+        from mapveil.device import wire
+
         self._prefix = parts.path.rstrip("/")
         self._patience_s = patience_s
-        self._failed: tuple[type[Exception], ...] = (library.TransportError,)
-        verify: ssl.SSLContext | bool = False
+        self._fault = wire.WireFault
+        secure: ssl.SSLContext | None = None
         if parts.scheme == "https":
-            verify = library.create_ssl_context()  # one for all: reading the certificates takes a while
+            secure = library.create_ssl_context()  # one for all: reading the certificates takes a while
         if authority is not None:
             try:
-                verify = ssl.create_default_context(cafile=str(authority))
+                trusted = ssl.create_default_context(cafile=str(authority))
             except (OSError, ssl.SSLError) as error:
                 raise InputError(
                     f"{authority}: is no file of certificates ({error.strerror or error})"
                 ) from error
-        # One connection to each client: a pool of many looks at all of them for every request.
-        self._clients: list[httpx.AsyncClient] = [
-            library.AsyncClient(
-                base_url=f"{parts.scheme}://{parts.netloc}",
-                verify=verify,
-                timeout=library.Timeout(30.0, connect=10.0),
-                limits=library.Limits(max_connections=1, max_keepalive_connections=1),
-                trust_env=not here,
-            )
+            secure = trusted if parts.scheme == "https" else None
+        port = parts.port or (443 if secure is not None else 80)
+        host, base = parts.hostname, f"{parts.scheme}://{parts.netloc}"
+        behind = not here and any(name in getproxies() for name in (parts.scheme, "all"))
+        self._wires: list[_Wire] = [
+            _Proxied(library, base, secure, wire)
+            if behind
+            else wire.Wire(host, port, secure=secure, most_bytes=_MOST_ANSWER)
             for _ in range(connections)
         ]
-        self._free = list(reversed(self._clients))
+        self._free = list(reversed(self._wires))
         self._room = asyncio.Semaphore(connections)
 
     async def __aenter__(self) -> Connection:
@@ -171,7 +212,7 @@ class Connection:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await asyncio.gather(*(client.aclose() for client in self._clients))
+        await asyncio.gather(*(each.aclose() for each in self._wires))
 
     async def request(
         self,
@@ -182,7 +223,7 @@ class Connection:
         media: str | None = None,
         signer: tuple[Identity, int] | None = None,
         traffic: Traffic | None = None,
-    ) -> httpx.Response:
+    ) -> Answer:
         """Send a request until it is answered.
 
         Parameters
@@ -212,26 +253,22 @@ class Connection:
         clock = asyncio.get_running_loop().time
         until, pause = clock() + self._patience_s, _FIRST_PAUSE_S
         while True:
-            answer: httpx.Response | None = None
+            answer: Answer | None = None
             wait, why = pause, ""
             try:
                 answer = await self._exchange(method, path, body, headers)
-            except self._failed as error:
-                why = f"no answer ({type(error).__name__})"
+            except self._fault as error:
+                why = f"no answer ({error})"
             if answer is not None:
                 if traffic is not None:
                     traffic.up += len(body)
                     traffic.down += len(answer.content)
                     traffic.requests += 1
-                if answer.is_success:
-                    if len(answer.content) > _MOST_ANSWER:
-                        raise Unreachable(
-                            f"an answer of {len(answer.content)} bytes; {_MOST_ANSWER} are accepted"
-                        )
+                if answer.good:
                     return answer
-                if answer.status_code not in _AGAIN:
+                if answer.status not in _AGAIN:
                     raise _refusal(answer)
-                why = f"status {answer.status_code}"
+                why = f"status {answer.status}"
                 wait = max(pause, _retry_after(answer))
             wait *= 1 + random.random() / 4  # not all devices at once
             if clock() + wait > until:
@@ -239,19 +276,19 @@ class Connection:
             await asyncio.sleep(wait)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
 
-    async def _exchange(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> httpx.Response:
+    async def _exchange(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
         """Send a request once, on the connection that was used last: few are ever opened by few devices."""
         async with self._room:
-            client = self._free.pop()
+            wire = self._free.pop()
             try:
-                return await client.request(method, path, content=body or None, headers=headers)
+                return await wire.exchange(method, path, body, headers)
             finally:
-                self._free.append(client)
+                self._free.append(wire)
 
     async def document(self, path: str) -> bytes:
         """A public document, as its bytes are."""
         answer = await self.request("GET", path)
-        return bytes(answer.content)
+        return answer.content
 
     async def record(self, path: str, **signed: Any) -> Any:
         """An answer in JSON.
@@ -312,7 +349,7 @@ class Connection:
     async def mail(self, collection: str, number: int, **signed: Any) -> Mail:
         """What the server has for this device in the phase that is open."""
         answer = await self.request("GET", f"/v1/collections/{collection}/rounds/{number}/mail", **signed)
-        return Mail(answer.headers.get("Mapveil-Phase", ""), bytes(answer.content))
+        return Mail(answer.headers.get("mapveil-phase", ""), answer.content)
 
 
 def _json(content: bytes) -> Any:
@@ -322,17 +359,17 @@ def _json(content: bytes) -> Any:
         raise Unreachable("the server's answer is no JSON") from None
 
 
-def _retry_after(answer: httpx.Response) -> float:
+def _retry_after(answer: Answer) -> float:
     """Seconds that the server asks for, at most the longest pause."""
-    text = answer.headers.get("Retry-After", "")
+    text = answer.headers.get("retry-after", "")
     return min(float(text), _LONGEST_PAUSE_S) if text.isascii() and text.isdecimal() else 0.0
 
 
-def _refusal(answer: httpx.Response) -> ServerRefusal:
+def _refusal(answer: Answer) -> ServerRefusal:
     try:
         error = json.loads(answer.content)["error"]
         code, text = str(error["code"]), str(error["message"])
     except (ValueError, KeyError, TypeError, RecursionError):
-        code, text = "refused", answer.reason_phrase
+        code, text = "refused", answer.reason
     told = " ".join("".join(each if each.isprintable() else " " for each in text).split())
-    return ServerRefusal(answer.status_code, code[:40], told[:_LONGEST_REASON])
+    return ServerRefusal(answer.status, code[:40], told[:_LONGEST_REASON])
