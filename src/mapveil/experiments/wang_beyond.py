@@ -155,7 +155,7 @@ def _report(results: Results) -> Report:
     note = (
         "Ahead: less on average than every pair of the paper and than the even map. Clearly: the 95 % interval of "
         "each paired difference over the seeds excludes 0. Worst ratio: to the best of those. The default is run with "
-        "as many seeds as the paper's pairs, the others with three."
+        "as many seeds as the paper's pairs, the others with four."
     )
     tables = [Table("Mapveil's pairs against the paper's and the even map", head, rows, note)]
     tables += [_whole(results, [*labels, UNIFORM], metric) for metric in METRICS]
