@@ -14,8 +14,10 @@ from mapveil.collector.audit import verify
 from mapveil.collector.engine import Engine
 from mapveil.collector.faults import Conflict, Invalid, NotFound, TooLate
 from mapveil.collector.schema import charges, messages
+from mapveil.device.signature import authorization
 from mapveil.privacy.random import Randomness
 
+from .addresses import shaped
 from .mutants import KINDS, Mutants, Spoken
 
 DEVICES: Final = 24
@@ -23,6 +25,7 @@ PHASES: Final = ("keys", "shares", "inputs", "consents", "answers")
 MUTANTS: Final = 100_000
 STRANGER: Final = DEVICES + 1
 AT_ONCE: Final = 500
+OVER_HTTP: Final = 1000
 
 
 def spoken(crowd: Any) -> list[Spoken]:
@@ -111,6 +114,47 @@ def test_altered_messages_change_nothing_whatever_phase_they_come_in(
     assert np.array_equal(total, sum(crowd.vectors[d, 1] for d in range(1, DEVICES + 1)))
     with sqlite_store.read() as connection:
         verify(connection)
+
+
+def test_altered_messages_over_http_are_refused_in_words(api: Any, crowd_of: Any, totals_of: Any) -> None:
+    """A sample of them, signed rightly: by whom they are from, by others, and by devices that were not asked."""
+    api.enrolment()
+    crowd = crowd_of(api.store, STRANGER)
+    id = api.opened(
+        trust="distributed", options={"shard_size": 12, "corrupt": 0}, devices=DEVICES, minimum=20
+    )
+    statuses: Counter[int] = Counter()
+    mutants = Mutants(17, [])
+    for phase in PHASES:
+        while api.engine.progress(id).phase != phase:
+            asyncio.run(crowd.turn(api.engine, id))
+            api.engine.tick()
+        asyncio.run(crowd.turn(api.engine, id))
+        mutants.corpus = spoken(crowd)
+        here = [each for each in mutants.corpus if each.phase == phase]
+        before = stored(api.store), machines(api.engine, id), charged(api.store)
+        for _ in range(OVER_HTTP // len(PHASES)):
+            base = mutants.pick(here)
+            _, body = mutants.alter(base.body)
+            if not body or body == base.body:
+                continue
+            device = base.device if mutants.below(4) else 1 + mutants.below(STRANGER)
+            path = f"/v1/collections/{id}/rounds/1/messages/{phase}"
+            signed = authorization(crowd.identities[device - 1], device, "PUT", path, body)
+            headers = {"Authorization": signed, "Content-Type": "application/cbor"}
+            answer = api.client.put(path, content=body, headers=headers)
+            if answer.status_code != 204:
+                assert shaped(answer) in ("invalid", "conflict", "not-found"), answer.text
+                assert answer.json()["error"]["message"].isprintable()
+            else:
+                assert crowd.answers[device, 1, phase] == body
+            statuses[answer.status_code] += 1
+        assert (stored(api.store), machines(api.engine, id), charged(api.store)) == before
+    assert statuses[422] > OVER_HTTP // 2
+    assert crowd.play(api.engine, id, api.clock) == "done"
+    total, included = totals_of(api.store, id)[1]
+    assert included == DEVICES
+    assert np.array_equal(total, sum(crowd.vectors[d, 1] for d in range(1, DEVICES + 1)))
 
 
 def machines(engine: Engine, id: str) -> list[bytes]:
