@@ -8,6 +8,7 @@ who drops out, and no noise.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -34,6 +35,7 @@ __all__ = ["Fleet", "Lapses"]
 Tell = Callable[[str, float], None]
 
 _OVER: Final = ("done", "aborted")
+_AGAIN_S: Final = 0.5
 _STEPS: Final = ("keys", "shares", "inputs")
 """Where a device drops out: before its vector arrived, as in a simulated release."""
 
@@ -297,14 +299,18 @@ class Fleet:
         await self._each("join", range(len(self.clients)), lambda index: self._join(index, collection))
         queue: asyncio.Queue[int] = asyncio.Queue()
         busy: set[int] = set()
-        tried: dict[int, tuple[int, str | None]] = {}
+        rests: dict[int, tuple[int, str | None, float]] = {}
 
         async def act(index: int) -> None:
             progress = self._latest[collection]
             try:
                 if await self.clients[index].act(collection, progress):
                     self._sent += 1
-                tried[index] = (progress.round, progress.phase)
+                rests[index] = (
+                    progress.round,
+                    progress.phase,
+                    self._rests_until(index, collection, progress),
+                )
             except Unreachable:
                 self._given_up += 1  # and tried again at the next look
             finally:
@@ -328,7 +334,8 @@ class Fleet:
                 running = 0
                 for index in self._due(collection, progress):
                     running += 1
-                    if index in busy or tried.get(index) == (progress.round, progress.phase):
+                    *at, end = rests.get(index, (-1, None, 0.0))
+                    if index in busy or (at == [progress.round, progress.phase] and time.monotonic() < end):
                         continue
                     busy.add(index)
                     if self._plan.slow[index]:
@@ -380,6 +387,21 @@ class Fleet:
                 continue
             found.append((part.shard, part.client, index))
         return [index for *_, index in sorted(found)]
+
+    def _rests_until(self, index: int, collection: str, progress: Progress) -> float:
+        """Until when a device that was just asked need not be: for ever, in this phase, once it has answered.
+
+        One that has not may have been a moment too early, or was told about the phase before by a process of the
+        service that is a moment behind; a device that was left out has nothing to say however often it is asked.
+        """
+        part = self.clients[index].memory.parts.get(collection)
+        if part is None or not part.running:
+            return math.inf
+        said = collection in self._reported or (part.round, part.phase or None) == (
+            progress.round,
+            progress.phase,
+        )
+        return math.inf if said and part.sent else time.monotonic() + _AGAIN_S
 
     def _show(self, before: str, progress: Progress) -> str:
         """Tell how far a phase is; the step that is shown."""

@@ -30,6 +30,7 @@ from mapveil.secure_sum.faults import ProtocolError
 __all__ = ["DeviceRefusal", "Participation"]
 
 _AFTER: Final = {"keys": "shares", "shares": "inputs", "inputs": "consents", "consents": "answers"}
+_ORDER: Final = ("keys", *_AFTER.values())
 _COUNTED: Final = ("inputs", "consents", "answers")
 """Phases after which this device's vector is in the sum."""
 
@@ -264,6 +265,8 @@ class Participation:
             raise self._leave(f"round {part.round} was announced twice, differently")
         if phase == part.phase:
             return part.answer
+        if phase in _ORDER[: _ORDER.index(part.phase)]:
+            return None  # of a process of the service that is a moment behind another
         expected = _AFTER.get(part.phase, "")
         if expected == "consents" and not self.terms.active:
             expected = "answers"

@@ -87,3 +87,43 @@ def test_whatever_comes_twice_late_or_in_another_order_counts_once(scene: Scene,
     assert min(disorder.done.get(what, 0) for what in ("twice", "at once", "late", "lost", "old")) > 10
     assert set(disorder.statuses) <= {200, 201, 204, 409, 410}, disorder.statuses
     assert disorder.statuses[204] > 24 * 11  # each of the devices' messages, and many again
+
+
+class Behind:
+    """A process of the service that does not know yet that a phase is open, the first time that it is asked."""
+
+    def __init__(self) -> None:
+        self._asked: dict[bytes, int] = {}
+        self.answers = 0
+
+    async def carry(self, request: Request, send: Send) -> bytes | None:
+        if not request.path.endswith("/mail"):
+            return await send(request)
+        device = next(
+            line for line in request.head.split(b"\r\n") if line.lower().startswith(b"authorization")
+        )
+        self._asked[device] = self._asked.get(device, 0) + 1  # a signature is of one address
+        if self._asked[device] % 3 == 1:
+            self.answers += 1
+            return b"HTTP/1.1 200 OK\r\nMapveil-Phase: keys\r\nContent-Length: 0\r\n\r\n"
+        if self._asked[device] % 3 == 2:
+            self.answers += 1
+            return _GONE
+        return await send(request)
+
+
+_GONE = b"HTTP/1.1 410 Gone\r\nContent-Length: %d\r\n\r\n" % len(
+    _BODY := b'{"error":{"code":"too-late","message":"it is"}}'
+)
+_GONE += _BODY
+
+
+def test_a_device_that_is_told_of_the_phase_before_asks_again(scene: Scene) -> None:
+    service = scene.service()
+    collection = scene.open(service, devices=8, minimum=8)
+    behind = Behind()
+    with Wire([service.port], behind.carry) as wire:
+        scene.fleet(wire.url, collection, range(8)).wait()
+    assert behind.answers >= 8 * 2
+    found = outcome_of(scene, service, collection)
+    assert (found.state, found.included) == ("done", (8,))
