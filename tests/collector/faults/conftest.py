@@ -17,6 +17,13 @@ def mother() -> Iterator[Mother]:
     made.close()
 
 
+# The store is asked for first, so that it is taken away last.
+@pytest.fixture
+def postgresql_scene(postgresql_url: str, scene_on: Callable[[str], Scene]) -> Scene:
+    """A scene on PostgreSQL."""
+    return scene_on(postgresql_url)
+
+
 @pytest.fixture
 def scene_on(mother: Mother, tmp_path: Path) -> Iterator[Callable[[str], Scene]]:
     """A scene on a store of the test's own."""
