@@ -96,8 +96,10 @@ def run_fleet(client: httpx.Client, identifier: str, fleet: Path, devices: int) 
     """Let the devices come and answer, until the collection is done."""
     enrolment = ask(client, "POST", "/v1/enrolment-tokens", {"name": "demo fleet", "uses": devices})["token"]
     command = ["device", "--fleet", fleet, "--server", client.base_url, "--collection", identifier]
+    # A progress bar on a terminal, a line for every step elsewhere.
+    told = [] if sys.stderr.isatty() else ["-v"]
     run = subprocess.run(
-        [MAPVEIL, *map(str, command)],
+        [MAPVEIL, *map(str, command), *told],
         env={**os.environ, "MAPVEIL_ENROL": enrolment},
         check=False,
     )
@@ -191,4 +193,7 @@ def say(line: str) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
