@@ -49,6 +49,7 @@ class Operation(NamedTuple):
     method: str
     route: str
     schemes: frozenset[str]  # who may ask: operator, device; empty for anybody
+    role: str  # the least of operators; empty where they have none there
     options: dict[str, Any]  # of the request
 
     def path(self, id: str) -> str:
@@ -65,10 +66,11 @@ def operations(document: dict[str, Any]) -> Iterator[Operation]:
     """All operations of an OpenAPI document."""
     for route, methods in sorted(document["paths"].items()):
         for method, operation in methods.items():
-            schemes = frozenset(name for each in operation.get("security", ()) for name in each)
+            security = {name: kept for each in operation.get("security", ()) for name, kept in each.items()}
+            role = "".join(security.get("operator", ()))
             options = _BODIES.get(route, {}) if "requestBody" in operation else {}
             assert bool(options) == ("requestBody" in operation), (route, method)
-            yield Operation(method.upper(), route, schemes, options)
+            yield Operation(method.upper(), route, frozenset(security), role, options)
 
 
 def shaped(answer: httpx.Response) -> str:
