@@ -259,7 +259,8 @@ class Watched:
     ) -> Page:
         """A page in a fresh browser profile; ``context`` as Playwright's ``new_context`` takes it.
 
-        Chromium writes an error into the console for each answer of 400 and more: those of ``tolerated`` are meant.
+        Chromium writes an error into the console for each answer of 400 and more: those of ``tolerated`` are meant, and
+        with 0 requests that reach nobody.
         """
         self.tolerated |= tolerated
         made = self.browser.new_context(
@@ -301,7 +302,10 @@ class Watched:
             self.faults.append(f"{response.status} from {response.url}")
 
     def _console(self, message: ConsoleMessage) -> None:
-        meant = any(f"status of {status} " in message.text for status in self.tolerated)
+        meant = any(
+            ("net::ERR" if status == 0 else f"status of {status} ") in message.text
+            for status in self.tolerated
+        )
         if message.type in ("error", "warning") and not meant:
             self.faults.append(f"console {message.type}: {message.text} ({message.location})")
 

@@ -118,3 +118,45 @@ def test_aborting_asks_why_and_is_audited(collector: Any, pages: Any) -> None:
     text = page.get_by_role("region", name="Audit log").inner_text()
     assert "the wrong region" in text
     pages.shoot(page, "audit")
+
+
+def test_what_somebody_typed_is_never_markup(collector: Any, pages: Any) -> None:
+    title = "<img src=x onerror=\"document.title='taken'\"><b>bold</b>"
+    identifier = collector.open(title=title, trust="local", devices=50, minimum=20)
+    page = pages.open(f"/#token={collector.token}")
+    page.get_by_role("link", name=title).click()
+    page.get_by_role("heading", name=title, level=1).wait_for()
+    assert page.locator("main img, main b").count() == 0
+    phone = pages.open("/device/", width=390, height=844)
+    phone.get_by_role("button", name="I agree").click()
+    phone.get_by_label("Enrolment token").fill(collector.enrolment(1))
+    phone.get_by_role("button", name="Enrol", exact=True).click()
+    phone.locator(f"article[data-collection='{identifier}'] h3", has_text=title).wait_for()
+    assert phone.locator("main img, main b").count() == 0
+    assert "taken" not in (page.title(), phone.title())
+    collector.ask("POST", f"/collections/{identifier}/abort", {"reason": "only a test"})
+
+
+def test_a_viewer_sees_and_changes_nothing(collector: Any, pages: Any) -> None:
+    identifier = collector.draft(title="To be looked at", trust="local", devices=50)
+    viewer = collector.ask("POST", "/operators", {"name": "visitor", "role": "viewer"})["token"]
+    page = pages.open(f"/#token={viewer}")
+    page.get_by_role("link", name="To be looked at").wait_for()
+    assert page.get_by_role("link", name="New collection").count() == 0
+    page.get_by_role("link", name="To be looked at").click()
+    page.get_by_role("heading", name="To be looked at", level=1).wait_for()
+    page.get_by_text("What it asks").wait_for()
+    for name in ("Open to devices", "Drop", "Make an enrolment token"):
+        assert page.get_by_role("button", name=name).count() == 0
+    assert collector.ask("GET", f"/collections/{identifier}")["state"] == "draft"
+
+
+def test_a_service_that_is_gone_is_said_and_found_again(collector: Any, pages: Any) -> None:
+    page = pages.open(f"/#token={collector.token}")
+    page.get_by_role("heading", name="Collections", level=1).wait_for()
+    pages.tolerated.add(0)
+    page.context.set_offline(True)
+    page.get_by_role("alert").wait_for()
+    pages.shoot(page, "gone")
+    page.context.set_offline(False)
+    page.get_by_role("alert").wait_for(state="detached")
