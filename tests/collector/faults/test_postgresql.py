@@ -98,3 +98,13 @@ def test_a_worker_that_is_killed_is_replaced(postgresql_scene: Scene) -> None:
     assert moments.done
     until(lambda: len(workers(service)) == 2 and not {one, other} & {*workers(service)}, "two others run")
     check(scene, service, collection)
+
+
+def test_workers_end_with_the_process_that_started_them(postgresql_scene: Scene) -> None:
+    service = postgresql_scene.service("--workers", "2")
+    until(lambda: len(workers(service)) == 2, "two workers run")
+    left = workers(service)
+    service.kill()
+    until(lambda: not any(Path(f"/proc/{number}").exists() for number in left), "its workers have ended")
+    service.start()  # the port is free
+    assert postgresql_scene.ask(service, "/me")["role"] == "admin"

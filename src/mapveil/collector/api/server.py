@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import multiprocessing.connection
 import os
 import resource
 import signal
 import socket
 import tempfile
+import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -27,6 +29,9 @@ __all__ = ["application", "bind", "configuration", "serve", "worker"]
 _FACTORY: Final = "mapveil.collector.api.server:worker"
 _SPARE_FILES: Final = 256  # beside connections: the store, the maps, the log
 _BACKLOG: Final = 2048
+_HUNG_SECONDS: Final = (
+    30  # until a worker that says nothing is replaced: starting takes seconds where much is going on
+)
 
 
 def application(settings: Settings) -> ASGIApp:
@@ -44,9 +49,22 @@ def application(settings: Settings) -> ASGIApp:
 
 def worker() -> ASGIApp:
     """The application of one worker of several, as its parent's environment says."""
+    _end_with_parent()
     settings = Settings.read(os.environ)
     configure_logs(settings.log_format, settings.log_level)
     return application(settings)
+
+
+def _end_with_parent() -> None:
+    """End when the process that started this one was killed: it could not tell, and the port would stay taken."""
+    parent = multiprocessing.parent_process()
+
+    def watch(sentinel: int) -> None:
+        multiprocessing.connection.wait([sentinel])
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    if parent is not None:
+        threading.Thread(target=watch, args=(parent.sentinel,), name="mapveil-parent", daemon=True).start()
 
 
 def bind(settings: Settings) -> socket.socket:
@@ -104,6 +122,7 @@ def configuration(settings: Settings, app: Any, *, factory: bool = False) -> uvi
         loop="auto",  # uvloop where it is installed
         lifespan="on",
         workers=settings.workers,
+        timeout_worker_healthcheck=_HUNG_SECONDS,
         log_config=None,
         access_log=False,
         server_header=False,
