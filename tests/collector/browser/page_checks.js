@@ -39,5 +39,8 @@
   const outside = root.scrollWidth > root.clientWidth ? [`${root.scrollWidth} px in ${root.clientWidth}`] : [];
   const heads = document.querySelectorAll("h1").length === 1 ? [] : ["not one h1"];
   const language = root.lang ? [] : ["no language"];
-  return { nameless, doubleIds, faint, outside, heads, language };
+  // A column that is squeezed to a letter's width makes rows as tall as a page.
+  const tall = [...document.querySelectorAll("tr")].filter((each) => each.offsetHeight > 200)
+    .map((each) => `${each.offsetHeight} px: ${each.innerText.slice(0, 60)}`);
+  return { nameless, doubleIds, faint, outside, heads, language, tall };
 })()

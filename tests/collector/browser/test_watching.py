@@ -79,6 +79,7 @@ def test_the_checks_of_a_page_find_what_they_are_for(address: str, watch: Callab
         faulty = (
             "<h1 id='a'>One</h1><h1 id='a'>Two</h1><button></button><input placeholder='no name'>"
             "<p style='color: #999; background: #fff'>faint</p><div style='width: 9999px'>wide</div>"
+            "<table style='border-spacing: 0'><tr><td style='height: 300px; padding: 0'>tall</table>"
         )
         page.evaluate("text => { document.body.innerHTML = text; }", faulty)
         found = page.evaluate(CHECKS)
@@ -87,4 +88,5 @@ def test_the_checks_of_a_page_find_what_they_are_for(address: str, watch: Callab
     assert found.pop("faint") == ["2.85: faint"]
     assert len(found.pop("outside")) == 1
     assert found.pop("heads") == ["not one h1"]
+    assert found.pop("tall") == ["300 px: tall"]
     assert found == {"language": []}
