@@ -22,7 +22,7 @@ def as_integer(values: np.ndarray, bits: int) -> int:
 
 
 @pytest.mark.parametrize("bits", range(1, 65))
-@pytest.mark.parametrize("length", [0, 1, 2, 63, 64, 65, 333])
+@pytest.mark.parametrize("length", [0, 1, 2, 63, 64, 65, 333, 1023, 1024, 1025, 1999])
 def test_every_width_is_one_long_integer(bits, length):
     values = numbers(bits, length, bits)
     data = pack(values, bits)
