@@ -27,6 +27,7 @@ MODULES = (
     "localisation",
     "flows",
     "obfuscation",
+    "collector",
 )
 PAGE = """# Benchmarks
 
