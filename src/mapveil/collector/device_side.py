@@ -180,6 +180,40 @@ class DeviceSide:
             body = machine.mail(phase, seat.client)
         return Mail(now.phase or "", body)
 
+    def seat_at_hand(self, id: str, number: int, device: int) -> Seat | None:
+        """As :meth:`seat`, for an event loop: None where something must be read or built first.
+
+        Raises
+        ------
+        NotFound
+            The round does not ask this device.
+        """
+        held = self._machines.held(id, number)
+        return None if held is None else self._seated(held, device)
+
+    def mail_at_hand(self, id: str, number: int, device: int) -> Mail | None:
+        """As :meth:`mail`, for an event loop: None where something must be read, built or waited for first.
+
+        Raises
+        ------
+        NotFound
+            The round does not ask this device.
+        """
+        held, now = self._machines.held(id, number), self._board.fresh(id)
+        if held is None or now is None or now.state != State.RUNNING or now.round != number:
+            return None
+        phase = None if now.phase is None else phase_named(now.phase)
+        seat = self._seated(held, device)
+        machine = held.machines[seat.shard]
+        if phase is None or not machine.lock.acquire(blocking=False):
+            return None
+        try:
+            if machine.server.state is not phase:
+                return None
+            return Mail(now.phase or "", machine.mail(phase, seat.client))
+        finally:
+            machine.lock.release()
+
     async def message(self, id: str, number: int, phase_name: str, device: int, body: bytes) -> None:
         """Take a device's message of a phase; the same once more changes nothing.
 

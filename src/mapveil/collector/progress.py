@@ -19,6 +19,7 @@ from mapveil.secure_sum.states import ServerState
 __all__ = ["Progress", "ProgressBoard", "progress_of"]
 
 _FRESH_SECONDS: Final = 0.1
+_STALE_SECONDS: Final = 1.0  # after that, and while somebody reads it again: a thousand need not wait for one
 _PART: Final = 20  # counting takes at most this part of the time
 
 
@@ -106,11 +107,15 @@ class ProgressBoard:
         self._store, self._deadlines = store, deadlines
         self._lock = threading.Lock()
         self._known: dict[str, tuple[float, Progress]] = {}
+        self._reading: set[str] = set()
 
     def fresh(self, identifier: str) -> Progress | None:
-        """What is known, where it is fresh enough."""
+        """What is known, where it is fresh enough, or another thread is reading it again."""
         known = self._known.get(identifier)
-        return known[1] if known is not None and time.monotonic() < known[0] else None
+        if known is None:
+            return None
+        until = known[0] + (_STALE_SECONDS if identifier in self._reading else 0.0)
+        return known[1] if time.monotonic() < until else None
 
     def of(self, identifier: str) -> Progress:
         """Where a collection stands.
@@ -126,7 +131,14 @@ class ProgressBoard:
         if found is not None:
             return found
         with self._lock:
-            return self.fresh(identifier) or self.read(identifier)
+            found = self.fresh(identifier)
+            if found is not None:
+                return found
+            self._reading.add(identifier)
+            try:
+                return self.read(identifier)
+            finally:
+                self._reading.discard(identifier)
 
     def read(self, identifier: str) -> Progress:
         """Where a collection stands at this moment."""

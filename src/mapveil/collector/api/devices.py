@@ -190,11 +190,15 @@ class DeviceRoutes:
         await send_body(send, 204)
 
     async def _seat(self, send: Send, device: int, id: str, n: str) -> None:
-        seat = await self._run(self._engine.seat, id, int(n), device)
+        seat = self._engine.seat_at_hand(id, int(n), device)
+        if seat is None:
+            seat = await self._run(self._engine.seat, id, int(n), device)
         await send_body(send, 200, _json({"shard": seat.shard, "client": seat.client}), JSON)
 
     async def _mail(self, send: Send, device: int, id: str, n: str) -> None:
-        mail = await self._run(self._engine.mail, id, int(n), device)
+        mail = self._engine.mail_at_hand(id, int(n), device)
+        if mail is None:
+            mail = await self._run(self._engine.mail, id, int(n), device)
         await send_body(send, 200, mail.body, CBOR, ((b"mapveil-phase", mail.phase.encode()),))
 
     async def _message(self, send: Send, device: int, body: bytes, id: str, n: str, phase: str) -> None:

@@ -1,0 +1,103 @@
+"""What a busy event loop may answer at once: the same as a thread would, or nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from mapveil.collector.faults import NotFound
+from mapveil.collector.life_cycle import phase_named
+from mapveil.device.announcement import RoundAnnouncement
+from mapveil.device.terms import CollectionTerms
+
+FOUR = {
+    "devices": 4,
+    "method": "uniform",
+    "epsilon": "9",
+    "options": {"shard_size": 4, "tolerated_dropout": 0, "corrupt": 0},
+}
+
+
+@pytest.fixture
+def running(engine, store, crowd_of, opened, make_spec):
+    """A round of four devices whose shares are collected; the fifth has not joined."""
+    crowd = crowd_of(store, 5)
+    id, _ = opened(engine, make_spec("distributed", **FOUR))
+    asyncio.run(crowd.join(engine, id))
+    engine.tick()
+    terms = CollectionTerms.decode(engine.terms(id))
+    announced = RoundAnnouncement.decode(engine.announcement(id, 1))
+    for device in range(1, 5):
+        body = crowd._answer(engine, id, terms, announced, 1, "keys", device)
+        asyncio.run(engine.message(id, 1, "keys", device, body))
+    engine.tick()
+    assert engine.progress(id).phase == "shares"
+    return id
+
+
+def known(engine, id, seconds, **changed):
+    """Have progress be known for some time from now, however slow the machine is."""
+    made = engine._board.read(id)._replace(**changed)
+    engine._board._known[id] = (time.monotonic() + seconds, made)
+    return made
+
+
+def test_a_seat_is_at_hand_once_the_round_is(engine, running):
+    engine._machines.forget(running)
+    assert engine.seat_at_hand(running, 1, 1) is None
+    seats = [engine.seat(running, 1, device) for device in range(1, 5)]
+    assert [engine.seat_at_hand(running, 1, device) for device in range(1, 5)] == seats
+    with pytest.raises(NotFound):
+        engine.seat_at_hand(running, 1, 5)
+    assert engine.seat_at_hand(running, 2, 1) is None
+
+
+def test_mail_is_at_hand_while_progress_and_machine_are(engine, running):
+    mail = engine.mail(running, 1, 1)
+    assert mail.phase == "shares"
+    assert mail.body
+    known(engine, running, 60)
+    assert engine.mail_at_hand(running, 1, 1) == mail
+    with pytest.raises(NotFound):
+        engine.mail_at_hand(running, 1, 5)
+    engine._board.forget(running)
+    assert engine.mail_at_hand(running, 1, 1) is None
+
+
+def test_mail_is_not_at_hand_while_a_phase_is_closed(engine, running):
+    engine.mail(running, 1, 1)
+    machine = engine._machines.held(running, 1).machines[0]
+    known(engine, running, 60)
+    with machine.lock:
+        assert engine.mail_at_hand(running, 1, 1) is None
+    known(engine, running, 60, phase="inputs")
+    assert machine.server.state is phase_named("shares")
+    assert engine.mail_at_hand(running, 1, 1) is None
+
+
+def test_what_is_known_does_while_it_is_read_again(engine, running, monkeypatch):
+    board = engine._board
+    held = known(engine, running, -0.2)  # no longer fresh
+    begun, go_on, read = threading.Event(), threading.Event(), board._store.read
+
+    def slow():
+        begun.set()
+        go_on.wait(10)
+        return read()
+
+    assert board.fresh(running) is None
+    monkeypatch.setattr(board._store, "read", slow)
+    reader = threading.Thread(target=board.of, args=(running,))
+    reader.start()
+    assert begun.wait(10)
+    assert board.fresh(running) is held
+    board._known[running] = (time.monotonic() - 5, held)
+    assert board.fresh(running) is None  # too old even for that
+    board.forget(running)
+    assert board.fresh(running) is None  # it changed meanwhile
+    go_on.set()
+    reader.join(10)
+    assert board._known[running][1]._replace(closes_in_s=None) == held._replace(closes_in_s=None)
