@@ -28,6 +28,7 @@ MODULES = (
     "flows",
     "obfuscation",
     "collector",
+    "collector_reports",
 )
 PAGE = """# Benchmarks
 

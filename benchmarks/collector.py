@@ -1,38 +1,28 @@
-"""The collector over loopback HTTP, on the cores there are: whole distributed collections, and reports made durable.
+"""The collector over loopback HTTP: distributed collections whole, on the cores there are.
 
 The server is one process as ``mapveil serve`` runs it, the devices are others: every device signs its requests, draws
-its own keys and noise, masks, and answers. Beside each figure stands what it could not go below: the same shards summed
-in one process with nothing sent, an endpoint that reads and answers 204, and SQLite committing such rows alone.
+its own keys and noise, masks, and answers. Beside each figure stands what it could not go below, such as the same
+shards summed in one process with nothing sent.
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import json
 import math
-import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from benchmarks.collector_service import Service, postgresql
-from benchmarks.record import Context, Result, in_process, line
-from mapveil.collector.accounts import Accounts
-from mapveil.collector.clock import SystemClock
-from mapveil.collector.store import Store
-from mapveil.device.signature import authorization, enrolment_statement
-from mapveil.device.terms import CollectionTerms
-from mapveil.local.message import write_reports
+from benchmarks.collector_requests import bare
+from benchmarks.collector_service import Service
+from benchmarks.record import Context, Result, line
 from mapveil.privacy.random import Randomness
 from mapveil.secure_sum.drivers import ProtocolSum, SumSettings
-from mapveil.secure_sum.identity import Identity
 from mapveil.secure_sum.vectors import Leaves, SparseVectors
 
 SHARD: Final = 1_000
@@ -40,8 +30,6 @@ LOST: Final = 0.05
 TOLERATED: Final = Fraction(1, 10)
 CORRUPT: Final = Fraction(1, 20)
 FLEETS: Final = 2  # processes
-CONNECTIONS: Final = 64  # of the sender of reports
-GOAL: Final = 2_000.0  # reports a second
 LOOK_S: Final = 0.25
 
 
@@ -59,16 +47,12 @@ class Played(NamedTuple):
 
 
 def run(context: Context) -> list[Result]:
-    """Measure collections of sums against both kinds of server, then reports into both stores."""
+    """Measure a collection against each kind of server."""
     few = context.quick
     return [
-        *_sums(context, 60 if few else 10_000, active=False, phase_seconds=4 if few else 40),
-        *_sums(context, 60 if few else 2_000, active=True, phase_seconds=4 if few else 20),
-        *_reports(context, 1_000 if few else 20_000),
+        *_sums(context, 60 if few else 10_000, active=False, phase_seconds=4 if few else 60),
+        *_sums(context, 60 if few else 2_000, active=True, phase_seconds=4 if few else 25),
     ]
-
-
-# Sums
 
 
 def _sums(context: Context, devices: int, *, active: bool, phase_seconds: int) -> list[Result]:
@@ -84,7 +68,7 @@ def _sums(context: Context, devices: int, *, active: bool, phase_seconds: int) -
         sum(each[way]["mean"] * each["devices"] for each in made.fleets) / devices
         for way in ("bytes_up", "bytes_down")
     )
-    requests = _bare(context, [b"x" * 100] * (1_000 if context.quick else 20_000))
+    requests = bare(context, [b"x" * 100] * (1_000 if context.quick else 20_000))
     return [
         line(
             f"{name}: wall time",
@@ -214,150 +198,3 @@ def _shard_cpu(record: dict[str, Any], active: bool) -> float:
         )
     seconds: float = time.process_time() - start
     return seconds * shards
-
-
-# Reports
-
-
-class _Sent(NamedTuple):
-    rate: float  # reports a second
-    batch: int  # of them in a commit
-    size: int  # bytes of one
-
-
-def _reports(context: Context, devices: int) -> list[Result]:
-    folder = context.folder
-    sqlite, rows = _report_lines(context, str(folder / "reports.sqlite"), "SQLite", devices)
-    rows += [
-        line(
-            f"local reports, {devices:,} devices: durable in SQLite",
-            1e-3 * sqlite.rate,
-            "k/s",
-            f"SQLite alone, {sqlite.batch} rows a commit",
-            1e-3 * _sqlite_alone(folder / "alone.sqlite", sqlite.size, sqlite.batch, devices),
-            ">= 2 k/s",
-            sqlite.rate >= GOAL,
-        )
-    ]
-    with postgresql() as url:
-        if url is not None:
-            rows += _report_lines(context, url, "PostgreSQL", devices)[1]
-    return rows
-
-
-def _report_lines(context: Context, store: str, kind: str, devices: int) -> tuple[_Sent, list[Result]]:
-    """Reports of that many devices by the default method, signed, from 64 connections at once."""
-    with Service(store, context.folder, devices) as service:
-        collection = service.open(trust="local", devices=devices, join_seconds=3600)
-        terms = CollectionTerms.decode(service.text(f"/v1/collections/{collection}/terms").encode())
-        requests, size = _signed_reports(service, terms, devices)
-        before = service.metric("mapveil_store_commit_seconds_count")
-        made = _send(context, service.address, requests)
-        commits = service.metric("mapveil_store_commit_seconds_count") - before
-        kept = service.ask("GET", f"/v1/collections/{collection}/progress")["present"]
-        if not made["answered"] == kept == devices:
-            raise RuntimeError(f"{made['answered']} reports acknowledged, {kept} kept, of {devices}")
-    bare = _bare(context, requests)
-    rate = devices / made["seconds"]
-    name = f"local reports, {devices:,} devices: durable in {kind}"
-    peer = "an endpoint that answers 204"
-    rows = [
-        line(
-            name,
-            1e-3 * rate,
-            "k/s",
-            peer,
-            1e-3 * bare["answered"] / bare["seconds"],
-            ">= 2 k/s" if kind == "SQLite" else "",
-            rate >= GOAL if kind == "SQLite" else None,
-        ),
-        line(f"{name}, median", made["p50_ms"], "ms", peer, bare["p50_ms"]),
-        line(f"{name}, 99th percentile", made["p99_ms"], "ms", peer, bare["p99_ms"]),
-    ]
-    return _Sent(rate, max(1, round(devices / max(1.0, commits))), size), rows
-
-
-def _signed_reports(service: Service, terms: CollectionTerms, devices: int) -> tuple[list[bytes], int]:
-    """Enrol the devices, have each randomize its cell, and write and sign the requests that send the reports."""
-    rng = Randomness()
-    identities = [Identity.draw(rng) for _ in range(devices)]
-    numbers = _enrol(service, identities)
-    cells = np.random.default_rng(1).integers(0, terms.cells.size, devices)
-    bodies = write_reports(terms.randomizer.randomize(cells, rng), terms.randomizer)
-    path = f"/v1/collections/{terms.identifier}/report"
-    head = f"PUT {path} HTTP/1.1\r\nHost: collector\r\nContent-Type: application/cbor\r\n"
-    requests = [
-        f"{head}Authorization: {authorization(identity, number, 'PUT', path, body)}\r\n"
-        f"Content-Length: {len(body)}\r\n\r\n".encode()
-        + body
-        for identity, number, body in zip(identities, numbers, bodies, strict=True)
-    ]
-    return requests, len(bodies[0])
-
-
-def _enrol(service: Service, identities: list[Identity]) -> list[int]:
-    store = Store(service.store, clock=SystemClock())
-    accounts, token = Accounts(store), service.enrolment
-
-    async def enrol() -> list[int]:
-        return await asyncio.gather(
-            *(
-                accounts.enrol(token, each.public, each.sign(enrolment_statement(token, each.public)))
-                for each in identities
-            )
-        )
-
-    with contextlib.closing(store):
-        return asyncio.run(enrol())
-
-
-def _send(context: Context, address: str, requests: list[bytes]) -> dict[str, Any]:
-    written = context.folder / "requests"
-    written.write_bytes(b"".join(len(each).to_bytes(4, "big") + each for each in requests))
-    return in_process(sys.executable, "collector_sender.py", address, written, CONNECTIONS)
-
-
-@contextlib.contextmanager
-def _bare_endpoint() -> Iterator[str]:
-    script = Path(__file__).with_name("collector_bare.py")
-    with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True) as process:
-        if process.stdout is None:
-            raise AssertionError("a pipe was asked for")
-        try:
-            yield process.stdout.readline().strip()
-        finally:
-            process.kill()
-
-
-def _bare(context: Context, requests: list[bytes]) -> dict[str, Any]:
-    """The same requests, or such bodies, to the endpoint that keeps nothing."""
-    whole = [
-        each
-        if each.startswith(b"PUT")
-        else b"PUT /x HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (len(each), each)
-        for each in requests
-    ]
-    with _bare_endpoint() as address:
-        return _send(context, address, whole)
-
-
-def _sqlite_alone(path: Path, size: int, batch: int, rows: int) -> float:
-    """Rows a second that SQLite makes durable with nothing in its way, as many to a commit as the server had."""
-    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as file:
-        for statement in (
-            "PRAGMA journal_mode = WAL",
-            "PRAGMA synchronous = FULL",
-            "CREATE TABLE reports (collection TEXT, device INTEGER, body BLOB, PRIMARY KEY (collection, device)) "
-            "WITHOUT ROWID",
-        ):
-            file.execute(statement)
-        body = bytes(size)
-        start = time.perf_counter()
-        for first in range(0, rows, batch):
-            file.execute("BEGIN IMMEDIATE")
-            file.executemany(
-                "INSERT INTO reports VALUES (?, ?, ?)",
-                [("0" * 32, device, body) for device in range(first, min(first + batch, rows))],
-            )
-            file.execute("COMMIT")
-        return rows / (time.perf_counter() - start)

@@ -1,0 +1,146 @@
+"""Reports of local privacy over loopback HTTP, each durable before it is acknowledged.
+
+Real devices, enrolled; each randomizes its cell and signs its request. That is done before, so that what is measured is
+the server. Beside it: an endpoint of the same kind that reads and answers 204, and SQLite committing such rows alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sqlite3
+import time
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from benchmarks.collector_requests import bare, send
+from benchmarks.collector_service import Service, postgresql
+from benchmarks.record import Context, Result, line
+from mapveil.collector.accounts import Accounts
+from mapveil.collector.clock import SystemClock
+from mapveil.collector.store import Store
+from mapveil.device.signature import authorization, enrolment_statement
+from mapveil.device.terms import CollectionTerms
+from mapveil.local.message import write_reports
+from mapveil.privacy.random import Randomness
+from mapveil.secure_sum.identity import Identity
+
+GOAL: Final = 2_000.0  # reports a second
+
+
+class _Sent(NamedTuple):
+    rate: float  # reports a second
+    batch: int  # of them in a commit
+    size: int  # bytes of one
+
+
+def run(context: Context) -> list[Result]:
+    """Measure both stores."""
+    devices = 1_000 if context.quick else 20_000
+    folder = context.folder
+    sqlite, rows = _report_lines(context, str(folder / "reports.sqlite"), "SQLite", devices)
+    rows += [
+        line(
+            f"local reports, {devices:,} devices: durable in SQLite",
+            1e-3 * sqlite.rate,
+            "k/s",
+            f"SQLite alone, {sqlite.batch} rows a commit",
+            1e-3 * _sqlite_alone(folder / "alone.sqlite", sqlite.size, sqlite.batch, devices),
+            ">= 2 k/s",
+            sqlite.rate >= GOAL,
+        )
+    ]
+    with postgresql() as url:
+        if url is not None:
+            rows += _report_lines(context, url, "PostgreSQL", devices)[1]
+    return rows
+
+
+def _report_lines(context: Context, store: str, kind: str, devices: int) -> tuple[_Sent, list[Result]]:
+    """Reports of that many devices by the default method, signed, from 64 connections at once."""
+    with Service(store, context.folder, devices) as service:
+        collection = service.open(trust="local", devices=devices, join_seconds=3600)
+        terms = CollectionTerms.decode(service.text(f"/v1/collections/{collection}/terms").encode())
+        requests, size = _signed_reports(service, terms, devices)
+        before = service.metric("mapveil_store_commit_seconds_count")
+        made = send(context, service.address, requests)
+        commits = service.metric("mapveil_store_commit_seconds_count") - before
+        kept = service.ask("GET", f"/v1/collections/{collection}/progress")["present"]
+        if not made["answered"] == kept == devices:
+            raise RuntimeError(f"{made['answered']} reports acknowledged, {kept} kept, of {devices}")
+    least = bare(context, requests)
+    rate = devices / made["seconds"]
+    name = f"local reports, {devices:,} devices: durable in {kind}"
+    peer = "an endpoint that answers 204"
+    rows = [
+        line(
+            name,
+            1e-3 * rate,
+            "k/s",
+            peer,
+            1e-3 * least["answered"] / least["seconds"],
+            ">= 2 k/s" if kind == "SQLite" else "",
+            rate >= GOAL if kind == "SQLite" else None,
+        ),
+        line(f"{name}, median", made["p50_ms"], "ms", peer, least["p50_ms"]),
+        line(f"{name}, 99th percentile", made["p99_ms"], "ms", peer, least["p99_ms"]),
+    ]
+    return _Sent(rate, max(1, round(devices / max(1.0, commits))), size), rows
+
+
+def _signed_reports(service: Service, terms: CollectionTerms, devices: int) -> tuple[list[bytes], int]:
+    """Enrol the devices, have each randomize its cell, and write and sign the requests that send the reports."""
+    rng = Randomness()
+    identities = [Identity.draw(rng) for _ in range(devices)]
+    numbers = _enrol(service, identities)
+    cells = np.random.default_rng(1).integers(0, terms.cells.size, devices)
+    bodies = write_reports(terms.randomizer.randomize(cells, rng), terms.randomizer)
+    path = f"/v1/collections/{terms.identifier}/report"
+    head = f"PUT {path} HTTP/1.1\r\nHost: collector\r\nContent-Type: application/cbor\r\n"
+    requests = [
+        f"{head}Authorization: {authorization(identity, number, 'PUT', path, body)}\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n".encode()
+        + body
+        for identity, number, body in zip(identities, numbers, bodies, strict=True)
+    ]
+    return requests, len(bodies[0])
+
+
+def _enrol(service: Service, identities: list[Identity]) -> list[int]:
+    store = Store(service.store, clock=SystemClock())
+    accounts, token = Accounts(store), service.enrolment
+
+    async def enrol() -> list[int]:
+        return await asyncio.gather(
+            *(
+                accounts.enrol(token, each.public, each.sign(enrolment_statement(token, each.public)))
+                for each in identities
+            )
+        )
+
+    with contextlib.closing(store):
+        return asyncio.run(enrol())
+
+
+def _sqlite_alone(path: Path, size: int, batch: int, rows: int) -> float:
+    """Rows a second that SQLite makes durable with nothing in its way, as many to a commit as the server had."""
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as file:
+        for statement in (
+            "PRAGMA journal_mode = WAL",
+            "PRAGMA synchronous = FULL",
+            "CREATE TABLE reports (collection TEXT, device INTEGER, body BLOB, PRIMARY KEY (collection, device)) "
+            "WITHOUT ROWID",
+        ):
+            file.execute(statement)
+        body = bytes(size)
+        start = time.perf_counter()
+        for first in range(0, rows, batch):
+            file.execute("BEGIN IMMEDIATE")
+            file.executemany(
+                "INSERT INTO reports VALUES (?, ?, ?)",
+                [("0" * 32, device, body) for device in range(first, min(first + batch, rows))],
+            )
+            file.execute("COMMIT")
+        return rows / (time.perf_counter() - start)
