@@ -18,6 +18,10 @@ from typing import Any, NamedTuple
 import httpx
 import pytest
 
+from mapveil.collector.api.server import bind
+from mapveil.collector.api.settings import Settings
+from mapveil.errors import InputError
+
 MAPVEIL = Path(sys.executable).with_name("mapveil")
 ADDRESS = re.compile(r"Serving on (https?://\S+) from")
 
@@ -154,3 +158,13 @@ def test_several_workers_share_one_postgresql(postgresql_url: str, tmp_path: Pat
         assert float(found[1]) == 60
         assert one.stop() == 0
     assert "Traceback" not in one.log.read_text()
+
+
+def test_a_port_that_was_taken_lets_connections_wait_and_is_nobody_else_s() -> None:
+    """Before anything answers: whoever reads the address in the log is not refused."""
+    with bind(Settings(port=0)) as listener:
+        place = listener.getsockname()
+        with socket.create_connection(place, timeout=5):
+            pass
+        with pytest.raises(InputError, match="cannot be listened on"):
+            bind(Settings(port=place[1]))

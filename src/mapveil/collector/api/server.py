@@ -68,7 +68,7 @@ def _end_with_parent() -> None:
 
 
 def bind(settings: Settings) -> socket.socket:
-    """Take the port.
+    """Take the port, and let connections wait for the service.
 
     Raises
     ------
@@ -86,6 +86,8 @@ def bind(settings: Settings) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
+        # From here on a connection waits for the service rather than being refused, and nobody else gets the port.
+        listener.listen(_BACKLOG)
     except OSError as error:
         listener.close()
         raise InputError(
