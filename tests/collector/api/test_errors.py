@@ -86,12 +86,22 @@ def test_what_was_sent_is_never_repeated() -> None:
     problems: list[dict[str, object]] = [
         {"loc": ("body", "epsilon"), "msg": "Input should be a number", "input": "secret"},
         *(
-            {"loc": ("body", f"field {number}"), "msg": "Extra inputs", "input": "secret"}
-            for number in range(5)
+            {"loc": ("body", f"field_{letter}"), "msg": "Extra inputs", "input": "secret"}
+            for letter in "abcde"
         ),
     ]
     text = invalid_text(problems)
     assert "secret" not in text
     assert text == (
-        "body.epsilon: Input should be a number; body.field 0: Extra inputs; body.field 1: Extra inputs; and 3 more"
+        "body.epsilon: Input should be a number; body.field_a: Extra inputs; body.field_b: Extra inputs; and 3 more"
     )
+
+
+def test_a_name_that_is_no_field_s_is_not_repeated() -> None:
+    def told(*place: object) -> str:
+        return invalid_text([{"loc": place, "msg": "not accepted"}])
+
+    assert told("body", "tilling") == "body.tilling: not accepted"
+    assert told("body", "region", 3, "list[float]") == "body.region.3.list[float]: not accepted"
+    for secret in ("mve_" + "Qz7-" * 10, "-73.9857", "40.7", "a b", "x" * 60, ""):
+        assert told("body", secret) == "body.a name: not accepted"
