@@ -104,3 +104,15 @@ def test_forgetting_leaves_no_answer_and_no_machine() -> None:
     part = Part("b" * 64, answer=b"said", machine=b"secret")
     part.forget("left", "why")
     assert (part.answer, part.machine, part.running, part.reason) == (b"", b"", False, "why")
+
+
+def test_what_a_server_had_a_part_in_is_kept_short_and_plain() -> None:
+    """Whatever it lists and says, the memory of a device does not grow without end."""
+    memory = DeviceMemory.open(rng=Randomness(1))
+    for number in range(1200):
+        memory.refuse(f"{number:032x}", "no method is called 'a\nb\x1b[31m'" + "x" * 10_000)
+    assert len(memory.refused) == 1000
+    assert f"{1199:032x}" in memory.refused
+    assert f"{0:032x}" not in memory.refused
+    texts = [*memory.refused.values(), *(line.text for line in memory.log.lines)]
+    assert all(text.isprintable() and len(text) <= 300 for text in texts)

@@ -198,8 +198,10 @@ class RoundAnnouncement:
             for name in ("corrupt", "dropout"):
                 record[name] = _part(record[name])
             record["sizes"] = tuple(record["sizes"])
-            return cls(**record)
-        except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+            made = cls(**record)
+            _ = made.digest  # half a character or an infinite number has no encoding
+            return made
+        except (KeyError, TypeError, ValueError, ZeroDivisionError, RecursionError) as error:
             raise InputError(
                 f"the announcement of a round lacks something ({type(error).__name__})"
             ) from None

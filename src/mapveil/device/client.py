@@ -28,6 +28,8 @@ _FINAL: Final = range(
     400, 500
 )  # another request would be refused alike; those that might not be are tried again
 _PAUSE_S: Final = 1.0
+_MOST_OPEN: Final = 100  # each is asked about once
+_MOST_KEPT: Final = 200  # documents: a server may publish without end
 
 
 class Documents:
@@ -44,13 +46,15 @@ class Documents:
         self._kept: dict[tuple[str, int], asyncio.Future[Any]] = {}
 
     async def open(self) -> list[str]:
-        """The identifiers of the open collections."""
+        """The identifiers of the open collections; the first hundred, whatever the server lists."""
         listed = await self._connection.record("/v1/open")
         try:
             found = [str(each["id"]) for each in listed]
         except (KeyError, TypeError):
             raise Unreachable("the list of open collections cannot be read") from None
-        return [each for each in found if len(each) == 32 and set(each) <= set("0123456789abcdef")]
+        return [
+            each for each in found[:_MOST_OPEN] if len(each) == 32 and set(each) <= set("0123456789abcdef")
+        ]
 
     async def terms(self, collection: str) -> CollectionTerms:
         """The terms of a collection.
@@ -95,6 +99,8 @@ class Documents:
         known = self._kept.get(key)
         if known is None:
             known = self._kept[key] = asyncio.ensure_future(read())
+            while len(self._kept) > _MOST_KEPT:
+                del self._kept[next(iter(self._kept))]
         try:
             return await asyncio.shield(known)
         except (Unreachable, ServerRefusal):
@@ -184,9 +190,9 @@ class DeviceClient:
 
     def _refuse(self, collection: str, reason: str) -> None:
         """Remember why: terms that cannot even be read come this way only."""
+        self._parts.pop(collection, None)
         if collection not in self.memory.refused and collection not in self.memory.parts:
-            self.memory.refused[collection] = reason
-            self.memory.log.add("refused", reason, collection)
+            self.memory.refuse(collection, reason)
             self.memory.save()
 
     async def act(self, collection: str, progress: Progress) -> bool:

@@ -8,10 +8,23 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-__all__ = ["DeviceLog", "Line"]
+__all__ = ["DeviceLog", "Line", "one_line"]
 
 _LOGGER: Final = logging.getLogger("mapveil.device")
 _MOST_LINES: Final = 500
+_LONGEST: Final = 300
+
+
+def one_line(text: str) -> str:
+    """What may be kept of a text that a server had a part in: one printable line of at most 300 characters.
+
+    Examples
+    --------
+    >>> one_line("no method is called 'a\\nb'" + 1000 * "!")[:30]
+    "no method is called 'a b'!!!!!"
+    """
+    line = " ".join("".join(each if each.isprintable() else " " for each in text[: 2 * _LONGEST]).split())
+    return line if len(line) <= _LONGEST else line[: _LONGEST - 3] + "..."
 
 
 class Line(NamedTuple):
@@ -50,6 +63,7 @@ class DeviceLog:
 
     def add(self, event: str, text: str, collection: str = "") -> None:
         """Write a line."""
+        text = one_line(text)
         line = Line(self._now().isoformat(timespec="seconds"), collection, event, text)
         self._lines.append(line)
         _LOGGER.info("%s %s: %s", event, collection or "-", text)

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from mapveil.device.account import Account
-from mapveil.device.log import DeviceLog, Line
+from mapveil.device.log import DeviceLog, Line, one_line
 from mapveil.device.vault import Vault
 from mapveil.errors import InputError, PromiseError
 from mapveil.privacy.random import Randomness
@@ -28,6 +28,7 @@ __all__ = ["DeviceMemory", "KeptWaves", "Part"]
 
 _VERSION: Final = 1
 _SEED_BYTES: Final = 32
+_MOST_REFUSED: Final = 1000
 
 
 @dataclass
@@ -77,7 +78,7 @@ class Part:
 
     def forget(self, state: str, reason: str = "") -> None:
         """Take no further part: everything secret is gone."""
-        self.state, self.reason = state, reason
+        self.state, self.reason = state, one_line(reason)
         self.answer = self.machine = b""
 
     def to_record(self) -> dict[str, Any]:
@@ -191,7 +192,7 @@ class DeviceMemory:
     waves : KeptWaves or None
         What it draws for its first projection.
     refused : dict of str to str
-        Why it takes no part in a collection, by collection.
+        Why it takes no part in a collection, by collection; the last 1000. What was forgotten is judged once more.
     log : DeviceLog
         Its own log.
     """
@@ -238,6 +239,13 @@ class DeviceMemory:
         """
         if self._vault is not None:
             self._vault.write(self._content())
+
+    def refuse(self, collection: str, reason: str) -> None:
+        """Take no part in a collection, and remember why. Not saved yet."""
+        self.refused[collection] = one_line(reason)
+        while len(self.refused) > _MOST_REFUSED:
+            del self.refused[next(iter(self.refused))]
+        self.log.add("refused", reason, collection)
 
     def _content(self) -> bytes:
         record = {

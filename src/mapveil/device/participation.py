@@ -111,8 +111,7 @@ class Participation:
             except BudgetExceeded as error:
                 reason = str(error)
         if reason is not None:
-            self.memory.refused[self.collection] = reason
-            self.memory.log.add("refused", reason, self.collection)
+            self.memory.refuse(self.collection, reason)
             self.memory.save()
             raise DeviceRefusal(reason)
         self.memory.parts[self.collection] = Part(self.terms.digest.hex())

@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 
 from mapveil.device.announcement import RoundAnnouncement
+from mapveil.device.log import one_line
 from mapveil.device.terms import TRUSTS, CollectionTerms
 from mapveil.distributed.mechanism import TABLE_SCALE, DistributedMechanism
 from mapveil.errors import InputError, MapveilError, ParameterError
@@ -101,9 +102,10 @@ class DevicePolicy:
         """
         if self not in terms.judged:
             try:
-                terms.judged[self] = self._refusal_of_terms(terms)
+                sentence = self._refusal_of_terms(terms)
             except _FROM_THE_WIRE as error:
-                terms.judged[self] = f"the terms cannot be used: {_said(error)}"
+                sentence = f"the terms cannot be used: {_said(error)}"
+            terms.judged[self] = sentence and one_line(sentence)
         return terms.judged[self]
 
     def _refusal_of_terms(self, terms: CollectionTerms) -> str | None:
@@ -198,9 +200,10 @@ class DevicePolicy:
             What it has answered for in this collection so far.
         """
         try:
-            return self._refusal_of_announcement(terms, announcement, spent)
+            sentence = self._refusal_of_announcement(terms, announcement, spent)
         except _FROM_THE_WIRE as error:
-            return f"the announcement cannot be used: {_said(error)}"
+            sentence = f"the announcement cannot be used: {_said(error)}"
+        return sentence and one_line(sentence)
 
     def _refusal_of_announcement(
         self, terms: CollectionTerms, asked: RoundAnnouncement, spent: Fraction

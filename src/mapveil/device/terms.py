@@ -245,8 +245,10 @@ class CollectionTerms:
         try:
             query = bytes.fromhex(record.pop("query"))
             epsilon = read_fraction(record.pop("epsilon"), "epsilon", missing=True)
-            return cls(query=query, epsilon=epsilon, **record)
-        except (KeyError, TypeError, ValueError) as error:
+            made = cls(query=query, epsilon=epsilon, **record)
+            _ = made.digest  # half a character or an infinite number has no encoding
+            return made
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
             if isinstance(error, ParameterError):
                 raise
             raise InputError(f"the terms of a collection lack something ({error})") from None
