@@ -195,7 +195,9 @@ def finished(collector: LiveCollector, people: Callable[[int], Path]) -> Finishe
     return Finished(*made)
 
 
-@pytest.fixture(scope="session")
+# Of a module, not of the session: while Playwright is open this thread has a running event loop, and nobody else's
+# asyncio.run works.
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     path = shutil.which("chromium")
     if path is None:
@@ -310,7 +312,7 @@ class Watched:
             self.faults.append(f"console {message.type}: {message.text} ({message.location})")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def watch(browser: Browser) -> Callable[[str, str], AbstractContextManager[Watched]]:
     """What opens watched pages of an address, closes them, and adds what went elsewhere to their faults."""
 

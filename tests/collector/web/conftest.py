@@ -184,7 +184,9 @@ def collector() -> Iterator[FakeCollector]:
     server.server_close()
 
 
-@pytest.fixture(scope="session")
+# Of a module, not of the session: while Playwright is open this thread has a running event loop, and nobody else's
+# asyncio.run works.
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
     """Debian's chromium, or a skip."""
     binary = shutil.which("chromium")
