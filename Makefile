@@ -10,12 +10,13 @@ WORKERS ?= 2
 export PIP_ROOT_USER_ACTION := ignore
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-collector test lint types layers doctest bench docs lock vendor clean
+.PHONY: help demo demo-collector test lint types layers doctest faults bench docs lock vendor clean
 
 help:
 	@echo "make demo            release a private heatmap of the example check-ins into demo/"
 	@echo "make demo-collector  run a collector with 2,000 devices, and show the finished map in a page"
 	@echo "make test            lint, types, layering, tests and the documentation's examples"
+	@echo "make faults          kill the collector 20 times in each of 10 collections, and disorder 10 others (minutes)"
 	@echo "make bench           measure against peers and limits in one run (makes $(PEERS), $(FLOWER); minutes)"
 	@echo "make docs            build the documentation into docs/_build/html"
 	@echo "make lock            resolve requirements/*.lock anew (needs uv)"
@@ -67,6 +68,9 @@ types: $(STAMP)
 
 layers: $(STAMP)
 	$(BIN)/lint-imports
+
+faults: $(STAMP)
+	MAPVEIL_FAULT_SEEDS=10 $(BIN)/python -m pytest -q tests/collector/faults
 
 bench: $(STAMP) $(PEERS)/.installed $(FLOWER)/.installed
 	$(BIN)/python -m benchmarks --peers $(PEERS)/bin/python --flower $(FLOWER)/bin/python \

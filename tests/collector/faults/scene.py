@@ -30,6 +30,8 @@ from mapveil.geo import Quadtree, Region
 BOX = (-74.03, 40.69, -73.90, 40.83)
 DEPTH = 2
 KEY = bytes(range(32))
+SEEDS = range(1, 1 + int(os.environ.get("MAPVEIL_FAULT_SEEDS", "1")))
+"""Of tests that draw their faults: ``make faults`` takes more of them."""
 UNLIMITED = ("--address-rate", "0", "--device-rate", "0")
 _CELLS = Quadtree(Region.from_bbox(*BOX), DEPTH)
 
@@ -143,6 +145,7 @@ class Service:
     def kill(self) -> None:
         if self.process is not None:
             self.process.kill()
+            until(lambda: not self.answers(), "the workers of a killed service have left its port")
 
     def stop(self) -> None:
         if self.process is not None:
@@ -185,14 +188,17 @@ class Scene:
 
     def ask(self, service: Service, path: str, method: str = "GET", **given: Any) -> Any:
         """What an operator is told; a service that is starting again is asked again."""
-        end = time.monotonic() + 60
+        end, told = time.monotonic() + 60, ""
         while True:
-            with contextlib.suppress(httpx.TransportError):
+            try:
                 answer = self._client.request(method, f"{service.url}/v1{path}", **given)
                 if answer.status_code != 503:
                     assert answer.is_success, answer.text
                     return answer.json()
-            assert time.monotonic() < end, f"{method} {path} is not answered"
+                told = answer.text
+            except httpx.TransportError as error:
+                told = repr(error)
+            assert time.monotonic() < end, f"{method} {path} is not answered: {told}; {service.log[-3000:]}"
             time.sleep(0.05)
 
     def open(self, service: Service, **changed: Any) -> str:

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from .outcome import outcome_of
-from .scene import Scene
+from .scene import SEEDS, Scene
 from .wire import Request, Send, Wire
 
 ADAPTIVE = {
@@ -75,7 +75,7 @@ def _status(answer: bytes | None) -> int:
     return 0 if answer is None else int(answer.split(b" ", 2)[1])
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", SEEDS)
 def test_whatever_comes_twice_late_or_in_another_order_counts_once(scene: Scene, seed: int) -> None:
     service = scene.service()
     collection = scene.open(service, **ADAPTIVE)
