@@ -29,9 +29,7 @@ __all__ = ["application", "bind", "configuration", "serve", "worker"]
 _FACTORY: Final = "mapveil.collector.api.server:worker"
 _SPARE_FILES: Final = 256  # beside connections: the store, the maps, the log
 _BACKLOG: Final = 2048
-_HUNG_SECONDS: Final = (
-    30  # until a worker that says nothing is replaced: starting takes seconds where much is going on
-)
+_HUNG_SECONDS: Final = 10  # until a worker that says nothing is replaced; starting one may take seconds
 
 
 def application(settings: Settings) -> ASGIApp:
