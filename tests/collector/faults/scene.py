@@ -44,9 +44,14 @@ def until(true: Callable[[], object], what: str, seconds: float = 60.0) -> None:
         time.sleep(0.01)
 
 
+def cell_of(index: int) -> int:
+    """The cell of device ``index``: more of them are in some than in others."""
+    return (index * index) % 13
+
+
 def place(index: int) -> tuple[float, float]:
-    """Where device ``index`` is: more of them in some cells than in others."""
-    lon, lat = _CELLS.centres(np.array([(index * index) % 13]))
+    """Where device ``index`` is."""
+    lon, lat = _CELLS.centres(np.array([cell_of(index)]))
     return float(lon[0]), float(lat[0])
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import random
 
+import numpy as np
 import pytest
 
 from .outcome import outcome_of
-from .scene import SEEDS, Scene, Service
+from .scene import SEEDS, Scene, Service, cell_of
 from .wire import Request, Send, Wire
 
 ADAPTIVE = {
@@ -25,9 +26,9 @@ REQUESTS = 24 * (1 + 2 * 10)
 class Killer:
     """Kills the service at moments of the collection that a seed chooses, counted in what devices ask and say."""
 
-    def __init__(self, service: Service, kills: int, seed: int) -> None:
+    def __init__(self, service: Service, kills: int, requests: int, seed: int) -> None:
         self._random = random.Random(seed)
-        self._moments = set(self._random.sample(range(1, REQUESTS - 24), kills))
+        self._moments = set(self._random.sample(range(1, requests), kills))
         self._service = service
         self._asked = 0
         self._down = False
@@ -65,7 +66,7 @@ class Killer:
 def test_a_service_that_is_killed_at_random_moments_makes_the_same_sums(scene: Scene, seed: int) -> None:
     service = scene.service()
     collection = scene.open(service, **ADAPTIVE)
-    killer = Killer(service, KILLS, seed)
+    killer = Killer(service, KILLS, REQUESTS - 24, seed)
     with Wire([service.port], killer.carry) as wire:
         scene.fleet(wire.url, collection, range(24)).wait()
     assert len(killer.kills) == KILLS
@@ -73,3 +74,25 @@ def test_a_service_that_is_killed_at_random_moments_makes_the_same_sums(scene: S
     assert len(set(killer.kills)) == 4
     found = outcome_of(scene, service, collection)
     assert (found.state, found.included, found.spent) == ("done", (24, 24), 4000)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_reports_survive_a_service_that_is_killed(scene: Scene, seed: int) -> None:
+    service = scene.service()
+    local = {
+        "trust": "local",
+        "method": "grr",
+        "epsilon": "50",
+        "options": {"estimator": "simplex"},
+        "devices": 40,
+    }
+    collection = scene.open(service, **local)
+    killer = Killer(service, 6, 40, seed)
+    with Wire([service.port], killer.carry) as wire:
+        scene.fleet(wire.url, collection, range(40)).wait()
+    assert len(killer.kills) == 6
+    found = outcome_of(scene, service, collection)
+    assert (found.state, found.included, found.spent) == ("done", (40,), 50)
+    # One in e^50 of the reports is of another cell: the map is the count.
+    told = scene.ask(service, f"/collections/{collection}/map/cells")["values"]
+    assert np.allclose(told, np.bincount([cell_of(index) for index in range(40)], minlength=len(told)))
