@@ -111,3 +111,29 @@ def test_a_senseless_radius_is_refused(radius: float) -> None:
 def test_a_radius_that_asks_for_too_many_pixels_is_refused() -> None:
     with pytest.raises(ParameterError, match=r"2\*\*25"):
         DiskArea(epsilon=1, radius_m=1e7).on(Domain(mv.Quadtree(REGION, depth=5)))
+
+
+def test_the_noise_of_sites_is_the_diagonal_and_intervals_cover() -> None:
+    tiling = mv.Quadtree(REGION, depth=3)
+    mechanism = DiskArea(epsilon=2)
+    randomizer = mechanism.on(Domain(tiling))
+    p = np.random.default_rng(2).dirichlet(np.full(tiling.size, 0.3))
+    found = randomizer.site_noise(p)
+    np.testing.assert_allclose(found.variance, np.diag(randomizer.covariance(p).matrix), rtol=1e-9)
+    rows = np.linalg.pinv(randomizer.transition_matrix().T)
+    assert found.step == pytest.approx((rows.max(axis=1) - rows.min(axis=1)).max(), rel=1e-6)
+    users = np.random.default_rng(3).multinomial(20_000, p)
+    missed = []
+    for seed in range(20):
+        bounds = mechanism.release(mv.geo.counts.Counts(users, tiling), rng=seed).error(0.05)
+        assert bounds.upper.min() < 20_000
+        missed.append((users < bounds.lower) | (users > bounds.upper))
+    assert np.mean(missed) <= 0.02
+
+
+def test_where_least_squares_would_take_long_a_map_says_how_many_reported() -> None:
+    tiling = mv.Quadtree(REGION, depth=5)
+    users = np.ones(tiling.size, dtype=np.int64)
+    bounds = DiskArea(epsilon=2).release(mv.geo.counts.Counts(users, tiling), rng=1).error(0.05)
+    assert bounds.lower.max() == 0
+    assert (bounds.upper == users.sum()).all()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from mapveil.errors import ParameterError
-from mapveil.local.covariance import DenseCovariance
+from mapveil.local.covariance import DenseCovariance, SiteNoise
 from mapveil.local.disk_raster import DiskKernel, PixelRaster, disk_kernel, disk_reach, pixel_raster
 from mapveil.local.domain import Domain
 from mapveil.local.mechanism import LocalMechanism
@@ -26,6 +27,7 @@ __all__ = ["DiskArea", "DiskRandomizer", "best_radius"]
 _TOTAL_BITS: Final = 61
 _LARGEST_OUTPUT: Final = 1 << 25
 _DENSE: Final = 1 << 23
+_BOUNDED: Final = 1 << 20
 _SINGULAR: Final = 1e-10
 _PAIRS: Final = 1 << 11
 _SECTIONS: Final = 60
@@ -209,12 +211,23 @@ class DiskRandomizer(SymbolRandomizer):
 
     def invert(self, tally: Tally) -> FloatArray:
         """See :meth:`Randomizer.invert`: least squares over the pixels, for small domains."""
-        return np.asarray(self._least_squares() @ (tally.counts / max(tally.reports, 1)))
+        return np.asarray(self._least_squares @ (tally.counts / max(tally.reports, 1)))
 
     def covariance(self, distribution: FloatArray) -> DenseCovariance:
         """See :meth:`Randomizer.covariance`: of the least squares, for small domains."""
-        return DenseCovariance.of_estimator(self._least_squares(), self.forward(distribution), distribution)
+        return DenseCovariance.of_estimator(self._least_squares, self.forward(distribution), distribution)
 
+    def site_noise(self, distribution: FloatArray) -> SiteNoise:
+        """See :meth:`Randomizer.site_noise`: of the least squares, where they take no longer than the map itself."""
+        if self.size * self.symbols > _BOUNDED:
+            raise ParameterError(
+                f"the noise of {self.size} sites by {self.symbols} pixels; 2**20 pairs at most are accepted"
+            )
+        inverse = self._least_squares
+        reported = self.forward(distribution)
+        return SiteNoise(inverse**2 @ reported - distribution, float(np.ptp(inverse, axis=1).max()))
+
+    @cached_property
     def _least_squares(self) -> FloatArray:
         """The pseudo-inverse of the channel, shape (sites, symbols)."""
         if self.size * self.symbols > _DENSE:

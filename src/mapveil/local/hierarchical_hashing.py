@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from mapveil.errors import ParameterError
-from mapveil.local.covariance import MOST_SITES, DenseCovariance
+from mapveil.local.covariance import MOST_SITES, DenseCovariance, SiteNoise
 from mapveil.local.domain import Codes, Domain
 from mapveil.local.hash_support import HashSupport, LevelSupport, Supporting
 from mapveil.local.linear_hashes import is_prime
@@ -19,7 +19,7 @@ from mapveil.local.randomizer import FloatArray, IntArray, SymbolRandomizer
 from mapveil.local.report import Tally
 from mapveil.local.staircase_groups import Blocks, blocks_at
 from mapveil.local.tree_consistency import make_consistent
-from mapveil.local.tree_covariance import MeasuredLevel, consistent_covariance
+from mapveil.local.tree_covariance import MeasuredLevel, consistent_covariance, consistent_site_noise
 from mapveil.privacy.random import Randomness
 from mapveil.privacy.uniform import uniform_below
 
@@ -129,14 +129,29 @@ class HierarchicalHashingRandomizer(SymbolRandomizer, Supporting):
                 f"the covariance matrix of {self.size} sites; {MOST_SITES} at most are accepted, or "
                 "the estimator 'smoothed-em'"
             )
+        site = self.domain.codes.site
+        matrix = np.empty((self.size, self.size))
+        matrix[np.ix_(site, site)] = consistent_covariance(self._measured(), distribution[site])
+        return DenseCovariance(matrix)
+
+    def site_noise(self, distribution: FloatArray) -> SiteNoise:
+        """See :meth:`Randomizer.site_noise`: of as many reports about each level as are asked for on average.
+
+        Never below what it is, whichever nodes are on lines together; who is asked about which level is part of it.
+        """
+        site = self.domain.codes.site
+        found = consistent_site_noise(self._measured(), distribution[site])
+        variance = np.empty(self.size)
+        variance[site] = found.variance
+        return SiteNoise(variance, found.step)
+
+    def _measured(self) -> list[MeasuredLevel]:
         levels = []
         for blocks, weight, reports in zip(self._levels, self._weights, self._reports, strict=True):
             noise, part = reports.noise(), weight / self._weight
-            levels.append(MeasuredLevel(blocks, noise, part, noise.away / part))
-        site = self.domain.codes.site
-        matrix = np.empty((self.size, self.size))
-        matrix[np.ix_(site, site)] = consistent_covariance(levels, distribution[site])
-        return DenseCovariance(matrix)
+            away, lines = noise.away / part, reports.line_noise()
+            levels.append(MeasuredLevel(blocks, noise, part, away, lines, reports.held, reports.other))
+        return levels
 
     def support(self, tally: Tally) -> HashSupport:
         """Which nodes of every level the reports support. Run by: the server."""

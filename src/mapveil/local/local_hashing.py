@@ -20,7 +20,7 @@ from mapveil.local.report import Tally
 from mapveil.privacy.random import Randomness
 from mapveil.privacy.uniform import uniform_below
 
-__all__ = ["HashedReports", "HashingRandomizer", "LocalHashing", "SupportNoise", "best_buckets"]
+__all__ = ["HashedReports", "HashingRandomizer", "LineNoise", "LocalHashing", "SupportNoise", "best_buckets"]
 
 _LARGEST_TABLE: Final = 1 << 25
 _TOTAL_BITS: Final = 61
@@ -65,6 +65,13 @@ class SupportNoise(NamedTuple):
     away: float  # of another site's
     own: float  # covariance of the place's with another one
     both: float  # of two other sites'
+
+
+class LineNoise(NamedTuple):
+    """Bounds for any group of sites: who shares a line with whom is a matter of the family."""
+
+    apart: float  # covariance of two sites' estimates that are on no line with the place
+    more: float  # at most so much do lines add, times the sum of squares of estimates' weights of one sign
 
 
 class HashedReports:
@@ -156,6 +163,22 @@ class HashedReports:
         own = pair * (surplus + (1 - surplus) / g) - p * q
         scale = (p - q) ** 2
         return SupportNoise(p * (1 - p) / scale, q * (1 - q) / scale, own / scale, both / scale)
+
+    def line_noise(self) -> LineNoise:
+        r"""What lines of the family add at most to the variance of a weighted sum of estimates.
+
+        A line through the place holds at most g - 2 others beside each site, so that the sum of their weights squared
+        is at most g - 1 times the sum of squares; where all sites are on one line, all covariances are the same.
+        """
+        g, k, n = self.hashes.buckets, self.hashes.digits, self.hashes.functions
+        both = self.noise().both
+        if k == 1 or g == 2:
+            return LineNoise(both, 0.0)
+        triple = (g ** (k - 2) - 1) / n
+        on_line = (
+            (self._surplus / self._total) * (self.hashes.collision - triple) / (self.held - self.other) ** 2
+        )
+        return LineNoise(both - (g - 2) / (n - 1) * on_line, (g - 2) * on_line)
 
     def _sums(self, values: FloatArray) -> FloatArray:
         return self.hashes.sums(values.reshape(self.hashes.functions, self.hashes.buckets))

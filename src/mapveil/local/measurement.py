@@ -11,7 +11,7 @@ import numpy as np
 from mapveil.errors import ParameterError
 from mapveil.local.randomizer import FloatArray, Randomizer
 from mapveil.local.report import Tally
-from mapveil.maps.density_map import Measurement
+from mapveil.maps.density_map import INTERVAL_ALPHA, Measurement
 
 __all__ = ["EstimatedUsers", "estimated_users"]
 
@@ -23,7 +23,8 @@ class EstimatedUsers(Measurement):
     .. math:: t = \sqrt{2 n v \ell} + \frac{2 s\, \ell}{3}, \qquad \ell = \ln \frac{2}{\alpha}
 
     where: n is the number of reports, v the largest variance of what one report adds to a site's estimate, given the
-    users' places (taken at the estimated map), and s the most it can add.
+    users' places (taken at the estimated map), and s the most it can add. They bound the users at a site, around the
+    unbiased estimate and not around what the map shows: a map by an estimator that smooths may lie outside of them.
 
     Parameters
     ----------
@@ -52,7 +53,7 @@ class EstimatedUsers(Measurement):
 def estimated_users(
     randomizer: Randomizer, tally: Tally, distribution: FloatArray, epsilon: Fraction
 ) -> EstimatedUsers:
-    """The estimates of a tally; where none are unbiased, the number of users who reported.
+    """The estimates of a tally; where none are unbiased, or none says more, the number of users who reported.
 
     Parameters
     ----------
@@ -68,13 +69,16 @@ def estimated_users(
     domain = randomizer.domain
     groups = np.full(domain.tiling.size, -1, dtype=np.int64)
     n = tally.reports
+    everybody = groups.copy()
+    everybody[domain.cells] = 0
+    bare = EstimatedUsers(everybody, np.array([float(n)]), epsilon, 1, reports=n)
     try:
         noise = randomizer.site_noise(distribution)
         noisy = n * randomizer.invert(tally)
     except ParameterError:
-        groups[domain.cells] = 0
-        return EstimatedUsers(groups, np.array([float(n)]), epsilon, 1, reports=n)
+        return bare
     groups[domain.cells] = np.arange(domain.size)
-    return EstimatedUsers(
+    made = EstimatedUsers(
         groups, noisy, epsilon, 1, reports=n, variance=float(noise.variance.max()), step=noise.step
     )
+    return bare if made.half_width(INTERVAL_ALPHA) >= n else made
