@@ -28,6 +28,7 @@ MODULES = (
     "flows",
     "obfuscation",
     "collector",
+    "collector_active",
     "collector_reports",
 )
 PAGE = """# Benchmarks
@@ -39,6 +40,9 @@ named peer or limit measured in the same run: look at the ratios; the absolute f
 
 Peers run in an environment of their own (`requirements/peers.lock`), scripted as their documentation shows
 it; the scripts are in `benchmarks/peers/`. Import times are not counted for anybody.
+
+Where a collection runs over HTTP, its server and its devices share the cores of one machine. A phase that loses a
+device lasts as long as it may: that is in the wall time, and not in the messages a second.
 """
 
 
