@@ -170,6 +170,11 @@ class DeviceClient:
         except (DeviceRefusal, InputError) as error:
             self._refuse(collection, str(error))
             return False
+        except ServerRefusal as error:
+            if error.status not in _FINAL:
+                raise
+            self._refuse(collection, str(error))  # it lists what it does not show
+            return False
         stands = part.part
         if part.terms.trust != "distributed" or stands is None or stands.round or stands.sent:
             return True
@@ -292,11 +297,11 @@ class DeviceClient:
         return any(part.running for part in self.memory.parts.values())
 
     async def run(self, *, pause_s: float = _PAUSE_S) -> None:
-        """Poll until it is cancelled; a server that does not answer is asked again."""
+        """Poll until it is cancelled; a server that does not answer, or not as it should, is asked again."""
         while True:
             try:
                 await self.poll()
-            except Unreachable as error:
+            except (Unreachable, ServerRefusal) as error:
                 self.memory.log.add("waiting", str(error))
             await asyncio.sleep(pause_s)
 

@@ -315,7 +315,7 @@ class Connection:
                 int(record["wanted"] or 0),
                 int(record["present"] or 0),
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise Unreachable(
                 f"the progress of a collection lacks something ({type(error).__name__})"
             ) from None
