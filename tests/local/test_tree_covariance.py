@@ -160,7 +160,8 @@ def test_where_lines_tell_it_is_never_below(epsilon: Fraction, options: dict[str
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "above"), [(Fraction(1, 2), 1.01), (Fraction(1), 1.02), (Fraction(2), 1.12)]
+    ("epsilon", "above"),
+    [(Fraction(1, 2), 1.01), (Fraction(1), 1.02), (Fraction(2), 1.12), (Fraction(4), 1.5)],
 )
 def test_of_many_sites_the_bound_is_tight(epsilon: Fraction, above: float) -> None:
     domain = Domain(mv.Quadtree(REGION, depth=5))
@@ -201,6 +202,7 @@ def test_intervals_of_released_maps_cover_the_truth(estimator: str) -> None:
     # Bernstein's bound is wider than a normal law's 1.96 deviations, and not by much more.
     assert np.mean(missed) <= 0.02
     assert 2.7 < np.mean(width) < 3
+    assert heat.measurements[0].half_width(0.05) == pytest.approx(162, rel=0.02)
 
 
 def test_a_million_sites_have_their_noise() -> None:

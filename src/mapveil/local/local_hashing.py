@@ -68,10 +68,11 @@ class SupportNoise(NamedTuple):
 
 
 class LineNoise(NamedTuple):
-    """Bounds for any group of sites: who shares a line with whom is a matter of the family."""
+    """What bounds the noise of any group of sites: who shares a line with whom is a matter of the family."""
 
     apart: float  # covariance of two sites' estimates that are on no line with the place
-    more: float  # at most so much do lines add, times the sum of squares of estimates' weights of one sign
+    more: float  # by so much is it larger on a line
+    others: int  # sites that a line through the place holds at most, beside each one
 
 
 class HashedReports:
@@ -165,20 +166,16 @@ class HashedReports:
         return SupportNoise(p * (1 - p) / scale, q * (1 - q) / scale, own / scale, both / scale)
 
     def line_noise(self) -> LineNoise:
-        r"""What lines of the family add at most to the variance of a weighted sum of estimates.
-
-        A line through the place holds at most g - 2 others beside each site, so that the sum of their weights squared
-        is at most g - 1 times the sum of squares; where all sites are on one line, all covariances are the same.
-        """
+        """How lines of the family part covariances; where all sites are on one line, all are the same."""
         g, k, n = self.hashes.buckets, self.hashes.digits, self.hashes.functions
         both = self.noise().both
         if k == 1 or g == 2:
-            return LineNoise(both, 0.0)
+            return LineNoise(both, 0.0, 0)
         triple = (g ** (k - 2) - 1) / n
         on_line = (
             (self._surplus / self._total) * (self.hashes.collision - triple) / (self.held - self.other) ** 2
         )
-        return LineNoise(both - (g - 2) / (n - 1) * on_line, (g - 2) * on_line)
+        return LineNoise(both - (g - 2) / (n - 1) * on_line, on_line, g - 2)
 
     def _sums(self, values: FloatArray) -> FloatArray:
         return self.hashes.sums(values.reshape(self.hashes.functions, self.hashes.buckets))

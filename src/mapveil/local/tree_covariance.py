@@ -219,5 +219,6 @@ def _varies(level: MeasuredLevel, row: _Row, users: FloatArray) -> FloatArray:
     made += 2 * noise.own * (every * at - square_at)
     made += lines.apart * (every**2 - 2 * every * at + 2 * square_at - square)
     # On a line with the place, the node itself and another can but lower the variance: theirs have opposite signs.
-    made += lines.more * row.squares
+    # Of the others a line holds so many that the square of their sum is at most as many times the sum of squares more.
+    made += lines.more * np.minimum(lines.others * row.squares, np.maximum(row.rest**2 - row.squares, 0.0))
     return np.asarray(made + square_at - at**2)
