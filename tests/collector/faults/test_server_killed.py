@@ -32,6 +32,7 @@ class Killer:
         self._service = service
         self._asked = 0
         self._down = False
+        self._one_at_a_time = asyncio.Lock()
         self.kills: list[str] = []
 
     async def carry(self, request: Request, send: Send) -> bytes | None:
@@ -53,10 +54,11 @@ class Killer:
                 answer = await sent
             if when == "later":  # while the conductor does what this was the last message for, perhaps
                 await asyncio.sleep(self._random.uniform(0, 0.3))
-        self._down = True
-        await asyncio.to_thread(self._service.kill)
-        await asyncio.to_thread(self._service.start)
-        self._down = False
+        async with self._one_at_a_time:
+            self._down = True
+            await asyncio.to_thread(self._service.kill)
+            await asyncio.to_thread(self._service.start)
+            self._down = False
         if when == "during":
             answer = await sent
         return None if when == "after" else answer  # "after": it was done, and nobody was told
