@@ -39,6 +39,7 @@ class Played(NamedTuple):
     seconds: float
     busy: float  # of these, while messages came in
     waited: float  # for those who had dropped out, until their time was over
+    messages: int  # that came; to join is none
     record: dict[str, Any]  # of the collection
     fleets: list[dict[str, Any]]
     server_cpu: float
@@ -58,7 +59,6 @@ def sums(context: Context, devices: int, *, active: bool, phase_seconds: int) ->
     rounds = made.record["rounds"]
     against = "a server that lies" if active else "an honest but curious server"
     name = f"adaptive, {devices:,} devices over HTTP in {len(rounds)} rounds, shards of {SHARD:,}, 5 % lost, {against}"
-    sent = sum(each["sent"] for each in made.fleets)
     devices_cpu = sum(each["cpu"] for each in made.fleets)
     least = sum(_shard_cpu(each, active) for each in rounds)
     vectors = sum(math.ceil(each["length"] * each["bits"] / 8) for each in rounds)
@@ -77,7 +77,7 @@ def sums(context: Context, devices: int, *, active: bool, phase_seconds: int) ->
         ),
         line(
             f"{name}: messages while they came in",
-            1e-3 * sent / made.busy,
+            1e-3 * made.messages / made.busy,
             "k/s",
             "requests to an endpoint that answers 204; a message takes two",
             1e-3 * requests["answered"] / requests["seconds"],
@@ -116,7 +116,7 @@ def _play(context: Context, devices: int, active: bool, phase_seconds: int) -> P
             part = (devices + number) // FLEETS
             fleets.append(_fleet({**share, "devices": part, "drop": LOST, "seed": number, "active": active}))
         try:
-            busy, waited = _watch(service, collection, fleets)
+            busy, waited, messages = _watch(service, collection, fleets)
             seconds = time.perf_counter() - begun
             said = [json.loads(fleet.communicate(timeout=300)[0].splitlines()[-1]) for fleet in fleets]
         finally:
@@ -126,7 +126,15 @@ def _play(context: Context, devices: int, active: bool, phase_seconds: int) -> P
         if record["state"] != "done":
             raise RuntimeError(f"the collection is {record['state']}: {record['reason']}")
         return Played(
-            seconds, busy, waited, record, said, service.cpu - idle, service.idle_mb, service.peak_mb
+            seconds,
+            busy,
+            waited,
+            messages,
+            record,
+            said,
+            service.cpu - idle,
+            service.idle_mb,
+            service.peak_mb,
         )
 
 
@@ -145,8 +153,10 @@ def _fleet(given: dict[str, Any]) -> subprocess.Popen[str]:
     return made
 
 
-def _watch(service: Service, collection: str, fleets: list[subprocess.Popen[str]]) -> tuple[float, float]:
-    """Seconds in which messages came in, and those for which phases waited with nothing more to come."""
+def _watch(
+    service: Service, collection: str, fleets: list[subprocess.Popen[str]]
+) -> tuple[float, float, int]:
+    """Seconds in which messages came in, those for which phases waited with nothing more to come, and how many came."""
     phases: dict[tuple[int, str], list[float]] = {}  # opened, last grown, closed
     present: dict[tuple[int, str], int] = {}
     while True:
@@ -166,8 +176,10 @@ def _watch(service: Service, collection: str, fleets: list[subprocess.Popen[str]
                 where = f"\rround {key[0]}: {key[1]} {now['present']}/{now['wanted']}  "
                 print(where, end="", file=sys.stderr, flush=True)
         time.sleep(LOOK_S)
-    return sum(last - first for first, last, _ in phases.values()), sum(
-        closed - last for _, last, closed in phases.values()
+    return (
+        sum(last - first for first, last, _ in phases.values()),
+        sum(closed - last for _, last, closed in phases.values()),
+        sum(present.values()),
     )
 
 
