@@ -26,10 +26,11 @@ _EXTRAS = {
     "eval": ("ortools", "scikit-learn"),
     "neural": ("torch", "onnx", "onnxruntime"),
     "phone": ("onnxruntime",),
-    "device": ("httpx",),
+    "device": ("httpx", "h11"),
     "service": ("fastapi", "uvicorn", "sqlalchemy", "alembic", "psycopg", "prometheus-client", "httpx"),
 }
-_MODULES = {"scikit-learn": "sklearn", "prometheus-client": "prometheus_client"}  # where the module has another name than the package
+# Where the module has another name than the package.
+_MODULES = {"scikit-learn": "sklearn", "prometheus-client": "prometheus_client"}
 
 
 class _Finding(NamedTuple):
