@@ -95,7 +95,11 @@ def test_an_aborted_collection_is_exit_1(mapveil, live: Live, people: Path) -> N
         (("--state", "."), 2, "go together"),
         (("--lifetime-epsilon", "0"), 2, "--lifetime-epsilon"),
         (("--least-shard", "2"), 2, "least_shard is 2"),
-        (("--server", "http://127.0.0.1:9", "--patience", "0.2"), 1, "gave no answer (ConnectionRefusedError)"),
+        (
+            ("--server", "http://127.0.0.1:9", "--patience", "0.2"),
+            1,
+            "gave no answer (ConnectionRefusedError)",
+        ),
         ((), 1, "no collection is open"),
     ],
 )
