@@ -38,6 +38,7 @@ from mapveil.collector.store import Store
 from mapveil.distributed.query import Query
 from mapveil.errors import MapveilError
 from mapveil.privacy.random import Randomness
+from mapveil.secure_sum.faults import Abort
 from mapveil.secure_sum.states import ServerState
 
 __all__ = ["Conductor"]
@@ -247,7 +248,16 @@ class Conductor:
         held = self._machines.of(collection.id, number)
         if held is None:  # another process was faster
             return False
-        closed = secure_rounds.close_machines(held, phase)
+        try:
+            closed = secure_rounds.close_machines(held, phase)
+        except Abort:
+            # Another process may have ended the phase meanwhile, and its messages with it: then nothing is wrong.
+            with self._store.read() as connection:
+                now = newest_round(connection, collection.id)
+            if now is not None and (now.number, now.phase) == (number, phase):
+                raise
+            self._machines.forget(collection.id)
+            return False
         with self._store.write() as connection:
             moved = secure_rounds.open_next(connection, collection.id, held.announcement, phase, closed)
         if moved:

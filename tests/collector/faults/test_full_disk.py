@@ -63,6 +63,10 @@ def check(scene: Scene, service: Service, fill: Callable[[], None], empty: Calla
     assert (found.state, found.included, found.spent) == ("done", (12,), 4000)
 
 
+@pytest.mark.skipif(
+    "MAPVEIL_FAULT_SEEDS" not in os.environ,
+    reason="of 'make faults': it can outlast its patience on a busy machine",
+)
 def test_a_file_that_may_not_grow(scene: Scene) -> None:
     """As with a quota: the system refuses to write past what is there."""
     service = scene.service()
