@@ -28,12 +28,20 @@ from mapveil.maps.mechanism import Progress, check_tiling
 from mapveil.privacy.guarantee import Guarantee
 from mapveil.privacy.random import Randomness, as_randomness
 
-__all__ = ["FLOW_ESTIMATORS", "EstimatedFlows", "OriginDestination", "PairReports"]
+__all__ = [
+    "FLOW_ESTIMATORS",
+    "EstimatedFlows",
+    "FlowEstimator",
+    "FlowUnit",
+    "OriginDestination",
+    "PairReports",
+]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 FlowEstimator = Literal["joint", "lasso", "independent"]
+FlowUnit = Literal["user", "trip"]
 
 FLOW_ESTIMATORS: Final[tuple[FlowEstimator, ...]] = ("joint", "lasso", "independent")
 """Likelihood of the pairs; the paper's Lasso on the marginals; the product of the marginals."""
@@ -113,7 +121,7 @@ class OriginDestination:
 
     mechanism: LocalMechanism
     estimator: FlowEstimator = "joint"
-    unit: Literal["user", "trip"] = "user"
+    unit: FlowUnit = "user"
     gravity: bool = True
     steps: int | None = None
     penalty: float = 0.01

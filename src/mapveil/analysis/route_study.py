@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -95,6 +96,10 @@ def study_routes(
     rows: list[StudyRow] = []
     shown: DensityMap | None = None
     total = len(thetas_s) * len(epsilons)
+
+    def driven(done: int, step: str, part: float) -> None:
+        tell("drive", (done + part) / total)
+
     for theta in thetas_s:
         rule = UpdateRule(theta, most)
         exact = drive(world, fleet, ExactTraffic(), rule)
@@ -120,7 +125,7 @@ def study_routes(
                 fleet,
                 traffic,
                 rule,
-                progress=lambda part, done=done: tell("drive", (done + part) / total),  # type: ignore[misc]
+                progress=partial(driven, done),
             )
             if shown is None and traffic.maps:
                 shown = traffic.maps[max(traffic.maps, key=server.reports)]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bar
     from rich.progress import TaskID
 
-__all__ = ["Console", "console_options"]
+__all__ = ["Console", "console_options", "options_of"]
 
 
 class Console:
@@ -117,6 +117,12 @@ def _on_bar(bar: Bar) -> Callable[[str, float], None]:
     return tell
 
 
+def options_of(function: Callable[..., Any]) -> list[click.Parameter]:
+    """What click's decorators have put on a function so far: the list itself, the last decorator's first."""
+    found: list[click.Parameter] = vars(function).setdefault("__click_params__", [])
+    return found
+
+
 def console_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add ``--json``, ``-v`` and ``-q``; the command receives one ``console``."""
 
@@ -129,6 +135,5 @@ def console_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
     command.__name__ = function.__name__
     command.__doc__ = function.__doc__
-    for parameter in getattr(function, "__click_params__", []):
-        command.__click_params__.append(parameter)  # type: ignore[attr-defined]
+    options_of(command).extend(options_of(function))
     return command

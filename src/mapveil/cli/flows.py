@@ -15,7 +15,7 @@ from mapveil.privacy.epsilon import as_epsilon
 from mapveil.privacy.random import as_randomness
 
 if TYPE_CHECKING:
-    from mapveil.analysis.origin_destination import OriginDestination
+    from mapveil.analysis.origin_destination import FlowEstimator, FlowUnit, OriginDestination
     from mapveil.analysis.trips import Trips
     from mapveil.geo.region import Region
     from mapveil.geo.tiling import Tiling
@@ -81,8 +81,8 @@ def command(
     tiling: str | None,
     epsilon: str,
     method: str | None,
-    estimator: str,
-    unit: str,
+    estimator: FlowEstimator,
+    unit: FlowUnit,
     options: tuple[str, ...],
     candidates: Path | None,
     most: int,
@@ -127,8 +127,8 @@ def command(
             mechanism=local_mechanism(
                 name, budget, {"estimator": "multiscale", **given} if method is None else given
             ),
-            estimator=estimator,  # type: ignore[arg-type]
-            unit=unit,  # type: ignore[arg-type]
+            estimator=estimator,
+            unit=unit,
             most=most,
             least=least,
         )

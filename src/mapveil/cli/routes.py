@@ -14,6 +14,7 @@ from mapveil.errors import InputError, ParameterError
 from mapveil.privacy.random import as_randomness
 
 if TYPE_CHECKING:
+    from mapveil.analysis.navigation import Reporting
     from mapveil.analysis.route_map import RouteMap
     from mapveil.analysis.route_scene import Scene
     from mapveil.analysis.route_study import RouteStudy
@@ -107,7 +108,7 @@ def command(
     epsilon: str,
     theta: str,
     updates: int,
-    reporting: str,
+    reporting: Reporting,
     method: str,
     options: tuple[str, ...],
     vehicles: int,
@@ -186,7 +187,7 @@ def command(
             epsilons,
             thetas,
             most=updates,
-            reporting=reporting,  # type: ignore[arg-type]
+            reporting=reporting,
             queries=retrieve,
             rng=rng,
             progress=progress,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from mapveil.cli.console import options_of
 from mapveil.errors import InputError
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def signal_columns(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(*arguments, columns=SignalColumns(features=features or None, **named), **options)
 
     command.__name__, command.__doc__ = function.__name__, function.__doc__
-    command.__click_params__ = list(getattr(function, "__click_params__", []))  # type: ignore[attr-defined]
+    options_of(command).extend(options_of(function))
     for option in (
         click.option("--time", help="Column of times, UTC."),
         click.option("--fill", type=float, help="What a missing feature counts as, such as -105."),

@@ -187,16 +187,19 @@ def _places(record: Mapping[str, Any], region: Region) -> Tiling:
     """A list of sites within the region."""
     unknown = [str(key) for key in record if key not in _PLACES]
     lon, lat, names = (record.get(key) for key in ("lon", "lat", "names"))
-    listed = isinstance(lon, list) and isinstance(lat, list) and 2 <= len(lon) == len(lat) <= MOST_CELLS
-    if record.get("kind") != "places" or unknown or not listed:
+    if (
+        not (isinstance(lon, list) and isinstance(lat, list) and 2 <= len(lon) == len(lat) <= MOST_CELLS)
+        or record.get("kind") != "places"
+        or unknown
+    ):
         raise InputError(
             f"tiling: a record of places has {', '.join(_PLACES)}; two or more sites are accepted"
         )
-    if not all(_finite(value) for part in (lon, lat) for value in part):  # type: ignore[union-attr]
+    if not all(_finite(value) for part in (lon, lat) for value in part):
         raise InputError("tiling: lon and lat of places: numbers of degrees are accepted")
     if names is not None and not (
         isinstance(names, list)
-        and len(names) == len(lon)  # type: ignore[arg-type]
+        and len(names) == len(lon)
         and all(isinstance(name, str) and len(name) <= 200 and name.isprintable() for name in names)
     ):
         raise InputError("tiling: names of places: as many texts as there are sites are accepted")
@@ -274,5 +277,4 @@ def _truth(spec: Mapping[str, Any], name: str, missing: bool) -> bool:
 
 
 def _finite(value: object) -> bool:
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return number and abs(value) < 1e15 if number else False  # type: ignore[arg-type]
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e15

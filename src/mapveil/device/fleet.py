@@ -13,6 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final
@@ -255,7 +256,7 @@ class Fleet:
                     policy = replace(
                         policy, waves=mechanism.policy(terms.waves.bandwidth[0], smallest_side=least)
                     )
-            await work(lambda terms=terms, policy=policy: policy.refusal(terms))  # type: ignore[misc]
+            await work(partial(policy.refusal, terms))
         return policy
 
     def _open(self) -> list[DeviceMemory]:

@@ -283,8 +283,9 @@ def _hexadecimal(text: object, length: int) -> bool:
 
 
 def _count(value: object, low: int, high: object) -> bool:
-    whole = isinstance(value, int) and not isinstance(value, bool) and isinstance(high, int)
-    return whole and low <= value <= high  # type: ignore[operator]
+    if not isinstance(value, int) or isinstance(value, bool) or not isinstance(high, int):
+        return False
+    return low <= value <= high
 
 
 def _check(good: bool, name: str, accepted: str) -> None:

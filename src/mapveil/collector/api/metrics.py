@@ -94,7 +94,7 @@ class Metrics:
             from prometheus_client.multiprocess import MultiProcessCollector
 
             shown = CollectorRegistry()
-            MultiProcessCollector(shown)  # type: ignore[no-untyped-call]
+            MultiProcessCollector(shown)
         return generate_latest(shown) + generate_latest(_of_states(self._states()))
 
 

@@ -125,8 +125,7 @@ def _roles(app: FastAPI) -> dict[tuple[str, str], str]:
     for route in app.routes:
         if isinstance(route, APIRoute):
             for dependency in route.dependant.dependencies:
-                role = getattr(dependency.call, "role", None)
-                if role is not None:
+                for role in dependency.own_oauth_scopes or ():
                     found |= {(route.path, method.lower()): role for method in route.methods or ()}
     return found
 

@@ -65,7 +65,10 @@ class TimedProtocol(HttpToolsProtocol):
         self._unread = 0  # of a body that was answered already
         self._buffered = 0
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(
+        self,
+        transport: asyncio.Transport,  # type: ignore[override]  # uvicorn narrows asyncio's, and so do we
+    ) -> None:
         """Admit a connection, or say that there are too many."""
         super().connection_made(transport)
         if len(self.connections) > self.limits.connections:

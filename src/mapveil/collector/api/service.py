@@ -9,7 +9,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
-from fastapi import Depends, Path, Request
+from fastapi import Path, Request, Security
 
 from mapveil.collector.accounts import Accounts, Operator
 from mapveil.collector.api.access import Access
@@ -71,8 +71,7 @@ class Service:
         def asking(request: Request) -> Operator:
             return self.access.operator(request.scope, role)
 
-        asking.role = role  # type: ignore[attr-defined]  # for the OpenAPI document
-        return Depends(asking)
+        return Security(asking, scopes=[role])
 
 
 def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:

@@ -183,9 +183,11 @@ class Settings:
         ParameterError
             A value that is not accepted.
         """
-        values = {row.name: row.read(text) for row in SETTINGS if (text := environment.get(row.variable))}
+        values: dict[str, Any] = {
+            row.name: row.read(text) for row in SETTINGS if (text := environment.get(row.variable))
+        }
         values |= {name: value for name, value in (given or {}).items() if value is not None}
-        return cls(**values)  # type: ignore[arg-type]
+        return cls(**values)
 
     def environment(self) -> dict[str, str]:
         """The variables that :meth:`read` makes these settings of again: how a worker is told."""
