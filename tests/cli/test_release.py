@@ -190,6 +190,20 @@ def test_bad_flags(
     assert "nothing was spent" in mapveil("ledger").out
 
 
+@pytest.mark.parametrize("trust", ["central", "distributed", "local"])
+def test_sites_too_close_to_draw_are_refused_before_the_charge(
+    mapveil: Callable, table: Path, tmp_path: Path, trust: str
+) -> None:
+    sites = tmp_path / "sites.csv"
+    sites.write_text("lon,lat\n-74.0,40.7\n-73.95,40.8\n-73.950000000001,40.8\n")
+    done = mapveil("release", table, "--region", BOX, "--epsilon", "1", "--trust", trust,
+                   "--tiling", f"places:{sites}", "-o", tmp_path / "map.parquet")  # fmt: skip
+    assert done.code == 2, done.err
+    assert "at least 0.001 m apart" in done.err
+    ledger = mapveil("ledger").out
+    assert "nothing was spent" in ledger or "0 of 3 spent" in ledger
+
+
 @pytest.mark.parametrize(
     ("box", "expected"),
     [

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from mapveil.errors import InputError, ParameterError
 from mapveil.geo import Places, Region
+from mapveil.maps.mechanism import check_tiling
 
 NEW_YORK = Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
 TWO = (np.array([-74.00, -73.95]), np.array([40.71, 40.80]))
@@ -78,6 +79,53 @@ def test_two_sites_divide_by_their_middle() -> None:
     places = Places(np.array([-74.0, -73.95]), np.array([40.75, 40.75]), NEW_YORK)
     np.testing.assert_allclose(places.bounds().east, [-73.975, -73.90], atol=1e-9)
     np.testing.assert_allclose(places.area_m2().sum(), NEW_YORK.area_m2, rtol=1e-9)
+
+
+@st.composite
+def crowded_sites(draw: st.DrawFn) -> Places:
+    """Two to forty sites, half of them 1 cm to 1 m from another one; some lie on one line."""
+    region = draw(
+        st.sampled_from([NEW_YORK, Region.from_bbox(-10, 35, 30, 60), Region.from_bbox(-179, -80, 179, 80)])
+    )
+    count, seed = draw(st.integers(1, 20)), draw(st.integers(0, 2**32))
+    rng = np.random.default_rng(seed)
+    west, south, east, north = region.bbox
+    low, high = np.array([west, south]), np.array([east, north])
+    ends = rng.uniform(low + (high - low) / 10, high - (high - low) / 10, (2, 2))
+    if draw(st.booleans()):
+        anchors = ends[0] + rng.random((count, 1)) * (ends[1] - ends[0])
+    else:
+        anchors = rng.uniform(ends.min(axis=0), ends.max(axis=0), (count, 2))
+    # Degrees per metre, a little more than on the equator: a gap of 1 cm is one everywhere.
+    angle = draw(st.sampled_from([0.0, np.pi / 2, 0.3]))
+    gap = draw(st.floats(0.01, 1.0)) / 110_000
+    step = (
+        gap * np.array([np.cos(angle) / np.cos(np.radians(anchors[:, 1])), np.full(count, np.sin(angle))]).T
+    )
+    sites = np.concatenate([anchors, anchors + step])
+    return Places(sites[:, 0], sites[:, 1], region)
+
+
+@settings(max_examples=60, deadline=None)
+@given(crowded_sites(), st.integers(0, 2**32))
+def test_cells_of_crowded_sites_are_those_of_the_nearest_site(places: Places, seed: int) -> None:
+    outlines = places._flat_cells
+    assert shapely.is_valid(outlines).all()
+    assert (places.area_m2() > 0).all()
+    assert places.area_m2().sum() == pytest.approx(places.region.area_m2, rel=1e-9), "no overlap, no gap"
+    assert shapely.covers(outlines, shapely.points(places._plane)).all(), "each site lies in its own cell"
+    # Anywhere, and within a metre of the sites; a tenth of a millimetre for the borders' rounding.
+    lon, lat = around(200, seed, places.region)
+    near = np.random.default_rng(seed).uniform(-1e-5, 1e-5, (2, places.size))
+    lon, lat = np.append(lon, places.lon + near[0]), np.append(lat, places.lat + near[1])
+    at = np.column_stack(places.region.metric_projection.project(lon, lat))
+    assert shapely.distance(outlines[places.locate(lon, lat)], shapely.points(at)).max() < 1e-4
+
+
+def test_sites_that_no_polygon_can_tell_apart_are_refused_before_a_map_is_made() -> None:
+    lon = np.array([-74.0, -73.95, -73.95 + 1e-12])
+    with pytest.raises(InputError, match=r"site 1 is .* m from another site; .* at least 0\.001 m apart"):
+        check_tiling(Places(lon, np.array([40.7, 40.8, 40.8]), NEW_YORK))
 
 
 def test_names_travel() -> None:

@@ -117,6 +117,7 @@ def command(
     from mapveil.cli.accounting import Accounting
     from mapveil.local.domain import Domain
     from mapveil.maps.flow_map import FLOW_SUFFIXES
+    from mapveil.maps.mechanism import check_tiling
 
     given, where, budget = read_options(options), parse_region(region), as_epsilon(epsilon)
     if where is None:
@@ -150,10 +151,11 @@ def command(
         progress("read the trips", 1.0)
         if cells is None:
             cells = _as_fine_as_borne(asked, trips, where)
+        # What would stop the release must stop it before anything is spent.
+        check_tiling(cells)
         domain = Domain(cells)
         if method is None:
             asked = asked_of(best_randomizer(domain.size, budget))
-        # What would stop the release must stop it before anything is spent.
         asked.on(domain)
         cells_of_trips(trips, domain, asked.mechanism.outside, rng, one_each=False)
         # A promise about trips is no promise about users, and a ledger adds up those.

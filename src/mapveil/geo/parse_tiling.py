@@ -110,10 +110,10 @@ def places_of_column(points: Points, column: str, region: Region) -> Places:
             f"AVG({points.expressions.lon}) AS lon, AVG({points.expressions.lat}) AS lat "
             f"FROM {relation} WHERE {quote_name(column)} IS NOT NULL GROUP BY {quote_name(column)} ORDER BY 1"
         ).fetchnumpy()
-    lon, lat = (np.asarray(found[axis], dtype=np.float64) for axis in ("lon", "lat"))
-    inside = region.contains(lon, lat)
-    # Sites at one place are one site to whoever stands there.
-    where, first = np.unique(np.stack([lon[inside], lat[inside]], axis=1), axis=0, return_index=True)
+    rounded = np.column_stack([np.asarray(found[axis], dtype=np.float64) for axis in ("lon", "lat")]).round(7)
+    inside = region.contains(rounded[:, 0], rounded[:, 1])
+    # Sites within a centimetre (1e-7 degrees) are one site: averages of one location differ in their last bits.
+    where, first = np.unique(rounded[inside], axis=0, return_index=True)
     if where.shape[0] < 2:
         raise InputError(f"tiling 'places:{column}': fewer than two sites lie in the region {region}")
     names = tuple(str(name) for name in np.asarray(found["name"])[inside][first])

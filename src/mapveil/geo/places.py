@@ -24,6 +24,8 @@ IntArray = npt.NDArray[np.int64]
 _DEEPEST: Final = 12
 _SPARE_LEVELS: Final = 3
 _FEW_PAIRS: Final = 1 << 20
+_LEAST_GAP_M: Final = 1e-3  # metres; GEOS drew wrong cells of sites 1e-6 m apart, and right ones at 1e-4 m
+_GUARD_DISTANCE: Final = 2.0  # in diagonals of the region
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +39,7 @@ class Places:
     Parameters
     ----------
     lon, lat : array of float, shape (sites,)
-        The sites, degrees; no two alike.
+        The sites, degrees; no two alike, nor within a millimetre where polygons are asked for.
     region : Region
         What is divided. Places outside it belong to no site.
     names : sequence of str, optional
@@ -138,19 +140,35 @@ class Places:
 
     @cached_property
     def _flat_cells(self) -> npt.NDArray[np.object_]:
-        """The sites' Voronoi cells within the region, in metres."""
+        """The sites' Voronoi cells within the region, in metres.
+
+        Four guard sites surround the region. Each lies at least 1.5 diagonals from every point of the region, and
+        every site at most one, so no guard takes any of the region; the guards bound every cell of a site. Without
+        them, cells of nearly collinear sites have corners so far away that GEOS cannot intersect them.
+        """
         import shapely
+
+        gap = np.asarray(self._tree.query(self._plane, k=[2])[0])[:, 0]
+        if gap.min() < _LEAST_GAP_M:
+            raise InputError(
+                f"places: site {int(gap.argmin())} is {gap.min():.2g} m from another site; sites must be at least "
+                f"{_LEAST_GAP_M:g} m apart: merge the two"
+            )
 
         def flat(lonlat: FloatArray) -> FloatArray:
             return np.column_stack(self.region.metric_projection.project(lonlat[:, 0], lonlat[:, 1]))
 
         frame = shapely.transform(self.region.outline(), flat)
-        sites = np.asarray(shapely.points(self._plane), dtype=object)
-        cells = shapely.get_parts(
-            shapely.voronoi_polygons(shapely.multipoints(self._plane), extend_to=frame, ordered=True)
-        )
+        low, high = np.reshape(shapely.bounds(frame), (2, 2))
+        middle = (low + high) / 2
+        reach = _GUARD_DISTANCE * float(np.hypot(*(high - low)))
+        guards = reach * np.array([[-1.0, 0.0], [0.0, -1.0], [1.0, 0.0], [0.0, 1.0]])
+        sites = shapely.multipoints(np.concatenate([self._plane - middle, guards]))
+        cells = shapely.get_parts(shapely.voronoi_polygons(sites, ordered=True))[: self.size]
+        cells = shapely.transform(cells, lambda xy: xy + middle)
         if self.max_distance_m is not None:
-            cells = shapely.intersection(cells, shapely.buffer(sites, self.max_distance_m, quad_segs=64))
+            disks = shapely.buffer(shapely.points(self._plane), self.max_distance_m, quad_segs=64)
+            cells = shapely.intersection(cells, disks)
         return np.asarray(shapely.intersection(cells, frame), dtype=object)
 
     def polygons(self, cells: IntArray | None = None) -> npt.NDArray[np.object_]:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from mapveil.errors import InputError, ParameterError
 from mapveil.geo.counts import Counts
+from mapveil.geo.places import Places
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.density_map import DensityMap, Measurement
@@ -39,12 +40,14 @@ class Estimate(NamedTuple):
 
 
 def check_tiling(tiling: Tiling) -> None:
-    """Refuse a tiling that no dense map can be made of, before any data are read.
+    """Refuse a tiling that no dense map can be made of, before any data are read and any budget is charged.
+
+    The polygons of :class:`Places` are drawn here and kept: drawing them later could fail after the charge.
 
     Raises
     ------
     InputError
-        It has too many cells, or none whose centre lies in the region's polygon.
+        It has too many cells, or none whose centre lies in the region's polygon, or places too close together.
     """
     if tiling.size > _LARGEST:
         raise InputError(
@@ -53,6 +56,8 @@ def check_tiling(tiling: Tiling) -> None:
     inside = tiling.lattice().inside if tiling.region.polygon is not None else None
     if tiling.size == 0 or (inside is not None and not inside.any()):
         raise InputError(f"{tiling.spec} has no cell in {tiling.region}; a finer tiling is accepted")
+    if isinstance(tiling, Places):
+        tiling.area_m2()
 
 
 def tiling_of(source: Points | Counts | Any, tiling: Tiling | None) -> Tiling:
