@@ -199,7 +199,7 @@ def test_sites_too_close_to_draw_are_refused_before_the_charge(
     done = mapveil("release", table, "--region", BOX, "--epsilon", "1", "--trust", trust,
                    "--tiling", f"places:{sites}", "-o", tmp_path / "map.parquet")  # fmt: skip
     assert done.code == 2, done.err
-    assert "at least 0.001 m apart" in done.err
+    assert "at least 0.0001 m apart" in done.err
     ledger = mapveil("ledger").out
     assert "nothing was spent" in ledger or "0 of 3 spent" in ledger
 

@@ -124,7 +124,7 @@ def test_cells_of_crowded_sites_are_those_of_the_nearest_site(places: Places, se
 
 def test_sites_that_no_polygon_can_tell_apart_are_refused_before_a_map_is_made() -> None:
     lon = np.array([-74.0, -73.95, -73.95 + 1e-12])
-    with pytest.raises(InputError, match=r"site 1 is .* m from another site; .* at least 0\.001 m apart"):
+    with pytest.raises(InputError, match=r"site 1 is .* m from another site; .* at least 0\.0001 m apart"):
         check_tiling(Places(lon, np.array([40.7, 40.8, 40.8]), NEW_YORK))
 
 
