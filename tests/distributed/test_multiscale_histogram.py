@@ -48,24 +48,24 @@ def error(density: np.ndarray, values: np.ndarray) -> float:
 
 @pytest.mark.parametrize(("users", "level"), [(10_000, 6), (100_000, 7), (1_000_000, 8)])
 def test_the_rule_picks_a_level_before_anything_is_seen(users: int, level: int) -> None:
-    assert MultiscaleHistogram(epsilon=1).level(a_setting(users)) == level
+    assert MultiscaleHistogram(epsilon=1, rounds=1).level(a_setting(users)) == level
 
 
 def test_the_rule_follows_what_is_public() -> None:
     setting = a_setting(100_000)
-    assert MultiscaleHistogram(epsilon=Fraction(1, 100)).level(setting) == 4
-    assert MultiscaleHistogram(epsilon=1).level(a_setting(100_000, shards=1)) == 8
-    assert MultiscaleHistogram(epsilon=1, concentration=16).level(setting) == 9
-    assert MultiscaleHistogram(epsilon=1, longest=5000).level(setting) == 6
+    assert MultiscaleHistogram(epsilon=Fraction(1, 100), rounds=1).level(setting) == 4
+    assert MultiscaleHistogram(epsilon=1, rounds=1).level(a_setting(100_000, shards=1)) == 8
+    assert MultiscaleHistogram(epsilon=1, rounds=1, concentration=16).level(setting) == 9
+    assert MultiscaleHistogram(epsilon=1, rounds=1, longest=5000).level(setting) == 6
     assert MultiscaleHistogram(epsilon=1, depth=3).level(setting) == 3
-    assert MultiscaleHistogram(epsilon=1, rounds=2).level(setting) == 5
+    assert MultiscaleHistogram(epsilon=1).level(setting) == 5
     # However much is spent, there is no finer map than one of a person a cell.
-    assert MultiscaleHistogram(epsilon=10**6).level(a_setting(4096)) == 6
+    assert MultiscaleHistogram(epsilon=10**6, rounds=1).level(a_setting(4096)) == 6
 
 
 @pytest.mark.parametrize("of", ["devices", "population"])
 def test_one_round_asks_one_level_with_the_whole_budget(play, crowd, of) -> None:
-    made = play(MultiscaleHistogram(epsilon=2, depth=3, of=of), crowd(5, 2000), seed=1)
+    made = play(MultiscaleHistogram(epsilon=2, rounds=1, depth=3, of=of), crowd(5, 2000), seed=1)
     (query,) = made.queries
     assert query.epsilon == 2
     assert query.encoding.length == 64
@@ -78,7 +78,7 @@ def test_without_noise_the_devices_own_map_comes_back(play, crowd) -> None:
     people = crowd(4, 2000)
     made = play(MultiscaleHistogram(epsilon=1, depth=4, of="devices"), people)
     np.testing.assert_allclose(made.made.values, people, atol=1e-6)
-    coarse = play(MultiscaleHistogram(epsilon=1, depth=2, of="devices"), people)
+    coarse = play(MultiscaleHistogram(epsilon=1, rounds=1, depth=2, of="devices"), people)
     np.testing.assert_allclose(
         coarse.made.values.reshape(16, -1).sum(axis=1), people.reshape(16, -1).sum(axis=1), atol=1e-6
     )
@@ -101,7 +101,7 @@ def test_nobody_is_put_where_nobody_can_be_and_the_rest_adds_up(play, crowd, rou
 
 def test_the_second_round_asks_where_people_are(play) -> None:
     density, people = a_skewed_land(7, 20_000, 0)
-    made = play(MultiscaleHistogram(epsilon=1, rounds=2), people, shards=2, seed=3)
+    made = play(MultiscaleHistogram(epsilon=1), people, shards=2, seed=3)
     first, second = made.queries
     assert 0 <= 1 - (first.epsilon + second.epsilon) < 1e-9  # parts of a budget round down
     assert float(first.epsilon) == pytest.approx(0.15)
@@ -118,9 +118,7 @@ def test_the_second_round_asks_where_people_are(play) -> None:
 
 def test_much_budget_measures_the_leaves_exactly(play) -> None:
     _, people = a_skewed_land(6, 20_000, 1)
-    made = play(
-        MultiscaleHistogram(epsilon=10**6, rounds=2, depth=2, of="devices", leaf_signal=0.1), people, seed=4
-    )
+    made = play(MultiscaleHistogram(epsilon=10**6, depth=2, of="devices", leaf_signal=0.1), people, seed=4)
     owner = made.queries[1].encoding.positions(np.arange(people.size))[:, 0]
     np.testing.assert_allclose(
         np.bincount(owner, made.made.values), np.bincount(owner, people), rtol=1e-3, atol=1e-2
@@ -128,7 +126,7 @@ def test_much_budget_measures_the_leaves_exactly(play) -> None:
 
 
 def test_two_rounds_of_a_level_that_cannot_be_divided_are_one(play, crowd) -> None:
-    made = play(MultiscaleHistogram(epsilon=1, rounds=2, depth=9), crowd(3, 100), seed=1)
+    made = play(MultiscaleHistogram(epsilon=1, depth=9), crowd(3, 100), seed=1)
     (query,) = made.queries
     assert query.epsilon == 1
 
@@ -143,9 +141,9 @@ def test_it_has_less_error_than_algorithm_2_and_the_uniform_grid_for_no_longer_a
     ask = {
         "algorithm 2": AdaptiveHistogram(epsilon=1),
         "grid": UniformGrid(epsilon=1),
-        "as the grid": MultiscaleHistogram(epsilon=1, depth=grid),
-        "coarser": MultiscaleHistogram(epsilon=1, depth=grid - 1),
-        "default": MultiscaleHistogram(epsilon=1),
+        "as the grid": MultiscaleHistogram(epsilon=1, rounds=1, depth=grid),
+        "coarser": MultiscaleHistogram(epsilon=1, rounds=1, depth=grid - 1),
+        "one round": MultiscaleHistogram(epsilon=1, rounds=1),
     }
     for seed in range(3):
         density, people = a_crowded_town(8, users, seed)
@@ -155,7 +153,7 @@ def test_it_has_less_error_than_algorithm_2_and_the_uniform_grid_for_no_longer_a
             lengths.setdefault(name, []).append(sum(query.encoding.length for query in made.queries))
     mean = {name: float(np.mean(found)) for name, found in errors.items()}
     assert mean["as the grid"] < 0.95 * mean["grid"]
-    assert mean["default"] < 0.95 * mean["grid"]
+    assert mean["one round"] < 0.95 * mean["grid"]
     assert max(lengths["coarser"]) <= min(lengths["algorithm 2"])
     assert mean["coarser"] < mean["algorithm 2"]
 
@@ -178,7 +176,7 @@ def test_knowing_how_people_live_pays_on_a_skewed_map(play) -> None:
     for seed in range(3):
         density, people = a_skewed_land(8, 10_000, seed)
         for known in errors:
-            made = play(MultiscaleHistogram(epsilon=1, concentration=known), people, seed=seed)
+            made = play(MultiscaleHistogram(epsilon=1, rounds=1, concentration=known), people, seed=seed)
             errors[known].append(error(density, made.made.values))
     assert np.mean(errors[16.0]) < 0.7 * np.mean(errors[1.0])
 

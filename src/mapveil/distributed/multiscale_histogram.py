@@ -1,4 +1,4 @@
-"""Mapveil's own: noisy counts at a depth chosen beforehand, shrunk at all scales and shifts, sloping inside cells."""
+"""Mapveil's own: noisy counts of blocks, then of their parts, shrunk at all scales and shifts, sloping inside cells."""
 
 from __future__ import annotations
 
@@ -48,9 +48,10 @@ class _Blocks(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class MultiscaleHistogram(DistributedMechanism):
-    r"""Ask for every cell of one level at once, then make the most of the noisy sums.
+    r"""Ask for every cell of one level, then for finer cells where users are, and shrink the noisy sums.
 
-    The level is chosen before any data are seen: the one whose number of cells is nearest (as a ratio) to
+    With one of ``rounds``, the level is chosen before any data are seen: the one whose number of cells is nearest (as
+    a ratio) to
 
     .. math:: B = \frac{k\, n}{\sqrt{\sigma^2 + 1}}, \qquad \sigma^2 = \frac{2 T}{\epsilon^2}
 
@@ -63,7 +64,7 @@ class MultiscaleHistogram(DistributedMechanism):
       (:mod:`mapveil.maps.shrinkage`, :mod:`mapveil.maps.threshold_expansion`);
     - inside a cell, people follow the slope of the cells around it (:mod:`mapveil.maps.interpolation`).
 
-    With two ``rounds`` the first one, with ``first_share`` of the budget, asks for about
+    With two ``rounds``, the default, the first one, with ``first_share`` of the budget, asks for about
     :math:`B = 1.6\, (k\, n / \sqrt{\sigma^2 + 1})^{2/3}` blocks. A block where :math:`\hat x` users are expected
     is quartered
 
@@ -73,14 +74,14 @@ class MultiscaleHistogram(DistributedMechanism):
     answers are combined and shrunk together (:mod:`mapveil.maps.two_rounds`).
 
     One round is a compromise between maps: the image of Bagdasaryan et al. (2022), crowded everywhere, is best at
-    about this depth; where most people live in few places, two rounds are far better, as the page on this method
-    shows. The rule for one round comes from that image and the noise; the constants of two rounds were chosen on six
-    other maps together.
+    about this depth. On eight data sets kept aside, at :math:`\epsilon = 1`, two rounds had 2 to 650 times less mean
+    squared error on seven and, where the density is flat, at most 9 % more. The rule for one round comes from that
+    image and the noise; the constants of two rounds were chosen on six other maps together.
 
     Parameters
     ----------
     rounds : int
-        1 or 2.
+        Number of queries, 1 or 2. One round takes half the messages and waits once for every device.
     depth : int, optional
         The level that is asked for (first), instead of the rule's; at most the tiling's own.
     concentration : float
@@ -101,11 +102,11 @@ class MultiscaleHistogram(DistributedMechanism):
 
     name: ClassVar[str] = "multiscale"
     summary: ClassVar[str] = (
-        "one round of noisy counts, shrunk at all scales and shifts, sloping inside cells"
+        "noisy blocks, divided where people are in a second round, shrunk at all scales and shifts"
     )
     source: ClassVar[str] = "Mapveil, after Coifman and Donoho 1995 and Blu and Luisier 2007"
 
-    rounds: int = 1
+    rounds: int = 2
     depth: int | None = None
     concentration: float = 1.0
     longest: int | None = None

@@ -138,5 +138,6 @@ def _preface(plan: Plan, quick: bool, seed: int, people: int, minutes: float) ->
         "Errors are between densities that sum to one, over the cells of the picture; negative estimates count as "
         "zero. The vector is the number of coordinates that one device sends, all rounds together.",
         "The mechanisms run whole, every device's half and the server's, over ideal sums of shards of at most 10,000. "
-        "As in the paper no noise is provisioned for corrupt devices, nor for dropouts but where some are simulated.",
+        "As in the paper no noise is provisioned for corrupt devices, nor for dropouts but where some are simulated. "
+        "Multiscale takes one round unless its row says two.",
     ]

@@ -66,7 +66,7 @@ _LOCAL: Final = (
     Asked("local DP", "local-laplace", (("shard_size", 100),)),
     Asked("local DP, level 5", "local-laplace", (("shard_size", 100), ("level", 5))),
     Asked("Algorithm 2", "adaptive"),
-    Asked("multiscale (ours)", "multiscale"),
+    Asked("multiscale (ours)", "multiscale", (("rounds", 1),)),
 )
 _LOCAL_USERS: Final = 10_000
 
@@ -113,7 +113,7 @@ _MANHATTAN: Final = (
     Asked("non-private", PLAIN, dropout=0.1, best_level=True),
     Asked("Algorithm 2", "adaptive", _DROPPING, dropout=0.1),
     Asked("uniform grid (ours)", "uniform", _DROPPING, dropout=0.1),
-    Asked("multiscale (ours)", "multiscale", _DROPPING, dropout=0.1),
+    Asked("multiscale (ours)", "multiscale", (*_DROPPING, ("rounds", 1)), dropout=0.1),
 )
 
 
@@ -155,7 +155,7 @@ _ELSEWHERE: Final = (
     Asked("fixed ε, T = 10", "adaptive", _FIXED, best_of_rounds=9),
     Asked("Algorithm 2", "adaptive"),
     Asked("uniform grid (ours)", "uniform"),
-    Asked("multiscale (ours)", "multiscale"),
+    Asked("multiscale (ours)", "multiscale", (("rounds", 1),)),
     Asked("multiscale, two rounds (ours)", "multiscale", (("rounds", 2),)),
 )
 

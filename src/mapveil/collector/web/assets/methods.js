@@ -1,7 +1,7 @@
 // The methods of each trust, the usual one first. A test holds them against the table of methods.
 export const METHODS = {
   distributed: [
-    ["multiscale", "one round of noisy counts, sharpened at all scales"],
+    ["multiscale", "noisy blocks, divided where people are, sharpened at all scales"],
     ["adaptive", "rounds that divide the map where people are"],
     ["uniform", "one round over a uniform grid, as fine as the people asked allow"],
     ["hierarchical", "one round over all levels of the quadtree"],
