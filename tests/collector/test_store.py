@@ -436,10 +436,12 @@ def test_nothing_acknowledged_is_lost_by_restarts(postgresql, postgresql_store):
 
     async def main():
         tasks = [asyncio.create_task(one(n)) for n in range(20)]
-        for _ in range(3):
-            await asyncio.sleep(0.2)
-            await asyncio.to_thread(postgresql.restart)
-        await asyncio.sleep(0.2)
+        async with asyncio.timeout(300):
+            for restarts in range(4):
+                while len(acknowledged) <= 40 * restarts:
+                    await asyncio.sleep(0.05)
+                if restarts < 3:
+                    await asyncio.to_thread(postgresql.restart)
         stop.set()
         await asyncio.gather(*tasks)
 

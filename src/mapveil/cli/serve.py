@@ -114,8 +114,8 @@ def _serve(settings: Settings, console: Console) -> int:
     store.close()
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
-    console.note(f"Serving on {settings.scheme}://{shown}:{port} from {where}; stop with Ctrl-C.")
-    serve(settings, listener)
+    address = f"{settings.scheme}://{shown}:{port}"
+    serve(settings, listener, lambda: console.note(f"Serving on {address} from {where}; stop with Ctrl-C."))
     return 0
 
 

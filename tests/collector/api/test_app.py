@@ -1,9 +1,9 @@
 from __future__ import annotations
 
+import re
 import socket
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +15,18 @@ from mapveil.collector.api.app import create_app
 from mapveil.collector.api.settings import Settings
 from mapveil.collector.engine import Engine
 
+from ..faults.scene import until
+
 
 def health(address: str) -> tuple[int, dict[str, Any]]:
     answer = httpx.get(f"{address}/healthz", timeout=20)
     return answer.status_code, answer.json()
 
 
-def soon(good: Callable[[], bool], seconds: float = 10) -> bool:
-    deadline = time.monotonic() + seconds
-    while not good():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
+def body_bytes(api: Any) -> float:
+    found = re.search(r"^mapveil_body_bytes (\S+)$", api.client.get("/metrics").text, re.MULTILINE)
+    assert found is not None
+    return float(found[1])
 
 
 def test_a_lost_store_is_said_and_heals(api: Any, sqlite_url: str) -> None:
@@ -49,7 +48,7 @@ def test_the_conductor_runs_from_beginning_to_end(live: Any, sqlite_store: Any, 
     closed: list[bool] = []
     app = create_app(engine, sqlite_store, Settings(), closing=lambda: closed.append(True))
     with live(app, Settings()) as address:
-        assert soon(lambda: engine.idle_seconds < 1)
+        until(lambda: engine.idle_seconds < 1, "the conductor runs")
         assert health(address)[1]["conductor"] is True
         assert not closed
     assert closed == [True]
@@ -74,7 +73,7 @@ def test_a_conductor_that_fails_is_started_again(
     monkeypatch.setattr(application, "_RESTART_SECONDS", 0.01)
     monkeypatch.setattr(engine, "run", run)
     with live(create_app(engine, sqlite_store, Settings()), Settings()):
-        assert soon(lambda: engine.idle_seconds < 1)
+        until(lambda: engine.idle_seconds < 1, "the conductor runs")
     assert len(runs) == 3
 
 
@@ -84,11 +83,12 @@ def test_a_conductor_that_hangs_is_said_to(
     engine = Engine(sqlite_store, clock)
     hanging = threading.Event()
     monkeypatch.setattr(application, "_STUCK_SECONDS", 0.3)
-    monkeypatch.setattr(engine, "tick", lambda: hanging.wait(5))
+    monkeypatch.setattr(engine, "tick", lambda: hanging.wait(120))
     with live(create_app(engine, sqlite_store, Settings()), Settings()) as address:
         try:
-            assert soon(
-                lambda: health(address) == (503, {"status": "failing", "store": True, "conductor": False})
+            until(
+                lambda: health(address) == (503, {"status": "failing", "store": True, "conductor": False}),
+                "the conductor is said to hang",
             )
         finally:
             hanging.set()
@@ -100,7 +100,7 @@ def test_bodies_beyond_what_memory_is_for_wait_outside(api_with: Any) -> None:
     head = b"POST /v1/operators HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n"
     with socket.create_connection((host, int(port)), timeout=10) as held:
         held.sendall(head + bytes(900_000))
-        time.sleep(0.5)
+        until(lambda: body_bytes(api) == 900_000, "the first body is held")
         refused = api.ask("POST", "/v1/operators", content=bytes(500_000))
         assert (refused.status_code, refused.json()["error"]["code"]) == (503, "unavailable")
         held.sendall(bytes(100_000))
@@ -113,8 +113,6 @@ def test_who_leaves_in_the_middle_leaves_nothing_behind(api: Any) -> None:
     for path in ("/v1/operators", "/v1/collections/" + "a" * 32 + "/retrieval/query"):
         with socket.create_connection((host, int(port)), timeout=10) as leaving:
             leaving.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nabc".encode())
-            time.sleep(0.1)
-    time.sleep(0.2)
-    told = api.client.get("/metrics").text
-    assert 'status="499"' in told
-    assert "mapveil_body_bytes 0.0" in told
+            until(lambda: body_bytes(api) == 3, "the service waits for the rest")
+        until(lambda: body_bytes(api) == 0, "nothing is held")
+    assert 'status="499"' in api.client.get("/metrics").text

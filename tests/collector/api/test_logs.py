@@ -16,6 +16,9 @@ from mapveil.device.terms import CollectionTerms
 from mapveil.local.message import write_reports
 from mapveil.privacy.random import Randomness
 
+REGION = [-149.98731, 61.21234, -149.86512, 61.34543]
+"""Degrees that no clock shows as its seconds, with more digits than a duration in milliseconds has."""
+
 
 @pytest.fixture
 def log() -> Iterator[io.StringIO]:
@@ -32,7 +35,7 @@ def log() -> Iterator[io.StringIO]:
 
 def lines(log: io.StringIO, until: str) -> list[dict[str, Any]]:
     """The lines so far, once one holds ``until``: a request is logged when its answer has left."""
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while until not in log.getvalue() and time.monotonic() < deadline:
         time.sleep(0.005)
     return [json.loads(line) for line in log.getvalue().splitlines()]
@@ -64,14 +67,14 @@ def test_a_request_is_one_line_that_names_its_route(log: io.StringIO, api: Any) 
 
 
 def test_nothing_secret_is_logged_told_or_counted_in_a_whole_collection(log: io.StringIO, api: Any) -> None:
-    collection = api.opened(devices=5, minimum=3)
+    collection = api.opened(devices=5, minimum=3, region=REGION)
     path = f"/v1/collections/{collection}/report"
     terms = CollectionTerms.decode(api.client.get(f"/v1/collections/{collection}/terms").content)
     randomizer = terms.randomizer
     reports = write_reports(randomizer.randomize(np.arange(5), Randomness(1)), randomizer)
     token = api.enrolment(5)
     phones = api.phones(5)
-    secrets = [*api.tokens.values(), token]
+    secrets = [*api.tokens.values(), token, *(f"{degrees:.3f}" for degrees in REGION)]
     for phone, report in zip(phones, reports, strict=True):
         body = bytes(report)
         phone.enrol(token)
@@ -91,8 +94,6 @@ def test_nothing_secret_is_logged_told_or_counted_in_a_whole_collection(log: io.
     counted = api.client.get("/metrics").text
     for where in (log.getvalue(), audited, counted):
         assert not [secret for secret in secrets if secret in where]
-        assert "40.69" not in where
-        assert "-74.03" not in where
     assert collection not in counted
     assert "theme" not in log.getvalue()
 

@@ -10,7 +10,6 @@ import socket
 import ssl
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +20,8 @@ import pytest
 from mapveil.collector.api.server import bind
 from mapveil.collector.api.settings import Settings
 from mapveil.errors import InputError
+
+from ..faults.scene import until
 
 MAPVEIL = Path(sys.executable).with_name("mapveil")
 ADDRESS = re.compile(r"Serving on (https?://\S+) from")
@@ -38,29 +39,41 @@ class Served(NamedTuple):
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         self.process.send_signal(number)
-        return self.process.wait(30)
+        return self.process.wait(60)
 
 
 @contextlib.contextmanager
 def served(store: Path | str, folder: Path, *options: object) -> Iterator[Served]:
-    """A process that serves; killed at the end if it still runs."""
+    """A background job of a shell, so that SIGINT is ignored at its start; killed at the end if it still runs."""
     log = folder / "log"
-    command = [str(MAPVEIL), "serve", "--store", str(store), "--port", "0", *map(str, options)]
+    command = ["sh", "-c", 'trap "" INT; exec "$@"', "sh", str(MAPVEIL)]
+    command += ["serve", "--store", str(store), "--port", "0", *map(str, options)]
     with log.open("wb") as written, subprocess.Popen(command, stderr=written) as process:
         try:
-            deadline = time.monotonic() + 60
-            while not (found := ADDRESS.search(log.read_text())):
-                assert process.poll() is None, log.read_text()
-                assert time.monotonic() < deadline
-                time.sleep(0.05)
-            made = Served(process, found[1], log)
-            while True:  # the socket is bound before anybody accepts
-                with contextlib.suppress(OSError), socket.create_connection(made.place, timeout=10):
-                    break
-            yield made
+            until(lambda: ADDRESS.search(log.read_text()) or process.poll() is not None, "the service starts")
+            found = ADDRESS.search(log.read_text())
+            assert found is not None, log.read_text()
+            yield Served(process, found[1], log)
         finally:
             if process.poll() is None:
                 process.kill()
+
+
+def begin_body(connection: socket.socket, length: int) -> None:
+    """Send the head of a request; returns once the service waits for its body."""
+    head = (
+        b"POST /v1/devices HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nExpect: 100-continue\r\n"
+    )
+    connection.sendall(head + b"Content-Length: %d\r\n\r\n" % length)
+    assert connection.recv(100).startswith(b"HTTP/1.1 100")
+
+
+def refuses(place: tuple[str, int]) -> bool:
+    try:
+        socket.create_connection(place, timeout=5).close()
+    except OSError:
+        return True
+    return False
 
 
 def token(store: Path | str) -> str:
@@ -72,17 +85,14 @@ def test_a_request_on_its_way_is_answered_before_the_service_stops(tmp_path: Pat
     with served(tmp_path / "store.sqlite", tmp_path, "--log-format", "json") as one:
         assert httpx.get(f"{one.url}/healthz", timeout=30).json()["status"] == "ok"
         body = json.dumps({"token": "x"}).encode()
-        head = b"POST /v1/devices HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
-        with socket.create_connection(one.place, timeout=20) as connection:
-            connection.sendall(head % len(body) + body[:5])
-            time.sleep(0.3)
+        with socket.create_connection(one.place, timeout=60) as connection:
+            begin_body(connection, len(body))
+            connection.sendall(body[:5])
             one.process.send_signal(signal.SIGTERM)
-            time.sleep(0.5)
-            with pytest.raises(OSError):
-                socket.create_connection(one.place, timeout=5).close()
+            until(lambda: refuses(one.place), "no connection is taken any more")
             connection.sendall(body[5:])
             assert connection.recv(10_000).startswith(b"HTTP/1.1 422")
-        assert one.process.wait(30) == 0
+        assert one.process.wait(60) == 0
         told = one.log.read_text()
     assert "There is no operator yet" in told
     assert "Traceback" not in told
@@ -91,13 +101,22 @@ def test_a_request_on_its_way_is_answered_before_the_service_stops(tmp_path: Pat
 
 
 def test_what_does_not_end_is_cut_off_in_time(tmp_path: Path) -> None:
-    with served(tmp_path / "store.sqlite", tmp_path, "--shutdown-seconds", 1) as one:
-        with socket.create_connection(one.place, timeout=20) as connection:
-            connection.sendall(b"POST /v1/devices HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n")
-            time.sleep(0.5)
-            started = time.monotonic()
-            assert one.stop(signal.SIGINT) == 0
-        assert time.monotonic() - started < 15  # and not the 20 s that a body may take
+    options = ("--shutdown-seconds", 1, "--body-seconds", 3600)
+    with (
+        served(tmp_path / "store.sqlite", tmp_path, *options) as one,
+        socket.create_connection(one.place, timeout=60) as connection,
+    ):
+        begin_body(connection, 100)
+        assert one.stop(signal.SIGINT) == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_stop_is_obeyed_from_the_moment_the_address_is_announced(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    with served(tmp_path / "store.sqlite", tmp_path) as one:
+        assert one.stop(number) == 0
+    assert "Traceback" not in one.log.read_text()
 
 
 def test_what_was_done_is_there_after_a_restart(tmp_path: Path) -> None:
@@ -138,24 +157,23 @@ def test_tls_is_served_and_insisted_on(tmp_path: Path, make_certificate: Any) ->
 def test_several_workers_share_one_postgresql(postgresql_url: str, tmp_path: Path) -> None:
     headers = {"Authorization": f"Bearer {token(postgresql_url)}"}
     with served(postgresql_url, tmp_path, "--workers", 2) as one:
-        deadline = time.monotonic() + 60
-        while True:
-            with contextlib.suppress(httpx.TransportError):
-                if httpx.get(f"{one.url}/healthz", timeout=30).status_code == 200:
-                    break
-            assert time.monotonic() < deadline
-        processes = set()
-        for _ in range(60):  # each on a connection of its own, so that both take some
-            answer = httpx.get(f"{one.url}/v1/me", headers=headers, timeout=30)
+        assert httpx.get(f"{one.url}/healthz", timeout=60).status_code == 200
+        processes = []
+
+        def ask() -> int:
+            """Ask on a connection of its own; how many workers have answered so far."""
+            answer = httpx.get(f"{one.url}/v1/me", headers=headers, timeout=60)
             assert answer.status_code == 200
-            processes.add(answer.headers["x-request-id"][:10])
-        assert len(processes) == 2
+            processes.append(answer.headers["x-request-id"][:10])
+            return len(set(processes))
+
+        until(lambda: ask() == 2, "both workers answer")
         counted = httpx.get(f"{one.url}/metrics", timeout=30).text
         found = re.search(
             r'mapveil_requests_total\{method="GET",route="/v1/me",status="200"\} (\S+)', counted
         )
         assert found is not None
-        assert float(found[1]) == 60
+        assert float(found[1]) == len(processes)
         assert one.stop() == 0
     assert "Traceback" not in one.log.read_text()
 

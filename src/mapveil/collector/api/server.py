@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import multiprocessing.connection
 import os
@@ -11,7 +10,7 @@ import signal
 import socket
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from mapveil.collector.api.logs import configure_logs
@@ -136,8 +135,10 @@ def configuration(settings: Settings, app: Any, *, factory: bool = False) -> uvi
     )
 
 
-def serve(settings: Settings, listener: socket.socket) -> None:
+def serve(settings: Settings, listener: socket.socket, ready: Callable[[], None]) -> None:
     """Serve until SIGTERM or SIGINT; then finish what is being answered, stop the conductor, close the store.
+
+    Both signals are obeyed from the call of ``ready`` on, also by a background job, which inherits SIGINT ignored.
 
     Parameters
     ----------
@@ -145,30 +146,30 @@ def serve(settings: Settings, listener: socket.socket) -> None:
         As given.
     listener : socket
         From :func:`bind`.
+    ready : callable
+        Announces the service.
     """
     import uvicorn
     from uvicorn.supervisors import Multiprocess
 
     _allow_files(settings.connections + _SPARE_FILES)
-    with _quiet_signals():
-        if settings.workers == 1:
-            uvicorn.Server(configuration(settings, application(settings))).run([listener])
-            return
-        with tempfile.TemporaryDirectory(prefix="mapveil-metrics-") as folder:
-            os.environ.update(settings.environment(), PROMETHEUS_MULTIPROC_DIR=folder)
-            listener.set_inheritable(True)
-            Multiprocess(configuration(settings, _FACTORY, factory=True), [listener]).run()
-
-
-@contextlib.contextmanager
-def _quiet_signals() -> Iterator[None]:
-    """uvicorn raises a signal once more after it has ended in order; that must not look like a crash."""
-    before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    if settings.workers == 1:
+        app = functools.partial(application, settings)
+        server = uvicorn.Server(configuration(settings, app, factory=True))
+        # uvicorn takes the signals only once its loop runs, and raises them again after it has ended in order.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, server.handle_exit)
+        ready()
+        server.run([listener])
+        return
+    with tempfile.TemporaryDirectory(prefix="mapveil-metrics-") as folder:
+        os.environ.update(settings.environment(), PROMETHEUS_MULTIPROC_DIR=folder)
+        listener.set_inheritable(True)
+        workers = Multiprocess(
+            configuration(settings, _FACTORY, factory=True), [listener]
+        )  # takes the signals
+        ready()
+        workers.run()
 
 
 def _allow_files(wanted: int) -> None:
