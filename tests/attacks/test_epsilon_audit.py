@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -12,13 +14,19 @@ from scipy import stats
 
 import mapveil as mv
 from mapveil.attacks import epsilon_audit
-from mapveil.attacks.epsilon_audit import AuditReport, Neighbours, audit_epsilon, worst_neighbours
+from mapveil.attacks.epsilon_audit import (
+    AuditReport,
+    Neighbours,
+    audit_epsilon,
+    worst_neighbours,
+    worst_replacements,
+)
 from mapveil.central.laplace_histogram import LaplaceHistogram
 from mapveil.central.mechanism import CentralMechanism, noisy_sums
 from mapveil.engines import UNIT
 from mapveil.errors import ParameterError
 from mapveil.maps.mechanism import Estimate
-from mapveil.methods import METHODS
+from mapveil.methods import METHODS, find_method
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
 TILING = mv.Quadtree(REGION, depth=2)
@@ -50,6 +58,16 @@ def test_half_the_noise_is_caught(method):
         mechanism, worst_neighbours(TILING), claimed=1, trials=TRIALS.get(method.name, FEWEST), rng=3
     )
     assert not report.holds, report
+
+
+@pytest.mark.parametrize("name", [method.name for method in METHODS if method.trust == "local"])
+def test_one_report_of_a_local_method_keeps_the_claim_and_half_the_noise_is_caught(name):
+    method, pairs = find_method(name, "local"), worst_replacements(TILING)
+    report = audit_epsilon(method.make(1), pairs, trials=20_000, rng=3)
+    assert report.holds, report
+    assert report.epsilon_lower > 0.5, "the audit saw nothing, so it could not have seen a fault"
+    assert report.statistic.startswith("likelihood ratio of a report")
+    assert not audit_epsilon(method.make(2), pairs, claimed=1, trials=20_000, rng=3).holds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,6 +184,38 @@ def test_senseless_audits_are_refused(changes, says):
     given = {"neighbours": worst_neighbours(TILING), "trials": 400, **changes}
     with pytest.raises(ParameterError, match=says):
         audit_epsilon(LaplaceHistogram(epsilon=1), given.pop("neighbours"), **given)
+
+
+def test_local_methods_are_audited_by_replacement_only():
+    method = find_method("grr", "local").make(1)
+    for pair in (
+        *worst_neighbours(TILING),
+        Neighbours("same", TILING, *[np.eye(16, dtype=int)[0] * UNIT] * 2),
+    ):
+        with pytest.raises(ParameterError, match="one user in two different cells"):
+            audit_epsilon(method, [pair], trials=400)
+    with pytest.raises(ParameterError, match="differ by one user"):
+        audit_epsilon(LaplaceHistogram(epsilon=1), worst_replacements(TILING), trials=400)
+
+
+BUDGETED = [method for method in METHODS if method.has_budget and method.name != "private-fourier-kde"]
+
+
+@pytest.mark.parametrize("method", BUDGETED, ids=lambda method: f"{method.trust} {method.name}")
+def test_whatever_claims_an_epsilon_is_audited(method):
+    pairs = worst_replacements(TILING) if method.trust == "local" else worst_neighbours(TILING)
+    options = {"width": 64, "rows": 2} if method.name == "count-min" else {}
+    assert audit_epsilon(method.make(1, options), pairs[:1], trials=100, rng=1).holds
+
+
+def test_a_claim_that_the_audit_cannot_test_is_named_with_the_test_that_does():
+    with pytest.raises(ParameterError, match=r"claims epsilon 1/2 .* cannot .* audits those sums") as caught:
+        audit_epsilon(find_method("private-fourier-kde").make("1/2"), worst_neighbours(TILING))
+    named = re.search(r"tests/\S+\.py", str(caught.value))
+    assert named is not None
+    assert (Path(__file__).parents[2] / named[0]).is_file()
+    with pytest.raises(ParameterError, match="claims no epsilon: it is not differential privacy"):
+        audit_epsilon(find_method("fourier-kde", "projection").make(None), worst_neighbours(TILING))
 
 
 def test_an_audit_repeats_by_seed_and_prints_its_verdict():

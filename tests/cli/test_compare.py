@@ -92,6 +92,25 @@ def test_audit_reports_each_method(mapveil: Callable) -> None:
     assert [record["method"] for record in json.loads(done.out)] == ["laplace", "thresholded"]
 
 
+def test_audit_tests_the_claim_of_one_report(mapveil: Callable) -> None:
+    done = mapveil("audit", "--trust", "local", "--trials", "2000", "--seed", "1", "--json")
+    assert done.code == 0, done.err
+    (record,) = json.loads(done.out)
+    assert record["method"] == "olh-h"
+    assert 0.2 < record["epsilon_lower"] <= 1
+
+
+def test_audit_names_a_claim_that_it_cannot_test(mapveil: Callable) -> None:
+    done = mapveil("audit", "--methods", "private-fourier-kde")
+    assert done.code == 2
+    assert "claims epsilon 1 for each user" in done.err
+    assert "tests/projection/test_private_fourier_kde.py" in done.err
+    for name in ("fourier-kde", "planar-laplace"):
+        done = mapveil("audit", "--trust", "projection", "--methods", name)
+        assert done.code == 2
+        assert f"{name} claims no epsilon: it is not differential privacy" in done.err
+
+
 def test_reproduce_says_what_is_missing(mapveil: Callable, tmp_path: Path) -> None:
     done = mapveil("reproduce", "ghazi", "--quick", "--shared", tmp_path, "-o", tmp_path / "out")
     assert done.code == 2

@@ -26,15 +26,18 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from mapveil.attacks.report_likelihood import report_likelihoods
 from mapveil.central.mechanism import CentralMechanism
 from mapveil.engines import UNIT
 from mapveil.errors import ParameterError
 from mapveil.geo.tiling import Tiling
+from mapveil.local.mechanism import LocalMechanism
 from mapveil.maps.mechanism import AnyMechanism, Estimate, Mechanism
 from mapveil.privacy.epsilon import EpsilonLike, as_epsilon
 from mapveil.privacy.random import Randomness, as_randomness
+from mapveil.projection.private_fourier_kde import PrivateFourierKde
 
-__all__ = ["AuditReport", "Neighbours", "audit_epsilon", "worst_neighbours"]
+__all__ = ["AuditReport", "Neighbours", "audit_epsilon", "worst_neighbours", "worst_replacements"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -46,18 +49,20 @@ STATISTICS: Final = (
     "total of the map",
     "highest value of the map",
 )
+NO_EPSILON: Final = "{} claims no epsilon: it is not differential privacy, and this audit tests an epsilon"
+_REPORT: Final = ("likelihood ratio of a report",)
 _SHAPES: Final = 3  # how many of the commonest shapes an event may ask for
 _THRESHOLDS: Final = 100
 _FEWEST: Final = 100
 
 
 class Neighbours(NamedTuple):
-    """Exact sums that differ by one user."""
+    """Exact sums that differ by one user: by one more, or by the cell of the only one."""
 
     name: str
     tiling: Tiling
     without: IntArray  # (tiling.size,), units of 1 / UNIT user
-    with_one: IntArray  # the same and one user more
+    with_one: IntArray  # the same and one user more; of a local mechanism, one user in another cell
 
 
 class AuditReport(NamedTuple):
@@ -103,11 +108,11 @@ class _Event(NamedTuple):
         inside = column >= self.threshold if self.above else column <= self.threshold
         return inside if self.shape is None else inside & (runs.shapes == self.shape)
 
-    def in_words(self) -> str:
-        """The event for a person."""
+    def in_words(self, statistics: Sequence[str]) -> str:
+        """The event for a person, of statistics of these names."""
         shape = "" if self.shape is None else f", with {self.shape} groups measured"
         side = "at least" if self.above else "at most"
-        return f"{STATISTICS[self.statistic]} {side} {self.threshold:.4g}{shape}"
+        return f"{statistics[self.statistic]} {side} {self.threshold:.4g}{shape}"
 
 
 def worst_neighbours(tiling: Tiling) -> tuple[Neighbours, ...]:
@@ -141,6 +146,23 @@ def worst_neighbours(tiling: Tiling) -> tuple[Neighbours, ...]:
     return tuple(pairs)
 
 
+def worst_replacements(tiling: Tiling) -> tuple[Neighbours, ...]:
+    """Pairs that strain local mechanisms: one user in a cell or in another one, far from it and near it.
+
+    Parameters
+    ----------
+    tiling : Tiling
+        The cells, two or more.
+    """
+    users = np.eye(tiling.size, dtype=np.int64) * UNIT
+    last = tiling.size - 1
+    return tuple(
+        Neighbours(f"one user in cell {cell} or in cell {other}", tiling, users[other], users[cell])
+        for cell, other in dict.fromkeys([(0, last), (last, 0), (0, 1), (tiling.size // 3, last)])
+        if cell != other
+    )
+
+
 def _plus(sums: IntArray, cells: IntArray) -> IntArray:
     more = sums.copy()
     more[cells] += UNIT // cells.size
@@ -164,10 +186,12 @@ def audit_epsilon(
     Parameters
     ----------
     mechanism : AnyMechanism
-        What is run: a curator's mechanism, or one over secure sums under the least noise its promise allows
-        (:mod:`mapveil.attacks.least_noise`).
+        The mechanism under audit: a curator's; one over secure sums, under the least noise its promise allows
+        (:mod:`mapveil.attacks.least_noise`); or a local one, by single reports
+        (:mod:`mapveil.attacks.report_likelihood`).
     neighbours : sequence of Neighbours
-        The pairs to try, such as those of :func:`worst_neighbours`.
+        The pairs to try, such as those of :func:`worst_neighbours`, or of :func:`worst_replacements` where the
+        mechanism is local.
     claimed : int, float, str, Decimal or Fraction, optional
         The epsilon under test; the mechanism's own if left out.
     trials : int
@@ -185,7 +209,8 @@ def audit_epsilon(
     Raises
     ------
     ParameterError
-        No pairs, a pair that does not differ by one user, too few trials, or no such confidence.
+        No pairs, a pair that does not differ by one user, too few trials, no such confidence, or a mechanism that
+        claims no epsilon or whose noise no map shows.
 
     Examples
     --------
@@ -196,8 +221,14 @@ def audit_epsilon(
     True
     """
     if not isinstance(mechanism, Mechanism):
-        raise ParameterError(f"{mechanism.name} claims no epsilon that could be audited")
-    _check(neighbours, trials, confidence)
+        raise ParameterError(NO_EPSILON.format(mechanism.name))
+    if isinstance(mechanism, PrivateFourierKde):
+        raise ParameterError(
+            f"{mechanism.name} claims epsilon {mechanism.budget} for each user, but this audit cannot test the claim: "
+            "the noise is on sums of random Fourier features, which no cell of a map shows; "
+            "tests/projection/test_private_fourier_kde.py audits those sums"
+        )
+    _check(neighbours, isinstance(mechanism, LocalMechanism), trials, confidence)
     stream = as_randomness(rng)
     error = (1 - confidence) / 2
     share = trials // 2 // len(neighbours)
@@ -224,21 +255,25 @@ def audit_epsilon(
         epsilon_lower=max(bound, 0.0),
         claimed=mechanism.budget if claimed is None else as_epsilon(claimed, "claimed"),
         trials=trials,
-        statistic=event.in_words(),
+        statistic=event.in_words(_REPORT if isinstance(mechanism, LocalMechanism) else STATISTICS),
         neighbours=chosen.name,
         confidence=confidence,
     )
 
 
-def _check(neighbours: Sequence[Neighbours], trials: int, confidence: float) -> None:
+def _check(neighbours: Sequence[Neighbours], replaced: bool, trials: int, confidence: float) -> None:
     if not neighbours:
         raise ParameterError("neighbours is empty; at least one pair is accepted")
     for pair in neighbours:
         more = pair.with_one - pair.without
-        if pair.without.shape != (pair.tiling.size,) or (more < 0).any() or not 0 < more.sum() <= UNIT:
-            raise ParameterError(
-                f"the pair {pair.name!r} is not of neighbours; sums that differ by one user are accepted"
-            )
+        if replaced:
+            one = all(sums.max() == sums.sum() == UNIT for sums in (pair.with_one, pair.without))
+            neighbouring = one and (pair.without >= 0).all() and (pair.with_one >= 0).all() and more.any()
+        else:
+            neighbouring = (more >= 0).all() and 0 < more.sum() <= UNIT
+        if pair.without.shape != (pair.tiling.size,) or not neighbouring:
+            wanted = "be one user in two different cells" if replaced else "differ by one user"
+            raise ParameterError(f"the pair {pair.name!r} is not of neighbours: its sums must {wanted}")
     if trials < _FEWEST * len(neighbours):
         raise ParameterError(f"trials is {trials}; at least {_FEWEST} for each pair are accepted")
     if not 0 < confidence < 1:
@@ -247,6 +282,10 @@ def _check(neighbours: Sequence[Neighbours], trials: int, confidence: float) -> 
 
 def _run(mechanism: Mechanism, pair: Neighbours, present: bool, runs: int, rng: Randomness) -> _Runs:
     """Run the mechanism on one side of a pair, and keep what an adversary would look at."""
+    if isinstance(mechanism, LocalMechanism):
+        cell, other = (int(np.argmax(sums)) for sums in (pair.with_one, pair.without))
+        ratios = report_likelihoods(mechanism, pair.tiling, cell, other, present, runs, rng)
+        return _Runs(ratios[:, None], np.zeros(runs, dtype=np.int64))
     once = _once(mechanism, pair, present)
     made = _Runs(np.empty((runs, len(STATISTICS))), np.empty(runs, dtype=np.int64))
     for run in range(runs):
@@ -265,7 +304,9 @@ def _once(mechanism: Mechanism, pair: Neighbours, present: bool) -> Callable[[Ra
     from mapveil.distributed.mechanism import DistributedMechanism
 
     if not isinstance(mechanism, DistributedMechanism):
-        raise ParameterError(f"{mechanism.name} makes no claim of epsilon that this audit can run")
+        raise ParameterError(
+            f"{mechanism.name} claims epsilon {mechanism.budget}, but this audit cannot run mechanisms of its kind"
+        )
     user = pair.with_one - pair.without if present else None
     return least_noise(mechanism, pair.tiling, audited_devices(pair.tiling, pair.without, user))
 
@@ -299,7 +340,7 @@ def _choose(present: _Runs, absent: _Runs, error: float) -> tuple[float, _Event]
     if shapes.size > 1:
         wanted += [int(shape) for shape in shapes[np.argsort(times)[::-1][:_SHAPES]]]
     best = (-np.inf, _Event(0, None, 0.0, True, False))
-    for statistic in range(len(STATISTICS)):
+    for statistic in range(present.statistics.shape[1]):
         columns = present.statistics[:, statistic], absent.statistics[:, statistic]
         pooled = np.concatenate(columns)
         thresholds = np.unique(np.quantile(pooled, np.linspace(0, 1, _THRESHOLDS), method="nearest"))

@@ -27,7 +27,7 @@ _CROWD = 60
 
 
 def audited_devices(tiling: Tiling, without: IntArray, user: IntArray | None) -> Devices:
-    """Devices of whole users, one more that holds ``user`` or nothing, and others outside the map.
+    """Devices of whole users, one more that holds ``user`` or nothing, and others outside the map; all of label 0.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def audited_devices(tiling: Tiling, without: IntArray, user: IntArray | None) ->
     weights = np.ones(sites.size, dtype=np.int64)
     if user is not None:
         weights[: held.size] = user[held]
-    return Devices(sites, np.concatenate([[0], np.cumsum(lengths)]), weights)
+    return Devices(sites, np.concatenate([[0], np.cumsum(lengths)]), weights, np.zeros_like(sites))
 
 
 def least_noise(

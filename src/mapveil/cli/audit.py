@@ -6,6 +6,7 @@ import click
 
 from mapveil.cli.arguments import name_list, read_options
 from mapveil.cli.console import Console, console_options
+from mapveil.errors import ParameterError
 from mapveil.methods import DEFAULT_METHODS, find_method
 from mapveil.privacy.epsilon import as_epsilon
 
@@ -33,25 +34,37 @@ def command(
 ) -> int:
     """Test a method's epsilon by running it on worst-case neighbours. Uses invented data only.
 
-    Exits with 1 when a claim is refuted. A claim that stands is not thereby proven: the proof is in the
-    method's file, the audit looks for mistakes in it.
+    A curator's method runs with and without one user; so does a method over secure sums, under the least noise
+    that its claim allows. A local method reports from one cell or from another. Exits with 1 when a claim is
+    refuted. A claim that stands is not thereby proven: the proof is in the method's file, the audit looks for
+    mistakes in it.
 
     \b
     Examples:
       mapveil audit --methods laplace,emd
       mapveil audit --methods privtree --epsilon 0.5 --trials 20000
       mapveil audit --trust distributed --methods adaptive,uniform
+      mapveil audit --trust local --methods olh-h,grr
     """
-    from mapveil.attacks.epsilon_audit import audit_epsilon, worst_neighbours
+    from mapveil.attacks.epsilon_audit import (
+        NO_EPSILON,
+        audit_epsilon,
+        worst_neighbours,
+        worst_replacements,
+    )
     from mapveil.geo.quadtree import Quadtree
     from mapveil.geo.region import Region
 
     find_method(None, trust)
     rows = name_list(methods or DEFAULT_METHODS[trust], "--methods")
     claim, given = as_epsilon(epsilon), read_options(options)
-    mechanisms = [find_method(name, trust).make(claim, given) for name in rows]
+    found = [find_method(name, trust) for name in rows]
+    for method in found:
+        if not method.has_budget:
+            raise ParameterError(NO_EPSILON.format(method.name))
+    mechanisms = [method.make(claim, given) for method in found]
     tiling = Quadtree(Region.without_georeference(4, 4), depth=2)
-    pairs = worst_neighbours(tiling)
+    pairs = worst_replacements(tiling) if trust == "local" else worst_neighbours(tiling)
     reports = []
     with console.progress() as progress:
         for done, mechanism in enumerate(mechanisms):
