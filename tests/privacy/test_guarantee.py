@@ -68,7 +68,7 @@ def test_a_seed_is_never_kept_quiet(say):
 
 
 def test_delta_is_said_in_words_and_in_the_repr():
-    assert "probability 1e-06" in guarantee(delta=1e-6).in_words()
+    assert "plus a probability of 1e-06" in guarantee(delta=1e-6).in_words()
     assert "delta 1e-06" in repr(guarantee(delta=1e-6))
 
 

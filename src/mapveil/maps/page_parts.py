@@ -105,7 +105,7 @@ def promise_html(guarantee: Guarantee) -> str:
     if guarantee.epsilon is None:
         return "\n".join([*_measured(guarantee, whose), f"<p>{trust}.</p>", *_assumptions(guarantee)])
     factor, epsilon = odds_factor(guarantee), float(guarantee.epsilon)
-    beyond = f", except with probability {guarantee.delta:g}" if guarantee.delta else ""
+    beyond = f", plus a probability of {guarantee.delta:g}" if guarantee.delta else ""
     lines = [
         f'<p class="factor"><strong>&times; {factor} at most</strong> So much can {whose} data change the '
         f"odds of anything that this map shows, and so of any conclusion drawn from it{beyond}.</p>"

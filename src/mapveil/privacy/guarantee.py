@@ -37,7 +37,7 @@ class Guarantee:
         The exact privacy parameter of everything that was released; None where the promise is not differential
         privacy, and says so.
     delta : float
-        Probability that the epsilon does not hold; 0 for pure DP.
+        Additive slack in Pr[M(x) in S] <= e^epsilon Pr[M(x') in S] + delta; 0 for pure DP.
     unit : str
         Whose data are protected: ``"user"`` or ``"report"``.
     bounding : str
@@ -83,7 +83,7 @@ class Guarantee:
                 f"{self.bounding} What stays hidden: {self.neighbours}."
             )
         else:
-            delta = f" except with probability {self.delta:g}" if self.delta else ""
+            delta = f", plus a probability of {self.delta:g}" if self.delta else ""
             text = (
                 f"Whether or not one {self.unit}'s data are in it, anything this map shows is at most "
                 f"e^{_decimal(self.epsilon)} times likelier either way{delta} ({self.neighbours}). {self.bounding}"

@@ -56,8 +56,9 @@ __all__ = [
 DEFAULT_BUDGET: Final = Fraction(3)
 """Budget of a dataset whose ledger says nothing else.
 
-Under a total of 3, whoever gives even odds to a statement about one person can come to believe it to at most
-e^3 / (1 + e^3) = 95 %; under 10, to 99.995 %. More is a decision for a person to take and to record.
+Under a total of 3 and add-or-remove neighbours, an adversary with even odds can come to believe that one person is in
+the table, or is not, to at most e^3 / (1 + e^3) = 95.3 %; that the person was at one of two places rather than the
+other, to at most e^6 / (1 + e^6) = 99.75 %. A larger budget is a decision for a person to take and to record.
 """
 
 
