@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin
@@ -109,7 +110,8 @@ def run_fleet(client: httpx.Client, identifier: str, fleet: Path, devices: int) 
     asked = [
         f"{part['included']:,} of {part['asked']:,} in round {part['number']}" for part in record["rounds"]
     ]
-    say(f"Done: epsilon {record['spent']} spent; devices in the sums: {', '.join(asked)}.")
+    spent = float(Fraction(record["spent"]))
+    say(f"Done: epsilon {spent:.6g} spent; devices in the sums: {', '.join(asked)}.")
 
 
 def ask(client: httpx.Client, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
