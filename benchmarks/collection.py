@@ -10,7 +10,7 @@ import scipy.special  # noqa: F401  loaded when it is needed: imports are not ti
 
 import mapveil as mv
 from mapveil.geo.counts import Counts
-from mapveil.methods import find_method
+from mapveil.mechanisms.methods import find_method
 
 IMAGE = Path(__file__).parents[2] / "shared" / "data" / "manhattan_luminosity_1024.npz"
 SIDE = 1024

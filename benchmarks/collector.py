@@ -21,9 +21,9 @@ import numpy as np
 from benchmarks.collector_requests import bare
 from benchmarks.collector_service import Service
 from benchmarks.record import Context, Result, line
-from mapveil.privacy.random import Randomness
 from mapveil.secure_sum.drivers import ProtocolSum, SumSettings
-from mapveil.secure_sum.vectors import Leaves, SparseVectors
+from mapveil_client.randomness.random import Randomness
+from mapveil_client.secure_sum.vectors import Leaves, SparseVectors
 
 SHARD: Final = 1_000
 LOST: Final = 0.05

@@ -7,9 +7,9 @@ import time
 import numpy as np
 import uvloop
 
-from mapveil.device.fleet import Fleet, Lapses
-from mapveil.device.places import Whereabouts
-from mapveil.device.policy import DevicePolicy
+from mapveil.collector.fleet.fleet import Fleet, Lapses
+from mapveil_client.places import Whereabouts
+from mapveil_client.policy import DevicePolicy
 
 given = json.load(sys.stdin)
 generator = np.random.default_rng(given["seed"])

@@ -18,14 +18,14 @@ import numpy as np
 from benchmarks.collector_requests import bare, send
 from benchmarks.collector_service import Service, postgresql
 from benchmarks.record import Context, Result, line
-from mapveil.collector.accounts import Accounts
 from mapveil.collector.clock import SystemClock
-from mapveil.collector.store import Store
-from mapveil.device.signature import authorization, enrolment_statement
-from mapveil.device.terms import CollectionTerms
-from mapveil.local.message import write_reports
-from mapveil.privacy.random import Randomness
-from mapveil.secure_sum.identity import Identity
+from mapveil.collector.store.store.accounts import Accounts
+from mapveil.collector.store.store.store import Store
+from mapveil.local.randomizers.message import write_reports
+from mapveil_client.randomness.random import Randomness
+from mapveil_client.secure_sum.identity import Identity
+from mapveil_client.signature import authorization, enrolment_statement
+from mapveil_client.terms import CollectionTerms
 
 GOAL: Final = 2_000.0  # reports a second
 

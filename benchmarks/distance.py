@@ -7,9 +7,9 @@ from functools import partial
 import numpy as np
 
 from benchmarks.record import Context, Result, best_of, line
-from mapveil.maps.emd import emd
-from mapveil.maps.emd_bounds import emd_within
-from mapveil.maps.emd_network import lattice_network, minimum_cost
+from mapveil.metrics.emd import emd
+from mapveil.metrics.emd_bounds import emd_within
+from mapveil.metrics.emd_network import lattice_network, minimum_cost
 
 
 def run(context: Context) -> list[Result]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from benchmarks.record import Context, Result, in_process, line
-from mapveil.methods import METHODS
+from mapveil.mechanisms.methods import METHODS
 
 EVERYBODY = 54_565_579
 """Users in the image of Bagdasaryan et al. (2022): each unit of its brightness."""

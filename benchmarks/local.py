@@ -14,10 +14,10 @@ import numpy as np
 import mapveil as mv
 from benchmarks.record import Context, Result, best_of, in_process, line
 from mapveil.local import Domain, StaircaseResponse
-from mapveil.local.estimators import estimate_distribution
+from mapveil.local.estimators.estimators.estimators import estimate_distribution
 from mapveil.local.mechanism import LocalMechanism
-from mapveil.methods import find_method
-from mapveil.privacy.random import Randomness
+from mapveil.mechanisms.methods import find_method
+from mapveil_client.randomness.random import Randomness
 
 SITES: Final = 3202
 EPSILON: Final = 2

@@ -12,9 +12,9 @@ import numpy as np
 
 import mapveil as mv
 from mapveil.local import Domain, StaircaseResponse
-from mapveil.local.maximum_likelihood import maximise_likelihood
-from mapveil.local.report import Tally
-from mapveil.privacy.random import Randomness
+from mapveil.local.estimators.estimators.maximum_likelihood import maximise_likelihood
+from mapveil.local.randomizers.report import Tally
+from mapveil_client.randomness.random import Randomness
 
 CHUNK = 1 << 20
 

@@ -9,11 +9,11 @@ from scipy.ndimage import maximum_filter
 
 from benchmarks.record import Context, Result, line
 from mapveil.attacks.localisation_score import PAPER_RATIO, score_waves
-from mapveil.privacy.random import Randomness
-from mapveil.projection.even_grid import EvenGrid
-from mapveil.projection.frequencies import unit_frequencies
-from mapveil.projection.query import Query
-from mapveil.projection.report import Reports, Visits, client_reports, grid_reports
+from mapveil.random_features.even_grid import EvenGrid
+from mapveil.random_features.frequencies import unit_frequencies
+from mapveil.random_features.query import Query
+from mapveil.random_features.report import Reports, Visits, client_reports, grid_reports
+from mapveil_client.randomness.random import Randomness
 
 DEVICES = 100_000
 SIDE = 100

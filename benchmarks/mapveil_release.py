@@ -10,7 +10,7 @@ import pyarrow  # noqa: F401
 import scipy.special  # noqa: F401
 
 import mapveil as mv
-from mapveil.methods import find_method
+from mapveil.mechanisms.methods import find_method
 
 path, side, method = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 box = tuple(map(float, sys.argv[4:8]))

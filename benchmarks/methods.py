@@ -9,7 +9,7 @@ import numpy as np
 import mapveil as mv
 from benchmarks.record import Context, Result, best_of, line
 from mapveil.engines import UNIT, UserSums
-from mapveil.methods import METHODS
+from mapveil.mechanisms.methods import METHODS
 
 
 def run(context: Context) -> list[Result]:

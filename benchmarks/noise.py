@@ -9,7 +9,7 @@ import numpy as np
 from benchmarks.record import Context, Result, best_of, in_process, line
 from mapveil.engines import UNIT
 from mapveil.privacy.discrete_laplace import discrete_laplace
-from mapveil.privacy.random import Randomness
+from mapveil_client.randomness.random import Randomness
 
 COUNT = 10_000_000
 

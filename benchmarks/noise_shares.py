@@ -9,9 +9,9 @@ import numpy as np
 
 from benchmarks.record import Context, Result, best_of, line
 from mapveil.engines import UNIT
-from mapveil.privacy.noise_shares import noise_shares
 from mapveil.privacy.noise_totals import noise_totals
-from mapveil.privacy.random import Randomness
+from mapveil_client.randomness.noise_shares import noise_shares
+from mapveil_client.randomness.random import Randomness
 
 LENGTH, CLIENTS, SHORT = 1_000_000, 10_000, 1_254
 ALPHA, EPSILON = Fraction(1, 10_000), Fraction(1)

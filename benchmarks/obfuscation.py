@@ -11,8 +11,8 @@ import numpy as np
 
 from benchmarks.record import Context, Result, best_of, line
 from mapveil.geo.measurements import Measurements
-from mapveil.obfuscation.phone import read_phone_privatizer
-from mapveil.obfuscation.privatizers import PRIVATIZERS, find_privatizer
+from mapveil.obfuscation.export.phone import read_phone_privatizer
+from mapveil.obfuscation.privatizers.table.table import PRIVATIZERS, find_privatizer
 
 ROWS = 1_000_000
 PILOT = 300_000

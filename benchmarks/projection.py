@@ -13,14 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.record import Context, Result, best_of, in_process, line
-from mapveil.privacy.random import Randomness
-from mapveil.projection.even_grid import EvenGrid
-from mapveil.projection.exact_density import direct_density, kernel_density
-from mapveil.projection.frequencies import unit_frequencies
-from mapveil.projection.kernels import Gaussian
-from mapveil.projection.query import Query
-from mapveil.projection.report import Reports, Visits, client_reports
-from mapveil.projection.surface import SurfaceSum, direct_surface
+from mapveil.random_features.even_grid import EvenGrid
+from mapveil.random_features.exact_density import direct_density, kernel_density
+from mapveil.random_features.frequencies import unit_frequencies
+from mapveil.random_features.kernels import Gaussian
+from mapveil.random_features.query import Query
+from mapveil.random_features.report import Reports, Visits, client_reports
+from mapveil.random_features.surface import SurfaceSum, direct_surface
+from mapveil_client.randomness.random import Randomness
 
 FloatArray = npt.NDArray[np.float64]
 

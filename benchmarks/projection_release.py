@@ -8,7 +8,7 @@ import time
 import numpy as np
 
 import mapveil as mv
-from mapveil.projection.fourier_kde import FourierKde
+from mapveil.random_features.fourier_kde import FourierKde
 
 path, most = sys.argv[1], int(sys.argv[2])
 counts = mv.read_counts(path)

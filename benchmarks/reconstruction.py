@@ -7,8 +7,9 @@ from functools import partial
 import numpy as np
 
 from benchmarks.record import Context, Result, best_of, line
-from mapveil.central import emd_heatmap, tree_median
+from mapveil.central import emd_heatmap
 from mapveil.geo.morton import interleave
+from mapveil.inference import tree_median
 
 
 def run(context: Context) -> list[Result]:

@@ -11,11 +11,11 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from benchmarks.record import Context, Result, best_of, line
-from mapveil.privacy.random import Randomness
 from mapveil.retrieval.byte_product import compiled_product, plain_product
 from mapveil.retrieval.client import Client
 from mapveil.retrieval.database import Database
 from mapveil.retrieval.server import Server
+from mapveil_client.randomness.random import Randomness
 
 RECORDS, RECORD_BYTES = 8_388_608, 8  # 64 MiB
 GIGABYTE = 1e9

@@ -18,14 +18,14 @@ from cryptography.hazmat.primitives.ciphers import Cipher as Library
 from cryptography.hazmat.primitives.ciphers import algorithms, modes
 
 from benchmarks.record import Context, Result, in_process, line
-from mapveil.privacy.random import Randomness
-from mapveil.secure_sum.client import Client
-from mapveil.secure_sum.domain import Purpose, info
 from mapveil.secure_sum.drivers import ProtocolSum, SumSettings
-from mapveil.secure_sum.masks import Cipher, add_masks, agree, word_type
-from mapveil.secure_sum.parameters import RoundParameters
 from mapveil.secure_sum.server import Server
-from mapveil.secure_sum.vectors import Leaves, SparseVectors
+from mapveil_client.randomness.random import Randomness
+from mapveil_client.secure_sum.client import Client
+from mapveil_client.secure_sum.domain import Purpose, info
+from mapveil_client.secure_sum.masks import Cipher, add_masks, agree, word_type
+from mapveil_client.secure_sum.parameters import RoundParameters
+from mapveil_client.secure_sum.vectors import Leaves, SparseVectors
 
 LIMIT = 120.0
 BITS = 20

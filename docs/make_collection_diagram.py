@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-from mapveil.collector.life_cycle import PHASES, STEPS, Happening, State, Step, phase_name, phases
+from mapveil.collector.rounds.life_cycle import PHASES, STEPS, Happening, State, Step, phase_name, phases
 
 PAGE = Path(__file__).parent / "explanation" / "collector.md"
 PICTURE = Path(__file__).parent / "_static" / "collection_states.svg"

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-from mapveil.secure_sum.states import (
+from mapveil_client.secure_sum.states import (
     CLIENT_STEPS,
     SERVER_STEPS,
     ClientState,

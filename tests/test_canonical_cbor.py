@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mapveil.canonical_cbor import NotCanonical, decode, encode, encoded_size
+from mapveil_client.canonical_cbor import NotCanonical, decode, encode, encoded_size
 
 VALUES = st.lists(
     st.integers(0, (1 << 64) - 1)

@@ -12,11 +12,11 @@ import pytest
 import mapveil as mv
 from mapveil.distributed.devices import Devices, devices_of
 from mapveil.engines import UserSums, user_sums
-from mapveil.errors import InputError, ParameterError
 from mapveil.geo.counts import Counts
 from mapveil.geo.tiling import Tiling
-from mapveil.maps.mechanism import Mechanism
-from mapveil.methods import METHODS, Method, find_method
+from mapveil.mechanisms.mechanism import Mechanism
+from mapveil.mechanisms.methods import METHODS, Method, find_method
+from mapveil_client.errors import InputError, ParameterError
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
 TILINGS: dict[str, Tiling] = {
@@ -94,7 +94,7 @@ def test_no_rng_argument_means_the_operating_system(method: Method, monkeypatch:
         return bytes(size)
 
     sums = some_counts(TILINGS["quadtree"])
-    monkeypatch.setattr("mapveil.privacy.random.os.urandom", urandom)
+    monkeypatch.setattr("mapveil_client.randomness.random.os.urandom", urandom)
     monkeypatch.setattr(np.random, "default_rng", None)
     first, again = (make(method).release(sums).values for _ in range(2))
     assert asked

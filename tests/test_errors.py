@@ -6,7 +6,7 @@ import inspect
 
 import pytest
 
-from mapveil import errors
+from mapveil_client import errors
 
 
 def classes():

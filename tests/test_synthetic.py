@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import mapveil as mv
-from mapveil.errors import ParameterError
 from mapveil.synthetic import SEA_BOX, city, density
+from mapveil_client.errors import ParameterError
 
 
 def test_the_seed_decides_everything() -> None:

@@ -27,21 +27,20 @@ _WHERE = {
     "SignalMap": "mapveil.maps.signal_map",
     "Guarantee": "mapveil.privacy.guarantee",
     "Ledger": "mapveil.privacy.ledger",
-    "Randomness": "mapveil.privacy.random",
+    "Randomness": "mapveil_client.randomness.random",
 }
 _PACKAGES = (
     "analysis",
     "attacks",
     "central",
     "distributed",
-    "errors",
-    "experiments",
+    "evaluation",
     "geo",
     "local",
     "maps",
     "obfuscation",
     "privacy",
-    "projection",
+    "random_features",
     "retrieval",
     "secure_sum",
     "synthetic",
@@ -53,14 +52,13 @@ if TYPE_CHECKING:
         attacks,
         central,
         distributed,
-        errors,
-        experiments,
+        evaluation,
         geo,
         local,
         maps,
         obfuscation,
         privacy,
-        projection,
+        random_features,
         retrieval,
         secure_sum,
         synthetic,
@@ -81,7 +79,8 @@ if TYPE_CHECKING:
     from mapveil.maps.signal_map import SignalMap
     from mapveil.privacy.guarantee import Guarantee
     from mapveil.privacy.ledger import Ledger
-    from mapveil.privacy.random import Randomness
+    from mapveil_client import errors as errors
+    from mapveil_client.randomness.random import Randomness
 
 __all__ = [
     "Counts",
@@ -104,13 +103,13 @@ __all__ = [
     "central",
     "distributed",
     "errors",
-    "experiments",
+    "evaluation",
     "geo",
     "local",
     "maps",
     "obfuscation",
     "privacy",
-    "projection",
+    "random_features",
     "read_counts",
     "read_measurements",
     "read_points",
@@ -123,6 +122,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in _WHERE:
         value = getattr(importlib.import_module(_WHERE[name]), name)
+    elif name == "errors":
+        value = importlib.import_module("mapveil_client.errors")
     elif name in _PACKAGES:
         value = importlib.import_module(f"mapveil.{name}")
     else:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.errors import ParameterError
 from mapveil.geo.points import Points
+from mapveil_client.errors import ParameterError
 
 if TYPE_CHECKING:
     from mapveil.geo.region import Region

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 import mapveil as mv
 from mapveil.analysis.flow_choice import best_depth, best_randomizer
 from mapveil.analysis.flow_deviation import flow_deviation
-from mapveil.errors import ParameterError
 from mapveil.local import Domain, GeneralizedRandomizedResponse, HadamardResponse
+from mapveil_client.errors import ParameterError
 
 EPSILONS = st.fractions(Fraction(1, 100), 12, max_denominator=100)
 

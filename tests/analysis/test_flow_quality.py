@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 import mapveil as mv
 from mapveil.analysis.flow_quality import flow_quality
-from mapveil.errors import ParameterError
 from mapveil.maps.flow_map import FlowMap
+from mapveil_client.errors import ParameterError
 
 GRID = mv.Grid(mv.Region.from_bbox(-8.70, 41.10, -8.52, 41.22), rows=2, columns=3)
 PROMISE = mv.Guarantee(trust="local", epsilon=None, bounding="", neighbours="")

@@ -16,7 +16,7 @@ from mapveil.analysis.joint_flows import (
 )
 from mapveil.analysis.pair_channel import pair_channel
 from mapveil.local import Domain, GeneralizedRandomizedResponse, StaircaseResponse
-from mapveil.privacy.random import Randomness
+from mapveil_client.randomness.random import Randomness
 
 REGION = mv.Region.from_bbox(-8.70, 41.10, -8.52, 41.22)
 GRID = mv.Grid(REGION, rows=4, columns=4)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from mapveil.analysis.lasso_flows import estimate_lasso
-from mapveil.errors import ParameterError
+from mapveil_client.errors import ParameterError
 
 
 def design(size: int, first: np.ndarray, second: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import mapveil as mv
 from mapveil.analysis import nearest_users as module
 from mapveil.analysis.nearest_users import nearest_users
-from mapveil.errors import ParameterError
+from mapveil_client.errors import ParameterError
 
 ROW = mv.Grid(mv.Region.without_georeference(4, 1), rows=1, columns=4)
 CITY = mv.Grid(mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83), rows=5, columns=6)

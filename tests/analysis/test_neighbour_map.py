@@ -13,8 +13,8 @@ import pytest
 import mapveil as mv
 from mapveil.analysis.nearest_users import nearest_users
 from mapveil.analysis.neighbour_map import NeighbourMap, neighbour_cells
-from mapveil.errors import ParameterError
-from mapveil.maps.read_map import read_map
+from mapveil.formats.read_map import read_map
+from mapveil_client.errors import ParameterError
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,6 @@ from mapveil.analysis.flow_quality import flow_quality
 from mapveil.analysis.origin_destination import FLOW_ESTIMATORS, OriginDestination, PairReports
 from mapveil.analysis.trip_cells import cells_of_trips
 from mapveil.analysis.trips import Trips
-from mapveil.errors import InputError, ParameterError
 from mapveil.local import (
     Domain,
     GeneralizedRandomizedResponse,
@@ -23,8 +22,9 @@ from mapveil.local import (
     StaircaseResponse,
     SubsetSelection,
 )
-from mapveil.local.report import Reports
-from mapveil.privacy.random import Randomness
+from mapveil.local.randomizers.report import Reports
+from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.randomness.random import Randomness
 
 REGION = mv.Region.from_bbox(-8.70, 41.10, -8.52, 41.22)
 GRID = mv.Grid(REGION, rows=3, columns=4)

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 import mapveil as mv
 from mapveil.analysis.pair_channel import MOST_SITES, PairChannel, pair_channel
-from mapveil.errors import ParameterError
 from mapveil.local import (
     DiskArea,
     Domain,
@@ -20,6 +19,7 @@ from mapveil.local import (
     StaircaseResponse,
     SubsetSelection,
 )
+from mapveil_client.errors import ParameterError
 
 REGION = mv.Region.from_bbox(-8.70, 41.10, -8.52, 41.22)
 PLACE = np.random.default_rng(0).uniform([-8.69, 41.11], [-8.53, 41.21], (11, 2))

@@ -8,9 +8,9 @@ import pytest
 import mapveil as mv
 from mapveil.analysis.trip_cells import cells_of_trips
 from mapveil.analysis.trips import Trips
-from mapveil.errors import InputError
 from mapveil.local import Domain
-from mapveil.privacy.random import Randomness
+from mapveil_client.errors import InputError
+from mapveil_client.randomness.random import Randomness
 
 GRID = mv.Grid(mv.Region.from_bbox(0.0, 0.0, 4.0, 1.0), rows=1, columns=4)
 DOMAIN = Domain(GRID)

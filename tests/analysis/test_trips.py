@@ -12,10 +12,10 @@ import pytest
 import mapveil as mv
 from mapveil.analysis.trip_cells import cells_of_trips
 from mapveil.analysis.trips import Trips, has_destinations, read_trajectories, read_trips
-from mapveil.errors import InputError
 from mapveil.geo.read_points import open_table
-from mapveil.local.domain import Domain
-from mapveil.privacy.random import Randomness
+from mapveil.local.randomizers.domain import Domain
+from mapveil_client.errors import InputError
+from mapveil_client.randomness.random import Randomness
 
 POSITIONS = pd.DataFrame(
     {

@@ -18,12 +18,12 @@ from mapveil.attacks.bayesian_server import (
     one_report,
     walking,
 )
-from mapveil.errors import ParameterError
-from mapveil.privacy.random import Randomness
-from mapveil.projection.frequencies import unit_frequencies
-from mapveil.projection.posterior import PriorCells, blind_error, posterior, simulated_devices
-from mapveil.projection.query import Query
-from mapveil.projection.report import Visits, client_reports
+from mapveil.random_features.frequencies import unit_frequencies
+from mapveil.random_features.posterior import PriorCells, blind_error, posterior, simulated_devices
+from mapveil.random_features.query import Query
+from mapveil.random_features.report import Visits, client_reports
+from mapveil_client.errors import ParameterError
+from mapveil_client.randomness.random import Randomness
 
 SIDE = 12_000.0
 QUERY = Query((400.0, 400.0), (0.0, 0.0), (SIDE, SIDE))

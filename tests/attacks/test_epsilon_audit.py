@@ -24,9 +24,9 @@ from mapveil.attacks.epsilon_audit import (
 from mapveil.central.laplace_histogram import LaplaceHistogram
 from mapveil.central.mechanism import CentralMechanism, noisy_sums
 from mapveil.engines import UNIT
-from mapveil.errors import ParameterError
-from mapveil.maps.mechanism import Estimate
-from mapveil.methods import METHODS, find_method
+from mapveil.mechanisms.mechanism import Estimate
+from mapveil.mechanisms.methods import METHODS, find_method
+from mapveil_client.errors import ParameterError
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
 TILING = mv.Quadtree(REGION, depth=2)

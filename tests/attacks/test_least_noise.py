@@ -13,9 +13,9 @@ from mapveil.attacks.epsilon_audit import audit_epsilon, worst_neighbours
 from mapveil.attacks.least_noise import audited_devices, least_noise
 from mapveil.distributed.flat_histogram import FlatHistogram
 from mapveil.engines import UNIT
-from mapveil.methods import find_method
-from mapveil.privacy.provision import share_shape
-from mapveil.privacy.random import Randomness
+from mapveil.mechanisms.methods import find_method
+from mapveil_client.provision import share_shape
+from mapveil_client.randomness.random import Randomness
 
 TILING = mv.Quadtree(mv.Region.without_georeference(4, 4), depth=2)
 

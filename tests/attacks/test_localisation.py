@@ -15,10 +15,10 @@ import mapveil as mv
 from mapveil.attacks.localisation import LocalisationReport, localisation_report
 from mapveil.attacks.localisation_page import report_page, report_picture, report_text
 from mapveil.attacks.localisation_scene import Scene, device_places, scene
-from mapveil.errors import InputError, ParameterError
-from mapveil.privacy.random import Randomness
-from mapveil.projection.devices import all_places
-from mapveil.projection.fourier_kde import FourierKde
+from mapveil.random_features.devices import all_places
+from mapveil.random_features.fourier_kde import FourierKde
+from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.randomness.random import Randomness
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
 GRID = mv.Grid(REGION, rows=56, columns=40)

@@ -16,12 +16,12 @@ from mapveil.attacks.localisation_score import (
     score_surfaces,
     score_waves,
 )
-from mapveil.errors import ParameterError
-from mapveil.privacy.random import Randomness
-from mapveil.projection.even_grid import EvenGrid
-from mapveil.projection.frequencies import unit_frequencies
-from mapveil.projection.query import Query
-from mapveil.projection.report import Visits, client_reports, grid_reports
+from mapveil.random_features.even_grid import EvenGrid
+from mapveil.random_features.frequencies import unit_frequencies
+from mapveil.random_features.query import Query
+from mapveil.random_features.report import Visits, client_reports, grid_reports
+from mapveil_client.errors import ParameterError
+from mapveil_client.randomness.random import Randomness
 
 GRID = EvenGrid((10.0, 200.0), (7.0, -9.0), (13, 17))
 

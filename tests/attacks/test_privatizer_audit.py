@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from mapveil.attacks.privatizer_audit import audit_privatizer
-from mapveil.errors import ParameterError
 from mapveil.geo.measurements import Measurements
-from mapveil.obfuscation.fitted import FittedPrivatizer
-from mapveil.obfuscation.gaussian_noise import GaussianNoise
-from mapveil.obfuscation.local_gaussian import LocalGaussian
-from mapveil.obfuscation.privatizer import Privatizer
-from mapveil.obfuscation.truncated_laplacian import TruncatedLaplacian
+from mapveil.obfuscation.privatizers.table.fitted import FittedPrivatizer
+from mapveil.obfuscation.privatizers.table.gaussian_noise import GaussianNoise
+from mapveil.obfuscation.privatizers.table.local_gaussian import LocalGaussian
+from mapveil.obfuscation.privatizers.table.privatizer import Privatizer
+from mapveil.obfuscation.privatizers.table.truncated_laplacian import TruncatedLaplacian
+from mapveil_client.errors import ParameterError
 
 TRIALS = 200_000
 MECHANISMS = [LocalGaussian, TruncatedLaplacian]

@@ -14,8 +14,8 @@ from mapveil.attacks.signal_neighbours import SignalNeighbours
 from mapveil.attacks.signal_network import SignalNetwork
 from mapveil.attacks.signal_score import AdversaryScore
 from mapveil.attacks.signal_trees import SignalTrees
-from mapveil.errors import ParameterError
-from mapveil.privacy.random import Randomness
+from mapveil_client.errors import ParameterError
+from mapveil_client.randomness.random import Randomness
 
 ADVERSARIES = {
     "trees": SignalTrees(trees=100, rounds=60, leaves=15),

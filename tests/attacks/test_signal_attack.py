@@ -17,10 +17,10 @@ from mapveil.attacks.signal_attack import attack_signal, attack_with_others, sig
 from mapveil.attacks.signal_evidence import SignalEvidence
 from mapveil.attacks.signal_neighbours import SignalNeighbours
 from mapveil.attacks.signal_score import AdversaryScore, SignalAttack, score_guess, user_entropy
-from mapveil.errors import InputError, ParameterError
 from mapveil.geo.measurements import Measurements
-from mapveil.obfuscation.normalisation import Normalisation
-from mapveil.privacy.random import Randomness
+from mapveil.obfuscation.privatizers.table.normalisation import Normalisation
+from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.randomness.random import Randomness
 
 
 def table(rows: int = 40, users: int = 3) -> Measurements:

@@ -9,7 +9,7 @@ from mapveil.attacks.signal_adversary import geometric_median
 from mapveil.attacks.signal_codes import SignalCodes
 from mapveil.attacks.signal_evidence import SignalEvidence
 from mapveil.attacks.signal_score import score_guess
-from mapveil.privacy.random import Randomness
+from mapveil_client.randomness.random import Randomness
 
 
 def quiet(_step: str, _part: float) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from mapveil.attacks.signal_adversary import SignalGuess
 from mapveil.attacks.signal_information import mutual_information, signal_information
-from mapveil.errors import InputError, ParameterError
+from mapveil_client.errors import InputError, ParameterError
 
 
 def normal_pair(

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 import mapveil as mv
 from mapveil.central.adaptive_grid import AdaptiveGrid
 from mapveil.engines import UNIT, UserSums
-from mapveil.errors import ParameterError
 from mapveil.geo.tiling import Tiling
+from mapveil_client.errors import ParameterError
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
 MUCH = 10**11

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 import mapveil as mv
 from mapveil.central.emd_heatmap import EmdHeatmap, Selection, select
 from mapveil.central.pyramid import Pyramid
-from mapveil.central.tree_median import KeptTree, Masses
 from mapveil.engines import UNIT, UserSums
-from mapveil.errors import ParameterError
 from mapveil.geo.tiling import Tiling
+from mapveil.inference.tree_median import KeptTree, Masses
+from mapveil_client.errors import ParameterError
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
 MUCH = 10**11
@@ -119,7 +119,7 @@ def densities_slowly(
 @given(seed=st.integers(0, 2**32), width=st.integers(1, 20))
 def test_the_map_is_the_reconstruction_of_what_was_measured(seed: int, width: int) -> None:
     """From the measurements a map carries, by the oracles alone, the same map comes out."""
-    from mapveil.central.tree_median import reconstruct
+    from mapveil.inference.tree_median import reconstruct
 
     tiling = mv.Grid(REGION, rows=7, columns=13)
     mechanism = EmdHeatmap(epsilon=1, width=width)
@@ -172,7 +172,7 @@ def test_an_empty_reconstruction_is_said_and_even() -> None:
 
 
 def test_is_nearer_in_the_earth_movers_distance_than_the_baselines() -> None:
-    from mapveil.maps.emd import emd
+    from mapveil.metrics.emd import emd
 
     city = mv.synthetic.city(users=200, seed=2)
     tiling = mv.Quadtree(city.region, depth=5)

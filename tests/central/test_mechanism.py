@@ -14,11 +14,11 @@ import mapveil as mv
 from mapveil.central.laplace_histogram import LaplaceHistogram
 from mapveil.central.mechanism import CentralMechanism, declared_or_noisy_users, noisy_sums
 from mapveil.engines import UNIT, UserSums
-from mapveil.errors import InputError, ParameterError
-from mapveil.maps.mechanism import Estimate
+from mapveil.mechanisms.mechanism import Estimate
 from mapveil.privacy.discrete_laplace import discrete_laplace
 from mapveil.privacy.guarantee import Share
-from mapveil.privacy.random import Randomness
+from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.randomness.random import Randomness
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
 TILING = mv.Quadtree(REGION, depth=2)

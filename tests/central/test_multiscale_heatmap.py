@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from mapveil.central.multiscale_heatmap import MultiscaleHeatmap
-from mapveil.errors import ParameterError
 from mapveil.geo.counts import Counts
 from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.region import Region
+from mapveil_client.errors import ParameterError
 
 DEPTH = 6
 

@@ -9,8 +9,8 @@ import pytest
 
 import mapveil as mv
 from mapveil.central.private_region import choose_region
-from mapveil.errors import PromiseError
-from mapveil.privacy.random import Randomness
+from mapveil_client.errors import PromiseError
+from mapveil_client.randomness.random import Randomness
 
 CITY = (139.4, 35.5, 139.9, 35.9)
 

@@ -15,10 +15,10 @@ from mapveil.central import privtree
 from mapveil.central.privtree import PrivTree
 from mapveil.central.pyramid import Pyramid
 from mapveil.engines import UNIT, UserSums
-from mapveil.errors import ParameterError
 from mapveil.geo.tiling import Tiling
 from mapveil.privacy.discrete_laplace import discrete_laplace
-from mapveil.privacy.random import Randomness
+from mapveil_client.errors import ParameterError
+from mapveil_client.randomness.random import Randomness
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
 MUCH = 10**11

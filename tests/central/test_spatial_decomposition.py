@@ -7,8 +7,8 @@ import mapveil as mv
 from mapveil.central.pyramid import Pyramid
 from mapveil.central.spatial_decomposition import SpatialDecomposition
 from mapveil.engines import UNIT, UserSums
-from mapveil.errors import ParameterError
 from mapveil.geo.tiling import Tiling
+from mapveil_client.errors import ParameterError
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
 MUCH = 10**11

@@ -6,8 +6,8 @@ import pytest
 import mapveil as mv
 from mapveil.central.thresholded_histogram import ThresholdedHistogram
 from mapveil.engines import UNIT, UserSums
-from mapveil.errors import ParameterError
 from mapveil.geo.tiling import Tiling
+from mapveil_client.errors import ParameterError
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
 MUCH = 10**11

@@ -13,7 +13,7 @@ import pytest
 
 import mapveil as package
 from mapveil.cli.app import app
-from mapveil.methods import DEFAULT_METHODS
+from mapveil.mechanisms.methods import DEFAULT_METHODS
 
 
 def test_every_command_has_help_with_examples(mapveil: Callable) -> None:

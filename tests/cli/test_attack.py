@@ -17,7 +17,7 @@ ASKED = ("--region", BOX, "--tiling", "quadtree:5", "--option", "features=1", "-
 @pytest.fixture(scope="module")
 def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
     import mapveil as mv
-    from mapveil.projection.fourier_kde import FourierKde
+    from mapveil.random_features.fourier_kde import FourierKde
 
     region = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
     city = mv.synthetic.city(users=300, seed=1, region=region)

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ..device.live import Live, live_collector
+from ..client.live import Live, live_collector
 
 
 @pytest.fixture(scope="module")

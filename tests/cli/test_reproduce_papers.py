@@ -7,12 +7,12 @@ import inspect
 
 import pytest
 
-from mapveil.cli.reproduce import PAPERS, Paper
+from reproductions.command import PAPERS, Paper
 
 
 @pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: paper.name)
 def test_the_command_line_names_every_section(paper: Paper) -> None:
-    module = importlib.import_module(f"mapveil.experiments.{paper.name}")
+    module = importlib.import_module(f"mapveil.evaluation.{paper.name}")
     function = getattr(module, paper.name)
     assert inspect.signature(function).parameters["seed"].default == paper.seed
     assert paper.tables == getattr(module, "TABLES", ())

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from mapveil.experiments import wang_staircase
-from mapveil.experiments.wang_sections import Plan
+from reproductions.wang import staircase as wang_staircase
+from reproductions.wang.sections import Plan
 
 
 def test_one_table_is_run(mapveil: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

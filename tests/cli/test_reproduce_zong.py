@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mapveil.experiments.zong_sections import Plan
+from reproductions.zong.sections import Plan
 
 
 def test_one_figure_is_run(mapveil: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

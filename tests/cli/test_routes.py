@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mapveil.analysis.synthetic_roads import synthetic_roads
+from mapveil.navigation.synthetic_roads import synthetic_roads
 
 BOX = "-40.08,40.0,-39.92,40.12"
 QUICK = [

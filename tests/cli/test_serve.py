@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from mapveil.collector.accounts import Accounts
-from mapveil.collector.api.settings import SETTINGS
 from mapveil.collector.clock import SystemClock
-from mapveil.collector.store import Store
+from mapveil.collector.http.settings import SETTINGS
+from mapveil.collector.store.store.accounts import Accounts
+from mapveil.collector.store.store.store import Store
 
 Call = Callable[..., Any]
 

@@ -33,7 +33,7 @@ def phones(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def noise(phones: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A fitted privatizer."""
     from mapveil.geo.read_measurements import read_measurements
-    from mapveil.obfuscation.local_gaussian import LocalGaussian
+    from mapveil.obfuscation.privatizers.table.local_gaussian import LocalGaussian
 
     path = tmp_path_factory.mktemp("fitted") / "noise.mapveil"
     LocalGaussian(epsilon=30).fit(read_measurements(phones), rng=1).save(path)
@@ -50,14 +50,14 @@ def test_the_group_lists_its_commands(mapveil) -> None:
 
 
 def test_fit_names_every_privatizer(mapveil) -> None:
-    from mapveil.obfuscation.privatizers import PRIVATIZERS
+    from mapveil.obfuscation.privatizers.table.table import PRIVATIZERS
 
     said = mapveil("signal", "fit", "--help").out
     assert all(row.name in said for row in PRIVATIZERS)
 
 
 def test_fit_writes_for_servers_and_phones(mapveil, phones: Path, tmp_path: Path) -> None:
-    from mapveil.obfuscation.privatizer_file import read_privatizer
+    from mapveil.obfuscation.export.privatizer_file import read_privatizer
 
     out, phone = tmp_path / "n.mapveil", tmp_path / "n.json"
     done = mapveil(
@@ -146,8 +146,8 @@ def test_attack_reads_what_privatize_wrote(mapveil, phones: Path, noise: Path, t
 @pytest.fixture(scope="session")
 def tradeoff_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two privatizers whose trade-off is known."""
-    from mapveil.experiments.signal_report import write_tradeoff
-    from mapveil.experiments.signal_tradeoff import TradeoffPoint
+    from mapveil.evaluation.signal_report import write_tradeoff
+    from mapveil.evaluation.signal_tradeoff import TradeoffPoint
 
     points = []
     for name, knob, slope in (("gap", "rho", 1.0), ("gaussian-noise", "sigma", 2.0)):

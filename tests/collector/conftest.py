@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from mapveil.collector.store import Store
+from mapveil.collector.store.store.store import Store
 
 POSTGRESQL_BINARIES = "/usr/lib/postgresql/*/bin"
 

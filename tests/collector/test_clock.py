@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mapveil.collector.clock import SystemClock, read_time, time_text
-from mapveil.errors import InputError
+from mapveil_client.errors import InputError
 
 MOMENTS = st.datetimes(
     min_value=datetime(1000, 1, 3),

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import ModuleType
 from xml.etree import ElementTree
 
-from mapveil.collector.life_cycle import PHASES, STEPS, State, phase_name
+from mapveil.collector.rounds.life_cycle import PHASES, STEPS, State, phase_name
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 

@@ -13,16 +13,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mapveil.collector.tiles import MapTiles, cells_record
+from mapveil.collector.http.tiles import MapTiles, cells_record
 from mapveil.geo.grid import Grid
 from mapveil.geo.places import Places
 from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.region import Region
 from mapveil.geo.tiling import Tiling
 from mapveil.geo.web_mercator import WebMercatorTiles
-from mapveil.maps.colours import density_scale
 from mapveil.maps.density_map import DensityMap
-from mapveil.methods import METHODS
+from mapveil.mechanisms.methods import METHODS
+from mapveil.pictures.colours import density_scale
 from mapveil.privacy.guarantee import Guarantee
 
 ROOT = Path(__file__).parents[2]
@@ -120,7 +120,7 @@ def test_the_form_offers_the_methods_there_are() -> None:
     there["distributed"] -= {"proportions"}
     there["projection"] = {"fourier-kde"}
     assert {trust: set(names) for trust, names in offered.items()} == there
-    from mapveil.methods import DEFAULT_METHODS
+    from mapveil.mechanisms.methods import DEFAULT_METHODS
 
     assert all(names[0] == DEFAULT_METHODS[trust] for trust, names in offered.items())
 

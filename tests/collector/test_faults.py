@@ -8,7 +8,7 @@ import pytest
 
 from mapveil.collector import faults
 from mapveil.collector.faults import Conflict, Invalid, Refusal, StoreUnavailable, TooMany, refusal_of
-from mapveil.errors import BudgetExceeded, InputError, ParameterError
+from mapveil_client.errors import BudgetExceeded, InputError, ParameterError
 
 KINDS = [
     kind

@@ -11,9 +11,9 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import inspect, text
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from mapveil.collector.migrate import newest_revision, revision_of
-from mapveil.collector.schema import METADATA, audit
-from mapveil.errors import InputError
+from mapveil.collector.store.store.migrate import newest_revision, revision_of
+from mapveil.collector.store.store.schema import METADATA, audit
+from mapveil_client.errors import InputError
 
 
 def test_migrations_and_schema_agree(store):

@@ -13,7 +13,7 @@ import pytest
 from mapveil.distributed.client import sensitivity
 from mapveil.distributed.mechanism import DistributedMechanism
 from mapveil.distributed.query import NoisySums, Query, Setting
-from mapveil.maps.mechanism import Estimate
+from mapveil.mechanisms.mechanism import Estimate
 from mapveil.privacy.discrete_laplace import laplace_variance
 
 IntArray = npt.NDArray[np.int64]

@@ -19,10 +19,10 @@ from mapveil.distributed.encoding import NodeEncoding
 from mapveil.distributed.prefix_tree import PrefixTree
 from mapveil.distributed.query import NoisySums, Query, Setting
 from mapveil.distributed.split_thresholds import Noise, thresholds
-from mapveil.errors import ParameterError
 from mapveil.geo.counts import Counts
 from mapveil.geo.morton import deinterleave
-from mapveil.maps.mechanism import Estimate
+from mapveil.mechanisms.mechanism import Estimate
+from mapveil_client.errors import ParameterError
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]

@@ -15,8 +15,8 @@ from mapveil.distributed.budget_schedule import (
     rounded_down,
     target_deviation,
 )
-from mapveil.errors import ParameterError
 from mapveil.privacy.discrete_laplace import laplace_variance
+from mapveil_client.errors import ParameterError
 
 SENSITIVITY = st.sampled_from([1, 20, 1024, 1 << 28])
 

@@ -18,7 +18,7 @@ from mapveil.distributed.prefix_tree import PrefixTree
 from mapveil.distributed.query import Query
 from mapveil.distributed.sketch_encoding import SketchEncoding
 from mapveil.privacy.discrete_laplace import laplace_variance
-from mapveil.privacy.random import Randomness
+from mapveil_client.randomness.random import Randomness
 
 CERTAIN = 1e-9
 DEPTH = 2

@@ -7,8 +7,8 @@ import pytest
 
 from mapveil.distributed.count_min_histogram import CountMinHistogram, sketch_estimates
 from mapveil.distributed.sketch_encoding import SketchEncoding
-from mapveil.errors import ParameterError
 from mapveil.privacy.discrete_laplace import laplace_variance
+from mapveil_client.errors import ParameterError
 
 
 def sketch_of(encoding, people):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from mapveil.distributed.encoding import LabelEncoding, NodeEncoding
 from mapveil.distributed.level_encoding import LevelEncoding
 from mapveil.distributed.prefix_tree import PrefixTree
-from mapveil.errors import ParameterError
+from mapveil_client.errors import ParameterError
 
 DEPTH = 3
 nodes = st.integers(0, DEPTH).flatmap(lambda level: st.tuples(st.just(level), st.integers(0, 4**level - 1)))

@@ -7,8 +7,8 @@ import pytest
 
 from mapveil.distributed.hierarchical_histogram import HierarchicalHistogram
 from mapveil.distributed.query import Setting
-from mapveil.errors import ParameterError
 from mapveil.privacy.discrete_laplace import laplace_variance
+from mapveil_client.errors import ParameterError
 
 
 def test_one_query_asks_every_level_with_the_whole_budget(play, crowd):

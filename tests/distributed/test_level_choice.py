@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mapveil.distributed.level_choice import LevelSums, choose_levels, require_level, show_levels
 from mapveil.distributed.level_encoding import level_members
-from mapveil.errors import ParameterError
+from mapveil_client.errors import ParameterError
 
 DEPTH = 3
 SITES = 4**DEPTH

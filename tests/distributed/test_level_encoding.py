@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mapveil.distributed.level_encoding import LevelEncoding, level_members
-from mapveil.errors import ParameterError
+from mapveil_client.errors import ParameterError
 
 
 @st.composite

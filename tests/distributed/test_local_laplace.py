@@ -17,9 +17,9 @@ from mapveil.distributed.flat_histogram import FlatHistogram
 from mapveil.distributed.local_laplace import LocalLaplace
 from mapveil.distributed.prefix_tree import PrefixTree
 from mapveil.distributed.query import Query, Setting
-from mapveil.errors import ParameterError
 from mapveil.privacy.discrete_laplace import laplace_variance
-from mapveil.privacy.random import Randomness
+from mapveil_client.errors import ParameterError
+from mapveil_client.randomness.random import Randomness
 
 CERTAIN = 1e-9
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)

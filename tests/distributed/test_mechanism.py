@@ -19,13 +19,13 @@ from mapveil.distributed.flat_histogram import FlatHistogram
 from mapveil.distributed.hierarchical_histogram import HierarchicalHistogram
 from mapveil.distributed.mechanism import DistributedMechanism
 from mapveil.distributed.query import NoisySums, Query, Setting
-from mapveil.errors import InputError, ParameterError
 from mapveil.geo.counts import Counts
 from mapveil.geo.morton import interleave
-from mapveil.maps.mechanism import Estimate
+from mapveil.mechanisms.mechanism import Estimate
 from mapveil.privacy.guarantee import Share
 from mapveil.secure_sum.drivers import IdealSum, ProtocolSum
-from mapveil.secure_sum.faults import Abort
+from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.secure_sum.faults import Abort
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
 QUADTREE = mv.Quadtree(REGION, depth=4)

@@ -18,7 +18,7 @@ from mapveil.distributed.parse_encoding import encoding_from_dict
 from mapveil.distributed.prefix_tree import PrefixTree
 from mapveil.distributed.private_region import MarginsEncoding
 from mapveil.distributed.sketch_encoding import SketchEncoding
-from mapveil.errors import InputError
+from mapveil_client.errors import InputError
 
 MEMBERS = np.array([1, 1, 0, 2] * 4 + [0] * 48, dtype=np.int64)
 NODES = NodeEncoding(PrefixTree.of_nodes(3, [0, 1, 3], [0, 2, 63]))

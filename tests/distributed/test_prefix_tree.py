@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mapveil.distributed.prefix_tree import PrefixTree
-from mapveil.errors import ParameterError
+from mapveil_client.errors import ParameterError
 
 IntArray = npt.NDArray[np.int64]
 DEPTH = 3

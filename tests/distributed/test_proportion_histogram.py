@@ -17,13 +17,13 @@ from mapveil.distributed.encoding import LabelEncoding, NodeEncoding
 from mapveil.distributed.prefix_tree import PrefixTree
 from mapveil.distributed.proportion_histogram import ProportionHistogram
 from mapveil.distributed.query import NoisySums, Query, Setting
-from mapveil.errors import InputError, ParameterError
 from mapveil.geo.counts import Counts
 from mapveil.geo.morton import interleave
-from mapveil.maps.mechanism import Estimate
+from mapveil.inference.wilson import noisy_wilson, normal_quantile
 from mapveil.maps.proportion_map import LabelMeasurement, ProportionMap
-from mapveil.maps.wilson import noisy_wilson, normal_quantile
+from mapveil.mechanisms.mechanism import Estimate
 from mapveil.privacy.discrete_laplace import laplace_variance
+from mapveil_client.errors import InputError, ParameterError
 
 FloatArray = npt.NDArray[np.float64]
 

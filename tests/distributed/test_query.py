@@ -9,8 +9,8 @@ from mapveil.distributed.encoding import NodeEncoding
 from mapveil.distributed.prefix_tree import PrefixTree
 from mapveil.distributed.query import NoisySums, Query, Setting
 from mapveil.privacy.guarantee import Share
-from mapveil.privacy.noise_shares import noise_shares
-from mapveil.privacy.random import Randomness
+from mapveil_client.randomness.noise_shares import noise_shares
+from mapveil_client.randomness.random import Randomness
 
 
 def test_a_query_says_what_it_costs():

@@ -17,13 +17,13 @@ from mapveil.distributed.flat_histogram import FlatHistogram
 from mapveil.distributed.level_encoding import LevelEncoding
 from mapveil.distributed.prefix_tree import PrefixTree
 from mapveil.distributed.query import Query
-from mapveil.errors import InputError, ParameterError
 from mapveil.privacy.discrete_laplace import laplace_variance
 from mapveil.privacy.guarantee import Share
-from mapveil.privacy.random import Randomness
 from mapveil.secure_sum.drivers import IdealSum, ProtocolSum
-from mapveil.secure_sum.faults import Abort
-from mapveil.secure_sum.vectors import Leaves
+from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.randomness.random import Randomness
+from mapveil_client.secure_sum.faults import Abort
+from mapveil_client.secure_sum.vectors import Leaves
 
 MUCH = 10**9  # an epsilon that leaves no noise
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from mapveil.distributed.sketch_encoding import SketchEncoding
-from mapveil.errors import ParameterError
+from mapveil_client.errors import ParameterError
 
 CERTAIN = 1e-9
 

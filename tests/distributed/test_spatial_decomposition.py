@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from mapveil.distributed.spatial_decomposition import SpatialDecomposition
-from mapveil.errors import ParameterError
-from mapveil.maps.tree_least_squares import tree_least_squares
+from mapveil.inference.tree_least_squares import tree_least_squares
+from mapveil_client.errors import ParameterError
 
 
 @pytest.mark.parametrize("growth", [2 ** (1 / 3), 2 ** (-1 / 3), 1.0])

@@ -7,7 +7,7 @@ import pytest
 
 from mapveil.distributed.query import Setting
 from mapveil.distributed.uniform_grid import UniformGrid, cells_at, nearest_level, noise_deviation
-from mapveil.errors import ParameterError
+from mapveil_client.errors import ParameterError
 
 
 def a_setting(

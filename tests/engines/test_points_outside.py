@@ -8,7 +8,7 @@ import pytest
 
 import mapveil as mv
 from mapveil.engines import user_sums
-from mapveil.errors import InputError
+from mapveil_client.errors import InputError
 
 TILING = mv.Quadtree(mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83), 3)
 

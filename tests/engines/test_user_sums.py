@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import mapveil as mv
 from mapveil.engines import UNIT, UserSums, user_sums
 from mapveil.engines.user_sums import USER_SUMS_SQL
-from mapveil.errors import InputError
+from mapveil_client.errors import InputError
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
 QUADTREE = mv.Quadtree(REGION, depth=3)

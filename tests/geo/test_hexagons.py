@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import shapely
 
-from mapveil.errors import ParameterError
 from mapveil.geo import Hexagons, Region
+from mapveil_client.errors import ParameterError
 
 NEW_YORK = Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
 WORLD = Region.from_bbox(-180, -90, 180, 90)

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mapveil.errors import InputError, ParameterError
 from mapveil.geo.measurements import Measurements
-from mapveil.privacy.random import Randomness
+from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.randomness.random import Randomness
 
 
 def table(rows: int, users: int = 4, seed: int = 1, *, timed: bool = True) -> Measurements:

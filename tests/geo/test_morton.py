@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mapveil.errors import ParameterError
 from mapveil.geo.morton import (
     MAX_BITS,
     ancestors,
@@ -18,6 +17,7 @@ from mapveil.geo.morton import (
     interleave,
     interval,
 )
+from mapveil_client.errors import ParameterError
 
 COORDINATE = st.integers(0, 2**MAX_BITS - 1)
 PAIRS = st.lists(st.tuples(COORDINATE, COORDINATE), min_size=1, max_size=40)

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mapveil.errors import InputError
 from mapveil.geo import (
     Grid,
     Hexagons,
@@ -19,6 +18,7 @@ from mapveil.geo import (
     parse_tiling,
     tiling_from_dict,
 )
+from mapveil_client.errors import InputError
 
 NEW_YORK = Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
 

@@ -10,9 +10,9 @@ import shapely
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mapveil.errors import InputError, ParameterError
 from mapveil.geo import Places, Region
-from mapveil.maps.mechanism import check_tiling
+from mapveil.mechanisms.mechanism import check_tiling
+from mapveil_client.errors import InputError, ParameterError
 
 NEW_YORK = Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
 TWO = (np.array([-74.00, -73.95]), np.array([40.71, 40.80]))

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mapveil.errors import InputError
 from mapveil.geo.points import Points
+from mapveil_client.errors import InputError
 
 GOOD: dict[str, Any] = {"user": ["a", "b", "a"], "lon": [-73.9, 180.0, -180.0], "lat": [40.7, 90.0, -90.0]}
 

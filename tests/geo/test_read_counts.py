@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from mapveil.errors import InputError
 from mapveil.geo.read_counts import read_counts, whole_users
 from mapveil.geo.region import Region
+from mapveil_client.errors import InputError
 
 VALUES = np.array([[1, 2, 3], [4, 5, 6]], dtype=np.uint8)
 EDGES: dict[str, Any] = {"west": 103.0, "south": 1.0, "east": 106.0, "north": 3.0, "crs": "EPSG:4326"}

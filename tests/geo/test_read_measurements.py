@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mapveil.errors import InputError, ParameterError
 from mapveil.geo.read_measurements import read_measurements
+from mapveil_client.errors import InputError, ParameterError
 
 COLUMNS: dict[str, list[Any]] = {
     "user_id": ["bob", "ann", "bob", "cid"],

@@ -14,8 +14,8 @@ import shapely
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mapveil.errors import InputError
 from mapveil.geo import Region
+from mapveil_client.errors import InputError
 
 NEW_YORK = (-74.03, 40.69, -73.90, 40.83)
 TRIANGLE = shapely.Polygon([(13.1, 52.4), (13.7, 52.45), (13.4, 52.7)])

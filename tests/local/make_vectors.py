@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
-from mapveil import canonical_cbor
 from mapveil.geo.parse_tiling import tiling_from_dict
 from mapveil.local import Domain
-from mapveil.local.message import setting_fingerprint, write_reports
-from mapveil.privacy.random import Randomness
+from mapveil.local.randomizers.message import setting_fingerprint, write_reports
+from mapveil_client import canonical_cbor
+from mapveil_client.randomness.random import Randomness
 
 FOLDER = Path(__file__).resolve().parent.parent / "vectors" / "local"
 REGION = {"crs": "", "bounds": [0.0, 0.0, 5.0, 3.0], "bbox": [0.0, 0.0, 5.0, 3.0]}

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import mapveil as mv
-from mapveil.errors import InputError
 from mapveil.geo.counts import Counts
 from mapveil.local import Domain
 from mapveil.local.devices import cells_of_users
-from mapveil.privacy.random import Randomness
+from mapveil_client.errors import InputError
+from mapveil_client.randomness.random import Randomness
 
 REGION = mv.Region.from_bbox(0.0, 0.0, 4.0, 1.0)
 TILING = mv.Grid(REGION, rows=1, columns=4)

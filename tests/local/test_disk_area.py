@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import mapveil as mv
-from mapveil.errors import ParameterError
 from mapveil.local import DiskArea, Domain
-from mapveil.local.disk_area import best_radius
-from mapveil.local.disk_raster import disk_kernel, pixel_raster
-from mapveil.local.report import Tally
+from mapveil.local.randomizers.disk_area import best_radius
+from mapveil.local.randomizers.disk_raster import disk_kernel, pixel_raster
+from mapveil.local.randomizers.report import Tally
+from mapveil_client.errors import ParameterError
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
 

@@ -7,8 +7,8 @@ import pytest
 import shapely
 
 import mapveil as mv
-from mapveil.errors import InputError
 from mapveil.local import Domain
+from mapveil_client.errors import InputError
 
 BOX = (-74.03, 40.69, -73.90, 40.83)
 REGION = mv.Region.from_bbox(*BOX)

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 import mapveil as mv
-from mapveil.errors import ParameterError
 from mapveil.local import Domain, GeneralizedRandomizedResponse, StaircaseResponse, UnaryEncoding
-from mapveil.local.candidate_sets import candidate_sums, solve_candidate_sets
-from mapveil.local.estimators import ESTIMATORS, estimate_distribution
-from mapveil.local.maximum_likelihood import maximise_likelihood
-from mapveil.local.report import Tally
-from mapveil.privacy.random import Randomness
+from mapveil.local.estimators.estimators.candidate_sets import candidate_sums, solve_candidate_sets
+from mapveil.local.estimators.estimators.estimators import ESTIMATORS, estimate_distribution
+from mapveil.local.estimators.estimators.maximum_likelihood import maximise_likelihood
+from mapveil.local.randomizers.report import Tally
+from mapveil_client.errors import ParameterError
+from mapveil_client.randomness.random import Randomness
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
 

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 import mapveil as mv
-from mapveil.errors import InputError, ParameterError
 from mapveil.geo.counts import Counts
 from mapveil.local import Domain, GeneralizedRandomizedResponse, StaircaseResponse, UnaryEncoding
-from mapveil.local.measurement import EstimatedUsers
-from mapveil.privacy.random import Randomness
+from mapveil.local.estimators.estimators.measurement import EstimatedUsers
+from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.randomness.random import Randomness
 
 spec = importlib.util.spec_from_file_location("local_conftest", Path(__file__).parent / "conftest.py")
 common = importlib.util.module_from_spec(spec)

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mapveil as mv
-from mapveil.errors import InputError
 from mapveil.local import Domain, GeneralizedRandomizedResponse, StaircaseResponse, UnaryEncoding
-from mapveil.local.message import read_reports, sift_reports, write_reports
-from mapveil.privacy.random import Randomness
+from mapveil.local.randomizers.message import read_reports, sift_reports, write_reports
+from mapveil_client.errors import InputError
+from mapveil_client.randomness.random import Randomness
 
 HERE = Path(__file__).resolve().parent
 spec = importlib.util.spec_from_file_location("make_local_vectors", HERE / "make_vectors.py")

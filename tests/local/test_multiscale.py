@@ -16,11 +16,11 @@ from mapveil.local import (
     StaircaseResponse,
     SubsetSelection,
 )
-from mapveil.local.covariance import DenseCovariance, IndependentCovariance
-from mapveil.local.estimators import estimate_distribution
-from mapveil.local.multiscale import shrink_estimates
-from mapveil.local.site_tree import site_tree
-from mapveil.privacy.random import Randomness
+from mapveil.local.estimators.estimators.covariance import DenseCovariance, IndependentCovariance
+from mapveil.local.estimators.estimators.estimators import estimate_distribution
+from mapveil.local.estimators.estimators.multiscale import shrink_estimates
+from mapveil.local.estimators.estimators.site_tree import site_tree
+from mapveil_client.randomness.random import Randomness
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
 

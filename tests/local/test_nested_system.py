@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mapveil.local.nested_system import NestedSystem
-from mapveil.local.staircase_groups import Blocks
+from mapveil.local.estimators.estimators.nested_system import NestedSystem
+from mapveil.local.randomizers.staircase_groups import Blocks
 
 
 def nested(size: int, cuts: int, generator: np.random.Generator) -> list[Blocks]:

@@ -8,8 +8,15 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from mapveil.local.random_sets import ONE, byte_law, independent_bits, put_bits, set_sizes, uniform_sets
-from mapveil.privacy.random import Randomness
+from mapveil.local.randomizers.random_sets import (
+    ONE,
+    byte_law,
+    independent_bits,
+    put_bits,
+    set_sizes,
+    uniform_sets,
+)
+from mapveil_client.randomness.random import Randomness
 
 
 def unpacked(sets: np.ndarray, sites: int) -> np.ndarray:

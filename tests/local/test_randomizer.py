@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import mapveil as mv
-from mapveil.errors import InputError, ParameterError
 from mapveil.local import Domain
-from mapveil.local.odds import power
-from mapveil.local.report import Reports, Tally
-from mapveil.privacy.random import Randomness
+from mapveil.local.randomizers.odds import power
+from mapveil.local.randomizers.report import Reports, Tally
+from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.randomness.random import Randomness
 
 spec = importlib.util.spec_from_file_location("local_conftest", Path(__file__).parent / "conftest.py")
 common = importlib.util.module_from_spec(spec)

@@ -13,7 +13,7 @@ from scipy.stats import beta
 
 import mapveil as mv
 from mapveil.local import Domain
-from mapveil.privacy.random import Randomness
+from mapveil_client.randomness.random import Randomness
 
 spec = importlib.util.spec_from_file_location("local_conftest", Path(__file__).parent / "conftest.py")
 common = importlib.util.module_from_spec(spec)

@@ -18,12 +18,12 @@ from mapveil.local import (
     SubsetSelection,
     UnaryEncoding,
 )
-from mapveil.local.estimators import estimate_distribution
-from mapveil.local.maximum_likelihood import maximise_likelihood
-from mapveil.local.report import Tally
-from mapveil.local.smoothed_likelihood import expected_users, information, smooth_likelihood
-from mapveil.local.split_trees import SplitTrees
-from mapveil.privacy.random import Randomness
+from mapveil.local.estimators.estimators.estimators import estimate_distribution
+from mapveil.local.estimators.estimators.maximum_likelihood import maximise_likelihood
+from mapveil.local.estimators.estimators.smoothed_likelihood import expected_users, information, smooth_likelihood
+from mapveil.local.estimators.estimators.split_trees import SplitTrees
+from mapveil.local.randomizers.report import Tally
+from mapveil_client.randomness.random import Randomness
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
 EVERY = (

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import mapveil as mv
-from mapveil.errors import ParameterError
 from mapveil.geo.counts import Counts
 from mapveil.local import Domain, HierarchicalHashing
-from mapveil.local.estimators import estimate_distribution
-from mapveil.local.hierarchical_hashing import HierarchicalHashingRandomizer
-from mapveil.local.report import Tally
-from mapveil.privacy.random import Randomness
+from mapveil.local.estimators.estimators.estimators import estimate_distribution
+from mapveil.local.randomizers.hierarchical_hashing import HierarchicalHashingRandomizer
+from mapveil.local.randomizers.report import Tally
+from mapveil_client.errors import ParameterError
+from mapveil_client.randomness.random import Randomness
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
 

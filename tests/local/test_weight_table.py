@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 
 import mapveil as mv
-from mapveil.errors import ParameterError
 from mapveil.local import Domain, GeneralizedRandomizedResponse, PlanarLaplace
-from mapveil.local.condensed import condensed_randomizer, geo_randomizer, greatest_confidence
-from mapveil.local.input_discriminative import InputDiscriminativeRandomizer, level_chances
-from mapveil.local.message import setting_fingerprint
-from mapveil.local.odds import keeps
-from mapveil.local.planar_laplace import distances_m, exponential_weights, largest_rate
-from mapveil.local.random_sets import ONE
-from mapveil.local.report import Tally
-from mapveil.local.weight_table import TableRandomizer, solve_regular, table_ratio
-from mapveil.privacy.random import Randomness
+from mapveil.local.randomizers.condensed import condensed_randomizer, geo_randomizer, greatest_confidence
+from mapveil.local.randomizers.input_discriminative import InputDiscriminativeRandomizer, level_chances
+from mapveil.local.randomizers.message import setting_fingerprint
+from mapveil.local.randomizers.odds import keeps
+from mapveil.local.randomizers.planar_laplace import distances_m, exponential_weights, largest_rate
+from mapveil.local.randomizers.random_sets import ONE
+from mapveil.local.randomizers.report import Tally
+from mapveil.local.randomizers.weight_table import TableRandomizer, solve_regular, table_ratio
+from mapveil_client.errors import ParameterError
+from mapveil_client.randomness.random import Randomness
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
 DOMAIN = Domain(mv.Grid(REGION, rows=3, columns=5))

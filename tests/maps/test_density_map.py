@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 from mapveil.engines import UNIT
-from mapveil.errors import InputError, ParameterError
 from mapveil.geo.grid import Grid
 from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.region import Region
 from mapveil.maps.density_map import SUFFIXES, DensityMap, Measurement
 from mapveil.privacy.discrete_laplace import discrete_laplace
 from mapveil.privacy.guarantee import Guarantee
-from mapveil.privacy.random import Randomness
+from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.randomness.random import Randomness
 
 MakeMap = Callable[..., DensityMap]
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mapveil.errors import InputError, ParameterError
 from mapveil.geo.grid import Grid
 from mapveil.geo.region import Region
 from mapveil.maps.flow_map import FLOW_SUFFIXES, FlowMap
 from mapveil.privacy.guarantee import Guarantee
+from mapveil_client.errors import InputError, ParameterError
 
 GRID = Grid(Region.from_bbox(-8.70, 41.10, -8.52, 41.22), rows=2, columns=3)
 PROMISE = Guarantee(trust="local", epsilon=None, bounding="", neighbours="")

@@ -12,17 +12,17 @@ import pyarrow.parquet
 import pytest
 import rasterio
 
-from mapveil.errors import ParameterError
+from mapveil.formats.read_map import read_map
 from mapveil.geo.grid import Grid
 from mapveil.geo.hexagons import Hexagons
 from mapveil.geo.region import Region
 from mapveil.geo.tiling import Tiling
+from mapveil.inference.wilson import noisy_wilson, normal_quantile
 from mapveil.maps.density_map import DensityMap, Measurement
 from mapveil.maps.proportion_map import LabelMeasurement, ProportionMap
-from mapveil.maps.read_map import read_map
-from mapveil.maps.wilson import noisy_wilson, normal_quantile
 from mapveil.privacy.discrete_laplace import laplace_quantile, laplace_variance
 from mapveil.privacy.guarantee import Guarantee, Share
+from mapveil_client.errors import ParameterError
 
 FloatArray = npt.NDArray[np.float64]
 MakeMap = Callable[..., DensityMap]

@@ -16,18 +16,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mapveil.errors import InputError, ParameterError
+from mapveil.formats.read_map import read_map
 from mapveil.geo.grid import Grid
 from mapveil.geo.hexagons import Hexagons
 from mapveil.geo.measurements import Measurements
 from mapveil.geo.region import Region
 from mapveil.geo.web_mercator import WebMercatorTiles
 from mapveil.maps.frame import raster_frame
-from mapveil.maps.read_map import read_map
 from mapveil.maps.signal_map import SignalMap
-from mapveil.maps.signal_page import signal_page
-from mapveil.maps.signal_picture import signal_scale
+from mapveil.pictures.signal_page import signal_page
+from mapveil.pictures.signal_picture import signal_scale
 from mapveil.privacy.guarantee import Guarantee
+from mapveil_client.errors import InputError, ParameterError
 
 REGION = Region.from_bbox(24.0, 35.5, 24.04, 35.53)
 TILINGS: dict[str, Callable[[], Any]] = {

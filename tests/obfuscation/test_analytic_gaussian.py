@@ -9,7 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from mapveil.obfuscation.analytic_gaussian import gaussian_delta, gaussian_deviation, gaussian_epsilon
+from mapveil.obfuscation.privatizers.table.analytic_gaussian import (
+    gaussian_delta,
+    gaussian_deviation,
+    gaussian_epsilon,
+)
 
 
 def hockey_stick(epsilon: float, ratio: float) -> float:

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mapveil.errors import InputError, ParameterError
-from mapveil.obfuscation.codebook import Codebook, choose_codes
+from mapveil.obfuscation.privatizers.table.codebook import Codebook, choose_codes
 from mapveil.obfuscation.utility import utility
-from mapveil.privacy.random import Randomness
+from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.randomness.random import Randomness
 
 USERS = np.zeros(1, dtype=np.int64)
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from mapveil.obfuscation.dense_network import DenseNetwork, network_normals
-from mapveil.privacy.random import Randomness
+from mapveil.obfuscation.privatizers.table.dense_network import DenseNetwork, network_normals
+from mapveil_client.randomness.random import Randomness
 
 
 def random_network(sizes: list[int], seed: int) -> DenseNetwork:

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mapveil.geo.measurements import Measurements
-from mapveil.obfuscation.gaussian_noise import GaussianNoise
-from mapveil.obfuscation.normalisation import Normalisation
-from mapveil.obfuscation.privatizer import Rows, State
-from mapveil.privacy.random import Randomness
+from mapveil.obfuscation.privatizers.table.gaussian_noise import GaussianNoise
+from mapveil.obfuscation.privatizers.table.normalisation import Normalisation
+from mapveil.obfuscation.privatizers.table.privatizer import Rows, State
+from mapveil_client.randomness.random import Randomness
 
 Tables = Callable[..., Measurements]
 
@@ -55,7 +55,7 @@ def test_many_chunks_are_as_one(made_up: Tables, monkeypatch: pytest.MonkeyPatch
     fitted = RunMean(sigma=1, sequence=3).fit(made_up(200))
     rows = made_up(300, seed=2).rows
     whole = fitted.rewrite(rows)
-    monkeypatch.setattr("mapveil.obfuscation.fitted._CHUNK", 10)
+    monkeypatch.setattr("mapveil.obfuscation.privatizers.table.fitted._CHUNK", 10)
     assert (fitted.rewrite(rows) == whole).all()
 
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mapveil.errors import ParameterError
-from mapveil.obfuscation.cells import nearest_centre
-from mapveil.obfuscation.funnel import Funnel
+from mapveil.obfuscation.privatizers.table.cells import nearest_centre
+from mapveil.obfuscation.privatizers.table.funnel import Funnel
 from mapveil.obfuscation.utility import linear_parameters, utility
-from mapveil.privacy.random import Randomness
+from mapveil_client.errors import ParameterError
+from mapveil_client.randomness.random import Randomness
 
 State = dict[str, np.ndarray]
 

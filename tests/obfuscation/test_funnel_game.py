@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog, minimize
 
-from mapveil.obfuscation.cells import nearest_centre, row_distances
-from mapveil.obfuscation.funnel import Funnel
-from mapveil.obfuscation.funnel_game import Channel, certify, play_funnel
-from mapveil.privacy.random import Randomness
+from mapveil.obfuscation.privatizers.table.cells import nearest_centre, row_distances
+from mapveil.obfuscation.privatizers.table.funnel import Funnel
+from mapveil.obfuscation.training.funnel_game import Channel, certify, play_funnel
+from mapveil_client.randomness.random import Randomness
 
 
 def quiet(_step: str, _part: float) -> None:

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mapveil.errors import ParameterError
-from mapveil.obfuscation.gap import Gap
-from mapveil.obfuscation.gap_training import attacker_loss, batch_utility
+from mapveil.obfuscation.privatizers.table.gap import Gap
+from mapveil.obfuscation.training.gap_training import attacker_loss, batch_utility
 from mapveil.obfuscation.utility import utility
-from mapveil.privacy.random import Randomness
+from mapveil_client.errors import ParameterError
+from mapveil_client.randomness.random import Randomness
 
 torch = pytest.importorskip("torch")
 

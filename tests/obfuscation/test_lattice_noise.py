@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from mapveil.errors import ParameterError
-from mapveil.obfuscation.lattice_noise import (
+from mapveil.obfuscation.privatizers.table.lattice_noise import (
     RESOLUTION,
     add_gaussian,
     add_laplacian,
@@ -20,8 +19,9 @@ from mapveil.obfuscation.lattice_noise import (
     laplacian_table,
     normal_table,
 )
-from mapveil.privacy.random import Randomness
-from mapveil.privacy.slot_table import SlotTable
+from mapveil_client.errors import ParameterError
+from mapveil_client.randomness.random import Randomness
+from mapveil_client.randomness.slot_table import SlotTable
 
 COUNT = 400_000
 

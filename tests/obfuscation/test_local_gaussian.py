@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mapveil.errors import ParameterError
 from mapveil.geo.measurements import Measurements
-from mapveil.obfuscation.analytic_gaussian import gaussian_delta
-from mapveil.obfuscation.local_gaussian import LocalGaussian
-from mapveil.privacy.random import Randomness
+from mapveil.obfuscation.privatizers.table.analytic_gaussian import gaussian_delta
+from mapveil.obfuscation.privatizers.table.local_gaussian import LocalGaussian
+from mapveil_client.errors import ParameterError
+from mapveil_client.randomness.random import Randomness
 
 Tables = Callable[..., Measurements]
 

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mapveil.errors import InputError, ParameterError
 from mapveil.geo.measurements import Measurements
-from mapveil.obfuscation.fitted import FittedPrivatizer
-from mapveil.obfuscation.phone import PhonePrivatizer, SystemBits, read_phone_privatizer
-from mapveil.obfuscation.phone_export import LARGEST_BYTES
-from mapveil.obfuscation.privatizers import PRIVATIZERS, find_privatizer
-from mapveil.privacy.random import Randomness
+from mapveil.obfuscation.export.phone import PhonePrivatizer, SystemBits, read_phone_privatizer
+from mapveil.obfuscation.export.phone_export import LARGEST_BYTES
+from mapveil.obfuscation.privatizers.table.fitted import FittedPrivatizer
+from mapveil.obfuscation.privatizers.table.table import PRIVATIZERS, find_privatizer
+from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.randomness.random import Randomness
 
 Tables = Callable[..., Measurements]
 
@@ -212,7 +212,7 @@ def test_a_phone_needs_numpy_and_the_runtime_only(made_up: Tables, tmp_path: Pat
     ]
     code = (
         "import sys, json, numpy as np\n"
-        "from mapveil.obfuscation.phone import read_phone_privatizer\n"
+        "from mapveil.obfuscation.export.phone import read_phone_privatizer\n"
         f"made = read_phone_privatizer({str(path)!r}).rewrite(np.array({fitted.normalisation.mean.tolist()}))\n"
         f"print(json.dumps([name for name in {heavy} if name in sys.modules]), len(made))"
     )

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mapveil.errors import InputError
 from mapveil.geo.measurements import Measurements
-from mapveil.obfuscation.fitted import FittedPrivatizer
-from mapveil.obfuscation.gaussian_noise import GaussianNoise
-from mapveil.obfuscation.local_gaussian import LocalGaussian
-from mapveil.obfuscation.privatizer_file import decode_privatizer, encode_privatizer, read_privatizer
+from mapveil.obfuscation.export.privatizer_file import decode_privatizer, encode_privatizer, read_privatizer
+from mapveil.obfuscation.privatizers.table.fitted import FittedPrivatizer
+from mapveil.obfuscation.privatizers.table.gaussian_noise import GaussianNoise
+from mapveil.obfuscation.privatizers.table.local_gaussian import LocalGaussian
+from mapveil_client.errors import InputError
 
 Tables = Callable[..., Measurements]
 START = len(b"mapveil privatizer 1\n") + 4

@@ -13,12 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from mapveil.errors import InputError
 from mapveil.geo.measurements import Measurements
 from mapveil.geo.read_measurements import read_measurements
-from mapveil.obfuscation.fitted import FittedPrivatizer
-from mapveil.obfuscation.gaussian_noise import GaussianNoise
-from mapveil.obfuscation.local_gaussian import LocalGaussian
+from mapveil.obfuscation.privatizers.table.fitted import FittedPrivatizer
+from mapveil.obfuscation.privatizers.table.gaussian_noise import GaussianNoise
+from mapveil.obfuscation.privatizers.table.local_gaussian import LocalGaussian
 from mapveil.obfuscation.rewrite_table import (
     METADATA_KEY,
     rewrite_table,
@@ -26,6 +25,7 @@ from mapveil.obfuscation.rewrite_table import (
     rewritten_names,
     write_rewritten,
 )
+from mapveil_client.errors import InputError
 
 ROWS = 120
 

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mapveil.geo.measurements import Measurements
-from mapveil.obfuscation.truncated_laplacian import TruncatedLaplacian
-from mapveil.privacy.random import Randomness
+from mapveil.obfuscation.privatizers.table.truncated_laplacian import TruncatedLaplacian
+from mapveil_client.randomness.random import Randomness
 
 Tables = Callable[..., Measurements]
 

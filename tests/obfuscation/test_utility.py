@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mapveil.errors import InputError
 from mapveil.obfuscation.utility import distortion_utility, linear_parameters, map_utility, utility
+from mapveil_client.errors import InputError
 
 
 def rows_of(seed: int, count: int = 200, features: int = 5) -> np.ndarray:

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from mapveil.errors import ParameterError
 from mapveil.privacy import discrete_laplace as module
 from mapveil.privacy.discrete_laplace import discrete_laplace, laplace_quantile, laplace_variance
-from mapveil.privacy.random import Randomness
-from mapveil.privacy.slot_table import SLOTS, draw_slots
+from mapveil_client.errors import ParameterError
+from mapveil_client.randomness.random import Randomness
+from mapveil_client.randomness.slot_table import SLOTS, draw_slots
 
 UNIT = 1 << 20
 CERTAIN = 1e-9

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from mapveil.errors import ParameterError
 from mapveil.privacy.discrete_laplace import laplace_quantile, laplace_variance
 from mapveil.privacy.laplace_sum import laplace_sum_quantile, laplace_sum_tail, laplace_sum_variance
 from mapveil.privacy.noise_totals import noise_totals
-from mapveil.privacy.random import Randomness
+from mapveil_client.errors import ParameterError
+from mapveil_client.randomness.random import Randomness
 
 CERTAIN = 1e-9
 

@@ -19,9 +19,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mapveil as mv
-from mapveil.errors import BudgetExceeded, InputError, ParameterError, PromiseError
 from mapveil.privacy import ledger_file
 from mapveil.privacy.ledger import DEFAULT_BUDGET, Ledger, default_ledger_path
+from mapveil_client.errors import BudgetExceeded, InputError, ParameterError, PromiseError
 
 CHECKINS = bytes(range(32))
 OTHERS = bytes(32)
@@ -330,7 +330,7 @@ def test_processes_that_spend_at_once_never_exceed_the_budget(tmp_path):
     path = tmp_path / "ledger.sqlite"
     program = """
         import sys
-        from mapveil.errors import BudgetExceeded
+        from mapveil_client.errors import BudgetExceeded
         from mapveil.privacy.ledger import Ledger
         print("ready", flush=True)
         sys.stdin.readline()

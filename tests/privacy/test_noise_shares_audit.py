@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mapveil.privacy.noise_shares import noise_shares
-from mapveil.privacy.provision import honest_survivors, share_shape
-from mapveil.privacy.random import Randomness
+from mapveil_client.provision import honest_survivors, share_shape
+from mapveil_client.randomness.noise_shares import noise_shares
+from mapveil_client.randomness.random import Randomness
 
 RUNS = 60_000
 ERROR = 0.0005  # each side

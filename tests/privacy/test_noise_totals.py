@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from mapveil.errors import ParameterError
 from mapveil.privacy import noise_totals as module
 from mapveil.privacy.laplace_sum import laplace_sum_quantile, laplace_sum_variance
-from mapveil.privacy.noise_shares import noise_shares
 from mapveil.privacy.noise_totals import noise_totals
-from mapveil.privacy.random import Randomness
+from mapveil_client.errors import ParameterError
+from mapveil_client.randomness.noise_shares import noise_shares
+from mapveil_client.randomness.random import Randomness
 
 CERTAIN = 1e-9
 WIDE = decimal.Context(prec=110)

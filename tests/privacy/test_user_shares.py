@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from mapveil.errors import InputError, ParameterError
-from mapveil.privacy.random import Randomness
 from mapveil.privacy.user_shares import ROUNDINGS, round_shares, rounding_errors, rounding_sensitivity
+from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.randomness.random import Randomness
 
 CERTAIN = 1e-9
 SCALES = st.one_of(st.integers(1, 50), st.integers(1, 1 << 31), st.just(1 << 31))

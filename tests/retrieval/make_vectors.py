@@ -12,8 +12,6 @@ from pathlib import Path
 
 import numpy as np
 
-from mapveil.canonical_cbor import decode, encode
-from mapveil.privacy.random import Randomness
 from mapveil.retrieval.client import Client
 from mapveil.retrieval.database import Database
 from mapveil.retrieval.domain import PROTOCOL, VERSION
@@ -21,6 +19,8 @@ from mapveil.retrieval.gaussian import draw_gaussian
 from mapveil.retrieval.matrix import matrix_key, matrix_rows
 from mapveil.retrieval.server import Server
 from mapveil.retrieval.shape import Shape
+from mapveil_client.canonical_cbor import decode, encode
+from mapveil_client.randomness.random import Randomness
 
 FOLDER = Path(__file__).resolve().parents[1] / "vectors" / "retrieval"
 

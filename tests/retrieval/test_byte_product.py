@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mapveil.errors import MissingExtra
 from mapveil.retrieval import byte_product as module
 from mapveil.retrieval.byte_product import byte_product, compiled_product, plain_product
+from mapveil_client.errors import MissingExtra
 
 
 @pytest.fixture(params=["plain", "compiled"], scope="module")

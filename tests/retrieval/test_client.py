@@ -10,9 +10,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mapveil.canonical_cbor import decode, encode
-from mapveil.errors import InputError, ParameterError
-from mapveil.privacy.random import Randomness
 from mapveil.retrieval.client import Client
 from mapveil.retrieval.database import Database
 from mapveil.retrieval.gaussian import draw_gaussian
@@ -20,6 +17,9 @@ from mapveil.retrieval.matrix import matrix_key, matrix_times_secret
 from mapveil.retrieval.parameters import DEVIATION, LARGEST_COLUMNS, SCALE_BITS, largest_error
 from mapveil.retrieval.server import Server
 from mapveil.retrieval.shape import Shape
+from mapveil_client.canonical_cbor import decode, encode
+from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.randomness.random import Randomness
 
 
 def words(message: bytes) -> np.ndarray:

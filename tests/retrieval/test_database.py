@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mapveil.errors import ParameterError
 from mapveil.retrieval.database import Database
 from mapveil.retrieval.shape import Shape
+from mapveil_client.errors import ParameterError
 
 RECORDS = np.random.default_rng(1).integers(0, 256, (23, 3), dtype=np.uint8)
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mapveil.privacy.random import Randomness
-from mapveil.privacy.slot_table import SLOTS
 from mapveil.retrieval.gaussian import LARGEST, draw_gaussian, gaussian_table
 from mapveil.retrieval.parameters import DEVIATION, SECRET, failure_log2
+from mapveil_client.randomness.random import Randomness
+from mapveil_client.randomness.slot_table import SLOTS
 
 
 def units() -> dict[int, int]:

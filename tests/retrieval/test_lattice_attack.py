@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from mapveil.errors import ParameterError
 from mapveil.retrieval.lattice_attack import primal_attack
 from mapveil.retrieval.parameters import DEVIATION
+from mapveil_client.errors import ParameterError
 
 
 @pytest.mark.parametrize(

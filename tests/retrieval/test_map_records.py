@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import mapveil as mv
-from mapveil.errors import InputError, ParameterError
-from mapveil.privacy.random import Randomness
 from mapveil.retrieval.client import Client
 from mapveil.retrieval.map_records import MapRecords, map_database
 from mapveil.retrieval.server import Server
+from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.randomness.random import Randomness
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
 PLACES = np.random.default_rng(1)

@@ -8,9 +8,9 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mapveil.privacy.random import Randomness
 from mapveil.retrieval.gaussian import LARGEST, draw_gaussian
 from mapveil.retrieval.matrix import hint_of, hint_times_secret, matrix_key, matrix_rows, matrix_times_secret
+from mapveil_client.randomness.random import Randomness
 
 KEY = matrix_key(bytes(32))
 

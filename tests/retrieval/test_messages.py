@@ -7,8 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mapveil.canonical_cbor import decode, encode
-from mapveil.errors import InputError
 from mapveil.retrieval.messages import (
     Hint,
     Message,
@@ -25,6 +23,8 @@ from mapveil.retrieval.messages import (
     write_vector,
 )
 from mapveil.retrieval.shape import Shape
+from mapveil_client.canonical_cbor import decode, encode
+from mapveil_client.errors import InputError
 
 NAME = bytes(range(32))
 WORDS = st.lists(st.integers(0, (1 << 32) - 1), max_size=9).map(lambda w: np.array(w, dtype=np.uint32))

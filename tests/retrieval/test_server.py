@@ -8,13 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from mapveil.canonical_cbor import decode, encode
-from mapveil.errors import InputError, ParameterError
-from mapveil.privacy.random import Randomness
 from mapveil.retrieval.client import Client
 from mapveil.retrieval.database import Database
 from mapveil.retrieval.faults import OutdatedHint
 from mapveil.retrieval.server import Server
+from mapveil_client.canonical_cbor import decode, encode
+from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.randomness.random import Randomness
 
 
 def updated(parties) -> Server:

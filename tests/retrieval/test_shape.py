@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mapveil.errors import ParameterError
 from mapveil.retrieval.parameters import LARGEST_COLUMNS, failure_log2
 from mapveil.retrieval.shape import Shape, choose_shape
+from mapveil_client.errors import ParameterError
 
 SHAPES = st.integers(1, 300).flatmap(
     lambda records: st.builds(Shape, st.just(records), st.integers(1, 9), st.integers(1, records))

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-import mapveil.errors
 import mapveil.retrieval.faults
-from mapveil.canonical_cbor import decode
-from mapveil.privacy.random import Randomness
+import mapveil_client.errors
 from mapveil.retrieval.client import Client
 from mapveil.retrieval.server import Server
+from mapveil_client.canonical_cbor import decode
+from mapveil_client.randomness.random import Randomness
 
 HERE = Path(__file__).resolve().parent
 FOLDER = HERE.parent / "vectors" / "retrieval"
@@ -144,7 +144,9 @@ def test_both_halves_write_the_vectors_bytes(vector):
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: f"{case['to']}: {case['name']}")
 def test_a_message_is_refused(case):
     vector = VECTORS["tiles"]
-    fault = getattr(mapveil.errors, case["fault"], None) or getattr(mapveil.retrieval.faults, case["fault"])
+    fault = getattr(mapveil_client.errors, case["fault"], None) or getattr(
+        mapveil.retrieval.faults, case["fault"]
+    )
     server = Server(GENERATOR.database_of(vector), compiled=False)
     fresh, ready = Client(server.offer()), GENERATOR.client_of(server)
     opening = ready.query(vector["exchanges"][0]["record"], Randomness(0)).opening

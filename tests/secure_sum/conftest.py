@@ -8,12 +8,12 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from mapveil.privacy.random import Randomness
-from mapveil.secure_sum.client import Client
-from mapveil.secure_sum.identity import Identity
-from mapveil.secure_sum.parameters import RoundParameters
 from mapveil.secure_sum.server import Server
-from mapveil.secure_sum.states import ClientState, ServerState
+from mapveil_client.randomness.random import Randomness
+from mapveil_client.secure_sum.client import Client
+from mapveil_client.secure_sum.identity import Identity
+from mapveil_client.secure_sum.parameters import RoundParameters
+from mapveil_client.secure_sum.states import ClientState, ServerState
 
 
 class Delivery(NamedTuple):

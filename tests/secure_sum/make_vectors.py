@@ -14,24 +14,24 @@ from pathlib import Path
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from mapveil.canonical_cbor import decode, encode
-from mapveil.privacy.random import Randomness
-from mapveil.secure_sum.client import Client
-from mapveil.secure_sum.domain import PROTOCOL, VERSION
-from mapveil.secure_sum.identity import Identity
-from mapveil.secure_sum.keys import (
+from mapveil.secure_sum.server import Server
+from mapveil_client.canonical_cbor import decode, encode
+from mapveil_client.randomness.random import Randomness
+from mapveil_client.secure_sum.client import Client
+from mapveil_client.secure_sum.domain import PROTOCOL, VERSION
+from mapveil_client.secure_sum.identity import Identity
+from mapveil_client.secure_sum.keys import (
     pair_mask_seed,
     pair_sealing_key,
     sealing_key,
     seed_commitment,
     self_mask_seed,
 )
-from mapveil.secure_sum.masks import Cipher
-from mapveil.secure_sum.messages import BOX_BYTES, KEY_BYTES, SHARE_BYTES, largest
-from mapveil.secure_sum.parameters import RoundParameters
-from mapveil.secure_sum.ring import make_ring
-from mapveil.secure_sum.server import Server
-from mapveil.secure_sum.states import Message, ServerState
+from mapveil_client.secure_sum.masks import Cipher
+from mapveil_client.secure_sum.messages import BOX_BYTES, KEY_BYTES, SHARE_BYTES, largest
+from mapveil_client.secure_sum.parameters import RoundParameters
+from mapveil_client.secure_sum.ring import make_ring
+from mapveil_client.secure_sum.states import Message, ServerState
 
 FOLDER = Path(__file__).resolve().parents[1] / "vectors" / "secure_sum"
 

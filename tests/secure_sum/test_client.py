@@ -8,14 +8,14 @@ import pickle
 import numpy as np
 import pytest
 
-from mapveil.canonical_cbor import decode as decode_values
-from mapveil.errors import InputError, ParameterError
-from mapveil.privacy.random import Randomness
-from mapveil.secure_sum.client import Client
-from mapveil.secure_sum.domain import VERSION
-from mapveil.secure_sum.faults import OwnFault, PeerFault
-from mapveil.secure_sum.identity import Identity
-from mapveil.secure_sum.states import ClientState, ServerState
+from mapveil_client.canonical_cbor import decode as decode_values
+from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.randomness.random import Randomness
+from mapveil_client.secure_sum.client import Client
+from mapveil_client.secure_sum.domain import VERSION
+from mapveil_client.secure_sum.faults import OwnFault, PeerFault
+from mapveil_client.secure_sum.identity import Identity
+from mapveil_client.secure_sum.states import ClientState, ServerState
 
 VECTORS = np.arange(30).reshape(6, 5) - 7
 

@@ -7,10 +7,10 @@ from dataclasses import fields, replace
 
 import pytest
 
-from mapveil import canonical_cbor
-from mapveil.errors import InputError
-from mapveil.secure_sum.client_memory import Memory, read_state, write_state
-from mapveil.secure_sum.states import ClientState, ServerState
+from mapveil_client import canonical_cbor
+from mapveil_client.errors import InputError
+from mapveil_client.secure_sum.client_memory import Memory, read_state, write_state
+from mapveil_client.secure_sum.states import ClientState, ServerState
 
 
 def sealed(body: bytes) -> bytes:

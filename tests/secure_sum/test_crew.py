@@ -9,11 +9,11 @@ from functools import partial
 import numpy as np
 import pytest
 
-from mapveil.privacy.random import Randomness
 from mapveil.secure_sum.crew import Crew, Hand, Task
-from mapveil.secure_sum.faults import OwnFault, PeerFault
-from mapveil.secure_sum.parameters import RoundParameters
-from mapveil.secure_sum.vectors import SparseVectors
+from mapveil_client.randomness.random import Randomness
+from mapveil_client.secure_sum.faults import OwnFault, PeerFault
+from mapveil_client.secure_sum.parameters import RoundParameters
+from mapveil_client.secure_sum.vectors import SparseVectors
 
 N = 12
 PARAMETERS = RoundParameters(round_id=b"r", clients=N, neighbours=4, threshold=3, length=2, bits=8, minimum=2)
@@ -102,8 +102,8 @@ def test_a_client_that_leaves_the_round_answers_nothing():
     hand.open(PARAMETERS, 1)
     ((client, _),) = hand.advertise(4, SparseVectors(1, 2, NOTHING, NOTHING, NOTHING), [4])
     assert client == 4
-    from mapveil.secure_sum import messages
-    from mapveil.secure_sum.states import Message
+    from mapveil_client.secure_sum import messages
+    from mapveil_client.secure_sum.states import Message
 
     # A roster in which no neighbour is present: too few to share with.
     roster = messages.encode(PARAMETERS, Message.ROSTER, 4, bytes(32), b"\x00", b"")

@@ -6,8 +6,8 @@ import pickle
 
 import pytest
 
-from mapveil.errors import PromiseError
-from mapveil.secure_sum.faults import Abort, OwnFault, PeerFault, ProtocolError
+from mapveil_client.errors import PromiseError
+from mapveil_client.secure_sum.faults import Abort, OwnFault, PeerFault, ProtocolError
 
 
 @pytest.mark.parametrize(("kind", "fault"), [(PeerFault, "peer"), (OwnFault, "own"), (Abort, "nobody")])

@@ -8,11 +8,11 @@ import copy
 import numpy as np
 import pytest
 
-from mapveil.canonical_cbor import NotCanonical, decode, encode
-from mapveil.privacy.random import Randomness
-from mapveil.secure_sum.client import Client
-from mapveil.secure_sum.faults import Abort, PeerFault
-from mapveil.secure_sum.states import ClientState, ServerState
+from mapveil_client.canonical_cbor import NotCanonical, decode, encode
+from mapveil_client.randomness.random import Randomness
+from mapveil_client.secure_sum.client import Client
+from mapveil_client.secure_sum.faults import Abort, PeerFault
+from mapveil_client.secure_sum.states import ClientState, ServerState
 
 VECTORS = np.arange(12).reshape(4, 3)
 TURNS = [

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mapveil.errors import ParameterError
-from mapveil.privacy.random import Randomness
 from mapveil.secure_sum import ideal_sum
 from mapveil.secure_sum.drivers import IdealSum, SumSettings
-from mapveil.secure_sum.faults import Abort
-from mapveil.secure_sum.vectors import Leaves, SparseVectors
+from mapveil_client.errors import ParameterError
+from mapveil_client.randomness.random import Randomness
+from mapveil_client.secure_sum.faults import Abort
+from mapveil_client.secure_sum.vectors import Leaves, SparseVectors
 
 ANY = Fraction(99, 100)
 

@@ -10,9 +10,9 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from mapveil.secure_sum.domain import Purpose, info
-from mapveil.secure_sum.faults import PeerFault
-from mapveil.secure_sum.keys import (
+from mapveil_client.secure_sum.domain import Purpose, info
+from mapveil_client.secure_sum.faults import PeerFault
+from mapveil_client.secure_sum.keys import (
     pair_mask_seed,
     pair_mask_sign,
     pair_sealing_key,

@@ -12,10 +12,10 @@ from cryptography.hazmat.primitives.ciphers import algorithms, modes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mapveil.errors import ParameterError
-from mapveil.privacy.random import Randomness
-from mapveil.secure_sum.faults import PeerFault
-from mapveil.secure_sum.masks import _CHUNK, _OPEN, Cipher, add_masks, agree, word_type
+from mapveil_client.errors import ParameterError
+from mapveil_client.randomness.random import Randomness
+from mapveil_client.secure_sum.faults import PeerFault
+from mapveil_client.secure_sum.masks import _CHUNK, _OPEN, Cipher, add_masks, agree, word_type
 
 WORDS = [8, 16, 32, 64]
 

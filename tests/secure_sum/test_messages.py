@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import mapveil.secure_sum
-from mapveil.canonical_cbor import encode as encode_values
-from mapveil.secure_sum.domain import VERSION
-from mapveil.secure_sum.faults import PeerFault
-from mapveil.secure_sum.messages import (
+import mapveil_client.secure_sum
+from mapveil_client.canonical_cbor import encode as encode_values
+from mapveil_client.secure_sum.domain import VERSION
+from mapveil_client.secure_sum.faults import PeerFault
+from mapveil_client.secure_sum.messages import (
     BOX_BYTES,
     LAYOUTS,
     SHARE_BYTES,
@@ -27,9 +27,9 @@ from mapveil.secure_sum.messages import (
     rows_by_slot,
     write_set,
 )
-from mapveil.secure_sum.states import Message
+from mapveil_client.secure_sum.states import Message
 
-SCHEMA = (Path(mapveil.secure_sum.__file__).parent / "secure_sum.cddl").read_text(encoding="utf-8")
+SCHEMA = (Path(mapveil_client.secure_sum.__file__).parent / "secure_sum.cddl").read_text(encoding="utf-8")
 
 
 def fullest(parameters, message) -> list[bytes]:

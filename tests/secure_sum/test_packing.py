@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mapveil.errors import ParameterError
-from mapveil.privacy.random import Randomness
-from mapveil.secure_sum.faults import PeerFault
-from mapveil.secure_sum.packing import pack, packed_size, unpack
+from mapveil_client.errors import ParameterError
+from mapveil_client.randomness.random import Randomness
+from mapveil_client.secure_sum.faults import PeerFault
+from mapveil_client.secure_sum.packing import pack, packed_size, unpack
 
 
 def numbers(seed: int, length: int, bits: int) -> np.ndarray:

@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
-from mapveil.errors import ParameterError
-from mapveil.secure_sum.masks import Cipher
+from mapveil_client.errors import ParameterError
+from mapveil_client.secure_sum.masks import Cipher
 
 
 @pytest.mark.parametrize(

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mapveil.errors import ParameterError
-from mapveil.privacy.random import Randomness
 from mapveil.secure_sum.drivers import IdealSum, ProtocolSum, SumSettings
-from mapveil.secure_sum.faults import Abort
-from mapveil.secure_sum.masks import Cipher
 from mapveil.secure_sum.server import Server
-from mapveil.secure_sum.states import ServerState
-from mapveil.secure_sum.vectors import Leaves, SparseVectors
+from mapveil_client.errors import ParameterError
+from mapveil_client.randomness.random import Randomness
+from mapveil_client.secure_sum.faults import Abort
+from mapveil_client.secure_sum.masks import Cipher
+from mapveil_client.secure_sum.states import ServerState
+from mapveil_client.secure_sum.vectors import Leaves, SparseVectors
 
 THIRD = Fraction(1, 3)
 

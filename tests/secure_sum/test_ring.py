@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mapveil.secure_sum.graph import harary_graph, permutation
-from mapveil.secure_sum.ring import make_ring
+from mapveil_client.secure_sum.graph import harary_graph, permutation
+from mapveil_client.secure_sum.ring import make_ring
 
 
 def in_one_piece(neighbours, included) -> bool:

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from mapveil.errors import ParameterError
-from mapveil.privacy.random import Randomness
-from mapveil.secure_sum.faults import PeerFault
-from mapveil.secure_sum.shamir import DIGITS, PRIME, reconstruct_secrets, split_secrets
+from mapveil_client.errors import ParameterError
+from mapveil_client.randomness.random import Randomness
+from mapveil_client.secure_sum.faults import PeerFault
+from mapveil_client.secure_sum.shamir import DIGITS, PRIME, reconstruct_secrets, split_secrets
 
 CERTAIN = 1e-9
 LARGEST = np.full((1, 32), 255, dtype=np.uint8)

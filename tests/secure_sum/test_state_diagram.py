@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 from xml.etree import ElementTree
 
-from mapveil.secure_sum.messages import LAYOUTS
-from mapveil.secure_sum.states import ClientState, Message, ServerState
+from mapveil_client.secure_sum.messages import LAYOUTS
+from mapveil_client.secure_sum.states import ClientState, Message, ServerState
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 REFERENCE = DOCS / "reference" / "secure-sum-messages.md"

@@ -14,12 +14,12 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from mapveil.canonical_cbor import decode, encode
-from mapveil.privacy.random import Randomness
-from mapveil.secure_sum.client import Client
-from mapveil.secure_sum.faults import Abort, OwnFault, PeerFault
 from mapveil.secure_sum.server import Server
-from mapveil.secure_sum.states import ClientState, Message, ServerState
+from mapveil_client.canonical_cbor import decode, encode
+from mapveil_client.randomness.random import Randomness
+from mapveil_client.secure_sum.client import Client
+from mapveil_client.secure_sum.faults import Abort, OwnFault, PeerFault
+from mapveil_client.secure_sum.states import ClientState, Message, ServerState
 
 CLIENTS = 5
 WHO = st.integers(0, CLIENTS - 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mapveil.secure_sum.states import (
+from mapveil_client.secure_sum.states import (
     CLIENT_STEPS,
     SERVER_STEPS,
     ClientState,

@@ -11,11 +11,12 @@ import hashlib
 import numpy as np
 import pytest
 
-from mapveil.canonical_cbor import decode
-from mapveil.secure_sum import client_steps, keys, server_checks, server_unmask
-from mapveil.secure_sum.messages import SHARE_BYTES, read_set
-from mapveil.secure_sum.packing import unpack
-from mapveil.secure_sum.states import ServerState
+from mapveil.secure_sum import server_checks, server_unmask
+from mapveil_client.canonical_cbor import decode
+from mapveil_client.secure_sum import client_steps, keys
+from mapveil_client.secure_sum.messages import SHARE_BYTES, read_set
+from mapveil_client.secure_sum.packing import unpack
+from mapveil_client.secure_sum.states import ServerState
 
 
 @pytest.fixture

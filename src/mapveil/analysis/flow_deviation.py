@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.analysis.pair_channel import pair_channel
-from mapveil.errors import ParameterError
-from mapveil.local.randomizer import Randomizer
+from mapveil.local.randomizers.randomizer import Randomizer
+from mapveil_client.errors import ParameterError
 
 __all__ = ["flow_deviation"]
 

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.errors import ParameterError
 from mapveil.maps.flow_map import FlowMap
+from mapveil_client.errors import ParameterError
 
 __all__ = ["FlowQuality", "flow_quality"]
 

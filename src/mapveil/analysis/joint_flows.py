@@ -30,8 +30,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.analysis.pair_channel import PairChannel
-from mapveil.privacy.random import Randomness
-from mapveil.privacy.uniform import uniform_below
+from mapveil_client.randomness.random import Randomness
+from mapveil_client.randomness.uniform import uniform_below
 
 __all__ = ["Gravity", "JointFlows", "PairTally", "estimate_joint", "fit_gravity", "proportional_fit"]
 

@@ -15,8 +15,8 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.errors import ParameterError
 from mapveil.geo.tiling import Tiling
+from mapveil_client.errors import ParameterError
 
 __all__ = ["NearestUsers", "nearest_users"]
 

@@ -12,15 +12,15 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.analysis.nearest_users import NearestUsers, nearest_users
-from mapveil.errors import ParameterError
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.layer import Layer
 from mapveil.retrieval.database import Database
+from mapveil_client.errors import ParameterError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from mapveil.maps.colours import ScaleKind
+    from mapveil.pictures.colours import ScaleKind
 
 __all__ = ["NeighbourMap", "neighbour_cells"]
 
@@ -90,8 +90,8 @@ class NeighbourMap(DensityMap):
         return {**super().metadata(), "neighbours": {"k": self.k, "asker_counts": self.asker_counts}}
 
     def plot(self, ax: Axes | None = None, *, scale: ScaleKind = "linear", title: str | None = None) -> Axes:
-        """Draw the distance to the k-th nearest user; see :func:`mapveil.maps.picture.plot_cells`."""
-        from mapveil.maps.picture import plot_cells
+        """Draw the distance to the k-th nearest user; see :func:`mapveil.pictures.picture.plot_cells`."""
+        from mapveil.pictures.picture import plot_cells
 
         (radius,) = self.layers()
         return plot_cells(
@@ -101,12 +101,12 @@ class NeighbourMap(DensityMap):
     def to_png(
         self, path: str | PathLike[str], *, scale: ScaleKind = "linear", title: str | None = None
     ) -> None:
-        """Write :meth:`plot` as a picture; see :func:`mapveil.maps.picture.write_png`."""
+        """Write :meth:`plot` as a picture; see :func:`mapveil.pictures.picture.write_png`."""
         super().to_png(path, scale=scale, title=title or self._head)
 
     def to_html(self, path: str | PathLike[str], *, title: str | None = None) -> None:
-        """Write a page that shows the distances at first; see :func:`mapveil.maps.page.write_page`."""
-        from mapveil.maps.page import write_page
+        """Write a page that shows the distances at first; see :func:`mapveil.pictures.page.write_page`."""
+        from mapveil.pictures.page import write_page
 
         write_page(self, path, title=title or self._head, first=0)
 
@@ -140,7 +140,7 @@ class NeighbourMap(DensityMap):
         """
         import pyarrow as pa
 
-        from mapveil.maps.flow_table import write_csv
+        from mapveil.formats.flow_table import write_csv
 
         lists = self.lists
         listed = np.flatnonzero(lists.cell.ravel() >= 0)

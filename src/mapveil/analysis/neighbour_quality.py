@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.analysis.nearest_users import NearestUsers, nearest_users
-from mapveil.errors import ParameterError
 from mapveil.geo.tiling import Tiling
+from mapveil_client.errors import ParameterError
 
 __all__ = ["NeighbourQuality", "neighbour_quality"]
 

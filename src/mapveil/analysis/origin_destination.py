@@ -16,17 +16,17 @@ from mapveil.analysis.lasso_flows import estimate_lasso
 from mapveil.analysis.pair_channel import MOST_SITES, pair_channel
 from mapveil.analysis.trip_cells import cells_of_trips
 from mapveil.analysis.trips import Trips
-from mapveil.errors import InputError, ParameterError
 from mapveil.geo.tiling import Tiling
-from mapveil.local.domain import Domain
-from mapveil.local.estimators import estimate_distribution
+from mapveil.local.estimators.estimators.estimators import estimate_distribution
 from mapveil.local.mechanism import LocalMechanism
-from mapveil.local.randomizer import Randomizer, SymbolRandomizer
-from mapveil.local.report import Reports
+from mapveil.local.randomizers.domain import Domain
+from mapveil.local.randomizers.randomizer import Randomizer, SymbolRandomizer
+from mapveil.local.randomizers.report import Reports
 from mapveil.maps.flow_map import FlowMap
-from mapveil.maps.mechanism import Progress, check_tiling
+from mapveil.mechanisms.mechanism import Progress, check_tiling
 from mapveil.privacy.guarantee import Guarantee
-from mapveil.privacy.random import Randomness, as_randomness
+from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.randomness.random import Randomness, as_randomness
 
 __all__ = [
     "FLOW_ESTIMATORS",
@@ -110,7 +110,7 @@ class OriginDestination:
     Examples
     --------
     >>> import mapveil as mv
-    >>> from mapveil.local.generalized_response import GeneralizedRandomizedResponse
+    >>> from mapveil.local.randomizers.generalized_response import GeneralizedRandomizedResponse
     >>> grid = mv.Grid(mv.Region.from_bbox(-8.70, 41.10, -8.52, 41.22), rows=2, columns=2)
     >>> a, b = np.array([-8.65, -8.57]), np.array([41.13, 41.19])
     >>> trips = Trips(np.arange(4000), a[[0] * 4000], b[[0] * 4000], a[[1] * 4000], b[[1] * 4000])

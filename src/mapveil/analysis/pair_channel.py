@@ -16,13 +16,13 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.errors import ParameterError
-from mapveil.local.generalized_response import GeneralizedRandomizer
-from mapveil.local.hadamard_response import HadamardRandomizer
-from mapveil.local.randomizer import Randomizer, SymbolRandomizer
-from mapveil.local.staircase_groups import blocks_at
-from mapveil.local.staircase_response import StaircaseRandomizer
-from mapveil.local.walsh_hadamard import walsh_hadamard
+from mapveil.local.randomizers.generalized_response import GeneralizedRandomizer
+from mapveil.local.randomizers.hadamard_response import HadamardRandomizer
+from mapveil.local.randomizers.randomizer import Randomizer, SymbolRandomizer
+from mapveil.local.randomizers.staircase_groups import blocks_at
+from mapveil.local.randomizers.staircase_response import StaircaseRandomizer
+from mapveil.local.randomizers.walsh_hadamard import walsh_hadamard
+from mapveil_client.errors import ParameterError
 
 __all__ = ["MOST_SITES", "PairChannel", "pair_channel"]
 

@@ -9,7 +9,7 @@ from mapveil.geo.measurements import Measurements
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.signal_map import SignalMap
 from mapveil.privacy.guarantee import Guarantee
-from mapveil.privacy.random import Randomness
+from mapveil_client.randomness.random import Randomness
 
 __all__ = ["map_signal"]
 

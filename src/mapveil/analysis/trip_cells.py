@@ -6,10 +6,10 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.analysis.trips import Trips
-from mapveil.errors import InputError
 from mapveil.local.devices import Outside, nearest_site
-from mapveil.local.domain import Domain
-from mapveil.privacy.random import Randomness
+from mapveil.local.randomizers.domain import Domain
+from mapveil_client.errors import InputError
+from mapveil_client.randomness.random import Randomness
 
 __all__ = ["cells_of_trips"]
 

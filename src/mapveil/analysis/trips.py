@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.errors import InputError
 from mapveil.geo.find_columns import USUAL_NAMES, find_columns
 from mapveil.geo.points import Points
 from mapveil.geo.read_points import open_table
 from mapveil.geo.tables import Table, column_types, quote_name, reading
+from mapveil_client.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,6 +1,6 @@
 r"""A server that knows where people live, and what it makes of the waves it is sent.
 
-Four of them, each with a public prior over cells of the region (:mod:`mapveil.projection.posterior`):
+Four of them, each with a public prior over cells of the region (:mod:`mapveil.random_features.posterior`):
 
 - :func:`one_report`: it has one report of each device. With twice the features it is a server that got a second set of
   frequencies for the same place.
@@ -28,11 +28,9 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.errors import ParameterError
-from mapveil.privacy.random import Randomness
-from mapveil.projection.crossings import crossings
-from mapveil.projection.frequencies import offsets, unit_frequencies
-from mapveil.projection.posterior import (
+from mapveil.random_features.crossings import crossings
+from mapveil.random_features.frequencies import offsets, unit_frequencies
+from mapveil.random_features.posterior import (
     Posterior,
     PriorCells,
     Simulated,
@@ -41,8 +39,10 @@ from mapveil.projection.posterior import (
     expected_error,
     posterior,
 )
-from mapveil.projection.query import Query
-from mapveil.projection.report import Reports, Visits, client_reports
+from mapveil.random_features.query import Query
+from mapveil.random_features.report import Reports, Visits, client_reports
+from mapveil_client.errors import ParameterError
+from mapveil_client.randomness.random import Randomness
 
 __all__ = ["Verdict", "Walk", "blind", "devices_at", "first_features", "listed", "one_report", "walking"]
 

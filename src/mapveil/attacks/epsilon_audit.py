@@ -29,13 +29,13 @@ import numpy.typing as npt
 from mapveil.attacks.report_likelihood import report_likelihoods
 from mapveil.central.mechanism import CentralMechanism
 from mapveil.engines import UNIT
-from mapveil.errors import ParameterError
 from mapveil.geo.tiling import Tiling
 from mapveil.local.mechanism import LocalMechanism
-from mapveil.maps.mechanism import AnyMechanism, Estimate, Mechanism
-from mapveil.privacy.epsilon import EpsilonLike, as_epsilon
-from mapveil.privacy.random import Randomness, as_randomness
-from mapveil.projection.private_fourier_kde import PrivateFourierKde
+from mapveil.mechanisms.mechanism import AnyMechanism, Estimate, Mechanism
+from mapveil.random_features.private_fourier_kde import PrivateFourierKde
+from mapveil_client.epsilon import EpsilonLike, as_epsilon
+from mapveil_client.errors import ParameterError
+from mapveil_client.randomness.random import Randomness, as_randomness
 
 __all__ = ["AuditReport", "Neighbours", "audit_epsilon", "worst_neighbours", "worst_replacements"]
 

@@ -16,8 +16,8 @@ from mapveil.distributed.mechanism import DistributedMechanism, morton_members, 
 from mapveil.engines import UNIT
 from mapveil.geo.morton import interleave
 from mapveil.geo.tiling import Tiling
-from mapveil.maps.mechanism import Estimate
-from mapveil.privacy.random import Randomness
+from mapveil.mechanisms.mechanism import Estimate
+from mapveil_client.randomness.random import Randomness
 
 __all__ = ["audited_devices", "least_noise"]
 

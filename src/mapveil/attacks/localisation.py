@@ -27,13 +27,13 @@ from mapveil.attacks.bayesian_server import (
 )
 from mapveil.attacks.localisation_scene import Scene
 from mapveil.attacks.localisation_score import PAPER_RATIO, Score, score_silence, score_waves
-from mapveil.errors import ParameterError
-from mapveil.privacy.random import Randomness
-from mapveil.projection.fourier_kde import FourierKde
-from mapveil.projection.map_points import inscribed_side
-from mapveil.projection.measured import hiding_facts, hiding_warnings
-from mapveil.projection.posterior import Hiding, Simulated, simulated_devices
-from mapveil.projection.query import Query
+from mapveil.random_features.fourier_kde import FourierKde
+from mapveil.random_features.map_points import inscribed_side
+from mapveil.random_features.measured import hiding_facts, hiding_warnings
+from mapveil.random_features.posterior import Hiding, Simulated, simulated_devices
+from mapveil.random_features.query import Query
+from mapveil_client.errors import ParameterError
+from mapveil_client.randomness.random import Randomness
 
 __all__ = ["SCORED", "Cost", "LocalisationReport", "ServerFound", "localisation_report"]
 

@@ -15,12 +15,12 @@ import numpy.typing as npt
 from mapveil.attacks.bayesian_server import Verdict, devices_at, first_features
 from mapveil.attacks.localisation import LocalisationReport
 from mapveil.attacks.localisation_scene import Scene
-from mapveil.errors import require
-from mapveil.privacy.random import Randomness
-from mapveil.projection.even_grid import EvenGrid
-from mapveil.projection.posterior import posterior, simulated_devices
-from mapveil.projection.query import Query
-from mapveil.projection.report import Reports, grid_reports
+from mapveil.random_features.even_grid import EvenGrid
+from mapveil.random_features.posterior import posterior, simulated_devices
+from mapveil.random_features.query import Query
+from mapveil.random_features.report import Reports, grid_reports
+from mapveil_client.errors import require
+from mapveil_client.randomness.random import Randomness
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.errors import InputError
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
-from mapveil.privacy.random import Randomness
-from mapveil.projection.bandwidth import public_bandwidth
-from mapveil.projection.devices import all_places
-from mapveil.projection.even_grid import EvenGrid
-from mapveil.projection.exact_density import kernel_density_at
-from mapveil.projection.kernels import Gaussian
-from mapveil.projection.map_points import MapPoints, map_points, prior_cells
-from mapveil.projection.posterior import PriorCells
-from mapveil.projection.query import Query
+from mapveil.random_features.bandwidth import public_bandwidth
+from mapveil.random_features.devices import all_places
+from mapveil.random_features.even_grid import EvenGrid
+from mapveil.random_features.exact_density import kernel_density_at
+from mapveil.random_features.kernels import Gaussian
+from mapveil.random_features.map_points import MapPoints, map_points, prior_cells
+from mapveil.random_features.posterior import PriorCells
+from mapveil.random_features.query import Query
+from mapveil_client.errors import InputError
+from mapveil_client.randomness.random import Randomness
 
 if TYPE_CHECKING:
     from mapveil.maps.density_map import DensityMap

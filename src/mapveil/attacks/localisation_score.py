@@ -27,10 +27,10 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.errors import ParameterError
-from mapveil.projection.even_grid import EvenGrid
-from mapveil.projection.query import Query
-from mapveil.projection.report import Reports
+from mapveil.random_features.even_grid import EvenGrid
+from mapveil.random_features.query import Query
+from mapveil.random_features.report import Reports
+from mapveil_client.errors import ParameterError
 
 __all__ = ["PAPER_RATIO", "Score", "score_places", "score_silence", "score_surfaces", "score_waves"]
 

@@ -22,10 +22,10 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.attacks.epsilon_audit import AuditReport
-from mapveil.errors import ParameterError
-from mapveil.obfuscation.fitted import FittedPrivatizer
-from mapveil.privacy.epsilon import EpsilonLike, as_epsilon
-from mapveil.privacy.random import Randomness, as_randomness
+from mapveil.obfuscation.privatizers.table.fitted import FittedPrivatizer
+from mapveil_client.epsilon import EpsilonLike, as_epsilon
+from mapveil_client.errors import ParameterError
+from mapveil_client.randomness.random import Randomness, as_randomness
 
 __all__ = ["audit_privatizer"]
 

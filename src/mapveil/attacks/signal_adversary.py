@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.attacks.signal_evidence import SignalEvidence
-from mapveil.errors import ParameterError
-from mapveil.privacy.random import Randomness
+from mapveil_client.errors import ParameterError
+from mapveil_client.randomness.random import Randomness
 
 __all__ = [
     "BlindGuess",

@@ -12,8 +12,8 @@ from mapveil.attacks.signal_neighbours import SignalNeighbours
 from mapveil.attacks.signal_network import SignalNetwork
 from mapveil.attacks.signal_score import SignalAttack, score_guess
 from mapveil.attacks.signal_trees import SignalTrees
-from mapveil.errors import InputError, ParameterError
-from mapveil.privacy.random import Randomness, as_randomness
+from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.randomness.random import Randomness, as_randomness
 
 __all__ = ["attack_signal", "attack_with_others", "signal_adversaries"]
 

@@ -18,8 +18,8 @@ from mapveil.attacks.signal_adversary import (
 
 if TYPE_CHECKING:
     from mapveil.attacks.signal_evidence import SignalEvidence
-    from mapveil.obfuscation.privatizer import Progress
-    from mapveil.privacy.random import Randomness
+    from mapveil.obfuscation.privatizers.table.privatizer import Progress
+    from mapveil_client.randomness.random import Randomness
 
 __all__ = ["SignalCodes"]
 

@@ -8,10 +8,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.errors import InputError, ParameterError
 from mapveil.geo.measurements import LAT, LON, Measurements
-from mapveil.obfuscation.normalisation import Normalisation
-from mapveil.privacy.random import Randomness
+from mapveil.obfuscation.privatizers.table.normalisation import Normalisation
+from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.randomness.random import Randomness
 
 __all__ = ["SignalEvidence"]
 

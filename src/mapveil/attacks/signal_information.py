@@ -24,8 +24,8 @@ import numpy.typing as npt
 from mapveil.attacks.signal_adversary import SignalGuess
 from mapveil.attacks.signal_evidence import SignalEvidence
 from mapveil.attacks.signal_score import score_guess, user_entropy
-from mapveil.errors import InputError, ParameterError
-from mapveil.privacy.random import Randomness, as_randomness
+from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.randomness.random import Randomness, as_randomness
 
 __all__ = ["SignalInformation", "mutual_information", "signal_information"]
 

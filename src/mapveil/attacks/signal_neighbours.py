@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from mapveil.attacks.signal_adversary import Progress, SignalAdversary, SignalGuess, TrainedSignalAdversary
 from mapveil.attacks.signal_evidence import SignalEvidence
-from mapveil.privacy.random import Randomness
+from mapveil_client.randomness.random import Randomness
 
 __all__ = ["SignalNeighbours"]
 

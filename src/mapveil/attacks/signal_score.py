@@ -10,7 +10,7 @@ import numpy as np
 
 from mapveil.attacks.signal_adversary import SignalGuess
 from mapveil.attacks.signal_evidence import SignalEvidence
-from mapveil.errors import ParameterError
+from mapveil_client.errors import ParameterError
 
 __all__ = ["AdversaryScore", "SignalAttack", "score_guess", "user_entropy"]
 

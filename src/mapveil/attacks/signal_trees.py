@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from mapveil.attacks.signal_adversary import Progress, SignalAdversary, SignalGuess, TrainedSignalAdversary
 from mapveil.attacks.signal_evidence import SignalEvidence
-from mapveil.errors import require
-from mapveil.privacy.random import Randomness
+from mapveil_client.errors import require
+from mapveil_client.randomness.random import Randomness
 
 __all__ = ["SignalTrees"]
 

@@ -17,12 +17,12 @@ from mapveil.central.mechanism import (
 )
 from mapveil.engines import UNIT
 from mapveil.geo.tiling import Lattice, Tiling
-from mapveil.maps.block_inference import block_inference
+from mapveil.inference.block_inference import block_inference
 from mapveil.maps.density_map import Measurement
-from mapveil.maps.mechanism import Estimate, Progress
-from mapveil.privacy.epsilon import split_epsilon
+from mapveil.mechanisms.mechanism import Estimate, Progress
 from mapveil.privacy.guarantee import Share
-from mapveil.privacy.random import Randomness
+from mapveil_client.epsilon import split_epsilon
+from mapveil_client.randomness.random import Randomness
 
 __all__ = ["AdaptiveGrid"]
 

@@ -11,14 +11,14 @@ import numpy.typing as npt
 
 from mapveil.central.mechanism import CentralMechanism, FloatArray, IntArray, noisy_sums
 from mapveil.central.pyramid import Pyramid, largest
-from mapveil.central.tree_median import KeptTree, Masses, reconstruct
 from mapveil.engines import UNIT
 from mapveil.geo.morton import children
 from mapveil.geo.tiling import Tiling
-from mapveil.maps.mechanism import Estimate, Progress
-from mapveil.privacy.epsilon import split_epsilon
+from mapveil.inference.tree_median import KeptTree, Masses, reconstruct
+from mapveil.mechanisms.mechanism import Estimate, Progress
 from mapveil.privacy.guarantee import Share
-from mapveil.privacy.random import Randomness
+from mapveil_client.epsilon import split_epsilon
+from mapveil_client.randomness.random import Randomness
 
 __all__ = ["EmdHeatmap", "Selection", "select"]
 
@@ -76,7 +76,7 @@ class EmdHeatmap(CentralMechanism):
 
     Deviation: the answer is :math:`\hat{s}` in users, not normalised. Deviation: the mass of cells that were left
     out is uniform over them, which the paper leaves open. Deviation: the program is solved
-    exactly over the tree (:mod:`mapveil.central.tree_median`). Deviation: q is the base-4 logarithm (notes on the
+    exactly over the tree (:mod:`mapveil.inference.tree_median`). Deviation: q is the base-4 logarithm (notes on the
     paper's section 4), and Z sums the measured levels only.
 
     Source: Ghazi, He, Kohlhoff, Kumar, Manurangsi, Navalpakkam, Valliappan, "Differentially Private

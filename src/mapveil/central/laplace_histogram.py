@@ -11,9 +11,9 @@ from mapveil.central.mechanism import CentralMechanism, IntArray, noisy_sums
 from mapveil.engines import UNIT
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.density_map import Measurement
-from mapveil.maps.mechanism import Estimate, Progress
+from mapveil.mechanisms.mechanism import Estimate, Progress
 from mapveil.privacy.guarantee import Share
-from mapveil.privacy.random import Randomness
+from mapveil_client.randomness.random import Randomness
 
 __all__ = ["LaplaceHistogram"]
 

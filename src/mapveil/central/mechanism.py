@@ -15,11 +15,11 @@ from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.density_map import DensityMap, Measurement
-from mapveil.maps.mechanism import Estimate, Mechanism, Progress, tiling_of
+from mapveil.mechanisms.mechanism import Estimate, Mechanism, Progress, tiling_of
 from mapveil.privacy.discrete_laplace import discrete_laplace
-from mapveil.privacy.epsilon import split_epsilon
 from mapveil.privacy.guarantee import Guarantee, Share
-from mapveil.privacy.random import Randomness, as_randomness
+from mapveil_client.epsilon import split_epsilon
+from mapveil_client.randomness.random import Randomness, as_randomness
 
 __all__ = ["CentralMechanism", "UserNumber", "declared_or_noisy_users", "noisy_sums"]
 

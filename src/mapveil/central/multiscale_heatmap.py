@@ -18,13 +18,13 @@ from mapveil.central.mechanism import (
 )
 from mapveil.engines import UNIT
 from mapveil.geo.tiling import Lattice, Tiling
+from mapveil.inference.shrinkage import multiscale_shrinkage, pool, spread
+from mapveil.inference.two_rounds import divide_blocks, shrink_two_rounds
 from mapveil.maps.density_map import Measurement
-from mapveil.maps.mechanism import Estimate, Progress
-from mapveil.maps.shrinkage import multiscale_shrinkage, pool, spread
-from mapveil.maps.two_rounds import divide_blocks, shrink_two_rounds
-from mapveil.privacy.epsilon import split_epsilon
+from mapveil.mechanisms.mechanism import Estimate, Progress
 from mapveil.privacy.guarantee import Share
-from mapveil.privacy.random import Randomness
+from mapveil_client.epsilon import split_epsilon
+from mapveil_client.randomness.random import Randomness
 
 __all__ = ["MultiscaleHeatmap"]
 
@@ -63,7 +63,7 @@ class MultiscaleHeatmap(CentralMechanism):
     where: n is ``users``, or a noisy total bought with ``users_share`` of the budget, :math:`\epsilon` is
     the rest of the budget, :math:`\alpha` is ``first_share``, :math:`\epsilon_2 = \epsilon - \epsilon_1`
     and c is ``leaf_users``. Both rounds are combined by least squares
-    (:mod:`mapveil.maps.two_rounds`) and shrunk together (:mod:`mapveil.maps.shrinkage`).
+    (:mod:`mapveil.inference.two_rounds`) and shrunk together (:mod:`mapveil.inference.shrinkage`).
     In either round a user moves disjoint sums by at most 1 in L1, so the rounds compose to
     :math:`\epsilon`-DP. Run by: the curator.
 

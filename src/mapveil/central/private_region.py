@@ -21,15 +21,15 @@ from typing import NamedTuple
 
 from mapveil.central.mechanism import noisy_sums
 from mapveil.engines import user_sums
-from mapveil.errors import PromiseError
 from mapveil.geo.cut_region import Bins, cut_region, kept_bins
 from mapveil.geo.grid import Grid
 from mapveil.geo.points import Points
 from mapveil.geo.region import Region
-from mapveil.maps.mechanism import Progress
-from mapveil.privacy.epsilon import split_epsilon
+from mapveil.mechanisms.mechanism import Progress
 from mapveil.privacy.guarantee import Share
-from mapveil.privacy.random import Randomness
+from mapveil_client.epsilon import split_epsilon
+from mapveil_client.errors import PromiseError
+from mapveil_client.randomness.random import Randomness
 
 __all__ = ["ChosenRegion", "choose_region"]
 

@@ -15,11 +15,11 @@ from mapveil.engines import UNIT
 from mapveil.geo.morton import children
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.density_map import Measurement
-from mapveil.maps.mechanism import Estimate, Progress
+from mapveil.mechanisms.mechanism import Estimate, Progress
 from mapveil.privacy.discrete_laplace import discrete_laplace
-from mapveil.privacy.epsilon import split_epsilon
 from mapveil.privacy.guarantee import Share
-from mapveil.privacy.random import Randomness
+from mapveil_client.epsilon import split_epsilon
+from mapveil_client.randomness.random import Randomness
 
 __all__ = ["PrivTree"]
 

@@ -12,11 +12,11 @@ from mapveil.central.mechanism import CentralMechanism, IntArray, noisy_sums
 from mapveil.central.pyramid import Pyramid
 from mapveil.engines import UNIT
 from mapveil.geo.tiling import Tiling
-from mapveil.maps.mechanism import Estimate, Progress
-from mapveil.maps.tree_least_squares import tree_least_squares
-from mapveil.privacy.epsilon import split_epsilon
+from mapveil.inference.tree_least_squares import tree_least_squares
+from mapveil.mechanisms.mechanism import Estimate, Progress
 from mapveil.privacy.guarantee import Share
-from mapveil.privacy.random import Randomness
+from mapveil_client.epsilon import split_epsilon
+from mapveil_client.randomness.random import Randomness
 
 __all__ = ["SpatialDecomposition"]
 
@@ -30,7 +30,7 @@ class SpatialDecomposition(CentralMechanism):
     .. math:: \epsilon_i = 2^{i / 3}\, \epsilon\, \frac{\sqrt[3]{2} - 1}{2^{(h + 1) / 3} - 1}, \qquad i = 0, \ldots, h
 
     where: :math:`\epsilon` is ``epsilon``, h is ``height``, i counts levels from the root; then the least-squares
-    estimate of all nodes (:mod:`mapveil.maps.tree_least_squares`). Run by: the curator.
+    estimate of all nodes (:mod:`mapveil.inference.tree_least_squares`). Run by: the curator.
 
     Afterwards a node estimated below ``prune_below`` is not divided further (the paper's pruning): its users are
     spread evenly over it. Without pruning, a tree as deep as the tiling shows little but noise.

@@ -14,9 +14,9 @@ from mapveil.central.pyramid import largest
 from mapveil.engines import UNIT
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.density_map import Measurement
-from mapveil.maps.mechanism import Estimate, Progress
+from mapveil.mechanisms.mechanism import Estimate, Progress
 from mapveil.privacy.guarantee import Share
-from mapveil.privacy.random import Randomness
+from mapveil_client.randomness.random import Randomness
 
 __all__ = ["ThresholdedHistogram"]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from mapveil.errors import InputError
+from mapveil_client.errors import InputError
 
 if TYPE_CHECKING:
     from mapveil.cli.console import Console
@@ -56,7 +56,7 @@ def local_mechanism(name: str | None, epsilon: Fraction, options: Mapping[str, A
     ParameterError
         No local method has the name, or an option does not fit it.
     """
-    from mapveil.methods import find_method
+    from mapveil.mechanisms.methods import find_method
 
     return cast("LocalMechanism", find_method(name, "local").make(epsilon, options))
 

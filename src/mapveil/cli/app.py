@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import click
 
 from mapveil import __version__
-from mapveil.errors import MapveilError
+from mapveil_client.errors import MapveilError
 
 __all__ = ["app", "run"]
 
@@ -26,7 +26,6 @@ _COMMANDS = {
     "signal": "Map coverage from measurements that phones rewrite.",
     "attack": "Measure what could still be learnt of people.",
     "audit": "Test a method's epsilon empirically.",
-    "reproduce": "Run a paper's experiments on the shared data.",
     "serve": "Serve collections of places from devices.",
     "device": "Answer a collector with a fleet of devices.",
     "doctor": "Check this installation.",

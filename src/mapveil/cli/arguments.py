@@ -6,9 +6,9 @@ import math
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from mapveil.errors import InputError
-from mapveil.methods import option_value
-from mapveil.privacy.epsilon import as_epsilon
+from mapveil.mechanisms.methods import option_value
+from mapveil_client.epsilon import as_epsilon
+from mapveil_client.errors import InputError
 
 if TYPE_CHECKING:
     from mapveil.geo.region import Region

@@ -11,7 +11,7 @@ import click
 from mapveil.cli.arguments import length_list, parse_region, read_options, whole_list
 from mapveil.cli.console import Console, console_options
 from mapveil.cli.release_request import DEFAULT_TILING
-from mapveil.errors import InputError
+from mapveil_client.errors import InputError
 
 if TYPE_CHECKING:
     from mapveil.attacks.localisation import LocalisationReport
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from mapveil.geo.counts import Counts
     from mapveil.geo.tiling import Tiling
     from mapveil.maps.density_map import DensityMap
-    from mapveil.privacy.random import Randomness
-    from mapveil.projection.fourier_kde import FourierKde
+    from mapveil.random_features.fourier_kde import FourierKde
+    from mapveil_client.randomness.random import Randomness
 
 __all__ = ["command"]
 
@@ -109,7 +109,7 @@ def waves(
     """
     from mapveil.attacks.localisation import localisation_report
     from mapveil.attacks.localisation_page import report_text
-    from mapveil.privacy.random import Randomness
+    from mapveil_client.randomness.random import Randomness
 
     wanted, widths = whole_list(features, "--features"), length_list(bandwidths, "--bandwidths")
     _check_outputs(outputs)
@@ -151,7 +151,7 @@ def waves(
 
 def _released(source: str) -> DensityMap | None:
     """The map in a file, or None for one that no release wrote."""
-    from mapveil.maps.read_map import read_map
+    from mapveil.formats.read_map import read_map
 
     path = Path(source)
     suffix = path.suffix.lower()
@@ -171,7 +171,7 @@ def _has_metadata(path: Path) -> bool:
     import pyarrow as pa
     from pyarrow import parquet
 
-    from mapveil.maps.geoparquet import METADATA_KEY
+    from mapveil.formats.geoparquet import METADATA_KEY
 
     try:
         with path.open("rb") as opened:
@@ -182,7 +182,7 @@ def _has_metadata(path: Path) -> bool:
 
 def _of_map(source: str, released: DensityMap) -> _Asked:
     from mapveil.attacks.localisation_scene import scene
-    from mapveil.projection.fourier_kde import FourierKde
+    from mapveil.random_features.fourier_kde import FourierKde
 
     if released.method != _METHOD:
         raise InputError(f"{source}: was released by {released.method}; a map by {_METHOD} is accepted")
@@ -209,8 +209,8 @@ def _of_devices(
     from mapveil.geo.parse_tiling import parse_tiling
     from mapveil.geo.points import Points
     from mapveil.geo.read_points import read_source
-    from mapveil.methods import find_method
-    from mapveil.projection.fourier_kde import FourierKde
+    from mapveil.mechanisms.methods import find_method
+    from mapveil.random_features.fourier_kde import FourierKde
 
     mechanism = find_method(_METHOD, "projection").make(None, read_options(options))
     if not isinstance(mechanism, FourierKde):
@@ -253,7 +253,7 @@ def _check_outputs(outputs: tuple[Path, ...]) -> None:
 
 def _write(made: LocalisationReport, at: Scene, outputs: tuple[Path, ...]) -> None:
     from mapveil.attacks.localisation_page import report_page, report_picture
-    from mapveil.maps.atomic import atomic_path
+    from mapveil.formats.atomic import atomic_path
 
     picture = b""
     if any(output.suffix.lower() in (".html", ".png") for output in outputs):

@@ -6,9 +6,9 @@ import click
 
 from mapveil.cli.arguments import name_list, read_options
 from mapveil.cli.console import Console, console_options
-from mapveil.errors import ParameterError
-from mapveil.methods import DEFAULT_METHODS, find_method
-from mapveil.privacy.epsilon import as_epsilon
+from mapveil.mechanisms.methods import DEFAULT_METHODS, find_method
+from mapveil_client.epsilon import as_epsilon
+from mapveil_client.errors import ParameterError
 
 __all__ = ["command"]
 

@@ -10,7 +10,7 @@ import click
 
 from mapveil.cli.arguments import epsilon_list, name_list, parse_region
 from mapveil.cli.console import Console, console_options
-from mapveil.errors import InputError
+from mapveil_client.errors import InputError
 
 if TYPE_CHECKING:
     from mapveil.geo.tiling import Tiling
@@ -78,7 +78,7 @@ def command(
       mapveil compare checkins.parquet --region -74.03,40.69,-73.90,40.83 --users 200 -o report/
       mapveil compare grid.npz --methods emd,emd:width=200 --metrics kl,emd --json
     """  # fmt: skip
-    from mapveil.experiments.compare import compare
+    from mapveil.evaluation.compare import compare
     from mapveil.geo.points import Points
     from mapveil.geo.read_points import read_source
 

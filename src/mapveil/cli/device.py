@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from mapveil.cli.console import Console, console_options
-from mapveil.errors import InputError
-from mapveil.privacy.epsilon import as_epsilon
+from mapveil_client.epsilon import as_epsilon
+from mapveil_client.errors import InputError
 
 if TYPE_CHECKING:
-    from mapveil.device.fleet import Lapses
-    from mapveil.device.policy import DevicePolicy
+    from mapveil.collector.fleet.fleet import Lapses
+    from mapveil_client.policy import DevicePolicy
 
 __all__ = ["command"]
 
@@ -112,9 +112,9 @@ def command(
     import asyncio
 
     import mapveil as mv
-    from mapveil.device.fleet import Fleet
-    from mapveil.device.fleet_table import whereabouts_of
-    from mapveil.device.vault import read_key
+    from mapveil.collector.fleet.fleet import Fleet
+    from mapveil.collector.fleet.fleet_table import whereabouts_of
+    from mapveil_client.vault import read_key
 
     for each in collections:
         if not _IDENTIFIER.fullmatch(each):
@@ -146,7 +146,7 @@ def command(
 
 
 def _policy(lifetime: str, most: str, least_shard: int, passive_too: bool) -> DevicePolicy:
-    from mapveil.device.policy import DevicePolicy
+    from mapveil_client.policy import DevicePolicy
 
     whole = as_epsilon(lifetime, "--lifetime-epsilon")
     each: Fraction = as_epsilon(most, "--most-per-collection")
@@ -159,7 +159,7 @@ def _policy(lifetime: str, most: str, least_shard: int, passive_too: bool) -> De
 
 
 def _lapses(drop: float, slow: str | None, seed: int | None) -> Lapses:
-    from mapveil.device.fleet import Lapses
+    from mapveil.collector.fleet.fleet import Lapses
 
     if slow is None:
         return Lapses(drop=drop, seed=seed)

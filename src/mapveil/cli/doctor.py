@@ -105,7 +105,7 @@ def _try(what: str, check: Callable[[], str]) -> _Finding:
 
 def _noise() -> str:
     from mapveil.privacy.discrete_laplace import discrete_laplace, laplace_variance
-    from mapveil.privacy.random import Randomness
+    from mapveil_client.randomness.random import Randomness
 
     count = 1 << 16
     drawn = discrete_laplace(count, Fraction(1), 1, Randomness())

@@ -10,9 +10,9 @@ import click
 from mapveil.cli.answers import answer_options, check_outputs, ledger_of, local_mechanism, say
 from mapveil.cli.arguments import name_list, parse_region, read_options
 from mapveil.cli.console import Console, console_options
-from mapveil.errors import InputError, ParameterError
-from mapveil.privacy.epsilon import as_epsilon
-from mapveil.privacy.random import as_randomness
+from mapveil_client.epsilon import as_epsilon
+from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.randomness.random import as_randomness
 
 if TYPE_CHECKING:
     from mapveil.analysis.origin_destination import FlowEstimator, FlowUnit, OriginDestination
@@ -115,9 +115,9 @@ def command(
     from mapveil.analysis.trip_cells import cells_of_trips
     from mapveil.analysis.trips import read_trips
     from mapveil.cli.accounting import Accounting
-    from mapveil.local.domain import Domain
+    from mapveil.local.randomizers.domain import Domain
     from mapveil.maps.flow_map import FLOW_SUFFIXES
-    from mapveil.maps.mechanism import check_tiling
+    from mapveil.mechanisms.mechanism import check_tiling
 
     given, where, budget = read_options(options), parse_region(region), as_epsilon(epsilon)
     if where is None:
@@ -205,8 +205,8 @@ def _as_fine_as_borne(asked: OriginDestination, trips: Trips, where: Region) -> 
     from mapveil.analysis.flow_choice import best_depth
     from mapveil.analysis.trip_cells import cells_of_trips
     from mapveil.geo.quadtree import Quadtree
-    from mapveil.local.domain import Domain
-    from mapveil.privacy.random import Randomness
+    from mapveil.local.randomizers.domain import Domain
+    from mapveil_client.randomness.random import Randomness
 
     ends = cells_of_trips(
         trips,
@@ -257,8 +257,8 @@ def _evaluate(
     """Against all true trips: not private."""
     from mapveil.analysis.flow_quality import flow_quality
     from mapveil.analysis.trip_cells import cells_of_trips
-    from mapveil.local.domain import Domain
-    from mapveil.privacy.random import Randomness
+    from mapveil.local.randomizers.domain import Domain
+    from mapveil_client.randomness.random import Randomness
 
     domain = Domain(made.tiling)
     ends = cells_of_trips(trips, domain, asked.mechanism.outside, Randomness(0), one_each=False)

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from mapveil.cli.console import Console, console_options
-from mapveil.methods import DEFAULT_METHODS, METHODS, Method
+from mapveil.mechanisms.methods import DEFAULT_METHODS, METHODS, Method
 
 __all__ = ["command"]
 

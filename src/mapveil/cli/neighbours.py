@@ -10,9 +10,9 @@ import click
 from mapveil.cli.answers import answer_options, check_outputs, ledger_of, local_mechanism, say
 from mapveil.cli.arguments import parse_region, read_options
 from mapveil.cli.console import Console, console_options
-from mapveil.errors import InputError, ParameterError
-from mapveil.privacy.epsilon import as_epsilon
-from mapveil.privacy.random import as_randomness
+from mapveil_client.epsilon import as_epsilon
+from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.randomness.random import as_randomness
 
 if TYPE_CHECKING:
     from mapveil.analysis.neighbour_map import NeighbourMap
@@ -87,10 +87,10 @@ def command(
       mapveil neighbours released.parquet --at -73.98,40.75
     """
     from mapveil.analysis.neighbour_map import NeighbourMap
+    from mapveil.formats.read_map import read_map
     from mapveil.local.devices import cells_of_users
-    from mapveil.local.domain import Domain
-    from mapveil.maps.read_map import read_map
-    from mapveil.privacy.random import Randomness
+    from mapveil.local.randomizers.domain import Domain
+    from mapveil_client.randomness.random import Randomness
 
     if count < 1:
         raise ParameterError(f"-k is {count}; at least 1 is accepted")
@@ -173,7 +173,7 @@ def _read(
 ) -> tuple[Points, Tiling]:
     from mapveil.geo.parse_tiling import parse_tiling, places_of_column
     from mapveil.geo.read_points import read_points
-    from mapveil.maps.mechanism import check_tiling
+    from mapveil.mechanisms.mechanism import check_tiling
 
     where = parse_region(region)
     if where is None:
@@ -298,8 +298,8 @@ def _evaluate(
 
     from mapveil.analysis.neighbour_quality import neighbour_quality
     from mapveil.local.devices import cells_of_users
-    from mapveil.local.domain import Domain
-    from mapveil.privacy.random import Randomness
+    from mapveil.local.randomizers.domain import Domain
+    from mapveil_client.randomness.random import Randomness
 
     cells = cells_of_users(points, Domain(near.tiling), mechanism.place, mechanism.outside, Randomness(0))
     truth = np.bincount(cells, minlength=near.tiling.size)

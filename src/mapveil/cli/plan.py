@@ -8,7 +8,7 @@ import click
 
 from mapveil.cli.arguments import epsilon_list, name_list, parse_region
 from mapveil.cli.console import Console, console_options
-from mapveil.errors import InputError
+from mapveil_client.errors import InputError
 
 __all__ = ["command"]
 
@@ -46,9 +46,9 @@ def command(
       mapveil plan --users 5000 --region -74.03,40.69,-73.90,40.83
       mapveil plan --users 200 --region city.geojson --tiling h3:8 --epsilon 0.1,1 --methods multiscale,laplace
     """
-    from mapveil.experiments.plan import plan
+    from mapveil.evaluation.plan import plan
+    from mapveil.formats.atomic import atomic_path
     from mapveil.geo.parse_tiling import parse_tiling
-    from mapveil.maps.atomic import atomic_path
 
     place = parse_region(region)
     if place is None:

@@ -11,10 +11,10 @@ from mapveil.cli.accounting import Accounting
 from mapveil.cli.arguments import parse_region, read_options
 from mapveil.cli.console import Console, console_options
 from mapveil.cli.release_request import DEFAULT_TILING, ReleaseRequest
-from mapveil.errors import InputError, ParameterError
-from mapveil.methods import DEFAULT_METHODS, find_method
-from mapveil.privacy.epsilon import as_epsilon
-from mapveil.privacy.random import as_randomness
+from mapveil.mechanisms.methods import DEFAULT_METHODS, find_method
+from mapveil_client.epsilon import as_epsilon
+from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.randomness.random import as_randomness
 
 if TYPE_CHECKING:
     from mapveil.maps.density_map import DensityMap
@@ -169,7 +169,7 @@ def command(
         release = _wing(trust)
         made, accounting = release(console, request, read, account, rng, progress)
         if smooth_m is not None:
-            from mapveil.maps.heatmap import smooth
+            from mapveil.inference.heatmap import smooth
 
             made = smooth(made, sigma_m=smooth_m)
         if merge_below is not None:

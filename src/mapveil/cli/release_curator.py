@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, cast
 from mapveil.cli.accounting import Accounting
 from mapveil.cli.console import Console
 from mapveil.cli.release_request import REGION_SHARE, ReleaseRequest
-from mapveil.privacy.epsilon import split_epsilon
-from mapveil.privacy.random import Randomness
+from mapveil_client.epsilon import split_epsilon
+from mapveil_client.randomness.random import Randomness
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mapveil.geo.counts import Counts
     from mapveil.geo.points import Points
     from mapveil.maps.density_map import DensityMap
-    from mapveil.maps.mechanism import Progress
+    from mapveil.mechanisms.mechanism import Progress
 
 __all__ = ["release_by_curator"]
 
@@ -49,7 +49,7 @@ def _prepare(
     """The exact sums where the cells are known; otherwise the checked table."""
     from mapveil.engines import user_sums
     from mapveil.geo.points import Points
-    from mapveil.maps.mechanism import check_tiling
+    from mapveil.mechanisms.mechanism import check_tiling
 
     if not isinstance(read, Points):
         check_tiling(read.tiling)

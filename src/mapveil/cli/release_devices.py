@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, cast
 from mapveil.cli.accounting import Accounting
 from mapveil.cli.console import Console
 from mapveil.cli.release_request import REGION_SHARE, ReleaseRequest
-from mapveil.privacy.epsilon import split_epsilon
-from mapveil.privacy.random import Randomness
+from mapveil_client.epsilon import split_epsilon
+from mapveil_client.randomness.random import Randomness
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mapveil.geo.counts import Counts
     from mapveil.geo.points import Points
     from mapveil.maps.density_map import DensityMap
-    from mapveil.maps.mechanism import Progress
+    from mapveil.mechanisms.mechanism import Progress
     from mapveil.privacy.guarantee import Share
     from mapveil.secure_sum.drivers import SecureSum
 
@@ -41,7 +41,7 @@ def release_by_devices(
     """Release; nothing is spent for what the server never learnt."""
     from mapveil.distributed.private_region import find_region
     from mapveil.geo.points import Points
-    from mapveil.maps.mechanism import check_tiling
+    from mapveil.mechanisms.mechanism import check_tiling
 
     if isinstance(read, Points):
         read.check()

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 from mapveil.cli.console import Console
 from mapveil.cli.release_request import ReleaseRequest
-from mapveil.errors import ParameterError
-from mapveil.privacy.random import Randomness
+from mapveil_client.errors import ParameterError
+from mapveil_client.randomness.random import Randomness
 
 if TYPE_CHECKING:
     from mapveil.cli.accounting import Accounting
     from mapveil.geo.counts import Counts
     from mapveil.geo.points import Points
     from mapveil.maps.density_map import DensityMap
-    from mapveil.maps.mechanism import Progress
+    from mapveil.mechanisms.mechanism import Progress
 
 __all__ = ["release_by_local_reports"]
 
@@ -30,7 +30,7 @@ def release_by_local_reports(
 ) -> tuple[DensityMap, Accounting]:
     """Release; the epsilon of a report is charged before any phone reports."""
     from mapveil.geo.points import Points
-    from mapveil.maps.mechanism import check_tiling
+    from mapveil.mechanisms.mechanism import check_tiling
 
     cells = None
     if isinstance(read, Points):

@@ -7,14 +7,14 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mapveil.errors import InputError, ParameterError
+from mapveil_client.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
     from mapveil.geo.points import Points
     from mapveil.geo.region import Region
     from mapveil.geo.tiling import Tiling
-    from mapveil.maps.mechanism import AnyMechanism
-    from mapveil.methods import Method
+    from mapveil.mechanisms.mechanism import AnyMechanism
+    from mapveil.mechanisms.methods import Method
 
 __all__ = ["DEFAULT_TILING", "REGION_SHARE", "ReleaseRequest"]
 

@@ -10,15 +10,15 @@ import click
 from mapveil.cli.answers import check_outputs, local_mechanism
 from mapveil.cli.arguments import epsilon_list, length_list, parse_region, read_options
 from mapveil.cli.console import Console, console_options
-from mapveil.errors import InputError, ParameterError
-from mapveil.privacy.random import as_randomness
+from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.randomness.random import as_randomness
 
 if TYPE_CHECKING:
-    from mapveil.analysis.navigation import Reporting
-    from mapveil.analysis.route_map import RouteMap
-    from mapveil.analysis.route_scene import Scene
-    from mapveil.analysis.route_study import RouteStudy
-    from mapveil.analysis.traffic_world import World
+    from mapveil.navigation.drive import Reporting
+    from mapveil.navigation.route_map import RouteMap
+    from mapveil.navigation.route_scene import Scene
+    from mapveil.navigation.route_study import RouteStudy
+    from mapveil.navigation.traffic_world import World
 
 __all__ = ["command"]
 
@@ -141,10 +141,10 @@ def command(
     """
     from dataclasses import asdict
 
-    from mapveil.analysis.route_map import ROUTE_SUFFIXES
-    from mapveil.analysis.route_scene import congested_world, make_scene
-    from mapveil.analysis.route_study import study_routes
     from mapveil.geo.parse_tiling import parse_tiling
+    from mapveil.navigation.route_map import ROUTE_SUFFIXES
+    from mapveil.navigation.route_scene import congested_world, make_scene
+    from mapveil.navigation.route_study import study_routes
 
     epsilons, thetas = epsilon_list(epsilon), length_list(theta, "--theta")
     given = read_options(options)
@@ -246,7 +246,7 @@ def _map(
 
     import numpy as np
 
-    from mapveil.analysis.route_map import RouteMap, most_helped
+    from mapveil.navigation.route_map import RouteMap, most_helped
 
     if study.traffic is None:
         return None

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mapveil.cli.console import Console, console_options
-from mapveil.collector.api.settings import SETTINGS, Setting, Settings
-from mapveil.errors import InputError, require
+from mapveil.collector.http.settings import SETTINGS, Setting, Settings
+from mapveil_client.errors import InputError, require
 
 if TYPE_CHECKING:
-    from mapveil.collector.store import Store
+    from mapveil.collector.store.store.store import Store
 
 __all__ = ["command"]
 
@@ -98,9 +98,9 @@ def command(
 
 
 def _serve(settings: Settings, console: Console) -> int:
-    from mapveil.collector.accounts import Accounts
-    from mapveil.collector.api.logs import configure_logs
-    from mapveil.collector.api.server import bind, serve
+    from mapveil.collector.http.logs import configure_logs
+    from mapveil.collector.http.server import bind, serve
+    from mapveil.collector.store.store.accounts import Accounts
 
     listener = bind(settings)
     configure_logs(settings.log_format, settings.log_level)
@@ -125,7 +125,7 @@ def _same(settings: Settings) -> str:
 
 def _store(settings: Settings) -> Store:
     from mapveil.collector.clock import SystemClock
-    from mapveil.collector.store import Store
+    from mapveil.collector.store.store.store import Store
 
     store = Store(settings.store, clock=SystemClock())
     store.migrate()
@@ -133,7 +133,7 @@ def _store(settings: Settings) -> Store:
 
 
 def _check(settings: Settings, console: Console) -> int:
-    from mapveil.collector.api.check import examine
+    from mapveil.collector.http.check import examine
 
     findings = examine(settings)
     width = max(len(finding.what) for finding in findings)
@@ -166,7 +166,7 @@ def _issue(
 
 
 def _new_operator(store: Store, asked: str, lifetime: timedelta) -> tuple[int, str]:
-    from mapveil.collector.accounts import Accounts
+    from mapveil.collector.store.store.accounts import Accounts
 
     role, _, name = asked.partition(":")
     made = Accounts(store).create_operator(name or role, role, lifetime, "command line")
@@ -174,7 +174,7 @@ def _new_operator(store: Store, asked: str, lifetime: timedelta) -> tuple[int, s
 
 
 def _new_enrolment(store: Store, asked: str, lifetime: timedelta) -> tuple[int, str]:
-    from mapveil.collector.accounts import Accounts
+    from mapveil.collector.store.store.accounts import Accounts
 
     uses, _, name = asked.partition(":")
     if not (uses.isascii() and uses.isdecimal() and len(uses) <= 9):

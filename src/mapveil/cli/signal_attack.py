@@ -12,7 +12,7 @@ import numpy as np
 
 from mapveil.cli.console import Console, console_options
 from mapveil.cli.signal_columns import SignalColumns, check_suffixes, read_signal, signal_columns
-from mapveil.errors import InputError
+from mapveil_client.errors import InputError
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -66,11 +66,11 @@ def command(
     """
     from mapveil.attacks.signal_attack import attack_signal, signal_adversaries
     from mapveil.attacks.signal_evidence import SignalEvidence
-    from mapveil.experiments.signal_tradeoff import split_measurements
-    from mapveil.obfuscation.normalisation import Normalisation
+    from mapveil.evaluation.signal_tradeoff import split_measurements
+    from mapveil.obfuscation.privatizers.table.normalisation import Normalisation
     from mapveil.obfuscation.rewrite_table import rewritten_names
     from mapveil.obfuscation.utility import utility
-    from mapveil.privacy.random import Randomness
+    from mapveil_client.randomness.random import Randomness
 
     check_suffixes(outputs, _FORMATS)
     rng = Randomness(seed)
@@ -133,8 +133,8 @@ def _rows(private: str, names: tuple[str, ...], count: int) -> npt.NDArray[np.fl
 
 
 def _text(attack: SignalAttack, utility: float, outputs: tuple[Path, ...]) -> str:
-    from mapveil.experiments.reproduction import Report, Table, report_text
-    from mapveil.experiments.signal_report import attack_rows
+    from mapveil.evaluation.signal_report import attack_rows
+    from reproductions.reproduction import Report, Table, report_text
 
     table = Table("Adversaries (*: the strongest)", *attack_rows(attack))
     strongest = attack.strongest
@@ -146,9 +146,9 @@ def _text(attack: SignalAttack, utility: float, outputs: tuple[Path, ...]) -> st
 
 
 def _write(attack: SignalAttack, outputs: tuple[Path, ...]) -> None:
-    from mapveil.experiments.comparison import NOT_FOR_RELEASE
-    from mapveil.experiments.report import html_page, html_picture, html_table, png_bytes, write_atomically
-    from mapveil.experiments.signal_report import attack_figure, attack_rows
+    from mapveil.evaluation.comparison import NOT_FOR_RELEASE
+    from mapveil.evaluation.report import html_page, html_picture, html_table, png_bytes, write_atomically
+    from mapveil.evaluation.signal_report import attack_figure, attack_rows
 
     for output in outputs:
         suffix = output.suffix.lower()

@@ -10,10 +10,10 @@ import click
 from mapveil.cli.console import Console, console_options
 from mapveil.cli.signal_columns import SignalColumns, signal_columns
 from mapveil.cli.signal_tradeoff import measure, tradeoff_options
-from mapveil.errors import InputError, PromiseError
+from mapveil_client.errors import InputError, PromiseError
 
 if TYPE_CHECKING:
-    from mapveil.experiments.signal_tradeoff import Choice, Constraint
+    from mapveil.evaluation.signal_tradeoff import Choice, Constraint
 
 __all__ = ["command"]
 
@@ -56,7 +56,7 @@ def command(
       mapveil signal choose tradeoff/ --distortion-at-most 3
       mapveil signal choose measurements.parquet --quick --location-error-at-least 300
     """
-    from mapveil.experiments.signal_tradeoff import Constraint, choose_parameters, read_points_table
+    from mapveil.evaluation.signal_tradeoff import Constraint, choose_parameters, read_points_table
 
     bounds = (
         ("u1", _negative(distortion_at_most), False, "distortion at most"),
@@ -92,7 +92,7 @@ def _negative(bound: float | None) -> float | None:
 
 
 def _text(choices: tuple[Choice, ...], constraints: list[Constraint]) -> str:
-    from mapveil.experiments.reproduction import Report, Table, report_text
+    from reproductions.reproduction import Report, Table, report_text
 
     header = [
         "privatizer",

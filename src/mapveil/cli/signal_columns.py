@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from mapveil.cli.console import options_of
-from mapveil.errors import InputError
+from mapveil_client.errors import InputError
 
 if TYPE_CHECKING:
     from mapveil.cli.console import Console

@@ -52,10 +52,10 @@ def command(
       mapveil signal fit pilot.parquet --privatizer gap --option rho=0.4 -o gap.mapveil -o gap.onnx
       mapveil signal fit pilot.csv --privatizer local-gaussian --option epsilon=10 --feature speed -o noise.json
     """
-    from mapveil.errors import ParameterError
-    from mapveil.obfuscation.phone_export import check_phone_name
-    from mapveil.obfuscation.privatizers import find_privatizer
-    from mapveil.privacy.random import as_randomness
+    from mapveil.obfuscation.export.phone_export import check_phone_name
+    from mapveil.obfuscation.privatizers.table.table import find_privatizer
+    from mapveil_client.errors import ParameterError
+    from mapveil_client.randomness.random import as_randomness
 
     made = find_privatizer(privatizer).make(read_options(options))
     check_suffixes(outputs, _FORMATS)

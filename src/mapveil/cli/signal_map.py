@@ -11,7 +11,7 @@ import numpy as np
 from mapveil.cli.arguments import parse_region, read_options
 from mapveil.cli.console import Console, console_options
 from mapveil.cli.signal_columns import check_suffixes
-from mapveil.errors import InputError
+from mapveil_client.errors import InputError
 
 if TYPE_CHECKING:
     from mapveil.geo.measurements import Measurements

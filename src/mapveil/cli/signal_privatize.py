@@ -49,9 +49,9 @@ def command(
       mapveil signal privatize noise.mapveil day.csv --keep cell_id -o private.csv
     """
     from mapveil.geo.read_points import open_table
-    from mapveil.obfuscation.privatizer_file import read_privatizer
+    from mapveil.obfuscation.export.privatizer_file import read_privatizer
     from mapveil.obfuscation.rewrite_table import rewrite_table, write_rewritten
-    from mapveil.privacy.random import as_randomness
+    from mapveil_client.randomness.random import as_randomness
 
     check_suffixes(outputs, _FORMATS)
     with console.progress() as progress:

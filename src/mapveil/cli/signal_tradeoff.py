@@ -11,7 +11,7 @@ import click
 from mapveil.cli.arguments import name_list, read_options
 from mapveil.cli.console import Console, console_options
 from mapveil.cli.signal_columns import SignalColumns, read_signal, signal_columns
-from mapveil.errors import InputError
+from mapveil_client.errors import InputError
 
 __all__ = ["command", "measure", "tradeoff_options"]
 
@@ -68,8 +68,8 @@ def command(console: Console, source: str, folder: Path, columns: SignalColumns,
       mapveil signal tradeoff measurements.parquet -o tradeoff/
       mapveil signal tradeoff measurements.parquet --privatizers gap,codebook --trials 5 --workers 2 -o tradeoff/
     """
-    from mapveil.experiments.reproduction import Report, Table, report_text
-    from mapveil.experiments.signal_report import points_rows, write_tradeoff
+    from mapveil.evaluation.signal_report import points_rows, write_tradeoff
+    from reproductions.reproduction import Report, Table, report_text
 
     if folder.exists() and not folder.is_dir():
         raise InputError(f"-o {folder}: is a file; a folder, or where one can be made, is accepted")
@@ -99,7 +99,7 @@ def measure(
 ) -> tuple[Sequence[Any], Sequence[Any], dict[str, object]]:
     """Trials, points and settings of a trade-off."""
     from mapveil.attacks.signal_attack import signal_adversaries
-    from mapveil.experiments.signal_tradeoff import KNOBS, points_of, tradeoff
+    from mapveil.evaluation.signal_tradeoff import KNOBS, points_of, tradeoff
 
     names = name_list(privatizers, "--privatizers") if privatizers else list(KNOBS)
     for name in names:

@@ -6,7 +6,7 @@ import time
 from datetime import UTC, datetime
 from typing import Protocol
 
-from mapveil.errors import InputError
+from mapveil_client.errors import InputError
 
 __all__ = ["Clock", "SystemClock", "read_time", "time_text"]
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from mapveil.errors import InputError, MapveilError
+from mapveil_client.errors import InputError, MapveilError
 
 __all__ = [
     "Conflict",

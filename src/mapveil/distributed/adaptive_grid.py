@@ -13,9 +13,9 @@ from mapveil.distributed.block_encoding import BlockEncoding, even_edges
 from mapveil.distributed.mechanism import DistributedMechanism, ServerHalf
 from mapveil.distributed.query import Query, Setting
 from mapveil.geo.morton import deinterleave
-from mapveil.maps.block_inference import block_inference
-from mapveil.maps.mechanism import Estimate
-from mapveil.privacy.epsilon import split_epsilon
+from mapveil.inference.block_inference import block_inference
+from mapveil.mechanisms.mechanism import Estimate
+from mapveil_client.epsilon import split_epsilon
 
 __all__ = ["AdaptiveGrid"]
 
@@ -31,7 +31,7 @@ class AdaptiveGrid(DistributedMechanism):
 
     where: a block of the first grid is divided into n x n parts, :math:`N'` is its noisy count, :math:`\epsilon` is
     ``epsilon``, :math:`\alpha` is ``alpha``, the first round's part of it, and :math:`c_2` is ``c2``. Both rounds are
-    then combined by the constrained inference of Qardaji et al. (:mod:`mapveil.maps.block_inference`).
+    then combined by the constrained inference of Qardaji et al. (:mod:`mapveil.inference.block_inference`).
 
     Deviation: blocks are of whole sites, and those of a grid of 10 x 10 differ by one row or column. Deviation: n is
     rounded up as in the paper of 2013; the paper of 2022 does not say, and the lengths in its Table 1 are nearer to

@@ -25,9 +25,9 @@ from mapveil.distributed.prefix_tree import PrefixTree
 from mapveil.distributed.query import NoisySums, Query, Setting
 from mapveil.distributed.split_thresholds import RULES, Noise, SplitRule, thresholds
 from mapveil.distributed.start_tree import expected_tree, start_tree
-from mapveil.errors import ParameterError
 from mapveil.maps.density_map import Measurement
-from mapveil.maps.mechanism import Estimate
+from mapveil.mechanisms.mechanism import Estimate
+from mapveil_client.errors import ParameterError
 
 if TYPE_CHECKING:
     from mapveil.maps.density_map import DensityMap

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.errors import ParameterError
 from mapveil.geo.morton import MAX_BITS, deinterleave
+from mapveil_client.errors import ParameterError
 
 __all__ = ["BlockEncoding", "even_edges"]
 

@@ -13,7 +13,7 @@ import math
 from fractions import Fraction
 from typing import Final
 
-from mapveil.errors import ParameterError
+from mapveil_client.errors import ParameterError
 
 __all__ = [
     "TARGET_DEVIATIONS",

@@ -13,10 +13,10 @@ import numpy.typing as npt
 from mapveil.distributed.devices import Devices
 from mapveil.distributed.encoding import Encoding
 from mapveil.distributed.query import Query
-from mapveil.privacy.noise_shares import noise_shares
-from mapveil.privacy.random import Randomness
 from mapveil.privacy.user_shares import Rounding, round_shares
-from mapveil.secure_sum.vectors import SparseVectors
+from mapveil_client.randomness.noise_shares import noise_shares
+from mapveil_client.randomness.random import Randomness
+from mapveil_client.secure_sum.vectors import SparseVectors
 
 __all__ = ["client_noise", "client_report", "encode_places", "sensitivity"]
 

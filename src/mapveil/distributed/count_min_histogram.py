@@ -16,7 +16,7 @@ from mapveil.distributed.mechanism import DistributedMechanism, ServerHalf
 from mapveil.distributed.query import NoisySums, Query, Setting
 from mapveil.distributed.sketch_encoding import SketchEncoding
 from mapveil.maps.density_map import Measurement
-from mapveil.maps.mechanism import Estimate
+from mapveil.mechanisms.mechanism import Estimate
 
 __all__ = ["CountMinHistogram", "NodeEstimates", "SketchEstimator", "sketch_estimates"]
 

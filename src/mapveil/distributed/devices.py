@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.errors import InputError
 from mapveil.geo.counts import Counts
 from mapveil.geo.morton import interleave
 from mapveil.geo.points import Points
 from mapveil.geo.tables import reading
 from mapveil.geo.tiling import Tiling
+from mapveil_client.errors import InputError
 
 __all__ = ["Devices", "devices_of"]
 

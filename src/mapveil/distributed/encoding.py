@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.distributed.prefix_tree import PrefixTree
-from mapveil.errors import ParameterError
+from mapveil_client.errors import ParameterError
 
 __all__ = ["Encoding", "LabelEncoding", "NodeEncoding"]
 

@@ -11,7 +11,7 @@ from mapveil.distributed.encoding import NodeEncoding
 from mapveil.distributed.mechanism import DistributedMechanism, ServerHalf
 from mapveil.distributed.prefix_tree import PrefixTree
 from mapveil.distributed.query import Query, Setting
-from mapveil.maps.mechanism import Estimate
+from mapveil.mechanisms.mechanism import Estimate
 
 __all__ = ["FlatHistogram"]
 

@@ -11,7 +11,7 @@ from mapveil.distributed.level_choice import LevelSums, choose_levels, require_l
 from mapveil.distributed.level_encoding import LevelEncoding
 from mapveil.distributed.mechanism import DistributedMechanism, ServerHalf
 from mapveil.distributed.query import Query, Setting
-from mapveil.maps.mechanism import Estimate
+from mapveil.mechanisms.mechanism import Estimate
 
 __all__ = ["HierarchicalHistogram"]
 

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.distributed.level_encoding import level_members
-from mapveil.errors import ParameterError
+from mapveil_client.errors import ParameterError
 
 __all__ = ["LevelSums", "choose_levels", "require_level", "show_levels"]
 

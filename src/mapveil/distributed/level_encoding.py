@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.errors import ParameterError
+from mapveil_client.errors import ParameterError
 
 __all__ = ["LevelEncoding", "level_members"]
 

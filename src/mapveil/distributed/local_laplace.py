@@ -14,10 +14,10 @@ from mapveil.distributed.level_choice import LevelSums, require_level, show_leve
 from mapveil.distributed.level_encoding import LevelEncoding
 from mapveil.distributed.mechanism import DistributedMechanism, ServerHalf
 from mapveil.distributed.query import Query, Setting
-from mapveil.errors import ParameterError
-from mapveil.maps.mechanism import Estimate
+from mapveil.mechanisms.mechanism import Estimate
 from mapveil.privacy.discrete_laplace import laplace_variance
 from mapveil.privacy.guarantee import Guarantee, Share
+from mapveil_client.errors import ParameterError
 
 __all__ = ["LocalLaplace"]
 
@@ -124,7 +124,7 @@ class LocalLaplace(DistributedMechanism):
         )
 
     def _draws(self, setting: Setting, encoding: LevelEncoding) -> float:
-        """Events of all devices' noise (see :mod:`mapveil.privacy.noise_shares`) on average."""
+        """Events of all devices' noise (see :mod:`mapveil_client.randomness.noise_shares`) on average."""
         moves = sensitivity(encoding, setting.scale, self.rounding)
         events = -math.log(-math.expm1(-float(self.budget) / moves))
         return 2 * setting.devices * encoding.length * events

@@ -14,16 +14,16 @@ import numpy.typing as npt
 
 from mapveil.distributed.devices import Devices, devices_of
 from mapveil.distributed.query import NoisySums, Query, Setting
-from mapveil.errors import InputError
 from mapveil.geo.counts import Counts
 from mapveil.geo.morton import interleave
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Lattice, Tiling
 from mapveil.maps.density_map import DensityMap
-from mapveil.maps.mechanism import Estimate, Mechanism, Progress, check_tiling, tiling_of
 from mapveil.maps.round_cost import RoundCost
+from mapveil.mechanisms.mechanism import Estimate, Mechanism, Progress, check_tiling, tiling_of
 from mapveil.privacy.guarantee import Guarantee, Share
-from mapveil.privacy.random import Randomness, as_randomness
+from mapveil_client.errors import InputError
+from mapveil_client.randomness.random import Randomness, as_randomness
 
 if TYPE_CHECKING:
     from mapveil.distributed.round_terms import Overflow

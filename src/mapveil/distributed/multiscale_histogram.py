@@ -16,11 +16,11 @@ from mapveil.distributed.prefix_tree import PrefixTree
 from mapveil.distributed.query import NoisySums, Query, Setting
 from mapveil.distributed.uniform_grid import cells_at, nearest_level, noise_deviation
 from mapveil.geo.morton import deinterleave
-from mapveil.maps.interpolation import Known, interpolate, slope_exponent
-from mapveil.maps.mechanism import Estimate
-from mapveil.maps.shrinkage import multiscale_shrinkage, pool
-from mapveil.maps.two_rounds import Leaves, shrink_two_rounds
-from mapveil.privacy.epsilon import split_epsilon
+from mapveil.inference.interpolation import Known, interpolate, slope_exponent
+from mapveil.inference.shrinkage import multiscale_shrinkage, pool
+from mapveil.inference.two_rounds import Leaves, shrink_two_rounds
+from mapveil.mechanisms.mechanism import Estimate
+from mapveil_client.epsilon import split_epsilon
 
 __all__ = ["MultiscaleHistogram"]
 
@@ -61,8 +61,8 @@ class MultiscaleHistogram(DistributedMechanism):
     and costs nothing:
 
     - the sums are shrunk at all scales and shifts by an expansion whose weights minimise the estimated error
-      (:mod:`mapveil.maps.shrinkage`, :mod:`mapveil.maps.threshold_expansion`);
-    - inside a cell, people follow the slope of the cells around it (:mod:`mapveil.maps.interpolation`).
+      (:mod:`mapveil.inference.shrinkage`, :mod:`mapveil.inference.threshold_expansion`);
+    - inside a cell, people follow the slope of the cells around it (:mod:`mapveil.inference.interpolation`).
 
     With two ``rounds``, the default, the first one, with ``first_share`` of the budget, asks for about
     :math:`B = 1.6\, (k\, n / \sqrt{\sigma^2 + 1})^{2/3}` blocks. A block where :math:`\hat x` users are expected
@@ -71,7 +71,7 @@ class MultiscaleHistogram(DistributedMechanism):
     .. math:: d = \operatorname{round} \log_4 \frac{\hat x}{c \sqrt{\sigma_2^2 + 1}}, \qquad 0 \le d \le 6
 
     times for the second, where: :math:`\sigma_2^2` is the variance of that round's noise and c is ``leaf_signal``. Both
-    answers are combined and shrunk together (:mod:`mapveil.maps.two_rounds`).
+    answers are combined and shrunk together (:mod:`mapveil.inference.two_rounds`).
 
     One round is a compromise between maps: the image of Bagdasaryan et al. (2022), crowded everywhere, is best at
     about this depth. On eight data sets kept aside, at :math:`\epsilon = 1`, two rounds had 2 to 650 times less mean

@@ -10,8 +10,8 @@ from mapveil.distributed.encoding import Encoding, LabelEncoding, NodeEncoding
 from mapveil.distributed.level_encoding import LevelEncoding
 from mapveil.distributed.private_region import MarginsEncoding
 from mapveil.distributed.sketch_encoding import SketchEncoding
-from mapveil.errors import InputError, ParameterError
 from mapveil.geo.morton import MAX_BITS
+from mapveil_client.errors import InputError, ParameterError
 
 __all__ = ["encoding_from_dict"]
 

@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.errors import ParameterError
 from mapveil.geo.morton import children
+from mapveil_client.errors import ParameterError
 
 __all__ = ["PrefixTree"]
 

@@ -22,18 +22,18 @@ import numpy.typing as npt
 from mapveil.distributed.devices import devices_of
 from mapveil.distributed.mechanism import TABLE_SCALE, DistributedMechanism
 from mapveil.distributed.query import Query
-from mapveil.errors import PromiseError
 from mapveil.geo.cut_region import cut_region, kept_bins
 from mapveil.geo.grid import Grid
 from mapveil.geo.morton import deinterleave
 from mapveil.geo.points import Points
 from mapveil.geo.region import Region
-from mapveil.maps.mechanism import Progress
 from mapveil.maps.round_cost import RoundCost
-from mapveil.privacy.epsilon import split_epsilon
+from mapveil.mechanisms.mechanism import Progress
 from mapveil.privacy.guarantee import Share
 from mapveil.privacy.laplace_sum import laplace_sum_quantile
-from mapveil.privacy.random import Randomness
+from mapveil_client.epsilon import split_epsilon
+from mapveil_client.errors import PromiseError
+from mapveil_client.randomness.random import Randomness
 
 if TYPE_CHECKING:
     from mapveil.distributed.rounds import BeforeReveal

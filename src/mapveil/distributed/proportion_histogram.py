@@ -12,21 +12,21 @@ from mapveil.distributed.adaptive_histogram import AdaptiveHistogram, RoundState
 from mapveil.distributed.encoding import Encoding, LabelEncoding, NodeEncoding
 from mapveil.distributed.prefix_tree import PrefixTree
 from mapveil.distributed.query import NoisySums, Setting
-from mapveil.errors import InputError
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
+from mapveil.inference.wilson import noisy_wilson, normal_quantile
 from mapveil.maps.density_map import INTERVAL_ALPHA, Measurement
-from mapveil.maps.mechanism import Estimate
 from mapveil.maps.proportion_map import LabelMeasurement, ProportionMap
-from mapveil.maps.wilson import noisy_wilson, normal_quantile
+from mapveil.mechanisms.mechanism import Estimate
+from mapveil_client.errors import InputError
 
 if TYPE_CHECKING:
     from mapveil.distributed.devices import Devices
     from mapveil.distributed.rounds import BeforeReveal
     from mapveil.geo.tiling import Tiling
-    from mapveil.maps.mechanism import Progress
-    from mapveil.privacy.random import Randomness
+    from mapveil.mechanisms.mechanism import Progress
     from mapveil.secure_sum.drivers import SecureSum
+    from mapveil_client.randomness.random import Randomness
 
 __all__ = ["ProportionHistogram"]
 
@@ -49,7 +49,7 @@ class ProportionHistogram(AdaptiveHistogram):
               \text{collapse also where } w(\tilde y_i) > \tfrac{3}{2} \omega
 
     where: :math:`\tilde y_i` are the k noisy sums of node i, w is the width of the widest of their labels' intervals
-    (:mod:`mapveil.maps.wilson`, 95 %) with the noise that the remaining budget would give, and :math:`\omega` is
+    (:mod:`mapveil.inference.wilson`, 95 %) with the noise that the remaining budget would give, and :math:`\omega` is
     ``width``: a node is divided while a quarter of its people would still tell the proportion as closely, and given up
     when its own people are far from it. Run by: the server.
 

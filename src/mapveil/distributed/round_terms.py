@@ -12,8 +12,8 @@ import numpy.typing as npt
 from mapveil.distributed.client import sensitivity
 from mapveil.distributed.query import NoisySums, Query
 from mapveil.privacy.discrete_laplace import laplace_variance
-from mapveil.privacy.modulus import centre, check_modulus, highest_sum, smallest_modulus
 from mapveil.privacy.user_shares import Rounding
+from mapveil.secure_sum.modulus import centre, check_modulus, highest_sum, smallest_modulus
 
 __all__ = ["Overflow", "RoundTerms", "shard_boundaries"]
 
@@ -66,7 +66,7 @@ class RoundTerms(NamedTuple):
         sizes : ndarray of int64, shape (shards,)
             Devices of each shard.
         alpha : Fraction
-            See :func:`mapveil.privacy.provision.share_shape`.
+            See :func:`mapveil_client.provision.share_shape`.
         scale : int
             Units per device.
         rounding : str

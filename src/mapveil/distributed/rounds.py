@@ -19,16 +19,16 @@ from mapveil.distributed.client import client_noise, client_report, encode_place
 from mapveil.distributed.devices import Devices
 from mapveil.distributed.query import NoisySums, Query, Setting
 from mapveil.distributed.round_terms import Overflow, RoundTerms, shard_boundaries
-from mapveil.errors import InputError
-from mapveil.maps.mechanism import Progress
 from mapveil.maps.round_cost import RoundCost
+from mapveil.mechanisms.mechanism import Progress
 from mapveil.privacy.guarantee import Share
-from mapveil.privacy.provision import promised_survivors, share_shape
-from mapveil.privacy.random import Randomness
 from mapveil.privacy.user_shares import Rounding
 from mapveil.secure_sum.drivers import SecureSum, SumSettings
-from mapveil.secure_sum.faults import Abort
-from mapveil.secure_sum.vectors import Leaves, SparseVectors
+from mapveil_client.errors import InputError
+from mapveil_client.provision import promised_survivors, share_shape
+from mapveil_client.randomness.random import Randomness
+from mapveil_client.secure_sum.faults import Abort
+from mapveil_client.secure_sum.vectors import Leaves, SparseVectors
 
 __all__ = ["BeforeReveal", "Collection"]
 

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.errors import ParameterError
+from mapveil_client.errors import ParameterError
 
 __all__ = ["SketchEncoding"]
 

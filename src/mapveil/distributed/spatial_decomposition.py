@@ -13,9 +13,9 @@ from mapveil.distributed.level_choice import LevelSums, choose_levels, require_l
 from mapveil.distributed.level_encoding import LevelEncoding, level_members
 from mapveil.distributed.mechanism import DistributedMechanism, ServerHalf
 from mapveil.distributed.query import Query, Setting
-from mapveil.maps.mechanism import Estimate
-from mapveil.maps.tree_least_squares import tree_least_squares
-from mapveil.privacy.epsilon import split_epsilon
+from mapveil.inference.tree_least_squares import tree_least_squares
+from mapveil.mechanisms.mechanism import Estimate
+from mapveil_client.epsilon import split_epsilon
 
 __all__ = ["SpatialDecomposition"]
 
@@ -33,7 +33,8 @@ class SpatialDecomposition(DistributedMechanism):
     .. math:: \epsilon_i = \epsilon\, \frac{g^i}{\sum_{j=0}^{h} g^j}, \qquad i = 0, \ldots, h
 
     where: :math:`\epsilon` is ``epsilon``, h the finest level, i counts levels from the root and g is ``growth``, the
-    cube root of 2; then the least-squares estimate of all nodes (:mod:`mapveil.maps.tree_least_squares`), of which each
+    cube root of 2; then the least-squares estimate of all nodes (:mod:`mapveil.inference.tree_least_squares`),
+    of which each
     subregion shows the level that the noise allows (:mod:`mapveil.distributed.level_choice`).
 
     Each level is a query of its own, with its own noise; nothing is asked by an earlier answer, so a deployment may

@@ -13,7 +13,7 @@ from mapveil.distributed.encoding import NodeEncoding
 from mapveil.distributed.mechanism import DistributedMechanism, ServerHalf
 from mapveil.distributed.prefix_tree import PrefixTree
 from mapveil.distributed.query import Query, Setting
-from mapveil.maps.mechanism import Estimate
+from mapveil.mechanisms.mechanism import Estimate
 
 __all__ = ["UniformGrid", "cells_at", "nearest_level", "noise_deviation"]
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.errors import InputError
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tables import reading
 from mapveil.geo.tiling import SqlKey, Tiling
+from mapveil_client.errors import InputError
 
 if TYPE_CHECKING:
     import duckdb

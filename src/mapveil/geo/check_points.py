@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Final
 
-from mapveil.errors import InputError
 from mapveil.geo.tables import Table, quote_name, quote_text, reading
+from mapveil_client.errors import InputError
 
 if TYPE_CHECKING:
     import duckdb

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.errors import InputError
 from mapveil.geo.tiling import Tiling
+from mapveil_client.errors import InputError
 
 __all__ = ["Counts"]
 

@@ -15,9 +15,9 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from mapveil.errors import InputError
 from mapveil.geo.geojson import GeoJsonTable
 from mapveil.geo.tables import Table, quote_text
+from mapveil_client.errors import InputError
 
 if TYPE_CHECKING:
     import duckdb

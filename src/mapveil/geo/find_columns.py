@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from mapveil.errors import InputError
 from mapveil.geo.points import Columns, Expressions
 from mapveil.geo.tables import Place, quote_name
+from mapveil_client.errors import InputError
 
 __all__ = ["USUAL_NAMES", "FoundColumns", "find_columns", "has_usual_place"]
 

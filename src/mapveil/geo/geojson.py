@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.errors import InputError
 from mapveil.geo.tables import Place, StreamTable, Table, quote_name, quote_text
+from mapveil_client.errors import InputError
 
 if TYPE_CHECKING:
     import duckdb

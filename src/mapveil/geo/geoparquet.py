@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.errors import InputError
 from mapveil.geo.tables import Place, Table, quote_name
+from mapveil_client.errors import InputError
 
 if TYPE_CHECKING:
     import duckdb

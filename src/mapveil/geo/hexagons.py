@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.errors import ParameterError
 from mapveil.geo.region import Region
 from mapveil.geo.tiling import Bounds, Centres, Lattice, SqlKey
+from mapveil_client.errors import ParameterError
 
 if TYPE_CHECKING:
     from shapely.geometry import Polygon

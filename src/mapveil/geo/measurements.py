@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.errors import InputError, ParameterError
+from mapveil_client.errors import InputError, ParameterError
 
 __all__ = ["LAT", "LON", "RSS", "MeasurementSplit", "Measurements", "Shuffler"]
 

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.errors import ParameterError
+from mapveil_client.errors import ParameterError
 
 __all__ = [
     "MAX_BITS",

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from mapveil.errors import InputError
 from mapveil.geo.grid import Grid
 from mapveil.geo.hexagons import Hexagons
 from mapveil.geo.places import Places
@@ -17,6 +16,7 @@ from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.region import Region
 from mapveil.geo.tiling import Tiling
 from mapveil.geo.web_mercator import WebMercatorTiles
+from mapveil_client.errors import InputError
 
 if TYPE_CHECKING:
     from mapveil.geo.points import Points

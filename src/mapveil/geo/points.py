@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.errors import InputError
 from mapveil.geo.tables import FrameTable, Table, quote_name, reading
+from mapveil_client.errors import InputError
 
 if TYPE_CHECKING:
     import duckdb

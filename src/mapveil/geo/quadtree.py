@@ -9,11 +9,11 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.errors import ParameterError
 from mapveil.geo import morton
 from mapveil.geo.raster import Raster, RasterCells
 from mapveil.geo.region import Region
 from mapveil.geo.tiling import Lattice, SqlKey
+from mapveil_client.errors import ParameterError
 
 __all__ = ["MAX_DEPTH", "Quadtree"]
 

@@ -11,10 +11,10 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.errors import InputError, require
 from mapveil.geo.counts import Counts
 from mapveil.geo.grid import Grid
 from mapveil.geo.region import Region
+from mapveil_client.errors import InputError, require
 
 __all__ = ["read_counts", "whole_users"]
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.errors import InputError, ParameterError
 from mapveil.geo.find_columns import find_columns
 from mapveil.geo.measurements import Measurements
 from mapveil.geo.read_points import open_table
 from mapveil.geo.tables import Table, column_types, quote_name, reading
+from mapveil_client.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
     import duckdb

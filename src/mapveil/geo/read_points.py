@@ -8,7 +8,6 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from mapveil.errors import InputError
 from mapveil.geo.files import ACCEPTED, FileTable, open_files, open_standard_input
 from mapveil.geo.find_columns import find_columns, has_usual_place
 from mapveil.geo.geoparquet import GeometryTable, check_crs, find_geometry
@@ -22,6 +21,7 @@ from mapveil.geo.tables import (
     column_types,
     reading,
 )
+from mapveil_client.errors import InputError
 
 if TYPE_CHECKING:
     import pyarrow

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.errors import InputError, require
 from mapveil.geo.projection import DEGREES_CRS, EqualAreaCylinder, Projection, projection_of
+from mapveil_client.errors import InputError, require
 
 if TYPE_CHECKING:
     from os import PathLike

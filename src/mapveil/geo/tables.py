@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, runtime_checkable
 
-from mapveil.errors import InputError
+from mapveil_client.errors import InputError
 
 if TYPE_CHECKING:
     import duckdb

@@ -6,16 +6,16 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mapveil.local.disk_area import DiskArea
-    from mapveil.local.domain import Domain
-    from mapveil.local.generalized_response import GeneralizedRandomizedResponse
-    from mapveil.local.hadamard_response import HadamardResponse
-    from mapveil.local.hierarchical_hashing import HierarchicalHashing
-    from mapveil.local.local_hashing import LocalHashing
-    from mapveil.local.planar_laplace import PlanarLaplace
-    from mapveil.local.staircase_response import StaircaseResponse
-    from mapveil.local.subset_selection import SubsetSelection
-    from mapveil.local.unary_encoding import UnaryEncoding
+    from mapveil.local.randomizers.disk_area import DiskArea
+    from mapveil.local.randomizers.domain import Domain
+    from mapveil.local.randomizers.generalized_response import GeneralizedRandomizedResponse
+    from mapveil.local.randomizers.hadamard_response import HadamardResponse
+    from mapveil.local.randomizers.hierarchical_hashing import HierarchicalHashing
+    from mapveil.local.randomizers.local_hashing import LocalHashing
+    from mapveil.local.randomizers.planar_laplace import PlanarLaplace
+    from mapveil.local.randomizers.staircase_response import StaircaseResponse
+    from mapveil.local.randomizers.subset_selection import SubsetSelection
+    from mapveil.local.randomizers.unary_encoding import UnaryEncoding
 
 __all__ = [
     "DiskArea",
@@ -31,16 +31,16 @@ __all__ = [
 ]
 
 _MODULES = {
-    "DiskArea": "disk_area",
-    "Domain": "domain",
-    "GeneralizedRandomizedResponse": "generalized_response",
-    "HadamardResponse": "hadamard_response",
-    "HierarchicalHashing": "hierarchical_hashing",
-    "LocalHashing": "local_hashing",
-    "PlanarLaplace": "planar_laplace",
-    "StaircaseResponse": "staircase_response",
-    "SubsetSelection": "subset_selection",
-    "UnaryEncoding": "unary_encoding",
+    "DiskArea": "randomizers.disk_area",
+    "Domain": "randomizers.domain",
+    "GeneralizedRandomizedResponse": "randomizers.generalized_response",
+    "HadamardResponse": "randomizers.hadamard_response",
+    "HierarchicalHashing": "randomizers.hierarchical_hashing",
+    "LocalHashing": "randomizers.local_hashing",
+    "PlanarLaplace": "randomizers.planar_laplace",
+    "StaircaseResponse": "randomizers.staircase_response",
+    "SubsetSelection": "randomizers.subset_selection",
+    "UnaryEncoding": "randomizers.unary_encoding",
 }
 
 

@@ -13,12 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.engines.user_sums import located_by
-from mapveil.errors import InputError
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tables import reading
-from mapveil.local.domain import Domain
-from mapveil.privacy.random import Randomness
+from mapveil.local.randomizers.domain import Domain
+from mapveil_client.errors import InputError
+from mapveil_client.randomness.random import Randomness
 
 __all__ = ["OUTSIDE", "PLACES", "Outside", "PlaceChoice", "cells_of_users", "nearest_site"]
 

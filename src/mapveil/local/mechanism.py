@@ -9,20 +9,20 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.errors import ParameterError
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
 from mapveil.local.devices import OUTSIDE, PLACES, Outside, PlaceChoice, cells_of_users
-from mapveil.local.domain import Domain
-from mapveil.local.estimators import check_estimator, estimate_distribution
-from mapveil.local.measurement import estimated_users
-from mapveil.local.randomizer import Randomizer, SymbolRandomizer
-from mapveil.local.report import Reports, Tally
+from mapveil.local.estimators.estimators.estimators import check_estimator, estimate_distribution
+from mapveil.local.estimators.estimators.measurement import estimated_users
+from mapveil.local.randomizers.domain import Domain
+from mapveil.local.randomizers.randomizer import Randomizer, SymbolRandomizer
+from mapveil.local.randomizers.report import Reports, Tally
 from mapveil.maps.density_map import DensityMap
-from mapveil.maps.mechanism import Mechanism, Progress, tiling_of
+from mapveil.mechanisms.mechanism import Mechanism, Progress, tiling_of
 from mapveil.privacy.guarantee import Guarantee, Share
-from mapveil.privacy.random import Randomness, as_randomness
+from mapveil_client.errors import ParameterError
+from mapveil_client.randomness.random import Randomness, as_randomness
 
 __all__ = ["LocalMechanism"]
 
@@ -43,7 +43,7 @@ class LocalMechanism(Mechanism):
     epsilon : int, float, str, Decimal or Fraction
         The budget of each user's one report.
     estimator : str
-        How the server estimates: one of :data:`mapveil.local.estimators.ESTIMATORS`.
+        How the server estimates: one of :data:`mapveil.local.estimators.estimators.estimators.ESTIMATORS`.
     place : str
         What a user of many places reports about: the ``"most-visited"`` one, or a ``"random"`` row's.
     outside : str

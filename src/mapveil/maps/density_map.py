@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.errors import InputError, ParameterError
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.layer import Layer
 from mapveil.maps.round_cost import RoundCost
 from mapveil.maps.software import software_version
 from mapveil.privacy.discrete_laplace import laplace_quantile, laplace_variance
 from mapveil.privacy.guarantee import Guarantee
+from mapveil_client.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import xarray
     from matplotlib.axes import Axes
 
-    from mapveil.maps.colours import ScaleKind
+    from mapveil.pictures.colours import ScaleKind
 
 __all__ = ["INTERVAL_ALPHA", "SUFFIXES", "DensityMap", "Interval", "Measurement"]
 
@@ -249,46 +249,46 @@ class DensityMap:
         return json.dumps(self.metadata(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
     def plot(self, ax: Axes | None = None, *, scale: ScaleKind = "log", title: str | None = None) -> Axes:
-        """Draw the map with its guarantee; see :func:`mapveil.maps.picture.plot_map`."""
-        from mapveil.maps.picture import plot_map
+        """Draw the map with its guarantee; see :func:`mapveil.pictures.picture.plot_map`."""
+        from mapveil.pictures.picture import plot_map
 
         return plot_map(self, ax, scale=scale, title=title)
 
     def to_xarray(self) -> xarray.Dataset:
-        """The map as a dataset; see :func:`mapveil.maps.dataset.as_dataset`."""
-        from mapveil.maps.dataset import as_dataset
+        """The map as a dataset; see :func:`mapveil.formats.dataset.as_dataset`."""
+        from mapveil.formats.dataset import as_dataset
 
         return as_dataset(self)
 
     def to_geotiff(self, path: str | PathLike[str]) -> None:
-        """Write a Cloud-Optimised GeoTIFF; see :func:`mapveil.maps.geotiff.write_geotiff`."""
-        from mapveil.maps.geotiff import write_geotiff
+        """Write a Cloud-Optimised GeoTIFF; see :func:`mapveil.formats.geotiff.write_geotiff`."""
+        from mapveil.formats.geotiff import write_geotiff
 
         write_geotiff(self, path)
 
     def to_geoparquet(self, path: str | PathLike[str]) -> None:
-        """Write GeoParquet; see :func:`mapveil.maps.geoparquet.write_geoparquet`."""
-        from mapveil.maps.geoparquet import write_geoparquet
+        """Write GeoParquet; see :func:`mapveil.formats.geoparquet.write_geoparquet`."""
+        from mapveil.formats.geoparquet import write_geoparquet
 
         write_geoparquet(self, path)
 
     def to_geojson(self, path: str | PathLike[str], *, skip_empty: bool = False) -> None:
-        """Write GeoJSON; see :func:`mapveil.maps.geojson.write_geojson`."""
-        from mapveil.maps.geojson import write_geojson
+        """Write GeoJSON; see :func:`mapveil.formats.geojson.write_geojson`."""
+        from mapveil.formats.geojson import write_geojson
 
         write_geojson(self, path, skip_empty=skip_empty)
 
     def to_png(
         self, path: str | PathLike[str], *, scale: ScaleKind = "log", title: str | None = None
     ) -> None:
-        """Write a picture; see :func:`mapveil.maps.picture.write_png`."""
-        from mapveil.maps.picture import write_png
+        """Write a picture; see :func:`mapveil.pictures.picture.write_png`."""
+        from mapveil.pictures.picture import write_png
 
         write_png(self, path, scale=scale, title=title)
 
     def to_html(self, path: str | PathLike[str], *, title: str | None = None) -> None:
-        """Write a page that works offline; see :func:`mapveil.maps.page.write_page`."""
-        from mapveil.maps.page import write_page
+        """Write a page that works offline; see :func:`mapveil.pictures.page.write_page`."""
+        from mapveil.pictures.page import write_page
 
         write_page(self, path, title=title)
 
@@ -322,7 +322,7 @@ class DensityMap:
             raise InputError(f"{path}: no format has that suffix; accepted: {', '.join(SUFFIXES)}")
 
     def _repr_html_(self) -> str:
-        from mapveil.maps.picture import notebook_html
+        from mapveil.pictures.picture import notebook_html
 
         return notebook_html(self)
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.errors import InputError, ParameterError
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.software import software_version
 from mapveil.privacy.guarantee import Guarantee
+from mapveil_client.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -265,8 +265,8 @@ class FlowMap:
         return json.dumps(self.metadata(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
     def plot(self, ax: Axes | None = None, *, title: str | None = None, arcs: int = 200) -> Axes:
-        """Draw the largest flows as arcs; see :func:`mapveil.maps.flow_picture.plot_flows`."""
-        from mapveil.maps.flow_picture import plot_flows
+        """Draw the largest flows as arcs; see :func:`mapveil.pictures.flow_picture.plot_flows`."""
+        from mapveil.pictures.flow_picture import plot_flows
 
         return plot_flows(self, ax, title=title, arcs=arcs)
 
@@ -289,12 +289,12 @@ class FlowMap:
         """
         suffix = Path(path).suffix.lower()
         if suffix in (".png", ".html"):
-            from mapveil.maps.flow_page import write_flow_page
-            from mapveil.maps.flow_picture import write_flow_png
+            from mapveil.pictures.flow_page import write_flow_page
+            from mapveil.pictures.flow_picture import write_flow_png
 
             (write_flow_png if suffix == ".png" else write_flow_page)(self, path, title=title)
         elif suffix in FLOW_SUFFIXES:
-            from mapveil.maps.flow_table import write_flow_csv, write_flow_geojson, write_flow_geoparquet
+            from mapveil.formats.flow_table import write_flow_csv, write_flow_geojson, write_flow_geoparquet
 
             writers = {".parquet": write_flow_geoparquet, ".csv": write_flow_csv}
             writers.get(suffix, write_flow_geojson)(self, path)
@@ -302,7 +302,7 @@ class FlowMap:
             raise InputError(f"{path}: no format has that suffix; accepted: {', '.join(FLOW_SUFFIXES)}")
 
     def _repr_html_(self) -> str:
-        from mapveil.maps.flow_picture import flow_notebook_html
+        from mapveil.pictures.flow_picture import flow_notebook_html
 
         return flow_notebook_html(self)
 

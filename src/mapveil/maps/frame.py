@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.errors import InputError
 from mapveil.geo.raster import Raster
 from mapveil.geo.tiling import Tiling
 from mapveil.geo.web_mercator import WebMercatorTiles
+from mapveil_client.errors import InputError
 
 if TYPE_CHECKING:
     from mapveil.maps.density_map import DensityMap

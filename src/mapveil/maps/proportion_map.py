@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.errors import ParameterError
+from mapveil.inference.wilson import noisy_wilson, normal_quantile
 from mapveil.maps.density_map import INTERVAL_ALPHA, DensityMap, Interval, Measurement
 from mapveil.maps.layer import Layer
-from mapveil.maps.wilson import noisy_wilson, normal_quantile
+from mapveil_client.errors import ParameterError
 
 if TYPE_CHECKING:
     from os import PathLike
 
     from matplotlib.axes import Axes
 
-    from mapveil.maps.colours import ScaleKind
+    from mapveil.pictures.colours import ScaleKind
 
 __all__ = ["LabelMeasurement", "ProportionMap"]
 
@@ -75,7 +75,7 @@ class LabelMeasurement(Measurement):
     def bounds(self, alpha: float, label: int, *, sampling: bool = True) -> Interval:
         r"""Bounds on a label's proportion in each group, shape (groups,).
 
-        :func:`mapveil.maps.wilson.noisy_wilson`, where the noise of one sum is taken to stray as far as
+        :func:`mapveil.inference.wilson.noisy_wilson`, where the noise of one sum is taken to stray as far as
         :math:`\max(z s, t)`: z times its standard deviation s, or the two-sided quantile t of its own law, which
         has heavier tails than the normal one.
         """
@@ -149,7 +149,8 @@ class ProportionMap(DensityMap):
         """Bounds that hold for the proportion of each cell's group with probability about 1 - alpha.
 
         Wilson's interval widened for the noise of numerator and denominator; the derivation is in
-        :mod:`mapveil.maps.wilson`. All of [0, 1] where nothing is known. The bounds are pointwise, and take the groups
+        :mod:`mapveil.inference.wilson`. All of [0, 1] where nothing is known. The bounds are pointwise, and
+        take the groups
         as given, although earlier rounds chose them; the tests measure what they cover all the same. Run by: anybody
         who holds the map; costs no privacy.
 
@@ -203,8 +204,8 @@ class ProportionMap(DensityMap):
         title: str | None = None,
         label: int = 1,
     ) -> Axes:
-        """Draw the proportion of a label; see :func:`mapveil.maps.picture.plot_cells`."""
-        from mapveil.maps.picture import plot_cells
+        """Draw the proportion of a label; see :func:`mapveil.pictures.picture.plot_cells`."""
+        from mapveil.pictures.picture import plot_cells
 
         unit = f"proportion of label {label}"
         return plot_cells(self, self.proportion(label), unit, ax, scale=scale, title=title)
@@ -212,7 +213,7 @@ class ProportionMap(DensityMap):
     def to_png(
         self, path: str | PathLike[str], *, scale: ScaleKind = "linear", title: str | None = None
     ) -> None:
-        """Write a picture of the proportion of label 1; see :func:`mapveil.maps.picture.write_png`."""
+        """Write a picture of the proportion of label 1; see :func:`mapveil.pictures.picture.write_png`."""
         super().to_png(path, scale=scale, title=title)
 
     def _checked(self, label: int) -> int:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.errors import InputError, ParameterError
 from mapveil.geo.measurements import LAT, LON, RSS, Measurements
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.layer import Layer
 from mapveil.maps.software import software_version
 from mapveil.privacy.guarantee import Guarantee
+from mapveil_client.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -320,8 +320,8 @@ class SignalMap:
         return json.dumps(self.metadata(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
     def plot(self, ax: Axes | None = None, *, title: str | None = None) -> Axes:
-        """Draw it; see :func:`mapveil.maps.signal_picture.plot_signal`."""
-        from mapveil.maps.signal_picture import plot_signal
+        """Draw it; see :func:`mapveil.pictures.signal_picture.plot_signal`."""
+        from mapveil.pictures.signal_picture import plot_signal
 
         return plot_signal(self, ax, title=title)
 
@@ -344,15 +344,15 @@ class SignalMap:
         """
         suffix = Path(path).suffix.lower()
         if suffix == ".png":
-            from mapveil.maps.signal_picture import write_signal_png
+            from mapveil.pictures.signal_picture import write_signal_png
 
             write_signal_png(self, path, title=title)
         elif suffix == ".html":
-            from mapveil.maps.signal_page import write_signal_page
+            from mapveil.pictures.signal_page import write_signal_page
 
             write_signal_page(self, path, title=title)
         elif suffix in SIGNAL_SUFFIXES:
-            from mapveil.maps import signal_table
+            from mapveil.formats import signal_table
 
             writers = {
                 ".parquet": signal_table.write_signal_geoparquet,
@@ -365,7 +365,7 @@ class SignalMap:
             raise InputError(f"{path}: no format has that suffix; accepted: {', '.join(SIGNAL_SUFFIXES)}")
 
     def _repr_html_(self) -> str:
-        from mapveil.maps.picture import notebook_html
+        from mapveil.pictures.picture import notebook_html
 
         return notebook_html(self)
 

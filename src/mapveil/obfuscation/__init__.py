@@ -6,15 +6,15 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mapveil.obfuscation.codebook import Codebook
-    from mapveil.obfuscation.fitted import FittedPrivatizer
-    from mapveil.obfuscation.funnel import Funnel
-    from mapveil.obfuscation.gap import Gap
-    from mapveil.obfuscation.gaussian_noise import GaussianNoise
-    from mapveil.obfuscation.local_gaussian import LocalGaussian
-    from mapveil.obfuscation.phone import read_phone_privatizer
-    from mapveil.obfuscation.privatizer_file import read_privatizer
-    from mapveil.obfuscation.truncated_laplacian import TruncatedLaplacian
+    from mapveil.obfuscation.export.phone import read_phone_privatizer
+    from mapveil.obfuscation.export.privatizer_file import read_privatizer
+    from mapveil.obfuscation.privatizers.table.codebook import Codebook
+    from mapveil.obfuscation.privatizers.table.fitted import FittedPrivatizer
+    from mapveil.obfuscation.privatizers.table.funnel import Funnel
+    from mapveil.obfuscation.privatizers.table.gap import Gap
+    from mapveil.obfuscation.privatizers.table.gaussian_noise import GaussianNoise
+    from mapveil.obfuscation.privatizers.table.local_gaussian import LocalGaussian
+    from mapveil.obfuscation.privatizers.table.truncated_laplacian import TruncatedLaplacian
 
 __all__ = [
     "Codebook",
@@ -29,15 +29,15 @@ __all__ = [
 ]
 
 _MODULES = {
-    "Codebook": "codebook",
-    "FittedPrivatizer": "fitted",
-    "Funnel": "funnel",
-    "Gap": "gap",
-    "GaussianNoise": "gaussian_noise",
-    "LocalGaussian": "local_gaussian",
-    "TruncatedLaplacian": "truncated_laplacian",
-    "read_phone_privatizer": "phone",
-    "read_privatizer": "privatizer_file",
+    "Codebook": "privatizers.codebook",
+    "FittedPrivatizer": "privatizers.fitted",
+    "Funnel": "privatizers.funnel",
+    "Gap": "privatizers.gap",
+    "GaussianNoise": "privatizers.gaussian_noise",
+    "LocalGaussian": "privatizers.local_gaussian",
+    "TruncatedLaplacian": "privatizers.truncated_laplacian",
+    "read_phone_privatizer": "export.phone",
+    "read_privatizer": "export.privatizer_file",
 }
 
 

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.errors import InputError
+from mapveil.formats.atomic import atomic_path
 from mapveil.geo.measurements import LAT, LON, RSS, Measurements
 from mapveil.geo.read_measurements import STRONGEST_DBM, WEAKEST_DBM
 from mapveil.geo.read_points import open_table
 from mapveil.geo.tables import reading
-from mapveil.maps.atomic import atomic_path
-from mapveil.obfuscation.fitted import FittedPrivatizer
+from mapveil.obfuscation.privatizers.table.fitted import FittedPrivatizer
 from mapveil.privacy.guarantee import Guarantee
-from mapveil.privacy.random import Randomness, as_randomness
+from mapveil_client.errors import InputError
+from mapveil_client.randomness.random import Randomness, as_randomness
 
 if TYPE_CHECKING:
     import pyarrow

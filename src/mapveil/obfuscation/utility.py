@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.errors import InputError
 from mapveil.geo.measurements import RSS
+from mapveil_client.errors import InputError
 
 __all__ = ["Utility", "distortion_utility", "linear_parameters", "map_utility", "utility"]
 

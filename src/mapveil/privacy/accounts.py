@@ -9,8 +9,8 @@ from datetime import datetime
 from fractions import Fraction
 from typing import Any, Final, NamedTuple, NewType
 
-from mapveil.errors import InputError
-from mapveil.privacy.epsilon import as_epsilon
+from mapveil_client.epsilon import as_epsilon
+from mapveil_client.errors import InputError
 
 __all__ = [
     "Account",

@@ -30,8 +30,8 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.errors import ParameterError
 from mapveil.privacy.discrete_laplace import laplace_quantile
+from mapveil_client.errors import ParameterError
 
 __all__ = ["laplace_sum_quantile", "laplace_sum_tail", "laplace_sum_variance"]
 

@@ -27,7 +27,6 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from mapveil.errors import BudgetExceeded, InputError, ParameterError
 from mapveil.privacy.accounts import (
     Account,
     Entry,
@@ -40,8 +39,9 @@ from mapveil.privacy.accounts import (
     open_account,
     refusal,
 )
-from mapveil.privacy.epsilon import EpsilonLike, as_epsilon
 from mapveil.privacy.ledger_file import create_ledger, transaction
+from mapveil_client.epsilon import EpsilonLike, as_epsilon
+from mapveil_client.errors import BudgetExceeded, InputError, ParameterError
 
 __all__ = [
     "DEFAULT_BUDGET",

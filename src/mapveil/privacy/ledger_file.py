@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from mapveil.errors import InputError, PromiseError
+from mapveil_client.errors import InputError, PromiseError
 
 __all__ = ["SCHEMA_VERSION", "create_ledger", "transaction"]
 

@@ -2,7 +2,7 @@ r"""The noise of a whole sum, drawn at once: what the shares of its clients add 
 
 .. math:: Z = X - Y, \qquad X, Y \sim \mathrm{NB}(r, \beta), \qquad \beta = e^{-\epsilon / \Delta}
 
-where: :math:`r` is ``terms``, the summed shapes of all shares (:mod:`mapveil.privacy.noise_shares`);
+where: :math:`r` is ``terms``, the summed shapes of all shares (:mod:`mapveil_client.randomness.noise_shares`);
 :math:`\epsilon` is ``epsilon`` and :math:`\Delta` is ``sensitivity``. r is cut into equal parts, each so narrow that
 one table of integers holds its law; a sample is the sum of the parts'. The law's generating function gives, with
 :math:`p_k = \Pr[Z = k]` for a part of :math:`\rho` terms,
@@ -30,12 +30,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.errors import ParameterError
 from mapveil.privacy.discrete_laplace import discrete_laplace
 from mapveil.privacy.laplace_sum import laplace_sum_quantile, laplace_sum_variance
-from mapveil.privacy.noise_shares import as_shape, noise_shares
-from mapveil.privacy.random import Randomness
-from mapveil.privacy.slot_table import DIGITS, TAIL, SlotTable, draw_slots, slot_table
+from mapveil_client.errors import ParameterError
+from mapveil_client.randomness.noise_shares import as_shape, noise_shares
+from mapveil_client.randomness.random import Randomness
+from mapveil_client.randomness.slot_table import DIGITS, TAIL, SlotTable, draw_slots, slot_table
 
 __all__ = ["noise_totals"]
 

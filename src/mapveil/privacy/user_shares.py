@@ -26,10 +26,10 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.errors import InputError, ParameterError
 from mapveil.privacy.laplace_sum import laplace_sum_variance
-from mapveil.privacy.random import Randomness
-from mapveil.privacy.uniform import uniform_below_each
+from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.randomness.random import Randomness
+from mapveil_client.randomness.uniform import uniform_below_each
 
 __all__ = [
     "ROUNDINGS",

@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.errors import MissingExtra, require
+from mapveil_client.errors import MissingExtra, require
 
 __all__ = ["ByteProduct", "byte_product", "compiled_product", "plain_product"]
 

@@ -18,8 +18,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.errors import InputError, ParameterError
-from mapveil.privacy.random import Randomness, as_randomness
 from mapveil.retrieval.database import column_records
 from mapveil.retrieval.domain import Purpose, digest
 from mapveil.retrieval.faults import OutdatedHint
@@ -37,6 +35,8 @@ from mapveil.retrieval.messages import (
     write_vector,
 )
 from mapveil.retrieval.parameters import SCALE_BITS, SECRET, largest_error
+from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.randomness.random import Randomness, as_randomness
 
 __all__ = ["Client", "Column", "Opening", "Query"]
 

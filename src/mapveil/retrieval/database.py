@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.errors import ParameterError
 from mapveil.retrieval.domain import Purpose, digest
 from mapveil.retrieval.parameters import PLAIN
 from mapveil.retrieval.shape import Shape, choose_shape
+from mapveil_client.errors import ParameterError
 
 __all__ = ["Database", "column_records"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mapveil.errors import InputError
+from mapveil_client.errors import InputError
 
 __all__ = ["OutdatedHint"]
 

@@ -22,9 +22,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.privacy.random import Randomness
-from mapveil.privacy.slot_table import DIGITS, SlotTable, draw_slots, slot_table
 from mapveil.retrieval.parameters import DEVIATION
+from mapveil_client.randomness.random import Randomness
+from mapveil_client.randomness.slot_table import DIGITS, SlotTable, draw_slots, slot_table
 
 __all__ = ["LARGEST", "draw_gaussian", "gaussian_table"]
 

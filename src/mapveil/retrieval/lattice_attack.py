@@ -28,8 +28,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mapveil.errors import ParameterError
 from mapveil.retrieval.parameters import DEVIATION, MODULUS_BITS, SECRET
+from mapveil_client.errors import ParameterError
 
 __all__ = ["PrimalAttack", "primal_attack"]
 

@@ -14,11 +14,11 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.errors import InputError, ParameterError
 from mapveil.geo.parse_tiling import tiling_from_dict
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.density_map import DensityMap
 from mapveil.retrieval.database import Database
+from mapveil_client.errors import InputError, ParameterError
 
 __all__ = ["MapRecords", "map_database"]
 

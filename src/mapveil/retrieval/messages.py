@@ -1,6 +1,7 @@
 """The messages between client and server: what each holds, and its one encoding.
 
-Every message is one canonical CBOR array (:mod:`mapveil.canonical_cbor`); ``retrieval.cddl`` says the same in CDDL::
+Every message is one canonical CBOR array (:mod:`mapveil_client.canonical_cbor`); ``retrieval.cddl`` says the
+same in CDDL::
 
     [version, 1, database, records, record bytes, records in a column, digest of the hint, about]    offer
     [version, 2, database, first row, rows of the hint]                                              hint
@@ -19,11 +20,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mapveil import canonical_cbor
-from mapveil.errors import InputError, ParameterError
 from mapveil.retrieval.domain import HASH_BYTES, VERSION
 from mapveil.retrieval.parameters import SECRET
 from mapveil.retrieval.shape import Shape
+from mapveil_client import canonical_cbor
+from mapveil_client.errors import InputError, ParameterError
 
 __all__ = [
     "Hint",

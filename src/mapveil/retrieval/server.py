@@ -16,8 +16,6 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.errors import InputError, ParameterError
-from mapveil.privacy.random import Randomness
 from mapveil.retrieval.byte_product import byte_product
 from mapveil.retrieval.database import Database
 from mapveil.retrieval.domain import Purpose, digest
@@ -35,6 +33,8 @@ from mapveil.retrieval.messages import (
     write_vector,
 )
 from mapveil.retrieval.parameters import SECRET
+from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.randomness.random import Randomness
 
 __all__ = ["Server"]
 

@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mapveil.errors import ParameterError
 from mapveil.retrieval.parameters import LARGEST_COLUMNS, LARGEST_ROWS, SECRET
+from mapveil_client.errors import ParameterError
 
 __all__ = ["Place", "Shape", "Traffic", "choose_shape"]
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from mapveil.privacy.random import Randomness
-from mapveil.secure_sum.client import Client
-from mapveil.secure_sum.faults import Abort, OwnFault, ProtocolError
-from mapveil.secure_sum.identity import Identity
-from mapveil.secure_sum.parameters import RoundParameters
-from mapveil.secure_sum.vectors import SparseVectors
+from mapveil_client.randomness.random import Randomness
+from mapveil_client.secure_sum.client import Client
+from mapveil_client.secure_sum.faults import Abort, OwnFault, ProtocolError
+from mapveil_client.secure_sum.identity import Identity
+from mapveil_client.secure_sum.parameters import RoundParameters
+from mapveil_client.secure_sum.vectors import SparseVectors
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection

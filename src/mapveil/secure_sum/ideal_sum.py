@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.privacy.random import Randomness
 from mapveil.secure_sum.shard_sum import (
     BeforeReveal,
     ShardSum,
@@ -14,7 +13,8 @@ from mapveil.secure_sum.shard_sum import (
     check_shards,
     largest_messages,
 )
-from mapveil.secure_sum.vectors import Leaves, SparseVectors
+from mapveil_client.randomness.random import Randomness
+from mapveil_client.secure_sum.vectors import Leaves, SparseVectors
 
 __all__ = ["IdealSum"]
 

@@ -11,8 +11,6 @@ from types import TracebackType
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.errors import ParameterError
-from mapveil.privacy.random import Randomness
 from mapveil.secure_sum.crew import Crew, Task
 from mapveil.secure_sum.server import Server
 from mapveil.secure_sum.shard_sum import (
@@ -23,8 +21,10 @@ from mapveil.secure_sum.shard_sum import (
     check_promised,
     check_shards,
 )
-from mapveil.secure_sum.states import Message
-from mapveil.secure_sum.vectors import Leaves, SparseVectors
+from mapveil_client.errors import ParameterError
+from mapveil_client.randomness.random import Randomness
+from mapveil_client.secure_sum.states import Message
+from mapveil_client.secure_sum.vectors import Leaves, SparseVectors
 
 __all__ = ["ProtocolSum"]
 

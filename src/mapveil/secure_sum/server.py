@@ -5,7 +5,7 @@ messages that it accepted are its whole state, and replaying them rebuilds it.
 
 Source: Bell, Bonawitz, Gascon, Lepoint, Raykova, "Secure Single-Server Aggregation with
 (Poly)Logarithmic Overhead" (2020), algorithm 2, and the consistency check of algorithm 3; the
-deviations are those of :mod:`mapveil.secure_sum.client`.
+deviations are those of :mod:`mapveil_client.secure_sum.client`.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.secure_sum import messages
-from mapveil.secure_sum.faults import Abort, OwnFault, PeerFault
-from mapveil.secure_sum.identity import Enrolled, survivor_statement
-from mapveil.secure_sum.masks import word_type
-from mapveil.secure_sum.messages import write_set
-from mapveil.secure_sum.parameters import RoundParameters
-from mapveil.secure_sum.ring import Ring, make_ring
 from mapveil.secure_sum.server_checks import check_answer, check_boxes, check_consent, check_input, check_keys
 from mapveil.secure_sum.server_unmask import Collected, unmask
-from mapveil.secure_sum.states import Message, ServerState, Signal, expected_messages, server_step
+from mapveil_client.secure_sum import messages
+from mapveil_client.secure_sum.faults import Abort, OwnFault, PeerFault
+from mapveil_client.secure_sum.identity import Enrolled, survivor_statement
+from mapveil_client.secure_sum.masks import word_type
+from mapveil_client.secure_sum.messages import write_set
+from mapveil_client.secure_sum.parameters import RoundParameters
+from mapveil_client.secure_sum.ring import Ring, make_ring
+from mapveil_client.secure_sum.states import Message, ServerState, Signal, expected_messages, server_step
 
 __all__ = ["Outbox", "Server"]
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.secure_sum.faults import PeerFault
-from mapveil.secure_sum.identity import Enrolled, key_statement, signed_by
-from mapveil.secure_sum.masks import agree, word_type
-from mapveil.secure_sum.messages import (
+from mapveil_client.secure_sum.faults import PeerFault
+from mapveil_client.secure_sum.identity import Enrolled, key_statement, signed_by
+from mapveil_client.secure_sum.masks import agree, word_type
+from mapveil_client.secure_sum.messages import (
     BOX_BYTES,
     IDENTITY,
     MASK_KEY,
@@ -21,9 +21,9 @@ from mapveil.secure_sum.messages import (
     read_set,
     rows_by_slot,
 )
-from mapveil.secure_sum.packing import unpack
-from mapveil.secure_sum.parameters import RoundParameters
-from mapveil.secure_sum.shamir import PRIME
+from mapveil_client.secure_sum.packing import unpack
+from mapveil_client.secure_sum.parameters import RoundParameters
+from mapveil_client.secure_sum.shamir import PRIME
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey

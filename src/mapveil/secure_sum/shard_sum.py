@@ -12,14 +12,14 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.errors import ParameterError
-from mapveil.privacy.random import Randomness
-from mapveil.secure_sum.faults import Abort
-from mapveil.secure_sum.masks import Cipher
-from mapveil.secure_sum.neighbours import choose_neighbourhood
-from mapveil.secure_sum.parameters import RoundParameters
-from mapveil.secure_sum.states import Message
-from mapveil.secure_sum.vectors import Leaves, SparseVectors
+from mapveil_client.errors import ParameterError
+from mapveil_client.randomness.random import Randomness
+from mapveil_client.secure_sum.faults import Abort
+from mapveil_client.secure_sum.masks import Cipher
+from mapveil_client.secure_sum.neighbours import choose_neighbourhood
+from mapveil_client.secure_sum.parameters import RoundParameters
+from mapveil_client.secure_sum.states import Message
+from mapveil_client.secure_sum.vectors import Leaves, SparseVectors
 
 __all__ = [
     "BeforeReveal",
@@ -163,7 +163,7 @@ class SecureSum(Protocol):
         shards : ndarray of int64, shape (shards + 1,)
             First client of each shard, and the number of clients.
         leaves : ndarray of int8, shape (clients,)
-            When each client drops out, a :class:`~mapveil.secure_sum.vectors.Leaves`.
+            When each client drops out, a :class:`~mapveil_client.secure_sum.vectors.Leaves`.
         settings : SumSettings
             How.
         rng : Randomness
@@ -237,7 +237,7 @@ def check_promised(counts: IntArray, sizes: IntArray, settings: SumSettings) -> 
 @functools.lru_cache(maxsize=64)
 def largest_messages(settings: SumSettings, clients: int) -> tuple[dict[str, int], dict[str, int]]:
     """Bytes of the largest message of each phase, up and down; empty where the protocol cannot run."""
-    from mapveil.secure_sum.messages import largest
+    from mapveil_client.secure_sum.messages import largest
 
     try:
         parameters = settings.parameters(clients, bytes(RUN_BYTES))

@@ -13,8 +13,8 @@ from mapveil.analysis.signal_models.linear import LinearSignal
 from mapveil.analysis.signal_models.model import LocalPlane, SignalModel
 from mapveil.analysis.signal_models.path_loss import PathLoss
 from mapveil.analysis.signal_models.random_forest import ForestSignal
-from mapveil.errors import InputError, ParameterError
 from mapveil.geo.measurements import LAT, LON, RSS
+from mapveil_client.errors import InputError, ParameterError
 
 MODELS: dict[str, SignalModel] = {
     "linear": LinearSignal(),

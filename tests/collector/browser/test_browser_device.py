@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from mapveil.device.terms import CollectionTerms
-from mapveil.local.message import read_reports
+from mapveil.local.randomizers.message import read_reports
+from mapveil_client.terms import CollectionTerms
 
 pytestmark = pytest.mark.xdist_group("browser")
 

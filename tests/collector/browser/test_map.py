@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mapveil.formats.read_map import read_map
 from mapveil.geo.parse_tiling import tiling_from_dict
-from mapveil.maps.read_map import read_map
 
 pytestmark = pytest.mark.xdist_group("browser")
 

@@ -9,23 +9,23 @@ import numpy as np
 import pytest
 from sqlalchemy import insert, select
 
-from mapveil.collector.engine import Engine
 from mapveil.collector.faults import TooLate
-from mapveil.collector.schema import devices, enrolments, operators, rounds
-from mapveil.collector.store import Store
-from mapveil.device.announcement import RoundAnnouncement
-from mapveil.device.terms import CollectionTerms
+from mapveil.collector.rounds.engine import Engine
+from mapveil.collector.store.store.schema import devices, enrolments, operators, rounds
+from mapveil.collector.store.store.store import Store
 from mapveil.distributed.client import client_report
 from mapveil.distributed.devices import Devices
 from mapveil.geo.morton import interleave
-from mapveil.local.message import write_reports
-from mapveil.privacy.random import Randomness
-from mapveil.projection import message as projection_message
-from mapveil.projection.frequencies import unit_frequencies
-from mapveil.projection.report import Visits, client_reports
-from mapveil.secure_sum.client import Client
-from mapveil.secure_sum.faults import ProtocolError
-from mapveil.secure_sum.identity import Identity
+from mapveil.local.randomizers.message import write_reports
+from mapveil.random_features import message as projection_message
+from mapveil.random_features.frequencies import unit_frequencies
+from mapveil.random_features.report import Visits, client_reports
+from mapveil_client.announcement import RoundAnnouncement
+from mapveil_client.randomness.random import Randomness
+from mapveil_client.secure_sum.client import Client
+from mapveil_client.secure_sum.faults import ProtocolError
+from mapveil_client.secure_sum.identity import Identity
+from mapveil_client.terms import CollectionTerms
 
 REGION = [-74.03, 40.69, -73.90, 40.83]
 ACTOR = "operator 1"

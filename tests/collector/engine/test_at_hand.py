@@ -9,9 +9,9 @@ import time
 import pytest
 
 from mapveil.collector.faults import NotFound
-from mapveil.collector.life_cycle import phase_named
-from mapveil.device.announcement import RoundAnnouncement
-from mapveil.device.terms import CollectionTerms
+from mapveil.collector.rounds.life_cycle import phase_named
+from mapveil_client.announcement import RoundAnnouncement
+from mapveil_client.terms import CollectionTerms
 
 FOUR = {
     "devices": 4,

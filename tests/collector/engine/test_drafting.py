@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mapveil.collector.drafting import draft_terms
-from mapveil.device.terms import CollectionTerms
-from mapveil.errors import InputError
+from mapveil.collector.rounds.drafting import draft_terms
+from mapveil_client.errors import InputError
+from mapveil_client.terms import CollectionTerms
 
 ID = "0123456789abcdef" * 2
 BOX = [[-74.03, 40.69], [-73.90, 40.69], [-73.90, 40.83], [-74.03, 40.83], [-74.03, 40.69]]

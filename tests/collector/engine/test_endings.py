@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from sqlalchemy import func, select, update
 
-from mapveil.collector import conductor
-from mapveil.collector.collection import find
-from mapveil.collector.engine import Engine
 from mapveil.collector.faults import Conflict, Invalid, NotFound
-from mapveil.collector.schema import charges, devices, messages, reports
-from mapveil.device.terms import CollectionTerms
-from mapveil.errors import InputError
+from mapveil.collector.rounds import conductor
+from mapveil.collector.rounds.collection import find
+from mapveil.collector.rounds.engine import Engine
+from mapveil.collector.store.store.schema import charges, devices, messages, reports
+from mapveil_client.errors import InputError
+from mapveil_client.terms import CollectionTerms
 
 ACTOR = "operator 1"
 

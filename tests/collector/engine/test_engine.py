@@ -7,7 +7,7 @@ import asyncio
 import numpy as np
 import pytest
 
-from mapveil.collector.engine import Engine
+from mapveil.collector.rounds.engine import Engine
 from mapveil.maps.density_map import DensityMap
 
 
@@ -34,7 +34,7 @@ def test_a_local_collection_ends_with_the_map_of_its_reports(
     assert record["state"] == "done"
     assert (record["reports"], record["spent"], record["result"]) == (24, "2", True)
     heat = engine.map(id)
-    from mapveil.local.message import read_reports
+    from mapveil.local.randomizers.message import read_reports
 
     randomizer = terms.randomizer
     plain = terms.mechanism.estimate(randomizer.tally(read_reports(bodies, randomizer)), randomizer)

@@ -8,12 +8,12 @@ import threading
 import pytest
 from sqlalchemy import select
 
-from mapveil.collector import secure_rounds
-from mapveil.collector.engine import Engine
 from mapveil.collector.faults import StoreUnavailable, TooLate
-from mapveil.collector.intake import Intake, Kept, Message, take_messages
-from mapveil.collector.schema import messages
-from mapveil.secure_sum.states import ServerState
+from mapveil.collector.rounds import secure_rounds
+from mapveil.collector.rounds.engine import Engine
+from mapveil.collector.rounds.intake import Intake, Kept, Message, take_messages
+from mapveil.collector.store.store.schema import messages
+from mapveil_client.secure_sum.states import ServerState
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mapveil.collector.life_cycle import (
+from mapveil.collector.rounds.life_cycle import (
     ACTIVE,
     PHASES,
     STEPS,
@@ -15,7 +15,7 @@ from mapveil.collector.life_cycle import (
     phases,
     step_of,
 )
-from mapveil.secure_sum.states import SERVER_STEPS, ServerState, Signal
+from mapveil_client.secure_sum.states import SERVER_STEPS, ServerState, Signal
 
 
 def test_every_row_is_the_only_one_of_its_kind():

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 from sqlalchemy import func, select
 
-from mapveil.collector import secure_rounds
 from mapveil.collector.faults import Conflict, Invalid, NotFound, TooLate
-from mapveil.collector.schema import messages, reports
-from mapveil.device.announcement import RoundAnnouncement
-from mapveil.device.terms import CollectionTerms
-from mapveil.privacy.random import Randomness
-from mapveil.secure_sum.client import Client
-from mapveil.secure_sum.identity import Identity
-from mapveil.secure_sum.states import ServerState
+from mapveil.collector.rounds import secure_rounds
+from mapveil.collector.store.store.schema import messages, reports
+from mapveil_client.announcement import RoundAnnouncement
+from mapveil_client.randomness.random import Randomness
+from mapveil_client.secure_sum.client import Client
+from mapveil_client.secure_sum.identity import Identity
+from mapveil_client.secure_sum.states import ServerState
+from mapveil_client.terms import CollectionTerms
 
 FOUR = {
     "devices": 4,

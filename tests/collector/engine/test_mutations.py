@@ -8,10 +8,10 @@ import contextlib
 import numpy as np
 import pytest
 
-from mapveil.collector.engine import Engine
 from mapveil.collector.faults import Conflict, Invalid
-from mapveil.device.announcement import RoundAnnouncement
-from mapveil.device.terms import CollectionTerms
+from mapveil.collector.rounds.engine import Engine
+from mapveil_client.announcement import RoundAnnouncement
+from mapveil_client.terms import CollectionTerms
 
 EACH = 40
 

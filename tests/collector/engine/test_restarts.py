@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from sqlalchemy import select
 
-from mapveil.collector.engine import Engine
-from mapveil.collector.schema import charges, messages
-from mapveil.privacy.random import Randomness
+from mapveil.collector.rounds.engine import Engine
+from mapveil.collector.store.store.schema import charges, messages
+from mapveil_client.randomness.random import Randomness
 
 SIX = {
     "devices": 6,

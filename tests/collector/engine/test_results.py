@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import mapveil as mv
-from mapveil.collector.results import map_bytes, read_map_bytes
+from mapveil.collector.rounds.results import map_bytes, read_map_bytes
 from mapveil.distributed.multiscale_histogram import MultiscaleHistogram
-from mapveil.errors import InputError
-from mapveil.local.hierarchical_hashing import HierarchicalHashing
-from mapveil.projection.fourier_kde import FourierKde
+from mapveil.local.randomizers.hierarchical_hashing import HierarchicalHashing
+from mapveil.random_features.fourier_kde import FourierKde
+from mapveil_client.errors import InputError
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
 MECHANISMS = {

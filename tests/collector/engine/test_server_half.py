@@ -8,8 +8,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from mapveil.collector.drafting import draft_terms
-from mapveil.collector.server_half import (
+from mapveil.collector.rounds.drafting import draft_terms
+from mapveil.collector.rounds.server_half import (
     DoneRound,
     announce,
     check_feasible,
@@ -18,14 +18,14 @@ from mapveil.collector.server_half import (
     round_terms,
     shard_sizes,
 )
-from mapveil.device.announcement import RoundAnnouncement
 from mapveil.distributed.client import client_report
 from mapveil.distributed.devices import Devices
 from mapveil.distributed.mechanism import morton_members, run_server
 from mapveil.distributed.query import Query, Setting
-from mapveil.errors import ParameterError, PromiseError
-from mapveil.methods import METHODS
-from mapveil.privacy.random import Randomness
+from mapveil.mechanisms.methods import METHODS
+from mapveil_client.announcement import RoundAnnouncement
+from mapveil_client.errors import ParameterError, PromiseError
+from mapveil_client.randomness.random import Randomness
 
 ID = "0123456789abcdef" * 2
 NAMES = [method.name for method in METHODS if method.trust == "distributed" and not method.labels]

@@ -9,9 +9,9 @@ import time
 import numpy as np
 from sqlalchemy import func, select
 
-from mapveil.collector.engine import Engine
-from mapveil.collector.schema import charges, messages
-from mapveil.privacy.random import Randomness
+from mapveil.collector.rounds.engine import Engine
+from mapveil.collector.store.store.schema import charges, messages
+from mapveil_client.randomness.random import Randomness
 
 
 def both(engines, id):

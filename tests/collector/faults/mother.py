@@ -36,9 +36,9 @@ def serve(given: dict[str, Any]) -> None:
 
 def fleet(given: dict[str, Any]) -> None:
     """Answer one collection with devices that allow a large epsilon, so that hardly any noise is in the sums."""
-    from mapveil.device.fleet import Fleet, Lapses
-    from mapveil.device.places import Whereabouts
-    from mapveil.device.policy import DevicePolicy
+    from mapveil.collector.fleet.fleet import Fleet, Lapses
+    from mapveil_client.places import Whereabouts
+    from mapveil_client.policy import DevicePolicy
 
     policy = DevicePolicy(
         lifetime_epsilon=Fraction(10**6),
@@ -68,11 +68,16 @@ def _preload() -> None:
     for name in (
         *(
             "mapveil.cli",
-            "mapveil.collector.api.app",
-            "mapveil.collector.engine",
-            "mapveil.collector.results",
+            "mapveil.collector.http.app",
+            "mapveil.collector.rounds.engine",
+            "mapveil.collector.rounds.results",
         ),
-        *("mapveil.collector.api.server", "mapveil.cli.serve", "mapveil.device.fleet", "mapveil.methods"),
+        *(
+            "mapveil.collector.http.server",
+            "mapveil.cli.serve",
+            "mapveil.collector.fleet.fleet",
+            "mapveil.mechanisms.methods",
+        ),
         *(
             "uvicorn.protocols.http.httptools_impl",
             "uvicorn.lifespan.on",

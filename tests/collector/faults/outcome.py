@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from sqlalchemy import func, select
 
-from mapveil.collector import schema
 from mapveil.collector.clock import SystemClock
-from mapveil.collector.round_memory import TOTAL
-from mapveil.collector.store import Store
-from mapveil.device.announcement import RoundAnnouncement
-from mapveil.device.terms import CollectionTerms
+from mapveil.collector.rounds.round_memory import TOTAL
+from mapveil.collector.store.store import schema
+from mapveil.collector.store.store.store import Store
 from mapveil.distributed.client import encode_places
-from mapveil.privacy.random import Randomness
+from mapveil_client.announcement import RoundAnnouncement
+from mapveil_client.randomness.random import Randomness
+from mapveil_client.terms import CollectionTerms
 
 from .scene import Scene, Service
 

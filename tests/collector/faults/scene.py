@@ -19,13 +19,13 @@ from typing import Any
 import httpx
 import numpy as np
 
-from mapveil.collector.accounts import Accounts
 from mapveil.collector.clock import SystemClock
-from mapveil.collector.store import Store
-from mapveil.device.memory import DeviceMemory
-from mapveil.device.places import Whereabouts
-from mapveil.device.vault import Vault
+from mapveil.collector.store.store.accounts import Accounts
+from mapveil.collector.store.store.store import Store
 from mapveil.geo import Quadtree, Region
+from mapveil_client.memory import DeviceMemory
+from mapveil_client.places import Whereabouts
+from mapveil_client.vault import Vault
 
 BOX = (-74.03, 40.69, -73.90, 40.83)
 DEPTH = 2

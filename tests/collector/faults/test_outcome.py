@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from sqlalchemy import delete, insert, select, update
 
-from mapveil.collector import schema
 from mapveil.collector.clock import SystemClock
-from mapveil.collector.round_memory import TOTAL
-from mapveil.collector.store import Store
-from mapveil.device.announcement import RoundAnnouncement
-from mapveil.device.memory import DeviceMemory
-from mapveil.device.vault import Vault
+from mapveil.collector.rounds.round_memory import TOTAL
+from mapveil.collector.store.store import schema
+from mapveil.collector.store.store.store import Store
+from mapveil_client.announcement import RoundAnnouncement
+from mapveil_client.memory import DeviceMemory
+from mapveil_client.vault import Vault
 
 from .outcome import outcome_of
 from .scene import KEY, Scene

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 import httpx
 
-from mapveil.collector.schema import METADATA
+from mapveil.collector.store.store.schema import METADATA
 
 __all__ = ["ABSENT", "Operation", "operations", "shaped", "snapshot"]
 

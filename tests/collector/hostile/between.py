@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import httpx
 
-from mapveil.collector.api.server import configuration
-from mapveil.collector.api.settings import Settings
+from mapveil.collector.http.server import configuration
+from mapveil.collector.http.settings import Settings
 
 __all__ = ["Answer", "Between", "Heard", "Lie", "in_json"]
 

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from mapveil.canonical_cbor import NotCanonical, decode, encode
+from mapveil_client.canonical_cbor import NotCanonical, decode, encode
 
 __all__ = ["KINDS", "Mutants", "Spoken"]
 

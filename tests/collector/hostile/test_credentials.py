@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import pytest
 
-from mapveil.device.signature import SCHEME, authorization
-from mapveil.privacy.random import Randomness
-from mapveil.secure_sum.identity import Identity
+from mapveil_client.randomness.random import Randomness
+from mapveil_client.secure_sum.identity import Identity
+from mapveil_client.signature import SCHEME, authorization
 
 from .addresses import ABSENT, Operation, operations, shaped, snapshot
 

@@ -10,9 +10,9 @@ import httpx
 import numpy as np
 import pytest
 
-from mapveil.device.signature import enrolment_statement
-from mapveil.privacy.random import Randomness
-from mapveil.secure_sum.identity import Identity
+from mapveil_client.randomness.random import Randomness
+from mapveil_client.secure_sum.identity import Identity
+from mapveil_client.signature import enrolment_statement
 
 from .addresses import snapshot
 

@@ -8,9 +8,9 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from mapveil.collector.engine import Engine
 from mapveil.collector.faults import Refusal
-from mapveil.privacy.random import Randomness
+from mapveil.collector.rounds.engine import Engine
+from mapveil_client.randomness.random import Randomness
 
 from .mutants import Mutants, Spoken
 
@@ -21,8 +21,8 @@ TRIES: Final = 200
 
 async def misbehave(engine: Engine, id: str, crowd: Any, mutants: Mutants, phases: set[str]) -> int:
     """Every insider sends altered messages of the phase until one is taken; returns how many were."""
-    from mapveil.device.announcement import RoundAnnouncement
-    from mapveil.device.terms import CollectionTerms
+    from mapveil_client.announcement import RoundAnnouncement
+    from mapveil_client.terms import CollectionTerms
 
     progress = engine.progress(id)
     if progress.state != "running" or progress.phase not in phases or not crowd.answers:

@@ -16,16 +16,16 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pytest
 
-from mapveil.canonical_cbor import decode, encode
-from mapveil.device import participation
-from mapveil.device.client import DeviceClient
-from mapveil.device.connection import Connection, Unreachable
-from mapveil.device.memory import DeviceMemory
-from mapveil.device.places import Whereabouts
-from mapveil.device.policy import DevicePolicy
-from mapveil.device.terms import canonical_json
-from mapveil.privacy.random import Randomness
-from mapveil.secure_sum.messages import read_set, write_set
+from mapveil_client import participation
+from mapveil_client.canonical_cbor import decode, encode
+from mapveil_client.client import DeviceClient
+from mapveil_client.connection import Connection, Unreachable
+from mapveil_client.memory import DeviceMemory
+from mapveil_client.places import Whereabouts
+from mapveil_client.policy import DevicePolicy
+from mapveil_client.randomness.random import Randomness
+from mapveil_client.secure_sum.messages import read_set, write_set
+from mapveil_client.terms import canonical_json
 
 from .between import Answer, Between, Lie, in_json
 

@@ -14,17 +14,17 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from mapveil.collector.drafting import draft_terms
-from mapveil.collector.server_half import announce, replay, shard_sizes
-from mapveil.device.announcement import RoundAnnouncement
-from mapveil.device.participation import DeviceRefusal, Participation
-from mapveil.device.policy import DevicePolicy
-from mapveil.device.terms import CollectionTerms
+from mapveil.collector.rounds.drafting import draft_terms
+from mapveil.collector.rounds.server_half import announce, replay, shard_sizes
 from mapveil.distributed.mechanism import DistributedMechanism
 from mapveil.distributed.query import Query
-from mapveil.errors import InputError
-from mapveil.privacy.provision import share_shape
-from mapveil.projection.policy import Policy
+from mapveil.random_features.policy import Policy
+from mapveil_client.announcement import RoundAnnouncement
+from mapveil_client.errors import InputError
+from mapveil_client.participation import DeviceRefusal, Participation
+from mapveil_client.policy import DevicePolicy
+from mapveil_client.provision import share_shape
+from mapveil_client.terms import CollectionTerms
 
 ALTERED: Final = 7000
 SECONDS: Final = 5.0  # that one document may take on a busy machine
@@ -229,9 +229,9 @@ def test_what_json_can_hold_and_a_digest_cannot_is_no_document(text: str) -> Non
 
 def test_altered_announcements_end_in_a_message_or_a_refusal_and_cost_nothing() -> None:
     """The whole of a device: whatever is announced, nothing is spent before its vector leaves."""
-    from mapveil.device.memory import DeviceMemory
-    from mapveil.device.places import Whereabouts
-    from mapveil.privacy.random import Randomness
+    from mapveil_client.memory import DeviceMemory
+    from mapveil_client.places import Whereabouts
+    from mapveil_client.randomness.random import Randomness
 
     terms = terms_of("distributed")
     place = Whereabouts(np.array([-73.97]), np.array([40.77]))

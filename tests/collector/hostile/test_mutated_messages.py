@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from sqlalchemy import select
 
-from mapveil.collector.audit import verify
-from mapveil.collector.engine import Engine
 from mapveil.collector.faults import Conflict, Invalid, NotFound, TooLate
-from mapveil.collector.schema import charges, messages
-from mapveil.device.signature import authorization
-from mapveil.privacy.random import Randomness
+from mapveil.collector.rounds.engine import Engine
+from mapveil.collector.store.store.audit import verify
+from mapveil.collector.store.store.schema import charges, messages
+from mapveil_client.randomness.random import Randomness
+from mapveil_client.signature import authorization
 
 from .addresses import shaped
 from .mutants import KINDS, Mutants, Spoken

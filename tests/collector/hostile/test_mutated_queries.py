@@ -6,10 +6,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from mapveil.device.terms import CollectionTerms
-from mapveil.local.message import write_reports
-from mapveil.privacy.random import Randomness
+from mapveil.local.randomizers.message import write_reports
 from mapveil.retrieval import Client
+from mapveil_client.randomness.random import Randomness
+from mapveil_client.terms import CollectionTerms
 
 from .addresses import shaped, snapshot
 from .mutants import KINDS, Mutants, Spoken

@@ -20,14 +20,14 @@ import httpx
 import numpy as np
 import pytest
 
-from mapveil.device import connection as wire
-from mapveil.device.client import DeviceClient
-from mapveil.device.connection import Connection
-from mapveil.device.memory import DeviceMemory
-from mapveil.device.places import Whereabouts
-from mapveil.device.policy import DevicePolicy
-from mapveil.privacy.random import Randomness
-from mapveil.projection.policy import Policy
+from mapveil.random_features.policy import Policy
+from mapveil_client import connection as wire
+from mapveil_client.client import DeviceClient
+from mapveil_client.connection import Connection
+from mapveil_client.memory import DeviceMemory
+from mapveil_client.places import Whereabouts
+from mapveil_client.policy import DevicePolicy
+from mapveil_client.randomness.random import Randomness
 
 MAPVEIL: Final = Path(sys.executable).with_name("mapveil")
 # Degrees that no clock shows as its seconds: a coordinate found is one that leaked.
@@ -294,6 +294,6 @@ def provoked(client: httpx.Client, id: str, secrets: Secrets, process: Process) 
 
 def signed(body: bytes) -> str:
     """A signature of somebody who never enrolled."""
-    from mapveil.secure_sum.identity import Identity
+    from mapveil_client.secure_sum.identity import Identity
 
     return wire.authorization(Identity.draw(Randomness(1)), 1, "PUT", "/v1/x", body)

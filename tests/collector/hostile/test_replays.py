@@ -10,14 +10,14 @@ import httpx
 import numpy as np
 import pytest
 
-from mapveil.device.client import DeviceClient
-from mapveil.device.connection import Connection
-from mapveil.device.memory import DeviceMemory
-from mapveil.device.places import Whereabouts
-from mapveil.device.policy import DevicePolicy
-from mapveil.device.signature import authorization
-from mapveil.privacy.random import Randomness
-from mapveil.secure_sum.identity import Identity
+from mapveil_client.client import DeviceClient
+from mapveil_client.connection import Connection
+from mapveil_client.memory import DeviceMemory
+from mapveil_client.places import Whereabouts
+from mapveil_client.policy import DevicePolicy
+from mapveil_client.randomness.random import Randomness
+from mapveil_client.secure_sum.identity import Identity
+from mapveil_client.signature import authorization
 
 from .addresses import shaped, snapshot
 from .between import Between, Heard
@@ -203,8 +203,8 @@ def test_messages_of_an_old_round_are_nothing_in_a_new_one(ears: Eavesdropper) -
 
 def test_a_report_counts_once_for_whoever_sends_it_and_for_nobody_else(api: Any) -> None:
     """A copied report is the copier's own word: the one report it has; the other's stands as it was."""
-    from mapveil.device.terms import CollectionTerms
-    from mapveil.local.message import write_reports
+    from mapveil.local.randomizers.message import write_reports
+    from mapveil_client.terms import CollectionTerms
 
     id = api.opened(devices=10, minimum=3)
     path = f"/v1/collections/{id}/report"

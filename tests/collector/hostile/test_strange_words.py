@@ -11,13 +11,13 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from mapveil.device.client import DeviceClient
-from mapveil.device.connection import Connection, Progress, ServerRefusal, Unreachable
-from mapveil.device.memory import DeviceMemory
-from mapveil.device.places import Whereabouts
-from mapveil.device.policy import DevicePolicy
-from mapveil.device.wire import Answer
-from mapveil.privacy.random import Randomness
+from mapveil_client.client import DeviceClient
+from mapveil_client.connection import Connection, Progress, ServerRefusal, Unreachable
+from mapveil_client.memory import DeviceMemory
+from mapveil_client.places import Whereabouts
+from mapveil_client.policy import DevicePolicy
+from mapveil_client.randomness.random import Randomness
+from mapveil_client.wire import Answer
 
 from .test_mutated_documents import STRANGE, announced_of, terms_of
 

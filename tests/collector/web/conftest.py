@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import mapveil as mv
-from mapveil.collector.api.security import PAGE_POLICY
-from mapveil.device.signature import enrolment_statement, read_authorization, request_statement
-from mapveil.device.terms import CollectionTerms
+from mapveil.collector.http.security import PAGE_POLICY
 from mapveil.geo.tiling import Tiling
-from mapveil.projection.map_points import map_points
-from mapveil.projection.message import write_query
-from mapveil.projection.query import Query
-from mapveil.secure_sum.identity import signed_by
+from mapveil.random_features.map_points import map_points
+from mapveil.random_features.message import write_query
+from mapveil.random_features.query import Query
+from mapveil_client.secure_sum.identity import signed_by
+from mapveil_client.signature import enrolment_statement, read_authorization, request_statement
+from mapveil_client.terms import CollectionTerms
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page, Request

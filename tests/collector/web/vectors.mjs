@@ -10,7 +10,7 @@ export const read = (name) => JSON.parse(readFileSync(new URL(`${name}.json`, VE
 
 export const load = (name) => import(new URL(`${name}.mjs`, PAGE).href);
 
-/** The words of mapveil.privacy.random.Randomness(seed), for tests only. */
+/** The words of mapveil_client.randomness.random.Randomness(seed), for tests only. */
 export async function seeded(seed) {
   const { Randomness } = await load("randomness");
   const key = createHash("sha256").update(`mapveil seed ${seed}`).digest();

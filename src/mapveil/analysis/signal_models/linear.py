@@ -11,7 +11,7 @@ import numpy.typing as npt
 from mapveil.analysis.signal_models.model import FittedSignalModel, SignalModel, SignalPrediction
 from mapveil.geo.measurements import RSS, Measurements
 from mapveil.obfuscation.utility import linear_parameters
-from mapveil.privacy.random import Randomness
+from mapveil_client.randomness.random import Randomness
 
 __all__ = ["FittedLinearSignal", "LinearSignal"]
 

@@ -9,9 +9,9 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.errors import InputError, ParameterError
 from mapveil.geo.measurements import LAT, LON, RSS, Measurements
-from mapveil.privacy.random import Randomness, as_randomness
+from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.randomness.random import Randomness, as_randomness
 
 __all__ = ["FittedSignalModel", "LocalPlane", "SignalModel", "SignalPrediction"]
 

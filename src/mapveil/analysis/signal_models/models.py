@@ -11,7 +11,7 @@ from dataclasses import fields
 from typing import Any, Final
 
 from mapveil.analysis.signal_models.model import SignalModel
-from mapveil.errors import ParameterError
+from mapveil_client.errors import ParameterError
 
 __all__ = ["SIGNAL_MODELS", "signal_model"]
 

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.analysis.signal_models.model import FittedSignalModel, LocalPlane, SignalModel, SignalPrediction
-from mapveil.errors import InputError
 from mapveil.geo.measurements import LAT, LON, RSS, Measurements
-from mapveil.privacy.random import Randomness
+from mapveil_client.errors import InputError
+from mapveil_client.randomness.random import Randomness
 
 __all__ = ["FittedPathLoss", "PathLoss", "Transmitter"]
 

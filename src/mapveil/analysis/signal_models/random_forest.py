@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.analysis.signal_models.model import FittedSignalModel, SignalModel, SignalPrediction
-from mapveil.errors import require
 from mapveil.geo.measurements import RSS, Measurements
-from mapveil.privacy.random import Randomness
+from mapveil_client.errors import require
+from mapveil_client.randomness.random import Randomness
 
 __all__ = ["FittedForestSignal", "ForestSignal"]
 

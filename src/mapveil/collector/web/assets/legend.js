@@ -1,4 +1,4 @@
-// The colours and what they stand for, on the scale of mapveil.maps.colours (logarithmic above its knee).
+// The colours and what they stand for, on the scale of mapveil.pictures.colours (logarithmic above its knee).
 import { el } from "./dom.js";
 import { number } from "./words.js";
 

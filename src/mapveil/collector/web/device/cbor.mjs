@@ -1,5 +1,5 @@
 // The part of CBOR that messages use: one flat array of unsigned integers and byte strings, with one encoding
-// (RFC 8949, section 4.2.1). The same rules as mapveil/canonical_cbor.py, whose vectors it is tested against.
+// (RFC 8949, section 4.2.1). The same rules as mapveil_client/canonical_cbor.py, whose vectors it is tested against.
 
 import { concat } from "./bytes.mjs";
 

@@ -1,5 +1,5 @@
 // The domain of a local report: the sites of a tiling in the order of their hierarchical codes, and its fingerprint.
-// As mapveil/local/domain.py; public throughout.
+// As mapveil/local/randomizers/domain.py; public throughout.
 
 import { sha256, utf8 } from "./bytes.mjs";
 import { NumberText, write } from "./exact_json.mjs";

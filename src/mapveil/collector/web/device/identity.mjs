@@ -1,5 +1,5 @@
 // The device's identity: an Ed25519 key that the browser keeps and never shows, and what is signed with it
-// (mapveil/device/signature.py).
+// (mapveil_client/signature.py).
 
 import { concat, hex, sha256, utf8 } from "./bytes.mjs";
 

@@ -1,4 +1,4 @@
-// A local report: which randomizer a collection asks for, and the one message that is sent (mapveil/local/message.py).
+// A local report: which randomizer a collection asks for, and the one message that is sent (mapveil/local/randomizers/message.py).
 
 import { decode, encode } from "./cbor.mjs";
 import { sha256, utf8 } from "./bytes.mjs";

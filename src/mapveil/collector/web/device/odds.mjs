@@ -1,5 +1,5 @@
 // The factor e^epsilon as a ratio of whole numbers, rounded down: what makes a promise exact. Every step rounds as
-// mapveil/local/odds.py does (decimals of 100 digits), because the weights are part of what a report says it is.
+// mapveil/local/randomizers/odds.py does (decimals of 100 digits), because the weights are part of what a report says it is.
 
 import { Fraction } from "./fraction.mjs";
 

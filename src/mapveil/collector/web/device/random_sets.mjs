@@ -1,5 +1,5 @@
 // Local reports that are a set of sites, a bit for each: unary encoding and subset selection.
-// How a byte of eight independent bits is made of a word is said in mapveil/local/random_sets.py.
+// How a byte of eight independent bits is made of a word is said in mapveil/local/randomizers/random_sets.py.
 
 import { Fraction } from "./fraction.mjs";
 import { keeps, odds, power } from "./odds.mjs";

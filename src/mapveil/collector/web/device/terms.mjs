@@ -1,4 +1,4 @@
-// The terms of a collection: all that this device is told before its owner decides (mapveil/device/terms.py).
+// The terms of a collection: all that this device is told before its owner decides (mapveil_client/terms.py).
 
 import { fromHex, hex, same, sha256, text, utf8 } from "./bytes.mjs";
 import { parse, plain, write } from "./exact_json.mjs";

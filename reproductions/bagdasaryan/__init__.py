@@ -1,0 +1,1 @@
+"""Reproduction of Bagdasaryan et al. (2022)."""

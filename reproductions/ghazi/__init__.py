@@ -1,0 +1,1 @@
+"""Reproduction of Ghazi et al. (2023)."""

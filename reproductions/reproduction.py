@@ -1,0 +1,140 @@
+"""What the reproductions share: claims with verdicts, tables and pictures, and how they are written.
+
+A report of several sections becomes pictures, CSV tables, one Markdown page and one self-contained HTML page.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from mapveil.evaluation.comparison import table_csv
+from mapveil.evaluation.report import html_page, html_picture, html_table, write_atomically
+
+__all__ = ["Claim", "Picture", "Report", "Table", "joint_verdict", "report_text", "write_report"]
+
+
+class Claim(NamedTuple):
+    """A claim, whether it holds here, and the numbers it rests on."""
+
+    claim: str
+    verdict: str  # "holds", "holds in part" or "does not hold"
+    evidence: str
+
+
+class Table(NamedTuple):
+    """A heading, and rows of text under a header; a cell that starts with ``*`` is the best."""
+
+    heading: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    note: str = ""
+
+
+class Picture(NamedTuple):
+    """A PNG with the name of its file and its caption."""
+
+    name: str
+    png: bytes
+    caption: str
+
+
+class Report(NamedTuple):
+    """What a section shows."""
+
+    tables: Sequence[Table]
+    pictures: Sequence[Picture] = ()
+    claims: Sequence[Claim] = ()
+
+
+def joint_verdict(held: Sequence[bool]) -> str:
+    """The verdict on several comparisons together."""
+    return "holds" if all(held) else "holds in part" if any(held) else "does not hold"
+
+
+def report_text(reports: Iterable[Report], claims: Iterable[Claim]) -> str:
+    """The tables, the claims and the verdicts, for a terminal."""
+    blocks = [
+        f"{table.heading}\n{_plain_table(table.header, table.rows)}"
+        for report in reports
+        for table in report.tables
+    ]
+    blocks += [f"{claim.verdict.upper()}: {claim.claim}\n  {claim.evidence}" for claim in claims]
+    return "\n\n".join(blocks)
+
+
+def write_report(
+    out: Path,
+    title: str,
+    preface: Sequence[str],
+    reports: Iterable[Report],
+    claims: Sequence[Claim],
+    tables: Mapping[str, tuple[Sequence[str], Iterable[Sequence[object]]]],
+) -> list[Path]:
+    """Write every picture, ``claims.csv``, ``tables.md``, ``index.html`` and further CSV files; the paths written.
+
+    Parameters
+    ----------
+    out : Path
+        The folder; made where it is not there.
+    title : str
+        Of the page.
+    preface : sequence of str
+        Paragraphs above the claims.
+    reports : iterable of Report
+        The sections, in order.
+    claims : sequence of Claim
+        All of them, in order.
+    tables : mapping of str to (header, rows)
+        Further files by their names, such as ``rows.csv``.
+
+    Raises
+    ------
+    InputError
+        The folder cannot be written to.
+    """
+    body = [f"<p>{html.escape(text)}</p>\n" for text in preface]
+    blocks = [f"<!-- {title} -->", *preface]
+    if claims:
+        body.append(f"<h2>Claims</h2>\n{html_table(Claim._fields, claims)}")
+        blocks += ["## Claims", _markdown_table(Claim._fields, claims)]
+    pictures: list[Picture] = []
+    for report in reports:
+        pictures += report.pictures
+        body += [html_picture(picture.png, picture.caption) for picture in report.pictures]
+        for table in report.tables:
+            body.append(
+                f"<h2>{html.escape(table.heading)}</h2>\n{html_table(table.header, table.rows)}"
+                f"<p>{html.escape(table.note)}</p>\n"
+            )
+            blocks += [f"## {table.heading}", _markdown_table(table.header, table.rows)]
+            blocks += [table.note] if table.note else []
+    written = [write_atomically(out / f"{picture.name}.png", picture.png) for picture in pictures]
+    for name, (header, rows) in {**tables, "claims.csv": (Claim._fields, claims)}.items():
+        written.append(write_atomically(out / name, table_csv(header, rows).encode()))
+    written.append(write_atomically(out / "tables.md", ("\n\n".join(blocks) + "\n").encode()))
+    written.append(write_atomically(out / "index.html", html_page(title, "".join(body))))
+    return written
+
+
+def _markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    for row in rows:
+        cells = [f"**{cell[1:]}**" if cell.startswith("*") else cell for cell in row]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _plain_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns aligned for a terminal: the first to the left, numbers to the right."""
+    lines = [list(header), *[list(row) for row in rows]]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if column == 0 else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    )

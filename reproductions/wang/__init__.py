@@ -1,0 +1,1 @@
+"""Reproduction of Wang et al. (2022)."""

@@ -1,0 +1,313 @@
+"""Where people are: Tables 5 to 14 but 4, Figures 8 and 11, and the neighbours of Figure 9 and Table 3."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from mapveil.evaluation.report import Panel, curves_figure, png_bytes
+from reproductions.reproduction import Claim, Picture, Report, Table, joint_verdict
+from reproductions.wang.collections import KL, L1, NOISE, Collection
+from reproductions.wang.data import MERGED, SETS, DataSet
+from reproductions.wang.paper import CITIES, NAMES, NEIGHBOURS, SMALL, SMALL_EPSILONS
+from reproductions.wang.sections import (
+    MLE,
+    OURS,
+    PAPERS,
+    PUBLISHED,
+    SRR,
+    Plan,
+    Results,
+    Scheme,
+    Section,
+    curve,
+    default_scheme,
+    shown,
+)
+
+__all__ = ["DENSITY", "SCHEMES"]
+
+SCHEMES: Final = (
+    *PAPERS,
+    Scheme(PUBLISHED, "srr", "simplex", (("thresholds", "published"),)),
+    Scheme(f"GRR, {MLE}", "grr", "em"),
+    Scheme(f"HR, {MLE}", "hr", "em", (("blocks", 1),)),
+    Scheme(f"{SRR}, {MLE}", "srr", "em"),
+    default_scheme(),
+)
+"""The paper's pairs, those of its Figure 11, and Mapveil's own."""
+
+_LARGE: Final = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0)
+_SMALL: Final = 3.0
+_NMSE: Final = "neighbours' NMSE"
+_DIGITS: Final = {L1: 3, KL: 3}
+
+
+def _epsilons(plan: Plan) -> tuple[float, ...]:
+    large = (1.0, 3.0, 5.0, 9.0) if plan.thin else _LARGE
+    return tuple(dict.fromkeys((*plan.points(SMALL_EPSILONS), *large)))
+
+
+def _city_jobs(plan: Plan, shared: Path, seed: int) -> list[Collection]:
+    """One collection of all epsilons for each data set and trial; the large domains first."""
+    some = _epsilons(plan)
+    near = tuple(epsilon for epsilon in some if epsilon >= 1)
+    return [
+        Collection((data,), trial, SCHEMES, some, near, False, shared, seed)
+        for data in SETS
+        for trial in range(plan.trials)
+    ]
+
+
+def _merged_jobs(plan: Plan, shared: Path, seed: int) -> list[Collection]:
+    asked = (*PAPERS, default_scheme())
+    return [
+        Collection(MERGED[:number], trial, asked, (1.0,), (), False, shared, seed, "merged")
+        for number in (2, 3, 4, 1)
+        for trial in range(plan.trials)
+    ]
+
+
+def _beside(text: str, printed: float | None) -> str:
+    return text if printed is None else f"{text} ({printed:g})"
+
+
+def _leaders(results: Results, data: DataSet, metric: str, levels: Sequence[float]) -> dict[float, str]:
+    return {level: results.first(NAMES, data.name, level, metric) for level in levels}
+
+
+def _first_claim(claim: str, won: dict[float, str], results: Results, name: str, metric: str) -> Claim:
+    words = []
+    for level, scheme in won.items():
+        best, staircase = (results.of(name, each, level, metric).mean for each in (scheme, SRR))
+        words.append(f"ε = {level:g}: {scheme} {best:.3f}, {SRR} {staircase:.3f}")
+    return Claim(claim, joint_verdict([scheme == SRR for scheme in won.values()]), "; ".join(words))
+
+
+def _small_report(number: int) -> Callable[[Results], Report]:
+    """One of Tables 5 to 12."""
+    data, metric = SETS[(number - 5) % 4], L1 if number < 9 else KL
+
+    def report(results: Results) -> Report:
+        levels = [level for level in SMALL_EPSILONS if level in results.levels(metric)]
+        rows = []
+        for scheme in dict.fromkeys(scheme.label for scheme in SCHEMES):
+            printed = SMALL[number][NAMES.index(scheme)] if scheme in NAMES else None
+            cells = [
+                _beside(
+                    shown(results.of(data.name, scheme, level, metric)),
+                    None if printed is None else printed[SMALL_EPSILONS.index(level)],
+                )
+                for level in levels
+            ]
+            rows.append([scheme, *cells])
+        title = f"Table {number}: {metric}, {data.name}, {data.paper[0]} sites (the paper's in brackets)"
+        claim = _first_claim(
+            f"Table {number}: {SRR} has the least {metric.split(',')[0]} at every small epsilon ({data.name})",
+            _leaders(results, data, metric, levels),
+            results,
+            data.name,
+            metric,
+        )
+        return Report([Table(title, ["pair", *(f"ε = {level:g}" for level in levels)], rows)], [], [claim])
+
+    return report
+
+
+def _report_8(results: Results) -> Report:
+    pictures, tables, claims = [], [], []
+    names = [scheme.label for scheme in SCHEMES if MLE not in scheme.label]
+    for metric, key in ((L1, "l1"), (KL, "kl")):
+        levels = [level for level in results.levels(metric) if level >= 1]
+        panels, won = [], {}
+        for data in SETS:
+            lines = [
+                curve(name, {level: results.of(data.name, name, level, metric) for level in levels})
+                for name in names
+            ]
+            panels.append(Panel(f"{data.name}: {metric}", "ε", lines))
+            won[data.name] = _leaders(results, data, metric, levels)
+            rows = [
+                [name, *(shown(results.of(data.name, name, level, metric)) for level in levels)]
+                for name in names
+            ]
+            header = ["pair", *(f"ε = {level:g}" for level in levels)]
+            tables.append(Table(f"Figure 8: {metric}, {data.name}", header, rows))
+        caption = f"As Figure 8: {metric} of the estimated distribution."
+        pictures.append(Picture(f"figure_8_{key}", png_bytes(curves_figure(panels)), caption))
+        claims.append(
+            Claim(
+                f"Figure 8: {SRR} has the least {metric.split(',')[0]} at every epsilon on all data sets",
+                joint_verdict([name == SRR for each in won.values() for name in each.values()]),
+                "; ".join(f"{name}: first is {_runs(each)}" for name, each in won.items()),
+            )
+        )
+    tables.append(_noise_table(results))
+    return Report(tables, pictures, [*claims, _noise_claim(results)])
+
+
+def _runs(won: dict[float, str]) -> str:
+    """Which scheme leads over which epsilons."""
+    words: list[str] = []
+    for scheme in dict.fromkeys(won.values()):
+        mine = [level for level, name in won.items() if name == scheme]
+        words.append(f"{scheme} at {', '.join(f'{level:g}' for level in mine)}")
+    return " and ".join(words)
+
+
+def _noise_table(results: Results) -> Table:
+    rows = []
+    levels = results.levels(NOISE)
+    for data in SETS:
+        for scheme in [*NAMES, PUBLISHED]:
+            if results.has(data.name, scheme, levels[0], NOISE):
+                found = [results.of(data.name, scheme, level, NOISE).mean for level in levels]
+                rows.append([f"{data.name}: {scheme}", *(f"{value:.3g}" for value in found)])
+    note = (
+        "Standard deviation of the unbiased estimate of a site, over the mean part of a site: exact, from the "
+        "randomizer's own law. Where it is above 1 no site of mean size can be told from an empty one."
+    )
+    header = ["data and pair", *(f"ε = {level:g}" for level in levels)]
+    return Table("Why: the noise of one site", header, rows, note)
+
+
+def _noise_claim(results: Results) -> Claim:
+    levels = [level for level in results.levels(NOISE) if level <= _SMALL]
+    held, words = [], []
+    for data in SETS:
+        for level in (levels[0], levels[-1]):
+            loud, quiet = (results.of(data.name, scheme, level, NOISE).mean for scheme in (SRR, "PLDP"))
+            held.append(loud > quiet)
+            words.append(f"{data.name}, ε = {level:g}: {loud:.3g} against {quiet:.3g}")
+    return Claim(
+        f"Why {SRR} is not first up to ε = {_SMALL:g}: a report that favours neighbours must be told apart from "
+        "theirs, so the unbiased estimate of a site has more noise than that of unary encoding",
+        joint_verdict(held),
+        "; ".join(words),
+    )
+
+
+def _report_11(results: Results) -> Report:
+    names = ["GRR", f"GRR, {MLE}", "HR", f"HR, {MLE}", SRR, f"{SRR}, {MLE}", OURS]
+    levels = [level for level in results.levels(L1) if level >= 1]
+    panels = [
+        Panel(
+            f"{data.name}: {L1}",
+            "ε",
+            [
+                curve(name, {level: results.of(data.name, name, level, L1) for level in levels})
+                for name in names
+            ],
+        )
+        for data in SETS
+    ]
+    won = {
+        (data.name, level): results.first(names[:-1], data.name, level, L1)
+        for data in SETS
+        for level in levels
+    }
+    better = [
+        results.of(data.name, SRR, level, L1).mean < results.of(data.name, f"{SRR}, {MLE}", level, L1).mean
+        for data in SETS
+        for level in levels
+    ]
+    claims = [
+        Claim(
+            f"Figure 11: {SRR} with the equations of candidate sets is the best combination",
+            joint_verdict([name == SRR for name in won.values()]),
+            "; ".join(
+                f"{data.name}: {_runs({level: won[data.name, level] for level in levels})}" for data in SETS
+            ),
+        ),
+        Claim(
+            "Figure 11: for the staircase the equations are better than maximum likelihood",
+            joint_verdict(better),
+            f"in {sum(better)} of {len(better)} settings",
+        ),
+    ]
+    caption = "As Figure 11: randomizers with the unbiased estimate and with maximum likelihood."
+    return Report([], [Picture("figure_11", png_bytes(curves_figure(panels)), caption)], claims)
+
+
+def _report_9(results: Results) -> Report:
+    names = [scheme.label for scheme in SCHEMES if MLE not in scheme.label]
+    levels = results.levels(_NMSE)
+    panels, won = [], {}
+    for data in SETS:
+        lines = [
+            curve(name, {level: results.of(data.name, name, level, _NMSE) for level in levels})
+            for name in names
+        ]
+        panels.append(Panel(f"{data.name}: normalised MSE", "ε", lines, log_y=True))
+        won[data.name] = {level: results.first(NAMES, data.name, level, _NMSE) for level in levels}
+    claim = Claim(
+        f"Figure 9: {SRR} places everybody's 25 nearest users best",
+        joint_verdict([name == SRR for each in won.values() for name in each.values()]),
+        "; ".join(f"{name}: first is {_runs(each)}" for name, each in won.items()),
+    )
+    caption = "As Figure 9: squared error of the places of the 25 nearest users, over that of random users."
+    return Report([], [Picture("figure_9", png_bytes(curves_figure(panels)), caption)], [claim])
+
+
+def _report_3(results: Results) -> Report:
+    names = [*NAMES, OURS]
+    levels = results.levels("precision")
+    rows, held, words = [], [], []
+    for place, data in enumerate(SETS):
+        best = []
+        for level in levels:
+            best.append(results.first(NAMES, data.name, level, "precision", most=True))
+            printed = NEIGHBOURS[place].get(level)
+            cells = []
+            for name in names:
+                found = [results.of(data.name, name, level, part).mean for part in ("precision", "recall")]
+                text = " / ".join(f"{value:.1%}" for value in found)
+                if printed is not None and name in NAMES:
+                    paper = printed[NAMES.index(name)]
+                    text += f" ({paper[0]:g} / {paper[1]:g})"
+                cells.append(text)
+            rows.append([f"{data.name}, ε = {level:g}", *cells])
+        held += [name == SRR for name in best]
+        words.append(f"{data.name}: first is {_runs(dict(zip(levels, best, strict=True)))}")
+    claim = Claim(
+        f"Table 3: {SRR} has the highest precision everywhere", joint_verdict(held), "; ".join(words)
+    )
+    title = "Table 3: precision / recall of the 25 nearest users' places (the paper's in brackets)"
+    return Report([Table(title, ["data and ε", *names], rows)], [], [claim])
+
+
+def _merged_report(number: int) -> Callable[[Results], Report]:
+    metric = L1 if number == 13 else KL
+
+    def report(results: Results) -> Report:
+        sources = sorted(results.sources(metric, "merged"), key=lambda name: (name != MERGED[0].name, name))
+        rows, won = [], []
+        for name in [*NAMES, OURS]:
+            cells = []
+            for place, source in enumerate(sources):
+                printed = CITIES[number][NAMES.index(name)][place] if name in NAMES else None
+                cells.append(_beside(shown(results.of(source, name, 1.0, metric, "merged")), printed))
+            rows.append([name, *cells])
+        won = [
+            min(NAMES, key=lambda name: results.of(at, name, 1.0, metric, "merged").mean) for at in sources
+        ]
+        claim = Claim(
+            f"Table {number}: {SRR} has the least {metric.split(',')[0]} with one to four cities (ε = 1)",
+            joint_verdict([name == SRR for name in won]),
+            "first are " + ", ".join(won),
+        )
+        title = f"Table {number}: {metric} with more cities, ε = 1 (the paper's in brackets)"
+        return Report([Table(title, ["pair", *sources], rows)], [], [claim])
+
+    return report
+
+
+DENSITY: Final = (
+    Section("figure 8", _city_jobs, _report_8),
+    Section("figure 9", _city_jobs, _report_9),
+    Section("figure 11", _city_jobs, _report_11),
+    Section("table 3", _city_jobs, _report_3),
+    *(Section(f"table {number}", _city_jobs, _small_report(number)) for number in SMALL),
+    *(Section(f"table {number}", _merged_jobs, _merged_report(number)) for number in CITIES),
+)

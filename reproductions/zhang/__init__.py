@@ -1,0 +1,1 @@
+"""Reproduction of Zhang et al. (2022)."""

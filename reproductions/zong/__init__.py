@@ -1,0 +1,1 @@
+"""Reproduction of Zong et al. (2023)."""

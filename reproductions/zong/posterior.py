@@ -1,0 +1,156 @@
+"""What the paper's score leaves out: a server that knows how people are distributed, as it will from its own map."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from mapveil.evaluation.report import png_bytes
+from reproductions.reproduction import Claim, Picture, Report, Table, joint_verdict
+from reproductions.zong.cities import city_jobs
+from reproductions.zong.data import CITIES
+from reproductions.zong.pictures import TradeOff, trade_off_figure
+from reproductions.zong.runs import Job, PriorJob
+from reproductions.zong.sections import (
+    AGAINST_EXACT,
+    CITY_EPSILONS,
+    NOISE,
+    PLAIN_EPSILONS,
+    SILENCE,
+    WAVES,
+    Plan,
+    Results,
+    Section,
+    at_same_privacy,
+)
+from reproductions.zong.synthetic import synthetic_jobs
+
+__all__ = ["POSTERIOR"]
+
+_ERROR: Final = "posterior error"
+_PLACES: Final = "places left"
+_SOURCES: Final = ("a", "b", *(city.name for city in CITIES if not city.name.startswith("Brightkite")))
+_FEATURES: Final = (1, 2, 3, 5, 8)
+_PEOPLE: Final = 20_000
+_FEW: Final = 10.0  # places
+
+
+def _epsilons(source: str) -> tuple[float, ...]:
+    """The paper's, and as many smaller ones as it takes to leave as much error as one feature does."""
+    return (0.1, 0.2, 0.4, *PLAIN_EPSILONS) if _plain(source) else (1.0, 2.0, 5.0, *CITY_EPSILONS)
+
+
+def _plain(source: str) -> bool:
+    return source in ("a", "b")
+
+
+def _jobs(plan: Plan, shared: Path, seed: int) -> Sequence[Job | PriorJob]:
+    jobs: list[Job | PriorJob] = [
+        PriorJob(source, _FEATURES, _epsilons(source), plan.devices, shared, seed) for source in _SOURCES
+    ]
+    for source in ("a", "b"):
+        jobs += synthetic_jobs(source, [_PEOPLE], plan, shared, seed)
+    jobs += [job for job in city_jobs(plan, shared, seed) if job.source in _SOURCES]
+    for source in _SOURCES:
+        users, trials = (_PEOPLE, plan.trials) if _plain(source) else (None, plan.city_trials)
+        jobs += [
+            Job(source, users, trial, (), _epsilons(source)[:3], 0, shared, seed) for trial in range(trials)
+        ]
+    return jobs
+
+
+def _report(results: Results) -> Report:
+    rows = []
+    for source in _SOURCES:
+        unit = 1.0 if _plain(source) else 1000.0
+        silent = results.of(_ERROR, source=source, method=SILENCE).mean / unit
+        row = [f"set ({source})" if unit == 1 else f"{source}, km", f"{silent:.2f}"]
+        for level in (1, 2, 3, 5):
+            score = results.of("score", source=source, method=WAVES, level=level).mean / unit
+            error, places = (
+                results.of(name, source=source, method=WAVES, level=level).mean for name in (_ERROR, _PLACES)
+            )
+            row.append(f"{score:.2f}; {error / unit:.2f}; {places:.0f}")
+        rows.append(row)
+    header = ["people", "no report", *(f"B = {level}" for level in (1, 2, 3, 5))]
+    note = (
+        "For each number of features: the paper's score; the expected error of a server that knows the density (64 x "
+        "64 boxes, the device anywhere in one) and the device's waves exactly; how many equally likely boxes it is "
+        "left with. No report: that server's error by the density alone."
+    )
+    table = Table("Beyond: the score and a server with a prior", header, rows, note)
+    two, three = (
+        {source: results.of(_PLACES, source=source, method=WAVES, level=level).mean for source in _SOURCES}
+        for level in (2, 3)
+    )
+    exact = {source: results.of(_ERROR, source=source, method=WAVES, level=3).mean for source in _SOURCES}
+    part = {
+        source: results.of("score", source=source, method=WAVES, level=3).mean
+        / results.of("score", source=source, method=SILENCE).mean
+        for source in _SOURCES
+    }
+    one, words = [], []
+    for source in _SOURCES:
+        noise = results.points(source, NOISE, AGAINST_EXACT, privacy=_ERROR)
+        hidden = results.of(_ERROR, source=source, method=WAVES, level=1).mean
+        found = results.of(AGAINST_EXACT, source=source, method=WAVES, level=1).mean
+        rival = at_same_privacy(noise, hidden)
+        one.append(found > rival)
+        words.append(f"{source} {found:.3f} against {rival:.3f}")
+    silent_part = [
+        results.of(_ERROR, source=source, method=WAVES, level=1).mean
+        / results.of(_ERROR, source=source, method=SILENCE).mean
+        for source in _SOURCES
+    ]
+    claims = [
+        Claim(
+            "One feature leaves most of the error of no report at all (read as: at least two thirds)",
+            joint_verdict([value >= 2 / 3 for value in silent_part]),
+            f"{min(silent_part):.0%} to {max(silent_part):.0%}",
+        ),
+        Claim(
+            "Against the paper's 2 to 3 features in practice: two leave hardly a place, three none (read as: at most "
+            f"{_FEW:g} places with two, and an error of less than 1 % of no report's with three)",
+            joint_verdict(
+                [value <= _FEW for value in two.values()]
+                + [
+                    exact[source] < 0.01 * results.of(_ERROR, source=source, method=SILENCE).mean
+                    for source in _SOURCES
+                ]
+            ),
+            f"{min(two.values()):.1f} to {max(two.values()):.1f} places with two, {max(three.values()):.1f} with "
+            f"three, where the score says {min(part.values()):.0%} to {max(part.values()):.0%} of that of 0 features",
+        ),
+        Claim(
+            "One feature is ahead of GeoInd at the same posterior error",
+            joint_verdict(one),
+            ", ".join(words),
+        ),
+    ]
+    panels = []
+    for source in _SOURCES:
+        points = {
+            WAVES: [
+                point
+                for point in results.points(source, WAVES, AGAINST_EXACT, privacy="score")
+                if point.level in _FEATURES
+            ],
+            NOISE: results.points(source, NOISE, AGAINST_EXACT, privacy=_ERROR),
+        }
+        points[WAVES] = [
+            point._replace(privacy=results.of(_ERROR, source=source, method=WAVES, level=point.level).mean)
+            for point in points[WAVES]
+        ]
+        silent = results.of(_ERROR, source=source, method=SILENCE).mean
+        title = f"set ({source}), N = {_PEOPLE:,}" if _plain(source) else source
+        panels.append(TradeOff(title, "posterior error", points, silent))
+    caption = (
+        "What Figures 10 to 12 become against a server that knows the density: the expected error of its best guess "
+        "(metres in cities). Three features and more are at 0."
+    )
+    figure = trade_off_figure(panels, AGAINST_EXACT)
+    return Report([table], [Picture("posterior", png_bytes(figure), caption)], claims)
+
+
+POSTERIOR: Final = Section("table posterior", _jobs, _report)

@@ -1,0 +1,1 @@
+"""A fleet of simulated devices that answers a collector."""

@@ -1,0 +1,426 @@
+"""A fleet: thousands of devices in one process, each with its own identity, memory and rules. For simulations.
+
+Every device runs the very code of a single one. What they share is what costs nobody anything: connections, the public
+documents, and a few threads for arithmetic. Dropping out and being slow are simulated; privacy never is: a seed chooses
+who drops out, and no noise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.collector.fleet.fleet_summary import FleetSummary
+from mapveil.random_features.fourier_kde import FourierKde
+from mapveil_client.client import DeviceClient, Documents
+from mapveil_client.connection import Connection, Progress, Unreachable
+from mapveil_client.errors import InputError, ParameterError, PromiseError
+from mapveil_client.memory import DeviceMemory
+from mapveil_client.places import Whereabouts
+from mapveil_client.policy import DevicePolicy
+from mapveil_client.vault import Vault, locked
+
+__all__ = ["Fleet", "Lapses"]
+
+Tell = Callable[[str, float], None]
+
+_OVER: Final = ("done", "aborted")
+_AGAIN_S: Final = 0.5
+_STEPS: Final = ("keys", "shares", "inputs")
+"""Where a device drops out: before its vector arrived, as in a simulated release."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lapses:
+    """What goes wrong in a fleet, on purpose.
+
+    Parameters
+    ----------
+    drop : float
+        Part of the devices asked in a round that drop out of it, at a random step before their vector is sent, and
+        never answer again; of reports, the part that is never sent.
+    slow : float
+        Part of the devices that are slow.
+    slow_s : float
+        How long they wait before each message, seconds.
+    seed : int, optional
+        Chooses them; nothing else is seeded.
+
+    Raises
+    ------
+    ParameterError
+        A part outside 0 to 1, or a time below 0.
+    """
+
+    drop: float = 0.0
+    slow: float = 0.0
+    slow_s: float = 0.0
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("drop", "slow"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ParameterError(
+                    f"{name} is {getattr(self, name)!r}; a part from 0 to below 1 is accepted"
+                )
+        if not 0 <= self.slow_s < 3600:
+            raise ParameterError(f"slow_s is {self.slow_s!r}; seconds from 0 to below 3600 are accepted")
+
+
+class _Plan:
+    """Who lapses, and when."""
+
+    def __init__(self, devices: int, lapses: Lapses) -> None:
+        self._lapses, self._devices = lapses, devices
+        self._simulation = np.random.default_rng(lapses.seed)
+        self.slow = self._simulation.random(devices) < lapses.slow
+        self.gone = np.zeros(devices, dtype=np.bool_)
+        self._rounds: dict[tuple[str, int], npt.NDArray[np.int64]] = {}
+
+    def drops(self, device: int, collection: str, number: int, phase: str) -> bool:
+        """Whether a device is gone when its message of this phase is due; round 0 is a report."""
+        key = (collection, number)
+        if key not in self._rounds:
+            leaves = self._simulation.random(self._devices) < self._lapses.drop
+            at = self._simulation.integers(0, len(_STEPS), self._devices) if number else 0
+            self._rounds[key] = np.where(leaves, at, len(_STEPS))
+        step = _STEPS.index(phase) if phase in _STEPS else 0
+        if self._rounds[key][device] <= step and (phase in _STEPS or number == 0):
+            self.gone[device] = True
+        return bool(self.gone[device])
+
+
+class Fleet:
+    """Devices that answer one collector.
+
+    Parameters
+    ----------
+    server : str
+        Its address.
+    whereabouts : sequence of Whereabouts
+        Where each device was.
+    policy : DevicePolicy
+        Of every device. Where it has no waves and a projection is asked, the fleet is one whose app was made for that
+        collection: its policy is the one that the terms' own mechanism gives.
+    lapses : Lapses
+        What goes wrong.
+    folder, key : path-like and bytes, optional
+        Where the devices' vaults lie, and what seals them; their memory lasts as long as the process otherwise.
+    connections, threads : int
+        How many are used at once.
+    patience_s : float
+        How long a request is tried again.
+    authority : path-like, optional
+        Certificates to trust, see :class:`~mapveil_client.connection.Connection`.
+    plain : bool
+        Plain HTTP to other machines too.
+    progress : callable, optional
+        Told the name and the done part of each step.
+    look_s : float
+        Seconds between two looks at where a collection stands.
+
+    Raises
+    ------
+    InputError
+        No devices, or a folder without a key.
+    """
+
+    def __init__(
+        self,
+        server: str,
+        whereabouts: Sequence[Whereabouts],
+        policy: DevicePolicy,
+        *,
+        lapses: Lapses | None = None,
+        folder: str | PathLike[str] | None = None,
+        key: bytes | None = None,
+        connections: int = 32,
+        threads: int = 2,
+        patience_s: float = 60.0,
+        authority: str | PathLike[str] | None = None,
+        plain: bool = False,
+        progress: Tell | None = None,
+        look_s: float = 0.2,
+    ) -> None:
+        if not whereabouts:
+            raise InputError("a fleet of no devices; at least one is accepted")
+        if (folder is None) != (key is None):
+            raise InputError("a folder of vaults and their key go together")
+        self._server, self._whereabouts, self._policy = server, whereabouts, policy
+        self._plan = _Plan(len(whereabouts), lapses or Lapses())
+        self._slow_s = (lapses or Lapses()).slow_s
+        self._folder, self._key = None if folder is None else Path(folder), key
+        self._connections, self._threads = connections, threads
+        self._wire: dict[str, Any] = {
+            "connections": connections,
+            "patience_s": patience_s,
+            "authority": authority,
+            "plain": plain,
+        }
+        self._tell: Tell = progress or (lambda step, done: None)
+        self._look_s = look_s
+        self._latest: dict[str, Progress] = {}
+        self._reported: set[str] = set()  # collections of reports
+        self._sent = self._given_up = 0
+        self.clients: list[DeviceClient] = []
+
+    async def run(
+        self, token: str | None = None, collections: Sequence[str] = (), *, wait_s: float = 0.0
+    ) -> FleetSummary:
+        """Enrol, join, and answer until every collection is over.
+
+        Parameters
+        ----------
+        token : str, optional
+            For devices that are not enrolled yet.
+        collections : sequence of str
+            Which; those that are open, without.
+        wait_s : float
+            How long to wait for one to be open.
+
+        Raises
+        ------
+        PromiseError
+            None is open, or the devices cannot be enrolled.
+        Unreachable
+            The server does not answer.
+        """
+        if self._folder is None:
+            return await self._run(token, collections, wait_s)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with locked(self._folder):
+            return await self._run(token, collections, wait_s)
+
+    async def _run(self, token: str | None, collections: Sequence[str], wait_s: float) -> FleetSummary:
+        loop = asyncio.get_running_loop()
+        with ThreadPoolExecutor(self._threads, thread_name_prefix="fleet") as pool:
+
+            def work(job: Callable[[], Any]) -> Awaitable[Any]:
+                return loop.run_in_executor(pool, job)
+
+            memories = await work(self._open)  # one that does not open is said before anybody is asked
+            async with Connection(self._server, **self._wire) as connection:
+                documents = Documents(connection)
+                chosen = list(collections) or await self._find(documents, wait_s)
+                policy = await self._rules(documents, chosen, work)
+                self.clients = [
+                    DeviceClient(connection, memory, policy, places, documents=documents, work=work)
+                    for memory, places in zip(memories, self._whereabouts, strict=True)
+                ]
+                started = time.monotonic()
+                await self._enrol(token)
+                states = await asyncio.gather(*(self._follow(connection, each) for each in chosen))
+        return FleetSummary.of(
+            self.clients,
+            dict(zip(chosen, states, strict=True)),
+            sent=self._sent,
+            dropped=int(np.count_nonzero(self._plan.gone)),
+            unreachable=self._given_up,
+            seconds=time.monotonic() - started,
+        )
+
+    async def _find(self, documents: Documents, wait_s: float) -> list[str]:
+        until = time.monotonic() + wait_s
+        while True:
+            found = await documents.open()
+            if found:
+                return found
+            if time.monotonic() >= until:
+                raise PromiseError(f"no collection is open at {self._server}")
+            await asyncio.sleep(self._look_s)
+
+    async def _rules(
+        self, documents: Documents, chosen: Sequence[str], work: Callable[[Callable[[], Any]], Awaitable[Any]]
+    ) -> DevicePolicy:
+        """The policy of the devices, and the terms judged once for all of them."""
+        policy = self._policy
+        for collection in chosen:
+            terms = await documents.terms(collection)
+            if terms.trust != "distributed":
+                self._reported.add(collection)
+            if terms.trust == "projection" and policy.waves is None:
+                mechanism = terms.mechanism
+                if isinstance(mechanism, FourierKde):
+                    least = min(1000.0, *terms.waves.sides)
+                    policy = replace(
+                        policy, waves=mechanism.policy(terms.waves.bandwidth[0], smallest_side=least)
+                    )
+            await work(partial(policy.refusal, terms))
+        return policy
+
+    def _open(self) -> list[DeviceMemory]:
+        made = []
+        count = len(self._whereabouts)
+        for index in range(count):
+            vault = None
+            if self._folder is not None and self._key is not None:
+                vault = Vault(self._folder / f"device-{index:06d}.vault", self._key)
+            made.append(DeviceMemory.open(vault))
+            if index % 100 == 0:
+                self._tell("open memories", index / count)
+        self._tell("open memories", 1.0)
+        return made
+
+    async def _each(self, step: str, devices: Iterable[int], act: Callable[[int], Awaitable[object]]) -> None:
+        """Do something for each device, as many at once as there are connections."""
+        waiting = list(devices)
+        count, done = len(waiting), 0
+        left = iter(waiting)
+
+        async def worker() -> None:
+            nonlocal done
+            for device in left:
+                await act(device)
+                done += 1
+                self._tell(step, done / count)
+
+        if count:
+            self._tell(step, 0.0)
+            await _together(worker() for _ in range(min(self._connections, count)))
+
+    async def _enrol(self, token: str | None) -> None:
+        new = [index for index, client in enumerate(self.clients) if client.memory.device is None]
+        if new and token is None:
+            raise InputError(f"{len(new)} devices are not enrolled; a token for enrolment is accepted")
+        await self._each("enrol", new, lambda index: self.clients[index].enrol(token or ""))
+
+    async def _follow(self, connection: Connection, collection: str) -> str:
+        """Join a collection and answer until it is over; how it ended."""
+        await self._each("join", range(len(self.clients)), lambda index: self._join(index, collection))
+        queue: asyncio.Queue[int] = asyncio.Queue()
+        busy: set[int] = set()
+        rests: dict[int, tuple[int, str | None, float]] = {}
+
+        async def act(index: int) -> None:
+            progress = self._latest[collection]
+            try:
+                if await self.clients[index].act(collection, progress):
+                    self._sent += 1
+                rests[index] = (
+                    progress.round,
+                    progress.phase,
+                    self._rests_until(index, collection, progress),
+                )
+            except Unreachable:
+                self._given_up += 1  # and tried again at the next look
+            finally:
+                busy.discard(index)
+
+        async def late(index: int) -> None:
+            await asyncio.sleep(self._slow_s)
+            await act(index)
+
+        async def worker() -> None:
+            while True:
+                await act(await queue.get())
+
+        async def watch() -> str:
+            step = ""
+            while True:
+                progress = self._latest[collection] = await connection.progress(collection)
+                step = self._show(step, progress)
+                if progress.state in _OVER:
+                    return progress.state
+                running = 0
+                for index in self._due(collection, progress):
+                    running += 1
+                    *at, end = rests.get(index, (-1, None, 0.0))
+                    if index in busy or (at == [progress.round, progress.phase] and time.monotonic() < end):
+                        continue
+                    busy.add(index)
+                    if self._plan.slow[index]:
+                        tasks.append(asyncio.create_task(late(index)))
+                    else:
+                        queue.put_nowait(index)
+                if not running and not busy:
+                    return progress.state
+                await asyncio.sleep(self._look_s)
+
+        tasks: list[asyncio.Task[Any]] = [asyncio.create_task(worker()) for _ in range(self._connections)]
+        try:
+            watching = asyncio.create_task(watch())
+            tasks.append(watching)
+            while not watching.done():
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                for task in [each for each in tasks if each.done() and each is not watching]:
+                    task.result()  # a failure of ours ends the fleet
+                    tasks.remove(task)
+            state: str = watching.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        if state in _OVER:
+            for client in self.clients:
+                if collection in client.memory.parts:
+                    await client.act(collection, self._latest[collection])
+        return state
+
+    async def _join(self, index: int, collection: str) -> None:
+        try:
+            joined = await self.clients[index].consider(collection)
+            self._sent += joined and collection not in self._reported
+        except Unreachable:
+            self._given_up += 1
+
+    def _due(self, collection: str, progress: Progress) -> list[int]:
+        """The devices that may have something to say, those of a shard one after another."""
+        found = []
+        for index, client in enumerate(self.clients):
+            part = client.memory.parts.get(collection)
+            if part is None or not part.running or self._plan.gone[index]:
+                continue
+            number = progress.round if progress.state == "running" else 0
+            if (number or collection in self._reported) and self._plan.drops(
+                index, collection, number, progress.phase or ""
+            ):
+                continue
+            found.append((part.shard, part.client, index))
+        return [index for *_, index in sorted(found)]
+
+    def _rests_until(self, index: int, collection: str, progress: Progress) -> float:
+        """Until when a device that was just asked need not be: for ever, in this phase, once it has answered.
+
+        One that has not may have been a moment too early, or was told about the phase before by a process of the
+        service that is a moment behind; a device that was left out has nothing to say however often it is asked.
+        """
+        part = self.clients[index].memory.parts.get(collection)
+        if part is None or not part.running:
+            return math.inf
+        said = collection in self._reported or (part.round, part.phase or None) == (
+            progress.round,
+            progress.phase,
+        )
+        return math.inf if said and part.sent else time.monotonic() + _AGAIN_S
+
+    def _show(self, before: str, progress: Progress) -> str:
+        """Tell how far a phase is; the step that is shown."""
+        step = progress.state
+        if progress.state == "running" and progress.phase is not None:
+            step = f"round {progress.round}: {progress.phase}"
+        if before and before != step:
+            self._tell(before, 1.0)
+        done = 1.0 if progress.state in _OVER else progress.present / max(progress.wanted, 1)
+        self._tell(step, min(done, 1.0))
+        return step
+
+
+async def _together(jobs: Iterable[Awaitable[None]]) -> None:
+    """Run all; the first failure ends the rest."""
+    tasks = [asyncio.ensure_future(job) for job in jobs]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()

@@ -1,0 +1,138 @@
+"""What became of a fleet: who answered, who refused and why, and what it cost."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from mapveil_client.client import DeviceClient
+
+__all__ = ["FleetSummary"]
+
+_NUMBERED: Final = re.compile(r"\b(client|seat) \d+")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FleetSummary:
+    """The end of a fleet's run.
+
+    Parameters
+    ----------
+    devices : int
+        In the fleet.
+    joined : int
+        That took part in a collection.
+    sent : int
+        Messages and reports that the server took.
+    refused : mapping of str to int
+        Devices that took no part, by reason.
+    left : mapping of str to int
+        Devices that took part and left, by reason.
+    dropped : int
+        Devices that were made to drop out.
+    unreachable : int
+        Requests that were given up.
+    epsilon : Fraction
+        The most that any device spent, in its life.
+    bytes_up, bytes_down : tuple of float and int
+        Of bodies, by device: the mean and the most.
+    seconds : float
+        From the first enrolment to the end.
+    states : mapping of str to str
+        How each collection ended.
+    """
+
+    devices: int
+    joined: int
+    sent: int
+    refused: Mapping[str, int]
+    left: Mapping[str, int]
+    dropped: int
+    unreachable: int
+    epsilon: Fraction
+    bytes_up: tuple[float, int]
+    bytes_down: tuple[float, int]
+    seconds: float
+    states: Mapping[str, str]
+
+    @classmethod
+    def of(
+        cls,
+        clients: Iterable[DeviceClient],
+        states: Mapping[str, str],
+        *,
+        sent: int,
+        dropped: int,
+        unreachable: int,
+        seconds: float,
+    ) -> FleetSummary:
+        """Count what the devices' own memories say about these collections."""
+        devices = list(clients)
+        refused: Counter[str] = Counter()
+        left: Counter[str] = Counter()
+        joined = 0
+        for client in devices:
+            memory = client.memory
+            parts = [memory.parts[name] for name in states if name in memory.parts]
+            joined += bool(parts)
+            refused.update(_plain(memory.refused[name]) for name in states if name in memory.refused)
+            left.update(_plain(part.reason) for part in parts if part.state == "left")
+        up, down = ([getattr(client.traffic, way) for client in devices] for way in ("up", "down"))
+        return cls(
+            devices=len(devices),
+            joined=joined,
+            sent=sent,
+            refused=dict(refused.most_common()),
+            left=dict(left.most_common()),
+            dropped=dropped,
+            unreachable=unreachable,
+            epsilon=max((client.memory.account.spent for client in devices), default=Fraction(0)),
+            bytes_up=(sum(up) / max(len(up), 1), max(up, default=0)),
+            bytes_down=(sum(down) / max(len(down), 1), max(down, default=0)),
+            seconds=seconds,
+            states=dict(states),
+        )
+
+    @property
+    def good(self) -> bool:
+        """Whether every collection came to its end, and somebody took part."""
+        return self.joined > 0 and all(state == "done" for state in self.states.values())
+
+    def to_record(self) -> dict[str, Any]:
+        """A JSON-ready record."""
+        record = dict(vars(self))
+        record["epsilon"] = str(self.epsilon)
+        for way in ("bytes_up", "bytes_down"):
+            mean, most = record[way]
+            record[way] = {"mean": round(mean, 1), "most": most}
+        record["seconds"] = round(self.seconds, 2)
+        return record
+
+    def lines(self) -> list[str]:
+        """The summary for a person."""
+        made = [f"{name}: {state}" for name, state in self.states.items()]
+        made.append(
+            f"{self.devices} devices, {self.joined} took part, {self.sent} messages sent in {self.seconds:.1f} s"
+        )
+        made.append(f"the most that a device has spent in its life: epsilon {float(self.epsilon):.6g}")
+        made.append(
+            f"bytes of one device, mean (most): up {self.bytes_up[0]:,.0f} ({self.bytes_up[1]:,}), "
+            f"down {self.bytes_down[0]:,.0f} ({self.bytes_down[1]:,})"
+        )
+        if self.dropped:
+            made.append(f"{self.dropped} made to drop out")
+        for what, reasons in (("refused", self.refused), ("left", self.left)):
+            made += [f"{count} {what}: {reason}" for reason, count in reasons.items()]
+        if self.unreachable:
+            made.append(f"{self.unreachable} requests given up: the server did not answer")
+        return made
+
+
+def _plain(reason: str) -> str:
+    """A reason without the numbers that differ from device to device."""
+    return _NUMBERED.sub(r"a \1", reason)

@@ -1,0 +1,240 @@
+"""Who asks: operators by their token, devices by their signature."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from concurrent.futures import Executor
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from sqlalchemy import bindparam, select
+from starlette.types import Scope
+
+from mapveil.collector.faults import Unauthorized
+from mapveil.collector.http.exchange import Exchange
+from mapveil.collector.http.limits import Buckets
+from mapveil.collector.http.media import header
+from mapveil.collector.http.settings import Settings
+from mapveil.collector.store.store.accounts import Accounts, Operator
+from mapveil.collector.store.store.schema import MOST_NUMBER, devices
+from mapveil.collector.store.store.store import Store
+from mapveil_client.errors import InputError
+from mapveil_client.signature import SCHEME, read_authorization, request_statement
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+__all__ = ["Access", "Signer"]
+
+_KEPT: Final = 1 << 16  # keys
+_KEY_SECONDS: Final = 30.0  # after which a revoked device is found out
+_AT_ONCE: Final = 500
+_LONGEST: Final = 200  # characters of a token that is looked up at all
+
+
+class Signer(NamedTuple):
+    """Who says that a request is theirs; nothing is proved yet."""
+
+    device: int
+    signature: bytes
+    key: Ed25519PublicKey
+
+
+class Access:
+    """Checks of tokens and signatures.
+
+    Parameters
+    ----------
+    store : Store
+        Holds the devices' keys.
+    accounts : Accounts
+        Holds the operators.
+    settings : Settings
+        Limits of one device, and of refused tokens and signatures from one address.
+    pool : Executor
+        Where the store is read.
+    """
+
+    def __init__(self, store: Store, accounts: Accounts, settings: Settings, pool: Executor) -> None:
+        self._store = store
+        self._accounts = accounts
+        self._pool = pool
+        self._devices = Buckets(settings.device_rate, settings.device_burst, "this device")
+        self._failures = Buckets(
+            settings.failure_rate,
+            settings.failure_burst,
+            "this address with tokens or signatures that are refused",
+        )
+        self._keys: OrderedDict[int, tuple[float, Ed25519PublicKey]] = OrderedDict()
+        self._asked: dict[int, asyncio.Future[Ed25519PublicKey | None]] = {}
+        self._reading: asyncio.Task[None] | None = None
+
+    def operator(self, scope: Scope, role: str = "viewer") -> Operator:
+        """The operator whose token a request carries. Run by: a thread that may read the store.
+
+        Raises
+        ------
+        Unauthorized
+            No token, or one that is unknown, expired or revoked.
+        Forbidden
+            The operator's role is below ``role``.
+        TooMany
+            Too many were refused from this address.
+        """
+        given = (header(scope, b"authorization") or b"").decode("latin-1")
+        scheme, _, token = given.partition(" ")
+        if scheme.lower() != "bearer" or not token:
+            raise Unauthorized("no token", "the header 'Authorization: Bearer mvo_...'")
+        try:
+            found = self._accounts.verify_operator(token[:_LONGEST])
+        except Unauthorized:
+            self.count_failure(scope)
+            raise
+        Exchange.of(scope).who = f"operator {found.id}"
+        found.require(role)
+        return found
+
+    async def signer(self, scope: Scope) -> Signer:
+        """The device that a request names, with the key it enrolled.
+
+        Raises
+        ------
+        Unauthorized
+            The request names none, or one that is unknown or revoked.
+        TooMany
+            Too many were refused from this address.
+        """
+        given = (header(scope, b"authorization") or b"").decode("latin-1")
+        if not given.startswith(SCHEME):
+            raise Unauthorized("no signature", f"the header 'Authorization: {SCHEME} <id> <signature>'")
+        try:
+            signed = read_authorization(given)
+            if not 0 < signed.device <= MOST_NUMBER:
+                raise Unauthorized("no such device, or one that was revoked")
+            return Signer(signed.device, signed.signature, await self._key(signed.device))
+        except InputError as error:
+            self.count_failure(scope)
+            raise Unauthorized(str(error)) from None
+        except Unauthorized:
+            self.count_failure(scope)
+            raise
+
+    def device(self, scope: Scope, signer: Signer, body: bytes) -> int:
+        """The device, now that its signature of this request was checked.
+
+        Raises
+        ------
+        Unauthorized
+            It is not the device's signature of this method, address and body.
+        TooMany
+            The device asks too often, or too many were refused from this address.
+        """
+        from cryptography.exceptions import InvalidSignature
+
+        try:
+            signer.key.verify(signer.signature, request_statement(scope["method"], _address(scope), body))
+        except (InvalidSignature, InputError):
+            self.count_failure(scope)
+            raise Unauthorized(
+                "the signature is not the device's, of this method, address and body"
+            ) from None
+        Exchange.of(scope).who = f"device {signer.device}"
+        self._devices.take(signer.device)
+        return signer.device
+
+    async def anybody_known(self, scope: Scope, body: bytes = b"") -> None:
+        """Let in an operator by token, or a device by the signature of the request; raises as those do."""
+        given = header(scope, b"authorization") or b""
+        if given.startswith(SCHEME.encode()):
+            self.device(scope, await self.signer(scope), body)
+        else:
+            await asyncio.get_running_loop().run_in_executor(self._pool, self.operator, scope)
+
+    def count_failure(self, scope: Scope) -> None:
+        """A token or a signature was refused to this address. It slows guessing down and locks nobody out: one that
+        is right is never refused, for others may ask from the same address, and 256 bits are not guessed.
+
+        Raises
+        ------
+        TooMany
+            Too many were refused from this address: it is told this instead.
+        """
+        self._failures.take(Exchange.of(scope).address)
+
+    def forget(self, device: int) -> None:
+        """Look a device's key up again next time: it was revoked. Run by: any thread."""
+        self._keys.pop(device, None)
+
+    async def _key(self, device: int) -> Ed25519PublicKey:
+        kept = self._keys.get(device)
+        if kept is not None and time.monotonic() - kept[0] < _KEY_SECONDS:
+            return kept[1]
+        loop = asyncio.get_running_loop()
+        asked = self._asked.get(device)
+        if asked is None:
+            asked = self._asked[device] = loop.create_future()
+            if self._reading is None:
+                self._reading = loop.create_task(self._read_asked())
+        # Several requests may wait for it; one that leaves takes nothing from the others.
+        key = await asyncio.shield(asked)
+        if key is None:
+            raise Unauthorized("no such device, or one that was revoked")
+        return key
+
+    async def _read_asked(self) -> None:
+        """Read the keys that are asked for; whoever asks meanwhile is in the next reading."""
+        loop = asyncio.get_running_loop()
+        try:
+            while self._asked:
+                wanted, self._asked = self._asked, {}
+                try:
+                    found = await loop.run_in_executor(self._pool, self._read, list(wanted))
+                except BaseException as error:  # whatever it is, it belongs to those who wait
+                    for asked in wanted.values():
+                        asked.set_exception(error)
+                        asked.exception()  # somebody may have left
+                    if not isinstance(error, Exception):
+                        raise
+                else:
+                    self._settle(wanted, found)
+        finally:
+            self._reading = None
+
+    def _settle(
+        self, wanted: dict[int, asyncio.Future[Ed25519PublicKey | None]], found: dict[int, Ed25519PublicKey]
+    ) -> None:
+        now = time.monotonic()
+        for device, asked in wanted.items():
+            key = found.get(device)
+            if key is not None:
+                self._keys[device] = (now, key)
+                self._keys.move_to_end(device)
+            asked.set_result(key)
+        while len(self._keys) > _KEPT:
+            self._keys.popitem(last=False)
+
+    def _read(self, wanted: list[int]) -> dict[int, Ed25519PublicKey]:
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+        found: dict[int, Ed25519PublicKey] = {}
+        with self._store.read() as connection:
+            for first in range(0, len(wanted), _AT_ONCE):
+                some = {"wanted": wanted[first : first + _AT_ONCE]}
+                for row in connection.execute(_KEYS, some):
+                    found[row.id] = Ed25519PublicKey.from_public_bytes(bytes(row.public_key))
+        return found
+
+
+_KEYS: Final = select(devices.c.id, devices.c.public_key).where(
+    devices.c.id.in_(bindparam("wanted", expanding=True)), devices.c.revoked_at.is_(None)
+)
+
+
+def _address(scope: Scope) -> str:
+    """The address as it was sent, with its query."""
+    path: bytes = scope.get("raw_path") or scope["path"].encode()
+    # Some servers put the query behind the raw path, others do not.
+    path = path.partition(b"?")[0]
+    query: bytes = scope["query_string"]
+    return (path + b"?" + query if query else path).decode("latin-1")

@@ -1,0 +1,329 @@
+"""The application: devices by plain routes, operators by FastAPI, pages from files, and one way in for all of them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from sqlalchemy import func, select
+from starlette.exceptions import HTTPException
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from mapveil.collector.faults import Unauthorized
+from mapveil.collector.http.access import Access
+from mapveil.collector.http.devices import DeviceRoutes
+from mapveil.collector.http.errors import Failure, failure_of, invalid_text
+from mapveil.collector.http.exchange import Exchange, read_body
+from mapveil.collector.http.gate import Gate, internal
+from mapveil.collector.http.limits import Bodies
+from mapveil.collector.http.metrics import CONTENT_TYPE, Metrics
+from mapveil.collector.http.models import DeviceNumber, Enrolling, Health
+from mapveil.collector.http.openapi import document
+from mapveil.collector.http.operators import add_operator_routes
+from mapveil.collector.http.results import add_result_routes
+from mapveil.collector.http.security import PAGE_POLICY
+from mapveil.collector.http.service import Service, refusals
+from mapveil.collector.http.settings import Settings
+from mapveil.collector.store.store.accounts import Accounts
+from mapveil.collector.store.store.schema import collections
+from mapveil.collector.store.store.store import Store
+from mapveil_client.errors import MapveilError
+
+if TYPE_CHECKING:
+    from mapveil.collector.rounds.engine import Engine
+
+__all__ = ["create_app"]
+
+_LOG: Final = logging.getLogger("mapveil.collector")
+_WEB: Final = Path(__file__).parent.parent / "web"
+_HEALTH_SECONDS: Final = 3.0
+_STUCK_SECONDS: Final = 600.0
+_RESTART_SECONDS: Final = 1.0
+_QUERY: Final = "/retrieval/query"
+
+
+def create_app(
+    engine: Engine,
+    store: Store,
+    settings: Settings | None = None,
+    *,
+    conduct: bool = True,
+    closing: Callable[[], None] | None = None,
+) -> ASGIApp:
+    """The whole service as one ASGI application.
+
+    Parameters
+    ----------
+    engine : Engine
+        Who decides.
+    store : Store
+        Migrated.
+    settings : Settings, optional
+        The defaults where not given.
+    conduct : bool
+        Whether the engine's conductor runs from the application's start to its end; tests may rather tick.
+    closing : callable, optional
+        Called at the very end, such as ``store.close``.
+    """
+    return _Collector(engine, store, settings or Settings(), conduct, closing).gate
+
+
+class _Collector:
+    """Everything of one process."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        store: Store,
+        settings: Settings,
+        conduct: bool,
+        closing: Callable[[], None] | None,
+    ) -> None:
+        self._engine = engine
+        self._conduct = conduct
+        self._closing = closing
+        self._task: asyncio.Task[None] | None = None
+        self._since = 0.0
+        self._pool = ThreadPoolExecutor(settings.threads, thread_name_prefix="mapveil-api")
+        accounts, metrics = Accounts(store), Metrics(lambda: _states(store))
+        self._service = Service(
+            engine=engine,
+            store=store,
+            accounts=accounts,
+            access=Access(store, accounts, settings, self._pool),
+            settings=settings,
+            metrics=metrics,
+            pool=self._pool,
+            bodies=Bodies(settings.waiting_bytes),
+            alive=self._conducting,
+            drawing=threading.Lock(),
+        )
+        store.on_commit = lambda batch: metrics.commit_seconds.observe(batch.seconds)
+        engine.watch_phases(lambda phase, seconds: metrics.phase_seconds.labels(phase).observe(seconds))
+        self._devices = DeviceRoutes(self._service)
+        self._api = self._fastapi()
+        self._pages = _Pages(directory=_WEB, html=True)
+        self.gate = Gate(self._answer, settings, metrics)
+
+    def _conducting(self) -> bool:
+        """Whether the conductor still looks for what is due; one step of a large collection may take minutes."""
+        if not self._conduct:
+            return True
+        started = self._task is not None and not self._task.done()
+        return started and min(self._engine.idle_seconds, time.monotonic() - self._since) < _STUCK_SECONDS
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._api(scope, receive, send)
+            return
+        path = scope["path"]
+        if self._devices.owns(path):
+            await self._devices(scope, receive, send)
+        elif path.startswith("/v1/") or path in ("/v1", "/healthz", "/metrics"):
+            try:
+                await self._api(scope, await self._buffered(scope, receive), send)
+            finally:
+                route = scope.get("route")
+                if route is not None:
+                    Exchange.of(scope).route = route.path
+        else:
+            Exchange.of(scope).route = "page"
+            await self._pages(scope, receive, send)
+
+    async def _buffered(self, scope: Scope, receive: Receive) -> Receive:
+        """Read the body before anything else looks at the request, within its limit."""
+        if scope["method"] in ("GET", "HEAD", "OPTIONS"):
+            return receive
+        settings = self._service.settings
+        most = settings.query_bytes if scope["path"].endswith(_QUERY) else settings.json_bytes
+        body: bytes | None = await read_body(scope, receive, most, self._service.bodies)
+
+        async def replay() -> Message:
+            nonlocal body
+            if body is None:
+                return await receive()
+            message: Message = {"type": "http.request", "body": body, "more_body": False}
+            body = None
+            return message
+
+        return replay
+
+    def _fastapi(self) -> FastAPI:
+        app = FastAPI(
+            lifespan=self._lifespan, openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False
+        )
+        _add_handlers(app)
+        add_operator_routes(app, self._service)
+        add_result_routes(app, self._service)
+        _add_public_routes(app, self._service)
+        return app
+
+    @contextlib.asynccontextmanager
+    async def _lifespan(self, app: FastAPI) -> AsyncIterator[None]:
+        import anyio.to_thread
+
+        anyio.to_thread.current_default_thread_limiter().total_tokens = self._service.settings.threads
+        if self._conduct:
+            self._since = time.monotonic()
+            self._task = asyncio.create_task(self._keep_conducting())
+        try:
+            yield
+        finally:
+            if self._task is not None:
+                self._engine.stop()
+                await asyncio.wait([self._task], timeout=self._service.settings.shutdown_seconds)
+                self._task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await self._task
+            self._pool.shutdown(wait=True, cancel_futures=True)
+            if self._closing is not None:
+                self._closing()
+
+    async def _keep_conducting(self) -> None:
+        """Run the conductor; whatever it stumbles over, collections must go on."""
+        while True:
+            try:
+                await self._engine.run()
+                return
+            except Exception as error:  # the outermost frame of the conductor
+                _LOG.error("the conductor failed and is started again", exc_info=error)
+            await asyncio.sleep(_RESTART_SECONDS)
+
+
+def _add_handlers(app: FastAPI) -> None:
+    def refused(request: Request, error: Exception) -> Response:
+        failure = failure_of(error) or internal(Exchange.of(request.scope))
+        if failure.status == 405:
+            failure = failure._replace(headers=((b"allow", _allowed(app, request.scope)),))
+        return _response(failure)
+
+    def unread(request: Request, error: Exception) -> Response:
+        problems: list[dict[str, Any]] = list(getattr(error, "errors", list)())
+        return _response(Failure(422, "invalid", invalid_text(problems)))
+
+    app.add_exception_handler(
+        Exception, refused
+    )  # answers; the error itself goes on to the gate, which logs it
+    app.add_exception_handler(MapveilError, refused)
+    app.add_exception_handler(HTTPException, refused)
+    app.add_exception_handler(RequestValidationError, unread)
+
+
+def _response(failure: Failure) -> Response:
+    headers = {name.decode(): value.decode() for name, value in failure.headers}
+    return Response(failure.body(), failure.status, headers, "application/json")
+
+
+def _allowed(app: FastAPI, scope: Scope) -> bytes:
+    """The methods of an address, over all of its routes."""
+    methods: set[str] = set()
+    for route in app.routes:
+        pattern = getattr(route, "path_regex", None)
+        if pattern is not None and pattern.fullmatch(scope["path"]):
+            methods |= getattr(route, "methods", set())
+    return ", ".join(sorted(methods)).encode()
+
+
+def _add_public_routes(app: FastAPI, service: Service) -> None:
+    @app.post(
+        "/v1/devices",
+        status_code=201,
+        tags=["devices"],
+        responses=refusals(400, 401, 403, 413, 422),
+        summary="Enrol a device; the same key again is the same device",
+    )
+    async def enrol(device: Enrolling, request: Request) -> DeviceNumber:
+        key, signature = bytes.fromhex(device.public_key), bytes.fromhex(device.signature)
+        try:
+            return DeviceNumber(device=await service.accounts.enrol(device.token, key, signature))
+        except Unauthorized:
+            service.access.count_failure(request.scope)
+            raise
+
+    described: list[bytes] = []
+
+    @app.get("/v1/openapi.json", tags=["public"], summary="This document", responses=refusals())
+    def openapi() -> Response:
+        if not described:
+            described.append(json.dumps(document(app), ensure_ascii=False, separators=(",", ":")).encode())
+        return Response(described[0], media_type="application/json")
+
+    @app.get(
+        "/healthz",
+        tags=["public"],
+        summary="Whether the service works",
+        responses={503: {"model": Health, "description": "It does not"}},
+    )
+    async def healthz(response: Response) -> Health:
+        try:
+            async with asyncio.timeout(_HEALTH_SECONDS):
+                store = await service.run(_reachable, service.store)
+        except TimeoutError:
+            store = False
+        good = store and service.alive()
+        response.status_code = 200 if good else 503
+        return Health(status="ok" if good else "failing", store=store, conductor=service.alive())
+
+    text: dict[int | str, dict[str, Any]] = {
+        200: {
+            "description": "Prometheus' text format",
+            "content": {"text/plain": {"schema": {"type": "string"}}},
+        }
+    }
+
+    if service.settings.metrics != "off":
+
+        @app.get(
+            "/metrics",
+            tags=["public"],
+            summary="Numbers for Prometheus",
+            response_class=Response,
+            responses={**text, **refusals(401)},
+        )
+        def metrics(request: Request) -> Response:
+            if service.settings.metrics == "viewer":
+                service.access.operator(request.scope)
+            service.metrics.bodies.set(service.bodies.held)
+            return Response(service.metrics.text(), media_type=CONTENT_TYPE.decode())
+
+
+def _reachable(store: Store) -> bool:
+    try:
+        _states(store)
+    except MapveilError:
+        return False
+    return True
+
+
+def _states(store: Store) -> dict[str, int]:
+    """How many collections are in each state."""
+    counted = select(collections.c.state, func.count()).group_by(collections.c.state)
+    with store.read() as connection:
+        return {row.state: row[1] for row in connection.execute(counted)}
+
+
+class _Pages(StaticFiles):
+    """The console and the browser device, with the policy that a browser holds them to."""
+
+    def file_response(self, *arguments: Any, **options: Any) -> Response:
+        response = super().file_response(*arguments, **options)
+        response.headers["content-security-policy"] = PAGE_POLICY.decode()
+        response.headers["cache-control"] = "no-cache"
+        if response.headers.get("content-type", "").endswith("/javascript") or _is_module(arguments[0]):
+            response.headers["content-type"] = "text/javascript; charset=utf-8"
+        return response
+
+
+def _is_module(path: Any) -> bool:
+    return str(path).endswith((".js", ".mjs"))

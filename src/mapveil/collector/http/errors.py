@@ -1,0 +1,117 @@
+"""What a refused request is told: one shape for every error, whatever went wrong."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from http import HTTPStatus
+from typing import Final, NamedTuple
+
+from starlette.exceptions import HTTPException
+
+from mapveil.collector.faults import Refusal
+from mapveil_client.errors import InputError, MapveilError, PromiseError
+
+__all__ = ["CODES", "Failure", "failure_of", "invalid_text"]
+
+CODES: Final = {
+    400: "malformed",
+    401: "unauthorized",
+    403: "forbidden",
+    404: "not-found",
+    405: "not-allowed",
+    408: "too-slow",
+    409: "conflict",
+    410: "too-late",
+    413: "too-large",
+    415: "unsupported",
+    422: "invalid",
+    429: "too-many",
+    431: "too-large",
+    500: "internal",
+    503: "unavailable",
+}
+"""The word for each status; a program reads it, a person the message."""
+
+_LONGEST: Final = 2000  # characters of a message
+
+
+class Failure(NamedTuple):
+    """A response that says what was wrong."""
+
+    status: int
+    code: str
+    message: str
+    accepted: str | None = None
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+    def body(self) -> bytes:
+        """The JSON of it."""
+        error = {"code": self.code, "message": self.message}
+        if self.accepted is not None:
+            error["accepted"] = self.accepted
+        return json.dumps({"error": error}, ensure_ascii=False, separators=(",", ":")).encode(
+            errors="replace"
+        )
+
+
+def failure_of(error: Exception) -> Failure | None:
+    """What to say of an error; None where it is a fault of ours, of which nothing is told."""
+    if isinstance(error, Refusal):
+        return _told(error.status, error.code, error)
+    if isinstance(error, InputError):
+        return _told(422, CODES[422], error)
+    if isinstance(error, PromiseError):
+        return _told(409, CODES[409], error)
+    if isinstance(error, HTTPException):
+        status = HTTPStatus(error.status_code)
+        headers = tuple((name.encode(), value.encode()) for name, value in (error.headers or {}).items())
+        return Failure(
+            status, CODES.get(status, "refused"), _MESSAGES.get(status, status.phrase), None, headers
+        )
+    return None
+
+
+_MESSAGES: Final = {
+    400: "the request cannot be read",
+    404: "there is nothing at this address",
+    405: "this address does not take this method",
+}
+
+
+def _told(status: int, code: str, error: MapveilError) -> Failure:
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+    if status == 401:
+        headers = ((b"www-authenticate", b'Bearer realm="mapveil"'),)
+    wait = getattr(error, "retry_after", None)
+    if status in (429, 503):
+        headers = ((b"retry-after", str(1 if wait is None else max(1, math.ceil(wait))).encode()),)
+    text = " ".join(str(error).split())[:_LONGEST]
+    return Failure(status, code, text, getattr(error, "accepted", None), headers)
+
+
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z_\-\[\],]{0,39}")
+
+
+def _named(part: object) -> str:
+    """A field's name. One that nobody would give to a field may be a token or a place, and is not repeated."""
+    text = str(part)
+    return text if isinstance(part, int) or _NAME.fullmatch(text) else "a name"
+
+
+def invalid_text(problems: list[dict[str, object]]) -> str:
+    """One line about what a body lacks; names fields and what is accepted, never repeats a value.
+
+    Parameters
+    ----------
+    problems : list of dict
+        As pydantic lists them.
+    """
+    told = []
+    for problem in problems[:3]:
+        place = problem.get("loc")
+        parts = [_named(part) for part in place] if isinstance(place, tuple | list) else []
+        told.append(f"{'.'.join(parts) or 'body'}: {str(problem.get('msg', 'not accepted'))[:200]}")
+    more = len(problems) - len(told)
+    return "; ".join(told) + (f"; and {more} more" if more > 0 else "")

@@ -1,0 +1,101 @@
+"""One request and what became of it: what the log, the metrics and the limits are told."""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+from typing import Any, Final
+
+from starlette.types import Receive, Scope
+
+from mapveil.collector.faults import TooLarge
+from mapveil.collector.http.limits import Bodies, declared_length
+
+__all__ = ["ClientGone", "Exchange", "read_body"]
+
+_PROCESS: Final = secrets.token_hex(5)
+_NUMBERS: Final = itertools.count(1)
+_KEY: Final = "mapveil.exchange"
+
+
+class ClientGone(Exception):
+    """Whoever asked has left before the request was there."""
+
+
+class Exchange:
+    """What is known of one request; none of it secret.
+
+    Attributes
+    ----------
+    id : str
+        Drawn for this request; its response and its lines of the log carry it.
+    route : str
+        The address with its variable parts named, such as ``/v1/collections/{id}``.
+    who : str
+        Such as ``operator 3`` or ``device 12``; empty for anybody.
+    address : str
+        Where it came from, for the limits; never logged.
+    received : int
+        Bytes of the body.
+    routine : bool
+        Whether it is one of the many that devices ask.
+    """
+
+    __slots__ = ("address", "id", "received", "route", "routine", "who")
+
+    def __init__(self, address: str) -> None:
+        self.id = f"{_PROCESS}{next(_NUMBERS):08x}"
+        self.route = "other"
+        self.who = ""
+        self.address = address
+        self.received = 0
+        self.routine = False
+
+    @staticmethod
+    def begin(scope: Scope) -> Exchange:
+        """Of a new request."""
+        client = scope.get("client")
+        made = scope[_KEY] = Exchange(str(client[0]) if client else "")
+        return made
+
+    @staticmethod
+    def of(scope: Scope) -> Exchange:
+        """Of a request that :meth:`begin` saw."""
+        found: Exchange = scope[_KEY]
+        return found
+
+
+async def read_body(scope: Scope, receive: Receive, most: int, bodies: Bodies) -> bytes:
+    """The whole body, at most ``most`` bytes.
+
+    Raises
+    ------
+    TooLarge
+        It is longer.
+    StoreUnavailable
+        Too many bodies are held already.
+    ClientGone
+        The connection was lost before its end.
+    """
+    declared_length(scope["headers"], most)
+    exchange = Exchange.of(scope)
+    parts: list[bytes] = []
+    size = 0
+    try:
+        while True:
+            message: Any = await receive()
+            if message["type"] != "http.request":
+                raise ClientGone
+            part = message.get("body", b"")
+            if part:
+                if size + len(part) > most:
+                    raise TooLarge(f"a body of more than {most} bytes", f"up to {most} bytes")
+                bodies.hold(len(part))
+                size += len(part)
+                parts.append(part)
+            if not message.get("more_body", False):
+                return parts[0] if len(parts) == 1 else b"".join(parts)
+    finally:
+        exchange.received = size
+        # What was read is the caller's now; only what waits for its end is counted.
+        bodies.release(size)

@@ -1,0 +1,167 @@
+"""Finished maps in memory: what is costly to make of one is made once and kept for a while."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import json
+import tempfile
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from mapveil.collector.faults import NotFound
+
+if TYPE_CHECKING:
+    from mapveil.collector.http.tiles import MapTiles
+    from mapveil.maps.density_map import DensityMap
+    from mapveil.retrieval.server import Server
+
+__all__ = ["EXPORTS", "Export", "FinishedMap", "FinishedMaps", "Squeezed"]
+
+_MAPS: Final = 8
+_PICTURES: Final = 4096  # tiles of one map
+_HINT_PART_ROWS: Final = 256
+
+
+class Export(NamedTuple):
+    """A format that a map can be downloaded in."""
+
+    suffix: str
+    media: str
+
+
+EXPORTS: Final = {
+    "geotiff": Export(".tif", "image/tiff"),
+    "geoparquet": Export(".parquet", "application/vnd.apache.parquet"),
+    "geojson": Export(".geojson", "application/geo+json"),
+    "png": Export(".png", "image/png"),
+    "html": Export(".html", "text/html; charset=utf-8"),
+}
+"""By the name in the address."""
+
+
+class Squeezed(NamedTuple):
+    """A body, plain and compressed."""
+
+    plain: bytes
+    zipped: bytes
+
+    @classmethod
+    def of(cls, plain: bytes) -> Squeezed:
+        """Compress it."""
+        return cls(plain, gzip.compress(plain, 5, mtime=0))
+
+
+class FinishedMap:
+    """One map and what was made of it. Every method may be called from any thread.
+
+    Parameters
+    ----------
+    heat : DensityMap
+        The map.
+    """
+
+    def __init__(self, heat: DensityMap) -> None:
+        self.heat = heat
+        self._lock = threading.Lock()
+        self._made: OrderedDict[Hashable, bytes] = OrderedDict()
+
+    @cached_property
+    def tiles(self) -> MapTiles:
+        """Its pictures."""
+        from mapveil.collector.http.tiles import MapTiles
+
+        return MapTiles(self.heat)
+
+    @cached_property
+    def cells(self) -> Squeezed:
+        """Its cells as JSON."""
+        from mapveil.collector.http.tiles import cells_record
+
+        text = json.dumps(cells_record(self.heat), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+        return Squeezed.of(text.encode())
+
+    @cached_property
+    def features(self) -> Squeezed:
+        """Its cells as GeoJSON."""
+        return Squeezed.of(self.export("geojson"))
+
+    @cached_property
+    def retrieval(self) -> Server:
+        """Who answers private queries about it; the hint takes about 1000 operations for each byte."""
+        from mapveil.retrieval import Server, map_database
+
+        measured = self.heat.interval() is not None
+        return Server(map_database(self.heat, ("users", "lower", "upper") if measured else ("users",)))
+
+    def hint_part(self, part: int) -> bytes:
+        """Some rows of the retrieval's hint.
+
+        Raises
+        ------
+        NotFound
+            There are not so many parts.
+        """
+        parts = self.hint_parts
+        if not 0 <= part < parts:
+            raise NotFound(f"the hint has parts 0 to {parts - 1}")
+        return next(itertools.islice(self.retrieval.hint_messages(), part, None))
+
+    @property
+    def hint_parts(self) -> int:
+        """In how many parts the hint is sent."""
+        rows: int = self.retrieval.hint.shape[0]
+        return -(-rows // _HINT_PART_ROWS)
+
+    def export(self, name: str) -> bytes:
+        """The file in one of :data:`EXPORTS`."""
+        with tempfile.TemporaryDirectory(prefix="mapveil-export-") as folder:
+            path = Path(folder) / ("map" + EXPORTS[name].suffix)
+            self.heat.save(path)
+            return path.read_bytes()
+
+    def kept(self, key: Hashable, make: Callable[[], bytes]) -> bytes:
+        """What was made under a key, or what is made now."""
+        with self._lock:
+            if key in self._made:
+                self._made.move_to_end(key)
+                return self._made[key]
+        made = make()
+        with self._lock:
+            self._made[key] = made
+            if len(self._made) > _PICTURES:
+                self._made.popitem(last=False)
+        return made
+
+
+class FinishedMaps:
+    """The maps that were asked for last.
+
+    Parameters
+    ----------
+    read : callable
+        Reads a collection's map from the store; raises where there is none.
+    """
+
+    def __init__(self, read: Callable[[str], DensityMap]) -> None:
+        self._read = read
+        self._lock = threading.Lock()
+        self._maps: OrderedDict[str, FinishedMap] = OrderedDict()
+
+    def of(self, collection: str) -> FinishedMap:
+        """A collection's map; raises as reading it does."""
+        with self._lock:
+            found = self._maps.get(collection)
+            if found is not None:
+                self._maps.move_to_end(collection)
+                return found
+        made = FinishedMap(self._read(collection))
+        with self._lock:
+            kept = self._maps.setdefault(collection, made)
+            if len(self._maps) > _MAPS:
+                self._maps.popitem(last=False)
+            return kept

@@ -1,0 +1,134 @@
+"""The way in: limits before anything is read, one shape for errors, and a line in the log on the way out."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any, Final
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from mapveil.collector.http.errors import Failure, failure_of
+from mapveil.collector.http.exchange import ClientGone, Exchange
+from mapveil.collector.http.limits import Buckets
+from mapveil.collector.http.logs import access_line
+from mapveil.collector.http.metrics import Metrics
+from mapveil.collector.http.security import BRIEF, HEADERS, STRICT_TRANSPORT
+from mapveil.collector.http.settings import Settings
+
+__all__ = ["Gate", "internal", "send_body", "send_failure"]
+
+_LOG: Final = logging.getLogger("mapveil.collector")
+_GONE: Final = 499  # in the log and the metrics only: nobody was there to be answered
+
+
+class Gate:
+    """The outermost application.
+
+    Parameters
+    ----------
+    app : ASGI application
+        What is behind it.
+    settings : Settings
+        Its limits.
+    metrics : Metrics
+        Where requests are counted.
+    """
+
+    def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+        secure = (STRICT_TRANSPORT,) if settings.scheme == "https" else ()
+        self._usual = (*HEADERS, *secure)
+        self._brief = (*BRIEF, *secure)
+        self._addresses = Buckets(settings.address_rate, settings.address_burst, "this address")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request; pass the beginning and the end of the service on."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+        elif scope["type"] == "http":
+            await self._answer(scope, receive, send)
+        else:  # a WebSocket: nothing here speaks it
+            await send({"type": "websocket.close", "code": 1003})
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        exchange = Exchange.begin(scope)
+        started = time.perf_counter()
+        status, sent, complete = 0, 0, False
+
+        async def sender(message: Message) -> None:
+            nonlocal status, sent, complete
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = self._headers(status, message.get("headers", ()), exchange)
+            else:
+                sent += len(message.get("body", b""))
+                complete = not message.get("more_body", False)
+            await send(message)
+
+        try:
+            self._addresses.take(exchange.address)
+            await self._app(scope, receive, sender)
+        except ClientGone:
+            status = status or _GONE
+        except Exception as error:  # the outermost frame: nothing but this may reach whoever asked
+            failure = failure_of(error)
+            if failure is None:
+                details = {"route": exchange.route, "id": exchange.id}
+                _LOG.error("a request failed", exc_info=error, extra={"details": details})
+                failure = internal(exchange)
+            if not status:
+                await send_failure(sender, failure)
+            elif not complete:
+                raise  # half an answer: the connection is cut
+        finally:
+            seconds = time.perf_counter() - started
+            self._metrics.request(exchange.route, _method(scope), status, seconds)
+            access_line(exchange, _method(scope), status, seconds, sent)
+
+    def _headers(self, status: int, given: Any, exchange: Exchange) -> list[tuple[bytes, bytes]]:
+        named = {name for name, _ in given}
+        # What has no body is nothing that a browser could misread.
+        usual = self._brief if status == 204 else self._usual
+        return [
+            *given,
+            *(pair for pair in usual if pair[0] not in named),
+            (b"x-request-id", exchange.id.encode()),
+        ]
+
+
+_METHODS: Final = frozenset(("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"))
+
+
+def _method(scope: Scope) -> str:
+    """The method, of which there may be no end of labels."""
+    method: str = scope["method"]
+    return method if method in _METHODS else "other"
+
+
+def internal(exchange: Exchange) -> Failure:
+    """A fault of ours: the log says where, whoever asked is told which line of it."""
+    return Failure(500, "internal", f"the collector failed; its log names request {exchange.id}")
+
+
+async def send_failure(send: Send, failure: Failure) -> None:
+    """Answer with what was wrong."""
+    await send_body(send, failure.status, failure.body(), b"application/json", failure.headers)
+
+
+async def send_body(
+    send: Send,
+    status: int,
+    body: bytes = b"",
+    media: bytes = b"",
+    headers: tuple[tuple[bytes, bytes], ...] = (),
+) -> None:
+    """Answer with a whole body."""
+    head = list(headers)
+    if media:
+        head.append((b"content-type", media))
+    if status != 204:
+        head.append((b"content-length", b"%d" % len(body)))
+    await send({"type": "http.response.start", "status": status, "headers": head})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,118 @@
+"""The log: one line for each request and each happening, as text or as JSON.
+
+A line names the route, never the address that was asked for: no query, no body, no token, no signature, no network
+address. Of an error of our own it says where it was raised, not what it said, for that might quote what was sent.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import traceback
+from datetime import UTC, datetime
+from typing import Final, TextIO
+
+from mapveil.collector.http.exchange import Exchange
+
+__all__ = ["access_line", "configure_logs", "where_raised"]
+
+_ACCESS: Final = logging.getLogger("mapveil.access")
+_QUIET: Final = (
+    "uvicorn",
+    "uvicorn.error",
+    "uvicorn.access",
+    "uvicorn.asgi",
+    "asyncio",
+    "alembic",
+    "sqlalchemy",
+)
+
+
+class _TextFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
+        line = f"{moment} {record.levelname.lower():<7} {' '.join(record.getMessage().split())}"
+        details = getattr(record, "details", None)
+        if details:
+            line += "".join(f" {name}={_word(value)}" for name, value in details.items())
+        if record.exc_info and record.exc_info[1] is not None:
+            line += f" raised={_word(where_raised(record.exc_info[1]))}"
+        return line
+
+
+class _JsonFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, object] = {
+            "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **(getattr(record, "details", None) or {}),
+        }
+        if record.exc_info and record.exc_info[1] is not None:
+            line["raised"] = where_raised(record.exc_info[1])
+        return json.dumps(line, ensure_ascii=True, default=str)
+
+
+def _word(value: object) -> str:
+    text = str(value)
+    return json.dumps(text) if not text or any(mark in text for mark in ' "=\n') else text
+
+
+def where_raised(error: BaseException) -> str:
+    """The kind of an error and the places it passed, innermost last, without what it says.
+
+    Examples
+    --------
+    >>> where_raised(ValueError("a secret"))
+    'ValueError'
+    """
+    frames = traceback.extract_tb(error.__traceback__)[-8:]
+    places = [f"{frame.filename.rsplit('/', 1)[-1]}:{frame.lineno} {frame.name}" for frame in frames]
+    return " < ".join([type(error).__name__, *reversed(places)])
+
+
+def configure_logs(form: str, level: str, stream: TextIO | None = None) -> None:
+    """Send every line of this process to one stream, in one form.
+
+    Parameters
+    ----------
+    form : {"text", "json"}
+        How a line is written.
+    level : str
+        The least that is written.
+    stream : file, optional
+        Standard error by default.
+    """
+    handler = logging.StreamHandler(stream if stream is not None else sys.stderr)
+    handler.setFormatter(_JsonFormatter() if form == "json" else _TextFormatter())
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(logging.WARNING)
+    logging.getLogger("mapveil").setLevel(level.upper())
+    for name in _QUIET:
+        # uvicorn's own lines quote addresses; its warnings and errors are enough.
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [], True
+        logger.setLevel(logging.WARNING)
+    logging.getLogger("uvicorn.access").setLevel(logging.CRITICAL + 1)
+
+
+def access_line(exchange: Exchange, method: str, status: int, seconds: float, sent: int) -> None:
+    """Log a request that was answered; what devices ask with success, thousands of times a second, as ``debug``."""
+    level = logging.DEBUG if exchange.routine and status < 400 else logging.INFO
+    if not _ACCESS.isEnabledFor(level):
+        return
+    details = {
+        "method": method,
+        "route": exchange.route,
+        "status": status,
+        "ms": round(1000 * seconds, 1),
+        "in": exchange.received,
+        "out": sent,
+        "id": exchange.id,
+    }
+    if exchange.who:
+        details["who"] = exchange.who
+    _ACCESS.log(level, "request", extra={"details": details})

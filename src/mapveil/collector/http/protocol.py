@@ -1,0 +1,232 @@
+"""HTTP/1.1 with a clock: whoever sends or reads too slowly, or a head too long, loses the connection.
+
+uvicorn waits for ever for the rest of a head or a body. Here a head has ``header_seconds``, a body ``body_seconds``
+beside what its bytes may take at ``body_rate``, and an answer must leave at that rate too. What a connection is told
+before it is closed has the same shape as every other error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from http import HTTPStatus
+from typing import Any, Final
+
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from mapveil.collector.http.errors import CODES, Failure
+from mapveil.collector.http.security import HEADERS
+from mapveil.collector.http.settings import Settings
+
+__all__ = ["TimedProtocol"]
+
+
+class _HeadTooLarge(Exception):  # travels through the parser only
+    pass
+
+
+_MESSAGES: Final = {
+    400: "this is not HTTP/1.1",
+    408: "the request came too slowly",
+    431: "the head of the request is too large",
+    503: "too many connections",
+}
+
+
+class TimedProtocol(HttpToolsProtocol):
+    """One connection.
+
+    Parameters
+    ----------
+    settings : Settings
+        Its limits.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+        *,
+        settings: Settings,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self.limits = settings
+        self._head_due: asyncio.TimerHandle | None = None
+        self._body_due: asyncio.TimerHandle | None = None
+        self._write_due: asyncio.TimerHandle | None = None
+        self._in_head = True
+        self._in_body = False
+        self._head_bytes = 0
+        self._body_bytes = 0
+        self._body_from = 0.0
+        self._unread = 0  # of a body that was answered already
+        self._buffered = 0
+
+    def connection_made(
+        self,
+        transport: asyncio.Transport,  # type: ignore[override]  # uvicorn narrows asyncio's, and so do we
+    ) -> None:
+        """Admit a connection, or say that there are too many."""
+        super().connection_made(transport)
+        if len(self.connections) > self.limits.connections:
+            self._refuse(503)
+        else:
+            self._expect_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop every clock."""
+        for timer in (self._head_due, self._body_due, self._write_due):
+            if timer is not None:
+                timer.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take in some bytes."""
+        if self._in_head and self._head_due is None and not self._busy:
+            self._expect_head()
+        super().data_received(data)
+        if self.transport.is_closing():
+            return
+        if self._in_head:
+            self._head_bytes += len(data)
+            if self._head_bytes > self.limits.header_bytes + _CHUNK:
+                self._refuse(431)
+        elif self._in_body and self._body_due is None:
+            self._body_from = self.loop.time()
+            self._body_due = self.loop.call_later(self.limits.body_seconds, self._check_body)
+
+    # The parser calls these.
+
+    def on_message_begin(self) -> None:
+        """A head begins."""
+        super().on_message_begin()
+        self._in_head = True
+        self._head_bytes = 0
+
+    def on_headers_complete(self) -> None:
+        """A head is there."""
+        size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+        if size > self.limits.header_bytes:
+            raise _HeadTooLarge
+        self._in_head, self._in_body, self._body_bytes, self._unread = False, True, 0, 0
+        if self._head_due is not None:
+            self._head_due.cancel()
+            self._head_due = None
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """A part of a body is there."""
+        self._body_bytes += len(body)
+        super().on_body(body)
+        if not self._busy:
+            self._unread += len(body)
+            if self._unread > _MOST_UNREAD and not self.transport.is_closing():
+                self._close()
+
+    def on_message_complete(self) -> None:
+        """A body is there; the next head may begin."""
+        self._in_body, self._in_head, self._head_bytes = False, True, 0
+        if self._body_due is not None:
+            self._body_due.cancel()
+            self._body_due = None
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """An answer was handed over; it must also leave."""
+        super().on_response_complete()
+        if self.transport.is_closing():
+            self._flush_or_abort()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what the parser refuses."""
+        # A callback's exception comes out of the parser as one of its own.
+        size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+        self._refuse(431 if size > self.limits.header_bytes else 400)
+
+    def _unsupported_upgrade_warning(self) -> None:
+        pass  # answered as any other request
+
+    # The clocks.
+
+    @property
+    def _busy(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _expect_head(self) -> None:
+        self._head_due = self.loop.call_later(self.limits.header_seconds, self._refuse, 408)
+
+    def _check_body(self) -> None:
+        """A body must keep up with ``body_rate``; time in which we read nothing of it does not count."""
+        now = self.loop.time()
+        if self.flow.read_paused:
+            self._body_from += self.limits.body_seconds
+        if not self._busy:  # answered already: the rest is thrown away, not waited for
+            self._close()
+            return
+        allowed = self.limits.body_seconds + self._body_bytes / self.limits.body_rate
+        left = self._body_from + allowed - now
+        if left <= 0:
+            self._refuse(408)
+        else:
+            self._body_due = self.loop.call_later(min(left, self.limits.body_seconds), self._check_body)
+
+    def pause_writing(self) -> None:
+        """The answer waits for its reader."""
+        super().pause_writing()
+        self._flush_or_abort()
+
+    def resume_writing(self) -> None:
+        """The reader took it."""
+        super().resume_writing()
+        if self._write_due is not None and not self.transport.is_closing():
+            self._write_due.cancel()
+            self._write_due = None
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Nothing more was asked."""
+        if not self.transport.is_closing():
+            self._close()
+
+    def _flush_or_abort(self) -> None:
+        if self._write_due is None:
+            self._buffered = self.transport.get_write_buffer_size()
+            self._write_due = self.loop.call_later(self.limits.write_seconds, self._check_write)
+
+    def _check_write(self) -> None:
+        waiting = self.transport.get_write_buffer_size()
+        least = self.limits.body_rate * self.limits.write_seconds
+        self._write_due = None
+        if waiting and self._buffered - waiting < min(self._buffered, least):
+            self.transport.abort()
+        elif waiting:
+            self._flush_or_abort()
+
+    def _refuse(self, status: int) -> None:
+        """Say why, and close."""
+        if self.transport.is_closing():
+            return
+        cycle = self.cycle
+        if cycle is None or not self._busy or not cycle.response_started:
+            body = Failure(status, CODES[status], _MESSAGES[status]).body()
+            head = [b"HTTP/1.1 %d %s\r\n" % (status, HTTPStatus(status).phrase.encode())]
+            given = (*HEADERS, (b"content-type", b"application/json"), (b"connection", b"close"))
+            head += [b"%s: %s\r\n" % pair for pair in given]
+            self.transport.write(b"".join([*head, b"content-length: %d\r\n\r\n" % len(body), body]))
+        if cycle is not None and self._busy:
+            # Whoever waits for the rest of this request learns that it will not come.
+            cycle.disconnected = True
+            cycle.message_event.set()
+        self._close()
+
+    def _close(self) -> None:
+        self.transport.close()
+        self._flush_or_abort()
+
+
+_CHUNK: Final = 1 << 18  # the most that a transport reads at once
+_MOST_UNREAD: Final = (
+    1 << 23
+)  # thrown away so that the answer is read: who is cut off while writing may not see it

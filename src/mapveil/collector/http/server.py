@@ -1,0 +1,180 @@
+"""Running the service: sockets, workers, signals, and the order in which all of it ends."""
+
+from __future__ import annotations
+
+import functools
+import multiprocessing.connection
+import os
+import resource
+import signal
+import socket
+import tempfile
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from mapveil.collector.http.logs import configure_logs
+from mapveil.collector.http.settings import Settings
+from mapveil_client.errors import InputError
+
+if TYPE_CHECKING:
+    import asyncio
+
+    import uvicorn
+    from starlette.types import ASGIApp
+
+__all__ = ["application", "bind", "configuration", "serve", "worker"]
+
+_FACTORY: Final = "mapveil.collector.http.server:worker"
+_SPARE_FILES: Final = 256  # beside connections: the store, the maps, the log
+_BACKLOG: Final = 2048
+_HUNG_SECONDS: Final = 10  # until a worker that says nothing is replaced; starting one may take seconds
+
+
+def application(settings: Settings) -> ASGIApp:
+    """The application with a store of its own, which it closes at its end."""
+    from mapveil.collector.clock import SystemClock
+    from mapveil.collector.http.app import create_app
+    from mapveil.collector.rounds.engine import Engine
+    from mapveil.collector.store.store.store import Store
+
+    clock = SystemClock()
+    store = Store(settings.store, clock=clock)
+    store.migrate()
+    return create_app(Engine(store, clock), store, settings, closing=store.close)
+
+
+def worker() -> ASGIApp:
+    """The application of one worker of several, as its parent's environment says."""
+    _end_with_parent()
+    settings = Settings.read(os.environ)
+    configure_logs(settings.log_format, settings.log_level)
+    return application(settings)
+
+
+def _end_with_parent() -> None:
+    """End when the process that started this one was killed: it could not tell, and the port would stay taken."""
+    parent = multiprocessing.parent_process()
+
+    def watch(sentinel: int) -> None:
+        multiprocessing.connection.wait([sentinel])
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    if parent is not None:
+        threading.Thread(target=watch, args=(parent.sentinel,), name="mapveil-parent", daemon=True).start()
+
+
+def bind(settings: Settings) -> socket.socket:
+    """Take the port, and let connections wait for the service.
+
+    Raises
+    ------
+    InputError
+        It is taken, or the address is not this machine's.
+    """
+    try:
+        found = socket.getaddrinfo(
+            settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+    except OSError as error:
+        raise InputError(f"host {settings.host!r} is no address of this machine ({error.strerror})") from None
+    family, kind, protocol, _, address = found[0]
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        # From here on a connection waits for the service rather than being refused, and nobody else gets the port.
+        listener.listen(_BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise InputError(
+            f"port {settings.port} of {settings.host} cannot be listened on ({error.strerror}); a free one is accepted"
+        ) from None
+    return listener
+
+
+def configuration(settings: Settings, app: Any, *, factory: bool = False) -> uvicorn.Config:
+    """How uvicorn is run.
+
+    Parameters
+    ----------
+    settings : Settings
+        As given.
+    app : ASGI application or str
+        What it runs, or where it is made.
+    factory : bool
+        Whether ``app`` makes it.
+    """
+    import uvicorn
+
+    from mapveil.collector.http.protocol import TimedProtocol
+
+    protocol = functools.partial(TimedProtocol, settings=settings)
+    return uvicorn.Config(
+        app,
+        factory=factory,
+        interface="asgi3",
+        host=settings.host,
+        port=settings.port,
+        http=cast("type[asyncio.Protocol]", protocol),
+        ws="none",
+        loop="auto",  # uvloop where it is installed
+        lifespan="on",
+        workers=settings.workers,
+        timeout_worker_healthcheck=_HUNG_SECONDS,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=settings.trusted_proxies is not None,
+        forwarded_allow_ips=settings.trusted_proxies or "",
+        backlog=_BACKLOG,
+        timeout_keep_alive=settings.idle_seconds,
+        timeout_graceful_shutdown=settings.shutdown_seconds,
+        ssl_certfile=settings.tls_cert,
+        ssl_keyfile=settings.tls_key,
+    )
+
+
+def serve(settings: Settings, listener: socket.socket, ready: Callable[[], None]) -> None:
+    """Serve until SIGTERM or SIGINT; then finish what is being answered, stop the conductor, close the store.
+
+    Both signals are obeyed from the call of ``ready`` on, also by a background job, which inherits SIGINT ignored.
+
+    Parameters
+    ----------
+    settings : Settings
+        As given.
+    listener : socket
+        From :func:`bind`.
+    ready : callable
+        Announces the service.
+    """
+    import uvicorn
+    from uvicorn.supervisors import Multiprocess
+
+    _allow_files(settings.connections + _SPARE_FILES)
+    if settings.workers == 1:
+        app = functools.partial(application, settings)
+        server = uvicorn.Server(configuration(settings, app, factory=True))
+        # uvicorn takes the signals only once its loop runs, and raises them again after it has ended in order.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, server.handle_exit)
+        ready()
+        server.run([listener])
+        return
+    with tempfile.TemporaryDirectory(prefix="mapveil-metrics-") as folder:
+        os.environ.update(settings.environment(), PROMETHEUS_MULTIPROC_DIR=folder)
+        listener.set_inheritable(True)
+        workers = Multiprocess(
+            configuration(settings, _FACTORY, factory=True), [listener]
+        )  # takes the signals
+        ready()
+        workers.run()
+
+
+def _allow_files(wanted: int) -> None:
+    """Open as many files as connections may need, where the system lets us."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))

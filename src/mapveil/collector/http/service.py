@@ -1,0 +1,81 @@
+"""What the endpoints share: the engine, the store, and who may use them."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+
+from fastapi import Path, Request, Security
+
+from mapveil.collector.http.access import Access
+from mapveil.collector.http.limits import Bodies
+from mapveil.collector.http.metrics import Metrics
+from mapveil.collector.http.models import ErrorBody
+from mapveil.collector.http.settings import Settings
+from mapveil.collector.store.store.accounts import Accounts, Operator
+from mapveil.collector.store.store.store import Store
+
+if TYPE_CHECKING:
+    from mapveil.collector.rounds.engine import Engine
+
+__all__ = ["CollectionId", "Service", "refusals"]
+
+T = TypeVar("T")
+
+CollectionId = Annotated[str, Path(pattern="^[0-9a-f]{32}$", description="32 hexadecimal digits")]
+"""The part ``{id}`` of an address."""
+
+_WORDS: Final = {
+    400: "The request cannot be read",
+    401: "No token or signature, or one that is unknown, expired or revoked",
+    403: "The operator's role does not allow it",
+    404: "There is no such thing",
+    405: "This address does not take this method",
+    409: "The state of the collection forbids it, or something else was said before",
+    410: "What was asked for is over",
+    413: "A body larger than is accepted",
+    415: "A body of another Content-Type",
+    422: "What was sent cannot be used",
+    429: "More requests than are accepted for now; see Retry-After",
+    500: "A fault of the collector",
+    503: "The store cannot be read or written now; see Retry-After",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Service:
+    """One service in one process."""
+
+    engine: Engine
+    store: Store
+    accounts: Accounts
+    access: Access
+    settings: Settings
+    metrics: Metrics
+    pool: Executor
+    bodies: Bodies
+    alive: Callable[[], bool]  # whether the conductor runs
+    drawing: threading.Lock  # the libraries that write pictures want one thread at a time
+
+    async def run(self, work: Callable[..., T], *arguments: Any) -> T:
+        """Run something that reads the store, or computes, in a thread."""
+        return await asyncio.get_running_loop().run_in_executor(self.pool, work, *arguments)
+
+    def operator(self, role: str) -> Any:
+        """A dependency: the operator who asks, of at least this role."""
+
+        def asking(request: Request) -> Operator:
+            return self.access.operator(request.scope, role)
+
+        return Security(asking, scopes=[role])
+
+
+def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """What an endpoint may answer beside success, for the OpenAPI document; 429, 500 and 503 come from anywhere."""
+    return {
+        status: {"model": ErrorBody, "description": _WORDS[status]} for status in (*statuses, 429, 500, 503)
+    }

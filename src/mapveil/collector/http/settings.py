@@ -1,0 +1,217 @@
+"""The settings of ``mapveil serve``: one table, from which its options, its environment and its documentation come.
+
+An option ``--body-seconds 30`` and a variable ``MAPVEIL_BODY_SECONDS=30`` say the same; the option wins.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, cast
+
+from mapveil_client.errors import ParameterError
+
+__all__ = ["SETTINGS", "Setting", "Settings"]
+
+_KIB: Final = 1 << 10
+_MIB: Final = 1 << 20
+_PREFIX: Final = "MAPVEIL_"
+
+
+class Setting(NamedTuple):
+    """One row of the table."""
+
+    name: str
+    default: str | int | None
+    help: str
+    unit: str  # of a number: "seconds", "bytes", "a second", or ""
+    low: int  # of a number
+    high: int
+    choices: tuple[str, ...]  # of a word; empty where any text is accepted
+    number: bool
+
+    @property
+    def variable(self) -> str:
+        """Its variable of the environment."""
+        return _PREFIX + self.name.upper()
+
+    @property
+    def option(self) -> str:
+        """Its option on the command line."""
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def accepted(self) -> str:
+        """What it may be, in words."""
+        if self.choices:
+            return ", ".join(self.choices)
+        if self.number:
+            return f"{self.low} to {self.high}" + (f" ({self.unit})" if self.unit else "")
+        return "text"
+
+    def read(self, text: str) -> str | int:
+        """The value that a text stands for.
+
+        Raises
+        ------
+        ParameterError
+            It stands for none that is accepted.
+        """
+        if not self.number:
+            self.check(text, self.variable)
+            return text
+        if not (text.isascii() and text.isdecimal() and len(text) <= 15):
+            raise ParameterError(f"{self.variable} is {text!r}; {self.accepted} is accepted")
+        self.check(int(text), self.variable)
+        return int(text)
+
+    def check(self, value: object, name: str | None = None) -> None:
+        """Refuse what is not accepted; raises ParameterError."""
+        if self.number:
+            good = isinstance(value, int) and not isinstance(value, bool) and self.low <= value <= self.high
+        elif value is None:
+            good = self.default is None
+        else:
+            good = isinstance(value, str) and bool(value) and (not self.choices or value in self.choices)
+        if not good:
+            raise ParameterError(f"{name or self.name} is {value!r}; {self.accepted} is accepted")
+
+
+def _text(default: str | None, about: str, *choices: str) -> Any:
+    return dataclasses.field(default=default, metadata={"help": about, "choices": choices, "number": False})
+
+
+def _number(default: int, about: str, low: int, high: int, unit: str = "") -> Any:
+    limits = {"help": about, "low": low, "high": high, "unit": unit, "number": True}
+    return dataclasses.field(default=default, metadata=limits)
+
+
+def _seconds(default: int, about: str, low: int = 1, high: int = 3600) -> Any:
+    return _number(default, about, low, high, "seconds")
+
+
+def _bytes(default: int, about: str, low: int = 1, high: int = 1 << 40) -> Any:
+    return _number(default, about, low, high, "bytes")
+
+
+def _rate(default: int, about: str) -> Any:
+    return _number(default, about + "; 0 sets no limit", 0, 10_000_000)
+
+
+def _burst(default: int, about: str) -> Any:
+    return _number(default, about, 1, 10_000_000)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How the service is run; every field is a row of :data:`SETTINGS`.
+
+    Raises
+    ------
+    ParameterError
+        A value outside its range, or settings that do not go together.
+    """
+
+    store: str = _text(
+        "sqlite:///mapveil-collector.sqlite",
+        "Where everything is kept: sqlite:///FILE, a file, or postgresql://USER@HOST/DATABASE",
+    )
+    host: str = _text("127.0.0.1", "Address to listen on")
+    port: int = _number(8321, "Port to listen on; 0 takes a free one", 0, 65535)
+    workers: int = _number(1, "Processes; more than one needs PostgreSQL", 1, 64)
+    tls_cert: str | None = _text(None, "File with the certificate chain (PEM); then HTTPS is served")
+    tls_key: str | None = _text(None, "File with the certificate's key (PEM)")
+    trusted_proxies: str | None = _text(
+        None, "Addresses whose X-Forwarded-For is believed, separated by commas"
+    )
+    log_format: str = _text("text", "How a line of the log is written", "text", "json")
+    log_level: str = _text("info", "The least that is logged", "debug", "info", "warning", "error")
+    metrics: str = _text("open", "Who may read /metrics: anybody, viewers, nobody", "open", "viewer", "off")
+
+    json_bytes: int = _bytes(_MIB, "Largest body of JSON")
+    report_bytes: int = _bytes(256 * _KIB, "Largest report of a local or a projection collection")
+    message_bytes: int = _bytes(64 * _MIB, "Largest message of a secure sum")
+    query_bytes: int = _bytes(_MIB, "Largest query of private retrieval")
+    waiting_bytes: int = _bytes(512 * _MIB, "Bodies held in memory at one time, together", _MIB)
+    header_bytes: int = _bytes(16 * _KIB, "Head of a request, with its address line", 512, _MIB)
+    header_seconds: int = _seconds(10, "Until the head of a request is there")
+    body_seconds: int = _seconds(20, "Until a body is there, beside what its bytes may take")
+    body_rate: int = _number(
+        8 * _KIB, "Slowest body that is waited for, bytes a second", 1, 1 << 30, "bytes a second"
+    )
+    idle_seconds: int = _seconds(30, "Until an idle connection is closed")
+    write_seconds: int = _seconds(30, "Until a connection that takes no answer is closed")
+    connections: int = _number(4096, "Connections at one time", 1, 1_000_000)
+    address_rate: int = _rate(5_000, "Requests a second from one address")
+    address_burst: int = _burst(20_000, "Requests at once from one address")
+    failure_rate: int = _rate(5, "Refused tokens and signatures a second from one address")
+    failure_burst: int = _burst(50, "Refused tokens and signatures at once from one address")
+    device_rate: int = _rate(20, "Requests a second of one device")
+    device_burst: int = _burst(200, "Requests at once of one device")
+    threads: int = _number(8, "Threads that read the store and draw maps", 1, 256)
+    shutdown_seconds: int = _seconds(20, "Until requests that are still running are cut off")
+
+    def __post_init__(self) -> None:
+        for row in SETTINGS:
+            row.check(getattr(self, row.name))
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise ParameterError("TLS needs both a certificate and its key; both or neither are accepted")
+        if self.workers > 1 and not self.store.startswith("postgresql"):
+            raise ParameterError(
+                f"workers is {self.workers} on SQLite; 1 is accepted there, more need a store on PostgreSQL"
+            )
+
+    @property
+    def scheme(self) -> str:
+        """``https`` where there is a certificate."""
+        return "http" if self.tls_cert is None else "https"
+
+    @classmethod
+    def read(cls, environment: Mapping[str, str], given: Mapping[str, Any] | None = None) -> Settings:
+        """Settings from the environment and, above it, from what was given.
+
+        Parameters
+        ----------
+        environment : mapping
+            Such as ``os.environ``; an empty variable says nothing.
+        given : mapping, optional
+            By name; None says nothing.
+
+        Raises
+        ------
+        ParameterError
+            A value that is not accepted.
+        """
+        values: dict[str, Any] = {
+            row.name: row.read(text) for row in SETTINGS if (text := environment.get(row.variable))
+        }
+        values |= {name: value for name, value in (given or {}).items() if value is not None}
+        return cls(**values)
+
+    def environment(self) -> dict[str, str]:
+        """The variables that :meth:`read` makes these settings of again: how a worker is told."""
+        values = ((row.variable, getattr(self, row.name)) for row in SETTINGS)
+        return {variable: str(value) for variable, value in values if value is not None}
+
+    def __repr__(self) -> str:
+        # The store's URL may hold a password.
+        return f"Settings({self.scheme}://{self.host}:{self.port}, workers={self.workers})"
+
+
+def _row(each: dataclasses.Field[Any]) -> Setting:
+    about = each.metadata
+    return Setting(
+        name=each.name,
+        default=cast("str | int | None", each.default),
+        help=about["help"],
+        unit=about.get("unit", ""),
+        low=about.get("low", 0),
+        high=about.get("high", 0),
+        choices=about.get("choices", ()),
+        number=about["number"],
+    )
+
+
+SETTINGS: Final = tuple(_row(each) for each in dataclasses.fields(Settings))
+"""Every setting, in the order of the documentation."""

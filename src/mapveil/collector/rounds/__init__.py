@@ -1,0 +1,1 @@
+"""Collections and their rounds: drafted, started, closed phase by phase."""

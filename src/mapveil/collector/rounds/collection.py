@@ -1,0 +1,281 @@
+"""Collections in the store: made, moved from state to state, and read back.
+
+Every change of state goes through :func:`move`, which looks the step up in
+:mod:`mapveil.collector.rounds.life_cycle` and
+writes the audit line in the same transaction.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import Table, delete, func, insert, select, update
+from sqlalchemy.engine import Connection
+
+from mapveil.collector.clock import Clock, read_time, time_text
+from mapveil.collector.faults import Conflict, Invalid, NotFound
+from mapveil.collector.rounds.drafting import Draft
+from mapveil.collector.rounds.life_cycle import Happening, State, step_of
+from mapveil.collector.store import audit
+from mapveil.collector.store.store.database import CLOCK
+from mapveil.collector.store.store.schema import charges, collections, messages, reports, rounds
+from mapveil.collector.store.store.store import lock_collection
+from mapveil_client.secure_sum.states import ServerState
+from mapveil_client.terms import CollectionTerms
+
+__all__ = [
+    "Collection",
+    "Round",
+    "abort",
+    "charge_reports",
+    "counted",
+    "create",
+    "find",
+    "listed",
+    "move",
+    "newest_round",
+    "now_text",
+    "rounds_of",
+    "terms_of",
+]
+
+_OPERATOR: Final = re.compile(r"operator (\d{1,18})")
+_MOST_REASON: Final = 500
+
+
+class Collection(NamedTuple):
+    """A row of the store, with its terms read."""
+
+    id: str
+    state: State
+    terms: CollectionTerms
+    join_seconds: int
+    phase_seconds: int
+    created_at: datetime
+    opened_at: datetime | None
+    ended_at: datetime | None
+    reason: str | None
+
+
+class Round(NamedTuple):
+    """Where a round stands."""
+
+    number: int
+    phase: ServerState
+    open: bool
+    phase_at: datetime
+    included: int | None
+
+
+@functools.lru_cache(maxsize=256)
+def terms_of(data: bytes) -> CollectionTerms:
+    """Terms as the store holds them, read once."""
+    return CollectionTerms.decode(data)
+
+
+def now_text(connection: Connection) -> str:
+    """What time it is by the clock of the connection's store."""
+    clock: Clock = connection.get_execution_options()[CLOCK]
+    return time_text(clock.now())
+
+
+def create(connection: Connection, draft: Draft, actor: str) -> None:
+    """Store a draft.
+
+    Raises
+    ------
+    Invalid
+        The actor is no operator.
+    """
+    operator = _OPERATOR.fullmatch(actor)
+    if operator is None:
+        raise Invalid("a collection is drafted by an operator")
+    terms = draft.terms
+    connection.execute(
+        insert(collections).values(
+            id=terms.identifier,
+            state=State.DRAFT.value,
+            terms=terms.encode(),
+            join_seconds=draft.join_seconds,
+            phase_seconds=draft.phase_seconds,
+            created_by=int(operator[1]),
+            created_at=now_text(connection),
+        )
+    )
+    audit.record(
+        connection,
+        actor,
+        "collection.draft",
+        terms.identifier,
+        trust=terms.trust,
+        method=terms.method,
+        epsilon=None if terms.epsilon is None else str(terms.epsilon),
+        terms=terms.digest.hex(),
+    )
+
+
+def find(connection: Connection, identifier: str) -> Collection:
+    """Read a collection.
+
+    Raises
+    ------
+    NotFound
+        There is none of this name.
+    """
+    row = connection.execute(select(collections).where(collections.c.id == identifier)).first()
+    if row is None:
+        raise NotFound("there is no such collection")
+    return _collection(row)
+
+
+def listed(connection: Connection, states: Iterable[State] | None = None) -> list[Collection]:
+    """All collections, the newest first; of some states only."""
+    query = select(collections).order_by(collections.c.created_at.desc(), collections.c.id)
+    if states is not None:
+        query = query.where(collections.c.state.in_([state.value for state in states]))
+    return [_collection(row) for row in connection.execute(query)]
+
+
+def _collection(row: Any) -> Collection:
+    return Collection(
+        row.id,
+        State(row.state),
+        terms_of(row.terms),
+        row.join_seconds,
+        row.phase_seconds,
+        read_time(row.created_at),
+        None if row.opened_at is None else read_time(row.opened_at),
+        None if row.ended_at is None else read_time(row.ended_at),
+        row.reason,
+    )
+
+
+def move(
+    connection: Connection, identifier: str, happening: Happening, actor: str, **detail: Any
+) -> Collection | None:
+    """Take the step that ``happening`` makes, if the collection is still where it can be taken.
+
+    Run it in the transaction of whatever makes it happen, and first: it locks the collection.
+
+    Returns
+    -------
+    Collection or None
+        The collection as it was before; None where the step is not there: somebody was faster.
+
+    Raises
+    ------
+    NotFound
+        There is no such collection.
+    """
+    lock_collection(connection, identifier)
+    before = find(connection, identifier)
+    after = step_of(before.state, happening)
+    if after is None:
+        return None
+    values: dict[str, Any] = {"state": after.value}
+    if after is State.OPEN:
+        values["opened_at"] = now_text(connection)
+    if after in (State.DONE, State.ABORTED):
+        values["ended_at"] = now_text(connection)
+    if after is State.ABORTED:
+        values["reason"] = detail.get("reason", "")
+    connection.execute(update(collections).where(collections.c.id == identifier).values(**values))
+    audit.record(connection, actor, f"collection.{after.value}", identifier, **detail)
+    return before
+
+
+def abort(
+    connection: Connection, identifier: str, actor: str, reason: str, *, only_in: State | None = None
+) -> bool:
+    """End a collection without a map: its messages and reports are forgotten, what was charged stays charged.
+
+    Reports that came in are known to the server, so a local collection that ends early is charged for them.
+
+    Parameters
+    ----------
+    connection : Connection
+        Of a transaction for writing.
+    identifier : str
+        The collection's.
+    actor : str
+        Who ends it.
+    reason : str
+        Why, for everybody to read.
+    only_in : State, optional
+        Where it must still be: whoever found it there may be late.
+
+    Returns
+    -------
+    bool
+        Whether it was this that ended it.
+
+    Raises
+    ------
+    Conflict
+        It is done.
+    NotFound, Invalid
+        There is no such collection; the reason cannot be kept.
+    """
+    if not 0 < len(reason) <= _MOST_REASON or not reason.isprintable():
+        raise Invalid("reason", f"a text of 1 to {_MOST_REASON} printable characters")
+    lock_collection(connection, identifier)
+    if only_in is not None and find(connection, identifier).state is not only_in:
+        return False
+    before = move(connection, identifier, Happening.FAILED, actor, reason=reason)
+    if before is None:
+        state = find(connection, identifier).state
+        if state is State.ABORTED:
+            return False
+        raise Conflict(f"the collection is {state.value}", "one that has not ended")
+    if before.state is State.OPEN:
+        charge_reports(connection, before)
+    connection.execute(delete(messages).where(messages.c.collection == identifier))
+    connection.execute(update(reports).where(reports.c.collection == identifier).values(body=b""))
+    return True
+
+
+def charge_reports(connection: Connection, collection: Collection) -> None:
+    """Write down what the reports of a local collection cost those who sent them."""
+    count = counted(connection, collection.id, reports)
+    if collection.terms.trust == "local" and count:
+        connection.execute(
+            insert(charges).values(
+                collection=collection.id,
+                number=0,
+                purpose="one report of each user",
+                epsilon=str(collection.terms.epsilon),
+                devices=count,
+                at=now_text(connection),
+            )
+        )
+
+
+def counted(connection: Connection, identifier: str, table: Table) -> int:
+    """How many members, or reports, a collection has."""
+    query = select(func.count()).select_from(table).where(table.c.collection == identifier)
+    return int(connection.execute(query).scalar_one())
+
+
+def rounds_of(connection: Connection, identifier: str) -> list[Any]:
+    """The rows of a collection's rounds, in order, without their sums."""
+    wanted = [column for column in rounds.c if column.name != "total"]
+    query = select(*wanted).where(rounds.c.collection == identifier).order_by(rounds.c.number)
+    return list(connection.execute(query).all())
+
+
+def newest_round(connection: Connection, identifier: str) -> Round | None:
+    """Where the last round of a collection stands; None before the first."""
+    query = (
+        select(rounds.c.number, rounds.c.phase, rounds.c.open, rounds.c.phase_at, rounds.c.included)
+        .where(rounds.c.collection == identifier)
+        .order_by(rounds.c.number.desc())
+        .limit(1)
+    )
+    row = connection.execute(query).first()
+    if row is None:
+        return None
+    return Round(row.number, ServerState(row.phase), row.open, read_time(row.phase_at), row.included)

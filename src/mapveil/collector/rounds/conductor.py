@@ -1,0 +1,297 @@
+"""The conductor: whatever is due for a collection is done here, one durable step after another.
+
+A step reads where the collection stands, works outside any transaction, and commits once. Another process on the same
+store may take the same step at the same time: each commit is guarded by where the collection stood, so that one of
+them changes nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import traceback
+from collections.abc import Callable
+from typing import Final
+
+from sqlalchemy import Table
+
+from mapveil.collector.faults import Conflict, Refusal, StoreUnavailable
+from mapveil.collector.rounds import round_memory, secure_rounds
+from mapveil.collector.rounds.collection import (
+    Collection,
+    Round,
+    abort,
+    charge_reports,
+    counted,
+    find,
+    listed,
+    move,
+    newest_round,
+)
+from mapveil.collector.rounds.deadlines import Deadlines
+from mapveil.collector.rounds.life_cycle import ACTIVE, Happening, State, phase_name
+from mapveil.collector.rounds.progress import ProgressBoard, progress_of
+from mapveil.collector.rounds.results import make_map, map_bytes, store_map
+from mapveil.collector.rounds.shard_machines import ShardMachines
+from mapveil.collector.store import audit
+from mapveil.collector.store.store.schema import members, reports
+from mapveil.collector.store.store.store import Store
+from mapveil.distributed.query import Query
+from mapveil_client.errors import MapveilError
+from mapveil_client.randomness.random import Randomness
+from mapveil_client.secure_sum.faults import Abort
+from mapveil_client.secure_sum.states import ServerState
+
+__all__ = ["Conductor"]
+
+_LOG: Final = logging.getLogger(__name__)
+_REST_SECONDS: Final = 5.0  # after a step that failed for no reason of the collection's own
+_MOST_REASON: Final = 500
+_ROLE: Final = "conductor"
+
+
+class Conductor:
+    """Takes the steps that are due.
+
+    Parameters
+    ----------
+    store : Store
+        Holds the collections.
+    deadlines : Deadlines
+        Of this process.
+    machines : ShardMachines
+        Of this process.
+    board : ProgressBoard
+        Told when a collection changed.
+    rng : Randomness
+        Draws shards, graphs and the names of rounds.
+
+    Attributes
+    ----------
+    on_phase : callable, optional
+        Told of every phase that was closed: its name, and the seconds from its opening to that of the next.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        deadlines: Deadlines,
+        machines: ShardMachines,
+        board: ProgressBoard,
+        rng: Randomness,
+    ) -> None:
+        self._store, self._deadlines, self._machines = store, deadlines, machines
+        self._board, self._rng = board, rng
+        self._ticking = threading.Lock()
+        self._resting: dict[str, float] = {}
+        self.on_phase: Callable[[str, float], None] | None = None
+
+    def tick(self) -> bool:
+        """Take every step that is due for any collection.
+
+        Returns
+        -------
+        bool
+            Whether this process was the conductor; another one is where it was not.
+
+        Raises
+        ------
+        StoreUnavailable
+            The store cannot be used now; nothing is lost.
+        """
+        with self._ticking, self._store.sole(_ROLE) as mine:
+            if not mine:
+                return False
+            with self._store.read() as connection:
+                active = [collection.id for collection in listed(connection, ACTIVE)]
+            for identifier in active:
+                self._advance(identifier)
+        return True
+
+    def _advance(self, identifier: str) -> None:
+        """Take the steps that are due for one collection, and let no failure of it stop the others."""
+        now = self._store.clock.monotonic()
+        if self._resting.get(identifier, now) > now:
+            return
+        try:
+            while self.step(identifier):
+                pass
+        except StoreUnavailable:
+            raise
+        except Exception as error:
+            # A fault of ours: said without its text, which could quote what was worked on, and tried again.
+            frames = traceback.extract_tb(error.__traceback__)[-3:]
+            where = " < ".join(
+                f"{frame.name} ({frame.filename}:{frame.lineno})" for frame in reversed(frames)
+            )
+            _LOG.error("collection %s: %s at %s", identifier, type(error).__name__, where)
+            self._resting[identifier] = now + _REST_SECONDS
+
+    def step(self, identifier: str) -> bool:
+        """Take the next step of a collection, if one is due: at most one commit.
+
+        Returns
+        -------
+        bool
+            Whether there was one.
+
+        Raises
+        ------
+        NotFound
+            There is no such collection.
+        StoreUnavailable
+            The store cannot be used now.
+        """
+        with self._store.read() as connection:
+            collection = find(connection, identifier)
+        if collection.state not in ACTIVE:
+            self._forget(identifier)
+            return False
+        try:
+            if collection.state is State.OPEN:
+                done = self._wait(collection)
+            elif collection.state is State.RUNNING:
+                done = self._run(collection)
+            else:
+                done = self._finish(collection)
+        except Refusal:
+            raise
+        except MapveilError as error:
+            _LOG.warning("collection %s cannot go on: %s", identifier, error)
+            done = self._end(collection, str(error))
+        if done:
+            self._board.forget(identifier)
+        return done
+
+    def begin(self, identifier: str, actor: str) -> None:
+        """Stop waiting for more devices. Run by: an operator.
+
+        Raises
+        ------
+        Conflict
+            The collection is not open, or too few are there.
+        """
+        with self._store.read() as connection:
+            collection = find(connection, identifier)
+            present = counted(connection, identifier, _table(collection))
+        if collection.state is not State.OPEN:
+            raise Conflict(f"the collection is {collection.state.value}", "one that is open")
+        if present < collection.terms.minimum:
+            raise Conflict(f"{present} devices are there; {collection.terms.minimum} are promised at least")
+        with self._store.write() as connection:
+            audit.record(connection, actor, "collection.begin", identifier, present=present)
+        try:
+            self._begin(collection)
+        except Refusal:
+            raise
+        except MapveilError as error:
+            self._end(collection, str(error))
+        self._board.forget(identifier)
+
+    def _wait(self, collection: Collection) -> bool:
+        """An open collection: begin as soon as enough are there, or the time is over."""
+        with self._store.read() as connection:
+            there = progress_of(connection, collection, self._deadlines)
+        over = there.closes_in_s is not None and there.closes_in_s <= 0
+        if there.present < there.wanted and not over:
+            return False
+        if there.present < collection.terms.minimum:
+            what = "joined" if collection.terms.trust == "distributed" else "reported"
+            return self._end(
+                collection,
+                f"{there.present} devices {what} in time; {collection.terms.minimum} are promised at least",
+            )
+        return self._begin(collection)
+
+    def _begin(self, collection: Collection) -> bool:
+        if collection.terms.trust == "distributed":
+            return self._start_round(collection, 1)
+        with self._store.write() as connection:
+            count = counted(connection, collection.id, reports)
+            if move(connection, collection.id, Happening.REPORTED, "service", reports=count) is None:
+                return False
+            charge_reports(connection, collection)
+        return True
+
+    def _start_round(self, collection: Collection, number: int) -> bool:
+        """Start the round that the server half asks for, or go on to the map where it asks for none."""
+        with self._store.read() as connection:
+            asked = round_memory.asked_devices(connection, collection.id, number)
+        wanted = round_memory.next_step(self._store, collection.terms, asked.size)
+        if not isinstance(wanted, Query):
+            with self._store.write() as connection:
+                return secure_rounds.finish_rounds(connection, collection.id)
+        rng = self._rng.child(f"{collection.id} round {number}")
+        drawn = secure_rounds.draw_round(collection.terms, wanted, number, asked, rng)
+        with self._store.write() as connection:
+            return secure_rounds.start_round(connection, collection.id, drawn)
+
+    def _run(self, collection: Collection) -> bool:
+        """A running collection: the next step of its newest round."""
+        with self._store.read() as connection:
+            newest = newest_round(connection, collection.id)
+            there = progress_of(connection, collection, self._deadlines)
+        if newest is None:
+            raise AssertionError("a collection runs from its first round on")
+        if newest.phase is ServerState.DONE:
+            self._machines.forget(collection.id)
+            return self._start_round(collection, newest.number + 1)
+        if newest.open:
+            over = there.closes_in_s is not None and there.closes_in_s <= 0
+            if there.present < there.wanted and not over:
+                return False
+            with self._store.write() as connection:
+                return secure_rounds.shut_phase(connection, collection.id, newest.number, newest.phase)
+        return self._close(collection, newest)
+
+    def _close(self, collection: Collection, newest: Round) -> bool:
+        number, phase = newest.number, newest.phase
+        held = self._machines.of(collection.id, number)
+        if held is None:  # another process was faster
+            return False
+        try:
+            closed = secure_rounds.close_machines(held, phase)
+        except Abort:
+            # Another process may have ended the phase meanwhile, and its messages with it: then nothing is wrong.
+            with self._store.read() as connection:
+                now = newest_round(connection, collection.id)
+            if now is not None and (now.number, now.phase) == (number, phase):
+                raise
+            self._machines.forget(collection.id)
+            return False
+        with self._store.write() as connection:
+            moved = secure_rounds.open_next(connection, collection.id, held.announcement, phase, closed)
+        if moved:
+            _LOG.info("collection %s round %d: %s are in", collection.id, number, phase_name(phase))
+            if self.on_phase is not None:
+                lasted = (self._store.clock.now() - newest.phase_at).total_seconds()
+                self.on_phase(phase_name(phase), max(0.0, lasted))
+        return moved
+
+    def _finish(self, collection: Collection) -> bool:
+        """Everything is in: make the map."""
+        heat = make_map(self._store, collection)
+        data = map_bytes(heat)
+        with self._store.write() as connection:
+            return store_map(connection, collection.id, heat, data)
+
+    def _end(self, collection: Collection, reason: str) -> bool:
+        """Abort a collection that cannot go on, unless it has gone on."""
+        text = "".join(letter if letter.isprintable() else " " for letter in reason)[:_MOST_REASON]
+        with self._store.write() as connection:
+            return abort(
+                connection,
+                collection.id,
+                "service",
+                text or "no reason was given",
+                only_in=collection.state,
+            )
+
+    def _forget(self, identifier: str) -> None:
+        self._machines.forget(identifier)
+        self._deadlines.forget(identifier)
+        self._board.forget(identifier)
+
+
+def _table(collection: Collection) -> Table:
+    return members if collection.terms.trust == "distributed" else reports

@@ -1,0 +1,366 @@
+"""What devices ask of the engine and send to it. Whatever is acknowledged was committed."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import select
+
+from mapveil.collector.faults import Conflict, Invalid, NotFound, TooLate
+from mapveil.collector.rounds.collection import find, listed
+from mapveil.collector.rounds.intake import (
+    Intake,
+    Kept,
+    Message,
+    Report,
+    take_members,
+    take_messages,
+    take_reports,
+)
+from mapveil.collector.rounds.life_cycle import State, phase_name, phase_named
+from mapveil.collector.rounds.progress import Progress, ProgressBoard
+from mapveil.collector.rounds.reports import report_check
+from mapveil.collector.rounds.shard_machines import RoundMachines, Seat, ShardMachine, ShardMachines
+from mapveil.collector.store.store.schema import messages, rounds
+from mapveil.collector.store.store.store import Store
+from mapveil_client.secure_sum.faults import PeerFault, ProtocolError
+from mapveil_client.secure_sum.states import ServerState
+from mapveil_client.terms import CollectionTerms
+
+__all__ = ["DeviceSide", "Mail"]
+
+_INLINE_BYTES: Final = 1 << 14  # a larger message is checked in a thread
+_CHECKS: Final = 8
+_TERMS: Final = 256
+
+
+class Mail(NamedTuple):
+    """What a device is sent in a phase."""
+
+    phase: str
+    body: bytes  # empty where nothing is for this device: it was left out, or the phase has none
+
+
+class DeviceSide:
+    """The devices' half of the engine.
+
+    Parameters
+    ----------
+    store : Store
+        Migrated.
+    machines : ShardMachines
+        Of this process.
+    board : ProgressBoard
+        Of this process.
+    """
+
+    def __init__(self, store: Store, machines: ShardMachines, board: ProgressBoard) -> None:
+        self._store, self._machines, self._board = store, machines, board
+        self._intake = Intake(store)
+        self._lock = threading.Lock()
+        self._terms: OrderedDict[str, CollectionTerms] = OrderedDict()
+        self._checks: OrderedDict[str, Callable[[bytes], None]] = OrderedDict()
+
+    def open_collections(self) -> list[dict[str, Any]]:
+        """The collections that devices may take part in."""
+        with self._store.read() as connection:
+            found = listed(connection, (State.OPEN,))
+        return [
+            {
+                "id": each.id,
+                "trust": each.terms.trust,
+                "title": each.terms.title,
+                "terms": each.terms.digest.hex(),
+            }
+            for each in found
+        ]
+
+    def terms(self, id: str) -> bytes:
+        """The terms of a collection, as devices are told them.
+
+        Raises
+        ------
+        NotFound
+            There is none, or it is a draft: nobody is told yet.
+        """
+        return self._terms_of(id).encode()
+
+    def progress(self, id: str) -> Progress:
+        """Where a collection stands, at most a moment ago.
+
+        Raises
+        ------
+        NotFound
+            There is none.
+        """
+        return self._board.of(id)
+
+    def announcement(self, id: str, number: int) -> bytes:
+        """What a round asks, as devices are told it.
+
+        Raises
+        ------
+        NotFound
+            There is no such round.
+        """
+        query = select(rounds.c.announcement).where(rounds.c.collection == id, rounds.c.number == number)
+        with self._store.read() as connection:
+            found = connection.execute(query).scalar_one_or_none()
+        if found is None:
+            raise NotFound("there is no such round")
+        return bytes(found)
+
+    async def join(self, id: str, device: int) -> None:
+        """Let a device take part in a distributed collection; once more changes nothing.
+
+        Raises
+        ------
+        NotFound, Conflict, TooLate
+            There is none, it wants reports, or nobody may join any more.
+        """
+        terms = await self._terms_for(id)
+        if terms.trust != "distributed":
+            raise Conflict("this collection is of reports", "a report")
+        take = partial(take_members, identifier=id, wanted=terms.devices)
+        kept = await self._intake.put(("join", id), device, take)
+        if kept is Kept.FULL:
+            raise TooLate("as many devices as are wanted have joined")
+        if kept is Kept.LATE:
+            raise TooLate("the collection takes no more devices")
+
+    async def report(self, id: str, device: int, body: bytes) -> None:
+        """Take a device's report; the same once more changes nothing.
+
+        Raises
+        ------
+        NotFound, Conflict, TooLate, Invalid
+            There is none, another report was sent before, the collection is over, or it is no report of it.
+        """
+        terms = await self._terms_for(id)
+        if terms.trust == "distributed":
+            raise Conflict("this collection is of rounds", "a message of a round")
+        check = self._checks.get(id)
+        if check is None:
+            check = await asyncio.to_thread(self._make_check, id, terms)
+        check(body)
+        kept = await self._intake.put(
+            ("report", id), Report(device, body), partial(take_reports, identifier=id)
+        )
+        if kept is Kept.CONFLICT:
+            raise Conflict("another report of this device is there; one is accepted")
+        if kept is Kept.LATE:
+            raise TooLate("the collection takes no more reports")
+
+    def seat(self, id: str, number: int, device: int) -> Seat:
+        """Where a device takes part in a round.
+
+        Raises
+        ------
+        NotFound, TooLate
+            There is no such round, it does not ask this device, or it is over.
+        """
+        return self._seated(self._round(id, number), device)
+
+    def mail(self, id: str, number: int, device: int) -> Mail:
+        """What a device is sent in the phase that a round is in. May rebuild the machine: not for an event loop.
+
+        Raises
+        ------
+        NotFound, TooLate
+            As :meth:`seat`.
+        """
+        held = self._round(id, number)
+        seat = self._seated(held, device)
+        now = self._board.of(id)
+        if now.state != State.RUNNING or now.round != number or now.phase is None:
+            now = self._board.read(id)
+        phase = None if now.phase is None else phase_named(now.phase)
+        if now.state != State.RUNNING or now.round != number or phase is None:
+            raise TooLate("the round is over")
+        machine = held.machines[seat.shard]
+        with machine.lock:
+            self._bring_up(machine, phase)
+            body = machine.mail(phase, seat.client)
+        return Mail(now.phase or "", body)
+
+    def seat_at_hand(self, id: str, number: int, device: int) -> Seat | None:
+        """As :meth:`seat`, for an event loop: None where something must be read or built first.
+
+        Raises
+        ------
+        NotFound
+            The round does not ask this device.
+        """
+        held = self._machines.held(id, number)
+        return None if held is None else self._seated(held, device)
+
+    def mail_at_hand(self, id: str, number: int, device: int) -> Mail | None:
+        """As :meth:`mail`, for an event loop: None where something must be read, built or waited for first.
+
+        Raises
+        ------
+        NotFound
+            The round does not ask this device.
+        """
+        held, now = self._machines.held(id, number), self._board.fresh(id)
+        if held is None or now is None or now.state != State.RUNNING or now.round != number:
+            return None
+        phase = None if now.phase is None else phase_named(now.phase)
+        seat = self._seated(held, device)
+        machine = held.machines[seat.shard]
+        if phase is None or not machine.lock.acquire(blocking=False):
+            return None
+        try:
+            if machine.server.state is not phase:
+                return None
+            return Mail(now.phase or "", machine.mail(phase, seat.client))
+        finally:
+            machine.lock.release()
+
+    async def message(self, id: str, number: int, phase_name: str, device: int, body: bytes) -> None:
+        """Take a device's message of a phase; the same once more changes nothing.
+
+        Raises
+        ------
+        NotFound, Conflict, TooLate, Invalid
+            There is no such round or phase, another message was sent before, the phase is over, or the protocol
+            refuses it.
+        """
+        phase = phase_named(phase_name)
+        if phase is None:
+            raise NotFound("there is no such phase")
+        held = self._machines.held(id, number)
+        if held is None:
+            held = await asyncio.to_thread(self._round, id, number)
+        seat = self._seated(held, device)
+        message = Message(seat.shard, seat.client, bytes(body))
+        now = self._board.fresh(id)
+        if now is None:
+            now = await asyncio.to_thread(self._board.of, id)
+        if not _is_at(now, number, phase):
+            now = await asyncio.to_thread(self._board.read, id)
+        if not _is_at(now, number, phase):
+            if now.state == State.RUNNING and now.round == number and _comes(now, phase):
+                raise Conflict(f"the round is collecting {now.phase}", "a message of that phase")
+            if now.state != State.RUNNING:
+                self._machines.forget(id)  # another process ended it
+            await self._settle_late(id, number, phase, message)
+            return
+        machine = held.machines[seat.shard]
+        if len(body) <= _INLINE_BYTES and machine.lock.acquire(blocking=False):
+            try:
+                ready = machine.server.state is phase
+                if ready:
+                    self._check(machine, seat, body)
+            finally:
+                machine.lock.release()
+        else:
+            ready = False
+        if not ready and not await asyncio.to_thread(self._check_slowly, machine, phase, seat, body):
+            await self._settle_late(id, number, phase, message)
+            return
+        take = partial(take_messages, identifier=id, number=number, phase=phase)
+        kept = await self._intake.put(("message", id, number, phase), message, take)
+        _raise_unless_kept(kept)
+
+    def _terms_of(self, id: str) -> CollectionTerms:
+        kept = self._terms.get(id)
+        if kept is not None:
+            return kept
+        with self._store.read() as connection:
+            found = find(connection, id)
+        if found.state is State.DRAFT:
+            raise NotFound("there is no such collection")
+        with self._lock:
+            self._terms[id] = found.terms
+            while len(self._terms) > _TERMS:
+                self._terms.popitem(last=False)
+        return found.terms
+
+    async def _terms_for(self, id: str) -> CollectionTerms:
+        kept = self._terms.get(id)
+        return kept if kept is not None else await asyncio.to_thread(self._terms_of, id)
+
+    def _make_check(self, id: str, terms: CollectionTerms) -> Callable[[bytes], None]:
+        made = report_check(terms)
+        with self._lock:
+            self._checks[id] = made
+            while len(self._checks) > _CHECKS:
+                self._checks.popitem(last=False)
+        return made
+
+    def _round(self, id: str, number: int) -> RoundMachines:
+        held = self._machines.of(id, number)
+        if held is not None:
+            return held
+        self.announcement(id, number)
+        raise TooLate("the round is over")
+
+    @staticmethod
+    def _seated(held: RoundMachines, device: int) -> Seat:
+        seat = held.seat(device)
+        if seat is None:
+            raise NotFound("this device is not asked in this round")
+        return seat
+
+    @staticmethod
+    def _bring_up(machine: ShardMachine, phase: ServerState) -> None:
+        try:
+            machine.bring_up(phase)
+        except ProtocolError:
+            raise TooLate("the round cannot be finished") from None
+
+    @staticmethod
+    def _check(machine: ShardMachine, seat: Seat, body: bytes) -> None:
+        try:
+            machine.server.check(seat.client, body)
+        except PeerFault as fault:
+            raise Invalid(str(fault)) from None
+
+    def _check_slowly(self, machine: ShardMachine, phase: ServerState, seat: Seat, body: bytes) -> bool:
+        """Check a message, whatever must be waited for; False where the phase is over."""
+        with machine.lock:
+            self._bring_up(machine, phase)
+            if machine.server.state is not phase:
+                return False
+            self._check(machine, seat, body)
+        return True
+
+    async def _settle_late(self, id: str, number: int, phase: ServerState, message: Message) -> None:
+        """A message of a phase that is over: fine if it is the one that was kept."""
+        query = select(messages.c.body).where(
+            messages.c.collection == id,
+            messages.c.round == number,
+            messages.c.phase == phase.value,
+            messages.c.shard == message.shard,
+            messages.c.client == message.client,
+        )
+
+        def look() -> bytes | None:
+            with self._store.read() as connection:
+                return connection.execute(query).scalar_one_or_none()
+
+        held = await asyncio.to_thread(look)
+        _raise_unless_kept(Kept.AGAIN if held is not None and bytes(held) == message.body else Kept.LATE)
+
+
+def _is_at(now: Progress, number: int, phase: ServerState) -> bool:
+    return now.state == State.RUNNING and now.round == number and now.phase == phase_name(phase)
+
+
+def _comes(now: Progress, phase: ServerState) -> bool:
+    """Whether a phase is still to come."""
+    current = None if now.phase is None else phase_named(now.phase)
+    return current is not None and phase.value > current.value
+
+
+def _raise_unless_kept(kept: Kept) -> None:
+    if kept is Kept.CONFLICT:
+        raise Conflict("another message of this device is there; one is accepted")
+    if kept is Kept.LATE:
+        raise TooLate("the phase is over")

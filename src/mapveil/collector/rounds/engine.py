@@ -1,0 +1,206 @@
+"""The engine: everything the collector does, without HTTP. Every method may be called from any thread.
+
+Whatever is acknowledged was committed; whatever is held in memory can be dropped at any moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from mapveil.collector.clock import Clock
+from mapveil.collector.faults import Conflict, StoreUnavailable
+from mapveil.collector.rounds import collection as records
+from mapveil.collector.rounds.collection import find, listed, move
+from mapveil.collector.rounds.conductor import Conductor
+from mapveil.collector.rounds.deadlines import Deadlines
+from mapveil.collector.rounds.device_side import DeviceSide, Mail
+from mapveil.collector.rounds.drafting import draft_terms
+from mapveil.collector.rounds.life_cycle import Happening
+from mapveil.collector.rounds.progress import Progress, ProgressBoard, progress_of
+from mapveil.collector.rounds.results import read_map_bytes, stored_guarantee, stored_map
+from mapveil.collector.rounds.shard_machines import Seat, ShardMachines
+from mapveil.collector.store.store.ledger_view import audit_lines, ledger_lines, record_of
+from mapveil.collector.store.store.store import Store
+from mapveil.maps.density_map import DensityMap
+from mapveil_client.randomness.random import Randomness
+
+__all__ = ["Engine", "Mail", "Progress", "Seat"]
+
+_TICK_SECONDS: Final = 0.1
+_MAPS: Final = 8
+
+
+class Engine(DeviceSide):
+    """The collector behind its API.
+
+    Parameters
+    ----------
+    store : Store
+        Migrated.
+    clock : Clock
+        For deadlines.
+    rng : Randomness, optional
+        Draws shards and graphs; the operating system's by default, and in every release.
+    """
+
+    def __init__(self, store: Store, clock: Clock, rng: Randomness | None = None) -> None:
+        self._deadlines = Deadlines(clock)
+        super().__init__(store, ShardMachines(store), ProgressBoard(store, self._deadlines))
+        self._conductor = Conductor(store, self._deadlines, self._machines, self._board, rng or Randomness())
+        self._maps: OrderedDict[str, DensityMap] = OrderedDict()
+        self._stopping = False
+        self._ticked = float("-inf")
+
+    # Operators
+
+    def draft(self, spec: Mapping[str, Any], actor: str) -> dict[str, Any]:
+        """Make a collection that nobody is asked for yet; see :func:`mapveil.collector.rounds.drafting.draft_terms`.
+
+        Raises
+        ------
+        InputError
+            Says what of it cannot be used.
+        """
+        made = draft_terms(spec, secrets.token_hex(16))
+        with self._store.write() as connection:
+            records.create(connection, made, actor)
+        return self.collection(made.terms.identifier)
+
+    def open(self, id: str, actor: str) -> dict[str, Any]:
+        """Offer a draft to devices.
+
+        Raises
+        ------
+        NotFound, Conflict
+            There is none, or it is no draft.
+        """
+        with self._store.write() as connection:
+            if move(connection, id, Happening.OPENED, actor) is None:
+                raise Conflict(f"the collection is {find(connection, id).state.value}", "a draft")
+        self._board.forget(id)
+        return self.collection(id)
+
+    def begin(self, id: str, actor: str) -> dict[str, Any]:
+        """Stop waiting for more devices, now that the minimum is there.
+
+        Raises
+        ------
+        NotFound, Conflict
+            There is none, it is not open, or too few are there.
+        """
+        self._conductor.begin(id, actor)
+        return self.collection(id)
+
+    def abort(self, id: str, actor: str, reason: str) -> dict[str, Any]:
+        """End a collection without a map; what was charged stays charged.
+
+        Raises
+        ------
+        NotFound, Conflict, Invalid
+            There is none, it is done, or the reason cannot be kept.
+        """
+        with self._store.write() as connection:
+            records.abort(connection, id, actor, reason)
+        self._machines.forget(id)
+        self._deadlines.forget(id)
+        self._board.forget(id)
+        return self.collection(id)
+
+    def collections(self) -> list[dict[str, Any]]:
+        """The record of every collection, the newest first."""
+        with self._store.read() as connection:
+            return [
+                record_of(connection, each, progress_of(connection, each, self._deadlines))
+                for each in listed(connection)
+            ]
+
+    def collection(self, id: str) -> dict[str, Any]:
+        """The record of a collection.
+
+        Raises
+        ------
+        NotFound
+            There is none.
+        """
+        with self._store.read() as connection:
+            found = find(connection, id)
+            return record_of(connection, found, progress_of(connection, found, self._deadlines))
+
+    def ledger(self) -> list[dict[str, Any]]:
+        """What was charged, the newest first."""
+        with self._store.read() as connection:
+            return ledger_lines(connection)
+
+    def audit(self, after: int, limit: int, collection: str | None = None) -> list[dict[str, Any]]:
+        """Lines of the audit log with numbers above ``after``, in order."""
+        with self._store.read() as connection:
+            return audit_lines(connection, after, limit, collection)
+
+    # Results
+
+    def map(self, id: str) -> DensityMap:
+        """The finished map of a collection.
+
+        Raises
+        ------
+        NotFound
+            There is none.
+        """
+        with self._lock:
+            if id in self._maps:
+                self._maps.move_to_end(id)
+                return self._maps[id]
+        with self._store.read() as connection:
+            data = stored_map(connection, id)
+        heat = read_map_bytes(data)
+        with self._lock:
+            self._maps[id] = heat
+            while len(self._maps) > _MAPS:
+                self._maps.popitem(last=False)
+        return heat
+
+    def guarantee(self, id: str) -> dict[str, Any]:
+        """The guarantee of a finished map, as its record.
+
+        Raises
+        ------
+        NotFound
+            There is none.
+        """
+        with self._store.read() as connection:
+            return stored_guarantee(connection, id)
+
+    # The conductor
+
+    def watch_phases(self, told: Callable[[str, float], None]) -> None:
+        """Have every phase that this process closes told: its name, and how many seconds it took."""
+        self._conductor.on_phase = told
+
+    async def run(self) -> None:
+        """Take whatever steps are due, until :meth:`stop`. A store that fails is asked again."""
+        self._stopping = False
+        while not self._stopping:
+            await asyncio.to_thread(self.tick)
+            await asyncio.sleep(_TICK_SECONDS)
+
+    def stop(self) -> None:
+        """Let :meth:`run` end after the step it is taking."""
+        self._stopping = True
+
+    def tick(self) -> None:
+        """Take every step that is due now."""
+        try:
+            self._conductor.tick()
+        except StoreUnavailable:
+            return
+        self._ticked = time.monotonic()
+
+    @property
+    def idle_seconds(self) -> float:
+        """Seconds since steps were last looked for with success; infinite before."""
+        return time.monotonic() - self._ticked

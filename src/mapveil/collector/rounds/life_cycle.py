@@ -1,0 +1,114 @@
+"""The life of a collection and of a round: the only place that says what may follow what.
+
+The service looks its steps up here while it runs, and the diagram of the documentation is drawn from the same rows.
+"""
+
+from __future__ import annotations
+
+import functools
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from mapveil_client.secure_sum.states import ServerState
+
+__all__ = [
+    "ACTIVE",
+    "PHASES",
+    "STEPS",
+    "Happening",
+    "State",
+    "Step",
+    "phase_name",
+    "phase_named",
+    "phases",
+    "step_of",
+]
+
+
+class State(StrEnum):
+    """Where a collection stands; the value is what the store holds."""
+
+    DRAFT = "draft"  # its terms can be read by operators
+    OPEN = "open"  # devices join, or report
+    RUNNING = "running"  # rounds of secure sums
+    FINISHING = "finishing"  # everything is in, the map is being made
+    DONE = "done"
+    ABORTED = "aborted"
+
+
+class Happening(StrEnum):
+    """What moves a collection on."""
+
+    OPENED = "opened"  # by an operator
+    JOINED = "joined"  # enough devices, or the deadline, or an operator who begins
+    REPORTED = "reported"  # likewise, of reports
+    SUMMED = "summed"  # the last round is done
+    MAPPED = "mapped"  # the map is stored
+    FAILED = "failed"  # by an operator, or a promise that could not be kept
+
+
+class Step(NamedTuple):
+    """One row: in ``state``, when this happens, go to ``after``."""
+
+    state: State
+    happening: Happening
+    after: State
+
+
+_S, _H = State, Happening
+
+STEPS: Final[tuple[Step, ...]] = (
+    Step(_S.DRAFT, _H.OPENED, _S.OPEN),
+    Step(_S.OPEN, _H.JOINED, _S.RUNNING),
+    Step(_S.OPEN, _H.REPORTED, _S.FINISHING),
+    Step(_S.RUNNING, _H.SUMMED, _S.FINISHING),
+    Step(_S.FINISHING, _H.MAPPED, _S.DONE),
+    Step(_S.DRAFT, _H.FAILED, _S.ABORTED),
+    Step(_S.OPEN, _H.FAILED, _S.ABORTED),
+    Step(_S.RUNNING, _H.FAILED, _S.ABORTED),
+    Step(_S.FINISHING, _H.FAILED, _S.ABORTED),
+)
+
+ACTIVE: Final = (State.OPEN, State.RUNNING, State.FINISHING)
+"""The states in which the service has something to do."""
+
+PHASES: Final = (
+    ServerState.KEYS,
+    ServerState.SHARES,
+    ServerState.INPUTS,
+    ServerState.CONSENTS,
+    ServerState.ANSWERS,
+)
+"""The phases of a round, in order; without the consistency check there are no consents."""
+
+
+@functools.cache
+def _table() -> dict[tuple[State, Happening], State]:
+    return {(step.state, step.happening): step.after for step in STEPS}
+
+
+def step_of(state: State, happening: Happening) -> State | None:
+    """The state after it happened; None where it cannot.
+
+    Examples
+    --------
+    >>> step_of(State.DRAFT, Happening.OPENED)
+    <State.OPEN: 'open'>
+    """
+    return _table().get((state, happening))
+
+
+@functools.cache
+def phases(active: bool) -> tuple[ServerState, ...]:
+    """The phases of a round with or without the consistency check."""
+    return tuple(phase for phase in PHASES if active or phase is not ServerState.CONSENTS)
+
+
+def phase_name(phase: ServerState) -> str:
+    """The name of a phase on the wire."""
+    return phase.name.lower()
+
+
+def phase_named(name: str) -> ServerState | None:
+    """The phase of a name; None where there is none."""
+    return next((phase for phase in PHASES if phase_name(phase) == name), None)

@@ -1,0 +1,154 @@
+"""Where a collection stands, as everybody may know: how many are wanted, how many are there, how long is left."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Final, NamedTuple
+
+from sqlalchemy import func, select
+from sqlalchemy.engine import Connection
+
+from mapveil.collector.rounds.collection import Collection, Round, counted, find, newest_round
+from mapveil.collector.rounds.deadlines import Deadlines
+from mapveil.collector.rounds.life_cycle import State, phase_name, phases
+from mapveil.collector.store.store.schema import members, messages, reports, seats
+from mapveil.collector.store.store.store import Store
+from mapveil_client.secure_sum.states import ServerState
+
+__all__ = ["Progress", "ProgressBoard", "progress_of"]
+
+_FRESH_SECONDS: Final = 0.1
+_STALE_SECONDS: Final = 1.0  # after that, and while somebody reads it again: a thousand need not wait for one
+_PART: Final = 20  # counting takes at most this part of the time
+
+
+class Progress(NamedTuple):
+    """Where a collection stands."""
+
+    state: str
+    round: int | None
+    phase: str | None  # None between rounds, and where there are none
+    open: bool  # whether what is waited for is still accepted
+    closes_in_s: float | None
+    wanted: int
+    present: int  # members, reports, or messages of this phase
+
+
+def progress_of(connection: Connection, collection: Collection, deadlines: Deadlines) -> Progress:
+    """Read where a collection stands."""
+    newest = newest_round(connection, collection.id) if collection.terms.trust == "distributed" else None
+    number = None if newest is None else newest.number
+    if collection.state is State.RUNNING and newest is not None:
+        if newest.phase is ServerState.DONE:
+            return Progress(collection.state.value, number, None, False, None, 0, 0)
+        left = deadlines.left(
+            collection.id, (newest.number, newest.phase), newest.phase_at, collection.phase_seconds
+        )
+        wanted, present = _messages(connection, collection, newest)
+        return Progress(
+            collection.state.value, number, phase_name(newest.phase), newest.open, left, wanted, present
+        )
+    table = members if collection.terms.trust == "distributed" else reports
+    present = counted(connection, collection.id, table)
+    left_open = None
+    if collection.state is State.OPEN and collection.opened_at is not None:
+        left_open = deadlines.left(collection.id, "open", collection.opened_at, collection.join_seconds)
+    return Progress(
+        collection.state.value,
+        number,
+        None,
+        collection.state is State.OPEN,
+        left_open,
+        collection.terms.devices,
+        present,
+    )
+
+
+def _messages(connection: Connection, collection: Collection, newest: Round) -> tuple[int, int]:
+    """Messages of the phase that can come, and that are there.
+
+    Whoever answered the phase before can answer this one: nobody else was written to.
+    """
+    order = phases(collection.terms.active)
+    at = order.index(newest.phase)
+    of_phase = (
+        select(messages.c.phase, func.count())
+        .where(messages.c.collection == collection.id, messages.c.round == newest.number)
+        .where(messages.c.phase.in_([phase.value for phase in order[max(0, at - 1) : at + 1]]))
+        .group_by(messages.c.phase)
+    )
+    found: dict[int, int] = {row[0]: row[1] for row in connection.execute(of_phase)}
+    present = found.get(newest.phase.value, 0)
+    return (found.get(order[at - 1].value, 0) if at else _asked(connection, collection.id, newest)), present
+
+
+def _asked(connection: Connection, identifier: str, newest: Round) -> int:
+    query = (
+        select(func.count())
+        .select_from(seats)
+        .where(seats.c.collection == identifier, seats.c.round == newest.number)
+    )
+    return int(connection.execute(query).scalar_one())
+
+
+class ProgressBoard:
+    """Progress, read at most ten times a second for each collection.
+
+    Parameters
+    ----------
+    store : Store
+        Holds the collections.
+    deadlines : Deadlines
+        Of this process.
+    """
+
+    def __init__(self, store: Store, deadlines: Deadlines) -> None:
+        self._store, self._deadlines = store, deadlines
+        self._lock = threading.Lock()
+        self._known: dict[str, tuple[float, Progress]] = {}
+        self._reading: set[str] = set()
+
+    def fresh(self, identifier: str) -> Progress | None:
+        """What is known, where it is fresh enough, or another thread is reading it again."""
+        known = self._known.get(identifier)
+        if known is None:
+            return None
+        until = known[0] + (_STALE_SECONDS if identifier in self._reading else 0.0)
+        return known[1] if time.monotonic() < until else None
+
+    def of(self, identifier: str) -> Progress:
+        """Where a collection stands.
+
+        Raises
+        ------
+        NotFound
+            There is none of this name.
+        StoreUnavailable
+            It cannot be read now.
+        """
+        found = self.fresh(identifier)
+        if found is not None:
+            return found
+        with self._lock:
+            found = self.fresh(identifier)
+            if found is not None:
+                return found
+            self._reading.add(identifier)
+            try:
+                return self.read(identifier)
+            finally:
+                self._reading.discard(identifier)
+
+    def read(self, identifier: str) -> Progress:
+        """Where a collection stands at this moment."""
+        started = time.monotonic()
+        with self._store.read() as connection:
+            made = progress_of(connection, find(connection, identifier), self._deadlines)
+        ended = time.monotonic()
+        self._known[identifier] = (ended + max(_FRESH_SECONDS, _PART * (ended - started)), made)
+        return made
+
+    def forget(self, identifier: str) -> None:
+        """Read it again when it is asked for next: it changed."""
+        self._known.pop(identifier, None)

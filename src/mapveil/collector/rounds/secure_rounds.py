@@ -1,0 +1,317 @@
+"""The rounds of a distributed collection: started, closed phase by phase, and done.
+
+A phase is closed in three steps: no more messages are accepted (a transaction); the machine of every shard takes the
+phase's messages from the store (outside any); and the next phase is opened (a transaction). Whatever is lost between
+them is done again, and comes out the same.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from sqlalchemy import and_, delete, exists, insert, select, update
+from sqlalchemy.engine import Connection
+
+from mapveil.collector.rounds.collection import move, newest_round, now_text
+from mapveil.collector.rounds.life_cycle import Happening, State, phases
+from mapveil.collector.rounds.round_memory import TOTAL
+from mapveil.collector.rounds.server_half import announce, mechanism_of, round_terms, shard_sizes
+from mapveil.collector.rounds.shard_machines import RoundMachines
+from mapveil.collector.store import audit
+from mapveil.collector.store.store.schema import charges, collections, messages, rounds, seats, shards
+from mapveil.collector.store.store.store import lock_collection
+from mapveil.distributed.query import Query
+from mapveil_client.announcement import RoundAnnouncement
+from mapveil_client.errors import PromiseError
+from mapveil_client.provision import promised_survivors
+from mapveil_client.randomness.random import Randomness
+from mapveil_client.secure_sum.faults import Abort
+from mapveil_client.secure_sum.messages import largest
+from mapveil_client.secure_sum.states import Message, ServerState
+from mapveil_client.terms import CollectionTerms
+
+__all__ = [
+    "Closed",
+    "Drawn",
+    "close_machines",
+    "draw_round",
+    "finish_rounds",
+    "open_next",
+    "shut_phase",
+    "start_round",
+]
+
+IntArray = npt.NDArray[np.int64]
+
+_RUN_BYTES: Final = 16
+_SEED_BYTES: Final = 32
+_ROWS: Final = 5000
+
+_UP: Final = (Message.ADVERTISE, Message.SHARES, Message.MASKED_INPUT, Message.CONSENT, Message.ANSWER)
+_DOWN: Final = (Message.ROSTER, Message.INBOX, Message.SURVIVORS, Message.CONFIRMATIONS)
+_ONLY_ACTIVE: Final = (Message.CONSENT, Message.CONFIRMATIONS)
+
+
+class Drawn(NamedTuple):
+    """A round that could begin: who is asked what, and in which shard."""
+
+    announcement: RoundAnnouncement
+    devices: IntArray  # in the order of the shards
+    seeds: tuple[bytes, ...]  # of each shard's graph
+
+
+class Closed(NamedTuple):
+    """What the machines say at the end of a phase."""
+
+    phase: ServerState  # the next one
+    included: int | None  # devices in the sums, once that is settled
+    total: IntArray | None  # units of all shards, once the round is done
+
+
+def draw_round(terms: CollectionTerms, query: Query, number: int, asked: IntArray, rng: Randomness) -> Drawn:
+    """Put the devices that are asked into shards, at random, and fix what they are told.
+
+    Raises
+    ------
+    PromiseError
+        Too few are asked.
+    ParameterError
+        No graph keeps the promises for so few.
+    """
+    if asked.size < terms.minimum:
+        raise PromiseError(f"{asked.size} devices could be asked; {terms.minimum} are promised at least")
+    sizes = shard_sizes(asked.size, mechanism_of(terms))
+    run = rng.words(_RUN_BYTES, np.uint8).tobytes().hex()
+    seeds = rng.words(_SEED_BYTES * sizes.size, np.uint8).tobytes()
+    order = np.argsort(rng.words(asked.size, np.uint64), kind="stable")
+    return Drawn(
+        announce(terms, query, number, run, sizes),
+        asked[order],
+        tuple(seeds[start : start + _SEED_BYTES] for start in range(0, len(seeds), _SEED_BYTES)),
+    )
+
+
+def start_round(connection: Connection, identifier: str, drawn: Drawn) -> bool:
+    """Begin a round, the first one with the step from joining to running.
+
+    Returns
+    -------
+    bool
+        Whether it was begun; not, where somebody was faster.
+    """
+    announced, number = drawn.announcement, drawn.announcement.number
+    lock_collection(connection, identifier)
+    newest = newest_round(connection, identifier)
+    if (newest is None) != (number == 1) or (
+        newest is not None and (newest.number, newest.phase) != (number - 1, ServerState.DONE)
+    ):
+        return False
+    if number == 1:
+        if move(connection, identifier, Happening.JOINED, "service", members=drawn.devices.size) is None:
+            return False
+    elif not _in_state(connection, identifier, State.RUNNING):
+        return False
+    scope = {"collection": identifier, "round": number}
+    connection.execute(
+        insert(rounds).values(
+            collection=identifier,
+            number=number,
+            announcement=announced.encode(),
+            phase=ServerState.KEYS.value,
+            open=True,
+            phase_at=now_text(connection),
+            bytes=json.dumps(_message_bytes(announced), sort_keys=True),
+        )
+    )
+    connection.execute(
+        insert(shards),
+        [{**scope, "shard": shard, "graph_seed": seed} for shard, seed in enumerate(drawn.seeds)],
+    )
+    of_shard = np.repeat(np.arange(len(announced.sizes)), announced.sizes)
+    starts = np.cumsum((0, *announced.sizes))[:-1]
+    client = np.arange(drawn.devices.size) - starts[of_shard]
+    placed = np.column_stack([drawn.devices, of_shard, client]).tolist()
+    for start in range(0, len(placed), _ROWS):
+        connection.execute(
+            insert(seats),
+            [
+                {**scope, "device": device, "shard": shard, "client": number_in_shard}
+                for device, shard, number_in_shard in placed[start : start + _ROWS]
+            ],
+        )
+    audit.record(
+        connection,
+        "service",
+        "round.start",
+        identifier,
+        round=number,
+        purpose=announced.purpose,
+        asked=drawn.devices.size,
+        shards=len(announced.sizes),
+        announcement=announced.digest.hex(),
+    )
+    return True
+
+
+def shut_phase(connection: Connection, identifier: str, number: int, phase: ServerState) -> bool:
+    """First step of closing a phase: accept no more of its messages.
+
+    Returns
+    -------
+    bool
+        Whether the phase is shut now.
+    """
+    lock_collection(connection, identifier)
+    if not _in_state(connection, identifier, State.RUNNING):
+        return False
+    shut = connection.execute(
+        update(rounds)
+        .where(rounds.c.collection == identifier, rounds.c.number == number, rounds.c.phase == phase.value)
+        .values(open=False)
+    )
+    return shut.rowcount == 1
+
+
+def close_machines(held: RoundMachines, phase: ServerState) -> Closed:
+    """Second step: every shard's machine takes the phase's messages from the store. CPU-heavy.
+
+    Raises
+    ------
+    Abort
+        A shard cannot be finished, or too few of its devices are left: then no sum of the round can ever be known.
+    StoreUnavailable
+        The messages cannot be read now.
+    """
+    announced = held.announcement
+    order = (*phases(announced.active), ServerState.DONE)
+    following = order[order.index(phase) + 1]
+    included: int | None = 0 if following.value > ServerState.INPUTS.value else None
+    totals: list[npt.NDArray[np.uint64]] = []
+    for shard, machine in enumerate(held.machines):
+        with machine.lock:
+            machine.bring_up(following)
+            if included is not None:
+                count = int(np.count_nonzero(machine.server.included))
+                promised = promised_survivors(announced.sizes[shard], announced.dropout)
+                if count < promised:
+                    raise Abort(
+                        f"{count} of the {announced.sizes[shard]} devices of shard {shard + 1} are left; {promised} "
+                        "were promised, and their noise would not suffice"
+                    )
+                included += count
+            if following is ServerState.DONE:
+                totals.append(machine.server.total)
+    units = round_terms(announced).units(totals) if totals else None
+    return Closed(following, included, units)
+
+
+def open_next(
+    connection: Connection, identifier: str, announced: RoundAnnouncement, phase: ServerState, closed: Closed
+) -> bool:
+    """Third step: open the next phase, or end the round.
+
+    Before the survivors can be told to anybody, and so before any sum can become known, the round is charged: here,
+    in the transaction that opens the phase after the masked inputs.
+
+    Returns
+    -------
+    bool
+        Whether it was done; not, where somebody was faster or ended the collection.
+    """
+    number = announced.number
+    lock_collection(connection, identifier)
+    if not _in_state(connection, identifier, State.RUNNING):
+        return False
+    values: dict[str, Any] = {
+        "phase": closed.phase.value,
+        "open": closed.phase is not ServerState.DONE,
+        "phase_at": now_text(connection),
+    }
+    if phase is ServerState.INPUTS:
+        values["included"] = closed.included
+    if closed.total is not None:
+        values["total"] = closed.total.astype(TOTAL).tobytes()
+    moved = connection.execute(
+        update(rounds)
+        .where(
+            rounds.c.collection == identifier,
+            rounds.c.number == number,
+            rounds.c.phase == phase.value,
+            rounds.c.open.is_(False),
+        )
+        .values(**values)
+    )
+    if moved.rowcount != 1:
+        return False
+    if phase is ServerState.INPUTS:
+        _charge(connection, identifier, announced, closed.included or 0)
+    if closed.total is not None:
+        _forget_messages(connection, identifier, number)
+        audit.record(connection, "service", "round.done", identifier, round=number)
+    return True
+
+
+def finish_rounds(connection: Connection, identifier: str) -> bool:
+    """The last round is done: go on to the map."""
+    return move(connection, identifier, Happening.SUMMED, "service") is not None
+
+
+def _charge(connection: Connection, identifier: str, announced: RoundAnnouncement, included: int) -> None:
+    connection.execute(
+        insert(charges).values(
+            collection=identifier,
+            number=announced.number,
+            purpose=announced.purpose,
+            epsilon=str(announced.epsilon),
+            devices=included,
+            at=now_text(connection),
+        )
+    )
+    audit.record(
+        connection,
+        "service",
+        "round.charge",
+        identifier,
+        round=announced.number,
+        epsilon=str(announced.epsilon),
+        included=included,
+    )
+
+
+def _forget_messages(connection: Connection, identifier: str, number: int) -> None:
+    """Delete a round's messages; its seats are left to those who were in the sums, whom the next round asks."""
+    included = exists().where(
+        and_(
+            messages.c.collection == identifier,
+            messages.c.round == number,
+            messages.c.phase == ServerState.INPUTS.value,
+            messages.c.shard == seats.c.shard,
+            messages.c.client == seats.c.client,
+        )
+    )
+    connection.execute(
+        delete(seats).where(seats.c.collection == identifier, seats.c.round == number, ~included)
+    )
+    connection.execute(
+        delete(messages).where(messages.c.collection == identifier, messages.c.round == number)
+    )
+
+
+def _in_state(connection: Connection, identifier: str, state: State) -> bool:
+    query = select(collections.c.state).where(collections.c.id == identifier)
+    return connection.execute(query).scalar() == state.value
+
+
+def _message_bytes(announced: RoundAnnouncement) -> dict[str, dict[str, int]]:
+    """The most that one device of the largest shard sends and receives in each phase."""
+    shard = int(np.argmax(announced.sizes))
+    parameters = announced.parameters(shard)
+
+    def sizes(kinds: tuple[Message, ...]) -> dict[str, int]:
+        sent = [kind for kind in kinds if announced.active or kind not in _ONLY_ACTIVE]
+        return {kind.name.lower(): largest(parameters, kind) for kind in sent}
+
+    return {"up": sizes(_UP), "down": sizes(_DOWN)}

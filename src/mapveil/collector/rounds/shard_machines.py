@@ -1,0 +1,237 @@
+"""The secure-sum machines of a round's shards: kept while the round lasts, and rebuilt from the store at any moment.
+
+A machine takes a phase's messages from the store only, and only once no more of them are accepted; so whichever
+process builds it, and however often, it comes to the same state.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from sqlalchemy import select
+
+from mapveil.collector.store.store.schema import devices, messages, rounds, seats, shards
+from mapveil.collector.store.store.store import Store
+from mapveil.secure_sum.server import Outbox, Server
+from mapveil_client.announcement import RoundAnnouncement
+from mapveil_client.secure_sum.faults import Abort, OwnFault
+from mapveil_client.secure_sum.identity import Enrolled
+from mapveil_client.secure_sum.states import ServerState
+
+__all__ = ["RoundMachines", "Seat", "ShardMachine", "ShardMachines", "stored_messages"]
+
+IntArray = npt.NDArray[np.int64]
+
+_ROWS: Final = 256  # messages held at once while a machine takes them
+_ROUNDS: Final = (
+    64  # kept at once: one of every collection that runs; each holds the keys and shares of its devices
+)
+
+
+class Seat(NamedTuple):
+    """Where a device takes part in a round."""
+
+    shard: int
+    client: int
+
+
+class _Place(NamedTuple):
+    """One shard of one round in the store."""
+
+    store: Store
+    collection: str
+    number: int
+    shard: int
+
+
+def stored_messages(place: _Place, phase: ServerState) -> Iterator[Any]:
+    """The client and the body of every message of a phase, a part at a time."""
+    last = -1
+    while True:
+        query = (
+            select(messages.c.client, messages.c.body)
+            .where(
+                messages.c.collection == place.collection,
+                messages.c.round == place.number,
+                messages.c.phase == phase.value,
+                messages.c.shard == place.shard,
+                messages.c.client > last,
+            )
+            .order_by(messages.c.client)
+            .limit(_ROWS)
+        )
+        with place.store.read() as connection:
+            found = connection.execute(query).all()
+        yield from found
+        if len(found) < _ROWS:
+            return
+        last = found[-1].client
+
+
+class ShardMachine:
+    """The machine of one shard. Hold :attr:`lock` while using it.
+
+    Attributes
+    ----------
+    lock : Lock
+        Held for long while a phase is being closed.
+    server : Server
+        The machine.
+    """
+
+    def __init__(
+        self, place: _Place, announcement: RoundAnnouncement, seed: bytes, enrolled: Enrolled
+    ) -> None:
+        self.lock = threading.Lock()
+        self._place = place
+        self._parameters = announcement.parameters(place.shard)
+        self._seed, self._enrolled = seed, enrolled
+        self._failure: str | None = None
+        self._reset()
+
+    def _reset(self) -> None:
+        self.server = Server(self._parameters, self._seed, enrolled=self._enrolled)
+        self._mail: dict[ServerState, Outbox] = {}
+
+    def bring_up(self, phase: ServerState) -> None:
+        """Close phases until it stands in ``phase``; those before it must be closed to messages.
+
+        Raises
+        ------
+        Abort
+            The round cannot be finished.
+        StoreUnavailable
+            The messages cannot be read now.
+        """
+        if self._failure is not None:
+            raise Abort(self._failure)
+        while self.server.state.value < phase.value:
+            try:
+                for client, body in stored_messages(self._place, self.server.state):
+                    self.server.receive(client, body)
+                outbox = self.server.close_phase()
+                # Of the phase before too: until the next one is open to everybody, nobody is sent anything of it.
+                self._mail = {**dict(list(self._mail.items())[-1:]), self.server.state: outbox}
+            except Abort as error:
+                self._failure = f"shard {self._place.shard + 1}: {error}"
+                raise Abort(self._failure) from error
+            except BaseException:
+                self._reset()  # half a phase cannot be taken once more
+                raise
+
+    def mail(self, phase: ServerState, client: int) -> bytes:
+        """What a client is sent at the beginning of a phase, this one or the one before; empty where it is nothing."""
+        outbox = self._mail.get(phase)
+        return b"" if outbox is None or client not in outbox else outbox[client]
+
+    def __repr__(self) -> str:
+        return f"ShardMachine({self._place.shard}, {self.server.state.name})"
+
+
+class RoundMachines:
+    """Everything about a round that messages are checked with: its announcement, its seats, its machines."""
+
+    def __init__(self, store: Store, collection: str, number: int, announcement: RoundAnnouncement) -> None:
+        self.announcement = announcement
+        sizes = announcement.sizes
+        placed = (
+            select(seats.c.device, seats.c.shard, seats.c.client, devices.c.public_key)
+            .join_from(seats, devices, seats.c.device == devices.c.id)
+            .where(seats.c.collection == collection, seats.c.round == number)
+            .order_by(seats.c.device)
+        )
+        drawn = (
+            select(shards.c.shard, shards.c.graph_seed)
+            .where(shards.c.collection == collection, shards.c.round == number)
+            .order_by(shards.c.shard)
+        )
+        with store.read() as connection:
+            rows: list[Any] = list(connection.execute(placed))
+            seeds = [row.graph_seed for row in connection.execute(drawn)]
+        columns = np.array([row[:3] for row in rows], dtype=np.int64).reshape(-1, 3)
+        self._devices, self._shards, self._clients = columns.T.copy()
+        keys = [[b""] * size for size in sizes]
+        for row in rows:
+            keys[row.shard][row.client] = row.public_key
+        self.machines = [
+            ShardMachine(_Place(store, collection, number, shard), announcement, seed, _enrolled(keys[shard]))
+            for shard, seed in enumerate(seeds)
+        ]
+
+    def seat(self, device: int) -> Seat | None:
+        """The seat of a device; None where it was not asked."""
+        at = int(np.searchsorted(self._devices, device))
+        if at == self._devices.size or self._devices[at] != device:
+            return None
+        return Seat(int(self._shards[at]), int(self._clients[at]))
+
+
+class ShardMachines:
+    """The machines of the rounds that are under way in this process."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._lock = threading.Lock()
+        self._rounds: dict[tuple[str, int], RoundMachines] = {}
+
+    def held(self, collection: str, number: int) -> RoundMachines | None:
+        """A round's machines if this process has them."""
+        return self._rounds.get((collection, number))
+
+    def of(self, collection: str, number: int) -> RoundMachines | None:
+        """A round's machines; None where there is no such round, or its sums are known and its messages gone.
+
+        Raises
+        ------
+        StoreUnavailable
+            The round cannot be read now.
+        """
+        held = self.held(collection, number)
+        if held is not None:
+            return held
+        with self._lock:
+            held = self.held(collection, number)
+            if held is None:
+                held = self._load(collection, number)
+                if held is not None:
+                    self._drop(collection)  # rounds follow each other: the one before is done
+                    self._rounds[collection, number] = held
+                    while len(self._rounds) > _ROUNDS:
+                        del self._rounds[next(iter(self._rounds))]
+            return held
+
+    def _load(self, collection: str, number: int) -> RoundMachines | None:
+        query = select(rounds.c.announcement).where(
+            rounds.c.collection == collection,
+            rounds.c.number == number,
+            rounds.c.phase < ServerState.DONE.value,
+        )
+        with self._store.read() as connection:
+            data = connection.execute(query).scalar_one_or_none()
+        if data is None:
+            return None
+        return RoundMachines(self._store, collection, number, RoundAnnouncement.decode(data))
+
+    def forget(self, collection: str) -> None:
+        """Drop the machines of a collection: its round is done, or it ended."""
+        with self._lock:
+            self._drop(collection)
+
+    def _drop(self, collection: str) -> None:
+        for key in [key for key in self._rounds if key[0] == collection]:
+            del self._rounds[key]
+
+
+def _enrolled(keys: list[bytes]) -> Enrolled:
+    """Whether an identity is that of the device enrolled in a seat."""
+
+    def check(client: int, identity: bytes) -> bool:
+        if not 0 <= client < len(keys):
+            raise OwnFault(f"client {client}; 0 to {len(keys) - 1} are accepted")
+        return keys[client] == identity
+
+    return check

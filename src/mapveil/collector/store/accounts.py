@@ -1,0 +1,350 @@
+"""Who may ask the collector for what: operators by token and role, devices by the key they enrolled with.
+
+A token is drawn from the operating system's randomness, shown once, and kept as its SHA-256 only: ``mvo_`` and 43
+characters for an operator, ``mve_`` and 43 for enrolling devices.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import bindparam, func, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import Connection, Row
+from sqlalchemy.sql.schema import Table
+
+from mapveil.collector.clock import time_text
+from mapveil.collector.faults import Forbidden, Invalid, NotFound, Unauthorized
+from mapveil.collector.store.store.audit import record
+from mapveil.collector.store.store.schema import MOST_NUMBER, devices, enrolments, operators
+from mapveil.collector.store.store.store import Store
+from mapveil.collector.store.store.tokens import (
+    ENROLMENT,
+    OPERATOR,
+    Issued,
+    draw_token,
+    is_token,
+    token_hash,
+    token_name,
+)
+from mapveil_client.secure_sum.identity import signed_by
+from mapveil_client.signature import enrolment_statement
+
+__all__ = ["ROLES", "Accounts", "Enrolment", "Operator"]
+
+ROLES: Final = ("viewer", "operator", "admin")  # each may do what the ones before may
+MOST_USES: Final = 1 << 24
+MOST_DAYS: Final = 3650
+
+
+class Operator(NamedTuple):
+    """Somebody with a token."""
+
+    id: int
+    name: str
+    role: str
+    created_at: str
+    expires_at: str
+    revoked_at: str | None
+
+    @property
+    def actor(self) -> str:
+        """Who this is in the audit log."""
+        return f"operator {self.id}"
+
+    def may(self, role: str) -> bool:
+        """Whether this operator may do what a role may."""
+        return ROLES.index(self.role) >= ROLES.index(role)
+
+    def require(self, role: str) -> None:
+        """Refuse unless this operator may do what a role may.
+
+        Raises
+        ------
+        Forbidden
+            A lesser role.
+        """
+        if not self.may(role):
+            raise Forbidden(f"this needs the role {role}; the token's role is {self.role}")
+
+
+class Enrolment(NamedTuple):
+    """What lets devices enrol."""
+
+    id: int
+    name: str
+    uses_left: int
+    created_by: int | None  # an operator; none: the command line
+    created_at: str
+    expires_at: str
+    revoked_at: str | None
+
+
+class Accounts:
+    """The operators, enrolment tokens and devices of a store. Every method may be called from any thread.
+
+    Parameters
+    ----------
+    store : Store
+        Where they are.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def create_operator(self, name: str, role: str, lifetime: timedelta, actor: str) -> Issued:
+        """Make an operator.
+
+        Parameters
+        ----------
+        name : str
+            For people; at most 100 characters.
+        role : str
+            ``viewer``, ``operator`` or ``admin``.
+        lifetime : timedelta
+            How long the token is good.
+        actor : str
+            Who makes it, for the audit log.
+
+        Raises
+        ------
+        Invalid
+            A value outside its range.
+        """
+        if role not in ROLES:
+            raise Invalid("there is no such role", f"one of {', '.join(ROLES)}")
+        token = draw_token(OPERATOR)
+        values = {
+            **self._times(lifetime),
+            "name": token_name(name),
+            "role": role,
+            "token_hash": token_hash(token),
+        }
+        with self._store.write() as connection:
+            number = _insert(connection, operators, values)
+            record(connection, actor, "operator.create", operator=number, role=role)
+        return Issued(number, token)
+
+    def verify_operator(self, token: str) -> Operator:
+        """The operator that a token is of.
+
+        Raises
+        ------
+        Unauthorized
+            No token of an operator, or expired, or revoked.
+        """
+        if not is_token(token, OPERATOR):
+            raise Unauthorized("no token of an operator", "Authorization: Bearer mvo_...")
+        with self._store.read() as connection:
+            row = connection.execute(
+                select(operators).where(operators.c.token_hash == token_hash(token))
+            ).one_or_none()
+        if row is None:
+            raise Unauthorized("the token is unknown")
+        if row.revoked_at is not None:
+            raise Unauthorized("the token was revoked")
+        if row.expires_at <= self._now():
+            raise Unauthorized(f"the token expired at {row.expires_at}")
+        return _operator(row)
+
+    def operators(self) -> list[Operator]:
+        """All operators ever made."""
+        with self._store.read() as connection:
+            return [_operator(row) for row in connection.execute(select(operators).order_by(operators.c.id))]
+
+    def revoke_operator(self, number: int, actor: str) -> None:
+        """Take an operator's token back, at once and for good.
+
+        Raises
+        ------
+        NotFound
+            There is no such operator.
+        """
+        self._revoke(operators, number, "operator", actor)
+
+    def create_enrolment(
+        self, name: str, uses: int, lifetime: timedelta, created_by: int | None, actor: str
+    ) -> Issued:
+        """Make a token with which devices enrol.
+
+        Parameters
+        ----------
+        name : str
+            For people; at most 100 characters.
+        uses : int
+            How many devices may enrol with it.
+        lifetime : timedelta
+            How long it is good.
+        created_by : int, optional
+            The operator; none for the command line.
+        actor : str
+            Who makes it, for the audit log.
+
+        Raises
+        ------
+        Invalid
+            A value outside its range.
+        """
+        if isinstance(uses, bool) or not isinstance(uses, int) or not 1 <= uses <= MOST_USES:
+            raise Invalid("uses of an enrolment token", f"1 to {MOST_USES}")
+        token = draw_token(ENROLMENT)
+        values = {
+            **self._times(lifetime),
+            "name": token_name(name),
+            "uses_left": uses,
+            "created_by": created_by,
+            "token_hash": token_hash(token),
+        }
+        with self._store.write() as connection:
+            number = _insert(connection, enrolments, values)
+            record(connection, actor, "enrolment.create", enrolment=number, uses=uses)
+        return Issued(number, token)
+
+    def enrolments(self) -> list[Enrolment]:
+        """All enrolment tokens ever made."""
+        columns = [enrolments.c[name] for name in Enrolment._fields]
+        with self._store.read() as connection:
+            return [Enrolment(*row) for row in connection.execute(select(*columns).order_by(enrolments.c.id))]
+
+    def revoke_enrolment(self, number: int, actor: str) -> None:
+        """Let no more devices enrol with a token; those that did stay.
+
+        Raises
+        ------
+        NotFound
+            There is no such token.
+        """
+        self._revoke(enrolments, number, "enrolment", actor)
+
+    async def enrol(self, token: str, public_key: bytes, signature: bytes) -> int:
+        """Enrol a device; the same key again gives the same device, and uses nothing up.
+
+        Parameters
+        ----------
+        token : str
+            An enrolment token.
+        public_key : bytes
+            Ed25519, 32 bytes.
+        signature : bytes
+            Of :func:`mapveil_client.signature.enrolment_statement`.
+
+        Returns
+        -------
+        int
+            The device.
+
+        Raises
+        ------
+        Invalid
+            No public key.
+        Unauthorized
+            The signature is not that key's, or the token is unknown, expired, revoked or used up.
+        Forbidden
+            The key is that of a device that was revoked.
+        """
+        if len(public_key) != 32:
+            raise Invalid(f"a public key of {len(public_key)} bytes", "one of 32 bytes")
+        if not is_token(token, ENROLMENT):
+            raise Unauthorized("no enrolment token", "mve_ and 43 characters")
+        if not signed_by(public_key, signature, enrolment_statement(token, public_key)):
+            raise Unauthorized("the signature of the enrolment is not that of the public key")
+        digest = token_hash(token)
+        return await self._store.commit(lambda connection: self._enrol(connection, digest, public_key))
+
+    def _enrol(self, connection: Connection, digest: bytes, public_key: bytes) -> int:
+        known = _device_of_key(connection, public_key)
+        if known is not None:
+            return known
+        now = self._now()
+        used = connection.execute(_USE, {"digest": digest, "now": now}).scalar_one_or_none()
+        if used is None:
+            raise Unauthorized("the enrolment token is unknown, expired, revoked or used up")
+        row = {"public_key": public_key, "enrolment": used, "enrolled_at": now}
+        device = connection.execute(_ENROL[connection.dialect.name], row).scalar_one_or_none()
+        if device is not None:
+            record(connection, f"device {device}", "device.enrol", enrolment=used)
+            return int(device)
+        # Another process was first with the same key: the use is given back.
+        back = update(enrolments).where(enrolments.c.id == used)
+        connection.execute(back.values(uses_left=enrolments.c.uses_left + 1))
+        known = _device_of_key(connection, public_key)
+        if known is None:
+            raise RuntimeError("a device that could not be inserted is not there")
+        return known
+
+    def revoke_device(self, device: int, actor: str) -> None:
+        """Enrol a device no more under its key; whoever checks its signatures stops accepting them within a minute.
+
+        Raises
+        ------
+        NotFound
+            There is no such device.
+        """
+        self._revoke(devices, device, "device", actor)
+
+    def device_count(self) -> int:
+        """How many devices are enrolled and not revoked."""
+        with self._store.read() as connection:
+            counted = select(func.count()).select_from(devices).where(devices.c.revoked_at.is_(None))
+            return int(connection.execute(counted).scalar_one())
+
+    def _revoke(self, table: Table, number: int, kind: str, actor: str) -> None:
+        if not 0 < number <= MOST_NUMBER:
+            raise NotFound(f"there is no such {kind}")
+        with self._store.write() as connection:
+            here = table.c.id == number
+            revoked = connection.execute(
+                update(table).where(here, table.c.revoked_at.is_(None)).values(revoked_at=self._now())
+            ).rowcount
+            if revoked:
+                record(connection, actor, f"{kind}.revoke", number=number)
+            elif connection.execute(select(table.c.id).where(here)).first() is None:
+                raise NotFound(f"there is no {kind} {number}")
+
+    def _now(self) -> str:
+        return time_text(self._store.clock.now())
+
+    def _times(self, lifetime: timedelta) -> dict[str, str]:
+        if not timedelta(0) < lifetime <= timedelta(days=MOST_DAYS):
+            raise Invalid("how long a token is good", f"above 0 to {MOST_DAYS} days")
+        now = self._store.clock.now()
+        return {"created_at": time_text(now), "expires_at": time_text(now + lifetime)}
+
+
+def _insert(connection: Connection, table: Table, values: dict[str, Any]) -> int:
+    return int(connection.execute(table.insert().values(values).returning(table.c.id)).scalar_one())
+
+
+# Built once: thousands of devices enrol at the same time.
+_DEVICE_OF_KEY: Final = select(devices.c.id, devices.c.revoked_at).where(
+    devices.c.public_key == bindparam("public_key")
+)
+_USE: Final = (
+    update(enrolments)
+    .where(
+        enrolments.c.token_hash == bindparam("digest"),
+        enrolments.c.uses_left > 0,
+        enrolments.c.revoked_at.is_(None),
+        enrolments.c.expires_at > bindparam("now"),
+    )
+    .values(uses_left=enrolments.c.uses_left - 1)
+    .returning(enrolments.c.id)
+)
+_ENROL: Final = {
+    "sqlite": sqlite.insert(devices).on_conflict_do_nothing().returning(devices.c.id),
+    "postgresql": postgresql.insert(devices).on_conflict_do_nothing().returning(devices.c.id),
+}
+
+
+def _device_of_key(connection: Connection, public_key: bytes) -> int | None:
+    row = connection.execute(_DEVICE_OF_KEY, {"public_key": public_key}).one_or_none()
+    if row is None:
+        return None
+    if row.revoked_at is not None:
+        raise Forbidden("the device was revoked")
+    return int(row.id)
+
+
+def _operator(row: Row[Any]) -> Operator:
+    return Operator(*(getattr(row, name) for name in Operator._fields))

@@ -1,0 +1,269 @@
+"""The store: the only truth of the collector. Whatever is acknowledged was committed here first.
+
+SQLite by default, PostgreSQL by URL; both are spoken to in SQLAlchemy Core, alike. A database that is full, lost or
+busy is a :class:`~mapveil.collector.faults.StoreUnavailable` for the requests concerned, and the next ones find out
+for themselves whether it is back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, TypeVar
+
+from sqlalchemy import Table, select, text
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from mapveil.collector.clock import Clock
+from mapveil.collector.store.store.audit import recording
+from mapveil.collector.store.store.database import (
+    CLOCK,
+    create_file,
+    failure_of,
+    file_lock,
+    open_database,
+    read_store_url,
+)
+from mapveil.collector.store.store.group_commit import Batch, FairLock, GroupCommit
+from mapveil.collector.store.store.migrate import upgrade
+from mapveil.collector.store.store.schema import collections
+from mapveil.collector.store.store.store_report import StoreReport, examine
+
+__all__ = ["Store", "insert_or_ignore", "lock_collection"]
+
+T = TypeVar("T")
+
+
+class Store:
+    """The database of a collector. Every method may be called from any thread.
+
+    Parameters
+    ----------
+    url : str
+        ``sqlite:///path``, a bare path, or ``postgresql://user:password@host/name``.
+    clock : Clock
+        Where times come from.
+
+    Attributes
+    ----------
+    shown : str
+        Where the store is, without a password.
+    on_commit : callable, optional
+        Told of every :class:`~mapveil.collector.store.store.group_commit.Batch` that :meth:`commit` made durable, in
+        its thread.
+
+    Raises
+    ------
+    InputError
+        The URL names no store.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from mapveil.collector.clock import SystemClock
+    >>> store = Store(tempfile.mkdtemp() + "/store.sqlite", clock=SystemClock())
+    >>> store.migrate()
+    ['0001']
+    >>> with store.read() as connection:
+    ...     connection.execute(select(collections)).all()
+    []
+    >>> store.close()
+    """
+
+    def __init__(self, url: str, *, clock: Clock) -> None:
+        self.clock = clock
+        self.on_commit: Callable[[Batch], None] | None = None
+        self._database = open_database(read_store_url(url), {CLOCK: clock})
+        self.shown = self._database.shown
+        self._writers = FairLock()
+        self._roles: dict[str, FairLock] = {}
+        self._commits = GroupCommit(self.write, self._observe)
+
+    @property
+    def dialect(self) -> str:
+        """``sqlite`` or ``postgresql``."""
+        return self._database.writing.dialect.name
+
+    @property
+    def shareable(self) -> bool:
+        """Whether several processes may serve from this store."""
+        return self.dialect == "postgresql"
+
+    def migrate(self) -> list[str]:
+        """Make the tables, or bring them up to date; safe when several processes do it at once.
+
+        Returns
+        -------
+        list of str
+            The revisions that were run.
+
+        Raises
+        ------
+        InputError
+            The store is another program's, or a newer Mapveil's, or no file can be made there.
+        StoreUnavailable
+            The database cannot be written.
+        """
+        if self._database.path is not None:
+            create_file(self._database.path)
+        with self.write() as connection:
+            if self.shareable:
+                connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _key("migrate")})
+            return upgrade(connection)
+
+    def check(self) -> StoreReport:
+        """Whether the store can be reached and written, is of this version, and its audit log is whole."""
+        return examine(self.shown, self.dialect, self.read, self.write)
+
+    def read(self) -> AbstractContextManager[Connection]:
+        """A transaction for reading: it sees the store as it was at its first statement, to the end.
+
+        Raises
+        ------
+        StoreUnavailable
+            The database cannot be read.
+        """
+        return _transaction(self._database.reading)
+
+    @contextlib.contextmanager
+    def write(self) -> Iterator[Connection]:
+        """A transaction for writing, durable when the block is left; rolled back if the block raises.
+
+        One at a time in a process. Never open one inside another, nor hold one over anything slow.
+
+        Raises
+        ------
+        StoreUnavailable
+            The database cannot be written.
+        """
+        with self._writers.held(), _transaction(self._database.writing) as connection, recording(connection):
+            yield connection
+
+    async def commit(self, work: Callable[[Connection], T]) -> T:
+        """Run a work in a transaction that it shares with others'; returns once it is durable.
+
+        Parameters
+        ----------
+        work : callable
+            May be run more than once, always against the store as it is then: it must change nothing but through
+            the connection. What it raises is raised here, and nothing of it is kept.
+
+        Raises
+        ------
+        StoreUnavailable
+            The database cannot be written. The work may have been committed all the same, if the database was
+            lost in that moment; so works are such that repeating one is harmless.
+        """
+        return await self._commits.commit(work)
+
+    @contextlib.contextmanager
+    def sole(self, role: str) -> Iterator[bool]:
+        """Try to be the only one of all processes on this store in a role, such as ``conductor``.
+
+        Yields
+        ------
+        bool
+            Whether nobody else was in it; if so nobody else will be until the block is left, unless the
+            connection to the database is lost. So what is written meanwhile is guarded by the rows' own state too.
+
+        Raises
+        ------
+        StoreUnavailable
+            The database cannot be reached.
+        """
+        if self._database.path is not None:
+            with file_lock(self._database.path, role) as mine:
+                yield mine
+            return
+        key = {"key": _key(role)}
+        with _failures(), self._database.alone.connect() as connection:
+            mine = bool(connection.execute(text("SELECT pg_try_advisory_lock(:key)"), key).scalar_one())
+            try:
+                yield mine
+            finally:
+                if mine and not connection.invalidated:
+                    try:
+                        connection.execute(text("SELECT pg_advisory_unlock(:key)"), key)
+                    except SQLAlchemyError:
+                        connection.invalidate()  # a lock goes with its connection
+
+    def close(self) -> None:
+        """Commit what waits and close every connection; nothing can be committed afterwards."""
+        self._commits.close()
+        self._database.dispose()
+
+    def _observe(self, batch: Batch) -> None:
+        if self.on_commit is not None:
+            self.on_commit(batch)
+
+    def __repr__(self) -> str:
+        return f"Store({self.shown!r})"
+
+
+def insert_or_ignore(
+    connection: Connection, table: Table, rows: Mapping[str, Any] | Sequence[Mapping[str, Any]]
+) -> int:
+    """Insert rows, but none whose key is there already.
+
+    Returns
+    -------
+    int
+        How many were inserted.
+    """
+    if not rows:
+        return 0
+    dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
+    statement = dialect.insert(table).on_conflict_do_nothing()
+    return connection.execute(statement, rows, execution_options={"preserve_rowcount": True}).rowcount
+
+
+def lock_collection(connection: Connection, collection: str, *, shared: bool = False) -> bool:
+    """Keep others from changing a collection until the transaction ends.
+
+    SQLite has one writer in any case, and nothing is done. On PostgreSQL the row of the collection is locked.
+
+    Parameters
+    ----------
+    connection : Connection
+        Of a transaction for writing.
+    collection : str
+        Its identifier.
+    shared : bool
+        Let others hold the lock shared too: for taking a message, which only closing its phase must wait for.
+
+    Returns
+    -------
+    bool
+        Whether there is such a collection.
+    """
+    row = select(collections.c.id).where(collections.c.id == collection)
+    if connection.dialect.name == "postgresql":
+        row = row.with_for_update(read=shared)
+    return connection.execute(row).first() is not None
+
+
+@contextlib.contextmanager
+def _transaction(engine: Engine) -> Iterator[Connection]:
+    with _failures(), engine.begin() as connection:
+        yield connection
+
+
+@contextlib.contextmanager
+def _failures() -> Iterator[None]:
+    """Tell what the database failed in from what it was asked."""
+    try:
+        yield
+    except Exception as error:
+        failure = failure_of(error)
+        if failure is None or failure is error:
+            raise
+        raise failure from error
+
+
+def _key(role: str) -> int:
+    """What PostgreSQL knows a lock by: 64 bits."""
+    return int.from_bytes(hashlib.sha256(f"mapveil {role}".encode()).digest()[:8], "big", signed=True)

@@ -1,0 +1,109 @@
+"""Examining a store: what ``mapveil serve --check`` says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import NamedTuple
+
+from sqlalchemy import text
+from sqlalchemy.engine import Connection
+
+from mapveil.collector.faults import StoreUnavailable
+from mapveil.collector.store.store.audit import verify
+from mapveil.collector.store.store.migrate import newest_revision, refuse_newer, revision_of
+from mapveil_client.errors import InputError
+
+__all__ = ["StoreReport", "examine"]
+
+
+class StoreReport(NamedTuple):
+    """What was found."""
+
+    where: str  # without a password
+    dialect: str
+    reachable: bool
+    revision: str | None  # none: nothing was made yet
+    newest: str  # the revision of this Mapveil
+    writable: bool
+    audit_lines: int
+    audit_head: str  # chain value of the last line: write it down, and a shortened log shows
+    problems: tuple[str, ...]  # for which a service should not run on it
+    warnings: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether a service can run on it."""
+        return not self.problems
+
+
+def examine(
+    where: str,
+    dialect: str,
+    read: Callable[[], AbstractContextManager[Connection]],
+    write: Callable[[], AbstractContextManager[Connection]],
+) -> StoreReport:
+    """Examine a store; a fault is a line of the report and never raised.
+
+    Parameters
+    ----------
+    where, dialect : str
+        For the report.
+    read, write : callable
+        Open a transaction.
+    """
+    report = StoreReport(where, dialect, False, None, newest_revision(), False, 0, "", (), ())
+    try:
+        with read() as connection:
+            report = report._replace(reachable=True, revision=revision_of(connection))
+            refuse_newer(report.revision)
+            if report.revision is None:
+                return report._replace(problems=("the store was not made yet; serving makes it",))
+            report = report._replace(warnings=_settings(connection))
+            problems = _damage(connection)
+            chain = verify(connection)
+        if chain.intact:
+            report = report._replace(audit_lines=chain.lines, audit_head=chain.head)
+        else:
+            problems.append(
+                f"the audit log was tampered with: line {chain.broken} does not follow from the one before"
+            )
+        if report.revision != report.newest:
+            problems.append(
+                f"the store is at revision {report.revision}; serving brings it to {report.newest}"
+            )
+        report = report._replace(problems=tuple(problems))
+        with write() as connection:  # a real write, flushed to the disk, that changes nothing
+            connection.execute(text("UPDATE alembic_version SET version_num = version_num"))
+        return report._replace(writable=True)
+    except (StoreUnavailable, InputError) as error:
+        cause = error.__cause__
+        reason = f"{error} ({_first_line(cause)})" if cause else str(error)
+        return report._replace(problems=(*report.problems, reason))
+
+
+def _damage(connection: Connection) -> list[str]:
+    """What SQLite finds wrong with its file; PostgreSQL looks after its own."""
+    if connection.dialect.name != "sqlite":
+        return []
+    found = connection.execute(text("PRAGMA quick_check(3)")).scalars().all()
+    return [f"the file is damaged: {line}" for line in found if line != "ok"]
+
+
+def _settings(connection: Connection) -> tuple[str, ...]:
+    """Settings of a PostgreSQL server under which a commit is not durable."""
+    if connection.dialect.name != "postgresql":
+        return ()
+    found = {
+        name: connection.execute(text(f"SHOW {name}")).scalar_one()
+        for name in ("fsync", "synchronous_commit")
+    }
+    return tuple(
+        f"PostgreSQL's {name} is off: what was acknowledged may be lost when the machine fails"
+        for name, value in found.items()
+        if value == "off"
+    )
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(getattr(error, "orig", None) or error).splitlines() or [type(error).__name__])[0]

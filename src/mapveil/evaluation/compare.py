@@ -1,0 +1,181 @@
+"""One way to compare mechanisms: the same data, the same samples, the same metrics.
+
+A comparison reads the true data without privacy: its result is not for release.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from mapveil.evaluation.comparison import Comparison, Row
+from mapveil.evaluation.population import population
+from mapveil.evaluation.scoring import EMD_METRES, Scoring
+from mapveil.evaluation.trials import (
+    Progress,
+    Task,
+    exact_epsilons,
+    parse_method,
+    run_tasks,
+    trial_sample_stream,
+)
+from mapveil.geo.counts import Counts
+from mapveil.geo.points import Points
+from mapveil.geo.tiling import Tiling
+from mapveil.maps.frame import raster_frame
+from mapveil_client.epsilon import EpsilonLike
+from mapveil_client.errors import ParameterError
+
+if TYPE_CHECKING:
+    from mapveil.evaluation.population import Population
+
+__all__ = ["DEFAULT_METRICS", "compare", "sigma_in_cells"]
+
+DEFAULT_METRICS: Final = ("similarity", "pearson", "kl", "emd")
+"""The four of Ghazi et al. (2023)."""
+
+_AT_ONCE: Final = 32
+
+
+def compare(
+    source: Points | Counts,
+    tiling: Tiling | None,
+    methods: Sequence[str],
+    epsilons: Sequence[EpsilonLike],
+    trials: int = 10,
+    *,
+    users: int | None = None,
+    sigma_cells: float = 0.0,
+    sigma_m: float | None = None,
+    metrics: Sequence[str] = DEFAULT_METRICS,
+    seed: int = 0,
+    emd_tolerance: float = 1e-3,
+    workers: int = 1,
+    progress: Progress | None = None,
+) -> Comparison:
+    """Release the same data by several methods and measure every map against the true one. NOT private.
+
+    The true map is the sum of the users' shares without noise, on the same tiling. In each trial the same
+    sample is given to every method at every epsilon, so differences between methods are paired. A mechanism
+    with a parameter ``users`` (a declared public number) is given ``users`` where that is set, and must find
+    out by itself otherwise. Run by: the evaluator.
+
+    Parameters
+    ----------
+    source : Points or Counts
+        The data; counts are a raster with each unit one user.
+    tiling : Tiling or None
+        The cells; None for counts, which bring their own.
+    methods : sequence of str
+        ``name`` or ``name:option=value:option=value``.
+    epsilons : sequence of int, float, str, Decimal or Fraction
+        The budgets.
+    trials : int
+        Repetitions.
+    users : int, optional
+        Draw so many users without replacement in each trial; all of them by default.
+    sigma_cells : float
+        Smooth both maps by a Gaussian filter of this many cells before they are measured.
+    sigma_m : float, optional
+        The same in metres, instead.
+    metrics : sequence of str
+        See :func:`mapveil.evaluation.scoring.metric_names`.
+    seed : int
+        The same seed gives the same comparison.
+    emd_tolerance : float
+        See :class:`mapveil.evaluation.scoring.Scoring`.
+    workers : int
+        Processes; with more than 1 a script must guard its entry.
+    progress : callable, optional
+        Told the step's name and the done part.
+
+    Returns
+    -------
+    Comparison
+        With ``rows``, ``summary()``, ``to_csv()`` and ``write_report(folder)``.
+
+    Raises
+    ------
+    ParameterError
+        A method, option, epsilon, metric or number is outside what is accepted.
+    InputError
+        The data cannot be used.
+
+    Examples
+    --------
+    >>> import mapveil as mv
+    >>> city = mv.synthetic.city(users=200, seed=1)
+    >>> found = compare(city, mv.Quadtree(city.region, 4), ["laplace"], [1], 2, metrics=["kl"])
+    >>> len(found.rows)
+    2
+    """
+    if trials < 1:
+        raise ParameterError(f"trials is {trials!r}; a whole number of at least 1 is accepted")
+    specs = tuple(dict.fromkeys(parse_method(text) for text in methods))
+    if not specs:
+        raise ParameterError("no method is given; at least one name from the table of methods is accepted")
+    budgets = exact_epsilons(epsilons)
+    for spec in specs:
+        for budget in budgets:
+            spec.mechanism(budget, users)  # a bad option is said before the table is read
+    Scoring(tuple(metrics))
+    people = population(source, tiling)
+    if sigma_m is not None:
+        sigma_cells = sigma_in_cells(people.tiling, sigma_m)
+    scoring = Scoring(tuple(dict.fromkeys(metrics)), sigma_cells, emd_tolerance)
+    rows: list[Row] = []
+    # In batches, so that no more than a few samples are in memory at once.
+    for first in range(0, trials, _AT_ONCE):
+        batch = range(first, min(first + _AT_ONCE, trials))
+        tasks = [
+            Task("compare", trial, drawn.sums().sums, people.tiling, users, specs, budgets, (scoring,), seed,
+                 people=drawn)
+            for trial, drawn in ((trial, _drawn(people, users, seed, trial)) for trial in batch)
+        ]  # fmt: skip
+        tell = _part(progress, first / trials, len(batch) / trials)
+        for outcome in run_tasks(tasks, workers=workers, progress=tell, step="compare"):
+            rows += outcome.rows[0]
+    return Comparison(
+        rows=tuple(rows),
+        title=f"Comparison of methods on {source.source}",
+        settings={
+            "source": source.source,
+            "tiling": people.tiling.spec,
+            "region": str(people.tiling.region),
+            "users per trial": "all" if users is None else users,
+            "trials": trials,
+            "heatmap sigma, cells": round(sigma_cells, 6),
+            "metrics": ", ".join(metrics),
+            "seed": seed,
+            "distances": f"emd in widths of the region, within {emd_tolerance / 2:.2g} of itself"
+            + (f"; {EMD_METRES} in metres" if EMD_METRES in metrics else ""),
+        },
+    )
+
+
+def sigma_in_cells(tiling: Tiling, sigma_m: float) -> float:
+    """A length in metres as a number of cells of a raster (by the square root of the cells' mean area).
+
+    Raises
+    ------
+    ParameterError
+        The tiling is no raster, or has no georeference, so that it has no metres.
+    """
+    frame = raster_frame(tiling)
+    if frame is None or not tiling.region.georeferenced:
+        raise ParameterError(
+            f"sigma in metres needs a raster with georeference, which {tiling.spec} is not; "
+            "sigma in cells is accepted"
+        )
+    side = (tiling.region.area_m2 / (frame.rows * frame.columns)) ** 0.5
+    return sigma_m / float(side)
+
+
+def _drawn(people: Population, users: int | None, seed: int, trial: int) -> Population:
+    return people.draw(users, trial_sample_stream(seed, "compare", trial))
+
+
+def _part(progress: Progress | None, start: float, length: float) -> Progress | None:
+    if progress is None:
+        return None
+    return lambda step, done: progress(step, start + done * length)

@@ -1,0 +1,175 @@
+"""What a comparison of mechanisms found: one tidy row per measured value, and its summaries."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["NOT_FOR_RELEASE", "Comparison", "Row", "Summary", "interval_of_mean", "summarise", "table_csv"]
+
+NOT_FOR_RELEASE = (
+    "NOT FOR RELEASE: a comparison reads the true data without any privacy, so its numbers and "
+    "pictures reveal it. Keep them inside, or compare on public data."
+)
+
+
+class Row(NamedTuple):
+    """One metric of one release."""
+
+    method: str  # as it was asked for, with its options
+    epsilon: float
+    trial: int
+    metric: str
+    value: float
+    seconds: float  # of the release, without sampling and without metrics
+
+
+class Summary(NamedTuple):
+    """One metric of one method at one epsilon, over the trials."""
+
+    method: str
+    epsilon: float
+    metric: str
+    mean: float
+    low: float  # of the 95 % confidence interval of the mean
+    high: float
+    trials: int
+    seconds: float  # mean
+
+
+def interval_of_mean(values: npt.ArrayLike, confidence: float = 0.95) -> tuple[float, float, float]:
+    r"""Mean and Student's t confidence interval, over the finite values.
+
+    .. math:: \bar{x} \pm t_{1 - \alpha / 2,\, n - 1}\, s / \sqrt{n}
+
+    where: :math:`\bar{x}` and :math:`s` are mean and standard deviation of the :math:`n` finite
+    ``values``, and :math:`1 - \alpha` is ``confidence``. Of one value the interval is unbounded.
+
+    Parameters
+    ----------
+    values : array_like of float, shape (n,)
+        One per independent trial.
+    confidence : float
+        Coverage, in (0, 1).
+
+    Returns
+    -------
+    tuple of float
+        Mean, lower and upper end; all NaN without a finite value.
+
+    Examples
+    --------
+    >>> mean, low, high = interval_of_mean([1.0, 2.0, 3.0])
+    >>> mean, round(low, 2), round(high, 2)
+    (2.0, -0.48, 4.48)
+    """
+    from scipy import stats
+
+    sample = np.asarray(values, dtype=np.float64)
+    sample = sample[np.isfinite(sample)]
+    if sample.size == 0:
+        return float("nan"), float("nan"), float("nan")
+    mean = float(sample.mean())
+    if sample.size == 1:
+        return mean, float("-inf"), float("inf")
+    spread = float(sample.std(ddof=1)) / float(np.sqrt(sample.size))
+    half = float(stats.t.ppf(0.5 + confidence / 2, sample.size - 1)) * spread
+    return mean, mean - half, mean + half
+
+
+def summarise(rows: Iterable[Row]) -> tuple[Summary, ...]:
+    """Mean and 95 % confidence interval per method, epsilon and metric, in the rows' order."""
+    groups: dict[tuple[str, float, str], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row.method, row.epsilon, row.metric), []).append(row)
+    found = []
+    for (method, epsilon, metric), members in groups.items():
+        mean, low, high = interval_of_mean([row.value for row in members])
+        seconds = float(np.mean([row.seconds for row in members]))
+        found.append(Summary(method, epsilon, metric, mean, low, high, len(members), seconds))
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The result of :func:`mapveil.evaluation.compare.compare`. Not private.
+
+    Parameters
+    ----------
+    rows : tuple of Row
+        Every measured value.
+    title : str
+        What was compared on what.
+    settings : dict
+        How, JSON-ready: source, tiling, users per trial, smoothing, seed.
+    """
+
+    rows: tuple[Row, ...]
+    title: str
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """The methods, in the order they were asked for."""
+        return tuple(dict.fromkeys(row.method for row in self.rows))
+
+    @property
+    def epsilons(self) -> tuple[float, ...]:
+        """The budgets, ascending."""
+        return tuple(sorted({row.epsilon for row in self.rows}))
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The metrics, in the order they were asked for."""
+        return tuple(dict.fromkeys(row.metric for row in self.rows))
+
+    def summary(self) -> tuple[Summary, ...]:
+        """Mean and 95 % confidence interval per method, epsilon and metric."""
+        return summarise(self.rows)
+
+    def values(self, method: str, metric: str, epsilon: float | None = None) -> npt.NDArray[np.float64]:
+        """The values of one method and metric (at one epsilon), in trial order."""
+        return np.array(
+            [
+                row.value
+                for row in self.rows
+                if row.method == method and row.metric == metric and epsilon in (None, row.epsilon)
+            ]
+        )
+
+    def to_csv(self, path: str | Path | None = None) -> str:
+        """The rows as CSV text, a header first; written to ``path`` too where one is given."""
+        text = table_csv(Row._fields, self.rows)
+        if path is not None:
+            from mapveil.evaluation.report import write_atomically
+
+            write_atomically(Path(path), text.encode())
+        return text
+
+    def write_report(self, folder: str | Path) -> list[Path]:
+        """Write CSV tables, curves as PNG and one self-contained HTML page; the paths written.
+
+        Raises
+        ------
+        MissingExtra
+            matplotlib is not installed.
+        """
+        from mapveil.evaluation.report import write_comparison
+
+        return write_comparison(self, Path(folder))
+
+
+def table_csv(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A CSV text; floats keep all their digits."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows([repr(item) if isinstance(item, float) else item for item in row] for row in rows)
+    return buffer.getvalue()

@@ -1,0 +1,273 @@
+"""What to expect before anything is spent: the error of each method on synthetic cities.
+
+Nothing real is read. The cities are public inventions, so trying methods, epsilons and resolutions on them
+costs no privacy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.engines import UNIT, UserSums
+from mapveil.evaluation.comparison import interval_of_mean, table_csv
+from mapveil.evaluation.population import population
+from mapveil.evaluation.scoring import EMD_METRES, Scoring, higher_is_better
+from mapveil.evaluation.trials import Progress, exact_epsilons, material, parse_method
+from mapveil.geo.quadtree import Quadtree
+from mapveil.geo.region import Region
+from mapveil.geo.tiling import Lattice, Tiling
+from mapveil_client.epsilon import EpsilonLike
+from mapveil_client.errors import ParameterError
+from mapveil_client.randomness.random import Randomness
+
+__all__ = ["DEFAULT_DEPTH", "MISPLACED", "Expectation", "Forecast", "Recommendation", "plan"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+DEFAULT_DEPTH: Final = 8
+MISPLACED: Final = 0.25
+"""A resolution is useful while at most this share of the people is put into a wrong cell."""
+
+_METRICS: Final = ("l1", EMD_METRES, "kl", "similarity")
+_ERROR: Final = "error per cell"
+_SHARE: Final = "misplaced share"
+_MOST_DRAWN: Final = 50_000
+_EMD_TOLERANCE: Final = 0.04
+
+
+class Expectation(NamedTuple):
+    """What one method is expected to do at one epsilon, over the synthetic cities."""
+
+    method: str
+    epsilon: float
+    metric: str
+    mean: float
+    low: float  # of the 95 % confidence interval of the mean
+    high: float
+
+
+class Recommendation(NamedTuple):
+    """The method to take at one epsilon, and how fine a map of it can be read."""
+
+    epsilon: float
+    method: str
+    finest_cell_m: float | None  # side of the finest useful cell; None where even the coarsest is not
+    rows: int  # of the map at that resolution, 0 where none is useful
+    typical_error: float  # users per cell, root mean square over the cells of the tiling
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """The result of :func:`plan`: expectations, and a recommendation per epsilon. Based on no real data.
+
+    Parameters
+    ----------
+    users : int
+        The declared number of users.
+    tiling : str
+        The tiling's spec.
+    region : str
+        The region.
+    expectations : tuple of Expectation
+        Every method, epsilon and metric.
+    recommendations : tuple of Recommendation
+        One per epsilon.
+    """
+
+    users: int
+    tiling: str
+    region: str
+    expectations: tuple[Expectation, ...]
+    recommendations: tuple[Recommendation, ...]
+
+    def to_csv(self) -> str:
+        """The expectations as CSV text, a header first."""
+        return table_csv(Expectation._fields, self.expectations)
+
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """Header and rows: a line per epsilon and method, a column per metric."""
+        metrics = list(dict.fromkeys(item.metric for item in self.expectations))
+        found = {(item.epsilon, item.method, item.metric): item.mean for item in self.expectations}
+        rows = [
+            [f"{epsilon:g}", method, *(f"{found[epsilon, method, metric]:.3g}" for metric in metrics)]
+            for epsilon, method in dict.fromkeys((item.epsilon, item.method) for item in self.expectations)
+        ]
+        titles = {"l1": "L1, users", EMD_METRES: "EMD, m", "kl": "KL, nats", "similarity": "similarity"}
+        return ["epsilon", "method", *(titles.get(metric, metric) for metric in metrics)], rows
+
+    def text(self) -> str:
+        """The table and the recommendations, for a terminal."""
+        header, rows = self.table()
+        widths = [max(len(row[place]) for row in [header, *rows]) for place in range(len(header))]
+        lines = [
+            "  ".join(cell.rjust(width) if place != 1 else cell.ljust(width)
+                      for place, (cell, width) in enumerate(zip(row, widths, strict=True)))
+            for row in [header, *rows]
+        ]  # fmt: skip
+        for item in self.recommendations:
+            finest = (
+                f"readable down to cells of about {_rounded(item.finest_cell_m)} m ({item.rows} rows)"
+                if item.finest_cell_m
+                else "no resolution is useful: more users or a larger epsilon are needed"
+            )
+            lines.append(f"epsilon {item.epsilon:g}: take {item.method}; {finest}")
+        return "\n".join(lines)
+
+
+def plan(
+    users: int,
+    where: Region | Tiling,
+    epsilons: Sequence[EpsilonLike],
+    methods: Sequence[str] = ("multiscale", "emd", "adaptive-grid", "privtree", "laplace"),
+    *,
+    trials: int = 3,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Forecast:
+    r"""Expected error per method for so many users in a region, from synthetic cities. Costs no privacy.
+
+    In each trial a new city is invented and released by every method at every epsilon. Per cell, the error is
+
+    .. math:: \left( \tfrac{1}{C} \sum_c (\hat{s}_c - s_c)^2 \right)^{1/2}
+
+    where: :math:`s` and :math:`\hat{s}` are true and released users in the :math:`C` cells. A resolution is
+    useful while at most ``MISPLACED`` of the people are in a wrong cell: half the L1 distance of the normalised
+    maps summed over blocks of that size. The method recommended has the best mean rank over L1, earth mover's
+    distance, KL and similarity; a city of more than 50,000 users is a smaller one whose users are multiplied.
+    Run by: anybody, before a release.
+
+    Parameters
+    ----------
+    users : int
+        A public estimate of the number of users; declared to the mechanisms.
+    where : Region or Tiling
+        The cells, or a region to divide into a quadtree of depth 8. Georeferenced.
+    epsilons : sequence of int, float, str, Decimal or Fraction
+        The budgets.
+    methods : sequence of str
+        As for :func:`mapveil.evaluation.compare.compare`.
+    trials : int
+        Cities.
+    seed : int
+        The same seed gives the same forecast.
+    progress : callable, optional
+        Told the step's name and the done part.
+
+    Raises
+    ------
+    ParameterError
+        A number, method or option is outside what is accepted, or the region has no georeference.
+    """
+    if users < 1 or trials < 1:
+        raise ParameterError(
+            f"users is {users!r} and trials {trials!r}; whole numbers of at least 1 are accepted"
+        )
+    tiling: Tiling = Quadtree(where, DEFAULT_DEPTH) if isinstance(where, Region) else where
+    if not tiling.region.georeferenced:
+        raise ParameterError("a region without georeference has no cities; a box in degrees is accepted")
+    specs = tuple(dict.fromkeys(parse_method(text) for text in methods))
+    if not specs:
+        raise ParameterError("no method is given; at least one name from the table of methods is accepted")
+    budgets = exact_epsilons(epsilons)
+    lattice = tiling.lattice()
+    tell = progress or (lambda step, done: None)
+    values: dict[tuple[float, str, str], list[float]] = {}
+    for trial in range(trials):
+        tell("plan", trial / trials)
+        sums = _city_sums(users, tiling, seed, trial)
+        truth = sums / UNIT
+        score = Scoring(_METRICS, emd_tolerance=_EMD_TOLERANCE).against(truth, tiling)
+        stream = Randomness(seed).child(f"plan/{trial}")
+        for budget in budgets:
+            for spec in specs:
+                rng = stream.child(f"{spec.label}/{budget}")
+                source = material(spec, UserSums(sums, tiling))
+                released = spec.mechanism(budget, users).release(source, tiling, rng=rng).values
+                found = score(released)
+                found[_ERROR] = math.sqrt(float(np.mean((released - truth) ** 2)))
+                for level, share in enumerate(_misplaced(truth, released, lattice)):
+                    found[f"{_SHARE} {level}"] = share
+                for metric, value in found.items():
+                    values.setdefault((float(budget), spec.label, metric), []).append(value)
+    tell("plan", 1.0)
+    labels = tuple(spec.label for spec in specs)
+    return Forecast(
+        users=users,
+        tiling=tiling.spec,
+        region=str(tiling.region),
+        expectations=tuple(
+            Expectation(method, epsilon, metric, *interval_of_mean(sample))
+            for (epsilon, method, metric), sample in values.items()
+            if not metric.startswith(_SHARE)
+        ),
+        recommendations=tuple(
+            _recommend(float(budget), labels, values, tiling, lattice) for budget in budgets
+        ),
+    )
+
+
+def _city_sums(users: int, tiling: Tiling, seed: int, trial: int) -> IntArray:
+    from mapveil.synthetic import city
+
+    drawn = min(users, _MOST_DRAWN)
+    people = population(city(drawn, seed + trial, region=tiling.region), tiling)
+    sums = people.draw(None, np.random.default_rng(0)).sums().sums
+    if users == drawn:
+        return sums
+    return np.asarray(np.rint(sums * (users / drawn)), dtype=np.int64)
+
+
+def _misplaced(truth: FloatArray, released: FloatArray, lattice: Lattice) -> list[float]:
+    """Share of people in a wrong block, for blocks of 1/1, 1/2, 1/4 ... of the lattice's side."""
+    shares = []
+    kept = np.maximum(released, 0.0)
+    total = kept.sum()
+    estimate = kept / total if total > 0 else np.full(kept.size, 1.0 / kept.size)
+    moved = truth / truth.sum() - estimate
+    for level in range(lattice.depth + 1):
+        block = ((lattice.row >> (lattice.depth - level)) << level) + (lattice.col >> (lattice.depth - level))
+        shares.append(float(np.abs(np.bincount(block, moved)).sum()) / 2)
+    return shares
+
+
+def _recommend(
+    epsilon: float,
+    methods: Sequence[str],
+    values: dict[tuple[float, str, str], list[float]],
+    tiling: Tiling,
+    lattice: Lattice,
+) -> Recommendation:
+    mean = {key: float(np.mean(sample)) for key, sample in values.items()}
+    ranks = dict.fromkeys(methods, 0)
+    for metric in _METRICS:
+        order = sorted(
+            methods, key=lambda name: mean[epsilon, name, metric], reverse=higher_is_better(metric)
+        )
+        for rank, name in enumerate(order):
+            ranks[name] += rank
+    best = min(methods, key=lambda name: ranks[name])
+    # Level 0 is the whole region, where nobody can be misplaced.
+    useful = [
+        level
+        for level in range(1, lattice.depth + 1)
+        if mean[epsilon, best, f"{_SHARE} {level}"] <= MISPLACED
+    ]
+    error = mean[epsilon, best, _ERROR]
+    if not useful:
+        return Recommendation(epsilon, best, None, 0, error)
+    finest = max(useful)
+    cell_m = math.sqrt(float(np.mean(tiling.area_m2()))) * 2 ** (lattice.depth - finest)
+    return Recommendation(epsilon, best, cell_m, 2**finest, error)
+
+
+def _rounded(length: float) -> str:
+    """Two significant digits, without an exponent."""
+    digits = 1 - math.floor(math.log10(length))
+    return f"{round(length, digits):.{max(digits, 0)}f}"

@@ -1,0 +1,227 @@
+"""The people a simulation samples from: every user's exact shares, ready to be summed.
+
+A trial draws users without replacement and sums their rows, so that a thousand trials read the
+table once. Not private: for simulations only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.engines import UNIT, UserSums
+from mapveil.geo.counts import Counts
+from mapveil.geo.points import Points
+from mapveil.geo.tiling import Tiling
+from mapveil_client.errors import InputError, ParameterError
+
+if TYPE_CHECKING:
+    from mapveil.distributed.devices import Devices
+
+__all__ = ["CountedUsers", "Population", "UserShares", "population"]
+
+IntArray = npt.NDArray[np.int64]
+
+_WEIGHT_UNITS = 1_000_000
+_LARGEST_COUNT = 1_000_000_000
+
+_SHARES_SQL = """
+WITH inside AS (
+    SELECT user_id, cell, {weight} AS weight
+    FROM located
+    WHERE cell >= 0 AND {weight} > 0
+),
+totals AS (
+    SELECT user_id, CAST(SUM(weight) AS HUGEINT) AS total, row_number() OVER (ORDER BY user_id) - 1 AS row
+    FROM inside
+    GROUP BY user_id
+)
+SELECT row, cell, CAST(SUM((weight * {unit}) // total) AS BIGINT) AS share
+FROM inside JOIN totals USING (user_id)
+GROUP BY row, cell
+ORDER BY row, cell
+"""
+
+
+class Population(Protocol):
+    """People on a tiling, of whom a trial takes a sample."""
+
+    @property
+    def tiling(self) -> Tiling:
+        """The cells."""
+        ...
+
+    @property
+    def users(self) -> int:
+        """How many people there are. Not private."""
+        ...
+
+    def draw(self, users: int | None, rng: np.random.Generator) -> Population:
+        """``users`` people drawn without replacement, all for ``None``."""
+        ...
+
+    def sums(self) -> UserSums:
+        """Their exact sums, for a curator."""
+        ...
+
+    def on_devices(self) -> Counts | Devices:
+        """The same people with a device each, for mechanisms that nobody trusts with a table."""
+        ...
+
+
+def _check_size(wanted: int, there: int) -> None:
+    if not 0 < wanted <= there:
+        raise ParameterError(f"a sample of {wanted} users was asked for; 1 to {there} is accepted here")
+
+
+@dataclass(frozen=True, eq=False)
+class UserShares:
+    """Each user's distribution over the cells, on the lattice of 1 / UNIT.
+
+    Parameters
+    ----------
+    starts : ndarray of int64, shape (users + 1,)
+        User u's entries are ``starts[u]:starts[u + 1]``.
+    cells, shares : ndarray of int64, shape (entries,)
+        Cell and share of each entry; a user's shares sum to at most UNIT.
+    tiling : Tiling
+        The cells.
+    """
+
+    starts: IntArray
+    cells: IntArray
+    shares: IntArray
+    tiling: Tiling
+
+    @classmethod
+    def from_points(cls, points: Points, tiling: Tiling) -> UserShares:
+        r"""Read every user's distribution over the cells; the same rounding as the engine's.
+
+        .. math:: s_{uc} = \sum_{i:\, c_i = c} \Big\lfloor U w_i \Big/ \textstyle\sum_j w_j \Big\rfloor
+
+        where: row i of user u lies in cell :math:`c_i` and weighs :math:`w_i`, the inner sum is over all their
+        rows inside, :math:`U` is UNIT. The column sums are those of
+        :func:`mapveil.engines.user_sums.user_sums` exactly.
+
+        Raises
+        ------
+        InputError
+            No row lies inside the tiling.
+        """
+        import duckdb
+        import pyarrow
+
+        with duckdb.connect() as connection:
+            weighted = bool(points.columns.weight)
+            weight = f", CAST(ROUND(weight * {_WEIGHT_UNITS}) AS HUGEINT) AS weight" if weighted else ""
+            connection.execute(
+                "CREATE TEMP TABLE rows AS SELECT row_number() OVER () AS id, user_id, "
+                f"CAST(lon AS DOUBLE) AS lon, CAST(lat AS DOUBLE) AS lat{weight} "
+                f"FROM ({points.scan(connection)}) AS points"
+            )
+            places = connection.execute("SELECT id, lon, lat FROM rows").fetchnumpy()
+            lon, lat = (np.asarray(np.ma.filled(places[axis], np.nan)) for axis in ("lon", "lat"))
+            cells = pyarrow.table({"id": places["id"], "cell": tiling.locate(lon, lat)})
+            connection.register("cells", cells)
+            connection.execute("CREATE TEMP VIEW located AS SELECT * FROM rows JOIN cells USING (id)")
+            text = _SHARES_SQL.format(weight="weight" if weighted else "CAST(1 AS BIGINT)", unit=UNIT)
+            found = connection.execute(text).fetchnumpy()
+        if found["row"].size == 0:
+            raise InputError(f"{points.source}: no row lies inside the region {tiling.region}")
+        row, cell, share = (np.asarray(found[name], dtype=np.int64) for name in ("row", "cell", "share"))
+        starts = np.searchsorted(row, np.arange(int(row[-1]) + 2))
+        return cls(starts.astype(np.int64), cell, share, tiling)
+
+    @property
+    def users(self) -> int:
+        """How many users have a row inside the tiling."""
+        return self.starts.size - 1
+
+    def draw(self, users: int | None, rng: np.random.Generator) -> UserShares:
+        """``users`` people drawn without replacement, all for ``None``."""
+        if users is None:
+            return self
+        _check_size(users, self.users)
+        chosen = rng.choice(self.users, size=users, replace=False)
+        lengths = self.starts[chosen + 1] - self.starts[chosen]
+        ends = np.cumsum(lengths)
+        entries = np.arange(ends[-1]) + np.repeat(self.starts[chosen] - (ends - lengths), lengths)
+        return UserShares(np.concatenate([[0], ends]), self.cells[entries], self.shares[entries], self.tiling)
+
+    def sums(self) -> UserSums:
+        """Their exact sums."""
+        sums = np.zeros(self.tiling.size, dtype=np.int64)
+        np.add.at(sums, self.cells, self.shares)
+        return UserSums(sums, self.tiling)
+
+    def on_devices(self) -> Devices:
+        """A device for each user, with the user's shares as weights."""
+        from mapveil.distributed.devices import Devices
+        from mapveil.geo.morton import interleave
+
+        lattice = self.tiling.lattice()
+        return Devices(interleave(lattice.row, lattice.col)[self.cells], self.starts, self.shares)
+
+
+@dataclass(frozen=True, eq=False)
+class CountedUsers:
+    """A ready raster of counts, each unit one user at one place."""
+
+    counts: Counts
+
+    @property
+    def tiling(self) -> Tiling:
+        """The counts' cells."""
+        return self.counts.tiling
+
+    @property
+    def users(self) -> int:
+        """The total count."""
+        return int(self.counts.values.sum())
+
+    def draw(self, users: int | None, rng: np.random.Generator) -> CountedUsers:
+        """``users`` people drawn without replacement, all for ``None``."""
+        if users is None:
+            return self
+        _check_size(users, self.users)
+        if self.users >= _LARGEST_COUNT:
+            raise InputError(
+                f"{self.counts.source}: a sample can be drawn from fewer than {_LARGEST_COUNT} users"
+            )
+        drawn = rng.multivariate_hypergeometric(self.counts.values, users, method="marginals")
+        return CountedUsers(Counts(np.asarray(drawn, dtype=np.int64), self.tiling, self.counts.source))
+
+    def sums(self) -> UserSums:
+        """Their exact sums."""
+        return UserSums(self.counts.values * UNIT, self.tiling)
+
+    def on_devices(self) -> Counts:
+        """The counts: one device for each unit."""
+        return self.counts
+
+
+def population(source: Points | Counts, tiling: Tiling | None = None) -> Population:
+    """The people of a table or of a raster of counts, on a tiling.
+
+    Parameters
+    ----------
+    source : Points or Counts
+        Where they are.
+    tiling : Tiling, optional
+        The cells; counts bring their own.
+
+    Raises
+    ------
+    InputError
+        A table without a tiling, counts of another tiling, or no row inside.
+    """
+    if isinstance(source, Counts):
+        if tiling is not None and tiling is not source.tiling and tiling.to_dict() != source.tiling.to_dict():
+            raise InputError(f"counts on {source.tiling.spec} cannot be compared on {tiling.spec}")
+        return CountedUsers(source)
+    if tiling is None:
+        raise InputError("a table of points needs a tiling, such as quadtree:8")
+    return UserShares.from_points(source, tiling)

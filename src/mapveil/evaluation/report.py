@@ -1,0 +1,342 @@
+"""Reports: CSV tables, curves with 95 % confidence bands as PNG, one self-contained HTML page.
+
+Every file appears whole or not at all: it is written beside its place and renamed into it.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.evaluation.comparison import NOT_FOR_RELEASE, Comparison, Summary, table_csv
+from mapveil.evaluation.scoring import higher_is_better
+from mapveil.formats.atomic import atomic_path
+from mapveil.pictures.colours import ramp
+from mapveil_client.errors import InputError, require
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = [
+    "Curve",
+    "Panel",
+    "curves_figure",
+    "html_page",
+    "html_picture",
+    "html_table",
+    "maps_figure",
+    "metric_panel",
+    "metric_title",
+    "panels_by_epsilon",
+    "png_bytes",
+    "settings_list",
+    "summary_table",
+    "write_atomically",
+    "write_comparison",
+]
+
+FloatArray = npt.NDArray[np.float64]
+
+# Okabe and Ito's colours, told apart by every eye; the dash pattern repeats the distinction in grey.
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#6b6b6b", "#000000", "#8c564b")
+_DASHES = ("-", "--", "-.", ":")
+_MARKERS = "osD^vPX<>"
+
+_STYLE = """
+body{font:16px/1.5 system-ui,sans-serif;max-width:72rem;margin:2rem auto;padding:0 1rem;
+color:#1b1b1b;background:#fff}
+h1{font-size:1.7rem}h2{font-size:1.25rem;margin-top:2.2rem}
+.warning{border:2px solid #b00020;background:#fdecef;color:#7a0016;padding:.8rem 1rem;font-weight:600}
+.scroll{overflow-x:auto}table{border-collapse:collapse;font-size:.9rem;font-variant-numeric:tabular-nums}
+th,td{padding:.25rem .7rem;border-bottom:1px solid #ddd;text-align:right;white-space:nowrap}
+th:first-child,td:first-child,td.text{text-align:left;white-space:normal}
+thead th{border-bottom:2px solid #888}
+img{max-width:100%;height:auto}figcaption{color:#555;font-size:.9rem}figure{margin:1rem 0}
+.best{font-weight:700}code{background:#f4f4f4;padding:0 .2rem}
+"""
+
+
+class Curve(NamedTuple):
+    """One line of a panel with its confidence band."""
+
+    label: str
+    x: Sequence[float]
+    mean: Sequence[float]
+    low: Sequence[float]
+    high: Sequence[float]
+
+
+class Panel(NamedTuple):
+    """One set of axes."""
+
+    title: str
+    x_label: str
+    curves: Sequence[Curve]
+    log_x: bool = False
+    log_y: bool = False
+    ticks: Sequence[float] | None = None  # of the x axis; every x of the curves by default
+
+
+def write_atomically(path: Path, content: bytes) -> Path:
+    """Write a file so that it appears whole or not at all; its folder is made.
+
+    Raises
+    ------
+    InputError
+        The place cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"{path.parent}: no folder can be made here ({error.strerror or error}); "
+            "a folder, or a path where one can be made, is accepted"
+        ) from error
+    with atomic_path(path) as place:
+        place.write_bytes(content)
+    return path
+
+
+def png_bytes(figure: Figure, dpi: int = 100) -> bytes:
+    """A figure as a PNG of at most 255 colours: a third of the size, and the same bytes every time."""
+    image = require("PIL.Image", "viz")
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=dpi)
+    buffer.seek(0)
+    packed = io.BytesIO()
+    picture = image.open(buffer).convert("RGB")
+    picture.quantize(255, dither=image.Dither.NONE).save(packed, format="png", optimize=True)
+    return packed.getvalue()
+
+
+def curves_figure(panels: Sequence[Panel], title: str = "") -> Figure:
+    """Draw panels side by side, two in a row, with one legend below.
+
+    A curve keeps its colour through all panels. The axes frame the means; a band may leave them.
+    """
+    figure_module = require("matplotlib.figure", "viz")
+    labels = list(dict.fromkeys(curve.label for panel in panels for curve in panel.curves))
+    columns = min(2, len(panels))
+    rows = -(-len(panels) // columns)
+    figure: Figure = figure_module.Figure(figsize=(5.2 * columns, 3.5 * rows + 0.9), layout="constrained")
+    for position, panel in enumerate(panels):
+        axes = figure.add_subplot(rows, columns, position + 1)
+        for curve in panel.curves:
+            index = labels.index(curve.label)
+            colour = _COLOURS[index % len(_COLOURS)]
+            axes.plot(
+                curve.x,
+                curve.mean,
+                color=colour,
+                linestyle=_DASHES[index // len(_COLOURS) % len(_DASHES)],
+                marker=_MARKERS[index % len(_MARKERS)],
+                markersize=4,
+                linewidth=1.5,
+                label=curve.label,
+            )
+            if np.isfinite(curve.low).all() and np.isfinite(curve.high).all():
+                axes.fill_between(curve.x, curve.low, curve.high, color=colour, alpha=0.18, linewidth=0)
+        ticks = sorted(panel.ticks or {x for curve in panel.curves for x in curve.x})
+        if panel.log_x and ticks and ticks[0] > 0:
+            axes.set_xscale("log")
+        _frame_means(axes, panel)
+        axes.set_xticks(ticks, [f"{x:g}" for x in ticks])
+        axes.minorticks_off()
+        axes.set_title(panel.title, fontsize=10)
+        axes.set_xlabel(panel.x_label)
+        axes.grid(visible=True, alpha=0.25)
+    if figure.axes:
+        found = [axes.get_legend_handles_labels() for axes in figure.axes]
+        named = {
+            name: handle
+            for handles, names in reversed(found)
+            for handle, name in zip(handles, names, strict=True)
+        }
+        figure.legend(
+            [named[label] for label in labels],
+            labels,
+            loc="outside lower center",
+            ncols=min(4, len(labels)),
+            fontsize=8,
+        )
+    if title:
+        figure.suptitle(title, fontsize=11)
+    return figure
+
+
+def _frame_means(axes: Axes, panel: Panel) -> None:
+    means = np.concatenate([np.asarray(curve.mean, dtype=np.float64) for curve in panel.curves])
+    means = means[np.isfinite(means)]
+    if means.size == 0:
+        return
+    low, high = float(means.min()), float(means.max())
+    if panel.log_y and low > 0:
+        axes.set_yscale("log")
+        axes.set_ylim(low / 1.4, high * 1.4)
+    elif high > low:
+        axes.set_ylim(low - 0.08 * (high - low), high + 0.08 * (high - low))
+
+
+def maps_figure(
+    rows: Sequence[tuple[str, Sequence[tuple[str, FloatArray]]]], *, scale_of_first: bool = False
+) -> Figure:
+    """Draw rows of square maps, each map in its own scale from zero to its largest value.
+
+    Parameters
+    ----------
+    rows : sequence of (row title, sequence of (title, ndarray of shape (height, width)))
+        Row 0 of a map is the northmost.
+    scale_of_first : bool
+        Whether all maps of a row have the scale of its first one.
+    """
+    figure_module = require("matplotlib.figure", "viz")
+    colours = require("matplotlib.colors", "viz").ListedColormap(ramp() / 255.0)
+    columns = max(len(maps) for _, maps in rows)
+    figure: Figure = figure_module.Figure(figsize=(2.0 * columns, 2.25 * len(rows)), layout="constrained")
+    for line, (row_title, maps) in enumerate(rows):
+        for column, (title, values) in enumerate(maps):
+            axes = figure.add_subplot(len(rows), columns, line * columns + column + 1)
+            top = maps[0][1] if scale_of_first else values
+            axes.imshow(values, cmap=colours, vmin=0, vmax=float(top.max()) or 1.0)
+            axes.set_xticks([])
+            axes.set_yticks([])
+            axes.set_title(title, fontsize=8)
+            if column == 0:
+                axes.set_ylabel(row_title, fontsize=9)
+    return figure
+
+
+def panels_by_epsilon(summaries: Iterable[Summary]) -> list[Panel]:
+    """One panel per metric, one curve per method, over epsilon."""
+    kept = list(summaries)
+    panels = []
+    for metric in dict.fromkeys(item.metric for item in kept):
+        curves = []
+        for method in dict.fromkeys(item.method for item in kept):
+            points = sorted(item for item in kept if item.metric == metric and item.method == method)
+            curves.append(
+                Curve(
+                    method,
+                    [point.epsilon for point in points],
+                    [point.mean for point in points],
+                    [point.low for point in points],
+                    [point.high for point in points],
+                )
+            )
+        panels.append(metric_panel(metric, "epsilon", curves))
+    return panels
+
+
+def metric_panel(metric: str, x_label: str, curves: Sequence[Curve]) -> Panel:
+    """A panel of one metric; what falls towards zero as maps become alike is drawn on a log scale."""
+    log_x = x_label != "users"
+    return Panel(metric_title(metric), x_label, curves, log_x=log_x, log_y=not higher_is_better(metric))
+
+
+def metric_title(metric: str) -> str:
+    """A metric's name with the direction that is better."""
+    return f"{metric} ({'higher' if higher_is_better(metric) else 'lower'} is better)"
+
+
+def html_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A table; a cell that starts with ``*`` is set in bold."""
+
+    def cell(item: object) -> str:
+        text = str(item)
+        kind = ' class="text"' if len(text) > 40 else ""
+        if text.startswith("*"):
+            return f'<td class="best">{html.escape(text[1:])}</td>'
+        return f"<td{kind}>{html.escape(text)}</td>"
+
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in header)
+    body = "".join("<tr>" + "".join(cell(item) for item in row) + "</tr>\n" for row in rows)
+    return (
+        f'<div class="scroll"><table><thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody></table></div>\n'
+    )
+
+
+def html_picture(png: bytes, caption: str) -> str:
+    """A picture carried inside the page."""
+    data = base64.b64encode(png).decode()
+    words = html.escape(caption)
+    return (
+        f'<figure><img alt="{words}" src="data:image/png;base64,{data}">'
+        f"<figcaption>{words}</figcaption></figure>\n"
+    )
+
+
+def html_page(title: str, body: str, warning: str = "") -> bytes:
+    """One page that needs no other file and no network."""
+    banner = f'<p class="warning" role="alert">{html.escape(warning)}</p>\n' if warning else ""
+    heading = html.escape(title)
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        f"<title>{heading}</title><style>{_STYLE}</style></head>\n"
+        f"<body><h1>{heading}</h1>\n{banner}{body}</body></html>\n"
+    ).encode()
+
+
+def summary_table(summaries: Sequence[Summary], metric: str) -> tuple[list[str], list[list[str]]]:
+    """Methods down, epsilons across, mean and half width of the 95 % interval; the best is marked."""
+    chosen = [item for item in summaries if item.metric == metric]
+    epsilons = sorted({item.epsilon for item in chosen})
+    sign = -1.0 if higher_is_better(metric) else 1.0
+    best = {
+        epsilon: min((sign * item.mean for item in chosen if item.epsilon == epsilon), default=np.nan)
+        for epsilon in epsilons
+    }
+    rows = []
+    for method in dict.fromkeys(item.method for item in chosen):
+        row = [method]
+        for epsilon in epsilons:
+            found = [item for item in chosen if item.method == method and item.epsilon == epsilon]
+            if not found:
+                row.append("")
+                continue
+            item = found[0]
+            spread = f" ± {item.high - item.mean:.2g}" if np.isfinite(item.high) else ""
+            mark = "*" if sign * item.mean == best[epsilon] else ""
+            row.append(f"{mark}{item.mean:.4g}{spread}")
+        rows.append(row)
+    return ["method", *(f"ε = {epsilon:g}" for epsilon in epsilons)], rows
+
+
+def settings_list(settings: Mapping[str, object]) -> str:
+    """Settings as a list of terms."""
+    items = "".join(
+        f"<li>{html.escape(str(key))}: <code>{html.escape(str(value))}</code></li>"
+        for key, value in settings.items()
+    )
+    return f"<ul>{items}</ul>\n"
+
+
+def write_comparison(comparison: Comparison, folder: Path) -> list[Path]:
+    """Write ``rows.csv``, ``summary.csv``, ``curves.png`` and ``index.html``; the paths written."""
+    summaries = comparison.summary()
+    picture = png_bytes(curves_figure(panels_by_epsilon(summaries), comparison.title))
+    body = [
+        settings_list(comparison.settings),
+        html_picture(picture, "Mean over the trials; the bands are 95 % confidence intervals of the mean."),
+    ]
+    for metric in comparison.metrics:
+        body.append(f"<h2>{html.escape(metric_title(metric))}</h2>\n")
+        body.append(html_table(*summary_table(summaries, metric)))
+    times = {item.method: item.seconds for item in summaries}
+    body.append("<h2>Seconds per release</h2>\n")
+    body.append(html_table(["method", "seconds"], [[key, f"{value:.3g}"] for key, value in times.items()]))
+    page = html_page(comparison.title, "".join(body), NOT_FOR_RELEASE)
+    return [
+        write_atomically(folder / "rows.csv", comparison.to_csv().encode()),
+        write_atomically(folder / "summary.csv", table_csv(Summary._fields, summaries).encode()),
+        write_atomically(folder / "curves.png", picture),
+        write_atomically(folder / "index.html", page),
+    ]

@@ -1,0 +1,201 @@
+"""One trial of a privatizer of measurements: fitted on a pilot, used on the rest, mapped by a server, attacked.
+
+The trade-off, the choice of a parameter and the reproduction of Zhang et al. (2022) all run through
+:func:`run_signal_task`, so that there is one way a privatizer is measured: every adversary is trained afresh on what
+the privatizer makes of the pilot and judged on what it makes of rows that neither has seen. Not private.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.attacks.signal_adversary import SignalAdversary
+from mapveil.attacks.signal_attack import attack_signal
+from mapveil.attacks.signal_evidence import SignalEvidence
+from mapveil.attacks.signal_score import SignalAttack
+from mapveil.geo.measurements import RSS, Measurements, MeasurementSplit
+from mapveil.obfuscation.privatizers.table.fitted import FittedPrivatizer
+from mapveil.obfuscation.privatizers.table.normalisation import Normalisation
+from mapveil.obfuscation.privatizers.table.privatizer import Privatizer
+from mapveil.obfuscation.utility import Utility, linear_parameters, utility
+from mapveil_client.randomness.random import Randomness
+
+__all__ = [
+    "Rewriting",
+    "SignalTask",
+    "SignalTrial",
+    "held_out_rmse_dbm",
+    "rewrite_split",
+    "run_signal_task",
+    "trial_record",
+]
+
+FloatArray = npt.NDArray[np.float64]
+
+
+class SignalTask(NamedTuple):
+    """A privatizer on one split of one table; picklable."""
+
+    group: str  # the data set
+    split: MeasurementSplit
+    privatizer: Privatizer | None  # None sends everything as it is
+    knob: str  # the parameter that is varied
+    value: float
+    trial: int
+    seed: int
+    adversaries: tuple[SignalAdversary, ...]
+    length: int = 1  # measurements of a user that adversaries see together
+    weights: tuple[float, float] = (1.0, 1.0)
+    label: str = ""  # what rows call the privatizer; its name by default
+
+
+class SignalTrial(NamedTuple):
+    """What came of a task. Not private."""
+
+    group: str
+    privatizer: str
+    knob: str
+    value: float
+    trial: int
+    u1: float  # minus distortion, normalised units
+    u2: float  # minus map error
+    u: float
+    rmse_dbm: float  # of the linear model fitted to the rewritten pilot, at held-out rows as they are
+    p1: float  # against the strongest in P
+    p2: float
+    p2_m: float
+    p: float
+    floor: float  # against the best for the user together with the best for the place
+    strongest: str
+    fit_s: float
+    rewrite_s: float
+    attack_s: float
+    attack: SignalAttack
+
+    @property
+    def distortion(self) -> float:
+        """The paper's distortion, -U1."""
+        return -self.u1
+
+
+class Rewriting(NamedTuple):
+    """Both parts of a table, before and after."""
+
+    normalisation: Normalisation
+    known: SignalEvidence  # the pilot's runs
+    held_out: SignalEvidence
+    utility: Utility
+    rmse_dbm: float
+    fit_s: float
+    rewrite_s: float
+    pilot: Measurements  # rewritten
+    rest: Measurements  # rewritten
+
+
+def rewrite_split(
+    split: MeasurementSplit, privatizer: Privatizer | None, rng: Randomness, *, length: int = 1
+) -> Rewriting:
+    """Fit on the pilot and rewrite both parts.
+
+    Parameters
+    ----------
+    split : MeasurementSplit
+        The pilot, and rows that nothing is learnt from.
+    privatizer : Privatizer or None
+        None sends everything as it is.
+    rng : Randomness
+        The source of bits.
+    length : int
+        Measurements of a user that adversaries see together.
+    """
+    start = time.perf_counter()
+    fitted: FittedPrivatizer | None = None
+    if privatizer is not None:
+        fitted = privatizer.fit(split.pilot, rng=rng.child("fit"))
+    normalisation = Normalisation.learn(split.pilot) if fitted is None else fitted.normalisation
+    fit_s, start = time.perf_counter() - start, time.perf_counter()
+    pilot, rest = split
+    if fitted is not None:
+        pilot = fitted.rewrite_measurements(split.pilot, rng=rng.child("pilot"))
+        rest = fitted.rewrite_measurements(split.held_out, rng=rng.child("held out"))
+    rewrite_s = time.perf_counter() - start
+    # Privatizers cut outliers at the pilot's quantiles: that is no loss, nor is it where rows are sent as is.
+    sent = normalisation.apply if fitted is None else normalisation.standardise
+    # Runs that overlap are several times the evidence, but must not cut what was rewritten together.
+    step = max(length // 5, 1) if privatizer is None or privatizer.sequence == 1 else None
+    before, after = normalisation.apply(split.held_out.rows), sent(rest.rows)
+    return Rewriting(
+        normalisation,
+        SignalEvidence.of(split.pilot, pilot, normalisation, length=length, step=step),
+        SignalEvidence.of(split.held_out, rest, normalisation, length=length),
+        utility(before, after),
+        held_out_rmse_dbm(sent(pilot.rows), before, float(normalisation.scale[RSS])),
+        fit_s,
+        rewrite_s,
+        pilot,
+        rest,
+    )
+
+
+def held_out_rmse_dbm(rewritten: FloatArray, held_out: FloatArray, scale_dbm: float) -> float:
+    """Error of the server's linear model, fitted to rewritten rows, at rows as they are.
+
+    Parameters
+    ----------
+    rewritten : ndarray of float64, shape (rows, features)
+        Normalised; what the server fits.
+    held_out : ndarray of float64, shape (others, features)
+        Normalised; not rewritten, where it is judged.
+    scale_dbm : float
+        dBm of one normalised unit.
+
+    Source: Table 5 of Zhang et al. 2022.
+    """
+    intercept, *slopes = linear_parameters(rewritten)
+    others = np.delete(held_out, RSS, axis=1)
+    predicted = intercept + others @ np.asarray(slopes)
+    return scale_dbm * float(np.sqrt(np.square(predicted - held_out[:, RSS]).mean()))
+
+
+def run_signal_task(task: SignalTask) -> SignalTrial:
+    """Run one trial; a function of the module, so that processes can be given it."""
+    name = task.label or ("none" if task.privatizer is None else task.privatizer.name)
+    rng = Randomness(task.seed).child(f"{task.group} {name} {task.knob} {task.value!r} {task.trial}")
+    made = rewrite_split(task.split, task.privatizer, rng, length=task.length)
+    start = time.perf_counter()
+    attack = attack_signal(
+        made.known, made.held_out, adversaries=task.adversaries, weights=task.weights, rng=rng.child("attack")
+    )
+    strongest = attack.strongest
+    return SignalTrial(
+        task.group,
+        name,
+        task.knob,
+        task.value,
+        task.trial,
+        made.utility.u1,
+        made.utility.u2,
+        made.utility.total,
+        made.rmse_dbm,
+        strongest.p1,
+        strongest.p2,
+        strongest.p2_m,
+        strongest.p,
+        attack.floor,
+        strongest.adversary,
+        made.fit_s,
+        made.rewrite_s,
+        time.perf_counter() - start,
+        attack,
+    )
+
+
+def trial_record(trial: SignalTrial) -> dict[str, Any]:
+    """A row of a table: everything but the single adversaries."""
+    record = trial._asdict()
+    record.pop("attack")
+    return record

@@ -1,0 +1,269 @@
+"""One trial: release the same sums by every method at every epsilon, and measure each map.
+
+:mod:`compare` and the reproductions all run through :func:`run_tasks`, so that there is one way a
+mechanism is measured: the true map is the sum of the sampled users' shares without noise, both maps
+are smoothed alike, normalised, and compared by the same metrics.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.engines import UNIT, UserSums
+from mapveil.evaluation.comparison import Row
+from mapveil.evaluation.population import Population
+from mapveil.evaluation.scoring import Scoring
+from mapveil.geo.counts import Counts
+from mapveil.geo.tiling import Tiling
+from mapveil.mechanisms.mechanism import AnyMechanism
+from mapveil.mechanisms.methods import find_method, option_value
+from mapveil_client.epsilon import as_epsilon
+from mapveil_client.errors import ParameterError
+from mapveil_client.randomness.random import Randomness
+
+__all__ = [
+    "MethodSpec",
+    "Outcome",
+    "Task",
+    "exact_epsilons",
+    "material",
+    "in_processes",
+    "parse_method",
+    "run_task",
+    "run_tasks",
+    "trial_sample_stream",
+]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+Progress = Callable[[str, float], None]
+Asked = TypeVar("Asked")
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True)
+class MethodSpec:
+    """A method as it was asked for.
+
+    Parameters
+    ----------
+    label : str
+        How rows and curves call it.
+    name : str
+        Its name in the table of methods.
+    trust : str
+        Who sees raw locations.
+    options : tuple of (str, value)
+        The mechanism's parameters that were given.
+    """
+
+    label: str
+    name: str
+    options: tuple[tuple[str, Any], ...] = ()
+    trust: str = "central"
+
+    def mechanism(self, epsilon: Fraction, users: int | None = None) -> AnyMechanism:
+        """Construct it; a declared number of users goes where a mechanism wants one and none was given.
+
+        Raises
+        ------
+        ParameterError
+            No such method or option, or a value outside its range.
+        """
+        method = find_method(self.name, self.trust)
+        options = dict(self.options)
+        if users is not None and "users" in method.options():
+            options.setdefault("users", users)
+        return method.make(epsilon, options)
+
+
+def parse_method(text: str) -> MethodSpec:
+    """Read ``name``, ``trust/name`` or ``name:key=value:key=value``.
+
+    Raises
+    ------
+    ParameterError
+        No such method, or a part without ``=``.
+
+    Examples
+    --------
+    >>> parse_method("laplace:clip=false").options
+    (('clip', False),)
+    >>> parse_method("distributed/adaptive").trust
+    'distributed'
+    """
+    named, *parts = text.strip().split(":")
+    trust, slash, name = named.partition("/")
+    trust, name = (trust, name) if slash else ("central", named)
+    find_method(name, trust)
+    options = []
+    for part in parts:
+        key, equals, value = part.partition("=")
+        if not equals or not key.strip():
+            raise ParameterError(f"method {text!r}: {part!r} is not an option; name:key=value is accepted")
+        options.append((key.strip().replace("-", "_"), option_value(value.strip())))
+    if len({key for key, _ in options}) < len(options):
+        raise ParameterError(f"method {text!r}: an option is given twice")
+    return MethodSpec(text.strip(), name, tuple(options), trust)
+
+
+class Task(NamedTuple):
+    """One trial's data and everything to do with it; picklable."""
+
+    group: str  # what it belongs to, such as a city or a number of users
+    trial: int
+    sums: IntArray  # exact, units of 1 / UNIT user
+    tiling: Tiling
+    users: int | None  # declared to mechanisms that want a public number
+    methods: tuple[MethodSpec, ...]
+    epsilons: tuple[Fraction, ...]
+    scorings: tuple[Scoring, ...]
+    seed: int
+    keep_maps: bool = False
+    people: Population | None = None  # whose sums they are, for methods that need a device each
+
+
+class Outcome(NamedTuple):
+    """What came of a task. Not private."""
+
+    group: str
+    trial: int
+    rows: tuple[tuple[Row, ...], ...]  # one tuple of rows per scoring
+    truth: FloatArray | None  # users per cell, where maps were kept
+    maps: dict[tuple[str, float], FloatArray]  # by method and epsilon, where maps were kept
+
+
+def run_task(task: Task) -> Outcome:
+    """Release and measure; every release's noise depends on seed, group, trial, method and epsilon only."""
+    tiling = task.tiling
+    truth = task.sums / UNIT
+    scorers = [scoring.against(truth, tiling) for scoring in task.scorings]
+    stream = Randomness(task.seed).child(f"noise/{task.group}/{task.trial}")
+    rows: list[list[Row]] = [[] for _ in scorers]
+    maps: dict[tuple[str, float], FloatArray] = {}
+    for method in task.methods:
+        for epsilon in task.epsilons:
+            mechanism = method.mechanism(epsilon, task.users)
+            rng = stream.child(f"{method.label}/{epsilon}")
+            source = material(method, UserSums(task.sums, tiling), task.people)
+            start = time.perf_counter()
+            values = mechanism.release(source, tiling, rng=rng).values
+            seconds = time.perf_counter() - start
+            for place, scorer in zip(rows, scorers, strict=True):
+                for metric, value in scorer(values).items():
+                    place.append(Row(method.label, float(epsilon), task.trial, metric, value, seconds))
+            if task.keep_maps:
+                maps[method.label, float(epsilon)] = values
+    kept = truth if task.keep_maps else None
+    return Outcome(task.group, task.trial, tuple(tuple(place) for place in rows), kept, maps)
+
+
+def material(method: MethodSpec, sums: UserSums, people: Population | None = None) -> Any:
+    """What a method is given in an experiment: exact sums for a curator, else a device for each user.
+
+    Where only sums are known, whole users are made of them: a device at one place each.
+    """
+    if method.trust == "central":
+        return sums
+    if people is not None:
+        return people.on_devices()
+    return Counts(np.rint(sums.sums / UNIT).astype(np.int64), sums.tiling, "simulated users")
+
+
+def run_tasks(
+    tasks: Sequence[Task], *, workers: int = 1, progress: Progress | None = None, step: str = "trials"
+) -> Iterator[Outcome]:
+    """Run tasks and yield their outcomes in the tasks' order; see :func:`in_processes`."""
+    return in_processes(run_task, tasks, workers=workers, progress=progress, step=step)
+
+
+def in_processes(
+    function: Callable[[Asked], Answer],
+    tasks: Sequence[Asked],
+    *,
+    workers: int = 1,
+    progress: Progress | None = None,
+    step: str = "trials",
+) -> Iterator[Answer]:
+    """Call a function of a module for each task and yield the answers in order, the same for any number of workers.
+
+    Parameters
+    ----------
+    function : callable
+        Takes a task; both, and its answers, can be pickled.
+    tasks : sequence
+        What to do.
+    workers : int
+        Processes; 1 runs here. More are spawned, so a script must guard its entry.
+    progress : callable, optional
+        Told ``step`` and the done part.
+
+    Raises
+    ------
+    ParameterError
+        ``workers`` is below 1.
+    """
+    if workers < 1:
+        raise ParameterError(f"workers is {workers!r}; a whole number of at least 1 is accepted")
+    tell = progress or (lambda step, done: None)
+    tell(step, 0.0)
+    if workers == 1 or len(tasks) <= 1:
+        for done, task in enumerate(tasks, start=1):
+            yield function(task)
+            tell(step, done / len(tasks))
+        return
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(min(workers, len(tasks)), context, _end_with_parent) as pool:
+        try:
+            for done, answer in enumerate(pool.map(function, tasks), start=1):
+                yield answer
+                tell(step, done / len(tasks))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _end_with_parent() -> None:
+    """End a worker when the process that started it is gone, which a killed one cannot do itself."""
+    import multiprocessing
+    import os
+    import threading
+
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+
+    def wait() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def exact_epsilons(epsilons: Sequence[Any]) -> tuple[Fraction, ...]:
+    """Read a list of budgets exactly, ascending and without repetition.
+
+    Raises
+    ------
+    ParameterError
+        The list is empty, or one of them is not above zero.
+    """
+    found = tuple(sorted({as_epsilon(value) for value in epsilons}))
+    if not found:
+        raise ParameterError("no epsilon is given; at least one number above 0 is accepted")
+    return found
+
+
+def trial_sample_stream(seed: int, group: str, trial: int) -> np.random.Generator:
+    """The generator that draws a trial's users, the same whatever methods are compared."""
+    return Randomness(seed).child(f"sample/{group}/{trial}").generator()

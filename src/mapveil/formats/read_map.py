@@ -1,0 +1,112 @@
+"""Reading a released map back from its file, as somebody who must check it does."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.formats.geoparquet import METADATA_KEY
+from mapveil.formats.geotiff import METADATA_TAG
+from mapveil.geo.parse_tiling import tiling_from_dict
+from mapveil.maps.density_map import DensityMap
+from mapveil.maps.frame import require_frame
+from mapveil.maps.round_cost import RoundCost
+from mapveil.privacy.guarantee import Guarantee
+from mapveil_client.errors import InputError, require
+
+__all__ = ["read_map"]
+
+FloatArray = npt.NDArray[np.float64]
+
+
+def read_map(path: str | PathLike[str]) -> DensityMap:
+    """Read a map from a GeoTIFF or GeoParquet file that Mapveil wrote. Run by: anybody.
+
+    The file is believed: nothing in it proves that its guarantee was kept. The map carries no
+    measurements, as no export does; the bounds that were made of them stay in the file's own columns.
+
+    Parameters
+    ----------
+    path : path-like
+        A .tif, .tiff or .parquet file.
+
+    Raises
+    ------
+    InputError
+        Another suffix, no such file, not readable, or not written by Mapveil.
+    MissingExtra
+        A GeoTIFF, and rasterio is not installed.
+    """
+    file = Path(path)
+    suffix = file.suffix.lower()
+    if suffix not in {".tif", ".tiff", ".parquet"}:
+        raise InputError(f"{path}: maps are read from .tif, .tiff or .parquet files")
+    if not file.is_file():
+        raise InputError(f"{path}: no such file; a map that Mapveil wrote is accepted")
+    text, values = _read_parquet(file) if suffix == ".parquet" else _read_geotiff(file)
+    try:
+        if json.loads(text).get("kind") == "signal":
+            raise InputError(f"{path}: a map of signal strength; a map of users is accepted")
+        return _map_of(json.loads(text), values)
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path}: its metadata is not a map's ({type(error).__name__}: {error})") from error
+
+
+def _read_parquet(file: Path) -> tuple[str, FloatArray]:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    try:
+        # A file object, so that a folder of this name or "key=value" in the path means nothing.
+        with file.open("rb") as opened:
+            table = parquet.read_table(opened)
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{file}: not readable as Parquet ({str(error).splitlines()[0]})") from error
+    text = (table.schema.metadata or {}).get(METADATA_KEY)
+    values = next((name for name in ("users", "rss_dbm") if name in table.column_names), None)
+    if text is None or values is None or "cell" not in table.column_names:
+        raise InputError(f"{file}: not a map that Mapveil wrote; one with its metadata inside is accepted")
+    order = np.argsort(table["cell"].to_numpy())
+    return text.decode(), np.asarray(table[values].to_numpy(), dtype=np.float64)[order]
+
+
+def _read_geotiff(file: Path) -> tuple[str, FloatArray]:
+    rasterio = require("rasterio", "geo")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", rasterio.errors.NotGeoreferencedWarning)
+            with rasterio.open(file) as opened:
+                text = opened.tags().get(METADATA_TAG)
+                pixels = opened.read(1)
+    except rasterio.errors.RasterioError as error:
+        raise InputError(f"{file}: not readable as GeoTIFF ({str(error).splitlines()[0]})") from error
+    if text is None:
+        raise InputError(f"{file}: not a map that Mapveil wrote; one with its metadata inside is accepted")
+    return text, np.asarray(pixels, dtype=np.float64)
+
+
+def _map_of(metadata: dict[str, Any], values: FloatArray) -> DensityMap:
+    tiling = tiling_from_dict(metadata["tiling"])
+    if values.ndim == 2:
+        frame = require_frame(tiling, "GeoTIFF")
+        if values.shape != (frame.rows, frame.columns):
+            raise ValueError(f"{values.shape} pixels where its tiling has {(frame.rows, frame.columns)}")
+        values = frame.cells(values)
+    return DensityMap(
+        values=values,
+        tiling=tiling,
+        guarantee=Guarantee.from_dict(metadata["guarantee"]),
+        method=metadata["method"],
+        parameters=metadata["parameters"],
+        notes=tuple(metadata["notes"]),
+        elsewhere=float(metadata["elsewhere"]),
+        rounds=tuple(RoundCost(**each) for each in metadata.get("rounds", ())),
+        version=metadata["version"],
+        faint=float(metadata.get("faint_per_km2", 0.0)),
+    )

@@ -1,0 +1,1 @@
+"""Post-processing of noisy sums: shrinkage, least squares on trees, intervals."""

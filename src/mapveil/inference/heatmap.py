@@ -1,0 +1,233 @@
+"""Heatmaps: a map seen through a Gaussian filter that loses no mass at the border."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.geo.positions import ground_cylinder, positions_m
+from mapveil.geo.projection import Degrees
+from mapveil.maps.density_map import DensityMap
+from mapveil.maps.frame import RasterFrame, raster_frame
+from mapveil_client.errors import ParameterError
+
+__all__ = ["LARGEST_SCATTERED", "gaussian_filter", "heatmap", "smooth"]
+
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+
+LARGEST_SCATTERED = 20_000
+"""Most cells of a tiling that is no raster (hexagons, places) that are smoothed pair by pair."""
+
+_DENSE_SIDE = 2048
+_TRUNCATION = 8.0
+
+
+def gaussian_filter(size: int, sigma: float) -> FloatArray:
+    r"""One axis of the filter as a matrix whose every column sums to one.
+
+    .. math:: G(x, x') = \frac{e^{-(x - x')^2 / 2 \sigma^2}}{Z(x')}, \qquad
+        Z(x') = \sum_{x = 0}^{n - 1} e^{-(x - x')^2 / 2 \sigma^2}
+
+    where: :math:`n` is ``size`` in cells and :math:`\sigma` is ``sigma`` in cells; 0 gives the identity.
+    """
+    if sigma == 0:
+        return np.eye(size)
+    kernel = _kernel(size, sigma)
+    return np.asarray(kernel / kernel.sum(axis=0))
+
+
+def heatmap(
+    raster: npt.ArrayLike,
+    *,
+    sigma_cells: float | tuple[float, float],
+    mask: npt.NDArray[np.bool_] | None = None,
+) -> FloatArray:
+    r"""The heatmap :math:`H_\sigma` of a raster: each cell's value spread as a Gaussian that stays inside.
+
+    .. math:: H_\sigma p(x, y) = \sum_{(x', y')} \frac{1}{Z(x', y')}
+        e^{-((x - x')^2 + (y - y')^2) / 2 \sigma^2}\, p(x', y')
+
+    where: :math:`p` is ``raster``, :math:`\sigma` is ``sigma_cells`` and :math:`Z(x', y')` is the sum of the
+    exponentials over all cells :math:`(x, y)`, so that every source keeps its mass: the total of the result
+    is that of the raster. Without a mask both exponential and Z are products over the axes, and the filter
+    is two matrix products; with sides above 2048 it is a convolution cut off at 8 sigma. With a mask, Z and
+    the result run over its cells only; values outside it stay where they are.
+
+    Run by: the evaluator, or whoever holds a released map (post-processing). Source: Ghazi et al. (2023),
+    section 2.3. Deviation: the paper does not give its sigma; there is no default.
+
+    Parameters
+    ----------
+    raster : array_like, shape (rows, columns)
+        Values per cell; negative ones are filtered alike.
+    sigma_cells : float or (float, float)
+        Standard deviation in cells, of both axes or of (rows, columns) apart. 0 changes nothing.
+    mask : ndarray of bool, shape (rows, columns), optional
+        The cells that belong to the region; all by default.
+
+    Raises
+    ------
+    ParameterError
+        The raster is not two-dimensional or has a value that is not finite, sigma is negative or not finite,
+        or the mask has another shape.
+
+    Examples
+    --------
+    >>> heat = heatmap([[0, 0, 0], [0, 6, 0], [0, 0, 0]], sigma_cells=1)
+    >>> float(round(heat.sum(), 12)), bool(heat.argmax() == 4)
+    (6.0, True)
+    """
+    values = np.asarray(raster, dtype=np.float64)
+    if values.ndim != 2 or values.size == 0:
+        raise ParameterError(f"the raster has shape {values.shape}; rows and columns are accepted")
+    if not np.isfinite(values).all():
+        raise ParameterError("the raster has a value that is not finite; finite values are accepted")
+    down, along = sigma_cells if isinstance(sigma_cells, tuple) else (sigma_cells, sigma_cells)
+    if not (np.isfinite([down, along]).all() and down >= 0 and along >= 0):
+        raise ParameterError(f"sigma_cells is {sigma_cells!r}; numbers of at least 0 are accepted")
+    if mask is None:
+        return _spread(_spread(values, down, axis=0), along, axis=1)
+    if mask.shape != values.shape:
+        raise ParameterError(f"the mask has shape {mask.shape}; {values.shape} is accepted")
+    inside = mask.astype(np.float64)
+    # Every cell of the mask reaches itself, so Z is at least one there.
+    reach = np.where(mask, _weighted(inside, down, along), 1.0)
+    spread = _weighted(inside * values / reach, down, along)
+    return np.where(mask, spread, values)
+
+
+def smooth(
+    density_map: DensityMap,
+    *,
+    sigma_m: float | None = None,
+    sigma_cells: float | None = None,
+) -> DensityMap:
+    """A released map seen through the Gaussian filter: post-processing, it costs no privacy.
+
+    On a raster as :func:`heatmap`, the cells outside the region's polygon masked. Other cells (hexagons,
+    places) are smoothed pair by pair, with the distance of their centres in metres. Bounds of
+    :meth:`~mapveil.maps.density_map.DensityMap.error` remain those of the sums before smoothing; a note
+    says so. Run by: anybody who holds the map.
+
+    Parameters
+    ----------
+    density_map : DensityMap
+        The map.
+    sigma_m : float
+        Standard deviation in metres on the ground; or else
+    sigma_cells : float
+        standard deviation in cells of a raster.
+
+    Raises
+    ------
+    ParameterError
+        Neither or both of the sigmas, a negative one, metres without georeference, cells of no raster, or
+        more than ``LARGEST_SCATTERED`` cells that are no raster.
+    """
+    given = sigma_cells if sigma_m is None else sigma_m
+    if given is None or (sigma_m is not None and sigma_cells is not None):
+        raise ParameterError("sigma_m or sigma_cells is accepted, one of them")
+    if not (np.isfinite(given) and given >= 0):
+        name = "sigma_cells" if sigma_m is None else "sigma_m"
+        raise ParameterError(f"{name} is {given!r}; a number of at least 0 is accepted")
+    if given == 0:
+        return density_map
+    tiling = density_map.tiling
+    frame = raster_frame(tiling)
+    if sigma_m is not None and not tiling.region.georeferenced:
+        raise ParameterError("sigma_m needs a georeferenced region; sigma_cells is accepted without")
+    if frame is not None:
+        inside = getattr(tiling, "inside", None)
+        mask = None
+        if tiling.region.polygon is not None and inside is not None:
+            mask = frame.image(inside().astype(np.float64)) > 0
+        deviation = (given, given) if sigma_m is None else _in_cells(density_map, frame, given)
+        values = frame.cells(heatmap(frame.image(density_map.values), sigma_cells=deviation, mask=mask))
+    elif sigma_m is None:
+        raise ParameterError(f"the cells of {tiling.spec} are no raster; sigma_m is accepted for them")
+    else:
+        values = _spread_scattered(density_map, sigma_m)
+    width = f"{given:g} {'cells' if sigma_m is None else 'm'}"
+    return replace(
+        density_map,
+        values=np.asarray(values, dtype=np.float64),
+        notes=(
+            *density_map.notes,
+            f"smoothed by a Gaussian filter of {width}; bounds are those of the sums before smoothing",
+        ),
+    )
+
+
+def _kernel(size: int, sigma: float) -> FloatArray:
+    place = np.arange(size)
+    if sigma == 0:
+        return np.eye(size)
+    return np.asarray(np.exp(-(((place[:, None] - place) / sigma) ** 2) / 2))
+
+
+def _spread(values: FloatArray, sigma: float, axis: int) -> FloatArray:
+    """One axis with the per-source normalisation."""
+    if sigma == 0:
+        return values
+    size = values.shape[axis]
+    reach = _convolved(np.ones((size, 1)), sigma, axis=0)[:, 0]
+    return _convolved(values / (reach[:, None] if axis == 0 else reach), sigma, axis)
+
+
+def _weighted(values: FloatArray, down: float, along: float) -> FloatArray:
+    """Both axes without normalisation."""
+    return _convolved(_convolved(values, down, axis=0), along, axis=1)
+
+
+def _convolved(values: FloatArray, sigma: float, axis: int) -> FloatArray:
+    """One axis of the unnormalised Gaussian, whole by a matrix product or cut off by a convolution."""
+    size = values.shape[axis]
+    if sigma == 0:
+        return values
+    if size <= _DENSE_SIDE:
+        kernel = _kernel(size, sigma)
+        return np.asarray(kernel @ values if axis == 0 else values @ kernel)
+    from scipy.signal import oaconvolve
+
+    radius = min(int(np.ceil(_TRUNCATION * sigma)), size - 1)
+    weights = np.exp(-((np.arange(-radius, radius + 1) / sigma) ** 2) / 2)
+    spread = oaconvolve(values, np.expand_dims(weights, 1 - axis), mode="same", axes=axis)
+    # The transform leaves rounding of either sign where nothing is.
+    return np.asarray(np.maximum(spread, 0.0) if values.min() >= 0 else spread)
+
+
+def _in_cells(density_map: DensityMap, frame: RasterFrame, sigma_m: float) -> tuple[float, float]:
+    """A length on the ground as cells down and along, at the region's middle."""
+    region = density_map.tiling.region
+    x0, y0, x1, y1 = frame.bounds
+    if isinstance(region.projection, Degrees):
+        west, south, east, north = region.bbox
+        x, y = ground_cylinder(region).project(np.array([west, east]), np.array([south, north]))
+        x0, x1, y0, y1 = float(x[0]), float(x[1]), float(y[0]), float(y[1])
+        ground = 1.0
+    else:
+        # A plane may stretch lengths (Web Mercator does); its mean stretch is known from the area.
+        area = region.projection.box_area_m2(*(np.asarray(value) for value in (x0, y0, x1, y1)))
+        ground = float(np.sqrt(area / ((x1 - x0) * (y1 - y0))))
+    cell_height, cell_width = (y1 - y0) * ground / frame.rows, (x1 - x0) * ground / frame.columns
+    return sigma_m / cell_height, sigma_m / cell_width
+
+
+def _spread_scattered(density_map: DensityMap, sigma_m: float) -> FloatArray:
+    cells = density_map.tiling.size
+    if cells > LARGEST_SCATTERED:
+        raise ParameterError(
+            f"{density_map.tiling.spec} has {cells} cells that are no raster; "
+            f"up to {LARGEST_SCATTERED} are smoothed"
+        )
+    x, y = positions_m(density_map.tiling)
+    values = np.zeros(cells)
+    for start in range(0, cells, 512):
+        part = slice(start, start + 512)
+        squares = (x[part] - x[:, None]) ** 2 + (y[part] - y[:, None]) ** 2
+        kernel = np.exp(-squares / (2 * sigma_m**2))
+        values += kernel @ (density_map.values[part] / kernel.sum(axis=0))
+    return values

@@ -1,0 +1,304 @@
+"""Translation-invariant multiscale shrinkage: from noisy sums on a raster to a smooth, non-negative map.
+
+A box of the raster holds P users; it is cut into two halves, rows and columns in turn, until single
+sites are left. What a half is expected to hold is its share of the box's members; what was measured
+departs from that by signal and noise, and is drawn back to the posterior mean under a prior of splits
+that is learned, per size of box, from the noisy halves of all boxes (:mod:`mapveil.inference.split_prior`).
+
+The cuts are made at **every** offset, not at multiples of the box only: each box takes the mean of what
+its parents give it, which equals averaging over all shifts of the grid. Outside the raster lies nothing
+(no wrapping): a box over the border has fewer members, and so a smaller share.
+
+Pure post-processing of released numbers: costs no privacy, serves every wing. Source: cycle spinning
+(Coifman and Donoho 1995), multiscale priors for counts (Kolaczyk 1999, Nowak and Kolaczyk 2000).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.inference.split_prior import SplitPrior
+from mapveil.inference.threshold_expansion import CutBoxes, ThresholdExpansion
+from mapveil_client.errors import ParameterError
+
+__all__ = ["SplitRule", "multiscale_shrinkage", "pool", "spread"]
+
+FloatArray = npt.NDArray[np.float64]
+SplitRule = Literal["prior", "expansion"]
+
+_WHOLE = 0.99  # of a measured group, in either half
+
+
+def pool(square: npt.NDArray[Any], levels: int) -> npt.NDArray[Any]:
+    """Sum blocks of ``2**levels`` x ``2**levels`` sites, same dtype.
+
+    Examples
+    --------
+    >>> pool(np.ones((4, 4), dtype=np.int64), 1).tolist()
+    [[4, 4], [4, 4]]
+    """
+    side = square.shape[0] >> levels
+    summed: npt.NDArray[Any] = square.reshape(side, 1 << levels, side, 1 << levels).sum(axis=(1, 3))
+    return summed
+
+
+def spread(square: FloatArray, members: npt.NDArray[Any]) -> FloatArray:
+    """Divide each block of a coarse raster over its sites in proportion to their members.
+
+    Parameters
+    ----------
+    square : ndarray of float64, shape (coarse, coarse)
+        Sums of blocks.
+    members : ndarray, shape (side, side)
+        Weight of every site, 0 for a structural zero; ``side`` is ``coarse`` times a power of two.
+
+    Returns
+    -------
+    ndarray of float64, shape (side, side)
+        Each block keeps its sum, unless it has no members.
+    """
+    factor = members.shape[0] // square.shape[0]
+    block = pool(members.astype(np.float64), factor.bit_length() - 1)
+    rate = np.divide(square, block, out=np.zeros_like(block), where=block > 0)
+    return np.asarray(rate.repeat(factor, axis=0).repeat(factor, axis=1) * members)
+
+
+def multiscale_shrinkage(
+    noisy: FloatArray,
+    variance: FloatArray | float,
+    members: npt.NDArray[Any] | None = None,
+    *,
+    block: int = 1,
+    block_variance: FloatArray | float | None = None,
+    leaves: FloatArray | None = None,
+    terms: int = 1,
+    shifts: int = 8,
+    rule: SplitRule = "prior",
+    sampled: bool = False,
+) -> FloatArray:
+    """Shrink noisy sums on a square raster. Run by: whoever holds the noisy sums.
+
+    Parameters
+    ----------
+    noisy : ndarray of float64, shape (side, side)
+        Unbiased sums per site; ``side`` is a power of two.
+    variance : float or ndarray of float64, shape (side, side)
+        Variance of the noise on each, independent from site to site.
+    members : ndarray, shape (side, side), optional
+        How many cells each site stands for; 0 is a structural zero, estimated as exactly 0 whatever
+        was measured there. An even division is in proportion to members. All 1 by default.
+    block : int
+        Where blocks of ``block`` x ``block`` sites were measured as well and the two made consistent,
+        sums of whole blocks are better known than their sites: boxes whose longer side is at least
+        ``block`` sites take their variance from ``block_variance``.
+    block_variance : float or ndarray of float64, shape (side, side), optional
+        Each site's part of its block's variance; ``variance`` by default.
+    leaves : ndarray of float64, shape (side, side), optional
+        Each site's part of the group it was measured in, where several sites were measured as one and
+        ``noisy`` and ``variance`` divided evenly among them; all 1 by default. Boxes that hold less than one
+        group tell nothing of the prior, which is not learned from them.
+    terms : int
+        The noise of a site is a sum of so many Laplace variables; 16 stands for a Gaussian.
+    shifts : int
+        Trees are rooted at ``shifts`` + 1 offsets along either axis (at most ``side`` + 1), around the centre:
+        boxes of at most ``shifts`` sites a side are cut at every offset. Time grows with its logarithm.
+    rule : str
+        How a half is estimated: ``"prior"``, the posterior mean under the learned prior; or ``"expansion"``, by
+        :mod:`mapveil.inference.threshold_expansion`, which looks at the boxes beside it too.
+    sampled : bool
+        Whether the people counted are a sample, and the map wanted is that of all whom they stand for: then
+        the sums carry the sample's Poisson variance as well, which is estimated along with them.
+
+    Returns
+    -------
+    ndarray of float64, shape (side, side)
+        Non-negative, with the total of ``noisy`` (0 if that is negative) over sites with members.
+
+    Raises
+    ------
+    ParameterError
+        The raster is not a square with a power of two sites a side, or the shapes differ.
+    """
+    side = noisy.shape[0] if noisy.ndim == 2 else 0
+    if noisy.shape != (side, side) or side < 1 or side & (side - 1):
+        raise ParameterError(f"noisy has shape {noisy.shape}; a square of a power of two is accepted")
+    weight = np.ones(noisy.shape) if members is None else np.asarray(members, dtype=np.float64)
+    small = np.asarray(variance, dtype=np.float64)
+    large = small if block_variance is None else np.asarray(block_variance, dtype=np.float64)
+    parts = np.asarray(1.0 if leaves is None else leaves, dtype=np.float64)
+    shapes = [weight.shape, *(given.shape or noisy.shape for given in (small, large, parts))]
+    if any(shape != noisy.shape for shape in shapes):
+        raise ParameterError(
+            f"members, variance, block_variance and leaves have shapes {shapes}; {noisy.shape} is accepted"
+        )
+    if shifts < 1:
+        raise ParameterError(f"shifts is {shifts}; a whole number of at least 1 is accepted")
+    there = weight > 0
+    sums = _Boxes(np.where(there, noisy, 0.0))
+    weights = _Boxes(weight)
+    of_small = _Boxes(np.where(there, small, 0.0))
+    of_large = of_small if large is small else _Boxes(np.where(there, large, 0.0))
+    held = None if leaves is None else _Boxes(np.where(there, parts, 0.0))
+    learn: SplitPrior | ThresholdExpansion = SplitPrior(terms) if rule == "prior" else ThresholdExpansion()
+    roots = _roots(side, shifts)
+    rows, columns = _Cuts(2 * side, roots), _Cuts(2 * side, roots)
+    estimate = np.full((roots.size, roots.size), max(float(noisy[there].sum()), 0.0))
+    while columns.length > 1:
+        for axis in (0, 1):
+            before = (rows, columns)[axis]
+            after = before.halved(side)
+            rows, columns = (after, columns) if axis == 0 else (rows, after)
+            noise = of_large if max(rows.length, columns.length) >= block else of_small
+            layers = [boxes.sums(rows, columns) for boxes in (sums, noise, weights)]
+            if held is not None:
+                layers.append(held.sums(rows, columns))
+            sites = min(rows.length, side) * min(columns.length, side)
+            offsets = min(rows.length, roots.size) * min(columns.length, roots.size)
+            slope = None
+            if rule == "expansion":
+                whole = weights.sums(*((before, columns) if axis == 0 else (rows, before)))
+                slope = _slope(estimate, whole, axis, before)
+            cut = _Cut(axis, before, after, sites, offsets, slope, sampled)
+            estimate = _halve(estimate, layers, cut, learn)
+    return np.where(there, estimate, 0.0)
+
+
+class _Cuts(NamedTuple):
+    """Boxes of one length along one axis: the first site of each, in order."""
+
+    length: int
+    first: npt.NDArray[np.int64]
+
+    def halved(self, side: int) -> _Cuts:
+        """Both halves of all boxes, but for those wholly outside the raster."""
+        length = self.length // 2
+        first = np.unique(np.concatenate([self.first, self.first + length]))
+        return _Cuts(length, first[(first > -length) & (first < side)])
+
+
+def _roots(side: int, shifts: int) -> npt.NDArray[np.int64]:
+    """First sites of boxes of twice the side, which all hold the whole raster."""
+    spare = (side - min(shifts, side)) // 2
+    return np.arange(spare - side, 1 - spare)
+
+
+class _Boxes:
+    """Sums of an array over boxes, by an integral image."""
+
+    def __init__(self, values: FloatArray) -> None:
+        self._side = values.shape[0]
+        self._integral = np.zeros((self._side + 1, self._side + 1))
+        np.cumsum(values.cumsum(axis=0), axis=1, out=self._integral[1:, 1:])
+
+    def sums(self, rows: _Cuts, columns: _Cuts) -> FloatArray:
+        """Sums over the boxes, shape (rows, columns)."""
+        top, bottom = self._ends(rows)
+        left, right = self._ends(columns)
+        strips = self._integral[bottom] - self._integral[top]
+        return np.asarray(strips[:, right] - strips[:, left])
+
+    def _ends(self, cuts: _Cuts) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        return np.clip(cuts.first, 0, self._side), np.clip(cuts.first + cuts.length, 0, self._side)
+
+
+class _Cut(NamedTuple):
+    """One halving of all boxes."""
+
+    axis: int
+    before: _Cuts
+    after: _Cuts
+    sites: int  # of a half
+    offsets: int
+    slope: FloatArray | None  # users per member before each box less those after it
+    sampled: bool
+
+
+def _halve(
+    estimate: FloatArray, layers: list[FloatArray], to: _Cut, learn: SplitPrior | ThresholdExpansion
+) -> FloatArray:
+    """From the estimates of all boxes to those of all their halves along one axis.
+
+    ``layers`` are sums over all halves: what was measured, noise variance, members and (optionally) groups.
+    """
+    shape, axis = layers[0].shape, to.axis
+    sides = [
+        _Side(to.after.first, to.before.first),
+        _Side(to.after.first, to.before.first + to.after.length),
+    ]
+    y1, v1, w1, *g1 = (sides[0].take(layer, axis) for layer in layers)
+    y2, v2, w2, *g2 = (sides[1].take(layer, axis) for layer in layers)
+    cut = (w1 > 0) & (w2 > 0)
+    half = np.where(w1 > 0, estimate, 0.0)
+    parent, y1, y2, v1, v2 = (array[cut] for array in (estimate, y1, y2, v1, v2))
+    members = w1[cut] + w2[cut]
+    share = w1[cut] / members
+    if to.sampled:
+        v1, v2 = v1 + share * parent, v2 + (1 - share) * parent
+    both = v1 + v2
+    # Two measurements of the first half: its own, and what the second leaves of the parent.
+    measured = np.divide(v2 * y1 + v1 * (parent - y2), both, out=y1.copy(), where=both > 0)
+    variance = np.divide(v1 * v2, both, out=np.zeros_like(both), where=both > 0)
+    telling = np.minimum(g1[0], g2[0])[cut] > _WHOLE if g1 else None
+    if isinstance(learn, ThresholdExpansion):
+        along = np.zeros_like(parent) if to.slope is None else to.slope[cut]
+        slope = share * (1 - share) * members * along / 4
+        found = learn.halves(CutBoxes(parent, measured, variance, share, slope, telling, to.offsets))
+    else:
+        found = learn.halves(parent, measured, variance, share, telling, to.sites, to.offsets)
+    half[cut] = np.clip(found, 0.0, parent)
+    summed = np.zeros(shape)
+    givers = np.zeros(shape[axis])
+    for side, values in zip(sides, (half, estimate - half), strict=True):
+        side.give(summed, values, axis)
+        givers[side.target] += 1
+    summed /= givers[:, None] if axis == 0 else givers
+    return summed
+
+
+def _slope(estimate: FloatArray, members: FloatArray, axis: int, boxes: _Cuts) -> FloatArray:
+    """Users per member in the box before each, less those in the box after it; its own where nobody can be there."""
+    density = np.divide(estimate, members, out=np.zeros_like(estimate), where=members > 0)
+    beside = []
+    for step in (-boxes.length, boxes.length):
+        side = _Side(boxes.first, boxes.first + step)
+        there = side.take(members, axis) > 0
+        beside.append(np.where(there, side.take(density, axis), density))
+    return np.asarray(beside[0] - beside[1])
+
+
+class _Side:
+    """Where one half of each box is among all halves."""
+
+    def __init__(self, halves: npt.NDArray[np.int64], wanted: npt.NDArray[np.int64]) -> None:
+        place = np.minimum(np.searchsorted(halves, wanted), halves.size - 1)
+        inside = np.flatnonzero(halves[place] == wanted)
+        self.size = wanted.size
+        self.source = _run(inside)
+        self.target = _run(place[inside])
+
+    def take(self, layer: FloatArray, axis: int) -> FloatArray:
+        """The layer's value at each box's half, 0 where that lies outside the raster."""
+        if axis == 0:
+            taken = np.zeros((self.size, layer.shape[1]))
+            taken[self.source] = layer[self.target]
+        else:
+            taken = np.zeros((layer.shape[0], self.size))
+            taken[:, self.source] = layer[:, self.target]
+        return taken
+
+    def give(self, summed: FloatArray, values: FloatArray, axis: int) -> None:
+        """Add what each box gives its half."""
+        if axis == 0:
+            summed[self.target] += values[self.source]
+        else:
+            summed[:, self.target] += values[:, self.source]
+
+
+def _run(index: npt.NDArray[np.int64]) -> slice | npt.NDArray[np.int64]:
+    """The same places as a slice where they follow each other, which is faster."""
+    if index.size and index[-1] - index[0] + 1 == index.size:
+        return slice(int(index[0]), int(index[-1]) + 1)
+    return index

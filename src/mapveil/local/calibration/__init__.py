@@ -1,0 +1,1 @@
+"""Calibration of randomizers to their epsilon."""

@@ -1,0 +1,1 @@
+"""Estimators: from reports to a distribution over the sites."""

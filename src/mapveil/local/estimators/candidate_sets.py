@@ -1,0 +1,73 @@
+r"""The published estimator: equations over Hadamard candidate sets, solved by LU decomposition.
+
+.. math:: \hat\pi(C_i) = \sum_x p(x) \sum_{y \in C_i} q(y \mid x), \quad i = 1 .. d, \qquad
+    C_i = \{ y : H_{i y} = +1,\ y < d \}
+
+where: :math:`\hat\pi(C_i)` is the part of the reports in :math:`C_i`, H the Hadamard matrix of
+:math:`2^{\lceil \log_2(d + 1) \rceil}` rows (from 0) and d the number of sites.
+
+The sets bring nothing: where both systems are regular, the solution is that of :math:`\hat\pi(y) = \sum_x p(x) q(y
+\mid x)` itself. It is here to show that, and for the reproduction.
+
+Source: Wang et al. (2022), section 3.5, equation 8, Algorithm 2.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.local.randomizers.randomizer import SymbolRandomizer
+from mapveil.local.randomizers.report import Tally
+from mapveil.local.randomizers.walsh_hadamard import walsh_hadamard
+from mapveil.local.randomizers.weight_table import solve_regular
+from mapveil_client.errors import ParameterError
+
+__all__ = ["candidate_sums", "solve_candidate_sets"]
+
+FloatArray = npt.NDArray[np.float64]
+
+_MOST_SITES: Final = 4096
+
+
+def candidate_sums(values: FloatArray) -> FloatArray:
+    """The sums of values over all candidate sets, shape (rows, sites), from values by site, shape (rows, sites).
+
+    Examples
+    --------
+    >>> candidate_sums(np.array([[1.0, 10.0, 100.0]])).tolist()
+    [[101.0, 11.0, 1.0]]
+    """
+    rows, size = values.shape
+    padded = np.zeros((rows, 1 << size.bit_length()))
+    padded[:, :size] = values
+    signed = walsh_hadamard(padded)[:, 1 : size + 1]
+    return np.asarray((signed + values.sum(axis=1, keepdims=True)) / 2)
+
+
+def solve_candidate_sets(randomizer: SymbolRandomizer, tally: Tally) -> FloatArray:
+    """The solution p, shape (sites,); entries may be negative. Run by: the server.
+
+    Parameters
+    ----------
+    randomizer : SymbolRandomizer
+        Whose reports are sites.
+    tally : Tally
+        Of the reports.
+
+    Raises
+    ------
+    ParameterError
+        Reports are not sites, there are more than 4,096 sites, or the system is singular.
+    """
+    if randomizer.symbols != randomizer.size:
+        raise ParameterError("candidate sets are of sites; a randomizer whose reports are sites is accepted")
+    if randomizer.size > _MOST_SITES:
+        raise ParameterError(
+            f"candidate sets of {randomizer.size} sites; {_MOST_SITES} at most are accepted, or the estimators em and "
+            "simplex, which need no matrix"
+        )
+    share = tally.counts / max(tally.reports, 1)
+    return solve_regular(candidate_sums(randomizer.transition_matrix()).T, candidate_sums(share[None])[0])

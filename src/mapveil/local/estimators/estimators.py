@@ -1,0 +1,117 @@
+"""The estimators by name: from a tally to a distribution of the users over the sites."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.geo.places import Places
+from mapveil.local.estimators.estimators.candidate_sets import solve_candidate_sets
+from mapveil.local.estimators.estimators.maximum_likelihood import maximise_likelihood
+from mapveil.local.estimators.estimators.multiscale import shrink_estimates
+from mapveil.local.estimators.estimators.simplex import norm_clip, project_to_simplex
+from mapveil.local.estimators.estimators.smoothed_likelihood import smooth_likelihood
+from mapveil.local.estimators.estimators.split_trees import usual_concentration
+from mapveil.local.randomizers.randomizer import Randomizer, SymbolRandomizer
+from mapveil.local.randomizers.report import Tally
+from mapveil_client.errors import ParameterError
+
+__all__ = ["ESTIMATORS", "Estimated", "check_estimator", "estimate_distribution"]
+
+FloatArray = npt.NDArray[np.float64]
+
+
+class Estimated(NamedTuple):
+    """A distribution, and what a reader of the map must know of it."""
+
+    distribution: FloatArray  # shape (sites,), not negative, sums to 1
+    notes: tuple[str, ...] = ()
+
+
+def estimate_distribution(randomizer: Randomizer, tally: Tally, estimator: str) -> Estimated:
+    """Estimate where the users are. Run by: the server; costs no privacy.
+
+    Parameters
+    ----------
+    randomizer : Randomizer
+        What randomized the reports.
+    tally : Tally
+        Of the reports. Without any, the even distribution.
+    estimator : str
+        One of :data:`ESTIMATORS`.
+
+    Raises
+    ------
+    ParameterError
+        No such estimator, or one that this randomizer's reports do not permit.
+    """
+    check_estimator(estimator)
+    if tally.counts.shape != (randomizer.symbols,):
+        raise ParameterError(f"a tally of {tally.counts.size} counts; {randomizer.symbols} are accepted")
+    if tally.reports == 0:
+        return Estimated(np.full(randomizer.size, 1 / randomizer.size), ("nobody reported: the map is even",))
+    return ESTIMATORS[estimator](randomizer, tally)
+
+
+def check_estimator(estimator: str) -> None:
+    """Refuse a name that no estimator has."""
+    if estimator not in ESTIMATORS:
+        raise ParameterError(f"estimator is {estimator!r}; {', '.join(ESTIMATORS)} are accepted")
+
+
+def _likeliest(randomizer: Randomizer, tally: Tally) -> Estimated:
+    if not isinstance(randomizer, SymbolRandomizer):
+        raise ParameterError(
+            "the estimator 'em' needs reports of one symbol each: sets of sites have too many values to count; "
+            "simplex, norm-clip, multiscale and smoothed-em are accepted"
+        )
+    made = maximise_likelihood(randomizer, tally)
+    note = () if made.converged else (f"the likelihood was still rising after {made.steps} steps",)
+    return Estimated(made.distribution, note)
+
+
+def _projected(randomizer: Randomizer, tally: Tally) -> Estimated:
+    return Estimated(project_to_simplex(randomizer.invert(tally)))
+
+
+def _clipped(randomizer: Randomizer, tally: Tally) -> Estimated:
+    return Estimated(norm_clip(randomizer.invert(tally)))
+
+
+def _shrunk(randomizer: Randomizer, tally: Tally) -> Estimated:
+    unbiased = randomizer.invert(tally)
+    covariance = randomizer.covariance(norm_clip(unbiased))
+    domain = randomizer.domain
+    usual = functools.partial(usual_concentration, domain) if isinstance(domain.tiling, Places) else None
+    return Estimated(shrink_estimates(unbiased, covariance, tally.reports, domain.plane, usual))
+
+
+def _smoothed(randomizer: Randomizer, tally: Tally) -> Estimated:
+    made = smooth_likelihood(randomizer, tally)
+    note = () if made.converged else (f"the smoothed likelihood had not settled after {made.steps} steps",)
+    return Estimated(made.distribution, note)
+
+
+def _by_candidates(randomizer: Randomizer, tally: Tally) -> Estimated:
+    if not isinstance(randomizer, SymbolRandomizer) or randomizer.symbols != randomizer.size:
+        raise ParameterError(
+            "the estimator 'candidate-sets' needs reports that are sites; srr, grr and planar-laplace have them"
+        )
+    return Estimated(project_to_simplex(solve_candidate_sets(randomizer, tally)))
+
+
+ESTIMATORS: Final[dict[str, Callable[[Randomizer, Tally], Estimated]]] = {
+    "em": _likeliest,
+    "simplex": _projected,
+    "norm-clip": _clipped,
+    "candidate-sets": _by_candidates,
+    "multiscale": _shrunk,
+    "smoothed-em": _smoothed,
+}
+"""By name: maximum likelihood; the unbiased estimate projected on the distributions; the same clipped and normalised;
+the paper's equations over Hadamard candidate sets, projected; Mapveil's own shrinkage at all scales, of unbiased
+estimates and of the likelihood itself, which serves every randomizer at any size."""

@@ -1,0 +1,115 @@
+r"""The distribution under which the reports are likeliest, by accelerated expectation maximisation.
+
+.. math:: p'(x) = p(x) \sum_y q(y \mid x)\, \frac{\hat\pi(y)}{\sum_{x'} q(y \mid x')\, p(x')}
+
+where: q is the channel and :math:`\hat\pi(y)` the part of the reports that are y: one step, which never lowers the
+likelihood. Three steps make one accelerated one (SQUAREM, scheme S3): an extrapolation along two steps, and a third
+that puts it right; where that is no likelier than the two steps alone, they count. Every step is one product with the
+channel and one with its adjoint: O(d m) for the staircase.
+
+Source: Dempster, Laird, Rubin (1977); Varadhan, Roland, "Simple and Globally Convergent Methods for Accelerating the
+Convergence of Any EM Algorithm" (2008).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.local.randomizers.randomizer import SymbolRandomizer
+from mapveil.local.randomizers.report import Tally
+
+__all__ = ["Likeliest", "maximise_likelihood"]
+
+FloatArray = npt.NDArray[np.float64]
+
+_MOST_STEPS: Final = 3000
+_TOLERANCE: Final = 1e-3
+_TINY: Final = 1e-300
+
+
+class Likeliest(NamedTuple):
+    """What the iteration came to."""
+
+    distribution: FloatArray  # shape (sites,)
+    log_likelihood: float  # nats, all reports together
+    steps: int
+    converged: bool
+
+
+class _Step(NamedTuple):
+    after: FloatArray
+    before: float  # log-likelihood of the distribution that the step was taken from
+
+
+def maximise_likelihood(
+    randomizer: SymbolRandomizer,
+    tally: Tally,
+    *,
+    start: FloatArray | None = None,
+    tolerance: float = _TOLERANCE,
+    most_steps: int = _MOST_STEPS,
+    accelerate: bool = True,
+) -> Likeliest:
+    """Run the iteration of the module's header. Run by: the server.
+
+    Parameters
+    ----------
+    randomizer : SymbolRandomizer
+        The channel.
+    tally : Tally
+        Of the reports.
+    start : ndarray of float64, shape (sites,), optional
+        Where to begin; the even distribution by default. What is 0 there stays 0.
+    tolerance : float
+        Stop when the log-likelihood of all reports gains less than this, nats a step.
+    most_steps : int
+        Or after so many steps.
+    accelerate : bool
+        Whether to extrapolate; plain steps otherwise.
+    """
+    even = np.full(randomizer.size, 1 / randomizer.size)
+    p = even if start is None else np.asarray(start, dtype=np.float64)
+    if tally.reports == 0:
+        return Likeliest(p, 0.0, 0, True)
+    observed = tally.counts / tally.reports
+    seen = np.flatnonzero(tally.counts)
+    counts = tally.counts[seen].astype(np.float64)
+
+    def step(before: FloatArray) -> _Step:
+        expected = np.maximum(randomizer.forward(before), _TINY)
+        ratio = np.divide(observed, expected, out=np.zeros(observed.shape), where=observed > 0)
+        after = before * randomizer.backward(ratio)
+        # Not by BLAS, here and below: it would wake a thread for so little, and wait for it on a busy machine.
+        likelihood = float(np.einsum("i,i", counts, np.log(expected[seen])))
+        return _Step(after / after.sum(), likelihood)
+
+    steps, reached = 0, -math.inf
+    while steps < most_steps:
+        first = step(p)
+        gain, reached = first.before - reached, first.before
+        if gain < tolerance * (3 if accelerate else 1):
+            return Likeliest(p, reached, steps, True)
+        if not accelerate:
+            p, steps = first.after, steps + 1
+            continue
+        second = step(first.after)
+        p = _extrapolated(p, first.after, second.after)
+        third = step(p)
+        steps += 3
+        p = third.after if third.before >= second.before else second.after
+    return Likeliest(p, reached, steps, False)
+
+
+def _extrapolated(p: FloatArray, once: FloatArray, twice: FloatArray) -> FloatArray:
+    moved = once - p
+    bent = twice - once - moved
+    length = float(np.einsum("i,i", bent, bent))
+    far = max(math.sqrt(float(np.einsum("i,i", moved, moved)) / length), 1.0) if length > 0 else 1.0
+    made = p + 2 * far * moved + far * far * bent
+    # Beyond the border a step would end for good.
+    made = np.where(made > 0, made, twice / 2)
+    return np.asarray(made / made.sum())

@@ -1,0 +1,1 @@
+"""Randomizers of the local model, one file each."""

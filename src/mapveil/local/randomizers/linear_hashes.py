@@ -1,0 +1,198 @@
+r"""A family of hash functions in which any two sites collide equally often, and its sums by Fourier transforms.
+
+.. math:: h_a(x) = \langle a, x \rangle \bmod g, \qquad a \in \mathbb{Z}_g^k \setminus \{0\}
+
+where: g is a prime, and every site is a point of k digits to the base g, of its own; which, is scattered by a public
+keystream, so that sites that lie together are not on lines together. For :math:`x \ne x'` the product of a with
+:math:`x - x'` is 0 for exactly :math:`g^{k-1}` of all a, one of which is 0 and left out (it would hash all sites to
+one bucket): any two sites collide under exactly :math:`g^{k-1} - 1` of the :math:`g^k - 1` functions, a little less
+than one in g.
+
+What a server needs are sums of a table T over all functions at once, for every site:
+
+.. math:: R(x) = \sum_a T[a, h_a(x)] = \frac{1}{g} \sum_{j=0}^{g-1} G_j(j x), \qquad
+    G_j(z) = \sum_a e^{2 \pi i \langle a, z \rangle / g} \sum_v T[a, v]\, e^{-2 \pi i j v / g}
+
+one transform over :math:`\mathbb{Z}_g^k` for each j: :math:`O(g^{k+1} \log g^k)`, however many reports there were.
+The adjoint is made likewise.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil_client.errors import ParameterError
+from mapveil_client.randomness.random import Randomness
+
+__all__ = ["LinearHashes", "is_prime"]
+
+FloatArray = npt.NDArray[np.float64]
+ComplexArray = npt.NDArray[np.complex128]
+IntArray = npt.NDArray[np.int64]
+
+_SCATTER: Final = 1709
+_SMALL: Final = 16  # so small a product stays on one core, where waking others costs more
+
+
+def is_prime(number: int) -> bool:
+    """Whether a number is a prime, by trial."""
+    return number >= 2 and all(number % k for k in range(2, int(number**0.5) + 1))
+
+
+@dataclass(frozen=True)
+class LinearHashes:
+    """The family of the module's header.
+
+    Parameters
+    ----------
+    buckets : int
+        g, a prime.
+    sites : int
+        How many sites are hashed; k is the least with :math:`g^k` at least as many.
+
+    Examples
+    --------
+    >>> hashes = LinearHashes(3, 9)
+    >>> every = np.arange(hashes.functions)
+    >>> int((hashes.values(every, np.full(8, 4)) == hashes.values(every, np.full(8, 7))).sum())
+    2
+    """
+
+    buckets: int
+    sites: int
+
+    def __post_init__(self) -> None:
+        if not is_prime(self.buckets):
+            raise ParameterError(f"buckets is {self.buckets}; a prime is accepted")
+
+    @property
+    def digits(self) -> int:
+        """k."""
+        count, reach = 1, self.buckets
+        while reach < self.sites:
+            count, reach = count + 1, reach * self.buckets
+        return count
+
+    @property
+    def functions(self) -> int:
+        """How many there are, :math:`g^k - 1`."""
+        return self._points - 1
+
+    @property
+    def _points(self) -> int:
+        return int(self.buckets**self.digits)
+
+    @property
+    def _point(self) -> IntArray:
+        return _scattered(self._points, self.sites)
+
+    @property
+    def collision(self) -> float:
+        """The part of the functions under which any two sites collide."""
+        return float((self.buckets ** (self.digits - 1) - 1) / self.functions)
+
+    def values(self, functions: IntArray, sites: IntArray) -> IntArray:
+        """h of sites, each under a function of its own, shape (n,). Run by: the client."""
+        g = self.buckets
+        a, x = functions + 1, self._point[sites]
+        made = np.zeros(a.shape, dtype=np.int64)
+        for _ in range(self.digits):
+            made += (a % g) * (x % g)
+            a //= g
+            x //= g
+        return np.asarray(made % g)
+
+    def sums(self, table: FloatArray) -> FloatArray:
+        """R of every site, shape (sites,). Run by: the server.
+
+        Parameters
+        ----------
+        table : ndarray of float64, shape (functions, buckets)
+            T.
+        """
+        g = self.buckets
+        whole = np.concatenate([np.zeros((1, g)), table])
+        bent = np.fft.rfft(whole, axis=1)
+        made = np.zeros(self._points)
+        for j in range(bent.shape[1]):
+            part = self._scaled(self._transform(np.ascontiguousarray(bent[:, j]), 1), j).real
+            made += part if j == 0 or 2 * j == g else 2 * part
+        return np.asarray(made[self._point] / g)
+
+    def table(self, values: FloatArray) -> FloatArray:
+        r"""The adjoint: :math:`A[a, v] = \sum_{x : h_a(x) = v} p(x)`, shape (functions, buckets). Run by: the server.
+
+        Parameters
+        ----------
+        values : ndarray of float64, shape (sites,)
+            p.
+        """
+        g = self.buckets
+        whole = np.zeros(self._points, dtype=np.complex128)
+        whole[self._point] = values
+        spectrum = self._transform(whole, -1)
+        bent = np.empty((self._points, g // 2 + 1), dtype=np.complex128)
+        for j in range(bent.shape[1]):
+            bent[:, j] = self._scaled(spectrum, j)
+        return np.asarray(np.fft.irfft(bent, n=g, axis=1)[1:])
+
+    def _scaled(self, spectrum: ComplexArray, factor: int) -> ComplexArray:
+        """The spectrum at ``factor`` times each point, flat."""
+        along = np.arange(self.buckets) * factor % self.buckets
+        index = np.zeros(1, dtype=np.int64)
+        for _ in range(self.digits):
+            index = (index[:, None] * self.buckets + along).reshape(-1)
+        return np.asarray(spectrum[index])
+
+    def _transform(self, values: ComplexArray, sign: int) -> ComplexArray:
+        r""":math:`\sum_a e^{\pm 2 \pi i \langle a, z \rangle / g} v(a)` at every z, flat.
+
+        Several short axes at once are one product with a small matrix, which is quicker than a transform of each.
+        """
+        made = values
+        axis = _AxisTransform(self.buckets, sign)
+        left = self.digits
+        while left:
+            together = min(left, axis.most_together)
+            # The first axes go last: after all of them they are in order again.
+            made = axis.apply(made.reshape(self.buckets**together, -1), together).T.reshape(-1)
+            left -= together
+        return made
+
+
+class _AxisTransform:
+    """The Fourier transform along some axes of g points at once."""
+
+    def __init__(self, points: int, sign: int) -> None:
+        self._points, self._sign = points, sign
+        self.most_together = max(1, int(math.log(_SMALL) / math.log(points)))
+
+    def apply(self, values: ComplexArray, together: int) -> ComplexArray:
+        """Transform along the first axis, which is ``together`` of them."""
+        if self._points > _SMALL:
+            return np.asarray(
+                np.fft.fft(values, axis=0) if self._sign < 0 else np.fft.ifft(values, axis=0) * self._points
+            )
+        return np.asarray(_kernel(self._points, self._sign, together) @ values)
+
+
+@functools.lru_cache(maxsize=32)
+def _scattered(points: int, sites: int) -> IntArray:
+    """The point of each site: the same for every phone and server."""
+    words = Randomness(_SCATTER).words(points, np.uint64)
+    return np.argsort(words, kind="stable")[:sites].astype(np.int64)
+
+
+@functools.lru_cache(maxsize=32)
+def _kernel(points: int, sign: int, together: int) -> ComplexArray:
+    one = np.exp(sign * 2j * np.pi * (np.outer(np.arange(points), np.arange(points)) % points) / points)
+    made = np.ones((1, 1), dtype=np.complex128)
+    for _ in range(together):
+        made = np.kron(made, one)
+    return made

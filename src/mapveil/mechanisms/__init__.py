@@ -1,0 +1,1 @@
+"""Mechanisms: what every one shares, and the table of them all."""

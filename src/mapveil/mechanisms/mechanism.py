@@ -1,0 +1,141 @@
+"""What the mechanisms of every wing share: frozen parameters, an exact budget where there is one, and ``release``."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.geo.counts import Counts
+from mapveil.geo.places import Places
+from mapveil.geo.points import Points
+from mapveil.geo.tiling import Tiling
+from mapveil.maps.density_map import DensityMap, Measurement
+from mapveil.privacy.guarantee import Guarantee, Share
+from mapveil_client.epsilon import EpsilonLike, as_epsilon
+from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.randomness.random import Randomness
+
+__all__ = ["AnyMechanism", "Estimate", "Mechanism", "Progress", "check_tiling", "tiling_of"]
+
+Progress = Callable[[str, float], None]
+"""Called with the name of a step and the part done, from 0 to 1."""
+
+_LARGEST = 1 << 26
+
+
+class Estimate(NamedTuple):
+    """What a mechanism makes of noisy sums."""
+
+    values: npt.NDArray[np.float64]  # estimated users per cell
+    measurements: tuple[Measurement, ...]
+    shares: tuple[Share, ...]
+    notes: tuple[str, ...] = ()
+
+
+def check_tiling(tiling: Tiling) -> None:
+    """Refuse a tiling that no dense map can be made of, before any data are read and any budget is charged.
+
+    The polygons of :class:`Places` are drawn here and kept: drawing them later could fail after the charge.
+
+    Raises
+    ------
+    InputError
+        It has too many cells, or none whose centre lies in the region's polygon, or places too close together.
+    """
+    if tiling.size > _LARGEST:
+        raise InputError(
+            f"{tiling.spec} has {tiling.size} cells; a dense map of at most {_LARGEST} is accepted"
+        )
+    inside = tiling.lattice().inside if tiling.region.polygon is not None else None
+    if tiling.size == 0 or (inside is not None and not inside.any()):
+        raise InputError(f"{tiling.spec} has no cell in {tiling.region}; a finer tiling is accepted")
+    if isinstance(tiling, Places):
+        tiling.area_m2()
+
+
+def tiling_of(source: Points | Counts | Any, tiling: Tiling | None) -> Tiling:
+    """The tiling given, or the one that counts bring; checked.
+
+    Raises
+    ------
+    InputError
+        A table without a tiling, or a tiling no dense map can be made of.
+    """
+    if tiling is None:
+        if isinstance(source, Points):
+            raise InputError("a table of points needs a tiling, such as Quadtree(region, depth=8)")
+        tiling = source.tiling
+    check_tiling(tiling)
+    return tiling
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnyMechanism(ABC):
+    """Frozen parameters, validated at construction; with a privacy budget (:class:`Mechanism`) or without."""
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    source: ClassVar[str]
+
+    @abstractmethod
+    def guarantee(self, shares: tuple[Share, ...] = (), *, seeded: bool = False) -> Guarantee:
+        """The promise of one release with these parameters."""
+
+    @abstractmethod
+    def release(
+        self,
+        points: Any,
+        tiling: Tiling | None = None,
+        *,
+        rng: Randomness | int | None = None,
+        progress: Progress | None = None,
+    ) -> DensityMap:
+        """Release a map; each wing says from what, and what it promises."""
+
+    def parameters(self) -> dict[str, Any]:
+        """The parameters as a JSON-ready record."""
+        record: dict[str, Any] = {}
+        for item in dataclasses.fields(self):
+            value = getattr(self, item.name)
+            record[item.name] = str(value) if isinstance(value, Fraction) else value
+        return record
+
+    def _check(self, held: bool, name: str, accepted: str) -> None:
+        """Refuse a parameter outside its range."""
+        if not held:
+            raise ParameterError(f"{name} is {getattr(self, name)!r}; {accepted} is accepted")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mechanism(AnyMechanism):
+    """Frozen parameters with an exact privacy budget.
+
+    Parameters
+    ----------
+    epsilon : int, float, str, Decimal or Fraction
+        The whole privacy budget of one release, above zero; kept exactly.
+    """
+
+    epsilon: EpsilonLike
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", as_epsilon(self.epsilon))
+
+    @property
+    def budget(self) -> Fraction:
+        """The whole budget, exactly."""
+        return as_epsilon(self.epsilon)
+
+    def _spent(self, shares: tuple[Share, ...]) -> Fraction:
+        """What the shares add up to, never more than the budget."""
+        spent = sum((share.epsilon for share in shares), Fraction(0))
+        if spent > self.budget:
+            raise AssertionError(f"{self.name} spent {spent} of {self.budget}")
+        return spent

@@ -1,0 +1,279 @@
+"""How far an estimated map is from the true one: every metric by its formula, in one table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.metrics.distribution import MapLike, distribution_pair, value_pair
+from mapveil.metrics.emd_bounds import emd_within
+from mapveil_client.errors import ParameterError
+
+__all__ = [
+    "EPSILON",
+    "METRICS",
+    "Metric",
+    "compare",
+    "floored_mape",
+    "jensen_shannon",
+    "kl",
+    "l1",
+    "l2",
+    "maape",
+    "mape",
+    "mse",
+    "pearson",
+    "similarity",
+    "smape",
+    "spearman",
+]
+
+FloatArray = npt.NDArray[np.float64]
+
+EPSILON = 2.0**-52
+"""What the saliency literature adds inside the logarithm of the KL divergence."""
+
+
+class Metric(NamedTuple):
+    """A row of the table; calling it calls its function."""
+
+    name: str
+    function: Callable[[MapLike, MapLike], float]
+    better: Literal["low", "high"]
+    unit: str
+
+    def __call__(self, truth: MapLike, estimate: MapLike) -> float:
+        """The metric between two maps."""
+        return self.function(truth, estimate)
+
+    @property
+    def higher_is_better(self) -> bool:
+        """Whether it grows as the maps become alike."""
+        return self.better == "high"
+
+
+def mse(truth: MapLike, estimate: MapLike) -> float:
+    r"""Mean squared error of the values as they are.
+
+    .. math:: \frac{1}{n} \sum_i (t_i - e_i)^2
+
+    where: :math:`t`, :math:`e` are ``truth`` and ``estimate`` and :math:`n` is the number of cells. Give it
+    normalised maps to compare distributions. Run by: the evaluator.
+    """
+    t, e = value_pair(truth, estimate)
+    return float(np.mean((t - e) ** 2))
+
+
+def l1(truth: MapLike, estimate: MapLike) -> float:
+    r"""Sum of absolute errors of the values as they are, :math:`\sum_i |t_i - e_i|`.
+
+    where: :math:`t`, :math:`e` are ``truth`` and ``estimate``. Run by: the evaluator.
+    """
+    t, e = value_pair(truth, estimate)
+    return float(np.abs(t - e).sum())
+
+
+def l2(truth: MapLike, estimate: MapLike) -> float:
+    r"""Euclidean norm of the errors of the values as they are, :math:`(\sum_i (t_i - e_i)^2)^{1/2}`.
+
+    where: :math:`t`, :math:`e` are ``truth`` and ``estimate``. Run by: the evaluator.
+    """
+    t, e = value_pair(truth, estimate)
+    return float(np.linalg.norm((t - e).ravel()))
+
+
+def kl(truth: MapLike, estimate: MapLike) -> float:
+    r"""Kullback-Leibler divergence of the estimate from the truth, nats, regularised as for saliency maps.
+
+    .. math:: \sum_i p_i \ln\left(\frac{p_i}{q_i + \varepsilon} + \varepsilon\right), \qquad
+        \varepsilon = 2^{-52}
+
+    where: :math:`p`, :math:`q` are ``truth`` and ``estimate`` normalised to sum one. An empty cell of the
+    estimate under mass of the truth costs about 36 nats times that mass, not infinity. Identical maps give
+    0 up to :math:`n \varepsilon`. Run by: the evaluator. Source: Bylinskii et al. (2019), as used by Ghazi
+    et al. (2023).
+    """
+    p, q = distribution_pair(truth, estimate)
+    return float((p * np.log(p / (q + EPSILON) + EPSILON)).sum())
+
+
+def jensen_shannon(truth: MapLike, estimate: MapLike) -> float:
+    r"""Jensen-Shannon divergence, nats, from 0 (alike) to :math:`\ln 2` (disjoint); symmetric.
+
+    .. math:: \tfrac12 \sum_i p_i \ln\frac{p_i}{m_i} + \tfrac12 \sum_i q_i \ln\frac{q_i}{m_i},
+        \qquad m = \tfrac12 (p + q), \quad 0 \ln 0 = 0
+
+    where: :math:`p`, :math:`q` are ``truth`` and ``estimate`` normalised to sum one. Run by: the evaluator.
+    """
+    p, q = distribution_pair(truth, estimate)
+    middle = (p + q) / 2
+    total = 0.0
+    for part in (p, q):
+        some = part > 0
+        total += float((part[some] * np.log(part[some] / middle[some])).sum()) / 2
+    return max(total, 0.0)
+
+
+def similarity(truth: MapLike, estimate: MapLike) -> float:
+    r"""Common mass, from 0 (disjoint) to 1 (alike).
+
+    .. math:: \sum_i \min(p_i, q_i) = 1 - \tfrac12 \sum_i |p_i - q_i|
+
+    where: :math:`p`, :math:`q` are ``truth`` and ``estimate`` normalised to sum one. Run by: the
+    evaluator. Source: Bylinskii et al. (2019).
+    """
+    p, q = distribution_pair(truth, estimate)
+    return float(np.minimum(p, q).sum())
+
+
+def pearson(truth: MapLike, estimate: MapLike) -> float:
+    r"""Linear correlation of the values, from -1 to 1.
+
+    .. math:: \frac{\sum_i (t_i - \bar t)(e_i - \bar e)}
+              {\sqrt{\sum_i (t_i - \bar t)^2 \sum_i (e_i - \bar e)^2}}
+
+    where: :math:`t`, :math:`e` are ``truth`` and ``estimate`` and bars are means. Where a map is constant
+    (to 1e-12 of its largest value) this is undefined: it is 1 if both are, else 0. Run by: the evaluator.
+    """
+    return _correlation(*value_pair(truth, estimate))
+
+
+def spearman(truth: MapLike, estimate: MapLike) -> float:
+    """Rank correlation: :func:`pearson` of the values' ranks, equal values sharing their mean rank.
+
+    Run by: the evaluator.
+    """
+    from scipy.stats import rankdata
+
+    t, e = value_pair(truth, estimate)
+    return _correlation(np.asarray(rankdata(t), np.float64), np.asarray(rankdata(e), np.float64))
+
+
+def mape(truth: MapLike, estimate: MapLike) -> float:
+    r"""Mean absolute percentage error over the cells that are not empty in truth, as a ratio (1 is 100 %).
+
+    .. math:: \frac{1}{|\{i : t_i \ne 0\}|} \sum_{i : t_i \ne 0} \frac{|t_i - e_i|}{|t_i|}
+
+    where: :math:`t`, :math:`e` are ``truth`` and ``estimate``. What the estimate says of empty cells does not
+    count. A truth without any user has no such cell: 0 if the estimate is empty too, else infinity. Run by:
+    the evaluator.
+    """
+    t, e = value_pair(truth, estimate)
+    some = t != 0
+    if not some.any():
+        return 0.0 if not e.any() else float("inf")
+    return float(np.mean(np.abs((t[some] - e[some]) / t[some])))
+
+
+def floored_mape(truth: MapLike, estimate: MapLike) -> float:
+    r"""Mean absolute percentage error over all cells: an empty cell's is of the smallest value of the truth.
+
+    .. math:: \frac{1}{n} \sum_i \frac{|t_i - e_i|}{d_i}, \qquad
+        d_i = |t_i| \text{ if } t_i \ne 0 \text{ else } \min_{j : t_j \ne 0} |t_j|
+
+    where: :math:`t`, :math:`e` are ``truth`` and ``estimate`` and :math:`n` is the number of cells. A truth without
+    any user has no smallest value: 0 if the estimate is empty too, else infinity. Run by: the evaluator.
+    Source: Bagdasaryan et al. (2022), appendix A.1, after Tabataba et al. (2017).
+    """
+    t, e = value_pair(truth, estimate)
+    size = np.abs(t)
+    if not size.any():
+        return 0.0 if not e.any() else float("inf")
+    return float(np.mean(np.abs(t - e) / np.where(size > 0, size, size[size > 0].min())))
+
+
+def smape(truth: MapLike, estimate: MapLike) -> float:
+    r"""Symmetric mean absolute percentage error, a ratio from 0 to 2.
+
+    .. math:: \frac{1}{|S|} \sum_{i \in S} \frac{2 |t_i - e_i|}{|t_i| + |e_i|},
+        \qquad S = \{i : t_i \ne 0 \text{ or } e_i \ne 0\}
+
+    where: :math:`t`, :math:`e` are ``truth`` and ``estimate``. Two empty maps give 0. Run by: the evaluator.
+    """
+    t, e = value_pair(truth, estimate)
+    some = (t != 0) | (e != 0)
+    if not some.any():
+        return 0.0
+    t, e = t[some], e[some]
+    return float(np.mean(2 * np.abs(t - e) / (np.abs(t) + np.abs(e))))
+
+
+def maape(truth: MapLike, estimate: MapLike) -> float:
+    r"""Mean arctangent absolute percentage error over all cells, radians from 0 to :math:`\pi / 2`.
+
+    .. math:: \frac{1}{n} \sum_i \arctan\frac{|t_i - e_i|}{|t_i|}
+
+    where: :math:`t`, :math:`e` are ``truth`` and ``estimate`` and :math:`n` is the number of cells. A cell
+    that is empty in truth counts 0 if it is so in the estimate, else :math:`\pi / 2`. Run by: the
+    evaluator. Source: Kim and Kim (2016).
+    """
+    t, e = value_pair(truth, estimate)
+    return float(np.mean(np.arctan2(np.abs(t - e), np.abs(t))))
+
+
+METRICS: dict[str, Metric] = {
+    row.name: row
+    for row in (
+        Metric("mse", mse, "low", "users²"),
+        Metric("l1", l1, "low", "users"),
+        Metric("l2", l2, "low", "users"),
+        Metric("kl", kl, "low", "nats"),
+        Metric("jensen_shannon", jensen_shannon, "low", "nats"),
+        Metric("similarity", similarity, "high", "share"),
+        Metric("pearson", pearson, "high", ""),
+        Metric("spearman", spearman, "high", ""),
+        Metric("mape", mape, "low", "ratio"),
+        Metric("floored_mape", floored_mape, "low", "ratio"),
+        Metric("smape", smape, "low", "ratio"),
+        Metric("maape", maape, "low", "radians"),
+        Metric("emd", emd_within, "low", "region widths"),
+    )
+}
+"""Every metric by name. ``emd`` is :func:`mapveil.metrics.emd_bounds.emd_within`, certified to 1e-4 of itself;
+the exact one is :func:`mapveil.metrics.emd.emd`, and :func:`mapveil.metrics.emd.emd_metres` the one in metres."""
+
+
+def compare(truth: MapLike, estimate: MapLike, metrics: Iterable[str] | None = None) -> dict[str, float]:
+    """Several metrics between two maps over the same cells.
+
+    Run by: the evaluator, who holds the true map; nothing here is private.
+
+    Parameters
+    ----------
+    truth, estimate : DensityMap or array_like
+        The maps; arrays of one shape, of two dimensions for ``emd``.
+    metrics : iterable of str, optional
+        Names in :data:`METRICS`; all by default.
+
+    Raises
+    ------
+    ParameterError
+        A name is not in the table, or the maps cannot be compared.
+
+    Examples
+    --------
+    >>> compare([[3, 1], [0, 0]], [[1, 3], [0, 0]], ["similarity", "l1"])
+    {'similarity': 0.5, 'l1': 4.0}
+    """
+    names = tuple(METRICS) if metrics is None else tuple(metrics)
+    for name in names:
+        if name not in METRICS:
+            raise ParameterError(f"no metric is called {name!r}; accepted: {', '.join(METRICS)}")
+    return {name: METRICS[name](truth, estimate) for name in names}
+
+
+def _correlation(t: FloatArray, e: FloatArray) -> float:
+    centred, constant = [], []
+    for values in (t.ravel(), e.ravel()):
+        largest = np.abs(values).max()
+        scaled = values / largest if largest > 0 else values
+        spread = scaled - scaled.mean()
+        centred.append(spread)
+        constant.append(bool(np.abs(spread).max() <= 1e-12))
+    if any(constant):
+        return 1.0 if all(constant) else 0.0
+    a, b = centred
+    return float(np.clip((a @ b) / np.sqrt((a @ a) * (b @ b)), -1.0, 1.0))

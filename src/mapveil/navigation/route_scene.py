@@ -1,0 +1,219 @@
+"""Where a study of routes takes place: roads, travel times predicted from past trips, and vehicles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.analysis.trips import Trajectories, Trips, has_destinations, read_trajectories, read_trips
+from mapveil.geo.grid import Grid
+from mapveil.geo.read_points import open_table
+from mapveil.navigation.congestion import Congestion, StepDelay, VolumeDelay
+from mapveil.navigation.fleet import Fleet, fleet_from_trips, synthetic_fleet
+from mapveil.navigation.read_roads import read_roads
+from mapveil.navigation.road_graph import RoadGraph
+from mapveil.navigation.synthetic_roads import synthetic_roads
+from mapveil.navigation.traffic_world import World, make_world
+from mapveil.navigation.trajectory_roads import roads_from_trajectories
+from mapveil.navigation.travel_times import predict_times, traversals
+from mapveil.synthetic import SEA_BOX
+from mapveil_client.errors import InputError, ParameterError
+
+if TYPE_CHECKING:
+    from mapveil.geo.region import Region
+    from mapveil.geo.tables import Table
+    from mapveil.geo.tiling import Tiling
+
+__all__ = ["CONGESTIONS", "Scene", "congested_world", "make_scene"]
+
+FloatArray = npt.NDArray[np.float64]
+
+CONGESTIONS: Final = ("volume", "step")
+"""What users of a cell cost: a delay that grows with them, or the paper's fixed one beyond a threshold."""
+
+_CELL_M: Final = 200.0  # of junctions made from trajectories: about the way a car goes in 15 s
+_SLOWER: Final = 0.5
+_HALVINGS: Final = 8
+_WIDEST: Final = 256.0
+
+
+class Scene(NamedTuple):
+    """What a study needs before anybody drives."""
+
+    graph: RoadGraph
+    predicted: FloatArray  # seconds of each road as predicted from the past, shape (roads,)
+    fleet: Fleet
+    region: Region
+    notes: tuple[str, ...]  # what a reader must know
+
+
+def make_scene(
+    source: Any = None,
+    roads: str = "auto",
+    region: Region | None = None,
+    *,
+    user: str | None = None,
+    trip: str | None = None,
+    vehicles: int = 3000,
+    period_s: float = 3600.0,
+    seed: int = 1,
+) -> Scene:
+    """Set the scene. Run by: the evaluator; it reads true trips, so nothing of it is private.
+
+    Of a table of positions, the earlier half of the trips predicts travel times (and makes the roads, where these are
+    ``"trajectories"``), and vehicles go where the later half went. Of a table of ends there is no past: roads take
+    what they take when empty.
+
+    Parameters
+    ----------
+    source : path, frame or anything :func:`mapveil.read_points` accepts, optional
+        Trips; synthetic ones by default.
+    roads : str
+        A file (see :func:`mapveil.navigation.read_roads.read_roads`), ``"trajectories"``, ``"synthetic"``, or
+        ``"auto"``: trajectories where ``source`` holds them, synthetic otherwise.
+    region : Region, optional
+        Where; needed unless all is synthetic.
+    user, trip : str, optional
+        Columns of user ids and trip ids; the usual names by default.
+    vehicles, period_s, seed
+        As for :func:`mapveil.navigation.fleet.fleet_from_trips`.
+
+    Raises
+    ------
+    InputError
+        Something cannot be read or used.
+    ParameterError
+        No region, or roads of trajectories that are not there.
+    """
+    past, driven, name = None, None, ""
+    if source is not None:
+        table = open_table(source)
+        past, driven = _halves(table, user, trip)
+        driven = driven or read_trips(table, user=user, trip=trip)
+        name = Path(table.name).name
+    if roads == "auto":
+        roads = "trajectories" if past is not None else "synthetic"
+    if region is None:
+        if source is not None or roads != "synthetic":
+            raise ParameterError("a region is needed; W,S,E,N in degrees, or a polygon file, is accepted")
+        from mapveil.geo.region import Region
+
+        region = Region.from_bbox(*SEA_BOX)
+    notes: tuple[str, ...] = ("vehicles are simulated: the promise is to each of them",)
+    if source is not None:
+        notes = (f"a study of the true trips of {name}: nothing is promised to the people in it",)
+    if roads == "trajectories":
+        if past is None:
+            raise ParameterError(
+                "roads of trajectories need a table of positions with user, trip id and time; synthetic or a file of "
+                "roads is accepted"
+            )
+        graph = _of_trajectories(past, region)
+        notes = (*notes, f"the roads are those that trips of {name} took")
+    elif roads == "synthetic":
+        graph = synthetic_roads(region, seed=seed)
+    else:
+        graph = read_roads(roads)
+    graph = graph.within(region).largest_component()
+    predicted = graph.seconds if past is None else predict_times(graph, traversals(graph, past))
+    if driven is None:
+        fleet = synthetic_fleet(graph, vehicles, period_s=period_s, seed=seed)
+    else:
+        fleet = fleet_from_trips(driven, graph, vehicles, period_s=period_s, seed=seed)
+    return Scene(graph, predicted, fleet, region, notes)
+
+
+def congested_world(
+    scene: Scene,
+    tiling: Tiling,
+    kind: str = "volume",
+    *,
+    capacity: float | None = None,
+    delay_s: float = 3.0,
+    window_s: float = 300.0,
+) -> World:
+    """The traffic of a scene. Run by: a simulation.
+
+    Parameters
+    ----------
+    scene : Scene
+        Roads and vehicles.
+    tiling : Tiling
+        Cells to count users in.
+    kind : str
+        One of :data:`CONGESTIONS`.
+    capacity : float, optional
+        Users of a cell at a time that its roads carry; by default such that trips on the ways as predicted take half
+        as long again as predicted (or half of the worst they could, if that is less), whatever the number of vehicles.
+    delay_s : float
+        Of ``"step"``, seconds.
+    window_s : float
+        Length of a window, seconds.
+
+    Raises
+    ------
+    InputError
+        A junction lies outside the tiling.
+    ParameterError
+        A parameter is outside its range.
+    """
+    if kind not in CONGESTIONS:
+        raise ParameterError(f"congestion is {kind!r}; {' or '.join(CONGESTIONS)} is accepted")
+
+    def model(users: float) -> Congestion:
+        return StepDelay(users, delay_s) if kind == "step" else VolumeDelay(users)
+
+    routes = scene.graph.routes(scene.fleet.origin, scene.fleet.destination, scene.predicted)
+
+    def world(users: float) -> World:
+        return make_world(
+            scene.graph,
+            scene.fleet,
+            tiling,
+            scene.predicted,
+            model(users),
+            window_s=window_s,
+            routes=routes,
+        )
+
+    return _usual_world(world) if capacity is None else world(capacity)
+
+
+def _usual_world(make: Callable[[float], World]) -> World:
+    """By bisection of the capacity's logarithm: trips are the slower the smaller it is."""
+    free = make(1e9)
+    high = max(float(free.users.max()), 1e-6)
+    low = high / _WIDEST
+    worst = make(low).slowdown
+    goal = 1 + min(_SLOWER, (worst - 1) / 2)
+    for _ in range(_HALVINGS):
+        middle = (low * high) ** 0.5
+        made = make(middle)
+        if made.slowdown > goal:
+            low = middle
+        else:
+            high = middle
+    return make(high)
+
+
+def _halves(
+    source: Table, user: str | None, trip: str | None
+) -> tuple[Trajectories, Trips] | tuple[None, None]:
+    """The earlier half of the trips with their positions, and the ends of the later; nothing for a table of ends."""
+    if has_destinations(source):
+        return None, None
+    read = read_trajectories(source, user=user, trip=trip)
+    if read.count < 2:
+        raise InputError(f"{read.source}: holds one trip; two or more are accepted")
+    order = np.argsort(read.departures, kind="stable")
+    half = read.count // 2
+    return read.select(np.sort(order[:half])), read.select(np.sort(order[half:])).ends()
+
+
+def _of_trajectories(past: Trajectories, region: Region) -> RoadGraph:
+    rows, columns = (max(1, round(side / _CELL_M)) for side in (region.height_m, region.width_m))
+    return roads_from_trajectories(past, Grid(region, rows=rows, columns=columns))

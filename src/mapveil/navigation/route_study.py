@@ -1,0 +1,136 @@
+"""What privacy costs traffic-aware routes: one fleet under exact and under private traffic, for several settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mapveil.local.mechanism import LocalMechanism
+from mapveil.local.randomizers.domain import Domain
+from mapveil.maps.density_map import DensityMap
+from mapveil.navigation.drive import ExactTraffic, NoTraffic, PrivateTraffic, Reporting, drive
+from mapveil.navigation.fleet import Fleet
+from mapveil.navigation.location_updates import LocationUpdates, UpdateRule
+from mapveil.navigation.route_quality import RouteQuality, route_quality
+from mapveil.navigation.traffic import TrafficServer
+from mapveil.navigation.traffic_world import World
+from mapveil_client.randomness.random import Randomness
+
+__all__ = ["RouteStudy", "StudyRow", "study_routes"]
+
+
+class StudyRow(NamedTuple):
+    """One setting."""
+
+    epsilon: Fraction
+    theta_s: float
+    quality: RouteQuality
+    minutes: float  # a mean trip under private traffic
+    minutes_exact: float  # under an exact map
+    minutes_free: float  # without any
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-ready record."""
+        return {
+            "epsilon": float(self.epsilon),
+            "theta_s": self.theta_s,
+            **self.quality._asdict(),
+            "minutes": self.minutes,
+            "minutes_exact": self.minutes_exact,
+            "minutes_without_traffic": self.minutes_free,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class RouteStudy:
+    """All settings, and the traffic map of the busiest window under the first."""
+
+    rows: tuple[StudyRow, ...]
+    traffic: DensityMap | None
+
+
+def study_routes(
+    world: World,
+    fleet: Fleet,
+    mechanism: LocalMechanism,
+    epsilons: Sequence[Fraction],
+    thetas_s: Sequence[float],
+    *,
+    most: int = 3,
+    reporting: Reporting = "late",
+    queries: int | None = None,
+    rng: Randomness,
+    progress: Callable[[str, float], None] | None = None,
+) -> RouteStudy:
+    """Let a fleet drive once for each setting. Run by: the evaluator; reads true places, so it is not private.
+
+    Parameters
+    ----------
+    world, fleet
+        The traffic, and who drives.
+    mechanism : LocalMechanism
+        What randomizes; its epsilon is replaced.
+    epsilons : sequence of Fraction
+        Of each randomized location.
+    thetas_s : sequence of float
+        Seconds behind the prediction after which a trip asks.
+    most : int
+        How often a trip asks, and how many locations it sends when late.
+    reporting : str
+        When devices send locations; see :mod:`mapveil.navigation.drive`.
+    queries : int, optional
+        Blocks fetched by private retrieval; the whole map openly by default.
+    rng : Randomness
+        The devices' randomness.
+    progress : callable, optional
+        Told the name and the done part of each step.
+    """
+    tell = progress or (lambda step, done: None)
+    domain = Domain(world.tiling)
+    free = drive(world, fleet, NoTraffic(), UpdateRule(1.0, 1))
+    rows: list[StudyRow] = []
+    shown: DensityMap | None = None
+    total = len(thetas_s) * len(epsilons)
+
+    def driven(done: int, step: str, part: float) -> None:
+        tell("drive", (done + part) / total)
+
+    for theta in thetas_s:
+        rule = UpdateRule(theta, most)
+        exact = drive(world, fleet, ExactTraffic(), rule)
+        for epsilon in epsilons:
+            done = len(rows)
+            tell("drive", done / total)
+            asked = replace(mechanism, epsilon=epsilon)
+            randomizer = asked.on(domain)
+            sent = 1 if reporting == "probe" else most
+            server = TrafficServer(
+                asked,
+                randomizer,
+                sent,
+                timed=reporting == "late",
+                window_s=world.window_s,
+                seeded=rng.seeded,
+            )
+            devices = LocationUpdates(randomizer, UpdateRule(theta, sent), fleet.size)
+            own = rng.child(f"theta {theta:g}, epsilon {epsilon}")  # a row does not hang on the others
+            traffic = PrivateTraffic(server, devices, own, reporting=reporting, queries=queries)
+            private = drive(
+                world,
+                fleet,
+                traffic,
+                rule,
+                progress=partial(driven, done),
+            )
+            if shown is None and traffic.maps:
+                shown = traffic.maps[max(traffic.maps, key=server.reports)]
+            minutes = (float(np.mean(each.seconds)) / 60 for each in (private, exact, free))
+            rows.append(
+                StudyRow(epsilon, float(theta), route_quality(exact, private, float(epsilon)), *minutes)
+            )
+    return RouteStudy(tuple(rows), shown)

@@ -1,0 +1,1 @@
+"""Files of fitted privatizers, and what runs one on a phone."""

@@ -1,0 +1,190 @@
+"""What runs on a phone: a fitted privatizer from one small file, with NumPy and, for networks, onnxruntime alone.
+
+Two kinds of file (:mod:`mapveil.obfuscation.export.phone_export` writes them): JSON of parameters for the
+privatizers that
+add noise, which run by the very code that fits them, and ONNX for those that learnt more than a few numbers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.obfuscation.privatizers.table.dense_network import network_normals
+from mapveil.obfuscation.privatizers.table.fitted import FittedPrivatizer
+from mapveil.obfuscation.privatizers.table.normalisation import Normalisation
+from mapveil.obfuscation.privatizers.table.table import find_privatizer
+from mapveil.privacy.guarantee import Guarantee
+from mapveil_client.errors import InputError, require
+from mapveil_client.randomness.random import Randomness
+
+__all__ = ["PHONE_FORMAT", "PhonePrivatizer", "SystemBits", "read_phone_privatizer", "seal"]
+
+PHONE_FORMAT: Final = "mapveil phone 1"
+"""What the record of both kinds of file calls itself."""
+
+# One more entry of the model's metadata (field 14: key, field 1; value, field 2), so that it stays plain ONNX.
+_SEAL: Final = b"\x72\x4a\x0a\x06sha256\x12\x40"
+
+
+class SystemBits(Randomness):
+    """The operating system's random bits, without a cipher in between: what a phone draws from."""
+
+    def __init__(self) -> None:
+        self.seeded = False
+
+    def words(self, count: int, dtype: npt.DTypeLike) -> npt.NDArray[np.unsignedinteger]:
+        """See :class:`mapveil.Randomness`."""
+        kind = np.dtype(dtype)
+        return np.frombuffer(os.urandom(count * kind.itemsize), kind)
+
+    def child(self, label: str) -> Randomness:
+        """See :class:`mapveil.Randomness`: the system's bits are independent as they are."""
+        return self
+
+
+class PhonePrivatizer:
+    """A privatizer as a phone holds it. Made by :func:`read_phone_privatizer`.
+
+    Attributes
+    ----------
+    names : tuple of str
+        The features it rewrites, in order.
+    sequence : int
+        Rows of one user that are rewritten together.
+    guarantee : Guarantee
+        What was promised when it was fitted.
+    """
+
+    def __init__(self, record: Mapping[str, Any], fitted: FittedPrivatizer | None, session: Any) -> None:
+        self.names = tuple(str(name) for name in record["features"])
+        self.sequence = int(record["parameters"]["sequence"])
+        self.guarantee = Guarantee.from_dict(record["guarantee"])
+        self._inputs = [(str(each["input"]), int(each["width"])) for each in record.get("randomness", ())]
+        self._fitted = fitted
+        self._session = session
+
+    def rewrite(
+        self, rows: npt.NDArray[np.float64], *, rng: Randomness | None = None
+    ) -> npt.NDArray[np.float64]:
+        """Rewrite one row, one run of ``sequence`` rows, or many. Run by: the client.
+
+        Parameters
+        ----------
+        rows : ndarray of float64, shape (features,) or (rows, features)
+            In the features' own units.
+        rng : Randomness, optional
+            The source of bits, for tests; the operating system's where none is given.
+
+        Raises
+        ------
+        InputError
+            Another number of features, an incomplete run, or a value that is not finite.
+        """
+        stream = SystemBits() if rng is None else rng
+        if self._fitted is not None:
+            return self._fitted.rewrite(rows, rng=stream)
+        given = np.asarray(rows, dtype=np.float64)
+        table = np.atleast_2d(given)
+        if table.ndim != 2 or table.shape[1] != len(self.names) or len(table) % self.sequence:
+            raise InputError(
+                f"rows of shape {given.shape}; whole runs of {self.sequence} with {len(self.names)} features "
+                f"({', '.join(self.names)}) are accepted"
+            )
+        if not np.isfinite(table).all():
+            raise InputError("a value is missing or not finite; finite numbers are accepted")
+        if not len(table):
+            return given.copy()
+        feeds: dict[str, npt.NDArray[Any]] = {"rows": table}
+        for name, width in self._inputs:
+            feeds[name] = _drawn(name, len(table) // self.sequence, width, stream)
+        return np.asarray(self._session.run(None, feeds)[0], dtype=np.float64).reshape(given.shape)
+
+    def __repr__(self) -> str:
+        return f"PhonePrivatizer(features {', '.join(self.names)})"
+
+
+def read_phone_privatizer(path: str | Path) -> PhonePrivatizer:
+    """Read what ``FittedPrivatizer.export`` wrote. Run by: the client.
+
+    Raises
+    ------
+    InputError
+        No such file, another kind of file, another version, or a file that is truncated or changed.
+    MissingExtra
+        The file is a network and the extra ``phone`` is not installed.
+    """
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise InputError(
+            f"{path}: cannot be read ({error.strerror}); an exported privatizer is accepted"
+        ) from error
+    if data.lstrip()[:1] == b"{":
+        return _of_json(data, str(path))
+    return _of_onnx(data, str(path))
+
+
+def seal(model: bytes) -> bytes:
+    """A model with its checksum as one more entry of its metadata. Run by: the curator of the pilot."""
+    return model + _SEAL + hashlib.sha256(model).hexdigest().encode()
+
+
+def _of_json(data: bytes, name: str) -> PhonePrivatizer:
+    record = _record(data, name)
+    try:
+        learnt = {key: np.array(values, dtype=np.float64) for key, values in record["normalisation"].items()}
+        names = tuple(str(one) for one in record["features"])
+        state = {key: np.array(value, dtype=np.float64) for key, value in record["state"].items()}
+        fitted = FittedPrivatizer(
+            find_privatizer(record["method"]).make(record["parameters"]),
+            Normalisation(names, **learnt),
+            state,
+        )
+        return PhonePrivatizer(record, fitted, None)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(f"{name}: its record cannot be read ({type(error).__name__})") from error
+
+
+def _of_onnx(data: bytes, name: str) -> PhonePrivatizer:
+    digest = 64
+    body = data[: -digest - len(_SEAL)]
+    if seal(body) != data:
+        raise InputError(
+            f"{name}: not an exported privatizer, or truncated or changed since it was written; a whole file that "
+            "`export` wrote is accepted"
+        )
+    runtime = require("onnxruntime", "phone")
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = 1  # a row is too little work for two
+    options.log_severity_level = 3
+    session = runtime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    found = session.get_modelmeta().custom_metadata_map.get("mapveil", "")
+    return PhonePrivatizer(_record(found.encode(), name), None, session)
+
+
+def _record(data: bytes, name: str) -> dict[str, Any]:
+    try:
+        record = json.loads(data)
+    except ValueError as error:
+        raise InputError(
+            f"{name}: truncated, or not an exported privatizer ({type(error).__name__})"
+        ) from error
+    found = record.get("format") if isinstance(record, dict) else None
+    if found != PHONE_FORMAT:
+        raise InputError(f"{name}: of format {found!r}; {PHONE_FORMAT!r} is accepted, so export it again")
+    return dict(record)
+
+
+def _drawn(name: str, runs: int, width: int, rng: Randomness) -> npt.NDArray[Any]:
+    """The random inputs of a graph, drawn as the privatizers draw them."""
+    if name == "normals":
+        return network_normals(runs, width, rng)
+    return (rng.words(runs, np.uint64) >> np.uint64(11)).astype(np.float64) * 2.0**-53

@@ -1,0 +1,1 @@
+"""Privatizers of signal measurements, one file each."""

@@ -1,0 +1,182 @@
+"""The information-theoretic codebook: a few released rows, chosen by likeness."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.obfuscation.privatizers.table.cells import row_distances
+from mapveil.obfuscation.privatizers.table.privatizer import Privatizer, Progress, Rows, State
+from mapveil.obfuscation.utility import distortion_utility, map_utility
+from mapveil.privacy.guarantee import Guarantee
+from mapveil_client.errors import InputError
+from mapveil_client.randomness.random import Randomness
+
+__all__ = ["Codebook", "choose_codes"]
+
+_CHUNK = 1 << 13
+
+
+@dataclass(frozen=True, kw_only=True)
+class Codebook(Privatizer):
+    r"""Release one of a few codes drawn from the pilot's law, likelier the more useful it is.
+
+    .. math:: \Pr[y \mid x] = \frac{e^{\mu U(x, y)}}{\sum_{y' \in B} e^{\mu U(x, y')}}
+
+    where: x is what is rewritten, B the codebook of ``size`` codes and :math:`\mu` is ``mu``. The codes are draws of
+    a Gaussian kernel density estimate of the pilot (Scott's rule). With ``batch=1``, x is one row and
+    :math:`U = U_1 = -\lVert y - x \rVert_2`, the mean over its L measurements: a linear model of one row does not
+    exist. With a larger ``batch``, x and every code are tables of that many rows and one code replaces all of
+    x, with :math:`U = U_1 + U_2` wherever x has more measurements than features.
+
+    Run by: the curator of the pilot (``learn``), the client (``rewrite``). A batch is one device's: the paper's,
+    of many people's rows, can only be simulated.
+
+    Deviation: the paper puts x itself among the codes (``raw=True``), and then sends it with a probability of at
+    least 1 / ``size``. Without it all ``size`` codes are draws.
+
+    Parameters
+    ----------
+    mu : float
+        Weight of utility (the multiplier of the paper), not below 0.
+    size : int
+        Codes to choose from.
+    raw : bool
+        Whether one of them is x itself, unchanged.
+    batch : int
+        Runs that one code replaces; 1, or the paper's 1024.
+
+    Raises
+    ------
+    ParameterError
+        A parameter is outside its range.
+
+    Source: Section 5.4 and equation 23 of Zhang et al. 2022.
+    """
+
+    name: ClassVar[str] = "codebook"
+    summary: ClassVar[str] = "one of 51 rows drawn from the pilot's law replaces each measurement"
+    source: ClassVar[str] = "Zhang et al. 2022, Section 5.4"
+    formal: ClassVar[bool] = False
+
+    mu: float = 0.6
+    size: int = 51
+    raw: bool = False
+    batch: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check(0 <= self.mu < np.inf, "mu", "a finite number of at least 0")
+        for name, least, most in (("size", 2, 1 << 16), ("batch", 1, 1 << 16)):
+            value = getattr(self, name)
+            whole = isinstance(value, int) and not isinstance(value, bool)
+            self._check(whole and least <= value <= most, name, f"a whole number from {least} to {most}")
+
+    def learn(
+        self, pilot: Rows, users: npt.NDArray[np.int64], rng: Randomness, progress: Progress
+    ) -> dict[str, npt.NDArray[Any]]:
+        """Draw the codes; see :class:`Privatizer`.
+
+        Raises
+        ------
+        InputError
+            The codes would fill more than a gigabyte.
+        """
+        count = (self.size - self.raw) * self.batch
+        if count * pilot.shape[1] > 1 << 28:
+            raise InputError(
+                f"{self.size} codes of {self.batch} rows of {pilot.shape[1]} numbers; 2^28 numbers are accepted"
+            )
+        # Draws of the pilot's law, published as they are: no noise that a proof rests on.
+        generator = rng.generator()
+        width = pilot.shape[1]
+        bandwidth = len(pilot) ** (-1 / (width + 4))
+        values, vectors = np.linalg.eigh(np.atleast_2d(np.cov(pilot, rowvar=False)))
+        spread = vectors * np.sqrt(np.maximum(values, 0)) * bandwidth
+        drawn = pilot[generator.integers(len(pilot), size=count)]
+        drawn = drawn + generator.standard_normal((count, width)) @ spread.T
+        progress("draw codes", 1.0)
+        return {"codes": drawn.reshape(-1, self.batch, width).astype(np.float32)}
+
+    def rewrite(self, state: State, rows: Rows, rng: Randomness) -> Rows:
+        """Choose a code for every run, or for every ``batch`` of consecutive ones."""
+        codes = state["codes"]
+        if self.batch > 1:
+            return self._rewrite_batches(codes.astype(np.float64), rows, rng)
+        made = np.empty_like(rows)
+        for start in range(0, len(rows), _CHUNK):
+            part = rows[start : start + _CHUNK]
+            utility = -row_distances(part.astype(np.float32), codes[:, 0], self.sequence)
+            if self.raw:
+                utility = np.concatenate([utility, np.zeros((len(part), 1), np.float32)], axis=1)
+            chosen = choose_codes(_weights(self.mu * utility), rng)
+            taken = codes[np.minimum(chosen, len(codes) - 1), 0]
+            made[start : start + _CHUNK] = np.where((chosen < len(codes))[:, None], taken, part)
+        return made
+
+    def promise(self, state: State, features: int, *, seeded: bool) -> Guarantee:
+        """Average case, and how often the raw row leaves."""
+        leak = (
+            f" The raw row is one of the {self.size} codes: it leaves unchanged with a probability of at least "
+            f"1/{self.size}."
+            if self.raw
+            else ""
+        )
+        whole = f" One code is chosen for {self.batch} runs together." if self.batch > 1 else ""
+        return Guarantee(
+            trust="obfuscation",
+            epsilon=None,
+            unit="report",
+            bounding=f"Average case, no formal guarantee: a report is one of {self.size} codes.{leak}{whole}",
+            neighbours="user and place, on average, from attackers like those it was measured with",
+            assumptions=("the pilot is like those who report", "the curator of the pilot saw its rows raw"),
+            seeded=seeded,
+        )
+
+    def _rewrite_batches(self, codes: Rows, rows: Rows, rng: Randomness) -> Rows:
+        features = rows.shape[1] // self.sequence
+        made = rows.copy()
+        for start in range(0, len(rows), self.batch):
+            part = rows[start : start + self.batch].reshape(-1, features)
+            utilities = []
+            for code in codes:
+                given = code[: len(rows) - start].reshape(-1, features)
+                error = map_utility(part, given) if len(part) > features else 0.0
+                utilities.append(distortion_utility(part, given) + error)
+            if self.raw:
+                utilities.append(0.0)
+            chosen = int(choose_codes(_weights(self.mu * np.array([utilities])), rng)[0])
+            if chosen < len(codes):
+                made[start : start + self.batch] = codes[chosen, : len(rows) - start]
+        return made
+
+
+def _weights(logits: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
+    """Exponentials whose largest in a row is 1."""
+    return np.asarray(np.exp(logits - logits.max(axis=1, keepdims=True)))
+
+
+def choose_codes(weights: npt.NDArray[np.floating], rng: Randomness) -> npt.NDArray[np.int64]:
+    r"""Draw one code per row, with probability proportional to its weight.
+
+    The law is that of the weights' own precision, the draw that of 53 bits.
+
+    Parameters
+    ----------
+    weights : ndarray of float, shape (rows, codes)
+        Not negative, not all zero in any row.
+    rng : Randomness
+        The source of bits.
+
+    Returns
+    -------
+    ndarray of int64, shape (rows,)
+    """
+    reached = np.cumsum(weights, axis=1)
+    drawn = (rng.words(len(weights), np.uint64) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    drawn *= reached[:, -1]
+    chosen = (reached <= drawn[:, None]).sum(axis=1)
+    return np.asarray(np.minimum(chosen, weights.shape[1] - 1), dtype=np.int64)

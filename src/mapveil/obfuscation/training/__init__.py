@@ -1,0 +1,1 @@
+"""Training of privatizers on a pilot set."""

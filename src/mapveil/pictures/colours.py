@@ -1,0 +1,171 @@
+"""The one colour ramp and the one density scale of every picture and page.
+
+Lightness falls evenly along the ramp (in Oklab, Ottosson 2020), so that equal steps of the scale
+look equal, print in grey, and stay readable with any colour vision.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil_client.errors import ParameterError
+
+if TYPE_CHECKING:
+    from matplotlib.colors import Colormap, Normalize
+
+__all__ = ["DensityScale", "ScaleKind", "colormap", "density_scale", "ramp", "round_down"]
+
+FloatArray = npt.NDArray[np.float64]
+
+ScaleKind = Literal["linear", "log"]
+_KINDS: Final = ("linear", "log")
+
+_LIGHTNESS = (0.972, 0.245)
+_HUE_DEGREES = (98.0, 292.0)
+_CHROMA = ((0.0, 0.3, 0.5, 0.75, 1.0), (0.02, 0.088, 0.084, 0.096, 0.12))
+_DECADES = 3
+_FAINTEST = 1e-12  # users per km2; a map below it everywhere shows nothing
+
+# Oklab to linear sRGB: Ottosson (2020), "A perceptual color space for image processing".
+_TO_LMS = np.array(
+    [
+        [1.0, 0.3963377774, 0.2158037573],
+        [1.0, -0.1055613458, -0.0638541728],
+        [1.0, -0.0894841775, -1.2914855480],
+    ]
+)
+_TO_RGB = np.array(
+    [
+        [4.0767416621, -3.3077115913, 0.2309699292],
+        [-1.2684380046, 2.6097574011, -0.3413193965],
+        [-0.0041960863, -0.7034186147, 1.7076147010],
+    ]
+)
+
+
+def ramp(steps: int = 256) -> npt.NDArray[np.uint8]:
+    """The colours from nobody (paper) to the densest (ink), sRGB, shape (steps, 3).
+
+    Parameters
+    ----------
+    steps : int
+        How many colours, at least 2.
+
+    Examples
+    --------
+    >>> ramp(2).shape
+    (2, 3)
+    """
+    if steps < 2:
+        raise ParameterError(f"steps is {steps!r}; at least 2 is accepted")
+    part = np.linspace(0.0, 1.0, steps)
+    lightness = _LIGHTNESS[0] + (_LIGHTNESS[1] - _LIGHTNESS[0]) * part
+    hue = np.radians(_HUE_DEGREES[0] + (_HUE_DEGREES[1] - _HUE_DEGREES[0]) * part)
+    chroma = np.interp(part, *_CHROMA)
+    oklab = np.stack([lightness, chroma * np.cos(hue), chroma * np.sin(hue)], axis=1)
+    linear = np.clip((oklab @ _TO_LMS.T) ** 3 @ _TO_RGB.T, 0.0, 1.0)
+    encoded = np.where(linear <= 0.0031308, 12.92 * linear, 1.055 * linear ** (1 / 2.4) - 0.055)
+    return np.asarray(np.rint(encoded * 255), dtype=np.uint8)
+
+
+def colormap() -> Colormap:
+    """The ramp as a matplotlib colour map; needs the extra ``viz``."""
+    from mapveil_client.errors import require
+
+    colors = require("matplotlib.colors", "viz")
+    plain: Colormap = colors.ListedColormap(ramp() / 255.0, name="mapveil")
+    return plain.with_extremes(bad=(0.0, 0.0, 0.0, 0.0))
+
+
+class DensityScale(NamedTuple):
+    r"""How a density becomes a place on the ramp.
+
+    .. math:: f(d) = d / m \quad\text{(linear)}, \qquad
+              f(d) = \frac{\log(1 + d / k)}{\log(1 + m / k)} \quad\text{(log)}
+
+    where: :math:`m` is ``top``, :math:`k` is ``knee``, both users per km²; below the knee the log
+    scale is nearly linear, so zero has a colour. Densities below zero count as zero.
+    """
+
+    kind: ScaleKind
+    top: float
+    knee: float
+
+    def fraction(self, density: npt.ArrayLike) -> FloatArray:
+        """Where densities (users per km²) lie on the ramp, not clipped above 1."""
+        kept = np.maximum(np.asarray(density, dtype=np.float64), 0.0)
+        if self.kind == "linear":
+            return np.asarray(kept / self.top)
+        return np.asarray(np.log1p(kept / self.knee) / math.log1p(self.top / self.knee))
+
+    def density(self, fraction: npt.ArrayLike) -> FloatArray:
+        """The density (users per km²) at a place on the ramp: the inverse of :meth:`fraction`."""
+        part = np.asarray(fraction, dtype=np.float64)
+        if self.kind == "linear":
+            return np.asarray(part * self.top)
+        return np.asarray(np.expm1(part * math.log1p(self.top / self.knee)) * self.knee)
+
+    def ticks(self) -> FloatArray:
+        """Round densities to write beside the ramp, from zero up."""
+        decades = self.knee * 10.0 ** np.arange(0, _DECADES + 2)
+        decades = decades[decades <= self.top * (1 + 1e-9)]
+        # A scale of less than a decade is nearly linear.
+        if self.kind == "linear" or decades.size < 2:
+            return np.arange(0.0, self.top * (1 + 1e-9), round_down(self.top / 4))
+        return np.concatenate([[0.0], decades])
+
+    def norm(self) -> Normalize:
+        """The scale as a matplotlib norm; needs the extra ``viz``."""
+        from mapveil_client.errors import require
+
+        colors = require("matplotlib.colors", "viz")
+        made: Normalize = colors.FuncNorm((self.fraction, self.density), vmin=0.0, vmax=self.top, clip=True)
+        return made
+
+
+def density_scale(densities: FloatArray, kind: ScaleKind = "log", *, faint: float = 0.0) -> DensityScale:
+    """Choose the scale for a map's densities: up to the largest, three decades deep or down to mere chance.
+
+    Parameters
+    ----------
+    densities : ndarray of float64
+        Users per km²; values that are not finite are left aside.
+    kind : {"log", "linear"}
+        The log scale copes with the skew of where people are.
+    faint : float
+        What chance alone puts anywhere: no shade is spent below it.
+
+    Raises
+    ------
+    ParameterError
+        ``kind`` is neither.
+
+    Examples
+    --------
+    >>> density_scale(np.array([0.0, 5.0, 20000.0])).ticks().tolist()
+    [0.0, 10.0, 100.0, 1000.0, 10000.0]
+    """
+    if kind not in _KINDS:
+        raise ParameterError(f"scale is {kind!r}; accepted: {', '.join(_KINDS)}")
+    finite = densities[np.isfinite(densities)]
+    top = float(finite.max()) if finite.size else 0.0
+    if top < _FAINTEST:
+        top = 1.0
+    knee = 10.0 ** (math.floor(math.log10(top)) - _DECADES)
+    return DensityScale(kind, top, max(knee, 10.0 ** math.ceil(math.log10(faint)) if faint > 0 else 0.0))
+
+
+def round_down(value: float) -> float:
+    """The largest of 1, 2, 5 times a power of ten that is at most ``value``.
+
+    Examples
+    --------
+    >>> round_down(0.3), round_down(999.0)
+    (0.2, 500.0)
+    """
+    power = 10.0 ** math.floor(math.log10(value))
+    return max(step * power for step in (1.0, 2.0, 5.0) if step * power <= value * (1 + 1e-9))

@@ -1,0 +1,252 @@
+"""The frame of every picture of a map: axes, outline, colour bar, degrees, scale bar, and the promise under it."""
+
+from __future__ import annotations
+
+import io
+import textwrap
+from typing import TYPE_CHECKING, Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.pictures.colours import DensityScale, round_down
+from mapveil.pictures.picture_words import epsilon_text, guarantee_line, number_text
+from mapveil.pictures.plane import MapPlane, Rings, region_rings
+from mapveil_client.errors import require
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.path import Path
+
+    from mapveil.geo.tiling import Tiling
+    from mapveil.privacy.guarantee import Guarantee
+
+__all__ = [
+    "DPI",
+    "INK",
+    "PAPER",
+    "QUIET",
+    "Pictured",
+    "draw_bar",
+    "draw_degrees",
+    "draw_outline",
+    "draw_scale_bar",
+    "new_axes",
+    "png_bytes",
+    "ring_paths",
+    "style_frame",
+    "write_words",
+]
+
+IntArray = npt.NDArray[np.int64]
+
+INK: Final = "#22222a"
+QUIET: Final = "#6a6a74"
+PAPER: Final = "#ffffff"
+DPI: Final = 150
+_WARNING: Final = "#c1121f"
+_SEEDED: Final = "SEEDED: NOT FOR RELEASE"
+_MAP_INCHES: Final = 6.4
+_HIGHEST_INCHES: Final = 8.5
+_LINE: Final = 112
+
+
+class Pictured(Protocol):
+    """What can be drawn with its promise: a map of cells, of flows, of roads."""
+
+    @property
+    def tiling(self) -> Tiling:
+        """The cells."""
+        ...
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What was promised."""
+        ...
+
+    @property
+    def method(self) -> str:
+        """How it was made."""
+        ...
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader must know."""
+        ...
+
+    @property
+    def version(self) -> str:
+        """The version of Mapveil that made it."""
+        ...
+
+    def metadata_json(self) -> str:
+        """Everything that is known about it."""
+        ...
+
+
+def new_axes(plane: MapPlane) -> Axes:
+    """Axes of the map's shape in a figure of their own, outside ``pyplot``."""
+    figures = require("matplotlib.figure", "viz")
+    agg = require("matplotlib.backends.backend_agg", "viz")
+    x0, y0, x1, y1 = plane.bounds
+    ratio = min(max(plane.aspect * (y1 - y0) / (x1 - x0), 0.25), 2.0)
+    figure = figures.Figure(figsize=(_MAP_INCHES, min(_MAP_INCHES * ratio, _HIGHEST_INCHES)))
+    agg.FigureCanvasAgg(figure)
+    made: Axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
+    return made
+
+
+def ring_paths(rings: Rings) -> tuple[list[Path], IntArray]:
+    """One compound path a cell that has an outline, and which cells those are."""
+    path = require("matplotlib.path", "viz").Path
+    codes = np.full(len(rings.corners), path.LINETO, dtype=np.uint8)
+    codes[rings.start[1:] - 1] = path.CLOSEPOLY
+    codes[rings.start[:-1]] = path.MOVETO
+    cell, first = np.unique(rings.cell, return_index=True)
+    cuts = rings.start[first[1:]]
+    pieces = zip(np.split(rings.corners, cuts), np.split(codes, cuts), strict=True)
+    return [path(corners, kinds) for corners, kinds in pieces], cell
+
+
+def draw_outline(drawn: Pictured, plane: MapPlane, axes: Axes) -> None:
+    """The outline of the region's polygon, where it has one."""
+    if drawn.tiling.region.polygon is None:
+        return
+    collections = require("matplotlib.collections", "viz")
+    paths, _ = ring_paths(region_rings(drawn.tiling, plane.projection))
+    axes.add_collection(
+        collections.PathCollection(paths, facecolors="none", edgecolors=QUIET, linewidths=0.9), autolim=False
+    )
+
+
+def draw_bar(axes: Axes, mappable: ScalarMappable, colours: DensityScale, unit: str) -> None:
+    """The colour bar beside the map."""
+    # Inset, so that the bar is as high as the map, whatever the axes' shape.
+    place = axes.inset_axes((1.03, 0.0, 0.035, 1.0))
+    bar = axes.figure.colorbar(mappable, cax=place)
+    ticks = colours.ticks()
+    bar.set_ticks(ticks.tolist(), labels=[number_text(float(tick)) for tick in ticks])
+    bar.minorticks_off()
+    bar.ax.tick_params(colors=QUIET, labelsize=8, length=3)
+    bar.set_label(f"{unit}, {'logarithmic' if colours.kind == 'log' else 'linear'} scale", color=INK, size=9)
+    bar.outline.set_edgecolor("#b9b9c2")
+
+
+def style_frame(drawn: Pictured, plane: MapPlane, axes: Axes) -> None:
+    """Degrees and scale bar (or the word for their absence), and quiet edges."""
+    if drawn.tiling.region.georeferenced:
+        draw_degrees(plane, axes)
+        draw_scale_bar(plane, axes)
+    else:
+        axes.set_xlabel("cells", color=QUIET)
+    axes.tick_params(colors=QUIET, labelsize=8, length=3)
+    for spine in axes.spines.values():
+        spine.set_edgecolor("#b9b9c2")
+
+
+def draw_degrees(plane: MapPlane, axes: Axes) -> None:
+    """Meridians and parallels as ticks, where they run straight; else none."""
+    if not plane.projection.separable:
+        axes.set_xticks([])
+        axes.set_yticks([])
+        return
+    locator = require("matplotlib.ticker", "viz").MaxNLocator(nbins=5, steps=[1, 2, 2.5, 5, 10])
+    x, y = (np.array(axes.get_xlim()), np.array(axes.get_ylim()))
+    (west, east), (south, north) = plane.projection.unproject(x, y)
+    lon = np.asarray([tick for tick in locator.tick_values(west, east) if west <= tick <= east])
+    lat = np.asarray([tick for tick in locator.tick_values(south, north) if south <= tick <= north])
+    x, _ = plane.projection.project(lon, np.full(lon.shape, (south + north) / 2))
+    _, y = plane.projection.project(np.full(lat.shape, (west + east) / 2), lat)
+    axes.set_xticks(x.tolist(), [f"{abs(tick):.6g}° {'W' if tick < 0 else 'E'}" for tick in lon])
+    axes.set_yticks(y.tolist(), [f"{abs(tick):.6g}° {'S' if tick < 0 else 'N'}" for tick in lat])
+
+
+def draw_scale_bar(plane: MapPlane, axes: Axes) -> None:
+    """A round length in metres, in the corner."""
+    effects = require("matplotlib.patheffects", "viz")
+    left, right = axes.get_xlim()
+    metres = round_down((right - left) * plane.metres_per_x / 4)
+    part = metres / plane.metres_per_x / (right - left)
+    halo = [effects.withStroke(linewidth=3, foreground=PAPER)]
+    x, y = 0.03, 0.035
+    axes.plot(
+        [x, x, x + part, x + part],
+        [y + 0.012, y, y, y + 0.012],
+        transform=axes.transAxes,
+        color=INK,
+        linewidth=1.4,
+        path_effects=halo,
+        scalex=False,
+        scaley=False,
+    )
+    name = f"{metres / 1000:g} km" if metres >= 1000 else f"{metres:g} m"
+    axes.text(
+        x + part / 2,
+        y + 0.018,
+        name,
+        transform=axes.transAxes,
+        ha="center",
+        va="bottom",
+        size=8.5,
+        color=INK,
+        path_effects=halo,
+    )
+
+
+def write_words(drawn: Pictured, axes: Axes, title: str | None, *, lead: str = "") -> None:
+    """Title above; what to read (``lead``), promise and notes below; and a warning across what was seeded."""
+    by = f"{drawn.method}, {epsilon_text(drawn.guarantee)}"
+    head = f"{title}\n{by}" if title else by
+    axes.set_title(head, loc="left", color=INK, size=12, pad=8)
+    lines = textwrap.wrap(lead, _LINE) + textwrap.wrap(guarantee_line(drawn.guarantee), _LINE)
+    for note in drawn.notes:
+        lines += textwrap.wrap(f"Note: {note}.", _LINE)
+    lines.append(f"{drawn.tiling.spec}, {drawn.tiling.size} cells. Mapveil {drawn.version}.")
+    axes.annotate(
+        "\n".join(lines),
+        (0.0, 0.0),
+        xycoords="axes fraction",
+        xytext=(0, -26 if drawn.tiling.region.georeferenced else -36),
+        textcoords="offset points",
+        ha="left",
+        va="top",
+        size=8,
+        color=QUIET,
+        linespacing=1.4,
+        annotation_clip=False,
+    )
+    if drawn.guarantee.seeded:
+        effects = require("matplotlib.patheffects", "viz")
+        axes.text(
+            0.5,
+            0.5,
+            _SEEDED,
+            transform=axes.transAxes,
+            ha="center",
+            va="center",
+            rotation=30,
+            size=21,
+            weight="bold",
+            color=_WARNING,
+            alpha=0.85,
+            path_effects=[effects.withStroke(linewidth=4, foreground=PAPER)],
+        )
+
+
+def png_bytes(drawn: Pictured, axes: Axes, title: str | None, dpi: int) -> bytes:
+    """The figure as a PNG whose text chunk ``mapveil`` holds the whole metadata."""
+    chunks = {
+        "Title": title or f"{drawn.method}, {drawn.guarantee.label}",
+        "Description": drawn.guarantee.in_words(),
+        "Software": f"mapveil {drawn.version}",
+        "mapveil": drawn.metadata_json(),
+    }
+    made = io.BytesIO()
+    figure = axes.get_figure(root=True)
+    if figure is None:
+        raise AssertionError("new axes have a figure")
+    figure.savefig(
+        made, format="png", dpi=dpi, metadata=chunks, bbox_inches="tight", pad_inches=0.2, facecolor=PAPER
+    )
+    return made.getvalue()

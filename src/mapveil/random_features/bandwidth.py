@@ -1,0 +1,194 @@
+r"""How wide the kernel is: the paper's rule, which reads a tenth of the places, and two that read none.
+
+- :func:`neighbour_bandwidth`, the paper's (section 4.2.4): the mean distance to the k-th neighbour, over a tenth of
+  the places. Those places are read in the clear.
+- :func:`public_bandwidth`: that distance for as many people spread evenly over the region. Uses the region's area and
+  the number of devices that answer, both known to the server.
+- :func:`smoothing_scale`: after the collection, how much more to smooth the surface for the least expected error,
+  from the reports alone (Stein's unbiased risk). No further query.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.random_features.even_grid import EvenGrid
+from mapveil.random_features.kernels import Gaussian
+from mapveil.random_features.query import Query
+from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.randomness.random import Randomness
+from mapveil_client.randomness.uniform import uniform_below
+
+__all__ = ["Smoothing", "neighbour_bandwidth", "public_bandwidth", "smooth", "smoothing_scale"]
+
+FloatArray = npt.NDArray[np.float64]
+
+_SCALES: Final = 64
+_WIDEST: Final = 0.25  # of the shorter side
+
+
+def neighbour_bandwidth(
+    places: FloatArray, rng: Randomness, *, neighbours: int = 500, part: float = 0.1
+) -> float:
+    r"""The mean distance of a random part of the places to their k-th nearest neighbour among all, section 4.2.4.
+
+    .. math:: h = \frac{1}{|M|} \sum_{i \in M} \lVert x_i^{(k)} - x_i \rVert, \qquad |M| = N / 10
+
+    where: k is ``neighbours``, :math:`x_i^{(k)}` the k-th nearest other place. Run by: whoever holds the places; the
+    server, if it is trusted with them.
+
+    Parameters
+    ----------
+    places : ndarray of float64, shape (dimension, places)
+        Metres.
+    rng : Randomness
+        Draws the part.
+    neighbours : int
+        k: 200 for the paper's synthetic data, 500 for its real ones.
+    part : float
+        Of the places, in (0, 1].
+
+    Raises
+    ------
+    InputError
+        No more than k places, or so many at one point that the distance is 0.
+    """
+    from scipy.spatial import KDTree
+
+    count = places.shape[1]
+    if neighbours < 1 or not 0 < part <= 1:
+        raise ParameterError(
+            f"neighbours is {neighbours}, part {part}; at least 1, and above 0 to 1, accepted"
+        )
+    if count <= neighbours:
+        raise InputError(
+            f"{count} places have no neighbour number {neighbours}; a smaller number is accepted"
+        )
+    chosen = _without_replacement(count, max(1, round(part * count)), rng)
+    tree = KDTree(places.T)
+    distance = tree.query(places.T[chosen], k=[neighbours + 1])[0]  # the first is the place itself
+    made = float(np.mean(distance))
+    if made <= 0:
+        raise InputError(
+            f"{neighbours} neighbours lie at one point, so the bandwidth is 0; more are accepted"
+        )
+    return made
+
+
+def _without_replacement(count: int, wanted: int, rng: Randomness) -> npt.NDArray[np.int64]:
+    """Distinct numbers below ``count``: those with the smallest of random keys."""
+    keys = uniform_below(count, 1 << 62, rng)
+    return np.argpartition(keys, wanted - 1)[:wanted]
+
+
+def public_bandwidth(area: float, users: int, *, neighbours: int = 500) -> float:
+    r"""The expected distance to the k-th neighbour of people spread evenly. Run by: the server.
+
+    .. math:: h = \frac{\Gamma(k + 1/2)}{\Gamma(k)} \sqrt{\frac{A}{\pi N}}
+
+    where: k is ``neighbours`` (at most N), A is ``area`` in square metres, N is ``users``: the mean of the k-th
+    distance in a Poisson process of density N / A.
+
+    Examples
+    --------
+    >>> round(public_bandwidth(170e6, users=1_000_000, neighbours=500), 1)
+    164.4
+    """
+    k = max(1, min(neighbours, users))
+    ratio = math.exp(math.lgamma(k + 0.5) - math.lgamma(k))
+    return ratio * math.sqrt(area / (math.pi * max(users, 1)))
+
+
+class Smoothing(NamedTuple):
+    """How much a surface is smoothed further."""
+
+    scale: float  # standard deviation of the Gaussian, metres
+    bandwidth: float  # of the surface after it: the root of the squares' sum, metres
+    risk: float  # estimated mean square error of the kernel sum
+    risk_unsmoothed: float
+
+
+def smoothing_scale(kernel_sum: FloatArray, query: Query, devices: int) -> Smoothing:
+    r"""The Gaussian smoothing with the least estimated risk, from the reports' surface alone. Run by: the server.
+
+    With :math:`F_m` the cosine transform of the surface S (orthonormal, so that nothing wraps around the edges),
+    smoothing by s multiplies :math:`F_m` by :math:`g_m = e^{-s^2 \kappa_m^2 / 2}`, and
+
+    .. math:: R(s) = \sum_m (1 - g_m)^2 F_m^2 + (2 g_m - 1) \sigma_m^2
+
+    is unbiased for its squared error (Stein 1981), where: :math:`\sigma_m^2` is the variance of :math:`F_m` by the
+    chance of the waves, whose covariance at lag t is :math:`\frac{N}{2B} k_h(t)` (N is ``devices``; the part of it
+    that lies near each user, of the order of the surface itself, is left out).
+
+    Parameters
+    ----------
+    kernel_sum : ndarray of float64, shape grid.count
+        S; two axes.
+    query : Query
+        What was asked: one bandwidth for both axes, Gaussian kernel, a grid.
+    devices : int
+        How many answered.
+
+    Raises
+    ------
+    InputError
+        Another kernel, or other axes.
+    """
+    grid = query.grid
+    if grid is None or query.dimension != 2 or not isinstance(query.law, Gaussian):
+        raise InputError(
+            "smoothing is chosen for a Gaussian kernel on an even grid of two axes; no other is accepted"
+        )
+    from scipy.fft import dctn
+
+    power = np.square(dctn(kernel_sum, norm="ortho"))
+    variance = (
+        devices
+        / (2 * query.features)
+        * np.multiply.outer(*(_cosine_variance(grid, axis, query.bandwidth[axis]) for axis in range(2)))
+    )
+    waves = np.add.outer(*(np.square(_wave_numbers(grid, axis)) for axis in range(2)))
+    widest = _WIDEST * min(n * abs(step) for n, step in zip(grid.count, grid.step, strict=True))
+    narrowest = min(abs(step) for step in grid.step) / 4
+    scales = np.concatenate([[0.0], np.geomspace(min(narrowest, widest), widest, _SCALES)])
+    risks = [_risk(scale, waves, power, variance) for scale in scales]
+    best = int(np.argmin(risks))
+    scale = float(scales[best])
+    return Smoothing(
+        scale, math.hypot(scale, query.bandwidth[0]), risks[best] / grid.size, risks[0] / grid.size
+    )
+
+
+def smooth(surface: FloatArray, grid: EvenGrid, scale: float) -> FloatArray:
+    """Smooth a surface by a Gaussian of this standard deviation, metres, mirrored at the edges."""
+    from scipy.fft import dctn, idctn
+
+    found = dctn(surface, norm="ortho")
+    for axis in range(grid.dimension):
+        factor = np.exp(-0.5 * np.square(scale * _wave_numbers(grid, axis)))
+        found *= np.expand_dims(factor, [a for a in range(grid.dimension) if a != axis])
+    return np.asarray(idctn(found, norm="ortho"))
+
+
+def _risk(scale: float, waves: FloatArray, power: FloatArray, variance: FloatArray) -> float:
+    kept = np.exp(-0.5 * scale**2 * waves)
+    return float((np.square(1 - kept) * power + (2 * kept - 1) * variance).sum())
+
+
+def _wave_numbers(grid: EvenGrid, axis: int) -> FloatArray:
+    n = grid.count[axis]
+    return np.asarray(math.pi * np.arange(n) / (n * abs(grid.step[axis])))
+
+
+def _cosine_variance(grid: EvenGrid, axis: int, bandwidth: float) -> FloatArray:
+    """Variances of the orthonormal cosine transform of a stationary series with covariance k_h, shape (n,)."""
+    from scipy.fft import dctn
+
+    n = grid.count[axis]
+    lag = np.subtract.outer(np.arange(n), np.arange(n)) * (abs(grid.step[axis]) / bandwidth)
+    covariance = np.exp(-0.5 * np.square(lag))
+    return np.maximum(np.diagonal(dctn(covariance, norm="ortho")), 0.0)

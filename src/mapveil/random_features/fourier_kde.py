@@ -1,0 +1,380 @@
+"""Federated KDE by projection: Algorithm 2 of Zong et al. (2023)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar, Final, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.geo.counts import Counts
+from mapveil.geo.points import Points
+from mapveil.geo.tiling import Tiling
+from mapveil.mechanisms.mechanism import Progress
+from mapveil.privacy.guarantee import Guarantee, Measured
+from mapveil.random_features.bandwidth import neighbour_bandwidth, public_bandwidth, smooth, smoothing_scale
+from mapveil.random_features.chunks import Chunk, ChunkSum, sum_chunks
+from mapveil.random_features.devices import PlaceChoice, all_places, count_devices, visits_of
+from mapveil.random_features.frequencies import offsets, unit_frequencies
+from mapveil.random_features.kernels import kernel_named
+from mapveil.random_features.map_points import (
+    MapPoints,
+    inscribed_side,
+    map_points,
+    prior_cells,
+    sum_of_waves,
+)
+from mapveil.random_features.measured import hiding_facts, hiding_warnings
+from mapveil.random_features.mechanism import Collected, ProjectionMechanism, check_bandwidth
+from mapveil.random_features.policy import Policy, largest_bandwidth
+from mapveil.random_features.posterior import hiding
+from mapveil.random_features.query import Query
+from mapveil.random_features.report import Reports, client_reports
+from mapveil_client.errors import InputError
+from mapveil_client.randomness.random import Randomness
+
+__all__ = ["BandwidthRule", "FourierKde"]
+
+FloatArray = npt.NDArray[np.float64]
+BandwidthRule = Literal["public", "neighbours"]
+
+_LEAST_SIDE_M: Final = 1000.0
+
+
+class _Bandwidth(NamedTuple):
+    metres: float
+    note: str
+    assumption: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FourierKde(ProjectionMechanism):
+    r"""Every device answers with a few plane waves through its place; their sum tends to the kernel density.
+
+    .. math:: \hat f(g) = \frac{1}{B \int k_h} \sum_i \sum_b \cos(\omega_{ib} \cdot (g - d_i)),
+              \qquad h\, \omega_{ib} \sim p
+
+    where: B is ``features``, h is ``bandwidth_m``, p the spectral law of ``kernel``, :math:`d_i` the place of device i
+    (for several places the mean of the cosines); a cell's estimate is :math:`\hat f` at its middle times its area. The
+    client half is :func:`mapveil.random_features.report.client_reports`, behind a
+    :class:`mapveil.random_features.policy.Policy`;
+    the server half is :func:`mapveil.random_features.map_points.sum_of_waves`.
+
+    Deviation: the paper's surface is the mean of the waves; here it is divided by the kernel's integral, so that it is
+    a density of users. Its check-ins are users of their own; here a user counts once.
+
+    Parameters
+    ----------
+    bandwidth_m : float, optional
+        h, metres (cells without georeference); without one the rule chooses it.
+    features : int
+        B, waves per device. Two leave some points where they cross; three leave one, the place itself, which any server
+        then has.
+    kernel : str
+        ``gaussian``, ``laplace``, ``cauchy``, ``matern-3/2``, ``matern-5/2`` or ``matern-7/2``.
+    bandwidth_rule : str
+        Where none is given: ``public`` reads no place (:func:`mapveil.random_features.bandwidth.public_bandwidth`);
+        ``neighbours`` is the paper's and reads a tenth of the places in the clear. Either gives at most Lemma 3's.
+    neighbours : int
+        k of either rule.
+    smoothing : str
+        ``reports`` smooths the surface further, as much as the reports say (Gaussian kernel on an even grid); or
+        ``none``.
+    places : str
+        What a device with several places reports: the ``mean`` of their waves, or its ``most-visited`` cell's.
+    jitter_m : float
+        Standard deviation of the offset that each device draws once and keeps, metres; blurs the map by as much.
+    bands : int
+        j of the devices' policy, Lemma 3.
+    gamma : float
+        Its :math:`\gamma`.
+
+    Examples
+    --------
+    >>> import mapveil as mv
+    >>> city = mv.synthetic.city(users=500, seed=1)
+    >>> heat = FourierKde(bandwidth_m=150).release(city, mv.Grid(city.region, 64, 64), rng=1)
+    >>> heat.guarantee.epsilon is None
+    True
+    """
+
+    name: ClassVar[str] = "fourier-kde"
+    summary: ClassVar[str] = "each device sends plane waves through its place; their sum is the density"
+    source: ClassVar[str] = "Zong et al. 2023, Algorithm 2"
+
+    bandwidth_m: float | None = None
+    features: int = 1
+    kernel: str = "gaussian"
+    bandwidth_rule: BandwidthRule = "public"
+    neighbours: int = 500
+    smoothing: Literal["none", "reports"] = "none"
+    places: PlaceChoice = "mean"
+    jitter_m: float = 0.0
+    bands: int = 3
+    gamma: float = 0.1
+
+    def __post_init__(self) -> None:
+        if self.bandwidth_m is not None:
+            self._check_positive("bandwidth_m")
+        for name in ("features", "bands", "neighbours"):
+            value = getattr(self, name)
+            whole = isinstance(value, int) and not isinstance(value, bool)
+            self._check(whole and value >= 1, name, "a whole number of at least 1")
+        kernel_named(self.kernel)
+        self._check(self.bandwidth_rule in ("public", "neighbours"), "bandwidth_rule", "public or neighbours")
+        self._check(self.smoothing in ("none", "reports"), "smoothing", "none or reports")
+        self._check(
+            self.smoothing == "none" or self.kernel == "gaussian", "smoothing", "none for this kernel"
+        )
+        self._check(self.places in ("mean", "most-visited"), "places", "mean or most-visited")
+        self._check(0 <= self.jitter_m < math.inf, "jitter_m", "a number of metres from 0")
+        self._check_positive("gamma")
+
+    def policy(self, bandwidth: float, *, smallest_side: float = _LEAST_SIDE_M) -> Policy:
+        """The policy of the devices that are asked. Run by: the client."""
+        h = float(bandwidth)
+        return Policy((h, h), self.kernel, self.features, self.bands, self.gamma, smallest_side)
+
+    def query(self, where: MapPoints, bandwidth: float) -> Query:
+        """What the server asks. Run by: the server."""
+        h = float(bandwidth)
+        return Query((h, h), where.low, where.high, self.features, self.kernel, where.grid, where.crs)
+
+    def collect(
+        self, points: Points | Counts, tiling: Tiling, rng: Randomness, progress: Progress
+    ) -> Collected:
+        """See :class:`ProjectionMechanism`.
+
+        Raises
+        ------
+        InputError
+            The bandwidth looks like degrees, or smoothing is asked where the cells are no even grid.
+        PromiseError
+            The devices refuse the query.
+        """
+        where = self._where(tiling)
+        total = count_devices(points, tiling)
+        chosen = self._bandwidth(points, tiling, where, total, rng)
+        query = self._checked(self.query(where, chosen.metres), tiling, where)
+
+        def waves_of(chunk: Chunk) -> FloatArray:
+            devices = chunk.visits.devices
+            units = unit_frequencies(devices, self.features, query.law, 2, chunk.rng)
+            visits = chunk.visits
+            if self.jitter_m:
+                visits = visits.moved(offsets(devices, 2, self.jitter_m, chunk.rng))
+            return sum_of_waves(where, client_reports(units, visits, query), query, threads=chunk.threads)
+
+        made = sum_chunks(
+            visits_of(points, tiling, self.places),
+            rng.child("devices"),
+            waves_of,
+            lambda done: progress("sum the waves", min(1.0, done / total)),
+        )
+        return self._collected(made, tiling, where, query, chosen)
+
+    def public_query(self, tiling: Tiling, users: int) -> Query:
+        """What the server asks where it knows of people only how many answer. Run by: the server.
+
+        Raises
+        ------
+        ParameterError
+            The bandwidth rule reads places.
+        InputError
+            The bandwidth looks like degrees, or smoothing is asked where the cells are no even grid.
+        PromiseError
+            Devices with the policy of these parameters refuse the query.
+        """
+        where = self._where(tiling)
+        chosen = self._public_bandwidth(tiling, where, users)
+        return self._checked(self.query(where, chosen.metres), tiling, where)
+
+    def of_reports(self, chunks: Iterable[Reports], tiling: Tiling, users: int) -> Collected:
+        """What is made of the answers to :meth:`public_query`. Run by: the server.
+
+        Parameters
+        ----------
+        chunks : iterable of Reports
+            Decoded and checked (:func:`mapveil.random_features.message.read_reports`); memory holds one at a time.
+        tiling : Tiling
+            The cells.
+        users : int
+            What the query was made for.
+
+        Raises
+        ------
+        InputError
+            Nobody reported, or as :meth:`public_query`.
+        """
+        where = self._where(tiling)
+        chosen = self._public_bandwidth(tiling, where, users)
+        query = self.query(where, chosen.metres)
+        values, devices = np.zeros(tiling.size), 0
+        for reports in chunks:
+            values += sum_of_waves(where, reports, query, threads=1)
+            devices += reports.projections.shape[0]
+        if not devices:
+            raise InputError("no device reported, so there is no map; one report is accepted")
+        return self._collected(ChunkSum(values, devices), tiling, where, query, chosen)
+
+    def _where(self, tiling: Tiling) -> MapPoints:
+        if self.bandwidth_m is not None:
+            check_bandwidth(self.bandwidth_m, tiling)
+        where = map_points(tiling)
+        if self.smoothing == "reports" and where.grid is None:
+            raise InputError(f"smoothing by the reports needs an even grid of metres; {tiling.spec} has none")
+        return where
+
+    def _checked(self, query: Query, tiling: Tiling, where: MapPoints) -> Query:
+        """The query, if devices with the policy of these parameters answer it."""
+        least = _LEAST_SIDE_M if tiling.region.georeferenced else 0.0
+        self.policy(query.bandwidth[0], smallest_side=least).check(query, side=inscribed_side(tiling, where))
+        return query
+
+    def _collected(
+        self, made: ChunkSum, tiling: Tiling, where: MapPoints, query: Query, chosen: _Bandwidth
+    ) -> Collected:
+        """Users per cell from the sum of the waves."""
+        kernel_sum, notes, error = made.values / self.features, [chosen.note], 0.0
+        spread = math.sqrt(made.devices / (2 * self.features))
+        if self.smoothing == "reports":
+            kernel_sum, note = self._smoothed(kernel_sum, where, query, made.devices)
+            notes.append(note)
+        else:
+            per = 1e6 if tiling.region.georeferenced else 1.0
+            unit = "users per km²" if tiling.region.georeferenced else "users per cell"
+            error = spread / query.kernel_integral * per
+            notes.append(f"the chance of the waves is a standard error of {error:.3g} {unit} everywhere")
+        return Collected(
+            kernel_sum / query.kernel_integral * where.area,
+            made.devices,
+            tuple(notes),
+            () if chosen.assumption is None else (chosen.assumption,),
+            chosen.metres,
+            error,
+        )
+
+    def chosen_bandwidth(self, points: Points | Counts, tiling: Tiling, rng: Randomness) -> float:
+        """The bandwidth that a release of these points asks for, metres.
+
+        Raises
+        ------
+        InputError
+            The table cannot be used, or the bandwidth looks like degrees.
+        """
+        if self.bandwidth_m is not None:
+            check_bandwidth(self.bandwidth_m, tiling)
+        return self._bandwidth(points, tiling, map_points(tiling), count_devices(points, tiling), rng).metres
+
+    def _bandwidth(
+        self, points: Points | Counts, tiling: Tiling, where: MapPoints, users: int, rng: Randomness
+    ) -> _Bandwidth:
+        if self.bandwidth_m is not None or self.bandwidth_rule == "public":
+            return self._public_bandwidth(tiling, where, users)
+        places = all_places(points, tiling)
+        found = neighbour_bandwidth(places, rng.child("bandwidth"), neighbours=self.neighbours)
+        return self._held(
+            found,
+            tiling,
+            where,
+            f"mean distance to neighbour {self.neighbours}; a tenth of the places were read in the clear for it",
+            "whoever chose the bandwidth read a tenth of the places in the clear, and may be trusted",
+        )
+
+    def _public_bandwidth(self, tiling: Tiling, where: MapPoints, users: int) -> _Bandwidth:
+        """The one given, or that of the rule that reads no place."""
+        if self.bandwidth_m is not None:
+            unit = "m" if tiling.region.georeferenced else "cells"
+            return _Bandwidth(float(self.bandwidth_m), f"bandwidth {self.bandwidth_m:g} {unit} as given")
+        self._check(self.bandwidth_rule == "public", "bandwidth_rule", "public")
+        found = public_bandwidth(float(where.area.sum()), users, neighbours=self.neighbours)
+        how = "from the region's area and the number of devices; no place was read for it"
+        return self._held(found, tiling, where, how)
+
+    def _held(
+        self, found: float, tiling: Tiling, where: MapPoints, how: str, assumption: str | None = None
+    ) -> _Bandwidth:
+        """A bandwidth that a rule found, held to Lemma 3's largest."""
+        side = inscribed_side(tiling, where)
+        most = largest_bandwidth(side, bands=self.bands, gamma=self.gamma, kernel=kernel_named(self.kernel))
+        held = f"held to Lemma 3's largest, instead of {found:.4g} m " if found > most else ""
+        return _Bandwidth(min(found, most), f"bandwidth {min(found, most):.4g} m {held}({how})", assumption)
+
+    def _smoothed(
+        self, kernel_sum: FloatArray, where: MapPoints, query: Query, devices: int
+    ) -> tuple[FloatArray, str]:
+        grid = where.grid
+        if grid is None:
+            raise AssertionError("smoothing was refused for a tiling without a grid")
+        surface = np.empty(grid.count)
+        surface[where.column, where.row] = kernel_sum
+        found = smoothing_scale(surface, query, devices)
+        note = f"smoothed by {found.scale:.4g} m to a bandwidth of {found.bandwidth:.4g} m, as the reports alone say"
+        return where.on_cells(smooth(surface, grid, found.scale)), note
+
+    def measure(
+        self, values: FloatArray, tiling: Tiling, where: MapPoints, made: Collected
+    ) -> tuple[Measured, ...]:
+        """The posterior error and places left, for an even prior and for this map as the prior."""
+        if made.bandwidth is None:
+            raise AssertionError("a collection of waves has a bandwidth")
+        query = self.query(where, made.bandwidth)
+        unit = "m" if tiling.region.georeferenced else "cells"
+        measured: list[Measured] = []
+        for users, against in (
+            (None, "a server that knows the region only"),
+            (values, "a server that knows this map"),
+        ):
+            prior = prior_cells(tiling, where, users)
+            found = hiding(query, prior, jitter_m=self.jitter_m)
+            measured += hiding_facts(found, against, unit=unit, cell=prior.size[0])
+        return tuple(measured)
+
+    def warnings(self, measured: tuple[Measured, ...]) -> tuple[str, ...]:
+        """Warns of few places, and of an error that is small beside the one without a report."""
+        return hiding_warnings(measured)
+
+    def promise(
+        self, measured: tuple[Measured, ...], assumptions: tuple[str, ...], *, seeded: bool
+    ) -> Guarantee:
+        """See :class:`ProjectionMechanism`."""
+        waves = "one random plane wave" if self.features == 1 else f"{self.features} random plane waves"
+        if self.features > 2:
+            hidden = "nothing: three waves cross at one point, and the server reads the place off them"
+            if self.jitter_m:
+                hidden = f"where within about {self.jitter_m:g} m of the point at which its waves cross a device is"
+        elif self.features == 2:
+            hidden = "at which of the points where the bands of its two waves cross a device is"
+        else:
+            hidden = "which band of its wave a device is on, and where along it"
+        lists = (
+            f"the server's list of exact places is no finer than {self.jitter_m:g} m"
+            if self.jitter_m
+            else "the server has no list of exact places, such as of venues: exact phases tell them apart"
+        )
+        return Guarantee(
+            trust="projection",
+            epsilon=None,
+            unit="user",
+            bounding=(
+                f"Each device reports the phase of its place on {waves} of its own, without noise: "
+                "the server knows the waves and the phases exactly."
+            ),
+            neighbours=hidden,
+            assumptions=(
+                "one device per user, which draws its waves once and answers every query with the same",
+                "that a device answers may be known, and that it is in the region",
+                lists,
+                *(
+                    ("what is measured is of devices at one place: the mean of several tells no more",)
+                    if self.places == "mean"
+                    else ()
+                ),
+                *assumptions,
+            ),
+            measured=measured,
+            seeded=seeded,
+        )

@@ -1,0 +1,227 @@
+r"""Kernels and their spectral laws: what a sum of waves of random frequencies tends to.
+
+By Bochner's theorem a shift-invariant kernel is the mean of a wave over a law of frequencies (equation 2):
+
+.. math:: k(\Delta / h) = \mathrm E \cos(u \cdot \Delta / h), \qquad u \sim p
+
+where: :math:`\Delta` is a difference of places, h the bandwidth (one for each axis), and u a frequency for
+bandwidth 1, drawn once and divided by h when a query comes. All laws here are isotropic, so that maps have no
+favoured axes and Lemma 3 holds for each with its own law of :math:`\lVert u \rVert`.
+
+- ``gaussian``: :math:`k(r) = e^{-r^2/2}`; u is standard normal.
+- ``laplace``: :math:`e^{-r}`; u is Cauchy in d dimensions. It is the Matern kernel of :math:`\nu = 1/2`.
+- ``cauchy``: :math:`(1 + r^2)^{-(d+1)/2}`; u has any direction and a length of law Gamma(d).
+- ``matern-3/2``, ``matern-5/2``, ``matern-7/2``: :math:`\frac{2^{1-\nu}}{\Gamma(\nu)} s^\nu K_\nu(s)`,
+  :math:`s = \sqrt{2\nu}\, r`; u is Student's t in d dimensions with :math:`2\nu` degrees of freedom.
+
+Deviation: Zong et al. (2023) use the Gaussian only; Rahimi and Recht (2008) tabulate products over the axes for
+Laplace and Cauchy, which are not isotropic (in one dimension they are those above).
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.random_features.variates import exponentials, normals
+from mapveil_client.errors import ParameterError
+from mapveil_client.randomness.random import Randomness
+
+__all__ = ["KERNELS", "Cauchy", "Gaussian", "Kernel", "Matern", "kernel_named"]
+
+FloatArray = npt.NDArray[np.float64]
+
+_HALVINGS: Final = 100
+
+
+@dataclass(frozen=True)
+class Kernel(ABC):
+    """A kernel of bandwidth 1 and the law of its frequencies, in one to three dimensions."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """As :func:`kernel_named` reads it."""
+
+    @abstractmethod
+    def values(self, distance: FloatArray, dimension: int) -> FloatArray:
+        """The kernel at distances in bandwidths, 1 at 0; same shape."""
+
+    @abstractmethod
+    def integral(self, dimension: int) -> float:
+        """The kernel's integral over the space, bandwidths to the power of ``dimension``."""
+
+    @abstractmethod
+    def frequencies(self, count: int, dimension: int, rng: Randomness) -> FloatArray:
+        """Independent frequencies for bandwidth 1, radians per bandwidth, shape (dimension, count).
+
+        Run by: the client.
+        """
+
+    @abstractmethod
+    def length_quantile(self, probability: float, dimension: int) -> float:
+        """The length that a frequency is below with this probability."""
+
+
+@dataclass(frozen=True)
+class Gaussian(Kernel):
+    """The paper's kernel, section 2.2 (Delta is the distance; the paper prints its square)."""
+
+    @property
+    def name(self) -> str:
+        """``gaussian``."""
+        return "gaussian"
+
+    def values(self, distance: FloatArray, dimension: int) -> FloatArray:
+        """See :class:`Kernel`."""
+        return np.asarray(np.exp(-0.5 * np.square(distance)))
+
+    def integral(self, dimension: int) -> float:
+        """See :class:`Kernel`."""
+        return float((2 * math.pi) ** (dimension / 2))
+
+    def frequencies(self, count: int, dimension: int, rng: Randomness) -> FloatArray:
+        """See :class:`Kernel`."""
+        return normals(dimension * count, rng).reshape(dimension, count)
+
+    def length_quantile(self, probability: float, dimension: int) -> float:
+        """The root of a chi-squared quantile: the paper's C is its law for two dimensions (Lemma 3)."""
+        if dimension == 2:  # in closed form: a phone has no SciPy
+            return math.sqrt(-2 * math.log1p(-probability))
+        from scipy.stats import chi2
+
+        return math.sqrt(chi2.ppf(probability, dimension))
+
+
+@dataclass(frozen=True)
+class Matern(Kernel):
+    """Matern kernels of half-integer smoothness, which are polynomials times an exponential.
+
+    Parameters
+    ----------
+    order : int
+        p, 0 to 3: the smoothness is p + 1/2. With 0 it is the Laplace kernel.
+    """
+
+    order: int
+
+    def __post_init__(self) -> None:
+        if self.order not in range(4):
+            raise ParameterError(f"order is {self.order!r}; 0 to 3 (a smoothness of 1/2 to 7/2) is accepted")
+
+    @property
+    def name(self) -> str:
+        """``laplace``, ``matern-3/2``, and so on."""
+        return "laplace" if self.order == 0 else f"matern-{2 * self.order + 1}/2"
+
+    @property
+    def _freedom(self) -> int:
+        return 2 * self.order + 1
+
+    def values(self, distance: FloatArray, dimension: int) -> FloatArray:
+        r"""See :class:`Kernel`.
+
+        .. math:: k(r) = e^{-s} \frac{p!}{(2p)!} \sum_{i=0}^{p} \frac{(p+i)!}{i!\,(p-i)!} (2s)^{p-i},
+                  \qquad s = \sqrt{2p + 1}\, r
+        """
+        p, s = self.order, math.sqrt(self._freedom) * np.asarray(distance, dtype=np.float64)
+        polynomial = np.zeros(s.shape)
+        for i in range(p + 1):
+            weight = math.factorial(p + i) / (math.factorial(i) * math.factorial(p - i))
+            polynomial += weight * (2 * s) ** (p - i)
+        return np.asarray(np.exp(-s) * polynomial * (math.factorial(p) / math.factorial(2 * p)))
+
+    def integral(self, dimension: int) -> float:
+        """See :class:`Kernel`: (2 pi)^d times the t law's density at 0."""
+        m, d = self._freedom, dimension
+        density = math.gamma((m + d) / 2) / (math.gamma(m / 2) * (m * math.pi) ** (d / 2))
+        return float((2 * math.pi) ** d * density)
+
+    def frequencies(self, count: int, dimension: int, rng: Randomness) -> FloatArray:
+        """See :class:`Kernel`: normals over the root of an independent Gamma variable's ratio to its mean."""
+        made = normals(dimension * count, rng).reshape(dimension, count)
+        gamma = np.square(normals(count, rng)) / 2
+        for _ in range(self.order):
+            gamma += exponentials(count, rng)
+        # A normal variate may be exactly 0: as rare as one beyond 1e15, and without a frequency.
+        gamma = np.maximum(gamma, np.finfo(np.float64).tiny)
+        made *= np.sqrt(self._freedom / 2 / gamma)
+        return made
+
+    def length_quantile(self, probability: float, dimension: int) -> float:
+        """See :class:`Kernel`: the squared length over d follows an F law."""
+        if dimension == 2:
+            return math.sqrt(self._freedom * math.expm1(-2 / self._freedom * math.log1p(-probability)))
+        from scipy.stats import f
+
+        return math.sqrt(dimension * f.ppf(probability, dimension, self._freedom))
+
+
+@dataclass(frozen=True)
+class Cauchy(Kernel):
+    """The shape of a Cauchy law in d dimensions."""
+
+    @property
+    def name(self) -> str:
+        """``cauchy``."""
+        return "cauchy"
+
+    def values(self, distance: FloatArray, dimension: int) -> FloatArray:
+        """See :class:`Kernel`."""
+        return np.asarray((1 + np.square(distance)) ** (-(dimension + 1) / 2))
+
+    def integral(self, dimension: int) -> float:
+        """See :class:`Kernel`: pi^((d+1)/2) / Gamma((d+1)/2)."""
+        half = (dimension + 1) / 2
+        return float(math.pi**half / math.gamma(half))
+
+    def frequencies(self, count: int, dimension: int, rng: Randomness) -> FloatArray:
+        """See :class:`Kernel`: a normal vector brought to a length that is a sum of exponentials."""
+        made = normals(dimension * count, rng).reshape(dimension, count)
+        length = sum((exponentials(count, rng) for _ in range(dimension)), np.zeros(count))
+        made *= length / np.maximum(np.sqrt(np.square(made).sum(axis=0)), np.finfo(np.float64).tiny)
+        return made
+
+    def length_quantile(self, probability: float, dimension: int) -> float:
+        """See :class:`Kernel`: the length follows a Gamma law."""
+        low, high = 0.0, 1.0
+        while _erlang(high, dimension) < probability:
+            high *= 2
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            low, high = (middle, high) if _erlang(middle, dimension) < probability else (low, middle)
+        return high
+
+
+def _erlang(length: float, order: int) -> float:
+    """The probability that a sum of ``order`` exponentials is at most ``length``."""
+    return 1 - math.exp(-length) * math.fsum(length**k / math.factorial(k) for k in range(order))
+
+
+KERNELS: tuple[Kernel, ...] = (Gaussian(), Matern(0), Cauchy(), Matern(1), Matern(2), Matern(3))
+"""All of them, each under its name."""
+
+
+def kernel_named(name: str) -> Kernel:
+    """The kernel of a name.
+
+    Raises
+    ------
+    ParameterError
+        There is none; lists them.
+
+    Examples
+    --------
+    >>> kernel_named("matern-3/2").values(np.array([0.0, 1.0]), 2).round(3).tolist()
+    [1.0, 0.483]
+    """
+    for kernel in KERNELS:
+        if kernel.name == name:
+            return kernel
+    accepted = ", ".join(kernel.name for kernel in KERNELS)
+    raise ParameterError(f"no kernel is called {name!r}; accepted: {accepted}")

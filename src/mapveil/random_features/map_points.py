@@ -1,0 +1,139 @@
+"""Where in the plane a tiling's cells ask for a density: on an even grid of metres, or at their middles."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.geo.projection import Projection
+from mapveil.geo.tiling import Tiling
+from mapveil.maps.frame import raster_frame
+from mapveil.random_features.even_grid import EvenGrid
+from mapveil.random_features.exact_density import kernel_density, kernel_density_at
+from mapveil.random_features.kernels import Kernel
+from mapveil.random_features.posterior import PriorCells
+from mapveil.random_features.query import Query
+from mapveil.random_features.report import Reports
+from mapveil.random_features.surface import evaluate_on_grid, evaluate_on_points
+
+__all__ = ["MapPoints", "inscribed_side", "map_points", "prior_cells", "sum_of_kernels", "sum_of_waves"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+_PRIOR_SIDE = 96
+_SQUARE_SIDE = 256
+
+
+class MapPoints(NamedTuple):
+    """A tiling's cells in the plane."""
+
+    grid: EvenGrid | None  # None where the cells' middles are not evenly spaced in metres
+    column: IntArray  # of each cell on the grid
+    row: IntArray
+    places: FloatArray  # the cells' middles, shape (2, cells), metres
+    area: FloatArray  # of each cell in that plane, square metres
+    low: tuple[float, float]  # corners of the region's box
+    high: tuple[float, float]
+    projection: Projection  # between degrees and the plane
+    crs: str  # the same as text
+
+    def on_cells(self, surface: FloatArray) -> FloatArray:
+        """The values of a surface on the grid at each cell."""
+        return np.asarray(surface[self.column, self.row])
+
+
+def map_points(tiling: Tiling) -> MapPoints:
+    """The plane of a tiling: metres, or cells where the region is nowhere on Earth."""
+    region = tiling.region
+    projection = region.metric_projection
+    crs = str(getattr(projection, "crs", ""))
+    frame = raster_frame(tiling)
+    if frame is not None and frame.crs == region.crs and projection is region.projection:
+        x0, y0, x1, y1 = frame.bounds
+        dx, dy = (x1 - x0) / frame.columns, (y1 - y0) / frame.rows
+        grid = EvenGrid((x0 + dx / 2, y1 - dy / 2), (dx, -dy), (frame.columns, frame.rows))
+        places = np.stack([grid.axis(0)[frame.col], grid.axis(1)[frame.row]])
+        area = np.full(tiling.size, dx * dy)
+        return MapPoints(grid, frame.col, frame.row, places, area, (x0, y0), (x1, y1), projection, crs)
+    places = np.stack(projection.project(*tiling.centres()))
+    west, south, east, north = region.bbox
+    x, y = projection.project(np.array([west, east]), np.array([south, north]))
+    low, high = (float(x[0]), float(y[0])), (float(x[1]), float(y[1]))
+    none = np.zeros(0, dtype=np.int64)
+    return MapPoints(None, none, none, places, tiling.area_m2(), low, high, projection, crs)
+
+
+def inscribed_side(tiling: Tiling, where: MapPoints) -> float:
+    """The side of the largest square inside the region along the plane's axes, metres: l of Lemma 3."""
+    width, height = (high - low for low, high in zip(where.low, where.high, strict=True))
+    if tiling.region.polygon is None:
+        return min(width, height)
+    from scipy.ndimage import distance_transform_cdt
+
+    side = max(width, height) / _SQUARE_SIDE
+    columns, rows = math.ceil(width / side), math.ceil(height / side)
+    x, y = np.meshgrid(
+        where.low[0] + (np.arange(columns) + 0.5) * side, where.low[1] + (np.arange(rows) + 0.5) * side
+    )
+    inside = tiling.region.contains(*where.projection.unproject(x.ravel(), y.ravel())).reshape(x.shape)
+    # The chessboard distance d to the nearest cell outside: a square of 2 d - 1 cells fits around.
+    distance = distance_transform_cdt(np.pad(inside, 1), metric="chessboard")
+    return float(max(2 * int(distance.max()) - 1, 0)) * side
+
+
+def sum_of_waves(where: MapPoints, reports: Reports, query: Query, *, threads: int | None) -> FloatArray:
+    """B times S at each cell, shape (cells,). Run by: the server."""
+    if query.grid is not None:
+        return where.on_cells(evaluate_on_grid(reports, query, query.grid, threads=threads))
+    return evaluate_on_points(reports, query, where.places, threads=threads)
+
+
+def sum_of_kernels(
+    where: MapPoints,
+    places: FloatArray,
+    weights: FloatArray | None,
+    kernel: Kernel,
+    bandwidth: tuple[float, float],
+    *,
+    threads: int | None,
+) -> FloatArray:
+    """The exact sum of kernels (1 at each place) at each cell, shape (cells,)."""
+    if where.grid is not None:
+        return where.on_cells(kernel_density(places, weights, where.grid, kernel, bandwidth, threads=threads))
+    return kernel_density_at(places, weights, where.places, kernel, bandwidth, threads=threads)
+
+
+def prior_cells(tiling: Tiling, where: MapPoints, users: FloatArray | None = None) -> PriorCells:
+    """A prior over equal boxes of the region: even, or in proportion to users per cell of the tiling.
+
+    Parameters
+    ----------
+    tiling : Tiling
+        Its region is divided.
+    where : MapPoints
+        Its plane.
+    users : ndarray of float64, shape (tiling.size,), optional
+        Non-negative; an even prior without, or where all are 0.
+    """
+    width, height = (high - low for low, high in zip(where.low, where.high, strict=True))
+    side = max(width, height) / _PRIOR_SIDE
+    columns, rows = max(1, round(width / side)), max(1, round(height / side))
+    size = (width / columns, height / rows)
+    x, y = np.meshgrid(
+        where.low[0] + (np.arange(columns) + 0.5) * size[0], where.low[1] + (np.arange(rows) + 0.5) * size[1]
+    )
+    places = np.stack([x.ravel(), y.ravel()])
+    lon, lat = where.projection.unproject(places[0], places[1])
+    inside = tiling.region.contains(lon, lat)
+    weight = inside.astype(np.float64)
+    if users is not None and users.sum() > 0:
+        cell = tiling.locate(lon, lat)
+        density = np.divide(users, where.area, out=np.zeros(users.size), where=where.area > 0)
+        found = np.where((cell >= 0) & inside, density[np.maximum(cell, 0)], 0.0)
+        weight = found if found.sum() > 0 else weight
+    kept = weight > 0
+    return PriorCells(places[:, kept], size, weight[kept] / weight.sum())

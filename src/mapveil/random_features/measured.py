@@ -1,0 +1,89 @@
+"""What is said of how well devices are hidden: the facts of a guarantee, and when to warn."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mapveil.privacy.guarantee import Measured
+from mapveil.random_features.posterior import Hiding
+
+__all__ = ["FEW_PLACES", "SMALL_PART", "hiding_facts", "hiding_warnings"]
+
+FEW_PLACES: Final = 20
+"""Fewer equally likely places than this are warned of."""
+
+SMALL_PART: Final = 0.25
+"""A posterior error below this part of the error without a report is warned of."""
+
+_ERROR: Final = "posterior error"
+_TWENTIETH: Final = "posterior error for one device in twenty, at most"
+_BLIND: Final = "error of a guess without the report"
+_PLACES: Final = "places left"
+
+
+def hiding_facts(found: Hiding, against: str, *, unit: str, cell: float) -> tuple[Measured, ...]:
+    """What was measured, as a guarantee carries it.
+
+    Parameters
+    ----------
+    found : Hiding
+        What was measured.
+    against : str
+        The adversary, such as "a server that knows the region only".
+    unit : str
+        Of lengths: ``m``, or ``cells`` where the region is nowhere on Earth.
+    cell : float
+        Side of the prior's cells, in that unit.
+    """
+    return (
+        Measured(_ERROR, found.error_m, unit, against),
+        Measured(_TWENTIETH, found.worst_error_m, unit, against),
+        Measured(_BLIND, found.prior_error_m, unit, against),
+        Measured(_PLACES, found.places, f"equally likely cells of {cell:.3g} {unit}", against),
+    )
+
+
+def hiding_warnings(measured: tuple[Measured, ...]) -> tuple[str, ...]:
+    """One sentence for each adversary that is left with few places, or with a small error.
+
+    Parameters
+    ----------
+    measured : tuple of Measured
+        Of a guarantee; others than :func:`hiding_facts` gives are passed over.
+
+    Examples
+    --------
+    >>> found = Hiding(error_m=0.0, worst_error_m=0.0, places=1.0, prior_error_m=4000.0)
+    >>> for text in hiding_warnings(hiding_facts(found, "a server", unit="m", cell=150)):
+    ...     print(text[:72])
+    WARNING: a device that answered is as good as found: 1 place left, error
+    """
+    said = []
+    for against in dict.fromkeys(each.against for each in measured):
+        facts = {each.quantity: each for each in measured if each.against == against}
+        if not {_ERROR, _TWENTIETH, _BLIND, _PLACES} <= facts.keys():
+            continue
+        places, blind = facts[_PLACES].value, facts[_BLIND].value
+        few = places < FEW_PLACES
+        small = facts[_ERROR].value < SMALL_PART * blind
+        some = facts[_TWENTIETH].value < SMALL_PART * blind
+        if not (few or small or some):
+            continue
+        unit = facts[_ERROR].unit
+        left = f"{_three(places)} {'place' if places < 1.5 else 'places'} left"
+        error = f"error {_three(facts[_ERROR].value)} {unit} ({_three(blind)} {unit} without the report)"
+        if places < 2 or small:
+            text = f"a device that answered is as good as found: {left}, {error}"
+        elif few:
+            text = f"a device that answered is hidden among few places: {left}, {error}"
+        else:
+            least = f"{_three(facts[_TWENTIETH].value)} {unit}"
+            text = (
+                f"one device in twenty that answered is found to within {least} or less ({left} on average)"
+            )
+        said.append(f"WARNING: {text}, against {against}")
+    return tuple(said)
+
+
+def _three(value: float) -> str:
+    return f"{float(f'{value:.3g}'):g}"

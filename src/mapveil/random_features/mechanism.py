@@ -1,0 +1,216 @@
+"""What the mechanisms of this wing share: a release without a budget, from devices to a map of non-negative users."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.geo.counts import Counts
+from mapveil.geo.points import Points
+from mapveil.geo.tiling import Tiling
+from mapveil.maps.density_map import DensityMap
+from mapveil.mechanisms.mechanism import AnyMechanism, Progress, tiling_of
+from mapveil.privacy.guarantee import Guarantee, Measured, Share
+from mapveil.random_features.map_points import MapPoints, map_points
+from mapveil_client.errors import InputError
+from mapveil_client.randomness.random import Randomness, as_randomness
+
+__all__ = ["Collected", "Negative", "ProjectionMechanism", "check_bandwidth", "non_negative"]
+
+FloatArray = npt.NDArray[np.float64]
+
+Negative = Literal["keep-total", "clip"]
+"""What becomes of cells whose estimate is negative; see :func:`non_negative`."""
+
+
+class Collected(NamedTuple):
+    """What the server half makes of the reports."""
+
+    users: FloatArray  # estimated users per cell, negative where chance says so; shape (cells,)
+    devices: int
+    notes: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = ()  # beyond the mechanism's own
+    bandwidth: float | None = None  # that was asked, metres
+    faint: float = 0.0  # users per km² that chance puts anywhere, one standard error; 0: not known
+
+
+def check_bandwidth(bandwidth_m: float, tiling: Tiling) -> None:
+    """Refuse degrees given for metres.
+
+    Raises
+    ------
+    InputError
+        The bandwidth is below a metre on Earth, or the region is.
+    """
+    region = tiling.region
+    if region.georeferenced and bandwidth_m < 1:
+        raise InputError(
+            f"bandwidth_m is {bandwidth_m:g}; metres are accepted, at least 1 "
+            f"(if these are degrees, give {bandwidth_m * 111_000:.3g})"
+        )
+    if region.georeferenced and max(region.width_m, region.height_m) < 1 and region.projection.in_metres:
+        raise InputError(
+            f"the region is {region.width_m:g} x {region.height_m:g} m; are its bounds degrees in a CRS of metres?"
+        )
+
+
+def non_negative(users: FloatArray, tiling: Tiling, negative: Negative) -> tuple[FloatArray, tuple[str, ...]]:
+    r"""The map of an estimate: without negative users, and with a note that says what that did.
+
+    ``clip`` shows them as 0, which adds users. ``keep-total`` is the nearest non-negative map with the estimate's
+    total, :math:`\max(x - t, 0)` with the t that makes it so.
+
+    Parameters
+    ----------
+    users : ndarray of float64, shape (cells,)
+        An estimate.
+    tiling : Tiling
+        The cells; those outside the region's polygon hold nobody.
+    negative : str
+        ``keep-total`` or ``clip``.
+    """
+    inside = getattr(tiling, "inside", None)
+    held = np.ones(users.size, dtype=np.bool_)
+    if tiling.region.polygon is not None and inside is not None:
+        held = inside()
+    users = np.where(held, users, 0.0)
+    below = users < 0
+    if not below.any():
+        return users, ()
+    kept, total = np.maximum(users, 0.0), math.fsum(users)
+    said = f"{np.count_nonzero(below) / np.count_nonzero(held):.0%} of the cells came out negative, by chance"
+    if negative == "clip" or total <= 0:
+        more = f"they are shown as 0, which brings the total from {total:.6g} to {kept.sum():.6g} users"
+        return kept, (f"{said}; {more}",)
+    level = _level(kept[held], total)
+    kept = np.where(held, np.maximum(users - level, 0.0), 0.0)
+    return kept, (
+        f"{said}; they are shown as 0, and all others lowered by {level:.3g} users to keep the total",
+    )
+
+
+def _level(users: FloatArray, total: float) -> float:
+    """t such that the parts above it sum to the total (at most their sum)."""
+    ordered = np.sort(users)[::-1]
+    levels = (np.cumsum(ordered) - total) / np.arange(1, ordered.size + 1)
+    return float(levels[np.flatnonzero(ordered > levels)[-1]])
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProjectionMechanism(AnyMechanism):
+    """A mechanism of this wing: each device reports for itself, without a privacy budget."""
+
+    @abstractmethod
+    def collect(
+        self, points: Points | Counts, tiling: Tiling, rng: Randomness, progress: Progress
+    ) -> Collected:
+        """Run every device's half, and the server's."""
+
+    @abstractmethod
+    def promise(
+        self, measured: tuple[Measured, ...], assumptions: tuple[str, ...], *, seeded: bool
+    ) -> Guarantee:
+        """What is promised, in words that do not say more."""
+
+    def measure(
+        self, values: FloatArray, tiling: Tiling, where: MapPoints, made: Collected
+    ) -> tuple[Measured, ...]:
+        """What adversaries achieve against the reports behind this map."""
+        return ()
+
+    def warnings(self, measured: tuple[Measured, ...]) -> tuple[str, ...]:
+        """What the measurements say that a person must hear."""
+        return ()
+
+    def guarantee(self, shares: tuple[Share, ...] = (), *, seeded: bool = False) -> Guarantee:
+        """The promise of a release with these parameters, without what is measured on its region."""
+        return self.promise((), (), seeded=seeded)
+
+    def release(
+        self,
+        points: Points | Counts,
+        tiling: Tiling | None = None,
+        *,
+        rng: Randomness | int | None = None,
+        progress: Progress | None = None,
+        negative: Negative = "keep-total",
+    ) -> DensityMap:
+        """Run a whole collection in this process: every device's half, and the server's.
+
+        Parameters
+        ----------
+        points : Points or Counts
+            What each device knows: one device per user.
+        tiling : Tiling, optional
+            The cells; counts bring their own.
+        rng : Randomness, int or None
+            Leave it out for a release; an integer seeds the run and marks the map.
+        progress : callable, optional
+            Told the name and the done part of each step.
+        negative : str
+            What becomes of cells whose estimate is negative: ``keep-total`` or ``clip``.
+
+        Raises
+        ------
+        InputError
+            The table cannot be used, or the tiling has too many cells for a dense map.
+        PromiseError
+            The devices refuse the query: it is outside their policy. Nothing is answered.
+        """
+        stream = as_randomness(rng)
+        cells = tiling_of(points, tiling)
+        tell = progress or (lambda step, done: None)
+        made = self.collect(points, cells, stream, tell)
+        return self.map_of(made, cells, seeded=stream.seeded, progress=tell, negative=negative)
+
+    def map_of(
+        self,
+        made: Collected,
+        tiling: Tiling,
+        *,
+        seeded: bool = False,
+        progress: Progress | None = None,
+        negative: Negative = "keep-total",
+    ) -> DensityMap:
+        """The map of what the server half made of the reports. Run by: the server.
+
+        Parameters
+        ----------
+        made : Collected
+            Users per cell, as estimated.
+        tiling : Tiling
+            The cells.
+        seeded : bool
+            Whether the devices' waves can be repeated.
+        progress, negative
+            See :meth:`release`.
+        """
+        tell = progress or (lambda step, done: None)
+        values, notes = non_negative(made.users, tiling, negative)
+        tell("measure what a server could learn", 0.0)
+        measured = self.measure(values, tiling, map_points(tiling), made)
+        tell("measure what a server could learn", 1.0)
+        parameters = self.parameters()
+        if made.bandwidth is not None:
+            # The one that was asked, whoever chose it: a reader of the map can measure again.
+            parameters["bandwidth_m"] = made.bandwidth
+        return DensityMap(
+            values=values,
+            tiling=tiling,
+            guarantee=self.promise(measured, made.assumptions, seeded=seeded),
+            method=self.name,
+            parameters=parameters,
+            notes=(*self.warnings(measured), *made.notes, *notes),
+            faint=made.faint,
+        )
+
+    def _check_positive(self, *names: str) -> None:
+        for name in names:
+            value = getattr(self, name)
+            number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            self._check(number and math.isfinite(value) and value > 0, name, "a number above 0")

@@ -1,0 +1,179 @@
+r"""What a device answers, and what it refuses: decided before its place is looked at.
+
+Lemma 3 (one feature): at least j bands cross a region whose largest inscribed square has side l, with probability no
+less than :math:`1 - C(\gamma)`, if
+
+.. math:: h \le \frac{\sqrt{\gamma}\, l}{2 \pi j}
+
+where: C is the law of :math:`\lVert u \rVert^2` for bandwidth 1: chi-squared with two degrees of freedom for the
+Gaussian in two dimensions, and each kernel's own otherwise, at the same probability (so that :math:`\sqrt\gamma`
+becomes its quantile). With several axes l / h is the least over them.
+
+Lemma 4 (Algorithm 3): bandwidths of one device are among :math:`h_0 (4 n + 1)`, n = 0, 1, ..., so that every fifth,
+ninth, ... band stays where it was. Source: Zong et al. (2023), section 3.5 and appendix A.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from mapveil.geo.projection import EqualAreaCylinder, projection_of
+from mapveil.random_features.kernels import Kernel, kernel_named
+from mapveil.random_features.query import Query
+from mapveil_client.errors import ParameterError, PromiseError
+
+__all__ = ["Policy", "largest_bandwidth"]
+
+_LARGEST_GRID = 1 << 26
+_SLACK = 1e-9
+_STRETCH = 1.5
+
+
+def largest_bandwidth(side: float, *, bands: int, gamma: float, kernel: Kernel, dimension: int = 2) -> float:
+    r"""Lemma 3's bound on the bandwidth, in the unit of ``side``.
+
+    Parameters
+    ----------
+    side : float
+        l, the side of the largest square inside the region.
+    bands : int
+        j.
+    gamma : float
+        :math:`\gamma` for the Gaussian kernel in two dimensions; other laws are held to the same probability.
+    kernel : Kernel
+        The law of the frequencies.
+    dimension : int
+        Number of axes.
+
+    Examples
+    --------
+    >>> round(largest_bandwidth(11_000, bands=3, gamma=0.1, kernel=kernel_named("gaussian")), 2)
+    184.54
+    """
+    probability = -math.expm1(-gamma / 2)  # C(gamma), chi-squared with two degrees of freedom
+    return kernel.length_quantile(probability, dimension) * side / (2 * math.pi * bands)
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The rules of one device, known to everybody; the same for every query.
+
+    Parameters
+    ----------
+    bandwidth : tuple of float
+        :math:`h_0` of each axis, metres (seconds): the smallest bandwidth that is answered.
+    kernel : str
+        The one kernel: another has other frequencies, and a second set may give a place away.
+    features : int
+        B, the most features that are answered. With more than 1 the places that remain are few, or one.
+    bands : int
+        j of Lemma 3, at least 1; the paper says 2 or more, and that 3 protect corners too.
+    gamma : float
+        :math:`\\gamma` of Lemma 3: fewer bands appear with probability :math:`1 - e^{-\\gamma/2}` at most.
+    smallest_side : float
+        Least extent of a region along x and y, metres.
+
+    Raises
+    ------
+    ParameterError
+        A rule outside its range.
+    """
+
+    bandwidth: tuple[float, ...]
+    kernel: str = "gaussian"
+    features: int = 1
+    bands: int = 3
+    gamma: float = 0.1
+    smallest_side: float = 1000.0
+
+    def __post_init__(self) -> None:
+        kernel_named(self.kernel)
+        if not all(math.isfinite(value) and value > 0 for value in self.bandwidth) or not self.bandwidth:
+            raise ParameterError(f"bandwidth is {self.bandwidth!r}; numbers of metres above 0 are accepted")
+        if self.features < 1 or self.bands < 1:
+            raise ParameterError(f"features is {self.features}, bands {self.bands}; at least 1 is accepted")
+        if not (0 < self.gamma < math.inf and 0 <= self.smallest_side < math.inf):
+            raise ParameterError(
+                f"gamma is {self.gamma}, smallest_side {self.smallest_side}; above 0, and from 0, accepted"
+            )
+
+    @property
+    def dimension(self) -> int:
+        """Number of axes of the queries that are answered."""
+        return len(self.bandwidth)
+
+    def check(self, query: Query, *, side: float | None = None) -> None:
+        """Refuse a query outside the policy. Run by: the client, before its place is looked at.
+
+        Parameters
+        ----------
+        query : Query
+            What is asked.
+        side : float, optional
+            Of the largest square inside a region that is no box, metres; the box's shorter side by default.
+
+        Raises
+        ------
+        PromiseError
+            Names the rule. Nothing here depends on where the device is, or on whether it ever answered.
+        """
+        refusal = self.refusal(query, side=side)
+        if refusal is not None:
+            raise PromiseError(f"the query is outside the policy, nothing is answered: {refusal}")
+
+    def refusal(self, query: Query, *, side: float | None = None) -> str | None:
+        """Why a query is refused; None for one that is answered."""
+        if query.dimension != self.dimension:
+            return f"{query.dimension} axes are asked, {self.dimension} are answered"
+        if query.kernel != self.kernel:
+            return f"the kernel {query.kernel} is asked, {self.kernel} is answered"
+        if query.features > self.features:
+            return f"{query.features} features are asked, at most {self.features} are answered"
+        if query.grid is not None and query.grid.size > _LARGEST_GRID:
+            return f"a grid of {query.grid.size} points is asked, at most {_LARGEST_GRID} are answered"
+        if query.crs and not _true_to_scale(query):
+            return f"a metre of the query's plane is not within a factor of {_STRETCH:g} of one on the ground"
+        least = min(query.sides[:2]) if side is None else side
+        if least < self.smallest_side:
+            hint = "; are its corners degrees?" if least < 1 else ""
+            return (
+                f"a region {least:.6g} m wide is asked, at least {self.smallest_side:g} m is answered{hint}"
+            )
+        for asked, base in zip(query.bandwidth, self.bandwidth, strict=True):
+            steps = (asked / base - 1) / 4
+            if steps < -_SLACK or abs(steps - round(steps)) > _SLACK * max(1.0, steps):
+                return f"bandwidth {asked:.6g} is asked; {base:.6g} times 1, 5, 9, ... are answered (Lemma 4)"
+        return self._bands_refusal(query, query.sides if side is None else (side, side, *query.sides[2:]))
+
+    def _bands_refusal(self, query: Query, sides: tuple[float, ...]) -> str | None:
+        for side, asked in zip(sides, query.bandwidth, strict=False):
+            largest = largest_bandwidth(
+                side, bands=self.bands, gamma=self.gamma, kernel=query.law, dimension=self.dimension
+            )
+            if asked > largest * (1 + _SLACK):
+                return (
+                    f"bandwidth {asked:.6g} is asked; at most {largest:.6g} is answered for {self.bands} bands in a "
+                    f"region of side {side:.6g} (Lemma 3)"
+                )
+        return None
+
+
+def _true_to_scale(query: Query) -> bool:
+    """Whether the plane's metres are metres: a server that stretched them would have larger bandwidths."""
+    projection = projection_of(query.crs)
+    ends = [(low, (low + high) / 2, high) for low, high in zip(query.low[:2], query.high[:2], strict=True)]
+    x, y = (part.ravel() for part in np.meshgrid(*ends))
+    step = min(query.sides[:2]) * 1e-4
+    lon, lat = projection.unproject(np.stack([x, x + step, x]), np.stack([y, y, y + step]))
+    if not bool(np.isfinite(lon).all() and np.isfinite(lat).all()):
+        return False
+    for at in range(x.size):
+        ground = EqualAreaCylinder(float(lat[0, at]), float(lon[0, at]))
+        east, north = ground.project(lon[:, at], lat[:, at])
+        along = np.hypot(east[1:] - east[0], north[1:] - north[0])
+        if not bool(((along > step / _STRETCH) & (along < step * _STRETCH)).all()):
+            return False
+    return True

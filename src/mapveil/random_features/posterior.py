@@ -1,0 +1,396 @@
+r"""What a server with a prior still does not know: its posterior over places, given one device's waves.
+
+The server has a device's frequencies and phases exactly, and a public prior over cells of the region, people being
+anywhere inside a cell. Fewer features than axes leave lines of places. The phase of a place that is uniform in a cell
+is the sum of uniform variables, so for one feature the posterior is exact:
+
+.. math:: \Pr[c \mid \omega, z] \propto \pi_c \prod_b \tau_b\big(\arg(z_b) - \omega_b \cdot (c - o)\big)
+
+where: :math:`\pi` is the prior, c a cell's middle and :math:`\tau_b` the trapezoidal density of
+:math:`\omega_b \cdot x` for x in a cell around 0, over all multiples of :math:`2 \pi` (with the device's own offset, if
+it has one). As many features as axes leave points (:mod:`mapveil.random_features.crossings`), and
+
+.. math:: \Pr[c \mid \omega, z] \propto \pi_c \sum_{x} \Pr[x - e \in c]
+
+where: x are the crossings and e the device's own offset, if it has one.
+
+Reported are the error of the guess that is best in expectation (the posterior's geometric median) and the exponential
+of the posterior's entropy: how many equally likely cells it is worth. Deviation: Zong et al. (2023) score the maxima of
+the surface (equation 16), against no prior.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.random_features.crossings import crossings
+from mapveil.random_features.frequencies import offsets, unit_frequencies
+from mapveil.random_features.query import Query
+from mapveil.random_features.report import FloatArray, IntArray, Reports, Visits, client_reports
+from mapveil_client.randomness.random import Randomness
+
+__all__ = [
+    "CellLattice",
+    "Hiding",
+    "Posterior",
+    "PriorCells",
+    "Simulated",
+    "best_guess",
+    "blind_error",
+    "effective_places",
+    "expected_error",
+    "hiding",
+    "posterior",
+    "simulated_devices",
+]
+
+AnyArray = npt.NDArray[Any]
+BoolArray = npt.NDArray[np.bool_]
+
+_BLOCK: Final = 1 << 21
+_STEPS: Final = 12
+_LAST_STEPS: Final = 2
+_SEED: Final = 5
+_REACH: Final = 4.0  # deviations of an offset
+_NEGLIGIBLE: Final = 1e-20
+_ROUNDING: Final = 1e-14
+
+
+class PriorCells(NamedTuple):
+    """A public prior: equal boxes of the plane and how likely each is."""
+
+    places: FloatArray  # middles, shape (dimension, cells), metres
+    size: tuple[float, ...]  # sides of a box, metres
+    probability: FloatArray  # shape (cells,), sums to 1
+
+    @property
+    def spread(self) -> float:
+        """Root mean square distance of a box's places to its middle, metres."""
+        return math.sqrt(sum(side * side for side in self.size) / 12)
+
+    def lattice(self) -> CellLattice:
+        """Where the boxes are in the smallest array of boxes that holds them."""
+        first = self.places.min(axis=1)
+        at = np.rint((self.places - first[:, None]) / np.asarray(self.size)[:, None]).astype(np.int64)
+        count = tuple(int(most) + 1 for most in at.max(axis=1))
+        low = tuple(float(value) for value in first - np.asarray(self.size) / 2)
+        return CellLattice(low, count, np.ravel_multi_index(tuple(at), count))
+
+
+class CellLattice(NamedTuple):
+    """An array of boxes, some of them a prior's."""
+
+    low: tuple[float, ...]  # its corner, metres
+    boxes: tuple[int, ...]  # along each axis
+    kept: IntArray  # which of the flat array are the prior's
+
+
+class Posterior(NamedTuple):
+    """What a server believes of each device."""
+
+    weights: FloatArray  # (devices, cells), each row sums to 1
+    spread: (
+        FloatArray  # (devices,): root mean square distance to the place in a cell that it believes in, metres
+    )
+
+
+class Hiding(NamedTuple):
+    """How well devices are hidden, each an average over simulated ones."""
+
+    error_m: float  # expected distance to the best guess, metres
+    worst_error_m: float  # at most so much for the twentieth of devices with the least
+    places: float  # equally likely cells
+    prior_error_m: float  # the best guess without any report
+
+
+class Simulated(NamedTuple):
+    """Devices that were drawn from a prior."""
+
+    cell: IntArray  # (devices,): of the prior
+    places: FloatArray  # (dimension, devices), metres
+    reports: Reports
+
+
+def posterior(
+    reports: Reports, query: Query, prior: PriorCells, *, jitter_m: float = 0.0, cellwise: bool = False
+) -> Posterior:
+    """The posterior of each device over the prior's cells. Run by: an adversary.
+
+    Parameters
+    ----------
+    reports : Reports
+        Of devices at one place each, not folded by a grid: a server that has folded ones knows less.
+    query : Query
+        What they answered.
+    prior : PriorCells
+        What is known without them.
+    jitter_m : float
+        Standard deviation of each device's own offset along x and y, metres.
+    cellwise : bool
+        A server that holds each phase against each cell by itself, never against the other phases: it does not see
+        where waves cross. For comparison.
+    """
+    devices = reports.projections.shape[0]
+    spread = np.full(devices, prior.spread)
+    if cellwise or query.features < query.dimension:
+        logs = _on_lines(reports, query, prior, jitter_m)
+    else:
+        logs, spread, countless = _at_crossings(reports, query, prior, jitter_m)
+        if countless.any():
+            part = Reports(reports.frequencies[:, countless], reports.projections[countless])
+            logs[countless] = _on_lines(part, query, prior, jitter_m)
+    logs += _log(prior.probability)
+    most = logs.max(axis=1, keepdims=True)
+    possible = np.isfinite(most)
+    weights = np.exp(logs - np.where(possible, most, 0.0))
+    # Where the prior rules out all that the report leaves, nothing was learnt.
+    weights = np.where(possible, weights, prior.probability)
+    spread = np.where(possible[:, 0], spread, prior.spread)
+    return Posterior(np.asarray(weights / weights.sum(axis=1, keepdims=True)), spread)
+
+
+def _on_lines(reports: Reports, query: Query, prior: PriorCells, jitter_m: float) -> FloatArray:
+    """Logarithms of each report's likelihood in each cell, phases inside a cell taken for independent."""
+    logs = np.zeros((reports.projections.shape[0], prior.probability.size))
+    offset = prior.places - np.asarray(query.origin)[:, None]
+    for feature in range(query.features):
+        frequency = reports.frequencies[:, :, feature]
+        phase = np.angle(reports.projections[:, feature])[:, None] - _products(frequency.T, offset)
+        phase -= 2 * math.pi * np.rint(phase / (2 * math.pi))
+        spans = np.abs(frequency) * np.asarray(prior.size)[:, None]
+        if jitter_m:
+            # As a uniform variable of the same variance.
+            blur = math.sqrt(12) * jitter_m * np.sqrt(np.square(frequency[:2]).sum(axis=0))
+            spans = np.concatenate([spans, blur[None]])
+        logs += _log(_wrapped_density(phase, spans))
+    return logs
+
+
+def _at_crossings(
+    reports: Reports, query: Query, prior: PriorCells, jitter_m: float
+) -> tuple[FloatArray, FloatArray, BoolArray]:
+    """The same where crossings are left, how well each crossing tells the place, and devices with too many."""
+    lattice = prior.lattice()
+    size, devices = np.asarray(prior.size), reports.projections.shape[0]
+    # A moved place may be outside.
+    moved = size.size if jitter_m == 0 else min(2, size.size)
+    pad = np.zeros(size.size, dtype=np.int64)
+    pad[:moved] = np.minimum(np.ceil(_REACH * jitter_m / size[:moved]), max(lattice.boxes))
+    count = np.asarray(lattice.boxes) + 2 * pad
+    low = np.asarray(lattice.low) - pad * size
+    found = crossings(reports, query, tuple(low), tuple(low + count * size))
+    cell = np.floor((found.places - low[:, None]) / size[:, None]).astype(np.int64)
+    cell = np.clip(cell, 0, count[:, None] - 1)
+    flat = np.ravel_multi_index((found.device, *cell), (devices, *count))
+    held = (
+        np.bincount(flat, minlength=devices * int(count.prod())).astype(np.float64).reshape(devices, *count)
+    )
+    if jitter_m:
+        from scipy.ndimage import correlate1d
+
+        for axis in range(moved):
+            held = correlate1d(held, _spill(jitter_m / float(size[axis])), axis=axis + 1, mode="constant")
+    inner = tuple(slice(int(p), int(p + n)) for p, n in zip(pad, lattice.boxes, strict=True))
+    likelihood = held[(slice(None), *inner)].reshape(devices, -1)[:, lattice.kept]
+    # Crossings as many as cells tell no more than the cell.
+    others = np.maximum(np.bincount(found.device, minlength=devices) - 1, 0)
+    many = np.minimum(others / float(np.prod(lattice.boxes)), 1.0)
+    within = prior.spread**2 * many + moved * jitter_m**2 * math.pi / 4
+    spread = np.sqrt(np.minimum(np.where(found.countless, np.inf, within), prior.spread**2))
+    return _log(np.maximum(likelihood, 0.0)), spread, found.countless
+
+
+def _spill(deviation: float) -> FloatArray:
+    """The part of a normal variable around the middle of a cell that falls into each of those around it."""
+    from scipy.special import ndtr
+
+    reach = math.ceil(_REACH * deviation)
+    apart = np.arange(-reach, reach + 1)
+    return np.asarray(ndtr((apart + 0.5) / deviation) - ndtr((apart - 0.5) / deviation))
+
+
+def _log(values: FloatArray) -> FloatArray:
+    with np.errstate(divide="ignore"):
+        return np.log(values)
+
+
+def _wrapped_density(phase: FloatArray, spans: FloatArray) -> FloatArray:
+    """The density at a phase (modulo 2 pi) of a sum of uniform variables of these widths, shape of ``phase``.
+
+    Two widths make a trapezoid; more are narrowed to the two largest, the third added to the second.
+    """
+    ordered = np.sort(spans, axis=0)[::-1]
+    long = ordered[0][:, None]
+    short = ordered[1:].sum(axis=0)[:, None] if ordered.shape[0] > 1 else np.zeros_like(long)
+    long, short = np.maximum(long, short), np.minimum(long, short)
+    floor = 1e-9
+    long, short = np.maximum(long, floor), np.maximum(short, floor)
+    total = np.zeros(phase.shape)
+    # A cell wider than a few waves says nothing of the phase: the sum is then flat.
+    turns = int(min(np.ceil((long + short).max() / (4 * math.pi)) + 1, 8))
+    for turn in range(-turns, turns + 1):
+        apart = np.abs(phase + 2 * math.pi * turn)
+        total += np.clip((long + short) / 2 - apart, 0.0, short) / (long * short)
+    flat = (long + short) / 2 > 2 * math.pi * turns
+    return np.where(flat, 1 / (2 * math.pi), total)
+
+
+def best_guess(weights: FloatArray, places: FloatArray) -> FloatArray:
+    """The guess of least expected distance under each posterior, by Weiszfeld's iteration, shape (devices, dimension).
+
+    Parameters
+    ----------
+    weights : ndarray of float64, shape (devices, cells)
+        Posteriors.
+    places : ndarray of float64, shape (dimension, cells)
+        Where the cells are.
+    """
+    middle = places.mean(axis=1)
+    extent = float(np.ptp(places, axis=1).max()) or 1.0
+    around = (places - middle[:, None]) / extent
+    guess = _means(weights, around)
+    # Most of the way in single precision, where what is tiny would be slow.
+    short = np.where(weights > _NEGLIGIBLE, weights, 0).astype(np.float32)
+    for _ in range(_STEPS):
+        guess = _step(short, around.astype(np.float32), guess.astype(np.float32), 1e-3)
+    for _ in range(_LAST_STEPS):
+        guess = _step(weights, around, guess.astype(np.float64), 1e-6)
+    return np.asarray(guess * extent + middle)
+
+
+def _step(weights: AnyArray, places: AnyArray, guess: AnyArray, least: float) -> AnyArray:
+    """One of Weiszfeld's steps; no place is nearer than ``least``."""
+    pull = _products(-2 * guess, places)
+    pull += np.square(guess).sum(axis=1, keepdims=True)
+    pull += np.square(places).sum(axis=0)
+    np.maximum(pull, least * least, out=pull)
+    np.sqrt(pull, out=pull)
+    np.divide(weights, pull, out=pull)
+    return _means(pull, places)
+
+
+def _products(first: AnyArray, second: AnyArray) -> AnyArray:
+    """Their product, for two or three columns: a matrix library would start threads for it."""
+    made: AnyArray = np.multiply.outer(first[:, 0], second[0])
+    for axis in range(1, second.shape[0]):
+        made += np.multiply.outer(first[:, axis], second[axis])
+    return made
+
+
+def _means(weights: AnyArray, places: AnyArray) -> AnyArray:
+    """The mean place under each row of weights, shape (rows, dimension)."""
+    sums = np.stack([np.einsum("dc,c->d", weights, axis) for axis in places], axis=1)
+    return np.asarray(sums / weights.sum(axis=1, keepdims=True))
+
+
+def _squares(guess: FloatArray, places: FloatArray) -> FloatArray:
+    # Around the middle, so that little is lost in the difference.
+    middle = places.mean(axis=1)
+    guess, places = guess - middle, places - middle[:, None]
+    total = _products(-2 * guess, places)
+    total += np.square(guess).sum(axis=1)[:, None]
+    total += np.square(places).sum(axis=0)
+    # What rounding makes of 0 is millimetres in a city.
+    total[total < _ROUNDING * np.square(np.ptp(places, axis=1)).sum()] = 0.0
+    return total
+
+
+def expected_error(
+    weights: FloatArray, spread: FloatArray | float, prior: PriorCells, guess: FloatArray | None = None
+) -> FloatArray:
+    """The expected distance of a guess under each posterior, metres, shape (devices,).
+
+    Parameters
+    ----------
+    weights : ndarray of float64, shape (devices, cells)
+        Posteriors.
+    spread : ndarray of float64, shape (devices,), or float
+        Root mean square distance to the place in a cell, metres.
+    prior : PriorCells
+        The cells.
+    guess : ndarray of float64, shape (devices, dimension), optional
+        The best one by default.
+    """
+    away = _squares(best_guess(weights, prior.places) if guess is None else guess, prior.places)
+    away += np.square(np.broadcast_to(spread, weights.shape[0]))[:, None]
+    return np.asarray((weights * np.sqrt(away)).sum(axis=1))
+
+
+def effective_places(weights: FloatArray) -> FloatArray:
+    """How many equally likely cells each posterior is worth, exp of its entropy, shape (devices,)."""
+    return np.asarray(np.exp(-(weights * _log(np.where(weights > 0, weights, 1.0))).sum(axis=1)))
+
+
+def hiding(
+    query: Query,
+    prior: PriorCells,
+    *,
+    devices: int = 256,
+    jitter_m: float = 0.0,
+    cellwise: bool = False,
+) -> Hiding:
+    """How well devices that answer this query are hidden from a server with this prior. Run by: anybody.
+
+    Devices are drawn from the prior, with a fixed seed: the figures are properties of the query and the prior. The
+    server is given the frequencies themselves, which is more than a grid with a step longer than the waves shows it.
+
+    Parameters
+    ----------
+    query : Query
+        What is asked.
+    prior : PriorCells
+        What the server knows; devices are where it says.
+    devices : int
+        How many to simulate.
+    jitter_m : float
+        Standard deviation of each device's own offset, metres.
+    cellwise : bool
+        As for :func:`posterior`.
+    """
+    query = dataclasses.replace(query, grid=None)
+    drawn = simulated_devices(query, prior, devices, Randomness(_SEED), jitter_m=jitter_m)
+    error, places = np.empty(devices), np.empty(devices)
+    block = max(1, _BLOCK // prior.probability.size)
+    for start in range(0, devices, block):
+        part = slice(start, start + block)
+        some = Reports(drawn.reports.frequencies[:, part], drawn.reports.projections[part])
+        found = posterior(some, query, prior, jitter_m=jitter_m, cellwise=cellwise)
+        error[part] = expected_error(found.weights, found.spread, prior)
+        places[part] = effective_places(found.weights)
+    return Hiding(
+        float(error.mean()),
+        float(np.quantile(error, 0.05)),
+        float(np.exp(np.log(places).mean())),
+        blind_error(prior),
+    )
+
+
+def simulated_devices(
+    query: Query, prior: PriorCells, devices: int, rng: Randomness, *, jitter_m: float = 0.0
+) -> Simulated:
+    """Devices where the prior says, anywhere inside a cell, and what they answer. Run by: a simulation.
+
+    Parameters
+    ----------
+    query, prior, devices, jitter_m
+        As for :func:`hiding`.
+    rng : Randomness
+        Draws them.
+    """
+    chance, dimension = rng.generator(), query.dimension
+    at = chance.choice(prior.probability.size, devices, p=prior.probability)
+    inside = chance.uniform(-0.5, 0.5, (dimension, devices)) * np.asarray(prior.size)[:, None]
+    places = prior.places[:, at] + inside
+    units = unit_frequencies(devices, query.features, query.law, dimension, rng)
+    visits = Visits(places).moved(offsets(devices, dimension, jitter_m, rng))
+    return Simulated(at, places, client_reports(units, visits, query))
+
+
+def blind_error(prior: PriorCells) -> float:
+    """The expected distance of the best guess without any report, metres."""
+    return float(expected_error(prior.probability[None], prior.spread, prior)[0])

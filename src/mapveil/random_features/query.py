@@ -1,0 +1,89 @@
+"""What the server asks of every device: a kernel, a bandwidth, a number of features, and where."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from mapveil.random_features.even_grid import EvenGrid
+from mapveil.random_features.kernels import Kernel, kernel_named
+from mapveil_client.errors import ParameterError
+
+__all__ = ["Query"]
+
+
+@dataclass(frozen=True)
+class Query:
+    """A public question; what a device may answer is its policy's to say.
+
+    Parameters
+    ----------
+    bandwidth : tuple of float
+        h of each axis: metres for x and y, seconds for time; above 0.
+    low, high : tuple of float
+        The corners of the region, in the same units.
+    features : int
+        B, at least 1.
+    kernel : str
+        Name of a kernel.
+    grid : EvenGrid, optional
+        Where the surface is wanted (P x Q). With one, reports in either form carry exactly what the
+        evaluations on it carry; without, the server may evaluate them anywhere.
+    crs : str
+        The plane that x and y are of, as text that PROJ knows; empty where places come in the plane's own coordinates.
+
+    Raises
+    ------
+    ParameterError
+        A parameter is outside its range.
+    """
+
+    bandwidth: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    features: int = 1
+    kernel: str = "gaussian"
+    grid: EvenGrid | None = None
+    crs: str = ""
+
+    def __post_init__(self) -> None:
+        kernel_named(self.kernel)
+        if isinstance(self.features, bool) or not isinstance(self.features, int) or self.features < 1:
+            raise ParameterError(f"features is {self.features!r}; a whole number of at least 1 is accepted")
+        if not 1 <= len(self.bandwidth) == len(self.low) == len(self.high) <= 3:
+            raise ParameterError("a query has one to three axes, each with a bandwidth, a low and a high end")
+        for value in self.bandwidth:
+            if not (math.isfinite(value) and value > 0):
+                raise ParameterError(f"bandwidth is {value!r}; a number of metres above 0 is accepted")
+        for low, high in zip(self.low, self.high, strict=True):
+            if not (math.isfinite(low) and math.isfinite(high) and low < high):
+                raise ParameterError(f"the region reaches from {low!r} to {high!r}, which is empty")
+        if self.grid is not None and self.grid.dimension != self.dimension:
+            raise ParameterError(f"a grid of {self.grid.dimension} axes for a query of {self.dimension}")
+
+    @property
+    def dimension(self) -> int:
+        """Number of axes."""
+        return len(self.bandwidth)
+
+    @property
+    def law(self) -> Kernel:
+        """The kernel."""
+        return kernel_named(self.kernel)
+
+    @property
+    def kernel_integral(self) -> float:
+        """The kernel's integral over the plane, square metres (metres, cubic metres and seconds)."""
+        return self.law.integral(self.dimension) * math.prod(self.bandwidth)
+
+    @property
+    def sides(self) -> tuple[float, ...]:
+        """Extent of the region along each axis."""
+        return tuple(high - low for low, high in zip(self.low, self.high, strict=True))
+
+    @property
+    def origin(self) -> tuple[float, ...]:
+        """Where every wave's phase counts from: the grid's middle, or the region's."""
+        if self.grid is not None:
+            return self.grid.middle
+        return tuple((low + high) / 2 for low, high in zip(self.low, self.high, strict=True))

@@ -1,0 +1,68 @@
+"""Zero features: every device answers with a constant, the best privacy and the worst map (section 4.2.3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.geo.counts import Counts
+from mapveil.geo.points import Points
+from mapveil.geo.tiling import Tiling
+from mapveil.mechanisms.mechanism import Progress
+from mapveil.privacy.guarantee import Guarantee, Measured
+from mapveil.random_features.devices import count_devices
+from mapveil.random_features.map_points import MapPoints, map_points, prior_cells
+from mapveil.random_features.mechanism import Collected, ProjectionMechanism
+from mapveil.random_features.posterior import blind_error
+from mapveil_client.randomness.random import Randomness
+
+__all__ = ["ZeroFeatures"]
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ZeroFeatures(ProjectionMechanism):
+    """Every device says that it is in the region, and nothing else: a flat map of as many users as answered."""
+
+    name: ClassVar[str] = "zero-features"
+    summary: ClassVar[str] = "each device answers with a constant: a flat map, and nothing learnt"
+    source: ClassVar[str] = "Zong et al. 2023, section 4.2.3"
+
+    def collect(
+        self, points: Points | Counts, tiling: Tiling, rng: Randomness, progress: Progress
+    ) -> Collected:
+        """See :class:`ProjectionMechanism`."""
+        progress("count the devices", 0.0)
+        devices, area = count_devices(points, tiling), map_points(tiling).area
+        progress("count the devices", 1.0)
+        inside = getattr(tiling, "inside", None)
+        if tiling.region.polygon is not None and inside is not None:
+            area = np.where(inside(), area, 0.0)
+        return Collected(devices * area / area.sum(), devices)
+
+    def measure(
+        self, values: FloatArray, tiling: Tiling, where: MapPoints, made: Collected
+    ) -> tuple[Measured, ...]:
+        """The error of a server that knows the region only."""
+        unit = "m" if tiling.region.georeferenced else "cells"
+        error = blind_error(prior_cells(tiling, where))
+        return (Measured("posterior error", error, unit, "a server that knows the region only"),)
+
+    def promise(
+        self, measured: tuple[Measured, ...], assumptions: tuple[str, ...], *, seeded: bool
+    ) -> Guarantee:
+        """See :class:`ProjectionMechanism`."""
+        return Guarantee(
+            trust="projection",
+            epsilon=None,
+            unit="user",
+            bounding="Each device says that it is in the region, and nothing else.",
+            neighbours="where in the region it is",
+            assumptions=assumptions,
+            measured=measured,
+            seeded=seeded,
+        )

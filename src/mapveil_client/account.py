@@ -1,0 +1,186 @@
+"""What a device has spent, collection by collection: written down before anything leaves, and never taken back.
+
+A charge is for a round (or a report) that left or may have left the device. That a round was aborted is the server's
+word, which a device cannot check: it stays charged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from mapveil_client.errors import BudgetExceeded, InputError
+
+__all__ = ["Account", "Entry"]
+
+
+@dataclass
+class Entry:
+    """One collection in the account.
+
+    Parameters
+    ----------
+    granted : Fraction
+        What the collection may cost, as its terms say.
+    charges : dict of int to Fraction
+        What was charged, by round; round 0 is a report.
+    ended : bool
+        Whether it is over: then only the charges count.
+    """
+
+    granted: Fraction
+    charges: dict[int, Fraction] = field(default_factory=dict)
+    ended: bool = False
+
+    @property
+    def spent(self) -> Fraction:
+        """The sum of the charges."""
+        return sum(self.charges.values(), Fraction(0))
+
+    @property
+    def held(self) -> Fraction:
+        """What nobody else may spend: the grant while the collection runs, the charges after."""
+        return self.spent if self.ended else max(self.granted, self.spent)
+
+
+class Account:
+    """The account of one device, kept in its memory.
+
+    Examples
+    --------
+    >>> account = Account()
+    >>> account.grant("a" * 32, Fraction(1), lifetime=Fraction(4))
+    >>> account.charge("a" * 32, 1, Fraction(1, 4), lifetime=Fraction(4))
+    >>> account.spent, account.left(Fraction(4))
+    (Fraction(1, 4), Fraction(3, 1))
+    >>> account.end("a" * 32)
+    >>> account.left(Fraction(4))
+    Fraction(15, 4)
+    """
+
+    def __init__(self, entries: Mapping[str, Entry] | None = None) -> None:
+        self._entries: dict[str, Entry] = dict(entries or {})
+
+    @property
+    def entries(self) -> Mapping[str, Entry]:
+        """By collection."""
+        return self._entries
+
+    @property
+    def spent(self) -> Fraction:
+        """The sum of all charges ever."""
+        return sum((entry.spent for entry in self._entries.values()), Fraction(0))
+
+    def spent_on(self, collection: str) -> Fraction:
+        """The sum of a collection's charges."""
+        entry = self._entries.get(collection)
+        return Fraction(0) if entry is None else entry.spent
+
+    def left(self, lifetime: Fraction) -> Fraction:
+        """What may still be granted, with everything that is granted now set aside."""
+        return lifetime - sum((entry.held for entry in self._entries.values()), Fraction(0))
+
+    def grant(self, collection: str, epsilon: Fraction, *, lifetime: Fraction) -> None:
+        """Set a collection's whole cost aside. A grant of what is granted already changes nothing.
+
+        Raises
+        ------
+        BudgetExceeded
+            That is more than is left, or the collection was granted something before.
+        """
+        known = self._entries.get(collection)
+        if known is not None:
+            if known.granted != epsilon or known.ended:
+                raise BudgetExceeded(
+                    "the collection is in the account already, and over or with another epsilon"
+                )
+            return
+        if epsilon > self.left(lifetime):
+            raise BudgetExceeded(
+                f"epsilon {float(epsilon):.6g} is asked; {float(self.left(lifetime)):.6g} is left of "
+                f"{float(lifetime):.6g} for this device's lifetime"
+            )
+        self._entries[collection] = Entry(epsilon)
+
+    def check(self, collection: str, number: int, epsilon: Fraction, *, lifetime: Fraction) -> None:
+        """Refuse a charge that :meth:`charge` would refuse; nothing changes.
+
+        Raises
+        ------
+        BudgetExceeded
+            Nothing was granted, or less than this; or the round was charged otherwise before; or the lifetime's budget,
+            that may have been lowered since, does not allow it.
+        """
+        entry = self._entries.get(collection)
+        if entry is None or entry.ended:
+            raise BudgetExceeded("nothing is granted to the collection")
+        known = entry.charges.get(number)
+        if known is not None:
+            if known != epsilon:
+                raise BudgetExceeded(f"round {number} was charged with another epsilon before")
+            return
+        if epsilon <= 0 or entry.spent + epsilon > entry.granted:
+            raise BudgetExceeded(
+                f"round {number} asks epsilon {float(epsilon):.6g}; "
+                f"{float(entry.granted - entry.spent):.6g} is left of what the terms promised"
+            )
+        if self.spent + epsilon > lifetime:
+            raise BudgetExceeded(
+                f"epsilon {float(epsilon):.6g} is asked; {float(lifetime - self.spent):.6g} is left of "
+                f"{float(lifetime):.6g} for this device's lifetime"
+            )
+
+    def charge(self, collection: str, number: int, epsilon: Fraction, *, lifetime: Fraction) -> None:
+        """Charge a round, once: the same charge again changes nothing. Save the account before anything is sent.
+
+        Raises
+        ------
+        BudgetExceeded
+            See :meth:`check`.
+        """
+        self.check(collection, number, epsilon, lifetime=lifetime)
+        self._entries[collection].charges[number] = epsilon
+
+    def end(self, collection: str) -> None:
+        """A collection is over: what was set aside and not charged is free again."""
+        if collection in self._entries:
+            self._entries[collection].ended = True
+
+    def to_record(self) -> dict[str, Any]:
+        """A JSON-ready record."""
+        return {
+            name: {
+                "granted": str(entry.granted),
+                "charges": {str(number): str(epsilon) for number, epsilon in entry.charges.items()},
+                "ended": entry.ended,
+            }
+            for name, entry in self._entries.items()
+        }
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Account:
+        """Read back what :meth:`to_record` wrote.
+
+        Raises
+        ------
+        InputError
+            It is no such record.
+        """
+        try:
+            return cls(
+                {
+                    name: Entry(
+                        Fraction(each["granted"]),
+                        {int(number): Fraction(epsilon) for number, epsilon in each["charges"].items()},
+                        bool(each["ended"]),
+                    )
+                    for name, each in record.items()
+                }
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise InputError(f"the account of a device cannot be read ({type(error).__name__})") from None
+
+    def __repr__(self) -> str:
+        return f"Account({float(self.spent):.6g} spent on {len(self._entries)} collections)"

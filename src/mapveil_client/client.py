@@ -1,0 +1,325 @@
+"""A device and its collector: finds open collections, decides, joins, and answers until they are over."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar
+
+from mapveil_client.announcement import RoundAnnouncement
+from mapveil_client.connection import Connection, Progress, ServerRefusal, Traffic, Unreachable
+from mapveil_client.errors import InputError, PromiseError
+from mapveil_client.memory import DeviceMemory
+from mapveil_client.participation import DeviceRefusal, Participation
+from mapveil_client.places import Whereabouts
+from mapveil_client.policy import DevicePolicy
+from mapveil_client.randomness.random import Randomness
+from mapveil_client.terms import CollectionTerms
+
+__all__ = ["DeviceClient", "Documents", "Work"]
+
+T = TypeVar("T")
+
+Work = Callable[[Callable[[], Any]], Awaitable[Any]]
+"""Runs what takes processor time somewhere else than on the event loop."""
+
+_OVER: Final = ("done", "aborted")
+_FINAL: Final = range(
+    400, 500
+)  # another request would be refused alike; those that might not be are tried again
+_PAUSE_S: Final = 1.0
+_MOST_OPEN: Final = 100  # each is asked about once
+_MOST_KEPT: Final = 200  # documents: a server may publish without end
+
+
+class Documents:
+    """What a collector publishes, the same for everybody: fetched once, however many devices read it.
+
+    Parameters
+    ----------
+    connection : Connection
+        To the collector.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._kept: dict[tuple[str, int], asyncio.Future[Any]] = {}
+
+    async def open(self) -> list[str]:
+        """The identifiers of the open collections; the first hundred, whatever the server lists."""
+        listed = await self._connection.record("/v1/open")
+        try:
+            found = [str(each["id"]) for each in listed]
+        except (KeyError, TypeError):
+            raise Unreachable("the list of open collections cannot be read") from None
+        return [
+            each for each in found[:_MOST_OPEN] if len(each) == 32 and set(each) <= set("0123456789abcdef")
+        ]
+
+    async def terms(self, collection: str) -> CollectionTerms:
+        """The terms of a collection.
+
+        Raises
+        ------
+        InputError
+            They are none, or another collection's.
+        """
+
+        async def read() -> CollectionTerms:
+            terms = CollectionTerms.decode(
+                await self._connection.document(f"/v1/collections/{collection}/terms")
+            )
+            if terms.identifier != collection:
+                raise InputError("the terms are those of another collection")
+            return terms
+
+        made: CollectionTerms = await self._once((collection, 0), read)
+        return made
+
+    async def announcement(self, collection: str, number: int) -> RoundAnnouncement:
+        """The announcement of a round.
+
+        Raises
+        ------
+        InputError
+            It is none, or another round's.
+        """
+
+        async def read() -> RoundAnnouncement:
+            path = f"/v1/collections/{collection}/rounds/{number}"
+            made = RoundAnnouncement.decode(await self._connection.document(path))
+            if made.number != number:
+                raise InputError("the announcement is that of another round")
+            return made
+
+        made: RoundAnnouncement = await self._once((collection, number), read)
+        return made
+
+    async def _once(self, key: tuple[str, int], read: Callable[[], Awaitable[Any]]) -> Any:
+        known = self._kept.get(key)
+        if known is None:
+            known = self._kept[key] = asyncio.ensure_future(read())
+            while len(self._kept) > _MOST_KEPT:
+                del self._kept[next(iter(self._kept))]
+        try:
+            return await asyncio.shield(known)
+        except (Unreachable, ServerRefusal):
+            self._kept.pop(key, None)  # not there yet, perhaps
+            raise
+
+
+class DeviceClient:
+    """One device.
+
+    Parameters
+    ----------
+    connection : Connection
+        To the collector.
+    memory : DeviceMemory
+        Its memory.
+    policy : DevicePolicy
+        Its rules.
+    whereabouts : Whereabouts
+        Where it was.
+    documents : Documents, optional
+        Shared by the devices of a process.
+    work : Work, optional
+        Where its arithmetic runs; a thread by default.
+    rng : Randomness, optional
+        For simulations; the operating system's by default.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        memory: DeviceMemory,
+        policy: DevicePolicy,
+        whereabouts: Whereabouts,
+        *,
+        documents: Documents | None = None,
+        work: Work = asyncio.to_thread,
+        rng: Randomness | None = None,
+    ) -> None:
+        self.memory, self.policy, self.traffic = memory, policy, Traffic()
+        self._connection, self._whereabouts = connection, whereabouts
+        self._documents = documents or Documents(connection)
+        self._work, self._rng = work, rng
+        self._parts: dict[str, Participation] = {}
+
+    async def enrol(self, token: str) -> int:
+        """Make this device known to the collector, once; its number there."""
+        if self.memory.device is None:
+            self.memory.device = await self._connection.enrol(token, self.memory.identity)
+            self.memory.log.add("enrolled", f"as device {self.memory.device}")
+            await self._work(self.memory.save)
+        return self.memory.device
+
+    async def consider(self, collection: str) -> bool:
+        """Read the terms of a collection and take part, or not; whether it does.
+
+        Raises
+        ------
+        Unreachable
+            The server does not answer.
+        """
+        if collection in self.memory.refused:
+            return False
+        try:
+            part = await self._participation(collection)
+            await self._work(part.join)
+        except (DeviceRefusal, InputError) as error:
+            self._refuse(collection, str(error))
+            return False
+        except ServerRefusal as error:
+            if error.status not in _FINAL:
+                raise
+            self._refuse(collection, str(error))  # it lists what it does not show
+            return False
+        stands = part.part
+        if part.terms.trust != "distributed" or stands is None or stands.round or stands.sent:
+            return True
+        return await self._enter(part)
+
+    async def _enter(self, part: Participation) -> bool:
+        """Tell the server that this device takes part; the same again changes nothing."""
+        try:
+            await self._send("PUT", f"/v1/collections/{part.collection}/members/me")
+        except ServerRefusal as error:
+            if error.status not in _FINAL:
+                raise
+            reason = str(error)
+            await self._work(lambda: part.refused(reason))
+            return False
+        part.entered()
+        return True
+
+    def _refuse(self, collection: str, reason: str) -> None:
+        """Remember why: terms that cannot even be read come this way only."""
+        self._parts.pop(collection, None)
+        if collection not in self.memory.refused and collection not in self.memory.parts:
+            self.memory.refuse(collection, reason)
+            self.memory.save()
+
+    async def act(self, collection: str, progress: Progress) -> bool:
+        """Do what is due in a collection that this device joined; whether a message was sent.
+
+        Raises
+        ------
+        Unreachable
+            The server does not answer: nothing is lost, the same bytes are sent when it does.
+        """
+        part = await self._participation(collection)
+        if not part.running or part.part is None:
+            return False
+        if progress.state in _OVER:
+            await self._work(lambda: part.end(f"the server says that it is {progress.state}"))
+            return False
+        try:
+            if part.terms.trust == "distributed":
+                return await self._answer(part, progress)
+            return await self._report(part)
+        except DeviceRefusal:
+            return False  # in the log
+        except InputError as error:
+            unreadable = str(error)
+            await self._work(lambda: part.distrust(unreadable))
+            return False
+        except ServerRefusal as error:
+            if error.status not in _FINAL:
+                raise
+            reason = str(error)
+        await self._work(lambda: part.refused(reason))
+        return False
+
+    async def _report(self, part: Participation) -> bool:
+        stands = part.part
+        if stands is None or stands.sent:
+            return False
+        body = await self._work(part.report)
+        if body is None:
+            return False
+        path = f"/v1/collections/{part.collection}/report"
+        await self._send("PUT", path, body, media="application/cbor")
+        part.acknowledged()
+        return True
+
+    async def _answer(self, part: Participation, progress: Progress) -> bool:
+        stands = part.part
+        if stands is None:
+            return False
+        if progress.state == "open" and not stands.round and not stands.sent:
+            return await self._enter(part)
+        if progress.state != "running" or not progress.open or progress.round < 1:
+            return False
+        number, phase = progress.round, progress.phase or ""
+        where = f"/v1/collections/{part.collection}/rounds/{number}"
+        if number != stands.round:
+            if phase != "keys":
+                await self._work(lambda: part.refused(f"round {number} went on without this device"))
+                return False
+            announcement = await self._documents.announcement(part.collection, number)
+            seat = await self._connection.seat(part.collection, number, **self._signed())
+            body = await self._work(lambda: part.begin(announcement, *seat))
+        elif phase == stands.phase:
+            if stands.sent:
+                return False
+            body = stands.answer
+        else:
+            announcement = await self._documents.announcement(part.collection, number)
+            try:
+                mail = await self._connection.mail(part.collection, number, **self._signed())
+            except ServerRefusal as error:
+                if error.status not in _FINAL:
+                    raise
+                return False  # the phase was over in between: the next look says what became of it
+            phase = mail.phase
+            body = await self._work(lambda: part.answer(announcement, phase, mail.body))
+            if body is None or part.part is None or part.part.sent:
+                return False
+        await self._send("PUT", f"{where}/messages/{phase}", body, media="application/cbor")
+        part.acknowledged()
+        return True
+
+    async def poll(self) -> bool:
+        """Look once at every collection: join what is open, do what is due. Whether any is still running.
+
+        Raises
+        ------
+        Unreachable
+            The server does not answer.
+        """
+        for collection in await self._documents.open():
+            if collection not in self.memory.parts:
+                await self.consider(collection)
+        running = [name for name, part in self.memory.parts.items() if part.running]
+        for collection in running:
+            await self.act(collection, await self._connection.progress(collection))
+        return any(part.running for part in self.memory.parts.values())
+
+    async def run(self, *, pause_s: float = _PAUSE_S) -> None:
+        """Poll until it is cancelled; a server that does not answer, or not as it should, is asked again."""
+        while True:
+            try:
+                await self.poll()
+            except (Unreachable, ServerRefusal) as error:
+                self.memory.log.add("waiting", str(error))
+            await asyncio.sleep(pause_s)
+
+    async def _participation(self, collection: str) -> Participation:
+        if collection not in self._parts:
+            terms = await self._documents.terms(collection)
+            self._parts[collection] = Participation(
+                self.memory, self.policy, terms, self._whereabouts, self._rng
+            )
+        return self._parts[collection]
+
+    def _signed(self) -> dict[str, Any]:
+        if self.memory.device is None:
+            raise PromiseError("this device is not enrolled: enrol() comes first")
+        return {"signer": (self.memory.identity, self.memory.device), "traffic": self.traffic}
+
+    async def _send(self, method: str, path: str, body: bytes = b"", *, media: str | None = None) -> None:
+        await self._connection.request(method, path, body, media=media, **self._signed())
+
+    def __repr__(self) -> str:
+        return f"DeviceClient({self.memory!r})"

@@ -1,0 +1,375 @@
+"""The device's side of the wire: signed requests over HTTP, tried again where that may help.
+
+What failed on the way (no connection, a server that is starting again, too many requests) is tried again after a pause
+that doubles, or as long as ``Retry-After`` asks. Every request may be sent twice: the collector takes each message once
+and answers a repeated one as it did the first time. What the server refuses is an error with its own words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import ssl
+from dataclasses import dataclass
+from os import PathLike
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from urllib.parse import urlsplit
+from urllib.request import getproxies
+
+from mapveil_client.errors import InputError, MapveilError, PromiseError, require
+from mapveil_client.secure_sum.identity import Identity
+from mapveil_client.signature import authorization, enrolment_statement
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mapveil_client.wire import Answer
+
+__all__ = ["Connection", "Mail", "Progress", "Seat", "ServerRefusal", "Traffic", "Unreachable"]
+
+_AGAIN: Final = (429, 500, 502, 503, 504)
+_FIRST_PAUSE_S: Final = 0.1
+_LONGEST_PAUSE_S: Final = 10.0
+_MOST_ANSWER: Final = 1 << 26
+_LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
+_LONGEST_REASON: Final = 300
+
+
+class Progress(NamedTuple):
+    """Where a collection stands, as its server says."""
+
+    state: str  # open | running | finishing | done | aborted
+    round: int  # 0 before the first
+    phase: str | None  # what is collected: keys | shares | inputs | consents | answers
+    open: bool  # whether messages of the phase are taken
+    closes_in_s: float | None
+    wanted: int
+    present: int
+
+
+class Seat(NamedTuple):
+    """A device's place in a round."""
+
+    shard: int
+    client: int
+
+
+class Mail(NamedTuple):
+    """What the server has for one device in a phase; empty where it left the device out."""
+
+    phase: str
+    body: bytes
+
+
+class Unreachable(MapveilError):
+    """The server did not answer, however often it was asked."""
+
+
+class ServerRefusal(PromiseError):
+    """The server does not do what it was asked.
+
+    Parameters
+    ----------
+    status : int
+        Of HTTP.
+    code : str
+        The server's word for it, such as ``too-late``.
+    text : str
+        What it says.
+    """
+
+    def __init__(self, status: int, code: str, text: str) -> None:
+        super().__init__(f"the server refuses ({status} {code}): {text}")
+        self.status, self.code = status, code
+
+    def __reduce__(self) -> tuple[type[ServerRefusal], tuple[int, str, str]]:
+        return type(self), (self.status, self.code, str(self))
+
+
+@dataclass
+class Traffic:
+    """Bytes of bodies, as one device sent and received them; headers are not counted."""
+
+    up: int = 0
+    down: int = 0
+    requests: int = 0
+
+
+class _Wire(Protocol):
+    """One request at a time."""
+
+    async def exchange(self, method: str, target: str, body: bytes, headers: Mapping[str, str]) -> Answer: ...
+
+    async def aclose(self) -> None: ...
+
+
+class _Proxied:
+    """A connection through the proxy that the environment names; httpx knows how they are spoken to."""
+
+    def __init__(self, library: Any, base: str, secure: ssl.SSLContext | None, wire: Any) -> None:
+        self._client = library.AsyncClient(
+            base_url=base,
+            verify=secure or False,
+            timeout=library.Timeout(30.0, connect=10.0),
+            limits=library.Limits(max_connections=1, max_keepalive_connections=1),
+        )
+        self._failed: type[Exception] = library.TransportError
+        self._wire = wire
+
+    async def exchange(self, method: str, target: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+        try:
+            got = await self._client.request(method, target, content=body or None, headers=headers)
+        except self._failed as error:
+            raise self._wire.WireFault(type(error).__name__) from None
+        if len(got.content) > _MOST_ANSWER:
+            raise self._wire.WireFault(f"an answer of more than {_MOST_ANSWER} bytes")
+        made: Answer = self._wire.Answer(
+            got.status_code, got.reason_phrase, {k.lower(): v for k, v in got.headers.items()}, got.content
+        )
+        return made
+
+    async def aclose(self) -> None:
+        await self._client.aclose()
+
+
+class Connection:
+    """Requests to one collector; shared by all devices of a process.
+
+    Parameters
+    ----------
+    server : str
+        Such as ``https://collector.example``. Plain HTTP is accepted to this very machine only.
+    connections : int
+        How many are open at once.
+    patience_s : float
+        How long a request is tried again.
+    authority : path-like, optional
+        A file of certificates (PEM) to trust instead of the system's.
+    plain : bool
+        Accept plain HTTP to other machines too: whoever carries it then sees who takes part in what.
+
+    Raises
+    ------
+    InputError
+        No address of a server.
+    MissingExtra
+        httpx is not installed.
+    """
+
+    def __init__(
+        self,
+        server: str,
+        *,
+        connections: int = 16,
+        patience_s: float = 60.0,
+        authority: str | PathLike[str] | None = None,
+        plain: bool = False,
+    ) -> None:
+        try:
+            parts = urlsplit(server)
+            _ = parts.port
+        except ValueError:
+            parts = urlsplit("")
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+            raise InputError(f"{server!r} is no address of a server; https://collector.example is accepted")
+        here = parts.hostname in _LOOPBACK
+        if parts.scheme == "http" and not here and not plain:
+            raise InputError(f"{server}: plain HTTP is accepted to this machine only; https is accepted")
+        library: Any = require("httpx", "device")
+        from mapveil_client import wire
+
+        self._prefix = parts.path.rstrip("/")
+        self._patience_s = patience_s
+        self._fault = wire.WireFault
+        secure: ssl.SSLContext | None = None
+        if parts.scheme == "https":
+            secure = library.create_ssl_context()  # one for all: reading the certificates takes a while
+        if authority is not None:
+            try:
+                trusted = ssl.create_default_context(cafile=str(authority))
+            except (OSError, ssl.SSLError) as error:
+                raise InputError(
+                    f"{authority}: is no file of certificates ({error.strerror or error})"
+                ) from error
+            secure = trusted if parts.scheme == "https" else None
+        port = parts.port or (443 if secure is not None else 80)
+        host, base = parts.hostname, f"{parts.scheme}://{parts.netloc}"
+        behind = not here and any(name in getproxies() for name in (parts.scheme, "all"))
+        self._wires: list[_Wire] = [
+            _Proxied(library, base, secure, wire)
+            if behind
+            else wire.Wire(host, port, secure=secure, most_bytes=_MOST_ANSWER)
+            for _ in range(connections)
+        ]
+        self._free = list(reversed(self._wires))
+        self._room = asyncio.Semaphore(connections)
+
+    async def __aenter__(self) -> Connection:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await asyncio.gather(*(each.aclose() for each in self._wires))
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        body: bytes = b"",
+        *,
+        media: str | None = None,
+        signer: tuple[Identity, int] | None = None,
+        traffic: Traffic | None = None,
+    ) -> Answer:
+        """Send a request until it is answered.
+
+        Parameters
+        ----------
+        method, path : str
+            Such as ``GET``, ``/v1/open``.
+        body : bytes
+            Empty for none.
+        media : str, optional
+            Its ``Content-Type``.
+        signer : tuple of Identity and int, optional
+            Who signs it, and its number.
+        traffic : Traffic, optional
+            Where the bytes are counted.
+
+        Raises
+        ------
+        ServerRefusal
+            The server refuses.
+        Unreachable
+            It does not answer, or not as a collector does.
+        """
+        path = self._prefix + path
+        headers = {} if media is None else {"Content-Type": media}
+        if signer is not None:
+            headers["Authorization"] = authorization(*signer, method, path, body)
+        clock = asyncio.get_running_loop().time
+        until, pause = clock() + self._patience_s, _FIRST_PAUSE_S
+        while True:
+            answer: Answer | None = None
+            wait, why = pause, ""
+            try:
+                answer = await self._exchange(method, path, body, headers)
+            except self._fault as error:
+                why = f"no answer ({error})"
+            if answer is not None:
+                if traffic is not None:
+                    traffic.up += len(body)
+                    traffic.down += len(answer.content)
+                    traffic.requests += 1
+                if answer.good:
+                    return answer
+                if answer.status not in _AGAIN:
+                    raise _refusal(answer)
+                why = f"status {answer.status}"
+                wait = max(pause, _retry_after(answer))
+            wait *= 1 + random.random() / 4  # not all devices at once
+            if clock() + wait > until:
+                raise Unreachable(f"the server gave {why} for {self._patience_s:g} s") from None
+            await asyncio.sleep(wait)
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+    async def _exchange(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
+        """Send a request once, on the connection that was used last: few are ever opened by few devices."""
+        async with self._room:
+            wire = self._free.pop()
+            try:
+                return await wire.exchange(method, path, body, headers)
+            finally:
+                self._free.append(wire)
+
+    async def document(self, path: str) -> bytes:
+        """A public document, as its bytes are."""
+        answer = await self.request("GET", path)
+        return answer.content
+
+    async def record(self, path: str, **signed: Any) -> Any:
+        """An answer in JSON.
+
+        Raises
+        ------
+        Unreachable
+            It is none.
+        """
+        answer = await self.request("GET", path, **signed)
+        return _json(answer.content)
+
+    async def progress(self, collection: str) -> Progress:
+        """Where a collection stands."""
+        record = await self.record(f"/v1/collections/{collection}/progress")
+        try:
+            closes = record["closes_in_s"]
+            return Progress(
+                str(record["state"]),
+                int(record["round"] or 0),
+                None if record["phase"] is None else str(record["phase"]),
+                bool(record["open"]),
+                None if closes is None else float(closes),
+                int(record["wanted"] or 0),
+                int(record["present"] or 0),
+            )
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise Unreachable(
+                f"the progress of a collection lacks something ({type(error).__name__})"
+            ) from None
+
+    async def enrol(self, token: str, identity: Identity) -> int:
+        """Make a device known: the same identity gets the same number again."""
+        record = {
+            "token": token,
+            "public_key": identity.public.hex(),
+            "signature": identity.sign(enrolment_statement(token, identity.public)).hex(),
+        }
+        body = json.dumps(record).encode()
+        answer = await self.request("POST", "/v1/devices", body, media="application/json")
+        made = _json(answer.content)
+        number = made.get("device") if isinstance(made, dict) else None
+        if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+            raise Unreachable("the server's answer to an enrolment names no device")
+        return number
+
+    async def seat(self, collection: str, number: int, **signed: Any) -> Seat:
+        """This device's place in a round."""
+        record = await self.record(f"/v1/collections/{collection}/rounds/{number}/seat", **signed)
+        try:
+            seat = Seat(record["shard"], record["client"])
+        except (KeyError, TypeError):
+            seat = Seat(-1, -1)
+        if not all(isinstance(part, int) and part >= 0 for part in seat):
+            raise Unreachable("the server's answer names no seat")
+        return seat
+
+    async def mail(self, collection: str, number: int, **signed: Any) -> Mail:
+        """What the server has for this device in the phase that is open."""
+        answer = await self.request("GET", f"/v1/collections/{collection}/rounds/{number}/mail", **signed)
+        return Mail(answer.headers.get("mapveil-phase", ""), answer.content)
+
+
+def _json(content: bytes) -> Any:
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError):
+        raise Unreachable("the server's answer is no JSON") from None
+
+
+def _retry_after(answer: Answer) -> float:
+    """Seconds that the server asks for, at most the longest pause."""
+    text = answer.headers.get("retry-after", "")
+    return min(float(text), _LONGEST_PAUSE_S) if text.isascii() and text.isdecimal() else 0.0
+
+
+def _refusal(answer: Answer) -> ServerRefusal:
+    try:
+        error = json.loads(answer.content)["error"]
+        code, text = str(error["code"]), str(error["message"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        code, text = "refused", answer.reason
+    told = " ".join("".join(each if each.isprintable() else " " for each in text).split())
+    return ServerRefusal(answer.status, code[:40], told[:_LONGEST_REASON])

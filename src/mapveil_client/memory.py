@@ -1,0 +1,287 @@
+"""What a device must not forget: who it is, what it spent, its waves, and where it stands in each collection.
+
+One record, sealed in a :class:`~mapveil_client.vault.Vault` and saved before anything leaves; without a vault it lives
+as long as the process, for simulations.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from mapveil.random_features.frequencies import Kept, offsets, unit_frequencies
+from mapveil.random_features.kernels import kernel_named
+from mapveil.random_features.policy import Policy
+from mapveil_client.account import Account
+from mapveil_client.errors import InputError, PromiseError
+from mapveil_client.log import DeviceLog, Line, one_line
+from mapveil_client.randomness.random import Randomness
+from mapveil_client.secure_sum.identity import Identity
+from mapveil_client.vault import Vault
+
+__all__ = ["DeviceMemory", "KeptWaves", "Part"]
+
+_VERSION: Final = 1
+_SEED_BYTES: Final = 32
+_MOST_REFUSED: Final = 1000
+
+
+@dataclass
+class Part:
+    """Where a device stands in one collection.
+
+    Parameters
+    ----------
+    terms : str
+        Digest of the terms, hexadecimal.
+    state : str
+        ``joined``; ``reported``: its one report was made; ``left``: it takes no further part; ``ended``.
+    reason : str
+        Why it left.
+    round : int
+        The last round that it answered, 0 for none.
+    announcement : str
+        Digest of that round's announcement, hexadecimal.
+    shard, client : int
+        Its seat in that round.
+    phase : str
+        Of its last answer.
+    answer : bytes
+        The last answer, or the report: what is sent again, byte for byte, after a restart.
+    sent : bool
+        Whether the server has acknowledged it.
+    machine : bytes
+        The state of its client of the secure sum. Secret.
+    """
+
+    terms: str
+    state: str = "joined"
+    reason: str = ""
+    round: int = 0
+    announcement: str = ""
+    shard: int = 0
+    client: int = 0
+    phase: str = ""
+    answer: bytes = field(default=b"", repr=False)
+    sent: bool = False
+    machine: bytes = field(default=b"", repr=False)
+
+    @property
+    def running(self) -> bool:
+        """Whether anything may still be asked of it."""
+        return self.state in ("joined", "reported")
+
+    def forget(self, state: str, reason: str = "") -> None:
+        """Take no further part: everything secret is gone."""
+        self.state, self.reason = state, one_line(reason)
+        self.answer = self.machine = b""
+
+    def to_record(self) -> dict[str, Any]:
+        """A JSON-ready record."""
+        record = dict(vars(self))
+        for name in ("answer", "machine"):
+            record[name] = base64.b64encode(record[name]).decode()
+        return record
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Part:
+        """Read back what :meth:`to_record` wrote."""
+        given = dict(record)
+        for name in ("answer", "machine"):
+            given[name] = base64.b64decode(given[name], validate=True)
+        return cls(**given)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class KeptWaves:
+    """The frequencies and the offset that a device draws once for all projections. Secret.
+
+    Parameters
+    ----------
+    kernel : str
+        Whose spectral law.
+    kept : Kept
+        What was drawn.
+    jitter_m : float
+        Standard deviation of the offset, metres.
+    """
+
+    kernel: str
+    kept: Kept
+    jitter_m: float
+
+    @classmethod
+    def draw(cls, policy: Policy, jitter_m: float, rng: Randomness) -> KeptWaves:
+        """Draw them, for the policy's largest number of features. Run by: the device, once in its life."""
+        units = unit_frequencies(1, policy.features, kernel_named(policy.kernel), policy.dimension, rng)
+        return cls(policy.kernel, Kept(units, offsets(1, policy.dimension, jitter_m, rng)), jitter_m)
+
+    def refusal(self, policy: Policy, jitter_m: float) -> str | None:
+        """Why they cannot answer under this policy and offset: nothing is drawn a second time."""
+        dimension, _, features = self.kept.units.shape
+        if (self.kernel, dimension, features) != (policy.kernel, policy.dimension, policy.features):
+            return "this device's waves were drawn under another policy, and are not drawn again"
+        if self.jitter_m != jitter_m:
+            return (
+                f"an offset of {jitter_m:g} m is asked; this device has one of {self.jitter_m:g} m, "
+                "and does not draw another"
+            )
+        return None
+
+    def take(self, features: int) -> Kept:
+        """The first ``features`` frequencies, and the offset; see :class:`mapveil.random_features.device.Device`.
+
+        Raises
+        ------
+        PromiseError
+            It has fewer.
+        """
+        if not 1 <= features <= self.kept.units.shape[2]:
+            raise PromiseError(
+                f"{features} frequencies are asked; this device has {self.kept.units.shape[2]}"
+            )
+        return Kept(self.kept.units[:, :, :features].copy(), self.kept.offset.copy())
+
+    def to_record(self) -> dict[str, Any]:
+        """A JSON-ready record; floats keep every digit."""
+        return {
+            "kernel": self.kernel,
+            "units": self.kept.units[:, 0].tolist(),
+            "offset": self.kept.offset[:, 0].tolist(),
+            "jitter_m": self.jitter_m,
+        }
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> KeptWaves:
+        """Read back what :meth:`to_record` wrote."""
+        units = np.array(record["units"], dtype=np.float64)[:, None, :]
+        offset = np.array(record["offset"], dtype=np.float64)[:, None]
+        if offset.shape != (units.shape[0], 1) or not bool(np.isfinite(units).all()):
+            raise ValueError("waves of another shape")
+        return cls(str(record["kernel"]), Kept(units, offset), float(record["jitter_m"]))
+
+    def __reduce__(self) -> str | tuple[object, ...]:
+        raise TypeError("a device's waves are secret and cannot be pickled or copied")
+
+
+class DeviceMemory:
+    """The memory of one device.
+
+    Parameters
+    ----------
+    seed : bytes
+        32 uniform bytes: its identity's private key.
+    vault : Vault, optional
+        Where it is kept; for the life of the process only, without.
+
+    Attributes
+    ----------
+    identity : Identity
+        Signs its requests, keys and consents.
+    device : int or None
+        Its number at the collector, once enrolled.
+    account : Account
+        What it spent.
+    parts : dict of str to Part
+        Where it stands, by collection.
+    waves : KeptWaves or None
+        What it draws for its first projection.
+    refused : dict of str to str
+        Why it takes no part in a collection, by collection; the last 1000. What was forgotten is judged once more.
+    log : DeviceLog
+        Its own log.
+    """
+
+    def __init__(self, seed: bytes, vault: Vault | None = None) -> None:
+        self._seed, self._vault = seed, vault
+        self.identity = Identity(seed)
+        self.device: int | None = None
+        self.account = Account()
+        self.parts: dict[str, Part] = {}
+        self.waves: KeptWaves | None = None
+        self.refused: dict[str, str] = {}
+        self.log = DeviceLog()
+
+    @classmethod
+    def open(cls, vault: Vault | None = None, rng: Randomness | None = None) -> DeviceMemory:
+        """Read the vault; draw an identity, and save it, only where there is no file at all.
+
+        Raises
+        ------
+        InputError
+            The vault does not open, or what is in it cannot be read. Nothing is drawn then.
+        """
+        content = None if vault is None else vault.read()
+        if content is not None:
+            return cls._read(content, vault)
+        stream = Randomness() if rng is None else rng
+        made = cls(stream.words(_SEED_BYTES, np.uint8).tobytes(), vault)
+        made.save()
+        return made
+
+    @property
+    def lasting(self) -> bool:
+        """Whether it outlives the process."""
+        return self._vault is not None
+
+    def save(self) -> None:
+        """Make everything last; called before anything leaves the device.
+
+        Raises
+        ------
+        MapveilError
+            The vault cannot be written: then nothing may be sent.
+        """
+        if self._vault is not None:
+            self._vault.write(self._content())
+
+    def refuse(self, collection: str, reason: str) -> None:
+        """Take no part in a collection, and remember why. Not saved yet."""
+        self.refused[collection] = one_line(reason)
+        while len(self.refused) > _MOST_REFUSED:
+            del self.refused[next(iter(self.refused))]
+        self.log.add("refused", reason, collection)
+
+    def _content(self) -> bytes:
+        record = {
+            "version": _VERSION,
+            "seed": self._seed.hex(),
+            "device": self.device,
+            "account": self.account.to_record(),
+            "parts": {name: part.to_record() for name, part in self.parts.items()},
+            "waves": None if self.waves is None else self.waves.to_record(),
+            "refused": self.refused,
+            "log": [list(line) for line in self.log.lines],
+        }
+        return json.dumps(record, separators=(",", ":")).encode()
+
+    @classmethod
+    def _read(cls, content: bytes, vault: Vault | None) -> DeviceMemory:
+        try:
+            record = json.loads(content)
+            if record["version"] != _VERSION:
+                raise ValueError("another version")
+            made = cls(bytes.fromhex(record["seed"]), vault)
+            made.device = record["device"]
+            made.account = Account.from_record(record["account"])
+            made.parts = {name: Part.from_record(part) for name, part in record["parts"].items()}
+            made.waves = None if record["waves"] is None else KeptWaves.from_record(record["waves"])
+            made.refused = dict(record["refused"])
+            made.log = DeviceLog(Line(*line) for line in record["log"])
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            raise InputError(
+                f"{vault}: what is in it cannot be read ({type(error).__name__}); "
+                "nothing is begun anew and nothing sent"
+            ) from None
+        return made
+
+    def __repr__(self) -> str:
+        return f"DeviceMemory({self.identity!r}, {self.account!r})"
+
+    def __reduce__(self) -> str | tuple[object, ...]:
+        raise TypeError("a device's memory holds secrets and cannot be pickled or copied")

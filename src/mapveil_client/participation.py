@@ -1,0 +1,393 @@
+"""One device in one collection: documents and mail in, bytes to send out; no input or output of its own.
+
+Everything is decided before the place is looked at. What is returned was saved before, with its charge: a restart at
+any moment sends the same bytes again, and never other ones. Whatever the server says that the device does not follow
+ends its part in the collection, with the reason in its own log.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Final
+
+from mapveil.distributed.client import client_report
+from mapveil.distributed.mechanism import DistributedMechanism
+from mapveil.local.mechanism import LocalMechanism
+from mapveil.local.randomizers import message as local_message
+from mapveil.random_features import message as wave_message
+from mapveil.random_features.device import Device
+from mapveil.random_features.fourier_kde import FourierKde
+from mapveil_client.announcement import RoundAnnouncement
+from mapveil_client.errors import BudgetExceeded, InputError, MapveilError, ParameterError, PromiseError
+from mapveil_client.memory import DeviceMemory, KeptWaves, Part
+from mapveil_client.places import Whereabouts
+from mapveil_client.policy import DevicePolicy
+from mapveil_client.randomness.random import Randomness
+from mapveil_client.secure_sum.client import Client
+from mapveil_client.secure_sum.faults import ProtocolError
+from mapveil_client.terms import CollectionTerms
+
+__all__ = ["DeviceRefusal", "Participation"]
+
+_AFTER: Final = {"keys": "shares", "shares": "inputs", "inputs": "consents", "consents": "answers"}
+_ORDER: Final = ("keys", *_AFTER.values())
+_COUNTED: Final = ("inputs", "consents", "answers")
+"""Phases after which this device's vector is in the sum."""
+
+
+class DeviceRefusal(PromiseError):
+    """The device does not do what it was asked; says why, and nothing of where it is."""
+
+
+class Participation:
+    """The part of one device in one collection.
+
+    Parameters
+    ----------
+    memory : DeviceMemory
+        The device's; saved here before anything is returned.
+    policy : DevicePolicy
+        Its rules.
+    terms : CollectionTerms
+        Of the collection.
+    whereabouts : Whereabouts
+        Where it was.
+    rng : Randomness, optional
+        For simulations; the operating system's by default.
+    """
+
+    def __init__(
+        self,
+        memory: DeviceMemory,
+        policy: DevicePolicy,
+        terms: CollectionTerms,
+        whereabouts: Whereabouts,
+        rng: Randomness | None = None,
+    ) -> None:
+        self.memory, self.policy, self.terms = memory, policy, terms
+        self._whereabouts = whereabouts
+        self._rng = rng or Randomness()
+        self._client: Client | None = None
+
+    @property
+    def collection(self) -> str:
+        """Its identifier."""
+        return self.terms.identifier
+
+    @property
+    def part(self) -> Part | None:
+        """Where the device stands; None before it joined."""
+        return self.memory.parts.get(self.collection)
+
+    @property
+    def running(self) -> bool:
+        """Whether anything may still be asked of it."""
+        return self.part is not None and self.part.running
+
+    def join(self) -> None:
+        """Decide on the terms, set the epsilon aside and remember it: the server may be told after this.
+
+        Raises
+        ------
+        DeviceRefusal
+            The device takes no part.
+        """
+        part = self.part
+        if part is not None:
+            if part.terms != self.terms.digest.hex():
+                raise self._leave("the terms of the collection were changed")
+            if not part.running:
+                raise DeviceRefusal(part.reason or "it is over")
+            return
+        known = self.memory.refused.get(self.collection)
+        if known is not None:
+            raise DeviceRefusal(known)
+        reason = self.policy.refusal(self.terms) or self._refusal_of_waves()
+        if reason is None and self.terms.epsilon is not None:
+            try:
+                self.memory.account.grant(
+                    self.collection, self.terms.epsilon, lifetime=self.policy.lifetime_epsilon
+                )
+            except BudgetExceeded as error:
+                reason = str(error)
+        if reason is not None:
+            self.memory.refuse(self.collection, reason)
+            self.memory.save()
+            raise DeviceRefusal(reason)
+        self.memory.parts[self.collection] = Part(self.terms.digest.hex())
+        self.memory.log.add("joined", f"{self.terms.trust}, {self.terms.method}", self.collection)
+        self._save(None)
+
+    def _refusal_of_waves(self) -> str | None:
+        mechanism, policy = self.terms.mechanism, self.policy.waves
+        if self.memory.waves is None or policy is None or not isinstance(mechanism, FourierKde):
+            return None
+        return self.memory.waves.refusal(policy, mechanism.jitter_m)
+
+    def report(self) -> bytes | None:
+        """The one report of a local or a projection collection; the same bytes however often it is asked for.
+
+        Returns
+        -------
+        bytes or None
+            None where the device has nothing to report.
+
+        Raises
+        ------
+        DeviceRefusal
+            The device takes no part, or its budget does not allow it.
+        """
+        part = self._running()
+        if part.state == "reported":
+            return part.answer
+        before = copy.copy(part)
+        if self.terms.trust == "local":
+            body = self._local_report()
+        elif self.terms.trust == "projection":
+            body = self._wave_report()
+        else:
+            raise DeviceRefusal("a report is asked for in a collection of sums")
+        if body is None:
+            self._end("left", "it has nothing to report")
+            return None
+        part.state, part.answer, part.sent = "reported", body, False
+        self._save(before)
+        return body
+
+    def _local_report(self) -> bytes | None:
+        mechanism, randomizer, epsilon = self.terms.mechanism, self.terms.randomizer, self.terms.epsilon
+        if not isinstance(mechanism, LocalMechanism) or epsilon is None:
+            raise self._leave("the collection has no randomizer")
+        self._check_charge(0)
+        cell = self._whereabouts.cell(randomizer.domain, mechanism.place, mechanism.outside, self._rng)
+        if cell is None:
+            return None
+        body = local_message.write_reports(randomizer.randomize([cell], self._rng), randomizer)[0]
+        self._charge(0)
+        return body
+
+    def _wave_report(self) -> bytes | None:
+        mechanism, policy, query = self.terms.mechanism, self.policy.waves, self.terms.waves
+        if policy is None or not isinstance(mechanism, FourierKde):
+            raise self._leave("projections are not answered")
+        reason = policy.refusal(query) or self._refusal_of_waves()
+        if reason is not None:
+            raise self._leave(reason)
+        lon, lat, weights = self._whereabouts.visits(self.terms.cells, mechanism.places)
+        if not lon.size:
+            return None
+        if self.memory.waves is None:
+            self.memory.waves = KeptWaves.draw(policy, mechanism.jitter_m, self._rng)
+            self.memory.save()
+        reports = Device(policy, self.memory.waves).answer(query, lon, lat, weights=weights)
+        return None if reports is None else wave_message.write_reports(reports, query)[0]
+
+    def begin(self, announcement: RoundAnnouncement, shard: int, client: int) -> bytes:
+        """Take part in a round: the first message, of phase ``keys``.
+
+        Parameters
+        ----------
+        announcement : RoundAnnouncement
+            As it was published.
+        shard, client : int
+            This device's seat.
+
+        Raises
+        ------
+        DeviceRefusal
+            The round is not the one the terms promised, or not within the policy; nothing is sent.
+        """
+        part = self._running()
+        digest = announcement.digest.hex()
+        if announcement.number == part.round:
+            if (digest, shard, client) != (part.announcement, part.shard, part.client):
+                raise self._leave(f"round {part.round} was announced twice, differently")
+            if part.phase != "keys":
+                raise DeviceRefusal(f"round {part.round} is under way")
+            return part.answer
+        if announcement.number != part.round + 1:
+            raise self._leave(f"round {announcement.number} was announced after round {part.round}")
+        spent = self.memory.account.spent_on(self.collection)
+        reason = self.policy.refusal_of_round(self.terms, announcement, spent)
+        if reason is not None:
+            raise self._leave(f"round {announcement.number}: {reason}")
+        self._check_charge(announcement.number, announcement)
+        try:
+            parameters = announcement.parameters(shard)
+            if not 0 <= client < parameters.clients:
+                raise ParameterError(f"seat {client} of {parameters.clients}")
+        except InputError as error:
+            raise self._leave(f"round {announcement.number}: {error}") from None
+        mechanism = self.terms.mechanism
+        if not isinstance(mechanism, DistributedMechanism):
+            raise self._leave("a collection without sums has no rounds")
+        before = copy.copy(part)
+        vector = client_report(
+            self._whereabouts.devices(self.terms),
+            announcement.query,
+            announcement.alpha,
+            announcement.scale,
+            mechanism.rounding,
+            self._rng,
+        ).dense(0)
+        identity = self.memory.identity if parameters.signed else None
+        machine = Client(parameters, client, vector, self._rng, identity=identity)
+        part.round, part.announcement = announcement.number, digest
+        part.shard, part.client = shard, client
+        return self._answered(before, machine, "keys", machine.advertise())
+
+    def answer(self, announcement: RoundAnnouncement, phase: str, mail: bytes) -> bytes | None:
+        """Answer the server's mail of a phase.
+
+        Parameters
+        ----------
+        announcement : RoundAnnouncement
+            Of the round that is running, as :meth:`begin` was given it.
+        phase : str
+            What the server collects now.
+        mail : bytes
+            What it sent this device; empty where it left the device out.
+
+        Returns
+        -------
+        bytes or None
+            The message to send; None where nothing is due from this device, whose vector is in the sum already.
+
+        Raises
+        ------
+        DeviceRefusal
+            The mail breaks the protocol or its promises, the budget does not allow the answer, or the device was left
+            out: it takes no further part.
+        """
+        part = self._running()
+        if (announcement.number, announcement.digest.hex()) != (part.round, part.announcement):
+            raise self._leave(f"round {part.round} was announced twice, differently")
+        if phase == part.phase:
+            return part.answer
+        if phase in _ORDER[: _ORDER.index(part.phase)]:
+            return None  # of a process of the service that is a moment behind another
+        expected = _AFTER.get(part.phase, "")
+        if expected == "consents" and not self.terms.active:
+            expected = "answers"
+        if phase != expected or not mail:
+            if part.phase in _COUNTED:
+                return None
+            raise self._leave(f"the server went on without this device after its {part.phase}")
+        if phase == "inputs":
+            self._check_charge(part.round, announcement)
+        before = copy.copy(part)
+        machine = self._machine(announcement)
+        try:
+            body = machine.receive(mail)
+        except ProtocolError as error:
+            raise self._leave(f"round {part.round}, {phase}: {error}") from None
+        if phase == "inputs":
+            self._charge(part.round, announcement)
+        return self._answered(before, machine, phase, body)
+
+    def _machine(self, announcement: RoundAnnouncement) -> Client:
+        if self._client is not None:
+            return self._client
+        part = self._running()
+        parameters = announcement.parameters(part.shard)
+        identity = self.memory.identity if parameters.signed else None
+        return Client.from_state(parameters, part.machine, self._rng, identity=identity)
+
+    def _answered(self, before: Part, machine: Client, phase: str, body: bytes) -> bytes:
+        part = self._running()
+        part.phase, part.answer, part.sent = phase, body, False
+        part.machine = machine.to_state() if self.memory.lasting else b""
+        self._save(before)
+        self._client = machine
+        return body
+
+    def entered(self) -> None:
+        """The server knows that this device takes part. Not saved, as in :meth:`acknowledged`."""
+        part = self.part
+        if part is not None and part.state == "joined" and part.round == 0:
+            part.sent = True
+
+    def acknowledged(self) -> None:
+        """The server has the last answer. Not saved: after a restart the same bytes are sent once more."""
+        part = self.part
+        if part is not None and part.answer and not part.sent:
+            part.sent = True
+            what = f"round {part.round}, {part.phase}" if part.round else "its report"
+            self.memory.log.add("sent", what, self.collection)
+
+    def refused(self, reason: str) -> None:
+        """The server did not take an answer: too late, or it holds another one. Ends the part where it must."""
+        part = self.part
+        if part is None or not part.running:
+            return
+        if part.round and part.phase in _COUNTED[1:]:
+            part.sent = True  # its vector is in the sum: the next round may ask it again
+            self.memory.log.add("unsent", reason, self.collection)
+        else:
+            self._end("left", reason)
+
+    def distrust(self, reason: str) -> None:
+        """What the server published cannot be read: the device takes no further part."""
+        if self.running:
+            self._end("left", reason, event="refused")
+
+    def end(self, reason: str) -> None:
+        """The collection is over, as the server says: whatever it asks after this is refused."""
+        if self.running:
+            self._end("ended", reason)
+
+    def _running(self) -> Part:
+        part = self.part
+        if part is None:
+            raise DeviceRefusal("this device has not joined the collection")
+        if not part.running:
+            raise DeviceRefusal(part.reason or "it is over")
+        return part
+
+    def _check_charge(self, number: int, announcement: RoundAnnouncement | None = None) -> None:
+        """Leave before the place is looked at where the charge would be refused."""
+        epsilon = self.terms.epsilon if announcement is None else announcement.epsilon
+        lifetime = self.policy.lifetime_epsilon
+        try:
+            if epsilon is None:
+                raise BudgetExceeded("the collection names no epsilon")
+            self.memory.account.check(self.collection, number, epsilon, lifetime=lifetime)
+        except BudgetExceeded as error:
+            raise self._leave(str(error)) from None
+
+    def _charge(self, number: int, announcement: RoundAnnouncement | None = None) -> None:
+        epsilon = self.terms.epsilon if announcement is None else announcement.epsilon
+        if epsilon is None:
+            raise self._leave("the collection names no epsilon")
+        self.memory.account.charge(self.collection, number, epsilon, lifetime=self.policy.lifetime_epsilon)
+        what = f"round {number}" if number else "its report"
+        self.memory.log.add("charged", f"epsilon {float(epsilon):.6g} for {what}", self.collection)
+
+    def _leave(self, reason: str) -> DeviceRefusal:
+        """Take no further part; the error to raise."""
+        self._end("left", reason, event="refused")
+        return DeviceRefusal(reason)
+
+    def _end(self, state: str, reason: str, event: str | None = None) -> None:
+        part = self.part
+        if part is not None:
+            part.forget(state, reason)
+        self._client = None
+        self.memory.account.end(self.collection)
+        self.memory.log.add(event or state, reason, self.collection)
+        self.memory.save()
+
+    def _save(self, before: Part | None) -> None:
+        """Save, or be where it was: what could not be saved must not leave. A charge stays, it is made once only."""
+        try:
+            self.memory.save()
+        except MapveilError:
+            if before is None:
+                self.memory.parts.pop(self.collection, None)
+            else:
+                self.memory.parts[self.collection] = before
+            self._client = None
+            raise
+
+    def __repr__(self) -> str:
+        return f"Participation({self.collection}, {'not joined' if self.part is None else self.part.state})"

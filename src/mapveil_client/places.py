@@ -1,0 +1,166 @@
+"""Where a device was: the one thing that never leaves it, and the three ways in which its answers look at it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.distributed.devices import Devices
+from mapveil.geo.tiling import Tiling
+from mapveil.local.devices import Outside, PlaceChoice
+from mapveil.local.randomizers.domain import Domain
+from mapveil.random_features.devices import PlaceChoice as WavePlaces
+from mapveil_client.errors import InputError
+from mapveil_client.randomness.random import Randomness
+from mapveil_client.randomness.uniform import uniform_below
+from mapveil_client.terms import CollectionTerms
+
+__all__ = ["Visited", "Whereabouts"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+_WEIGHT_UNITS: Final = 1_000_000
+_PAIRS: Final = 1 << 22
+
+
+class Visited(NamedTuple):
+    """Places inside a region. Secret."""
+
+    lon: FloatArray  # degrees
+    lat: FloatArray
+    weights: FloatArray
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Whereabouts:
+    """The places of one device. Secret.
+
+    Parameters
+    ----------
+    lon, lat : ndarray of float64, shape (places,)
+        Degrees WGS84, finite.
+    weights : ndarray of float64, shape (places,), optional
+        How much each place counts within this device, from 0; equally without.
+
+    Raises
+    ------
+    InputError
+        A place is not a finite number, or a weight is none.
+
+    Examples
+    --------
+    >>> Whereabouts(np.array([-73.97]), np.array([40.77]))
+    Whereabouts(not shown)
+    """
+
+    lon: FloatArray
+    lat: FloatArray
+    weights: FloatArray | None = None
+
+    def __post_init__(self) -> None:
+        lon, lat = (np.atleast_1d(np.asarray(axis, dtype=np.float64)) for axis in (self.lon, self.lat))
+        if lon.ndim != 1 or lon.shape != lat.shape or not bool((np.isfinite(lon) & np.isfinite(lat)).all()):
+            raise InputError("a device's places are no pairs of finite degrees; as many of each are accepted")
+        if self.weights is not None:
+            weights = np.asarray(self.weights, dtype=np.float64)
+            if weights.shape != lon.shape or not bool((np.isfinite(weights) & (weights >= 0)).all()):
+                raise InputError("the weights of a device's places are not one number from 0 for each")
+            object.__setattr__(self, "weights", weights)
+        object.__setattr__(self, "lon", lon)
+        object.__setattr__(self, "lat", lat)
+
+    def _visits(self, cells: IntArray) -> tuple[IntArray, IntArray]:
+        """The cells, ascending, and the whole weight of each: millionths where there are weights."""
+        units = np.ones(cells.size, dtype=np.int64)
+        if self.weights is not None:
+            units = np.floor(self.weights * _WEIGHT_UNITS + 0.5).astype(np.int64)
+        found, inverse = np.unique(cells, return_inverse=True)
+        total = np.zeros(found.size, dtype=np.int64)
+        np.add.at(total, inverse, units)
+        return found[total > 0], total[total > 0]
+
+    def devices(self, terms: CollectionTerms) -> Devices:
+        """Its places as sites of the tiling's lattice, for a secure sum: one row. Run by: the client."""
+        cells, weight = self._visits(terms.cells.locate(self.lon, self.lat))
+        sites = np.where(cells >= 0, terms.sites[cells], -1)
+        return Devices(sites, np.array([0, sites.size]), weight)
+
+    def cell(self, domain: Domain, choice: PlaceChoice, outside: Outside, rng: Randomness) -> int | None:
+        """The one cell that a report is about; None where nothing is reported. Run by: the client.
+
+        Parameters
+        ----------
+        domain : Domain
+            The sites of the report.
+        choice : str
+            ``"most-visited"``, of equal ones the first; or ``"random"``, in proportion to the weights.
+        outside : str
+            A place outside the domain is no visit (``"silent"``); or is at the ``"nearest"`` site; or, with
+            ``"refuse"``, the device that has one reports nothing.
+        rng : Randomness
+            For the random choice.
+        """
+        cells = domain.tiling.locate(self.lon, self.lat)
+        away = ~np.isin(cells, domain.cells) if domain.size != domain.tiling.size else cells < 0
+        if outside == "refuse" and bool(away.any()):
+            return None
+        if outside == "nearest":
+            cells = cells.copy()
+            cells[away] = domain.cells[_nearest(domain, self.lon[away], self.lat[away])]
+        else:
+            cells = np.where(away, -1, cells)
+        found, weight = self._visits(cells)
+        inside = found >= 0
+        found, weight = found[inside], weight[inside]
+        if not found.size:
+            return None
+        if choice == "most-visited":
+            return int(found[np.argmax(weight)])
+        ends = np.cumsum(weight)
+        drawn = int(uniform_below(1, int(ends[-1]), rng)[0])
+        return int(found[np.searchsorted(ends, drawn, side="right")])
+
+    def visits(self, tiling: Tiling, places: WavePlaces) -> Visited:
+        """Its places inside the region, for a projection; none where it was never there. Run by: the client.
+
+        Parameters
+        ----------
+        tiling : Tiling
+            Its region is asked about.
+        places : str
+            ``"mean"``: all of them; ``"most-visited"``: the mean of those in the one cell with the largest weight.
+        """
+        weights = np.ones(self.lon.size) if self.weights is None else self.weights
+        inside = tiling.region.contains(self.lon, self.lat) & (weights > 0)
+        lon, lat, weights = self.lon[inside], self.lat[inside], weights[inside]
+        if places == "most-visited" and lon.size:
+            found, inverse = np.unique(tiling.locate(lon, lat), return_inverse=True)
+            best = inverse == np.argmax(np.bincount(inverse, weights, found.size))
+            x, y = tiling.region.metric_projection.project(lon[best], lat[best])
+            mean = [np.atleast_1d(np.average(axis, weights=weights[best])) for axis in (x, y)]
+            lon, lat = tiling.region.metric_projection.unproject(*mean)
+            weights = np.ones(1)
+        return Visited(lon, lat, weights)
+
+    def __repr__(self) -> str:
+        return "Whereabouts(not shown)"
+
+    def __reduce__(self) -> str | tuple[object, ...]:
+        raise TypeError("a device's places are secret and cannot be pickled or copied")
+
+
+def _nearest(domain: Domain, lon: FloatArray, lat: FloatArray) -> IntArray:
+    """The site nearest to each place, in metres of the plane: few places, so by plain distances."""
+    x, y = domain.tiling.region.metric_projection.project(lon, lat)
+    near = np.empty(lon.size, dtype=np.int64)
+    step = max(1, _PAIRS // domain.size)
+    for start in range(0, lon.size, step):
+        part = slice(start, start + step)
+        across = np.subtract.outer(x[part], domain.plane[0])
+        up = np.subtract.outer(y[part], domain.plane[1])
+        near[part] = np.argmin(across * across + up * up, axis=1)
+    return near

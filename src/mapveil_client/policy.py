@@ -1,0 +1,282 @@
+"""What a device takes part in, and what it refuses: decided from public documents, before its place is looked at.
+
+The device recomputes what it was promised. A noise share is large enough for the shard that the device is put in, the
+graph is the one that these numbers of dropouts and corrupt devices need, a round is the one that the terms announced:
+whatever the server says, a device that finds otherwise sends nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+import numpy as np
+
+from mapveil.distributed.mechanism import TABLE_SCALE, DistributedMechanism
+from mapveil.geo.projection import OtherCrs
+from mapveil.local.randomizers.odds import keeps
+from mapveil.random_features.fourier_kde import FourierKde
+from mapveil.random_features.policy import Policy
+from mapveil_client.announcement import RoundAnnouncement
+from mapveil_client.errors import InputError, MapveilError, ParameterError
+from mapveil_client.log import one_line
+from mapveil_client.provision import share_shape
+from mapveil_client.terms import TRUSTS, CollectionTerms
+
+__all__ = ["DevicePolicy"]
+
+_MOST_CELLS: Final = 1 << 22
+_MOST_LENGTH: Final = 1 << 22
+_MOST_UNITS: Final = 1 << 40
+_SAME: Final = 1e-6
+_CHUNK: Final = 1 << 18
+_FROM_THE_WIRE: Final = (MapveilError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError)
+"""What values of the wrong kind end in, wherever they are first used."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DevicePolicy:
+    """The rules of one device; nobody but its owner can change them.
+
+    Parameters
+    ----------
+    lifetime_epsilon : Fraction
+        What all answers of this device may cost together, ever.
+    most_per_collection : Fraction
+        What one collection may cost.
+    least_shard : int
+        Devices of a secure sum at least; and those of any collection.
+    least_corrupt : Fraction
+        The part of a shard that may side with the server, for which noise and graph must be provisioned at least.
+    most_dropout : Fraction
+        The part of a shard that may drop out, at most.
+    active_only : bool
+        Take part in secure sums only that are safe against a server that lies about who is in them.
+    trusts : tuple of str
+        Kinds of collections: ``distributed``, ``local``, ``projection``.
+    smallest_cell_m : float
+        Side of a cell at least (the root of the cells' mean area), metres.
+    most_cells, most_length : int
+        Cells of a map and coordinates of a vector at most: what this device can compute.
+    waves : Policy, optional
+        Which projections are answered; none without.
+
+    Raises
+    ------
+    ParameterError
+        A rule outside its range.
+    """
+
+    lifetime_epsilon: Fraction = Fraction(4)
+    most_per_collection: Fraction = Fraction(2)
+    least_shard: int = 20
+    least_corrupt: Fraction = Fraction(1, 20)
+    most_dropout: Fraction = Fraction(1, 4)
+    active_only: bool = True
+    trusts: tuple[str, ...] = TRUSTS
+    smallest_cell_m: float = 0.0
+    most_cells: int = _MOST_CELLS
+    most_length: int = _MOST_LENGTH
+    waves: Policy | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("lifetime_epsilon", "most_per_collection"):
+            self._check(getattr(self, name) > 0, name, "a number above 0 is")
+        for name in ("least_corrupt", "most_dropout"):
+            self._check(0 <= getattr(self, name) < 1, name, "a part from 0 to below 1 is")
+        for name, least in (("least_shard", 3), ("most_cells", 1), ("most_length", 1)):
+            self._check(getattr(self, name) >= least, name, f"{least} or more is")
+        self._check(0 <= self.smallest_cell_m < math.inf, "smallest_cell_m", "a number of metres from 0 is")
+        self._check(set(self.trusts) <= set(TRUSTS), "trusts", f"a choice of {', '.join(TRUSTS)} is")
+
+    def _check(self, good: bool, name: str, accepted: str) -> None:
+        if not good:
+            raise ParameterError(f"{name} is {getattr(self, name)!r}; {accepted} accepted")
+
+    def refusal(self, terms: CollectionTerms) -> str | None:
+        """Why this device takes no part in a collection; None where it does. Run by: the device.
+
+        What is left of its budget is not looked at here, see :class:`mapveil_client.account.Account`; nor is its place.
+        """
+        if self not in terms.judged:
+            try:
+                sentence = self._refusal_of_terms(terms)
+            except _FROM_THE_WIRE as error:
+                sentence = f"the terms cannot be used: {_said(error)}"
+            terms.judged[self] = sentence and one_line(sentence)
+        return terms.judged[self]
+
+    def _refusal_of_terms(self, terms: CollectionTerms) -> str | None:
+        if terms.trust not in self.trusts:
+            return f"a {terms.trust} collection is offered; {', '.join(self.trusts)} is answered"
+        if terms.minimum < self.least_shard:
+            return f"it would be made of {terms.minimum} devices; at least {self.least_shard} is answered"
+        mechanism = terms.mechanism
+        if terms.method_row.labels:
+            return f"{terms.method} asks for a label of every place, and this device has none"
+        if terms.epsilon is not None and terms.epsilon > self.most_per_collection:
+            return (
+                f"epsilon {float(terms.epsilon):.6g} is asked; at most {float(self.most_per_collection):.6g} "
+                "is answered in one collection"
+            )
+        refusal = self._refusal_of_cells(terms)
+        if refusal is not None:
+            return refusal
+        if isinstance(mechanism, DistributedMechanism):
+            return self._refusal_of_sums(terms, mechanism)
+        if terms.trust == "local":
+            if terms.epsilon is None or not keeps(terms.randomizer.worst_ratio(), terms.epsilon):
+                return f"reports of {terms.method} do not keep the epsilon that is promised"
+            return None
+        return self._refusal_of_waves(terms)
+
+    def _refusal_of_cells(self, terms: CollectionTerms) -> str | None:
+        record = terms.tiling["region"]
+        if "polygon" in record:
+            return "a region with a polygon is asked about; this device tells places in boxes only"
+        cells = terms.cells
+        if cells.size > self.most_cells:
+            return f"a map of {cells.size} cells is asked for; at most {self.most_cells} is answered"
+        projection = cells.region.projection
+        if isinstance(projection, OtherCrs):
+            return "a region in another plane than its own is asked about; this device projects no other"
+        side = math.sqrt(cells.region.area_m2 / cells.size)
+        if cells.region.georeferenced and not side >= self.smallest_cell_m:
+            return f"cells {side:.4g} m wide are asked about; at least {self.smallest_cell_m:g} m is answered"
+        return None
+
+    def _refusal_of_sums(self, terms: CollectionTerms, mechanism: DistributedMechanism) -> str | None:
+        if self.active_only and not terms.active:
+            return "its sums would not be safe against a server that lies about who is in them"
+        corrupt, dropout = _part(mechanism.corrupt), _part(mechanism.tolerated_dropout)
+        if corrupt < self.least_corrupt:
+            return (
+                f"its noise is provisioned for {float(corrupt):.4g} of the devices siding with the server; "
+                f"at least {float(self.least_corrupt):.4g} is answered"
+            )
+        if dropout > self.most_dropout:
+            return (
+                f"{float(dropout):.4g} of the devices may drop out; "
+                f"at most {float(self.most_dropout):.4g} is answered"
+            )
+        if mechanism.shard_size < self.least_shard:
+            return f"sums of {mechanism.shard_size} devices are asked for; at least {self.least_shard} is answered"
+        if mechanism.overflow != "refuse":
+            return "sums that may overflow are asked for; those that do not are answered"
+        return None
+
+    def _refusal_of_waves(self, terms: CollectionTerms) -> str | None:
+        if self.waves is None:
+            return "projections are not answered: no policy says of which bandwidth"
+        if not isinstance(terms.mechanism, FourierKde):
+            return f"{terms.method} is asked; of projections only fourier-kde is answered"
+        query, region = terms.waves, terms.cells.region
+        plane = region.metric_projection
+        west, south, east, north = region.bbox
+        x, y = plane.project(np.array([west, east]), np.array([south, north]))
+        # Silence tells that a device is not in the map's region: waves for a larger one would be too wide for it.
+        same = query.crs == str(getattr(plane, "crs", "")) and all(
+            abs(told - is_) <= _SAME * side
+            for told, is_, side in zip(
+                (*query.low, *query.high), (x[0], y[0], x[1], y[1]), 2 * query.sides, strict=True
+            )
+        )
+        return self.waves.refusal(query) if same else "the waves are of another region than the map"
+
+    def refusal_of_round(
+        self, terms: CollectionTerms, announcement: RoundAnnouncement, spent: Fraction = Fraction(0)
+    ) -> str | None:
+        """Why this device does not answer a round; None where it does. Run by: the device.
+
+        Parameters
+        ----------
+        terms : CollectionTerms
+            What it joined.
+        announcement : RoundAnnouncement
+            What is asked now.
+        spent : Fraction
+            What it has answered for in this collection so far.
+        """
+        try:
+            sentence = self._refusal_of_announcement(terms, announcement, spent)
+        except _FROM_THE_WIRE as error:
+            sentence = f"the announcement cannot be used: {_said(error)}"
+        return sentence and one_line(sentence)
+
+    def _refusal_of_announcement(
+        self, terms: CollectionTerms, asked: RoundAnnouncement, spent: Fraction
+    ) -> str | None:
+        mechanism = terms.mechanism
+        if not isinstance(mechanism, DistributedMechanism) or terms.epsilon is None:
+            return f"a {terms.trust} collection has no rounds"
+        if asked.terms != terms.digest.hex():
+            return "it is a round of a collection with other terms"
+        if spent + asked.epsilon > terms.epsilon:
+            return (
+                f"epsilon {float(asked.epsilon):.6g} is asked after {float(spent):.6g}; "
+                f"the terms promised {float(terms.epsilon):.6g} in all"
+            )
+        for name, told, agreed in (
+            ("tolerated_dropout", asked.dropout, _part(mechanism.tolerated_dropout)),
+            ("corrupt", asked.corrupt, _part(mechanism.corrupt)),
+            ("rounding", asked.rounding, mechanism.rounding),
+            ("scale", asked.scale, mechanism.scale or TABLE_SCALE),
+            ("active", asked.active, terms.active),
+        ):
+            if told != agreed:
+                return f"{name} is {told}; the terms promised {agreed}"
+        smallest, largest = min(asked.sizes), max(asked.sizes)
+        if smallest < self.least_shard:
+            return f"a shard of {smallest} devices is asked; at least {self.least_shard} is answered"
+        if largest > mechanism.shard_size:
+            return f"a shard of {largest} devices is asked; the terms promised {mechanism.shard_size} at most"
+        if sum(asked.sizes) < terms.minimum:
+            return f"{sum(asked.sizes)} devices are asked; the terms promised {terms.minimum} at least"
+        for size in {*asked.sizes}:
+            needed = Fraction(1) if mechanism.whole_noise else share_shape(size, asked.dropout, asked.corrupt)
+            if not needed <= asked.alpha <= 1:
+                return (
+                    f"a noise share of {float(asked.alpha):.6g} is asked; {float(needed):.6g} to 1 keeps the promise "
+                    f"in a shard of {size}"
+                )
+        return self._refusal_of_encoding(terms, asked)
+
+    def _refusal_of_encoding(self, terms: CollectionTerms, asked: RoundAnnouncement) -> str | None:
+        if asked.length > self.most_length:
+            return f"{asked.length} coordinates are asked for; at most {self.most_length} is answered"
+        if asked.encoding["kind"] == "labels":
+            return "labels are asked for, and this device has none"
+        # Places on another raster could be an error for some and not for others, which would tell them apart.
+        depth = terms.depth
+        if asked.encoding["depth"] != depth:
+            return (
+                f"a raster of depth {asked.encoding['depth']} is asked about; the terms' is of depth {depth}"
+            )
+        if asked.query.encoding.copies * asked.scale > _MOST_UNITS:
+            return "more units are asked for than a vector's numbers hold"
+        asked.parameters(0)
+        if asked.terms not in asked.judged:
+            asked.judged[asked.terms] = _fault_of_encoding(terms, asked)
+        return asked.judged[asked.terms]
+
+
+def _fault_of_encoding(terms: CollectionTerms, asked: RoundAnnouncement) -> str | None:
+    """What is wrong with an encoding anywhere on the map: found now, and not at the one place that matters."""
+    encoding = asked.query.encoding
+    for start in range(0, terms.sites.size, _CHUNK):
+        position = encoding.positions(np.append(terms.sites[start : start + _CHUNK], -1))
+        if not -1 <= int(position.min()) <= int(position.max()) < asked.length:
+            return "a place would count at a coordinate that the vector does not have"
+    return None
+
+
+def _part(value: float | Fraction) -> Fraction:
+    """The part as people write it: 0.1 is a tenth exactly."""
+    return Fraction(str(value))
+
+
+def _said(error: BaseException) -> str:
+    """What an error says, where it is one of ours: others may hold anything."""
+    return str(error) if isinstance(error, InputError) else type(error).__name__

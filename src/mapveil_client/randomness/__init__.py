@@ -1,0 +1,1 @@
+"""Randomness: one keyed stream, and exact samplers on it."""

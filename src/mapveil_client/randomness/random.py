@@ -1,0 +1,107 @@
+"""Randomness: one keyed stream, from the operating system's CSPRNG unless a seed is given.
+
+Every random bit of every mechanism comes from a :class:`Randomness`, an AES-256 counter-mode
+stream. Without a seed its key is drawn from the operating system; with one it is a hash of the
+seed, the run is repeatable, and whoever knows the seed can take the noise off again: such a
+result is marked ``seeded: not for release``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil_client.errors import ParameterError
+
+__all__ = ["Randomness", "as_randomness"]
+
+_CHUNK = 1 << 18
+_ZEROS = bytes(_CHUNK)
+_BLOCK_SLACK = 16
+
+
+class Randomness:
+    """A stream of independent uniform bits.
+
+    Parameters
+    ----------
+    seed : int, optional
+        Makes the stream repeatable. Never give one for a release.
+
+    Attributes
+    ----------
+    seeded : bool
+        Whether the stream can be repeated.
+
+    Examples
+    --------
+    >>> Randomness(seed=1).words(2, np.uint16).dtype
+    dtype('uint16')
+    """
+
+    def __init__(self, seed: int | None = None) -> None:
+        if seed is not None and (isinstance(seed, bool) or not isinstance(seed, (int, np.integer))):
+            raise ParameterError(f"seed is {seed!r}; an integer is accepted")
+        self.seeded = seed is not None
+        if seed is None:
+            self._start(os.urandom(32))
+        else:
+            self._start(hashlib.sha256(b"mapveil seed " + str(int(seed)).encode()).digest())
+
+    def _start(self, key: bytes) -> None:
+        from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+        self._key = key
+        self._pid = os.getpid()
+        # A key is used for one stream only, so the counter may start at zero.
+        self._stream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
+
+    def words(self, count: int, dtype: npt.DTypeLike) -> npt.NDArray[np.unsignedinteger]:
+        """Draw uniform words.
+
+        Parameters
+        ----------
+        count : int
+            How many.
+        dtype : dtype
+            An unsigned integer type; every value is equally likely.
+        """
+        if not self.seeded and os.getpid() != self._pid:
+            self._start(os.urandom(32))  # a forked child must not repeat its parent's noise
+        dtype = np.dtype(dtype)
+        size = count * dtype.itemsize
+        buffer = np.empty(size + _BLOCK_SLACK, dtype=np.uint8)
+        view = buffer.data
+        for start in range(0, size, _CHUNK):
+            part = min(_CHUNK, size - start)
+            zeros = _ZEROS if part == _CHUNK else _ZEROS[:part]
+            self._stream.update_into(zeros, view[start : start + part + _BLOCK_SLACK - 1])
+        return buffer[:size].view(dtype)
+
+    def child(self, label: str) -> Randomness:
+        """Derive an independent stream; the same label of the same seed gives the same stream."""
+        made = Randomness.__new__(Randomness)
+        made.seeded = self.seeded
+        if self.seeded:
+            made._start(hashlib.sha256(b"mapveil child " + self._key + label.encode()).digest())
+        else:
+            made._start(os.urandom(32))
+        return made
+
+    def generator(self) -> np.random.Generator:
+        """A NumPy generator keyed from this stream, for simulations, never for privacy noise."""
+        return np.random.Generator(np.random.Philox(key=self.words(2, np.uint64)))
+
+    def __repr__(self) -> str:
+        return f"Randomness({'seeded: not for release' if self.seeded else 'operating system'})"
+
+    def __reduce__(self) -> str | tuple[object, ...]:
+        raise TypeError("a Randomness holds a secret key and cannot be pickled or copied")
+
+
+def as_randomness(rng: Randomness | int | None) -> Randomness:
+    """Take a stream as it is, key one by a seed, or (``None``) from the operating system."""
+    return rng if isinstance(rng, Randomness) else Randomness(rng)

@@ -1,0 +1,1 @@
+"""The client half of the secure aggregation protocol, without input or output."""

@@ -1,0 +1,205 @@
+"""The client of a secure sum: bytes in, bytes out, one step at a time.
+
+Source: Bell, Bonawitz, Gascon, Lepoint, Raykova, "Secure Single-Server Aggregation with
+(Poly)Logarithmic Overhead" (2020), algorithm 2, and the consistency check of algorithm 3.
+
+Deviation: the consistency check signs the whole set of survivors, as Bonawitz et al. (2017) do,
+instead of each neighbour's presence; a bit per client is cheap at the size of a shard, and every
+client can then count the survivors and see for itself that the graph still hangs together.
+
+Deviation: the server draws the graph, as in algorithm 2, in an active round too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil_client.errors import ParameterError
+from mapveil_client.randomness.random import Randomness
+from mapveil_client.secure_sum import messages
+from mapveil_client.secure_sum.client_memory import Memory, read_state, write_state
+from mapveil_client.secure_sum.client_steps import ClientSteps, Outcome
+from mapveil_client.secure_sum.faults import Abort, OwnFault
+from mapveil_client.secure_sum.identity import Enrolled, Identity
+from mapveil_client.secure_sum.masks import word_type
+from mapveil_client.secure_sum.packing import pack, unpack
+from mapveil_client.secure_sum.parameters import RoundParameters
+from mapveil_client.secure_sum.states import ClientState, Message, Signal, client_step, expected_messages
+
+__all__ = ["Client"]
+
+_NEEDS_VECTOR = (ClientState.FRESH, ClientState.ADVERTISED, ClientState.SHARED)
+
+
+class Client:
+    """One device's part in one round.
+
+    Call :meth:`advertise`, send what it returns, and hand every message from the server to
+    :meth:`receive`, sending what that returns, until ``state`` is ``DONE``.
+
+    Parameters
+    ----------
+    parameters : RoundParameters
+        What the parties agreed on.
+    client : int
+        This client's number, 0 .. n - 1.
+    vector : ndarray of integers, shape (length,)
+        What it adds to the sum, taken modulo 2^b.
+    rng : Randomness
+        The source of its keys, seed and shares.
+    identity : Identity, optional
+        Signs its keys and its consent; given exactly where the round is signed.
+    enrolled : callable (int, bytes) -> bool, optional
+        Whether an identity belongs to the device enrolled as that client. Without it, the server's
+        word is taken for whose identity is whose.
+
+    Raises
+    ------
+    ParameterError
+        The vector, number or identity does not fit the parameters.
+    """
+
+    def __init__(
+        self,
+        parameters: RoundParameters,
+        client: int,
+        vector: npt.NDArray[np.integer],
+        rng: Randomness,
+        *,
+        identity: Identity | None = None,
+        enrolled: Enrolled | None = None,
+    ) -> None:
+        if not 0 <= client < parameters.clients:
+            raise ParameterError(f"client is {client}; 0 to {parameters.clients - 1} is accepted")
+        if parameters.signed != (identity is not None):
+            raise ParameterError("an identity goes with a signed round, and none with an unsigned one")
+        if vector.shape != (parameters.length,) or vector.dtype.kind not in "iu":
+            raise ParameterError(
+                f"a vector of shape {vector.shape} and {vector.dtype}; {parameters.length} integers are accepted"
+            )
+        self.parameters = parameters
+        self.client = int(client)
+        self._steps = ClientSteps(parameters, self.client, rng, identity, enrolled)
+        self._state = ClientState.FRESH
+        self._memory = Memory()
+        word = word_type(parameters.bits)
+        # Negative numbers wrap around, at the word's width and then at 2^b.
+        self._vector = vector.astype(word) & word.type((1 << parameters.bits) - 1)
+
+    @property
+    def state(self) -> ClientState:
+        """Where this client stands."""
+        return self._state
+
+    def advertise(self) -> bytes:
+        """Start: draw the keys and the seed, and return the first message.
+
+        Raises
+        ------
+        OwnFault
+            It was called before.
+        """
+        step = client_step(self._state, Signal.START, self.parameters.active)
+        if step is None:
+            raise OwnFault(
+                f"advertise() of a client that is {self._state.name}; one call, at first, is accepted"
+            )
+        made = self._steps.advertise()
+        self._memory, self._state = made.memory, step.after
+        return messages.encode(self.parameters, Message.ADVERTISE, self.client, *made.fields)
+
+    def receive(self, data: bytes) -> bytes:
+        """Take the server's next message and return the answer to it.
+
+        Save :meth:`to_state` (if at all) before the answer is sent, and never run the same saved
+        state twice: two answers about different survivors would undo a neighbour's masks.
+
+        Raises
+        ------
+        PeerFault
+            The message breaks the protocol; this client is where it was.
+        Abort
+            Too few are left; this client is at its end and tells nothing more.
+        """
+        active = self.parameters.active
+        expected = expected_messages(self._state, active)
+        message, fields = messages.decode(self.parameters, data, self.client, expected)
+        step = client_step(self._state, message, active)
+        if step is None or step.sends is None:
+            raise OwnFault(f"{message.name} has no answer in state {self._state.name}")
+        try:
+            made = self._run(message, fields)
+        except Abort:
+            self.abort()
+            raise
+        self._memory, self._state = made.memory, step.after
+        self._forget()
+        return messages.encode(self.parameters, step.sends, self.client, *made.fields)
+
+    def _run(self, message: Message, fields: list[bytes]) -> Outcome:
+        memory, steps = self._memory, self._steps
+        if message is Message.ROSTER:
+            return steps.share(memory, *fields)
+        if message is Message.INBOX:
+            return steps.mask(memory, self._vector, *fields)
+        if message is Message.SURVIVORS:
+            return steps.survivors(memory, *fields)
+        return steps.confirm(memory, *fields)
+
+    def abort(self) -> None:
+        """Leave the round: everything secret is forgotten. At the end already, nothing happens."""
+        step = client_step(self._state, Signal.ABORT, self.parameters.active)
+        if step is not None:
+            self._memory, self._state = Memory(), step.after
+            self._forget()
+
+    def _forget(self) -> None:
+        if self._state not in _NEEDS_VECTOR:
+            self._vector = np.zeros(0, dtype=self._vector.dtype)
+
+    def to_state(self) -> bytes:
+        """Everything a device needs to go on after a restart.
+
+        It holds the vector and the round's secret keys: whoever stores it encrypts it.
+        """
+        memory = self._memory
+        if self._state in _NEEDS_VECTOR:
+            memory = replace(memory, vector=pack(self._vector, self.parameters.bits))
+        return write_state(self.parameters, self.client, self._state, memory)
+
+    @classmethod
+    def from_state(
+        cls,
+        parameters: RoundParameters,
+        data: bytes,
+        rng: Randomness,
+        *,
+        identity: Identity | None = None,
+        enrolled: Enrolled | None = None,
+    ) -> Client:
+        """Go on from what :meth:`to_state` gave.
+
+        Raises
+        ------
+        InputError
+            It is no state of this round.
+        ParameterError
+            The identity does not go with the round.
+        """
+        client, state, memory = read_state(parameters, data)
+        vector = np.zeros(parameters.length, dtype=np.uint64)
+        if memory.vector:
+            vector = unpack(memory.vector, parameters.length, parameters.bits)
+        made = cls(parameters, client, vector, rng, identity=identity, enrolled=enrolled)
+        made._memory, made._state = replace(memory, vector=b""), state
+        made._forget()
+        return made
+
+    def __repr__(self) -> str:
+        return f"Client({self.client} of {self.parameters.clients}, {self._state.name})"
+
+    def __reduce__(self) -> str | tuple[object, ...]:
+        raise TypeError("a Client holds secrets and cannot be pickled or copied; to_state() saves it")

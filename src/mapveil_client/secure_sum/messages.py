@@ -1,0 +1,258 @@
+"""The messages: what each holds, how large it may be, and its one encoding.
+
+Every message is one canonical CBOR array::
+
+    [version, message, digest of the round's parameters, client, fields ...]
+
+where: ``message`` is a number of :class:`~mapveil_client.secure_sum.states.Message`, ``client`` the client
+that sends or receives it, and the fields are the byte strings of ``LAYOUTS``. ``secure_sum.cddl``
+says the same in CDDL.
+
+A set of clients (or of slots) is a bit map: member i is bit ``i % 8`` (least significant is 0) of
+byte ``i // 8``; bits past the last member are zero.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil_client import canonical_cbor
+from mapveil_client.secure_sum.domain import VERSION
+from mapveil_client.secure_sum.faults import PeerFault
+from mapveil_client.secure_sum.packing import packed_size
+from mapveil_client.secure_sum.parameters import RoundParameters
+from mapveil_client.secure_sum.seal import TAG_BYTES
+from mapveil_client.secure_sum.shamir import DIGITS
+from mapveil_client.secure_sum.states import Message
+
+__all__ = [
+    "BOX_BYTES",
+    "HASH_BYTES",
+    "IDENTITY",
+    "KEY_BYTES",
+    "LAYOUTS",
+    "MASK_KEY",
+    "SEAL_KEY",
+    "SHARE_BYTES",
+    "SIGNATURE",
+    "SIGNATURE_BYTES",
+    "Field",
+    "decode",
+    "encode",
+    "largest",
+    "read_set",
+    "roster_entry_bytes",
+    "rows_by_slot",
+    "write_set",
+]
+
+KEY_BYTES = 32
+"""A public key, X25519 or Ed25519; a seed is as long."""
+HASH_BYTES = 32
+SIGNATURE_BYTES = 64
+SHARE_BYTES = 2 * DIGITS
+"""A share of one secret: 17 numbers below 65521, little-endian, two bytes each."""
+BOX_BYTES = 2 * SHARE_BYTES + TAG_BYTES
+"""Sealed: the share of the self-mask seed, then the share of the mask key."""
+
+MASK_KEY = slice(0, KEY_BYTES)
+SEAL_KEY = slice(KEY_BYTES, 2 * KEY_BYTES)
+IDENTITY = slice(2 * KEY_BYTES, 3 * KEY_BYTES)
+SIGNATURE = slice(3 * KEY_BYTES, 3 * KEY_BYTES + SIGNATURE_BYTES)
+"""Where each part of a client's keys stands; the last two in a signed round only."""
+
+BoolArray = npt.NDArray[np.bool_]
+
+
+class Field(NamedTuple):
+    """A byte string: ``each`` bytes, ``most`` times at most, and exactly so often where ``exact``."""
+
+    name: str
+    each: Callable[[RoundParameters], int]
+    most: Callable[[RoundParameters], int] = lambda _: 1
+    exact: bool = True
+
+
+def roster_entry_bytes(parameters: RoundParameters) -> int:
+    """Bytes of one client's keys: mask key, seal key and, in a signed round, identity and signature."""
+    return 2 * KEY_BYTES + (KEY_BYTES + SIGNATURE_BYTES if parameters.signed else 0)
+
+
+def _neighbours(parameters: RoundParameters) -> int:
+    return parameters.neighbours
+
+
+def _set(name: str, members: Callable[[RoundParameters], int]) -> Field:
+    return Field(name, lambda parameters: -(-members(parameters) // 8))
+
+
+LAYOUTS: dict[Message, tuple[Field, ...]] = {
+    Message.ADVERTISE: (Field("keys", roster_entry_bytes),),
+    Message.ROSTER: (
+        Field("graph_seed", lambda _: KEY_BYTES),
+        _set("present", _neighbours),
+        Field("keys", roster_entry_bytes, _neighbours, exact=False),
+    ),
+    Message.SHARES: (Field("boxes", lambda _: BOX_BYTES, _neighbours, exact=False),),
+    Message.INBOX: (
+        _set("senders", _neighbours),
+        Field("boxes", lambda _: BOX_BYTES, _neighbours, exact=False),
+    ),
+    Message.MASKED_INPUT: (
+        Field("commitment", lambda _: HASH_BYTES),
+        Field("vector", lambda parameters: packed_size(parameters.length, parameters.bits)),
+    ),
+    Message.SURVIVORS: (_set("included", lambda parameters: parameters.clients),),
+    Message.CONSENT: (Field("signature", lambda _: SIGNATURE_BYTES),),
+    Message.CONFIRMATIONS: (
+        _set("signers", _neighbours),
+        Field("signatures", lambda _: SIGNATURE_BYTES, _neighbours, exact=False),
+    ),
+    Message.ANSWER: (
+        _set("given", _neighbours),
+        Field("revealed", lambda _: SHARE_BYTES, _neighbours, exact=False),
+    ),
+}
+"""The fields of each message, in order."""
+
+_HEAD_FIELDS = 4
+
+
+class _Size(NamedTuple):
+    unit: int
+    most: int
+    exact: bool
+
+
+@functools.lru_cache(maxsize=64)
+def _sizes(parameters: RoundParameters, message: Message) -> tuple[_Size, ...]:
+    return tuple(
+        _Size(field.each(parameters), field.each(parameters) * field.most(parameters), field.exact)
+        for field in LAYOUTS[message]
+    )
+
+
+@functools.lru_cache(maxsize=64)
+def largest(parameters: RoundParameters, message: Message) -> int:
+    """Bytes of the largest message of a kind: longer ones are refused unread."""
+    sizes = _sizes(parameters, message)
+    head = canonical_cbor.encode([VERSION, int(message), parameters.digest, parameters.clients - 1])
+    return len(head) + canonical_cbor.encoded_size([size.most for size in sizes])
+
+
+def encode(parameters: RoundParameters, message: Message, client: int, *fields: bytes) -> bytes:
+    """Write a message from or to ``client``. Run by: both sides."""
+    return canonical_cbor.encode([VERSION, int(message), parameters.digest, client, *fields])
+
+
+def decode(
+    parameters: RoundParameters, data: bytes, client: int, expected: Sequence[Message]
+) -> tuple[Message, list[bytes]]:
+    """Read a message from or to ``client``, one of those ``expected``. Run by: both sides.
+
+    Returns
+    -------
+    message, fields
+        Every field has a size that its layout allows; what it means is for the machine to check.
+
+    Raises
+    ------
+    PeerFault
+        Anything else: too large, not canonical, another version, round, client or time.
+    """
+    if not expected:
+        raise PeerFault(f"a message of {len(data)} bytes; none is accepted now")
+    most = max(largest(parameters, message) for message in expected)
+    if len(data) > most:
+        raise PeerFault(f"a message of {len(data)} bytes; at most {most} are accepted now")
+    try:
+        values = canonical_cbor.decode(bytes(data))
+    except canonical_cbor.NotCanonical as error:
+        raise PeerFault(f"a message that is no canonical CBOR: {error}") from None
+    wanted = (VERSION, None, parameters.digest, client)
+    if len(values) < _HEAD_FIELDS:
+        raise PeerFault(f"a message of {len(values)} parts; {_HEAD_FIELDS} and its fields are accepted")
+    for what, value, right in zip(("version", "", "round", "client"), values, wanted, strict=False):
+        if right is not None and value != right:
+            raise PeerFault(f"a message of another {what}; this party's own is accepted")
+    kind, fields = values[1], values[_HEAD_FIELDS:]
+    message = next((message for message in expected if message == kind), None)
+    if message is None:
+        names = " or ".join(message.name for message in expected)
+        known = Message(kind).name if kind in tuple(Message) else "unknown"
+        raise PeerFault(f"a message of kind {known}; {names} is accepted now")
+    sizes = _sizes(parameters, message)
+    if len(fields) != len(sizes):
+        raise PeerFault(f"{message.name} of {len(fields)} fields; {len(sizes)} are accepted")
+    checked: list[bytes] = []
+    for value, size, field in zip(fields, sizes, LAYOUTS[message], strict=True):
+        if not isinstance(value, bytes):
+            raise PeerFault(f"{message.name}'s {field.name} is a number; a byte string is accepted")
+        if len(value) > size.most or len(value) % size.unit or (size.exact and len(value) != size.most):
+            raise PeerFault(
+                f"{message.name}'s {field.name} of {len(value)} bytes; "
+                + (
+                    f"exactly {size.most} are"
+                    if size.exact
+                    else f"multiples of {size.unit} to {size.most} are"
+                )
+                + " accepted"
+            )
+        checked.append(value)
+    return message, checked
+
+
+def write_set(members: BoolArray) -> bytes:
+    """Write a set as a bit map, ``ceil(len / 8)`` bytes."""
+    return np.packbits(members, bitorder="little").tobytes()
+
+
+def read_set(data: bytes, count: int) -> BoolArray:
+    """Read the bit map of a set among ``count``.
+
+    Raises
+    ------
+    PeerFault
+        A bit past the last member is set.
+    """
+    bits = np.unpackbits(np.frombuffer(data, dtype=np.uint8), bitorder="little")
+    if np.any(bits[count:]):
+        raise PeerFault(f"a set with members past {count - 1}; zeros are accepted there")
+    return bits[:count].astype(np.bool_)
+
+
+def rows_by_slot(data: bytes, slots: BoolArray, unit: int, name: str) -> npt.NDArray[np.uint8]:
+    """Lay out what stands for the slots of a set, one after another, with a row per slot.
+
+    Parameters
+    ----------
+    data : bytes
+        ``unit`` bytes for each member of ``slots``.
+    slots : ndarray of bool, shape (k,)
+        The set.
+    unit : int
+        Bytes of a row.
+    name : str
+        What it is, for the message of a failure.
+
+    Returns
+    -------
+    ndarray of uint8, shape (k, unit)
+        Zero where a slot is not in the set.
+
+    Raises
+    ------
+    PeerFault
+        There are more or fewer than the set has members.
+    """
+    count = int(np.count_nonzero(slots))
+    if len(data) != count * unit:
+        raise PeerFault(f"{name} of {len(data)} bytes for {count} slots; {unit} bytes each are accepted")
+    rows = np.zeros((slots.size, unit), dtype=np.uint8)
+    rows[slots] = np.frombuffer(data, dtype=np.uint8).reshape(count, unit)
+    return rows

@@ -1,0 +1,100 @@
+"""What all parties of one round agree on before it starts."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from dataclasses import dataclass
+
+from mapveil_client.canonical_cbor import encode
+from mapveil_client.errors import ParameterError
+from mapveil_client.secure_sum.domain import PROTOCOL, VERSION
+from mapveil_client.secure_sum.masks import Cipher
+from mapveil_client.secure_sum.shamir import PRIME
+
+__all__ = ["RoundParameters"]
+
+_MOST_CLIENTS = 1 << 24
+_MOST_LENGTH = 1 << 30
+_MOST_NAME = 255
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundParameters:
+    """One round of one shard. Clients are numbered 0 .. ``clients`` - 1.
+
+    Parameters
+    ----------
+    round_id : bytes
+        Names this execution; never used twice, 1 to 255 bytes.
+    context : bytes
+        Names the application and its query, at most 255 bytes.
+    clients : int
+        n, how many are invited; those who never answer count as dropped.
+    neighbours : int
+        k, even or n - 1.
+    threshold : int
+        t, how many shares give a secret back, 2 .. k.
+    length : int
+        Coordinates of a vector, at least 1.
+    bits : int
+        b: sums are taken modulo 2^b, 1 to 64.
+    minimum : int
+        The fewest vectors in a sum that anybody helps to reveal, at least 2. The clients insist on it.
+    cipher : Cipher
+        Of the masks and, in the same family, of the sealed shares.
+    signed : bool
+        Every client signs its keys with a device identity, and checks its neighbours'.
+    active : bool
+        The consistency check against a server that lies about who is in the sum; needs ``signed``.
+
+    Raises
+    ------
+    ParameterError
+        A parameter is outside its range.
+    """
+
+    round_id: bytes
+    context: bytes = b""
+    clients: int
+    neighbours: int
+    threshold: int
+    length: int
+    bits: int
+    minimum: int
+    cipher: Cipher = Cipher.AES_256_CTR
+    signed: bool = False
+    active: bool = False
+
+    def __post_init__(self) -> None:
+        n, k, t = self.clients, self.neighbours, self.threshold
+        self._check(1 <= len(self.round_id) <= _MOST_NAME, "round_id", f"1 to {_MOST_NAME} bytes are")
+        self._check(len(self.context) <= _MOST_NAME, "context", f"at most {_MOST_NAME} bytes are")
+        self._check(3 <= n <= _MOST_CLIENTS, "clients", f"3 to {_MOST_CLIENTS} are")
+        self._check(
+            2 <= k < min(n, PRIME) and (k % 2 == 0 or k == n - 1),
+            "neighbours",
+            f"even below {n}, or {n - 1}, is",
+        )
+        self._check(2 <= t <= k, "threshold", f"2 to {k} is")
+        self._check(1 <= self.length <= _MOST_LENGTH, "length", f"1 to {_MOST_LENGTH} is")
+        self._check(1 <= self.bits <= 64, "bits", "1 to 64 is")
+        self._check(2 <= self.minimum <= n, "minimum", f"2 to {n} is")
+        self._check(self.signed or not self.active, "signed", "True for an active round is")
+        # Otherwise two disjoint sets of neighbours could each give a secret back.
+        self._check(
+            not self.active or 2 * t > k, "threshold", f"more than half of {k} for an active round is"
+        )
+
+    def _check(self, good: bool, name: str, accepted: str) -> None:
+        if not good:
+            raise ParameterError(f"{name} is {getattr(self, name)!r}; {accepted} accepted")
+
+    @functools.cached_property
+    def digest(self) -> bytes:
+        """SHA-256 of every parameter, 32 bytes: in each message, so that parties who differ never meet."""
+        numbers = (
+            *(self.clients, self.neighbours, self.threshold, self.length, self.bits, self.minimum),
+            *(int(self.cipher), int(self.signed), int(self.active)),
+        )
+        return hashlib.sha256(encode([PROTOCOL, VERSION, self.round_id, self.context, *numbers])).digest()

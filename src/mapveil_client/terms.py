@@ -1,0 +1,293 @@
+"""The terms of a collection: all that a device is told before it decides whether to take part.
+
+They are fixed when the collection opens and never change; their digest stands in every round's context, so devices
+that were told different terms can never be summed together.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.geo.morton import interleave
+from mapveil.geo.parse_tiling import tiling_from_dict
+from mapveil.geo.tiling import Tiling
+from mapveil.local.mechanism import LocalMechanism
+from mapveil.local.randomizers.domain import Domain
+from mapveil.local.randomizers.randomizer import Randomizer
+from mapveil.mechanisms.mechanism import AnyMechanism
+from mapveil.mechanisms.methods import Method, find_method
+from mapveil.random_features.message import read_query
+from mapveil.random_features.query import Query
+from mapveil_client.errors import InputError, ParameterError
+
+__all__ = ["TRUSTS", "VERSION", "CollectionTerms", "canonical_json", "read_fraction", "read_json"]
+
+VERSION: Final = 1
+TRUSTS: Final = ("distributed", "local", "projection")
+MOST_BYTES: Final = 1 << 24
+_TILINGS: Final = ("grid", "quadtree", "tiles", "places")
+_MOST_DEVICES: Final = 1 << 24
+_PLAIN: Final = re.compile(r"[0-9]+(\.[0-9]+|/[0-9]+)?")
+_LONGEST: Final = 200
+
+
+def canonical_json(record: Mapping[str, Any]) -> bytes:
+    """The one encoding of a record: sorted keys, no spaces, UTF-8; what digests are taken of."""
+    text = json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return text.encode()
+
+
+def read_json(data: bytes, what: str) -> dict[str, Any]:
+    """Read an object that came over the wire.
+
+    Raises
+    ------
+    InputError
+        It is no JSON object, or longer than 16 MiB.
+    """
+    if len(data) > MOST_BYTES:
+        raise InputError(f"{what} of {len(data)} bytes; at most {MOST_BYTES} are accepted")
+    try:
+        record = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{what} is no JSON ({error})") from None
+    if not isinstance(record, dict):
+        raise InputError(f"{what} is no JSON object")
+    return record
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectionTerms:
+    """What a collection asks of every device, and what it promises.
+
+    Parameters
+    ----------
+    identifier : str
+        32 hexadecimal digits, drawn at random.
+    title : str
+        For people; at most 200 characters.
+    trust : str
+        ``distributed``, ``local`` or ``projection``.
+    method : str
+        A method of that trust, see :mod:`mapveil.mechanisms.methods`.
+    epsilon : Fraction, optional
+        What taking part may cost a device in all; none for a projection.
+    options : mapping
+        The mechanism's other parameters.
+    tiling : mapping
+        The cells, as :meth:`mapveil.geo.tiling.Tiling.to_dict` writes them.
+    devices : int
+        How many are wanted: the collection begins (or ends) as soon as they are there.
+    minimum : int
+        With fewer nothing is made; at least 3.
+    active : bool
+        Whether secure sums are also safe against a server that lies about who is in them.
+    query : bytes
+        What a projection asks (:func:`mapveil.random_features.message.write_query`); empty otherwise.
+
+    Raises
+    ------
+    InputError
+        A term is of the wrong kind, or outside its range.
+    """
+
+    identifier: str
+    title: str
+    trust: str
+    method: str
+    epsilon: Fraction | None
+    options: Mapping[str, Any]
+    tiling: Mapping[str, Any]
+    devices: int
+    minimum: int
+    active: bool = True
+    query: bytes = b""
+
+    def __post_init__(self) -> None:
+        _check(_hexadecimal(self.identifier, 16), "identifier", "32 hexadecimal digits are")
+        _check(isinstance(self.title, str) and len(self.title) <= 200, "title", "at most 200 characters are")
+        _check(self.trust in TRUSTS, "trust", f"{', '.join(TRUSTS)} is")
+        _check(isinstance(self.method, str), "method", "the name of a method is")
+        _check(isinstance(self.options, Mapping), "options", "an object of parameters is")
+        _check(_count(self.devices, 3, _MOST_DEVICES), "devices", f"3 to {_MOST_DEVICES} is")
+        _check(_count(self.minimum, 3, self.devices), "minimum", f"3 to {self.devices} is")
+        _check(isinstance(self.active, bool), "active", "true or false is")
+        kind = self.tiling.get("kind") if isinstance(self.tiling, Mapping) else None
+        _check(kind in _TILINGS, "tiling", f"a record of one of {', '.join(_TILINGS)} is")
+        _check(
+            bool(self.query) == (self.trust == "projection"),
+            "query",
+            "one for a projection, and only there, is",
+        )
+
+    @cached_property
+    def method_row(self) -> Method:
+        """The method's row of the table.
+
+        Raises
+        ------
+        ParameterError
+            There is no such method.
+        """
+        return find_method(self.method, self.trust)
+
+    @cached_property
+    def mechanism(self) -> AnyMechanism:
+        """The mechanism with these parameters; both halves of the collection use it.
+
+        Raises
+        ------
+        ParameterError
+            The method does not exist, or an option is none of it.
+        """
+        return self.method_row.make(self.epsilon, self.options)
+
+    @cached_property
+    def cells(self) -> Tiling:
+        """The tiling.
+
+        Raises
+        ------
+        InputError
+            The record is none.
+        """
+        return tiling_from_dict(self.tiling)
+
+    @cached_property
+    def randomizer(self) -> Randomizer:
+        """What a report is randomized with, where the trust is local.
+
+        Raises
+        ------
+        InputError
+            The mechanism has none, or its parameters do not fit the cells.
+        """
+        mechanism = self.mechanism
+        if not isinstance(mechanism, LocalMechanism):
+            raise InputError(f"{self.method} is no method of local reports")
+        return mechanism.on(Domain(self.cells))
+
+    @cached_property
+    def depth(self) -> int:
+        """Of the raster that the cells lie on: what a round asks about."""
+        return self.cells.lattice().depth
+
+    @cached_property
+    def sites(self) -> npt.NDArray[np.int64]:
+        """The site of each cell on the tiling's lattice: Morton codes, shape (cells,)."""
+        lattice = self.cells.lattice()
+        return interleave(lattice.row, lattice.col)
+
+    @cached_property
+    def judged(self) -> dict[Any, str | None]:
+        """Why a policy refuses these terms, by policy: the devices of one process read them once."""
+        return {}
+
+    @cached_property
+    def waves(self) -> Query:
+        """What a projection asks.
+
+        Raises
+        ------
+        InputError
+            It is no query of this version.
+        """
+        return read_query(self.query)
+
+    def to_record(self) -> dict[str, Any]:
+        """A JSON-ready record, for the wire."""
+        return {
+            "version": VERSION,
+            "identifier": self.identifier,
+            "title": self.title,
+            "trust": self.trust,
+            "method": self.method,
+            "epsilon": None if self.epsilon is None else str(self.epsilon),
+            "options": dict(self.options),
+            "tiling": dict(self.tiling),
+            "devices": self.devices,
+            "minimum": self.minimum,
+            "active": self.active,
+            "query": self.query.hex(),
+        }
+
+    def encode(self) -> bytes:
+        """The one encoding."""
+        return canonical_json(self.to_record())
+
+    @cached_property
+    def digest(self) -> bytes:
+        """SHA-256 of :meth:`encode`, 32 bytes."""
+        return hashlib.sha256(self.encode()).digest()
+
+    @classmethod
+    def decode(cls, data: bytes) -> CollectionTerms:
+        """Read what :meth:`encode` wrote. Run by: the device, that trusts nothing in it.
+
+        Raises
+        ------
+        InputError
+            It is no record of terms of this version.
+        """
+        record = read_json(data, "the terms of a collection")
+        if record.pop("version", None) != VERSION:
+            raise InputError(f"terms of another version; {VERSION} is accepted")
+        try:
+            query = bytes.fromhex(record.pop("query"))
+            epsilon = read_fraction(record.pop("epsilon"), "epsilon", missing=True)
+            made = cls(query=query, epsilon=epsilon, **record)
+            _ = made.digest  # half a character or an infinite number has no encoding
+            return made
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
+            if isinstance(error, ParameterError):
+                raise
+            raise InputError(f"the terms of a collection lack something ({error})") from None
+
+
+def read_fraction(value: object, name: str, *, missing: bool = False) -> Fraction | None:
+    """An exact number above 0 as its text, ``"1/3"`` or ``"0.5"``; None where it may be missing and is.
+
+    Raises
+    ------
+    InputError
+        It is no such text.
+    """
+    if value is None and missing:
+        return None
+    # No exponents: ten letters could ask for a number that fills the memory.
+    plain = isinstance(value, str) and len(value) <= _LONGEST and _PLAIN.fullmatch(value)
+    try:
+        exact = Fraction(str(value)) if plain else Fraction(0)
+    except ZeroDivisionError:
+        exact = Fraction(0)
+    if exact <= 0:
+        raise InputError(
+            f"{name} is {str(value)[:40]!r}; a number above 0 as text, such as '1/3' or '0.5', is accepted"
+        )
+    return exact
+
+
+def _hexadecimal(text: object, length: int) -> bool:
+    digits = "0123456789abcdef"
+    return isinstance(text, str) and len(text) == 2 * length and all(digit in digits for digit in text)
+
+
+def _count(value: object, low: int, high: object) -> bool:
+    if not isinstance(value, int) or isinstance(value, bool) or not isinstance(high, int):
+        return False
+    return low <= value <= high
+
+
+def _check(good: bool, name: str, accepted: str) -> None:
+    if not good:
+        raise InputError(f"{name} of a collection's terms: {accepted} accepted")

@@ -1,0 +1,93 @@
+"""The collector itself, on a free port of this machine: what the fleet and the client are tested against."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from mapveil.collector.clock import SystemClock
+from mapveil.collector.http.app import create_app
+from mapveil.collector.http.settings import Settings
+from mapveil.collector.rounds.engine import Engine
+from mapveil.collector.store.store.accounts import Accounts
+from mapveil.collector.store.store.store import Store
+
+BOX = [-74.03, 40.69, -73.90, 40.83]
+
+
+class Live:
+    """A served collector, and an operator's hands."""
+
+    def __init__(self, folder: Path) -> None:
+        clock = SystemClock()
+        url = f"sqlite:///{folder / 'collector.sqlite'}"
+        self.store = Store(url, clock=clock)
+        self.store.migrate()
+        self.engine = Engine(self.store, clock)
+        accounts = Accounts(self.store)
+        operator = accounts.create_operator("tests", "admin", timedelta(days=1), "command line")
+        self.actor = f"operator {operator.id}"
+        self.token = accounts.create_enrolment(
+            "tests", 10_000, timedelta(days=1), operator.id, self.actor
+        ).token
+        self._app = create_app(self.engine, self.store, Settings(store=url))
+        self.port = 0
+        self._server: uvicorn.Server | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        self._server = uvicorn.Server(uvicorn.Config(self._app, port=self.port, log_config=None))
+        self._thread = threading.Thread(target=self._server.run)
+        self._thread.start()
+        while not self._server.started:
+            time.sleep(0.01)
+        self.port = self._server.servers[0].sockets[0].getsockname()[1]
+
+    def stop(self) -> None:
+        if self._server is not None and self._thread is not None:
+            self._server.should_exit = True
+            self._thread.join(30)
+
+    def open(self, **spec: Any) -> str:
+        """Draft and open a collection; its identifier."""
+        given = {
+            "title": "a test",
+            "trust": "distributed",
+            "method": "flat",
+            "epsilon": "1",
+            "region": BOX,
+            "tiling": "quadtree:3",
+            "devices": 24,
+            "minimum": 20,
+            "join_seconds": 60,
+            "phase_seconds": 30,
+            **spec,
+        }
+        if given["trust"] == "projection":
+            del given["epsilon"]
+        made: str = self.engine.draft(given, self.actor)["id"]
+        self.engine.open(made, self.actor)
+        return made
+
+
+@contextlib.contextmanager
+def live_collector(folder: Path) -> Iterator[Live]:
+    """A collector for the time of a test."""
+    live = Live(folder)
+    live.start()
+    try:
+        yield live
+    finally:
+        live.stop()
+        live.store.close()

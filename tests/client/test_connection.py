@@ -1,0 +1,180 @@
+"""The wire: signed as the collector reads it, tried again where that helps, and nothing believed that is no answer."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+import pytest
+
+from mapveil_client.connection import Connection, Progress, ServerRefusal, Traffic, Unreachable
+from mapveil_client.errors import InputError
+from mapveil_client.randomness.random import Randomness
+from mapveil_client.secure_sum.identity import Identity, signed_by
+from mapveil_client.signature import read_authorization, request_statement
+
+IDENTITY = Identity.draw(Randomness(1))
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+
+
+def answer(status: int, body: bytes = b"", *headers: bytes) -> bytes:
+    lines = [b"HTTP/1.1 %d Said" % status, b"Content-Length: %d" % len(body), *headers]
+    return b"\r\n".join(lines) + b"\r\n\r\n" + body
+
+
+def against(answers: list[bytes | None], call: Callable, *, prefix: str = "", **given):
+    """What a call makes of a server that gives these answers, one each (None: hangs up), and what it was asked."""
+    seen: list[bytes] = []
+    left = list(answers)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                length = [
+                    int(line.split(b":")[1])
+                    for line in head.lower().split(b"\r\n")
+                    if b"content-length" in line
+                ]
+                body = await reader.readexactly(length[0]) if length else b""
+                seen.append(head + body)
+                said = left.pop(0)
+                if said is None:
+                    break
+                writer.write(said)
+                await writer.drain()
+        except asyncio.IncompleteReadError:
+            pass
+        finally:
+            writer.close()
+
+    async def run() -> object:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        try:
+            async with Connection(f"http://127.0.0.1:{port}{prefix}", **given) as connection:
+                return await call(connection)
+        finally:
+            server.close()
+            await server.wait_closed()
+
+    try:
+        return asyncio.run(run()), seen
+    except (ServerRefusal, Unreachable) as error:
+        return error, seen
+
+
+def test_a_request_is_signed_as_it_is_sent() -> None:
+    traffic = Traffic()
+    made, seen = against(
+        [OK],
+        lambda c: c.request(
+            "PUT", "/v1/x?y=1", b"body", media="application/cbor", signer=(IDENTITY, 7), traffic=traffic
+        ),
+        prefix="/here",
+    )
+    assert made.status == 200
+    head, body = seen[0].split(b"\r\n\r\n")
+    assert head.startswith(b"PUT /here/v1/x?y=1 HTTP/1.1")
+    assert b"content-type: application/cbor" in head.lower()
+    header = next(line for line in head.decode().split("\r\n") if line.startswith("Authorization: "))
+    told = read_authorization(header.removeprefix("Authorization: "))
+    assert told.device == 7
+    assert signed_by(IDENTITY.public, told.signature, request_statement("PUT", "/here/v1/x?y=1", body))
+    assert (traffic.up, traffic.down, traffic.requests) == (4, 2, 1)
+
+
+@pytest.mark.parametrize("failing", [None, answer(503), answer(429), answer(502), answer(500)])
+def test_what_may_pass_is_tried_again_with_the_same_bytes(failing: bytes | None) -> None:
+    made, seen = against(
+        [failing, failing, OK], lambda c: c.request("PUT", "/v1/x", b"body", signer=(IDENTITY, 7))
+    )
+    assert made.status == 200
+    assert len(seen) == 3
+    assert len(set(seen)) == 1
+
+
+def test_retry_after_is_waited_for() -> None:
+    start = time.monotonic()
+    made, _ = against([answer(503, b"", b"Retry-After: 1"), OK], lambda c: c.document("/v1/open"))
+    assert made == b"{}"
+    assert 1 <= time.monotonic() - start < 30
+
+
+def test_patience_ends() -> None:
+    made, seen = against([answer(503)] * 50, lambda c: c.document("/v1/open"), patience_s=0.5)
+    assert isinstance(made, Unreachable)
+    assert "status 503 for 0.5 s" in str(made)
+    assert 2 <= len(seen) < 10  # the pauses grow
+
+
+def test_a_refusal_is_not_tried_again_and_is_told_plainly() -> None:
+    body = b'{"error":{"code":"too-late","message":"the phase\\u001b[31m\\nis over"}}'
+    made, seen = against([answer(410, body)], lambda c: c.document("/v1/open"))
+    assert isinstance(made, ServerRefusal)
+    assert (made.status, made.code, len(seen)) == (410, "too-late", 1)
+    assert str(made) == "the server refuses (410 too-late): the phase [31m is over"
+    made, _ = against([answer(404, b"<html>")], lambda c: c.document("/v1/open"))
+    assert str(made) == "the server refuses (404 refused): Said"
+
+
+@pytest.mark.parametrize(
+    ("call", "bodies"),
+    [
+        ("progress", [b"[]", b"{}", b"x", b"[" * 100_000, b'{"state":"open"}', b'{"state":1,"round":"x"}']),
+        (
+            "seat",
+            [
+                b"{}",
+                b"[]",
+                b'{"shard":-1,"client":0}',
+                b'{"shard":"0","client":0}',
+                b'{"shard":1.5,"client":0}',
+            ],
+        ),
+        ("enrol", [b"{}", b"[]", b'{"device":"1"}', b'{"device":true}', b'{"device":-1}', b""]),
+    ],
+)
+def test_an_answer_that_is_none_is_said_to_be(call: str, bodies: list[bytes]) -> None:
+    calls = {
+        "progress": lambda c: c.progress("a" * 32),
+        "seat": lambda c: c.seat("a" * 32, 1, signer=(IDENTITY, 1)),
+        "enrol": lambda c: c.enrol("mve_x", IDENTITY),
+    }
+    for body in bodies:
+        made, _ = against([answer(200, body)], calls[call])
+        assert isinstance(made, Unreachable), body
+
+
+def test_progress_and_mail_are_read() -> None:
+    body = (
+        b'{"state":"running","round":2,"phase":"keys","open":true,"closes_in_s":3.5,"wanted":9,"present":4}'
+    )
+    made, _ = against([answer(200, body)], lambda c: c.progress("a" * 32))
+    assert made == Progress("running", 2, "keys", True, 3.5, 9, 4)
+    none = b'{"state":"open","round":null,"phase":null,"open":true,"closes_in_s":null,"wanted":9,"present":4}'
+    made, _ = against([answer(200, none)], lambda c: c.progress("a" * 32))
+    assert made == Progress("open", 0, None, True, None, 9, 4)
+    made, seen = against(
+        [answer(200, b"mail", b"Mapveil-Phase: shares")], lambda c: c.mail("a" * 32, 3, signer=(IDENTITY, 1))
+    )
+    assert made == ("shares", b"mail")
+    assert b"/rounds/3/mail" in seen[0]
+
+
+@pytest.mark.parametrize(
+    "server",
+    ["", "collector.example", "ftp://x", "http://", "https://x:port", "https://x?y", "http://192.0.2.1:8321"],
+)
+def test_an_address_that_is_none_or_in_the_clear_is_refused(server: str) -> None:
+    with pytest.raises(InputError, match="accepted"):
+        Connection(server)
+    if server.startswith("http://1"):
+        Connection(server, plain=True)
+
+
+def test_certificates_are_read(tmp_path) -> None:
+    (tmp_path / "none.pem").write_text("no certificate")
+    for path in (tmp_path / "none.pem", tmp_path / "missing.pem"):
+        with pytest.raises(InputError, match="is no file of certificates"):
+            Connection("https://collector.example", authority=path)

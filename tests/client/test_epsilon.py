@@ -1,0 +1,101 @@
+"""Exact epsilons: read as written, split without exceeding the whole."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mapveil_client.epsilon import as_epsilon, split_epsilon
+from mapveil_client.errors import ParameterError
+
+
+@pytest.mark.parametrize(
+    ("value", "exact"),
+    [
+        (1, Fraction(1)),
+        (0.1, Fraction(1, 10)),
+        ("0.5", Fraction(1, 2)),
+        ("1/3", Fraction(1, 3)),
+        ("1e-3", Fraction(1, 1000)),
+        (Decimal("0.30"), Fraction(3, 10)),
+        (Fraction(2, 7), Fraction(2, 7)),
+        (np.float64(0.25), Fraction(1, 4)),
+        (np.int64(3), Fraction(3)),
+    ],
+)
+def test_an_epsilon_is_read_exactly(value, exact):
+    assert as_epsilon(value) == exact
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        0,
+        -1,
+        0.0,
+        math.nan,
+        math.inf,
+        -math.inf,
+        "",
+        "one",
+        "1/0",
+        "nan",
+        "inf",
+        None,
+        [],
+        True,
+        Decimal("Infinity"),
+    ],
+)
+def test_what_is_no_epsilon_is_refused_with_its_value(value):
+    with pytest.raises(ParameterError) as caught:
+        as_epsilon(value, "budget")
+    text = str(caught.value)
+    assert text.startswith("budget is ")
+    assert repr(value) in text
+    assert "accepted" in text
+    assert "\n" not in text
+
+
+@given(st.floats(min_value=1e-12, max_value=1e12))
+def test_a_float_means_the_decimal_it_prints_as(value):
+    assert as_epsilon(value) == Fraction(repr(value))
+    assert float(as_epsilon(value)) == value
+
+
+totals = st.fractions(min_value=Fraction(1, 1000), max_value=100, max_denominator=10**9)
+weights = st.lists(st.floats(min_value=1e-3, max_value=1e3), min_size=1, max_size=12)
+
+
+@given(totals, weights)
+def test_parts_never_exceed_the_whole_and_lose_almost_nothing(total, shares):
+    parts = split_epsilon(total, shares)
+    assert len(parts) == len(shares)
+    assert sum(parts) <= total
+    assert total - sum(parts) < Fraction(len(parts), 1 << 40)
+
+
+@given(totals, weights)
+def test_parts_are_proportional(total, shares):
+    parts = split_epsilon(total, shares)
+    whole = sum(map(Fraction, shares))
+    for part, share in zip(parts, shares, strict=True):
+        wanted = total * Fraction(share) / whole
+        assert wanted - Fraction(1, 1 << 40) < part <= wanted
+
+
+@pytest.mark.parametrize("shares", [[], [0.0], [1.0, -1.0], [math.nan], [1.0, math.inf]])
+def test_shares_must_be_positive_and_finite(shares):
+    with pytest.raises(ParameterError, match="positive finite"):
+        split_epsilon(Fraction(1), shares)
+
+
+def test_a_part_that_rounds_to_nothing_is_refused():
+    with pytest.raises(ParameterError, match="too small"):
+        split_epsilon(Fraction(1, 1 << 39), [1.0, 1.0, 1.0, 1.0])

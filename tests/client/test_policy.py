@@ -1,0 +1,115 @@
+"""The policy: every rule refuses what it is for, names it, and lets the rest through."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from mapveil.geo import Grid, Places, Quadtree, Region
+from mapveil_client.errors import ParameterError
+from mapveil_client.policy import DevicePolicy
+from mapveil_client.provision import share_shape
+
+REGION = Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
+CORNERS = {"type": "Polygon", "coordinates": [[[-74, 40.7], [-73.9, 40.7], [-73.95, 40.8], [-74, 40.7]]]}
+
+REFUSED = {
+    "the trust": ({}, {"trusts": ("local",)}, "a distributed collection is offered; local is answered"),
+    "the price": ({"epsilon": Fraction(3)}, {}, "epsilon 3 is asked; at most 2 is answered in one collection"),
+    "too few devices": ({"minimum": 19}, {}, "19 devices; at least 20"),
+    "passive sums": ({"active": False}, {}, "lies about who is in them"),
+    "nobody corrupt": ({"options": {"corrupt": 0.04}}, {}, "0.04 of the devices siding with the server"),
+    "too many dropouts": ({"options": {"tolerated_dropout": 0.3}}, {}, "0.3 of the devices may drop out"),
+    "small shards": ({"options": {"shard_size": 19}}, {}, "sums of 19 devices"),
+    "overflow": ({"options": {"overflow": "wrap"}}, {}, "may overflow"),
+    "labels": ({"method": "proportions", "options": {"labels": 2}}, {}, "label of every place"),
+    "small cells": ({}, {"smallest_cell_m": 2000.0}, "cells 1633 m wide"),
+    "too many cells": ({}, {"most_cells": 63}, "a map of 64 cells"),
+    "a polygon": (
+        {"tiling": Quadtree(Region.from_polygon(CORNERS), 3).to_dict()}, {}, "polygon",
+    ),
+    "another plane": (
+        {"tiling": Grid(Region.from_bounds_in("EPSG:26918", 580000, 4500000, 590000, 4510000), 8, 8).to_dict()},
+        {},
+        "projects no other",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("rule", REFUSED)
+def test_each_rule_refuses_what_it_is_for(new_terms, rule: str) -> None:
+    terms, policy, match = REFUSED[rule]
+    refusal = DevicePolicy(**policy).refusal(new_terms(**terms))
+    assert refusal is not None
+    assert match in refusal
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"epsilon": Fraction(2)},
+        {"method": "adaptive"},
+        {"options": {"corrupt": 0.05, "tolerated_dropout": 0.25, "shard_size": 20}},
+        {"trust": "local", "method": "olh-h"},
+        {"trust": "local", "method": "disk", "tiling": Quadtree(REGION, 2).to_dict()},
+        {"tiling": Grid(REGION, 5, 9).to_dict()},
+        {"tiling": Places(np.array([-74.0, -73.95]), np.array([40.7, 40.8]), REGION).to_dict()},
+    ],
+)
+def test_what_keeps_every_rule_is_answered(new_terms, changes) -> None:
+    assert DevicePolicy().refusal(new_terms(**changes)) is None
+
+
+def test_a_randomizer_that_breaks_its_promise_is_refused(new_terms, monkeypatch: pytest.MonkeyPatch) -> None:
+    terms = new_terms(trust="local", method="grr", epsilon=Fraction(1))
+    monkeypatch.setattr(type(terms.randomizer), "worst_ratio", lambda self: Fraction(28, 10))
+    assert "do not keep the epsilon" in str(DevicePolicy().refusal(terms))
+
+
+@pytest.mark.parametrize(
+    ("size", "dropout", "corrupt"), [(24, "0.1", "0.05"), (200, "0.2", "0.1"), (37, "0", "0.3")]
+)
+def test_the_share_of_noise_is_the_one_that_the_shard_needs(
+    new_terms, new_announcement, size: int, dropout: str, corrupt: str
+) -> None:
+    options = {"tolerated_dropout": float(dropout), "corrupt": float(corrupt)}
+    terms = new_terms(devices=size, options=options)
+    needed = share_shape(size, dropout, corrupt)
+    for alpha, answered in ((needed, True), (needed * Fraction(999, 1000), False), (Fraction(1), True)):
+        refusal = DevicePolicy().refusal_of_round(terms, new_announcement(terms, alpha=alpha))
+        assert (refusal is None) == answered
+    assert DevicePolicy().refusal_of_round(terms, new_announcement(terms, alpha=Fraction(2)))
+
+
+def test_whole_noise_of_every_device_is_asked_where_the_method_promises_it(
+    new_terms, new_announcement
+) -> None:
+    terms = new_terms(method="local-laplace")
+    assert "noise share" in str(DevicePolicy().refusal_of_round(terms, new_announcement(terms)))
+    assert DevicePolicy().refusal_of_round(terms, new_announcement(terms, alpha=Fraction(1))) is None
+
+
+def test_a_round_of_reports_is_refused(new_terms, new_announcement) -> None:
+    reports = new_terms(trust="local", method="grr")
+    assert "has no rounds" in str(DevicePolicy().refusal_of_round(reports, new_announcement(new_terms())))
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"lifetime_epsilon": Fraction(0)},
+        {"most_per_collection": Fraction(-1)},
+        {"least_shard": 2},
+        {"least_corrupt": Fraction(1)},
+        {"most_dropout": Fraction(-1, 2)},
+        {"trusts": ("central",)},
+        {"smallest_cell_m": float("nan")},
+        {"most_cells": 0},
+    ],
+)
+def test_a_rule_outside_its_range_is_named(rule) -> None:
+    with pytest.raises(ParameterError, match=f"^{next(iter(rule))} is "):
+        DevicePolicy(**rule)

@@ -1,0 +1,62 @@
+"""The vectors on file are what the Python client makes."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+spec = importlib.util.spec_from_file_location("make_device_vectors", HERE / "make_vectors.py")
+GENERATOR: Any = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(GENERATOR)
+
+
+@pytest.fixture(scope="module")
+def made() -> dict[str, Any]:
+    return json.loads(json.dumps(GENERATOR.vectors()))
+
+
+def close(one: Any, other: Any) -> bool:
+    """Whether two records are alike; numbers with fractions to the last few bits, as processors' functions differ."""
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(close(one[key], other[key]) for key in one)
+    if isinstance(one, list):
+        return len(one) == len(other) and all(close(a, b) for a, b in zip(one, other, strict=True))
+    if isinstance(one, float):
+        return one == pytest.approx(other, rel=1e-12, abs=1e-12)
+    return one == other
+
+
+@pytest.mark.parametrize("name", ["locate", "local", "odds", "signatures", "projection"])
+def test_the_python_client_makes_the_vectors(name: str, made: dict[str, Any]) -> None:
+    path = GENERATOR.FOLDER / f"{name}.json"
+    kept = json.loads(path.read_text("utf-8"))
+    if name == "projection":  # whose messages hold numbers with fractions
+        for record in (made, {"projection": kept}):
+            for answer in record["projection"]["answers"]:
+                answer["message"] = answer["message"] and numbers(answer["message"])
+        assert close(made[name], kept)
+    else:
+        assert made[name] == kept
+
+
+def numbers(message: str) -> list[Any]:
+    """What a report of waves holds."""
+    import numpy as np
+
+    from mapveil_client import canonical_cbor
+
+    *head, waves = canonical_cbor.decode(bytes.fromhex(message))
+    return [field.hex() if isinstance(field, bytes) else field for field in head] + np.frombuffer(
+        waves, dtype="<f8"
+    ).tolist()
+
+
+def test_there_are_vectors_of_every_method_that_the_browser_has() -> None:
+    kept = json.loads((GENERATOR.FOLDER / "local.json").read_text("utf-8"))
+    methods = {vector["name"].split()[0] for vector in kept}
+    assert methods == {"grr", "unary", "subset", "olh", "olh-h", "srr", "hr", "planar-laplace"}

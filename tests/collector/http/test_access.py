@@ -1,0 +1,215 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import httpx
+import pytest
+
+from mapveil.collector.http import access
+from mapveil_client.signature import SCHEME
+
+ABSENT = "a" * 32
+OPERATOR = "/v1/me"
+
+# Method, address and the least role of every endpoint of operators; test_openapi holds the list complete.
+ROLES = [
+    ("GET", "/v1/collections", "viewer"),
+    ("POST", "/v1/collections", "operator"),
+    ("GET", f"/v1/collections/{ABSENT}", "viewer"),
+    ("POST", f"/v1/collections/{ABSENT}/open", "operator"),
+    ("POST", f"/v1/collections/{ABSENT}/begin", "operator"),
+    ("POST", f"/v1/collections/{ABSENT}/abort", "operator"),
+    ("GET", f"/v1/collections/{ABSENT}/guarantee", "viewer"),
+    ("GET", f"/v1/collections/{ABSENT}/map", "viewer"),
+    ("GET", f"/v1/collections/{ABSENT}/map/cells", "viewer"),
+    ("GET", f"/v1/collections/{ABSENT}/map/cells.geojson", "viewer"),
+    ("GET", f"/v1/collections/{ABSENT}/map/exports/png", "viewer"),
+    ("GET", f"/v1/collections/{ABSENT}/map/tiles/0/0/0.png", "viewer"),
+    ("GET", f"/v1/collections/{ABSENT}/retrieval/offer", "viewer"),
+    ("GET", f"/v1/collections/{ABSENT}/retrieval/hint/0", "viewer"),
+    ("POST", f"/v1/collections/{ABSENT}/retrieval/query", "viewer"),
+    ("GET", "/v1/ledger", "viewer"),
+    ("GET", "/v1/audit", "viewer"),
+    ("GET", "/v1/devices", "viewer"),
+    ("DELETE", "/v1/devices/999", "operator"),
+    ("GET", "/v1/me", "viewer"),
+    ("GET", "/v1/enrolment-tokens", "operator"),
+    ("POST", "/v1/enrolment-tokens", "operator"),
+    ("DELETE", "/v1/enrolment-tokens/999", "operator"),
+    ("GET", "/v1/operators", "admin"),
+    ("POST", "/v1/operators", "admin"),
+    ("DELETE", "/v1/operators/999", "admin"),
+]
+BODIES: dict[str, dict[str, Any]] = {
+    "/v1/collections": {
+        "json": {
+            "title": "t",
+            "trust": "local",
+            "epsilon": "1",
+            "region": [-74.03, 40.69, -73.9, 40.83],
+            "tiling": "quadtree:3",
+            "devices": 3,
+        }
+    },
+    f"/v1/collections/{ABSENT}/abort": {"json": {"reason": "r"}},
+    "/v1/enrolment-tokens": {"json": {"name": "n"}},
+    "/v1/operators": {"json": {"name": "n", "role": "viewer"}},
+    f"/v1/collections/{ABSENT}/retrieval/query": {
+        "content": b"q",
+        "headers": {"Content-Type": "application/cbor"},
+    },
+}
+
+
+def test_every_endpoint_wants_its_role_and_no_less(api: Any) -> None:
+    order = ["viewer", "operator", "admin"]
+    for method, path, least in ROLES:
+        options = BODIES.get(path, {}) if method == "POST" else {}
+        assert api.ask(method, path, None, **options).status_code == 401, (method, path)
+        for role in order:
+            status = api.ask(method, path, role, **options).status_code
+            allowed = order.index(role) >= order.index(least)
+            assert (status == 403) is not allowed, (method, path, role, status)
+            assert status in ((200, 201, 204, 404) if allowed else (403,)), (method, path, role, status)
+
+
+NO_TOKENS = [
+    "",
+    "Bearer",
+    "Bearer x",
+    "Bearer mvo_" + "x" * 43,
+    "Bearer mve_" + "x" * 43,
+    "Bearer mvo_" + "\u00e9" * 43,
+    "Basic bWU6bWU=",
+    "mvo_" + "x" * 43,
+    "Bearer mvo_" + "x" * 10_000,
+    f"{SCHEME} 1 " + "a" * 128,
+]
+
+
+def test_what_is_no_token_is_refused(api: Any) -> None:
+    for given in NO_TOKENS:
+        headers = {b"Authorization": given.encode("latin-1")} if given else {}
+        answer = api.client.get(OPERATOR, headers=headers)
+        assert answer.status_code == 401, given
+        assert answer.headers["www-authenticate"].startswith("Bearer")
+        assert answer.json()["error"]["code"] == "unauthorized"
+
+
+def test_a_token_expires(api: Any) -> None:
+    token = api.accounts.create_operator("brief", "viewer", timedelta(minutes=5), "command line").token
+    headers = {"Authorization": f"Bearer {token}"}
+    assert api.client.get(OPERATOR, headers=headers).status_code == 200
+    api.clock.advance(301)
+    assert api.client.get(OPERATOR, headers=headers).status_code == 401
+
+
+def test_a_token_is_revoked_at_once(api: Any) -> None:
+    number = api.ask("GET", OPERATOR, "viewer").json()["id"]
+    assert api.ask("DELETE", f"/v1/operators/{number}").status_code == 204
+    assert api.ask("GET", OPERATOR, "viewer").status_code == 401
+
+
+def test_a_signature_is_of_one_method_one_address_and_one_body(api: Any) -> None:
+    collection = api.opened()
+    path = f"/v1/collections/{collection}/report"
+    one, other = api.phones(2)
+    bad = [
+        one.ask("PUT", path, b"x", {"body": b"y"}),
+        one.ask("PUT", path, b"x", {"path": path + "?"}),
+        one.ask("PUT", path + "?a=b", b"x", {"path": path}),
+        one.ask("PUT", path, b"x", {"path": path.replace(collection, ABSENT)}),
+        one.ask("PUT", path, b"x", {"method": "POST"}),
+        one.ask("PUT", path, b"x", {"device": other.number}),
+        *(one.ask("PUT", path, b"x", {"device": number}) for number in (0, 10**9, 10**17)),
+    ]
+    assert [answer.status_code for answer in bad] == [401] * len(bad)
+    # Signed rightly, it is the report itself that is refused.
+    assert one.ask("PUT", path, b"x").status_code == 422
+    assert one.ask("PUT", path + "?a=b", b"x").status_code == 422
+
+
+def test_a_revoked_device_is_refused(api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = f"/v1/collections/{api.opened()}/report"
+    here, elsewhere = api.phones(2)
+    assert here.ask("PUT", path, b"x").status_code == elsewhere.ask("PUT", path, b"x").status_code == 422
+    assert api.ask("DELETE", f"/v1/devices/{here.number}", "operator").status_code == 204
+    assert here.ask("PUT", path, b"x").status_code == 401
+    api.accounts.revoke_device(elsewhere.number, "command line")  # as another worker would
+    monkeypatch.setattr(access, "_KEY_SECONDS", 0.0)
+    assert elsewhere.ask("PUT", path, b"x").status_code == 401
+    assert here.enrol(api.enrolment()).status_code == 403
+
+
+def test_keys_are_read_together_and_kept(api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    import threading
+
+    path = f"/v1/collections/{api.opened()}/report"
+    phones = api.phones(8)
+    readings: list[list[int]] = []
+    original = access.Access._read
+
+    def read(self: Any, wanted: list[int]) -> Any:
+        readings.append(wanted)
+        threading.Event().wait(0.2)
+        return original(self, wanted)
+
+    monkeypatch.setattr(access.Access, "_read", read)
+    for _ in range(2):
+        threads = [threading.Thread(target=phone.ask, args=("PUT", path, b"x")) for phone in phones]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert sorted(number for reading in readings for number in reading) == [p.number for p in phones]
+    assert len(readings) < 5
+
+
+def test_a_device_may_not_ask_without_end(api_with: Callable[..., Any]) -> None:
+    api = api_with(device_rate=1, device_burst=5)
+    path = f"/v1/collections/{api.opened()}/report"
+    busy, other = api.phones(2)
+    answers = [busy.ask("PUT", path, b"x") for _ in range(8)]
+    assert [answer.status_code for answer in answers][:5] == [422] * 5
+    assert answers[-1].status_code == 429
+    assert answers[-1].headers["retry-after"] == "1"
+    assert other.ask("PUT", path, b"x").status_code == 422
+    # Whoever only says that it is the device takes nothing from it.
+    assert other.ask("PUT", path, b"x", {"device": busy.number}).status_code == 401
+
+
+def test_an_address_may_not_ask_without_end(api_with: Callable[..., Any]) -> None:
+    api = api_with(address_rate=1, address_burst=10)
+    statuses = [api.client.get("/v1/open").status_code for _ in range(15)]
+    assert statuses[:10] == [200] * 10
+    assert 429 in statuses[10:]
+
+
+def test_guessing_is_slowed_down_and_locks_nobody_out(api_with: Callable[..., Any]) -> None:
+    api = api_with(failure_rate=1, failure_burst=5)
+    guess = {"Authorization": "Bearer mvo_" + "x" * 43}
+    statuses = [api.client.get(OPERATOR, headers=guess).status_code for _ in range(8)]
+    assert statuses[:5] == [401] * 5
+    assert 429 in statuses[5:]
+    assert api.ask("GET", OPERATOR, "viewer").status_code == 200
+
+
+def test_behind_a_proxy_the_address_is_the_one_it_forwards(api_with: Callable[..., Any]) -> None:
+    api = api_with(address_rate=1, address_burst=3, trusted_proxies="127.0.0.1")
+
+    def statuses(client: httpx.Client, address: str) -> list[int]:
+        return [client.get("/v1/open", headers={"X-Forwarded-For": address}).status_code for _ in range(5)]
+
+    assert 429 in statuses(api.client, "192.0.2.1")
+    assert statuses(api.client, "192.0.2.2")[:3] == [200] * 3
+
+
+def test_without_a_proxy_nobody_is_believed_to_be_elsewhere(api_with: Callable[..., Any]) -> None:
+    api = api_with(address_rate=1, address_burst=3)
+    asked = [
+        api.client.get("/v1/open", headers={"X-Forwarded-For": f"192.0.2.{number}"}).status_code
+        for number in range(6)
+    ]
+    assert 429 in asked

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import re
+import socket
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from mapveil.collector.http import app as application
+from mapveil.collector.http.app import create_app
+from mapveil.collector.http.settings import Settings
+from mapveil.collector.rounds.engine import Engine
+
+from ..faults.scene import until
+
+
+def health(address: str) -> tuple[int, dict[str, Any]]:
+    answer = httpx.get(f"{address}/healthz", timeout=20)
+    return answer.status_code, answer.json()
+
+
+def body_bytes(api: Any) -> float:
+    found = re.search(r"^mapveil_body_bytes (\S+)$", api.client.get("/metrics").text, re.MULTILINE)
+    assert found is not None
+    return float(found[1])
+
+
+def test_a_lost_store_is_said_and_heals(api: Any, sqlite_url: str) -> None:
+    assert health(api.address) == (200, {"status": "ok", "store": True, "conductor": True})
+    path = Path(sqlite_url)
+    away = path.rename(path.with_name("away"))
+    lost = api.client.get("/v1/open")
+    assert (lost.status_code, lost.json()["error"]["code"]) == (503, "unavailable")
+    assert lost.headers["retry-after"] == "1"
+    assert api.ask("GET", "/v1/collections").status_code == 503
+    assert health(api.address) == (503, {"status": "failing", "store": False, "conductor": True})
+    away.rename(path)
+    assert health(api.address)[0] == 200
+    assert api.ask("GET", "/v1/collections").status_code == 200
+
+
+def test_the_conductor_runs_from_beginning_to_end(live: Any, sqlite_store: Any, clock: Any) -> None:
+    engine = Engine(sqlite_store, clock)
+    closed: list[bool] = []
+    app = create_app(engine, sqlite_store, Settings(), closing=lambda: closed.append(True))
+    with live(app, Settings()) as address:
+        until(lambda: engine.idle_seconds < 1, "the conductor runs")
+        assert health(address)[1]["conductor"] is True
+        assert not closed
+    assert closed == [True]
+    idle = engine.idle_seconds
+    time.sleep(0.3)
+    assert engine.idle_seconds > idle + 0.2
+
+
+def test_a_conductor_that_fails_is_started_again(
+    live: Any, sqlite_store: Any, clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = Engine(sqlite_store, clock)
+    runs: list[int] = []
+    original = engine.run
+
+    async def run() -> None:
+        runs.append(1)
+        if len(runs) < 3:
+            raise ZeroDivisionError
+        await original()
+
+    monkeypatch.setattr(application, "_RESTART_SECONDS", 0.01)
+    monkeypatch.setattr(engine, "run", run)
+    with live(create_app(engine, sqlite_store, Settings()), Settings()):
+        until(lambda: engine.idle_seconds < 1, "the conductor runs")
+    assert len(runs) == 3
+
+
+def test_a_conductor_that_hangs_is_said_to(
+    live: Any, sqlite_store: Any, clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = Engine(sqlite_store, clock)
+    hanging = threading.Event()
+    monkeypatch.setattr(application, "_STUCK_SECONDS", 0.3)
+    monkeypatch.setattr(engine, "tick", lambda: hanging.wait(120))
+    with live(create_app(engine, sqlite_store, Settings()), Settings()) as address:
+        try:
+            until(
+                lambda: health(address) == (503, {"status": "failing", "store": True, "conductor": False}),
+                "the conductor is said to hang",
+            )
+        finally:
+            hanging.set()
+
+
+def test_bodies_beyond_what_memory_is_for_wait_outside(api_with: Any) -> None:
+    api = api_with(waiting_bytes=1 << 20, json_bytes=1 << 20, report_bytes=1 << 20)
+    host, port = api.address.removeprefix("http://").split(":")
+    head = b"POST /v1/operators HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n"
+    with socket.create_connection((host, int(port)), timeout=10) as held:
+        held.sendall(head + bytes(900_000))
+        until(lambda: body_bytes(api) == 900_000, "the first body is held")
+        refused = api.ask("POST", "/v1/operators", content=bytes(500_000))
+        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "unavailable")
+        held.sendall(bytes(100_000))
+        assert held.recv(1000).startswith(b"HTTP/1.1 4")
+    assert api.ask("POST", "/v1/operators", content=bytes(500_000)).status_code == 422
+
+
+def test_who_leaves_in_the_middle_leaves_nothing_behind(api: Any) -> None:
+    host, port = api.address.removeprefix("http://").split(":")
+    for path in ("/v1/operators", "/v1/collections/" + "a" * 32 + "/retrieval/query"):
+        with socket.create_connection((host, int(port)), timeout=10) as leaving:
+            leaving.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nabc".encode())
+            until(lambda: body_bytes(api) == 3, "the service waits for the rest")
+        until(lambda: body_bytes(api) == 0, "nothing is held")
+    assert 'status="499"' in api.client.get("/metrics").text

@@ -1,0 +1,298 @@
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from typing import Any
+
+import httpx
+import numpy as np
+
+from mapveil.distributed.client import client_report
+from mapveil.distributed.devices import Devices
+from mapveil.geo.morton import interleave
+from mapveil.local.randomizers.message import write_reports
+from mapveil_client.announcement import RoundAnnouncement
+from mapveil_client.randomness.random import Randomness
+from mapveil_client.secure_sum.client import Client
+from mapveil_client.secure_sum.identity import Identity
+from mapveil_client.signature import authorization, enrolment_statement
+from mapveil_client.terms import CollectionTerms
+
+ABSENT = "f" * 32
+ROUNDS = {"options": {"shard_size": 12, "tolerated_dropout": 0.25, "corrupt": 0}, "trust": "distributed"}
+
+
+def reports_of(api: Any, collection: str, count: int) -> list[bytes]:
+    """Reports of as many devices, each from a cell of its own."""
+    terms = CollectionTerms.decode(api.client.get(f"/v1/collections/{collection}/terms").content)
+    randomizer = terms.randomizer
+    cells = np.arange(count, dtype=np.int64) % terms.cells.size
+    return [bytes(each) for each in write_reports(randomizer.randomize(cells, Randomness(5)), randomizer)]
+
+
+def test_a_key_enrols_once_however_often_it_asks(api: Any) -> None:
+    (phone,) = api.phones(1)
+    first = phone.number
+    used = api.enrolment(1)
+    assert phone.enrol(used).status_code == 201
+    assert phone.number == first
+    assert api.ask("GET", "/v1/devices").json() == {"devices": 1}
+    assert api.ask("GET", "/v1/enrolment-tokens").json()[-1]["uses_left"] == 1
+
+
+def test_enrolling_needs_a_token_and_the_key_itself(api: Any) -> None:
+    token = api.enrolment(1)
+    mine, other = Identity.draw(Randomness(1)), Identity.draw(Randomness(2))
+    body = {
+        "token": token,
+        "public_key": mine.public.hex(),
+        "signature": mine.sign(enrolment_statement(token, mine.public)).hex(),
+    }
+    stolen = {**body, "public_key": other.public.hex()}
+    unknown = "mve_" + "x" * 43
+    wrong = {
+        **body,
+        "token": unknown,
+        "signature": mine.sign(enrolment_statement(unknown, mine.public)).hex(),
+    }
+    for bad in (stolen, wrong, {**body, "signature": "0" * 128}, {**body, "public_key": "0" * 64}):
+        answer = api.client.post("/v1/devices", json=bad)
+        assert answer.status_code == 401, bad
+        assert token not in answer.text
+    for unread in ({}, {**body, "place": [1, 2]}, {**body, "public_key": "AB" * 32}, {**body, "token": 5}):
+        assert api.client.post("/v1/devices", json=unread).status_code == 422
+    assert api.client.post("/v1/devices", json=body).status_code == 201
+    later = Identity.draw(Randomness(3))
+    used = {
+        "token": token,
+        "public_key": later.public.hex(),
+        "signature": later.sign(enrolment_statement(token, later.public)).hex(),
+    }
+    assert api.client.post("/v1/devices", json=used).status_code == 401
+
+
+def test_what_is_public_is_told_to_anybody(api: Any) -> None:
+    draft, collection = api.draft(title="Not yet"), api.opened(title="Now")
+    terms = api.client.get(f"/v1/collections/{collection}/terms")
+    assert terms.headers["content-type"] == "application/json"
+    assert terms.content == api.engine.terms(collection)
+    told = api.client.get("/v1/open").json()
+    digest = hashlib.sha256(terms.content).hexdigest()
+    assert told == [{"id": collection, "trust": "local", "title": "Now", "terms": digest}]
+    assert api.client.get(f"/v1/collections/{draft}/terms").status_code == 404
+    progress = api.client.get(f"/v1/collections/{collection}/progress").json()
+    assert (progress["state"], progress["wanted"], progress["present"]) == ("open", 20, 0)
+    for path in ("terms", "progress", "rounds/1"):
+        assert api.client.get(f"/v1/collections/{ABSENT}/{path}").status_code == 404
+    assert api.client.head(f"/v1/collections/{collection}/progress").status_code == 200
+
+
+def test_a_report_is_kept_once_and_never_changed(api: Any) -> None:
+    collection = api.opened(devices=4, minimum=3)
+    path = f"/v1/collections/{collection}/report"
+    first, *others = api.phones(4)
+    reports = reports_of(api, collection, 64)
+    other = next(report for report in reports if report != reports[0])
+    assert first.ask("PUT", path, reports[0]).status_code == 204
+    again = first.ask("PUT", path, reports[0])
+    assert (again.status_code, again.content) == (204, b"")
+    assert first.ask("PUT", path, other).status_code == 409
+    assert others[0].ask("PUT", path, reports[0][:-1]).status_code == 422
+    assert others[0].ask("PUT", path, reports[0] + b"\0").status_code == 422
+    for phone in others:
+        assert phone.ask("PUT", path, reports[1]).status_code == 204
+    api.tick(3)
+    assert first.ask("PUT", path, reports[0]).status_code in (204, 410)
+    (late,) = api.phones(1, seed=2)
+    assert late.ask("PUT", path, reports[0]).status_code == 410
+    record = api.ask("GET", f"/v1/collections/{collection}").json()
+    assert (record["state"], record["spent"], record["result"]) == ("done", "2", True)
+    assert api.ask("GET", "/v1/ledger").json()[0]["devices"] == 4
+
+
+def test_reports_are_bytes_of_one_kind_and_of_bounded_length(api_with: Any) -> None:
+    api = api_with(report_bytes=100)
+    path = f"/v1/collections/{api.opened()}/report"
+    (phone,) = api.phones(1)
+    assert phone.ask("PUT", path, bytes(101)).status_code == 413
+    assert phone.ask("PUT", path, bytes(100)).status_code == 422
+    signed = authorization(phone.identity, phone.number, "PUT", path, b"x")
+    for media in (
+        {},
+        {"Content-Type": "application/json"},
+        {"Content-Type": "text/plain; a=application/cbor"},
+    ):
+        answer = api.client.put(path, content=b"x", headers={"Authorization": signed, **media})
+        assert answer.status_code == 415
+    seat = path.replace("report", "rounds/1/seat")
+    assert phone.ask("GET", seat, b"a body where none belongs").status_code == 413
+
+
+def test_addresses_that_are_none_and_methods_that_do_not_fit(api: Any) -> None:
+    collection = api.opened()
+    for path in ("x", "terms/", "rounds/0", "rounds/x", "rounds/1/seat/1", "rounds/1234567/seat", "REPORT"):
+        answer = api.client.get(f"/v1/collections/{collection}/{path}")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (404, "not-found"), path
+    assert api.client.get(f"/v1/collections/{collection.upper()}/terms").status_code in (404, 422)
+    for method, path, allowed in (
+        ("POST", f"/v1/collections/{collection}/report", "PUT"),
+        ("DELETE", f"/v1/collections/{collection}/terms", "GET"),
+        ("PATCH", "/v1/open", "GET"),
+        ("TRACE", "/v1/open", "GET"),
+        ("PUT", "/v1/collections", "GET, POST"),
+        ("PATCH", f"/v1/collections/{collection}", "GET"),
+        ("PUT", "/v1/devices", "GET, POST"),
+        ("POST", "/healthz", "GET"),
+    ):
+        answer = api.client.request(method, path)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (405, "not-allowed"), path
+        assert answer.headers["allow"] == allowed
+
+
+def test_many_who_ask_at_once_are_told_the_same(api: Any, monkeypatch: Any) -> None:
+    collection = api.opened()
+    asked: list[str] = []
+    progress = api.engine.progress
+    monkeypatch.setattr(api.engine, "progress", lambda id: asked.append(id) or progress(id))
+    answers: list[bytes] = []
+
+    def ask() -> None:
+        with httpx.Client(base_url=api.address) as client:
+            answers.extend(client.get(f"/v1/collections/{collection}/progress").content for _ in range(50))
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(answers)) == 1
+    assert len(asked) < 100
+
+
+class Party:
+    """Phones that take part in secure sums over HTTP."""
+
+    def __init__(self, api: Any, collection: str, count: int) -> None:
+        self.api, self.at = api, f"/v1/collections/{collection}"
+        self.phones = api.phones(count)
+        self.terms = CollectionTerms.decode(api.client.get(f"{self.at}/terms").content)
+        self.clients: dict[int, Client] = {}
+        self.sums: dict[int, np.ndarray] = {}
+        self.mute: set[int] = set()
+
+    def phase(self) -> tuple[int, str] | None:
+        progress = self.api.engine._board.read(self.at.rsplit("/", 1)[1])
+        return None if progress.phase is None else (progress.round, progress.phase)
+
+    def speak(self, number: int, phase: str) -> dict[int, bytes]:
+        """Everybody says what they have to say; returns it, by phone."""
+        announced = RoundAnnouncement.decode(self.api.client.get(f"{self.at}/rounds/{number}").content)
+        said: dict[int, bytes] = {}
+        for index, phone in enumerate(self.phones):
+            if index in self.mute:
+                continue
+            if phase == "keys":
+                seat = phone.ask("GET", f"{self.at}/rounds/{number}/seat")
+                if seat.status_code == 404:
+                    continue
+                self.clients[index] = self.client(announced, index, phone, seat.json())
+                said[index] = self.clients[index].advertise()
+            else:
+                mail = phone.ask("GET", f"{self.at}/rounds/{number}/mail")
+                assert (mail.status_code, mail.headers["mapveil-phase"]) == (200, phase)
+                if mail.content:
+                    said[index] = self.clients[index].receive(mail.content)
+        for index, body in said.items():
+            answer = self.phones[index].ask("PUT", f"{self.at}/rounds/{number}/messages/{phase}", body)
+            assert answer.status_code == 204, answer.text
+        return said
+
+    def client(self, announced: RoundAnnouncement, index: int, phone: Any, seat: dict[str, int]) -> Client:
+        lattice = self.terms.cells.lattice()
+        site = interleave(lattice.row[index : index + 1], lattice.col[index : index + 1])
+        rng = Randomness(100 + index).child(f"round {announced.number}")
+        noise = announced.alpha, announced.scale, announced.rounding, rng
+        made = client_report(Devices(site), announced.query, *noise)
+        vector = np.zeros(announced.length, dtype=np.int64)
+        np.add.at(vector, made.position, made.value)
+        self.sums[announced.number] = self.sums.get(announced.number, 0) + vector
+        parameters = announced.parameters(seat["shard"])
+        return Client(parameters, seat["client"], vector, rng.child("keys"), identity=phone.identity)
+
+
+def test_a_distributed_collection_from_joining_to_its_map(api: Any) -> None:
+    collection = api.opened(**ROUNDS, devices=12, minimum=8)
+    party = Party(api, collection, 12)
+    for phone in party.phones:
+        for _ in range(2):
+            assert phone.ask("PUT", f"{party.at}/members/me").status_code == 204
+    (uninvited,) = api.phones(1, seed=2)
+    assert uninvited.ask("PUT", f"{party.at}/members/me").status_code == 410
+    rounds = set()
+    for _ in range(60):
+        api.tick()
+        if api.engine.collection(collection)["state"] == "done":
+            break
+        now = party.phase()
+        if now is not None:
+            rounds.add(now[0])
+            party.speak(*now)
+    record = api.ask("GET", party.at).json()
+    assert (record["state"], record["result"]) == ("done", True)
+    assert {each["number"] for each in record["rounds"]} == rounds
+    assert {each["included"] for each in record["rounds"]} == {12}
+    told = api.client.get("/metrics").text
+    for phase in ("keys", "shares", "inputs", "consents", "answers"):
+        assert f'mapveil_phase_seconds_count{{phase="{phase}"}} {len(rounds)}.0' in told
+        assert f'mapveil_messages_total{{phase="{phase}"}} {12 * len(rounds)}.0' in told
+    for number in rounds:
+        total = np.frombuffer(_total(api, collection, number), dtype="<i8")
+        assert np.array_equal(total, party.sums[number])
+    assert uninvited.ask("GET", f"{party.at}/rounds/1/seat").status_code in (404, 410)
+
+
+def _total(api: Any, collection: str, number: int) -> bytes:
+    from sqlalchemy import select
+
+    from mapveil.collector.store.store.schema import rounds
+
+    query = select(rounds.c.total).where(rounds.c.collection == collection, rounds.c.number == number)
+    with api.store.read() as connection:
+        return bytes(connection.execute(query).scalar_one())
+
+
+def test_messages_that_are_late_early_changed_or_another_s(api: Any) -> None:
+    collection = api.opened(**ROUNDS, devices=12, minimum=8)
+    party = Party(api, collection, 12)
+    for phone in party.phones:
+        phone.ask("PUT", f"{party.at}/members/me")
+    api.tick(2)
+    assert party.phase() == (1, "keys")
+    rounds = f"{party.at}/rounds/1"
+    one, other = party.phones[:2]
+    assert one.ask("PUT", f"{rounds}/messages/nothing", b"x").status_code == 404
+    assert one.ask("PUT", f"{rounds}/messages/keys", b"x").status_code == 422
+    assert one.ask("PUT", f"{rounds}/messages/inputs", b"x").status_code == 409
+    assert one.ask("PUT", f"{party.at}/rounds/2/messages/keys", b"x").status_code == 404
+    said = party.speak(1, "keys")
+    assert one.ask("PUT", f"{rounds}/messages/keys", said[0]).status_code == 204
+    assert one.ask("PUT", f"{rounds}/messages/keys", said[1]).status_code in (409, 422)
+    assert other.ask("PUT", f"{rounds}/messages/keys", said[0]).status_code in (409, 422)
+    api.tick(3)
+    assert party.phase() == (1, "shares")
+    assert one.ask("PUT", f"{rounds}/messages/keys", said[0]).status_code == 204
+    assert one.ask("PUT", f"{rounds}/messages/keys", said[0] + b"x").status_code in (409, 410, 422)
+    stranger = api.phones(1, seed=3)[0]
+    assert stranger.ask("GET", f"{rounds}/mail").status_code == 404
+    assert stranger.ask("PUT", f"{rounds}/messages/shares", b"x").status_code == 404
+
+
+def test_no_address_of_devices_takes_json_or_coordinates(api: Any) -> None:
+    collection = api.opened()
+    (phone,) = api.phones(1)
+    for place in ({"lon": -74.0, "lat": 40.7}, [-74.0, 40.7], {"place": "POINT (-74 40.7)"}):
+        body = json.dumps(place).encode()
+        answer = phone.ask("PUT", f"/v1/collections/{collection}/report", body)
+        assert answer.status_code == 422
+        assert "40.7" not in answer.text

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mapveil.collector.faults import StoreUnavailable, TooLarge, TooMany
+from mapveil.collector.http import limits
+from mapveil.collector.http.limits import Bodies, Buckets, declared_length
+
+
+class Time:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+steps = st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from([0.0, 0.25, 0.5, 1.0, 4.0])), max_size=60)
+
+
+@given(steps, st.sampled_from([0.5, 1.0, 2.0]), st.integers(1, 5))
+def test_no_key_gets_more_than_its_burst_and_rate_and_none_is_robbed(
+    asked: list[tuple[str, float]], rate: float, burst: int
+) -> None:
+    time = Time()
+    buckets = Buckets(rate, burst, "a test", time)
+    tokens = dict.fromkeys("ab", float(burst))  # the oracle: filled up step by step
+    for key, wait in asked:
+        time.now += wait
+        tokens = {name: min(burst, kept + wait * rate) for name, kept in tokens.items()}
+        if tokens[key] >= 1 - 1e-9:
+            buckets.take(key)
+            tokens[key] -= 1
+        else:
+            with pytest.raises(TooMany) as refused:
+                buckets.take(key)
+            assert refused.value.retry_after == pytest.approx((1 - tokens[key]) / rate)
+        assert buckets.wait(key) == pytest.approx(max(0.0, (1 - tokens[key]) / rate), abs=1e-9)
+
+
+def test_a_rate_of_zero_sets_no_limit() -> None:
+    buckets = Buckets(0, 1, "a test", Time())
+    for _ in range(1000):
+        buckets.take("a")
+    assert buckets.wait("a") == 0
+
+
+def test_memory_is_bounded_and_the_oldest_begin_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "_MOST_KEYS", 3)
+    buckets = Buckets(1, 1, "a test", Time())
+    for key in "abcd":
+        buckets.take(key)
+    assert len(buckets._kept) == 3
+    buckets.take("a")  # forgotten
+    with pytest.raises(TooMany):
+        buckets.take("d")
+
+
+def test_bodies_are_held_within_one_bound_and_released() -> None:
+    bodies = Bodies(10)
+    bodies.hold(6)
+    with pytest.raises(StoreUnavailable):
+        bodies.hold(5)
+    bodies.hold(4)
+    bodies.release(10)
+    assert bodies.held == 0
+
+
+@pytest.mark.parametrize(("value", "length"), [(b"0", 0), (b"10", 10), (b"010", 10), (None, None)])
+def test_a_declared_length_is_read(value: bytes | None, length: int | None) -> None:
+    headers = [] if value is None else [(b"content-length", value)]
+    assert declared_length([(b"host", b"x"), *headers], 10) == length
+
+
+@pytest.mark.parametrize("value", [b"11", b"9" * 17, b"9" * 5000, b"-1", b"1e1", b"", b"\xb2"])
+def test_a_declared_length_beyond_what_is_accepted_is_refused(value: bytes) -> None:
+    with pytest.raises(TooLarge):
+        declared_length([(b"content-length", value)], 10)

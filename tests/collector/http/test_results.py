@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+import gzip
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mapveil.formats.read_map import read_map
+from mapveil.local.randomizers.message import write_reports
+from mapveil.retrieval import Client, MapRecords
+from mapveil_client.randomness.random import Randomness
+from mapveil_client.terms import CollectionTerms
+
+PEOPLE = 12
+
+
+def finished(api: Any) -> str:
+    """A local collection that is done: everybody in the first two cells."""
+    collection = api.opened(devices=PEOPLE, minimum=3, title="Finished")
+    terms = CollectionTerms.decode(api.engine.terms(collection))
+    randomizer = terms.randomizer
+    reports = write_reports(randomizer.randomize(np.arange(PEOPLE) % 2, Randomness(3)), randomizer)
+    for phone, report in zip(api.phones(PEOPLE), reports, strict=True):
+        answer = phone.ask("PUT", f"/v1/collections/{collection}/report", bytes(report))
+        assert answer.status_code == 204
+    api.tick(3)
+    assert api.engine.collection(collection)["state"] == "done"
+    return collection
+
+
+def test_there_is_no_map_before_the_end(api: Any) -> None:
+    at = f"/v1/collections/{api.opened()}"
+    for path in (
+        "map",
+        "map/cells",
+        "map/cells.geojson",
+        "map/exports/png",
+        "map/tiles/0/0/0.png",
+        "guarantee",
+    ):
+        assert api.ask("GET", f"{at}/{path}").status_code == 404, path
+    for path in ("offer", "hint/0"):
+        assert api.ask("GET", f"{at}/retrieval/{path}").status_code == 404, path
+
+
+def test_the_map_and_everything_made_of_it(api: Any, tmp_path: Path) -> None:
+    collection = finished(api)
+    heat = api.engine.map(collection)
+    at = f"/v1/collections/{collection}"
+
+    record = api.ask("GET", f"{at}/map", "viewer")
+    assert record.headers["cache-control"] == "no-store"
+    told = record.json()
+    assert (told["title"], told["method"], told["id"]) == ("Finished", heat.method, collection)
+    assert told["guarantee"] == json.loads(json.dumps(heat.guarantee.to_dict()))
+    assert told["guarantee_in_words"] == heat.guarantee.in_words()
+    assert told["legend"]["density"]["top"] > 0
+    guarantee = api.ask("GET", f"{at}/guarantee", "viewer").json()
+    assert guarantee == {"in_words": told["guarantee_in_words"], "guarantee": told["guarantee"]}
+
+    cells = api.ask("GET", f"{at}/map/cells", "viewer").json()
+    assert cells["values"] == pytest.approx(heat.values, rel=1e-3)
+    assert cells["per_km2"] == pytest.approx(heat.per_km2(), rel=1e-3)
+    features = api.ask("GET", f"{at}/map/cells.geojson", "viewer")
+    assert features.headers["content-type"] == "application/geo+json"
+    assert len(features.json()["features"]) == heat.tiling.size
+
+    _check_exports(api, f"{at}/map/exports", heat, tmp_path)
+    _check_tiles(api, f"{at}/map/tiles", told)
+    _check_compression(api, f"{at}/map/cells")
+
+
+def _check_exports(api: Any, at: str, heat: Any, tmp_path: Path) -> None:
+    suffixes = {
+        "geotiff": ".tif",
+        "geoparquet": ".parquet",
+        "geojson": ".geojson",
+        "png": ".png",
+        "html": ".html",
+    }
+    for name, suffix in suffixes.items():
+        answer = api.ask("GET", f"{at}/{name}", "viewer")
+        assert answer.status_code == 200, answer.text
+        assert answer.headers["content-disposition"].startswith('attachment; filename="mapveil-')
+        assert answer.headers["content-disposition"].endswith(f'{suffix}"')
+        path = tmp_path / f"map{suffix}"
+        path.write_bytes(answer.content)
+        if suffix in (".tif", ".parquet"):
+            assert read_map(path).values == pytest.approx(heat.values, rel=1e-6, abs=1e-9)
+    features = json.loads((tmp_path / "map.geojson").read_bytes())["features"]
+    assert [each["properties"]["users"] for each in features] == pytest.approx(heat.values)
+    assert (tmp_path / "map.png").read_bytes().startswith(b"\x89PNG")
+    assert b"<html" in (tmp_path / "map.html").read_bytes()
+    assert api.ask("GET", f"{at}/shapefile", "viewer").status_code == 422
+
+
+def _check_tiles(api: Any, at: str, told: dict[str, Any]) -> None:
+    light = api.ask("GET", f"{at}/0/0/0.png", "viewer")
+    assert light.headers["content-type"] == "image/png"
+    assert light.content.startswith(b"\x89PNG")
+    assert api.ask("GET", f"{at}/0/0/0.png?theme=dark", "viewer").content != light.content
+    assert api.ask("GET", f"{at}/0/0/0.png", "viewer").content == light.content
+    scaled = f"{at}/0/0/0.png?top=1e6&knee=1"
+    assert api.ask("GET", scaled, "viewer").status_code == 200
+    layer = api.ask("GET", f"{at}/0/0/0.png?layer=uncertainty", "viewer")
+    assert layer.status_code == (200 if told["legend"]["uncertainty"] else 404)
+    for path, status in (
+        ("1/2/0.png", 404),
+        ("23/0/0.png", 422),
+        ("0/0/-1.png", 422),
+        ("0/0/0.png?theme=blue", 422),
+        ("0/0/0.png?layer=noise", 422),
+        ("0/0/0.png?top=1", 422),
+        ("0/0/0.png?top=nan&knee=1", 422),
+        ("0/0/0.png?top=1&knee=2", 422),
+        ("0/0/0.jpg", 404),
+    ):
+        assert api.ask("GET", f"{at}/{path}", "viewer").status_code == status, path
+
+
+def _check_compression(api: Any, at: str) -> None:
+    plain = api.ask("GET", at, "viewer", headers={"Accept-Encoding": "identity"})
+    assert "content-encoding" not in plain.headers
+    with api.client.stream(
+        "GET", at, headers={"Authorization": f"Bearer {api.tokens['viewer']}", "Accept-Encoding": "gzip"}
+    ) as squeezed:
+        assert squeezed.headers["content-encoding"] == "gzip"
+        assert squeezed.headers["vary"] == "Accept-Encoding"
+        raw = b"".join(squeezed.iter_raw())
+    assert gzip.GzipFile(fileobj=io.BytesIO(raw)).read() == plain.content
+
+
+def test_a_device_retrieves_a_cell_without_saying_which(api: Any) -> None:
+    collection = finished(api)
+    heat = api.engine.map(collection)
+    at = f"/v1/collections/{collection}/retrieval"
+    (phone,) = api.phones(1, seed=9)
+    offer = phone.ask("GET", f"{at}/offer")
+    assert offer.status_code == 200
+    client = Client(offer.content)
+    parts = int(offer.headers["mapveil-parts"])
+    for part in range(parts):
+        client.receive_hint(phone.ask("GET", f"{at}/hint/{part}").content)
+    assert client.missing_rows == 0
+    assert phone.ask("GET", f"{at}/hint/{parts}").status_code == 404
+    records = MapRecords.of(client.offer.about)
+    for cell in (0, heat.tiling.size - 1):
+        query = client.query(cell)
+        answer = phone.ask("POST", f"{at}/query", query.message)
+        assert answer.headers["content-type"] == "application/cbor"
+        assert records.values(client.open(query.opening, answer.content))[0] == heat.values[cell]
+    # An operator may ask too; nobody else, and nothing that is no query.
+    message = client.query(0).message
+    headers = {"Content-Type": "application/cbor"}
+    assert api.ask("POST", f"{at}/query", "viewer", content=message, headers=headers).status_code == 200
+    assert api.client.post(f"{at}/query", content=message, headers=headers).status_code == 401
+    assert phone.ask("POST", f"{at}/query", message, {"body": b"other"}).status_code == 401
+    assert phone.ask("POST", f"{at}/query", message[:-1]).status_code == 422
+    assert phone.ask("POST", f"{at}/query", b"\x00").status_code == 422
+    assert api.ask("POST", f"{at}/query", content=message).status_code == 415
+
+
+def test_pages_are_held_to_their_own_scripts_and_hosts(api: Any) -> None:
+    page = api.client.get("/")
+    assert page.status_code == 200
+    policy = page.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert "http" not in policy
+    assert page.headers["cache-control"] == "no-cache"
+    script = api.client.get("/assets/vendor/maplibre-gl.mjs")
+    assert script.headers["content-type"].startswith("text/javascript")
+    cached = api.client.get("/", headers={"If-None-Match": page.headers["etag"]})
+    assert cached.status_code == 304
+    for path in (
+        "/../store.py",
+        "/assets/%2e%2e/%2e%2e/store.py",
+        "/nothing.js",
+        "/assets/%00",
+        "/a" * 2000,
+    ):
+        answer = api.client.get(path)
+        assert answer.status_code == 404, path
+        assert answer.json()["error"]["code"] == "not-found"

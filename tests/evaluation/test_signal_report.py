@@ -1,0 +1,136 @@
+"""Pictures, tables and pages of trade-offs and attacks."""
+
+from __future__ import annotations
+
+import csv
+import math
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("matplotlib")
+
+from mapveil.attacks.signal_score import AdversaryScore, SignalAttack
+from mapveil.evaluation.signal_report import (
+    PLANES,
+    attack_figure,
+    attack_rows,
+    parameter_figure,
+    plane_figure,
+    points_rows,
+    write_tradeoff,
+)
+from mapveil.evaluation.signal_tradeoff import TradeoffPoint
+
+MEASURES = ("u1", "u2", "u", "rmse_dbm", "p1", "p2", "p2_m", "p", "floor")
+
+
+def points(spread: float = 0.1) -> list[TradeoffPoint]:
+    """Two privatizers at three values; the second loses more utility for its privacy."""
+    made = []
+    for slope, name in ((1.0, "gap"), (2.0, "gaussian-noise")):
+        for value in (0.4, 0.1, 0.2):
+            means = dict.fromkeys(MEASURES, value * 10)
+            means |= {"u1": -value * slope, "u2": -value, "u": -value * (1 + slope), "p2_m": 1000 * value}
+            lows, highs = ({key: mean + sign * spread for key, mean in means.items()} for sign in (-1, 1))
+            made.append(
+                TradeoffPoint("g", name, "rho" if name == "gap" else "sigma", value, 3, means, lows, highs)
+            )
+    return made
+
+
+def score(adversary: str, p1: float, p2: float, trained_on: str = "own") -> AdversaryScore:
+    nats = {"blind": 0.0, "trees": 0.25}.get(adversary)
+    return AdversaryScore(adversary, trained_on, p1, 1.0, p2, 100 * p2, p1 + p2, 50, nats, nats)
+
+
+ATTACK = SignalAttack(
+    (score("blind", 0.8, 1.2), score("trees", 0.5, 0.9), score("codes", 0.6, 0.7, "aggregate")), (1.0, 1.0)
+)
+
+
+def test_a_plane_joins_each_privatizer_s_points_in_order_of_its_parameter() -> None:
+    figure = plane_figure([(name, PLANES[name], points()) for name in PLANES])
+    assert len(figure.axes) == 5
+    for axes, plane in zip(figure.axes, PLANES.values(), strict=True):
+        assert axes.get_xlabel() == plane.x_label
+        for container, name in zip(axes.containers, ("gap", "gaussian-noise"), strict=True):
+            own = sorted((each for each in points() if each.privatizer == name), key=lambda one: one.value)
+            assert list(container.lines[0].get_xdata()) == [each.means[plane.x] for each in own]
+            assert list(container.lines[0].get_ydata()) == [each.means[plane.y] for each in own]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["gap", "gaussian-noise"]
+
+
+def test_a_plane_without_intervals_and_one_without_points() -> None:
+    figure = plane_figure([("one", PLANES["P-U"], points(math.inf)), ("none", PLANES["P-U"], [])])
+    assert not figure.axes[0].containers[0].has_yerr
+    assert plane_figure([("one", PLANES["P-U"], points())]).axes[0].containers[0].has_yerr
+
+
+def test_what_is_below_the_frame_is_left_out_of_it() -> None:
+    far = points()
+    far[0] = far[0]._replace(means={**far[0].means, "u": -50.0})
+    low, high = plane_figure([("far", PLANES["P-U"], far)]).axes[0].get_ylim()
+    assert -3 < low < -1.2
+    assert high > 0
+
+
+def test_parameters_are_looked_up_in_panels_of_their_own() -> None:
+    figure = parameter_figure(
+        points(), {"distortion": lambda means: -means["u1"], "P": lambda means: means["p"]}
+    )
+    assert [axes.get_title() for axes in figure.axes] == ["gap", "gaussian-noise"]
+    assert [axes.get_xlabel() for axes in figure.axes] == ["rho", "sigma"]
+    assert [axes.get_xscale() for axes in figure.axes] == ["linear", "log"]
+    assert list(figure.axes[0].lines[0].get_ydata()) == [0.1, 0.2, 0.4]
+
+
+def test_rows_are_read_as_costs() -> None:
+    header, rows = points_rows(points())
+    assert len(rows) == 6
+    row = dict(zip(header, rows[3], strict=True))
+    assert row == {
+        "privatizer": "gaussian-noise",
+        "parameter": "sigma 0.4",
+        "U": "-1.2",
+        "distortion": "0.8",
+        "map error": "0.4",
+        "RMSE dBm": "4",
+        "P": "4",
+        "P1": "4",
+        "P2": "4",
+        "P2 m": "400",
+    }
+
+
+def test_the_strongest_adversary_is_marked_and_red() -> None:
+    header, rows = attack_rows(ATTACK)
+    assert [row[0] for row in rows] == ["blind", "trees", "*codes"]
+    assert rows[2][header.index("metres")] == "70"
+    assert [row[header.index("user nats")] for row in rows] == ["0", "0.25", ""]
+    figure = attack_figure(ATTACK)
+    users, places = figure.axes
+    assert [label.get_text() for label in users.get_yticklabels()] == ["trees", "codes, aggregate"]
+    # Red is the least in each measure: trees know users, codes know places.
+    red = [[bar.get_facecolor() for bar in axes.patches] for axes in (users, places)]
+    assert red[0][0] == red[1][1] != red[0][1] == red[1][0]
+    assert users.lines[0].get_xdata()[0] == 0.8
+    assert places.lines[0].get_xdata()[0] == 120
+
+
+def test_a_folder_holds_tables_pictures_and_a_page(tmp_path: Path) -> None:
+    paths = write_tradeoff(tmp_path / "new" / "folder", points(), [], {"source": "a <b> table"})
+    assert [path.name for path in paths] == [
+        *("points.csv", "trials.csv", "tradeoff.png", "parameters.png", "index.html"),
+    ]
+    with paths[0].open(newline="") as opened:
+        records = list(csv.DictReader(opened))
+    assert [float(record["u_high"]) for record in records] == pytest.approx(
+        [each.means["u"] + 0.1 for each in points()]
+    )
+    assert all(path.read_bytes()[:4] == b"\x89PNG" for path in paths[2:4])
+    page = paths[4].read_text()
+    assert "a &lt;b&gt; table" in page
+    assert page.count("<img") == 2
+    assert "http" not in page.replace("http://www.w3.org", "")
+    assert "not private" in page.lower() or "not for release" in page.lower()

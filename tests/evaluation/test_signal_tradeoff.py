@@ -1,0 +1,213 @@
+"""The trade-off of made-up measurements, intervals, choices under constraints against a slow search, tables."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mapveil.attacks.signal_adversary import BlindGuess
+from mapveil.attacks.signal_codes import SignalCodes
+from mapveil.evaluation.signal_tradeoff import (
+    KNOBS,
+    Constraint,
+    TradeoffPoint,
+    choose_parameters,
+    points_of,
+    read_points_table,
+    split_measurements,
+    tradeoff,
+)
+from mapveil.geo.measurements import Measurements
+from mapveil.obfuscation.privatizers.table.table import PRIVATIZERS, find_privatizer
+from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.randomness.random import Randomness
+
+ADVERSARIES = (BlindGuess(), SignalCodes())
+MEASURES = ("u1", "u2", "u", "rmse_dbm", "p1", "p2", "p2_m", "p", "floor")
+
+
+def made_up(rows: int = 240) -> Measurements:
+    draw = np.random.default_rng(3)
+    users = np.arange(rows, dtype=np.int64) % 4
+    values = draw.normal(size=(rows, 4)) * [0.01, 0.01, 5, 1] + [35.5, 24.0, -80, 0] + 0.1 * users[:, None]
+    at = np.arange(rows, dtype=np.int64)
+    names = ("lat", "lon", "rss_dbm", "speed")
+    return Measurements(values, names, users, tuple("abcd"), at, at, "made up")
+
+
+def run(**changes: Any) -> Any:
+    asked: dict[str, Any] = {"trials": 2, "rows": 120, "adversaries": ADVERSARIES, "seed": 4, **changes}
+    privatizers = asked.pop("privatizers", {"gaussian-noise": (0.2, 0.8), "codebook": (1.0,)})
+    return tradeoff(made_up(), privatizers, **asked)
+
+
+def point(name: str = "noise", value: float = 1.0, knob: str = "sigma", **means: float) -> TradeoffPoint:
+    whole = {each: means.get(each, 0.0) for each in MEASURES}
+    return TradeoffPoint("g", name, knob, value, 3, whole, whole, whole)
+
+
+def test_every_privatizer_has_a_knob_that_it_takes() -> None:
+    assert set(KNOBS) == {row.name for row in PRIVATIZERS}
+    for name, knob in KNOBS.items():
+        assert list(knob.values) == sorted(set(knob.values))
+        for value in knob.values:
+            assert getattr(find_privatizer(name).make({knob.name: value}), knob.name) == value
+
+
+@pytest.mark.parametrize("how", ["random", "time", "user"])
+def test_ways_to_part_the_pilot(how: str) -> None:
+    pilot, rest = split_measurements(made_up(), how, 0.75, Randomness(1))
+    assert len(pilot) + len(rest) == 240
+    assert set(pilot.positions).isdisjoint(rest.positions)
+    if how == "time":
+        assert pilot.positions.max() < rest.positions.min()
+    if how == "user":
+        assert set(pilot.users).isdisjoint(rest.users)
+    with pytest.raises(ParameterError, match="split is 'week'; accepted: random, time, user"):
+        split_measurements(made_up(), "week", 0.75, Randomness(1))
+
+
+def test_more_noise_costs_more_and_trials_differ() -> None:
+    trials = run()
+    assert [(each.privatizer, each.value, each.trial) for each in trials] == [
+        *(("gaussian-noise", 0.2, 0), ("gaussian-noise", 0.8, 0), ("codebook", 1.0, 0)),
+        *(("gaussian-noise", 0.2, 1), ("gaussian-noise", 0.8, 1), ("codebook", 1.0, 1)),
+    ]
+    assert trials[1].distortion > 2 * trials[0].distortion
+    assert trials[0].u1 != trials[3].u1
+    assert sum(score.runs for score in trials[0].attack.scores) == 2 * 36  # three in ten of 120 rows
+
+
+def test_the_same_seed_gives_the_same_trials_for_any_number_of_processes() -> None:
+    def plain(trials: Any) -> list[Any]:
+        return [each._replace(fit_s=0, rewrite_s=0, attack_s=0, attack=None) for each in trials]
+
+    one = plain(run())
+    assert plain(run(workers=2)) == one
+    assert plain(run(seed=5)) != one
+
+
+def test_a_privatizer_s_trial_is_its_own_whoever_else_is_compared() -> None:
+    alone = run(privatizers={"codebook": (1.0,)})
+    among = [each for each in run() if each.privatizer == "codebook"]
+    assert [each.u for each in alone] == [each.u for each in among]
+
+
+def test_runs_stay_whole_in_a_sample() -> None:
+    trials = run(privatizers={"gaussian-noise": (0.5,)}, rows=60, length=5, trials=1)
+    # Twelve runs of five; a random split parts them, and what is left of each user is cut into new runs.
+    assert 1 <= trials[0].attack.scores[0].runs <= 4
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"privatizers": {"blur": (1,)}}, "no privatizer 'blur'"),
+        ({"privatizers": {"gaussian-noise": (-1,)}}, "sigma is -1"),
+        ({"options": {"codebook": {"width": 3}}}, "codebook has no option 'width'"),
+        ({"trials": 0}, "trials is 0"),
+        ({"split": "week"}, "split is 'week'"),
+        ({"pilot": 1.0}, "pilot is 1.0"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_first(changes: dict[str, Any], said: str) -> None:
+    def never(step: str, part: float) -> None:
+        raise AssertionError(f"{step} began")
+
+    with pytest.raises(ParameterError, match=said):
+        run(**changes, progress=never)
+
+
+def test_points_are_means_with_intervals() -> None:
+    trials = run(trials=3, privatizers={"gaussian-noise": (0.2, 0.8)})
+    points = points_of(trials)
+    assert [(each.value, each.trials) for each in points] == [(0.2, 3), (0.8, 3)]
+    own = [each.u for each in trials if each.value == 0.8]
+    assert points[1].means["u"] == pytest.approx(np.mean(own))
+    half = 4.302653 * np.std(own, ddof=1) / math.sqrt(3)  # Student's t of two degrees
+    assert points[1].highs["u"] - points[1].means["u"] == pytest.approx(half, rel=1e-5)
+    assert points_of(trials[:1])[0].lows["u"] == -math.inf  # one trial says nothing of the spread
+
+
+def test_a_table_reads_back_what_was_written(tmp_path: Path) -> None:
+    from mapveil.evaluation.signal_report import write_tradeoff
+
+    trials = run(trials=1)
+    points = points_of(trials)
+    pytest.importorskip("matplotlib")
+    write_tradeoff(tmp_path, points, trials, {})
+    back = read_points_table(tmp_path / "points.csv")
+    assert [each[:5] for each in back] == [each[:5] for each in points]
+    for one, other in zip(back, points, strict=True):
+        assert one.means == pytest.approx(other.means)
+        assert set(one.lows.values()) == {-math.inf}
+
+
+@pytest.mark.parametrize(
+    "text", [None, "", "a,b\n1,2\n", "group,privatizer,knob,value,trials,u1\ng,gap,rho,x,1,0\n"]
+)
+def test_a_table_that_is_none_is_named(tmp_path: Path, text: str | None) -> None:
+    path = tmp_path / "points.csv"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(InputError, match=r"points\.csv: (no such file|not a table)"):
+        read_points_table(path)
+
+
+def test_a_choice_worked_out_by_hand() -> None:
+    # Privacy rises and utility falls along a line: a distortion of 3 is met half way, in logarithms at sqrt(10).
+    points = [point(value=1, u1=-2, u=-2, p=1.0), point(value=10, u1=-4, u=-4, p=2.0)]
+    at_most_3 = Constraint("u1", -3, False, "distortion at most 3")
+    (choice,) = choose_parameters(points, [at_most_3])
+    assert choice.value == pytest.approx(5.5, rel=0.01)
+    assert choice.expected["p"] == pytest.approx(1.5, rel=0.01)
+    log = [each._replace(privatizer="gaussian-noise") for each in points]
+    assert choose_parameters(log, [at_most_3])[0].value == pytest.approx(math.sqrt(10), rel=0.02)
+    # Where only privacy is asked for, the most useful value that has it.
+    (private,) = choose_parameters(points, [Constraint("p", 1.5, False, "")])
+    assert private.value == pytest.approx(5.5, rel=0.01)
+    assert private.expected["u"] >= -3.01
+    (none,) = choose_parameters(points, [Constraint("u1", -1, False, "")])
+    assert none.value is None
+    assert none.to_dict() == {"privatizer": "noise", "parameter": "sigma", "value": None}
+
+
+def test_the_best_come_first_and_those_that_cannot_last() -> None:
+    points = [
+        point("a", u1=-2, p=1.0),
+        point("b", u1=-9, p=9.0),
+        point("c", u1=-2.5, p=1.5),
+    ]
+    choices = choose_parameters(points, [Constraint("u1", -3, False, "")])
+    assert [choice.privatizer for choice in choices] == ["c", "a", "b"]
+    assert choices[-1].value is None
+    with pytest.raises(ParameterError, match="no constraint is given"):
+        choose_parameters(points, [])
+
+
+@given(st.integers(0, 2**32 - 1), st.floats(-3, 3), st.floats(-3, 3))
+def test_a_choice_keeps_its_constraints_and_no_measured_value_does_better(
+    seed: int, u1: float, rmse: float
+) -> None:
+    draw = np.random.default_rng(seed)
+    points = [
+        point(value=float(value), **dict(zip(MEASURES, draw.normal(size=9), strict=True)))
+        for value in draw.permutation(6)
+    ]
+    constraints = [Constraint("u1", u1, False, ""), Constraint("rmse_dbm", rmse, True, "")]
+    (choice,) = choose_parameters(points, constraints)
+    keeping = [
+        each.means["p"] for each in points if each.means["u1"] >= u1 and each.means["rmse_dbm"] <= rmse
+    ]
+    if choice.value is None:
+        assert not keeping
+        return
+    assert choice.expected["u1"] >= u1
+    assert choice.expected["rmse_dbm"] <= rmse
+    assert choice.expected["p"] >= max(keeping, default=-math.inf)

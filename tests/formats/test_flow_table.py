@@ -1,0 +1,118 @@
+"""Flows as tables: every format says the same, and carries the promise."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import shapely
+from pyarrow import csv
+
+from mapveil.formats.flow_table import CSV_METADATA_SUFFIX, flow_table, write_flow_csv
+from mapveil.geo.grid import Grid
+from mapveil.geo.places import Places
+from mapveil.geo.region import Region
+from mapveil.maps.flow_map import FlowMap
+from mapveil.privacy.guarantee import Guarantee
+from mapveil_client.errors import InputError
+
+REGION = Region.from_bbox(-8.70, 41.10, -8.52, 41.22)
+PROMISE = Guarantee(trust="local", epsilon=None, bounding="", neighbours="")
+ODD = ('said "here"', "a,b\nc", "São João 🚕")
+
+
+def named() -> FlowMap:
+    places = Places([-8.65, -8.60, -8.55], [41.12, 41.15, 41.20], REGION, names=ODD)
+    return FlowMap(
+        np.array([0, 1, 2]),
+        np.array([1, 2, 2]),
+        np.array([0.125, 7.5, 1e-7]),
+        places,
+        PROMISE,
+        "by hand",
+        deviation=np.array([1.0, 2.0, 3.0]),
+    )
+
+
+def test_columns_are_the_flows_largest_first() -> None:
+    table = flow_table(named())
+    assert table["trips"].to_pylist() == [7.5, 0.125, 1e-7]
+    assert table["origin"].to_pylist() == [1, 0, 2]
+    assert table["origin_name"].to_pylist() == [ODD[1], ODD[0], ODD[2]]
+    assert table["deviation"].to_pylist() == [2.0, 1.0, 3.0]
+    assert table["destination_lat"].to_pylist() == [41.20, 41.15, 41.20]
+    assert table["length_m"].to_pylist()[2] == 0
+
+
+def test_csv_says_the_same_and_the_promise_lies_beside(tmp_path: Path) -> None:
+    flows = named()
+    flows.save(tmp_path / "flows.csv")
+    read = csv.read_csv(tmp_path / "flows.csv", parse_options=csv.ParseOptions(newlines_in_values=True))
+    assert read.to_pydict() == flow_table(flows).to_pydict()
+    beside = json.loads((tmp_path / f"flows.csv{CSV_METADATA_SUFFIX}").read_text())
+    assert beside == flows.metadata()
+
+
+def test_a_csv_never_lies_there_without_its_promise(tmp_path: Path) -> None:
+    (tmp_path / f"flows.csv{CSV_METADATA_SUFFIX}").mkdir()
+    with pytest.raises(InputError):
+        write_flow_csv(named(), tmp_path / "flows.csv")
+    assert not (tmp_path / "flows.csv").exists()
+
+
+def test_geoparquet_says_the_same(tmp_path: Path) -> None:
+    flows = named()
+    flows.save(tmp_path / "flows.parquet")
+    read = pq.read_table(tmp_path / "flows.parquet")
+    assert read.drop(["geometry"]).to_pydict() == flow_table(flows).to_pydict()
+    assert json.loads(read.schema.metadata[b"mapveil"]) == flows.metadata()
+    geo = json.loads(read.schema.metadata[b"geo"])
+    assert geo["columns"]["geometry"]["geometry_types"] == ["LineString"]
+    lines = shapely.from_wkb(read["geometry"].to_pylist())
+    np.testing.assert_allclose(
+        shapely.get_coordinates(lines).reshape(-1, 4), np.stack(flows.ends, axis=1), atol=1e-8
+    )
+
+
+def test_geopandas_reads_it(tmp_path: Path) -> None:
+    geopandas = pytest.importorskip("geopandas")
+    flows = named()
+    flows.save(tmp_path / "flows.parquet")
+    frame = geopandas.read_parquet(tmp_path / "flows.parquet")
+    assert frame.crs.to_string() == "OGC:CRS84"
+    assert frame.trips.tolist() == flows.trips.tolist()
+
+
+def test_geojson_says_the_same(tmp_path: Path) -> None:
+    flows = named()
+    flows.save(tmp_path / "flows.geojson")
+    read = json.loads((tmp_path / "flows.geojson").read_text(encoding="utf-8"))
+    assert read["mapveil"] == flows.metadata()
+    table = flow_table(flows)
+    assert [each["properties"] for each in read["features"]] == table.to_pylist()
+    first = read["features"][0]["geometry"]
+    assert first == {"type": "LineString", "coordinates": [[-8.60, 41.15], [-8.55, 41.20]]}
+
+
+def test_no_flows_are_an_empty_table(tmp_path: Path) -> None:
+    none = named().largest(0)
+    for suffix in (".csv", ".parquet", ".geojson"):
+        none.save(tmp_path / f"none{suffix}")
+    assert json.loads((tmp_path / "none.geojson").read_text())["features"] == []
+    assert pq.read_table(tmp_path / "none.parquet").num_rows == 0
+
+
+def test_without_georeference_geojson_is_refused(tmp_path: Path) -> None:
+    grid = Grid(Region.without_georeference(3, 2), rows=2, columns=3)
+    flows = FlowMap(np.array([0]), np.array([1]), np.array([1.0]), grid, PROMISE, "by hand")
+    with pytest.raises(InputError, match="georeference"):
+        flows.save(tmp_path / "flows.geojson")
+    assert not (tmp_path / "flows.geojson").exists()
+    flows.save(tmp_path / "flows.parquet")
+    assert (
+        json.loads(pq.read_schema(tmp_path / "flows.parquet").metadata[b"geo"])["columns"]["geometry"]["crs"]
+        is None
+    )

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mapveil.inference.shrinkage import pool
+from mapveil.inference.two_rounds import divide_blocks, shrink_two_rounds
+
+COARSE, DOWN = 4, 2
+SIDE = COARSE << DOWN
+
+
+@given(st.integers(0, 10_000))
+@settings(max_examples=30, deadline=None)
+def test_leaves_are_a_partition_as_fine_as_asked(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    depths = rng.integers(0, DOWN + 1, (COARSE, COARSE))
+    members = rng.integers(0, 3, (SIDE, SIDE))
+    leaves = divide_blocks(depths, members)
+    np.testing.assert_array_equal(leaves.of_site < 0, members == 0)
+    np.testing.assert_array_equal(np.unique(leaves.of_site[members > 0]), np.arange(leaves.members.size))
+    for leaf in range(leaves.members.size):  # the slow oracle: every leaf's sites, one by one
+        row, col = np.nonzero(leaves.of_site == leaf)
+        block = (row[0] >> DOWN, col[0] >> DOWN)
+        length = (1 << DOWN) >> depths[block]
+        assert leaves.block[leaf] == block[0] * COARSE + block[1]
+        assert len(set(row // length)) == len(set(col // length)) == 1
+        top, left = row[0] // length * length, col[0] // length * length
+        assert leaves.members[leaf] == members[top : top + length, left : left + length].sum()
+
+
+def a_map(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    truth = rng.gamma(0.3, 40, (SIDE, SIDE))
+    members = (rng.random((SIDE, SIDE)) < 0.8).astype(np.int64)
+    return truth * members, members, rng.integers(0, DOWN + 1, (COARSE, COARSE))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_fully_divided_and_nearly_exact_rounds_give_the_truth_back(seed: int) -> None:
+    truth, members, _ = a_map(seed)
+    leaves = divide_blocks(np.full((COARSE, COARSE), DOWN), members)
+    found = shrink_two_rounds(pool(truth, DOWN), 1e-12, truth[members > 0], 1e-12, leaves, members)
+    np.testing.assert_allclose(found, truth, atol=1e-4)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_result_keeps_the_best_estimate_of_the_total(seed: int) -> None:
+    truth, members, depths = a_map(seed)
+    leaves = divide_blocks(depths, members)
+    inside = members > 0
+    sums = np.bincount(leaves.of_site[inside], weights=truth[inside])
+    rng = np.random.default_rng(seed)
+    blocks = pool(truth, DOWN) + rng.laplace(size=(COARSE, COARSE))
+    sums = sums + rng.laplace(scale=0.5, size=sums.size)
+    found = shrink_two_rounds(blocks, 2.0, sums, 0.5, leaves, members)
+    best = 0.0
+    for block in range(COARSE * COARSE):  # the inverse-variance mean, block by block
+        parts = sums[leaves.block == block]
+        weights = np.array([1 / 2.0, 1 / (0.5 * len(parts))])
+        best += weights @ [blocks.flat[block], parts.sum()] / weights.sum()
+    assert found.sum() == pytest.approx(best, rel=1e-9)
+    assert (found >= 0).all()
+    assert (found[members == 0] == 0).all()
+
+
+def test_shrinking_both_rounds_is_nearer_the_truth_than_the_leaves_alone() -> None:
+    side, down = 64, 3
+    rng = np.random.default_rng(3)
+    row, col = np.indices((side, side))
+    density = np.exp(-((row - 20) ** 2 + (col - 40) ** 2) / 18) + 0.002
+    truth = rng.multinomial(1500, (density / density.sum()).ravel()).reshape(side, side).astype(float)
+    depths = np.clip(np.rint(np.log2(np.maximum(pool(truth, down), 1)) / 2), 0, down).astype(np.int64)
+    leaves = divide_blocks(depths, np.ones((side, side), dtype=np.int64))
+    blocks = pool(truth, down) + rng.laplace(scale=2, size=depths.shape)
+    sums = np.bincount(leaves.of_site.ravel(), weights=truth.ravel())
+    sums += rng.laplace(scale=2, size=sums.size)
+    found = shrink_two_rounds(blocks, 8.0, sums, 8.0, leaves, np.ones((side, side)))
+    plain = np.maximum(sums / leaves.members, 0)[leaves.of_site]
+    assert np.abs(found - truth).sum() < 0.75 * np.abs(plain - truth).sum()

@@ -1,0 +1,86 @@
+"""The page of flows: one file, no loads, and its numbers come back."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import zlib
+from pathlib import Path
+
+import numpy as np
+
+from mapveil.geo.grid import Grid
+from mapveil.geo.places import Places
+from mapveil.geo.region import Region
+from mapveil.maps.flow_map import FlowMap
+from mapveil.pictures.flow_arcs import POINTS
+from mapveil.pictures.flow_page import flow_page, write_flow_page
+from mapveil.privacy.guarantee import Guarantee
+
+REGION = Region.from_bbox(-8.70, 41.10, -8.52, 41.22)
+GRID = Grid(REGION, rows=3, columns=4)
+PROMISE = Guarantee(trust="local", epsilon=2, bounding="Two reports.", neighbours="one trip", unit="user")
+
+
+def flows_of(count: int = 144, **about) -> FlowMap:
+    pair = np.random.default_rng(0).permutation(144)[:count]
+    trips = np.arange(1.0, count + 1)
+    return FlowMap(pair // 12, pair % 12, trips, GRID, PROMISE, "by hand", **about)
+
+
+def record(page: str) -> dict:
+    found = re.search(r'<script[^>]*id="map"[^>]*>(.*?)</script>', page, re.S)
+    assert found
+    return json.loads(found[1])
+
+
+def unpack(packed: dict) -> np.ndarray:
+    planes = np.frombuffer(zlib.decompress(base64.b64decode(packed["data"])), np.uint8)
+    return np.ascontiguousarray(planes.reshape(4, -1).T).view("<" + packed["type"])[:, 0]
+
+
+def test_arcs_and_their_facts_come_back() -> None:
+    flows = flows_of(60, deviation=np.arange(60.0))
+    held = record(flow_page(flows))
+    between = flows.origin != flows.destination
+    np.testing.assert_allclose(unpack(held["value"]), flows.trips[between], rtol=1e-3)
+    np.testing.assert_allclose(unpack(held["facts"]["Length, m"]), flows.lengths_m()[between], rtol=1e-3)
+    np.testing.assert_allclose(
+        unpack(held["facts"]["Standard deviation"]), flows.deviation[between], rtol=1e-3
+    )
+    assert held["facts"]["From"][0].startswith(f"cell {flows.origin[between][0]} (")
+    assert unpack(held["start"]).tolist() == list(range(0, POINTS * (between.sum() + 1), POINTS))
+    within = np.zeros(12)
+    within[flows.origin[~between]] = flows.trips[~between]
+    np.testing.assert_allclose(unpack(held["dots"]["size"]), within, rtol=1e-3)
+    assert held["directed"]
+    assert held["metadata"] == json.loads(flows.metadata_json())
+
+
+def test_only_the_largest_are_drawn_and_the_page_says_so() -> None:
+    page = flow_page(flows_of(), most=10)
+    assert "10 of 144 flows are here" in page
+    assert unpack(record(page)["value"]).size <= 10
+
+
+def test_it_loads_nothing_and_tells_the_promise(tmp_path: Path) -> None:
+    write_flow_page(flows_of(), tmp_path / "flows.html", title="Porto <b>")
+    page = (tmp_path / "flows.html").read_text(encoding="utf-8")
+    assert "default-src 'none'" in page
+    assert not re.search(r'(src|href)\s*=\s*"(?!#|data:)', page)
+    assert "<h1>Porto &lt;b&gt;" in page
+    assert "7.39 at most" in page
+    assert "Two reports." in page
+
+
+def test_names_of_places_cannot_end_the_script() -> None:
+    places = Places([-8.65, -8.60], [41.12, 41.15], REGION, names=("</script><b>x", "y"))
+    flows = FlowMap(np.array([0]), np.array([1]), np.array([3.0]), places, PROMISE, "by hand")
+    page = flow_page(flows)
+    assert "</script><b>" not in page
+    assert record(page)["facts"]["From"][0].startswith("</script><b>x (")
+
+
+def test_no_flows_are_a_page_too() -> None:
+    assert "0 of 0 flows are here" in flow_page(flows_of(0))

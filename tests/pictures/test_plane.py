@@ -1,0 +1,75 @@
+"""Frames and planes: pixels, outlines and metres where the tiling says they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from pyproj import Geod
+
+from mapveil.geo.projection import projection_of
+from mapveil.maps.density_map import DensityMap
+from mapveil.maps.frame import density_unit, raster_frame, require_frame, shown_density
+from mapveil.pictures.plane import map_plane, region_rings
+from mapveil_client.errors import InputError
+
+MakeMap = Callable[..., DensityMap]
+
+ON_EARTH = ("grid", "quadtree", "polygon", "utm", "degrees", "tiles")
+
+
+@pytest.mark.parametrize("kind", [*ON_EARTH, "no georeference"])
+def test_pixels_lie_where_the_cells_do(kind: str, make_map: MakeMap) -> None:
+    heat = make_map(kind)
+    frame = require_frame(heat.tiling, "this")
+    x, y = projection_of(frame.crs).project(*heat.tiling.centres())
+    pixel = (frame.bounds[2] - frame.bounds[0]) / frame.columns
+    np.testing.assert_allclose(frame.x_centres()[frame.col], x, atol=pixel * 1e-6)
+    # The middle of a mercator tile in degrees is not its middle in metres, but nearly so.
+    np.testing.assert_allclose(frame.y_centres()[frame.row], y, atol=pixel * 1e-3)
+    np.testing.assert_array_equal(frame.cells(frame.image(heat.values)), heat.values)
+
+
+@pytest.mark.parametrize("kind", ["hexagons", "places"])
+def test_other_cells_have_outlines_instead(kind: str, make_map: MakeMap) -> None:
+    tiling = make_map(kind).tiling
+    assert raster_frame(tiling) is None
+    with pytest.raises(InputError, match="GeoParquet"):
+        require_frame(tiling, "this")
+    plane = map_plane(tiling)
+    assert plane.rings is not None
+    assert set(plane.rings.cell.tolist()) == set(range(tiling.size))
+    first, last = plane.rings.start[:-1], plane.rings.start[1:] - 1
+    np.testing.assert_array_equal(plane.rings.corners[first], plane.rings.corners[last])
+    x0, y0, x1, y1 = plane.bounds
+    x, y = plane.projection.project(*tiling.centres())
+    assert ((x0 <= x) & (x <= x1) & (y0 <= y) & (y <= y1)).all()
+
+
+@pytest.mark.parametrize("kind", [*ON_EARTH, "hexagons", "places"])
+def test_a_bar_is_as_long_as_it_says(kind: str, make_map: MakeMap) -> None:
+    plane = map_plane(make_map(kind).tiling)
+    x0, y0, x1, y1 = plane.bounds
+    middle = (y0 + y1) / 2
+    lon, lat = plane.projection.unproject(np.array([x0, (x0 + x1) / 2]), np.array([middle, middle]))
+    _, _, metres = Geod(ellps="WGS84").inv(lon[0], lat[0], lon[1], lat[1])
+    assert metres == pytest.approx((x1 - x0) / 2 * plane.metres_per_x, rel=1e-3)
+
+
+def test_the_outline_keeps_its_hole(make_map: MakeMap) -> None:
+    heat = make_map("polygon")
+    rings = region_rings(heat.tiling, heat.tiling.region.projection)
+    assert rings.start.size - 1 == 2
+    assert rings.cell.tolist() == [0, 0]
+
+
+def test_what_lies_outside_the_polygon_is_not_shown(make_map: MakeMap) -> None:
+    heat = make_map("polygon")
+    lon, lat = heat.tiling.centres()
+    np.testing.assert_array_equal(np.isfinite(shown_density(heat)), heat.tiling.region.contains(lon, lat))
+
+
+def test_densities_are_named_by_what_is_known(make_map: MakeMap) -> None:
+    assert density_unit(make_map("grid").tiling) == "users per km²"
+    assert "km" not in density_unit(make_map("no georeference").tiling)
