@@ -20,9 +20,8 @@ from mapveil.random_features.kernels import Gaussian
 from mapveil.random_features.query import Query
 from mapveil.random_features.report import Reports, Visits, client_reports
 from mapveil.random_features.surface import SurfaceSum, direct_surface
+from mapveil_client.arrays import FloatArray
 from mapveil_client.randomness.random import Randomness
-
-FloatArray = npt.NDArray[np.float64]
 
 SIDE = 512
 EXTENT = 11_200.0

@@ -11,8 +11,6 @@ import click
 
 from mapveil.cli.console import Console, console_options
 
-__all__ = ["PAPERS", "Paper", "command"]
-
 
 class Paper(NamedTuple):
     """A paper whose experiments can be run; what its modules say themselves is repeated, so that none is loaded."""

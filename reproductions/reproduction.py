@@ -13,8 +13,6 @@ from typing import NamedTuple
 from mapveil.evaluation.comparison import table_csv
 from mapveil.evaluation.report import html_page, html_picture, html_table, write_atomically
 
-__all__ = ["Claim", "Picture", "Report", "Table", "joint_verdict", "report_text", "write_report"]
-
 
 class Claim(NamedTuple):
     """A claim, whether it holds here, and the numbers it rests on."""

@@ -10,8 +10,6 @@ from mapveil.evaluation.trials import Progress, in_processes
 from mapveil_client.errors import ParameterError
 from reproductions.reproduction import Claim, Report, report_text
 
-__all__ = ["Keyed", "Reproduction", "answer_once", "chosen_sections", "names_of"]
-
 Row = TypeVar("Row")
 Task = TypeVar("Task", bound=Hashable)
 Answer = TypeVar("Answer")

@@ -1,4 +1,4 @@
-"""Every public name is documented, typed and listed."""
+"""Every public name is documented and typed."""
 
 from __future__ import annotations
 
@@ -9,45 +9,36 @@ import pkgutil
 import pytest
 
 import mapveil
+import mapveil_client
 
 MODULES = sorted(
     found.name
-    for found in pkgutil.walk_packages(mapveil.__path__, "mapveil.")
+    for package in (mapveil, mapveil_client)
+    for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
     if not found.name.endswith("__main__")
 )
 
 
 def own_members(module_name: str) -> list[tuple[str, object]]:
-    module = importlib.import_module(module_name)
+    """The public classes and functions that a module defines."""
     return [
-        (f"{module_name}.{name}", getattr(module, name))
-        for name in getattr(module, "__all__", [])
-        if getattr(getattr(module, name), "__module__", module_name) == module_name
+        (f"{module_name}.{name}", value)
+        for name, value in vars(importlib.import_module(module_name)).items()
+        if not name.startswith("_")
+        and (inspect.isclass(value) or inspect.isfunction(value))
+        and value.__module__ == module_name
     ]
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_module_has_a_docstring_and_lists_its_public_names(name: str) -> None:
-    module = importlib.import_module(name)
-    assert (module.__doc__ or "").strip(), f"{name} has no docstring"
-    defined = {
-        key
-        for key, value in vars(module).items()
-        if not key.startswith("_")
-        and (inspect.isclass(value) or inspect.isfunction(value))
-        and value.__module__ == name
-    }
-    if defined:
-        listed = set(getattr(module, "__all__", []))
-        assert defined <= listed, f"{name}: not in __all__: {sorted(defined - listed)}"
+def test_module_has_a_docstring(name: str) -> None:
+    assert (importlib.import_module(name).__doc__ or "").strip(), f"{name} has no docstring"
 
 
 @pytest.mark.parametrize("name", MODULES)
 def test_public_names_are_documented(name: str) -> None:
     undocumented = []
     for full, value in own_members(name):
-        if not (inspect.isclass(value) or inspect.isfunction(value)):
-            continue
         if not (value.__doc__ or "").strip():
             undocumented.append(full)
         if inspect.isclass(value):

@@ -10,8 +10,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
-
 from mapveil.methods import DEFAULT_METHODS, METHODS
+
 from mapveil.obfuscation.privatizers import PRIVATIZERS
 
 ROOT = Path(__file__).resolve().parents[1]

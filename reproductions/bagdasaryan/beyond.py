@@ -28,8 +28,6 @@ from reproductions.bagdasaryan.sections import (
     joint_verdict,
 )
 
-__all__ = ["BEYOND", "COMMUNICATION", "SKEWED", "TARGETS"]
-
 _USERS: Final = (10_000, 100_000, 1_000_000)
 _DEPTHS: Final = {10_000: (3, 4, 5, 6), 100_000: (4, 5, 6, 7), 1_000_000: (5, 6, 7, 8)}
 

@@ -8,8 +8,6 @@ import numpy as np
 
 from reproductions.bagdasaryan.sections import Claim, Results, Shown, joint_verdict, within
 
-__all__ = ["BASELINES", "BUDGETS", "rounds_claim", "table_1_claims", "table_2_claims", "table_3_claims"]
-
 BASELINES = ("flat", "hierarchical", "CM sketch", "adaptive grid", "spatial decomposition")
 OURS = "multiscale (ours)"
 ADAPTIVE = "Algorithm 2"

@@ -27,8 +27,6 @@ from reproductions.bagdasaryan.sections import (
     joint_verdict,
 )
 
-__all__ = ["FIGURE_7", "FIGURE_8"]
-
 _SAMPLES: Final = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
 _SAMPLE_EPSILONS: Final = (Fraction(1, 10), Fraction(1))
 _CALIBRATIONS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.distributed.devices import Devices, devices_of
 from mapveil.geo.counts import Counts
@@ -21,28 +20,9 @@ from mapveil.geo.read_counts import read_counts
 from mapveil.geo.read_points import read_points
 from mapveil.geo.region import Region
 from mapveil.geo.tiling import Tiling
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError
 from mapveil_client.randomness.random import Randomness
-
-__all__ = [
-    "IMAGES",
-    "MANHATTAN",
-    "PAPER_USERS",
-    "TOKYO",
-    "TOKYO_DEPTH",
-    "Scene",
-    "Tokyo",
-    "bump",
-    "evened",
-    "image_of",
-    "read_image",
-    "read_tokyo",
-    "sample_counts",
-    "sampled",
-]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 MANHATTAN: Final = "Manhattan"
 TOKYO: Final = "Tokyo"

@@ -14,8 +14,6 @@ from mapveil.distributed.query import NoisySums, Query, Setting
 from mapveil.maps.density_map import Measurement
 from mapveil.mechanisms.mechanism import Estimate
 
-__all__ = ["EveryLevel"]
-
 _UNIT = 1  # what is shown is in users
 
 

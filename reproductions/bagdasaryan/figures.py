@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.evaluation.report import maps_figure, png_bytes
+from mapveil_client.arrays import FloatArray
 from reproductions.bagdasaryan.data import IMAGES, MANHATTAN
 from reproductions.bagdasaryan.runs import PLAIN, Asked, Job
 from reproductions.bagdasaryan.sections import (
@@ -24,10 +24,6 @@ from reproductions.bagdasaryan.sections import (
     Table,
     joint_verdict,
 )
-
-__all__ = ["FIGURE_1", "FIGURE_5", "FIGURE_6", "OTHER_IMAGES"]
-
-FloatArray = npt.NDArray[np.float64]
 
 OTHER_IMAGES: Final = tuple(name for name in IMAGES if name != MANHATTAN)
 """In the place of Lagos and Mayotte."""

@@ -13,13 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.secure_sum.drivers import IdealSum, ShardSum, SumSettings
+from mapveil_client.arrays import IntArray
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.vectors import SparseVectors
-
-__all__ = ["ClippedSum", "wrapped"]
-
-IntArray = npt.NDArray[np.int64]
 
 
 def wrapped(total: npt.NDArray[np.uint64], bits: int) -> npt.NDArray[np.uint64]:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.distributed.devices import Devices
 from mapveil.distributed.proportion_histogram import ProportionHistogram
@@ -19,6 +18,7 @@ from mapveil.geo.morton import interleave
 from mapveil.maps.proportion_map import ProportionMap
 from mapveil.maps.round_cost import RoundCost
 from mapveil.metrics.metrics import METRICS
+from mapveil_client.arrays import FloatArray
 from mapveil_client.randomness.random import Randomness
 from reproductions.bagdasaryan.data import MANHATTAN, bump, image_of, read_image, sampled
 from reproductions.bagdasaryan.runs import SHARD_SIZE, Found, Outcome, densities
@@ -34,10 +34,6 @@ from reproductions.bagdasaryan.sections import (
     Table,
     joint_verdict,
 )
-
-__all__ = ["FIGURE_9", "ProportionJob", "infected_devices", "run_proportions"]
-
-FloatArray = npt.NDArray[np.float64]
 
 _USERS: Final = 100_000
 _WIDTHS: Final = {"by count": None, "by count and interval": 0.2}

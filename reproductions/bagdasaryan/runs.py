@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.evaluation.comparison import interval_of_mean
 from mapveil.geo.counts import Counts
@@ -22,6 +21,7 @@ from mapveil.maps.density_map import DensityMap, Measurement
 from mapveil.maps.round_cost import RoundCost
 from mapveil.mechanisms.methods import find_method
 from mapveil.metrics.metrics import METRICS
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
 from reproductions.bagdasaryan.data import (
@@ -40,24 +40,6 @@ from reproductions.bagdasaryan.modulo_clip import ClippedSum
 if TYPE_CHECKING:
     from mapveil.distributed.mechanism import DistributedMechanism
 
-__all__ = [
-    "COLUMN_L1",
-    "EPIDEMIC",
-    "PLAIN",
-    "SHARD_SIZE",
-    "Asked",
-    "Found",
-    "Job",
-    "Outcome",
-    "column_l1",
-    "densities",
-    "run_job",
-    "spread",
-    "summary",
-    "Summary",
-]
-
-FloatArray = npt.NDArray[np.float64]
 
 SHARD_SIZE: Final = 10_000
 """S_max of the paper."""

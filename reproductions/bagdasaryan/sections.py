@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.evaluation.comparison import interval_of_mean
 from mapveil.evaluation.report import Curve
 from mapveil.maps.round_cost import RoundCost
+from mapveil_client.arrays import FloatArray
 from reproductions.bagdasaryan.runs import Found, Summary, summary
 from reproductions.reproduction import Claim, Picture, Report, Table, joint_verdict
 
@@ -33,7 +33,6 @@ __all__ = [
     "within",
 ]
 
-FloatArray = npt.NDArray[np.float64]
 
 UNIT = 1e13
 """Mean squared errors of Manhattan are written in units of 1e-13, as in the paper."""

@@ -11,11 +11,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-import numpy.typing as npt
-
 from mapveil.evaluation.trials import Progress, in_processes
 from mapveil.maps.round_cost import RoundCost
+from mapveil_client.arrays import FloatArray
 from reproductions.bagdasaryan.beyond import BEYOND, COMMUNICATION, SKEWED
 from reproductions.bagdasaryan.curves import FIGURE_7, FIGURE_8
 from reproductions.bagdasaryan.data import MANHATTAN, PAPER_USERS, read_image
@@ -26,10 +24,6 @@ from reproductions.bagdasaryan.sections import Plan, Results
 from reproductions.bagdasaryan.tables import TABLE_1, TABLE_2, TABLE_3
 from reproductions.reproduction import write_report
 from reproductions.sections import Reproduction, chosen_sections, names_of
-
-__all__ = ["FIGURES", "SECTIONS", "TABLES", "bagdasaryan", "run_task"]
-
-FloatArray = npt.NDArray[np.float64]
 
 SECTIONS: Final = (
     TABLE_1, TABLE_2, TABLE_3, BEYOND, SKEWED, COMMUNICATION,

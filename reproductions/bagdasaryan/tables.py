@@ -14,8 +14,6 @@ from reproductions.bagdasaryan.data import MANHATTAN, TOKYO, TOKYO_DEPTH
 from reproductions.bagdasaryan.runs import COLUMN_L1, EPIDEMIC, PLAIN, Asked, Job
 from reproductions.bagdasaryan.sections import Plan, Report, Results, Section, Shown, Table
 
-__all__ = ["TABLE_1", "TABLE_2", "TABLE_3", "Setting"]
-
 ALGORITHM_2: Final = "Algorithm 2"
 
 

@@ -11,19 +11,6 @@ from mapveil.evaluation.comparison import Comparison, interval_of_mean
 from mapveil.evaluation.scoring import higher_is_better
 from reproductions.ghazi.experiments import BASELINES, EMD_METHOD, OURS, PEERS, Sweep
 
-__all__ = [
-    "AVERAGED_EPSILONS",
-    "FLAT",
-    "RANKED_METRICS",
-    "Claim",
-    "GridMean",
-    "Lead",
-    "grid_means",
-    "lead",
-    "ours_against_peers",
-    "papers_claims",
-]
-
 FLAT: Final = 0.10
 """A metric is flat where its mean changes by at most this part between the ends of a sweep."""
 

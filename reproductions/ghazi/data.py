@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.evaluation.population import UserShares
 from mapveil.geo.counts import Counts
@@ -20,12 +19,8 @@ from mapveil.geo.grid import Grid
 from mapveil.geo.points import Points
 from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.region import Region
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import InputError
-
-__all__ = ["BOX", "CHECK_INS", "GRIDS", "PARTS", "CheckIns", "City", "read_check_ins", "read_grids"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 BOX: Final = (-135.0, 0.0, -60.0, 50.0)
 """West, south, east, north of the paper's "continental US", degrees."""

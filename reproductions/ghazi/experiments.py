@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.evaluation.comparison import Comparison, Row
 from mapveil.evaluation.population import CountedUsers, Population
@@ -24,36 +23,9 @@ from mapveil.evaluation.trials import (
     trial_sample_stream,
 )
 from mapveil.maps.frame import require_frame
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError
 from reproductions.ghazi.data import CheckIns, City, read_grids
-
-__all__ = [
-    "BASELINES",
-    "DEPTH",
-    "EMD_METHOD",
-    "EMD_SIDE",
-    "GRID_SIDE",
-    "GRID_TOLERANCE",
-    "LEAST_USERS",
-    "METHODS",
-    "METRICS",
-    "OURS",
-    "PEERS",
-    "SIGMA_PART",
-    "THRESHOLDS",
-    "USERS",
-    "Examples",
-    "Plan",
-    "Sweep",
-    "by_epsilon",
-    "by_grid",
-    "by_resolution",
-    "by_users",
-    "cities",
-    "examples",
-]
-
-FloatArray = npt.NDArray[np.float64]
 
 USERS: Final = 200
 """Users sampled in a trial."""

@@ -54,8 +54,6 @@ from reproductions.ghazi.experiments import (
     examples,
 )
 
-__all__ = ["Reproduction", "ghazi"]
-
 Table = tuple[Sequence[str], Sequence[Sequence[str]]]
 
 

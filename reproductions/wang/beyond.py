@@ -7,16 +7,14 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+from mapveil.local.estimators.estimators.estimators import ESTIMATORS
 
 from mapveil.evaluation.comparison import interval_of_mean
 from mapveil.evaluation.report import Panel, curves_figure, png_bytes
-from mapveil.local.estimators.estimators.estimators import ESTIMATORS
 from reproductions.reproduction import Claim, Picture, Report, Table, joint_verdict
 from reproductions.wang.collections import EMD, KL, L1, UNIFORM, Collection
 from reproductions.wang.data import BEYOND
 from reproductions.wang.sections import Plan, Results, Scheme, Section, curve, default_scheme
-
-__all__ = ["ALL", "BEYOND_TABLE", "PEERS", "Standing", "standing"]
 
 EPSILONS: Final = (0.5, 1.0, 2.0, 4.0)
 METRICS: Final = (L1, KL, EMD)

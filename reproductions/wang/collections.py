@@ -13,22 +13,19 @@ from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from mapveil.local.estimators.estimators.estimators import estimate_distribution
 
 from mapveil.analysis.neighbour_quality import neighbour_quality
-from mapveil.local.estimators.estimators.estimators import estimate_distribution
 from mapveil.local.randomizers.domain import Domain
 from mapveil.local.randomizers.randomizer import Randomizer
 from mapveil.local.randomizers.report import Tally
 from mapveil.metrics.emd_bounds import emd_within
 from mapveil.metrics.metrics import kl
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
 from reproductions.wang.data import DataSet, Scene, merged_scene, read_scene
 from reproductions.wang.sections import Found, Outcome, Scheme
-
-__all__ = ["EMD", "K", "KL", "L1", "NOISE", "UNIFORM", "Collection", "emd_m", "run_collection", "scene_of"]
-
-FloatArray = npt.NDArray[np.float64]
 
 L1: Final = "L1"
 KL: Final = "KL, nats"

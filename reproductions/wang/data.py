@@ -19,12 +19,10 @@ import numpy.typing as npt
 from mapveil.geo.places import Places
 from mapveil.geo.region import Region
 from mapveil.local.randomizers.domain import Domain
+from mapveil_client.arrays import IntArray
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.randomness.random import Randomness
 
-__all__ = ["BEYOND", "MERGED", "SETS", "DataSet", "Scene", "merged_scene", "read_scene"]
-
-IntArray = npt.NDArray[np.int64]
 Box = tuple[float, float, float, float]
 
 

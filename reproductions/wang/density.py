@@ -26,8 +26,6 @@ from reproductions.wang.sections import (
     shown,
 )
 
-__all__ = ["DENSITY", "SCHEMES"]
-
 SCHEMES: Final = (
     *PAPERS,
     Scheme(PUBLISHED, "srr", "simplex", (("thresholds", "published"),)),

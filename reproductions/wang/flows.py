@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.analysis.origin_destination import FlowEstimator, OriginDestination
 from mapveil.evaluation.report import Panel, curves_figure, png_bytes
 from mapveil.geo.places import Places
 from mapveil.geo.region import Region
 from mapveil.local.randomizers.domain import Domain
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import InputError
 from mapveil_client.randomness.random import Randomness
 from reproductions.reproduction import Claim, Picture, Report, Table, joint_verdict
@@ -32,11 +32,6 @@ from reproductions.wang.sections import (
     curve,
     shown,
 )
-
-__all__ = ["FIGURE_10", "TRIPS", "FlowJob", "Flows", "TripSet", "read_flows", "run_flows", "trip_ends"]
-
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 
 
 class TripSet(NamedTuple):

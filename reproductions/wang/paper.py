@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["CENTRAL", "CITIES", "NAMES", "NEIGHBOURS", "RELAXED", "SMALL", "SMALL_EPSILONS"]
-
 NAMES: Final = ("GRR", "OLH-H", "PLDP", "HR", "L-SRR")
 """The order of the rows below."""
 

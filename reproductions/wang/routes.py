@@ -44,8 +44,6 @@ from reproductions.wang.sections import (
     shown,
 )
 
-__all__ = ["ROUTES", "RouteJob", "run_routes"]
-
 _THETAS: Final = (10.0, 15.0, 20.0, 25.0, 30.0, 35.0, 40.0, 45.0, 50.0, 55.0)
 _THETA: Final = 40.0
 _EPSILONS: Final = (1.0, 2.0, 4.0, 8.0)

@@ -18,24 +18,6 @@ from mapveil.mechanisms.methods import DEFAULT_METHODS, find_method
 from mapveil_client.errors import ParameterError
 from reproductions.reproduction import Report
 
-__all__ = [
-    "MLE",
-    "OURS",
-    "PAPERS",
-    "PUBLISHED",
-    "SRR",
-    "Found",
-    "Outcome",
-    "Plan",
-    "Results",
-    "Scheme",
-    "Section",
-    "Summary",
-    "curve",
-    "default_scheme",
-    "shown",
-]
-
 
 class Scheme(NamedTuple):
     """A randomizer and an estimator."""

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
+from mapveil.local.estimators.estimators.estimators import estimate_distribution
 
 from mapveil.central.laplace_histogram import LaplaceHistogram
 from mapveil.evaluation.report import Curve, Panel, curves_figure, png_bytes
 from mapveil.geo.counts import Counts
 from mapveil.geo.grid import Grid
 from mapveil.geo.region import Region
-from mapveil.local.estimators.estimators.estimators import estimate_distribution
 from mapveil.local.randomizers.condensed import condensed_randomizer, geo_randomizer
 from mapveil.local.randomizers.domain import Domain
 from mapveil.local.randomizers.input_discriminative import InputDiscriminativeRandomizer
@@ -25,8 +25,6 @@ from reproductions.wang.collections import L1
 from reproductions.wang.data import SETS, DataSet, read_scene
 from reproductions.wang.paper import CENTRAL, RELAXED
 from reproductions.wang.sections import SRR, Found, Outcome, Plan, Results, Section, shown
-
-__all__ = ["STAIRCASE", "CentralJob", "RelaxedJob", "StairJob", "run_central", "run_relaxed", "run_stairs"]
 
 _EPSILONS: Final = (0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 20.0)
 _LOG_C: Final = "log c"

@@ -30,8 +30,6 @@ from reproductions.wang.staircase import (
     run_stairs,
 )
 
-__all__ = ["FIGURES", "SECTIONS", "TABLES", "run_task", "wang"]
-
 
 def _in_order(section: Section) -> tuple[bool, int]:
     kind, _, number = section.key.partition(" ")

@@ -6,22 +6,13 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from mapveil.attacks.signal_score import SignalAttack
-from mapveil.evaluation.report import Curve, Panel, curves_figure, png_bytes
 from mapveil.obfuscation.privatizers.table.privatizer import Privatizer
 from mapveil.obfuscation.privatizers.table.table import find_privatizer
+
+from mapveil.attacks.signal_score import SignalAttack
+from mapveil.evaluation.report import Curve, Panel, curves_figure, png_bytes
 from mapveil.obfuscation.utility import Utility
 from reproductions.reproduction import Claim, Picture, Report, Table
-
-__all__ = [
-    "CONTENDERS",
-    "OWN",
-    "TARGETS",
-    "BeyondRow",
-    "Contender",
-    "at_equal_utility",
-    "report_beyond",
-]
 
 OWN: Final = "funnel"
 """Mapveil's own privatizer, as the tables call it."""

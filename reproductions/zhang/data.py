@@ -16,8 +16,6 @@ from mapveil.geo.read_measurements import read_measurements
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
 
-__all__ = ["SIGNAL_SETS", "read_signal"]
-
 SIGNAL_SETS: Final = {
     "chania": "signal_chania_gsm.parquet",
     "uji": "signal_ujiindoorloc_train_even_users.parquet",

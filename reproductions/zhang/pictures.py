@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
+from mapveil.obfuscation.privatizers.table.gaussian_noise import GaussianNoise
+from mapveil.obfuscation.privatizers.table.privatizer import Privatizer
 
 from mapveil.attacks.signal_attack import signal_adversaries
 from mapveil.attacks.signal_network import SignalNetwork
 from mapveil.evaluation.report import png_bytes
 from mapveil.evaluation.signal_trials import rewrite_split
 from mapveil.geo.measurements import LAT, LON, RSS, MeasurementSplit
-from mapveil.obfuscation.privatizers.table.gaussian_noise import GaussianNoise
-from mapveil.obfuscation.privatizers.table.privatizer import Privatizer
 from mapveil.obfuscation.utility import linear_parameters
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import require
 from mapveil_client.randomness.random import Randomness
 from reproductions.reproduction import Picture, Report
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["FIGURE_4", "FIGURE_5", "FIGURE_7", "Look", "LookTask", "run_look"]
-
-FloatArray = npt.NDArray[np.float64]
 
 _SHOWN: Final = 1_500
 _CELLS: Final = 24

@@ -27,8 +27,6 @@ from reproductions.zhang.sections import (
     trials_of,
 )
 
-__all__ = ["BEYOND", "FIGURE_6", "FIGURE_10", "FIGURE_11", "FIGURE_12", "against"]
-
 _PAPERS: Final = ("noise", GAUSSIAN_DP.label, "GAP, the paper's", "IT, the paper's")
 _LEVELS: Final = (-4.0, -3.5, -3.0, -2.5, -2.0, -1.5, -1.0)
 

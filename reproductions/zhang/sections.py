@@ -21,19 +21,6 @@ from reproductions.reproduction import Report
 from reproductions.zhang.beyond import CONTENDERS, Contender
 from reproductions.zhang.data import read_signal
 
-__all__ = [
-    "GAUSSIAN_DP",
-    "PAPER_USER",
-    "Plan",
-    "Section",
-    "at_level",
-    "contenders",
-    "plane_tasks",
-    "shown",
-    "split_of",
-    "trials_of",
-]
-
 GAUSSIAN_DP: Final = Contender(
     "GLDP, the paper's", "local-gaussian", "epsilon", (1, 10, 30, 100, 300), {"calibration": "paper"}
 )

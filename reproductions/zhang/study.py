@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from mapveil.obfuscation.privatizers.table.gap import Gap
+
 from mapveil.evaluation.signal_trials import SignalTask, SignalTrial, run_signal_task, trial_record
 from mapveil.evaluation.trials import Progress
-from mapveil.obfuscation.privatizers.table.gap import Gap
 from mapveil_client.errors import require
 from reproductions.reproduction import write_report
 from reproductions.sections import Reproduction, answer_once, chosen_sections, names_of
@@ -31,8 +32,6 @@ from reproductions.zhang.tables import (
     run_common,
     run_reference,
 )
-
-__all__ = ["FIGURES", "SECTIONS", "TABLES", "run_task", "zhang"]
 
 SECTIONS: Final = (
     TABLE_3, TABLE_4, TABLE_5, TABLE_6, BEYOND,

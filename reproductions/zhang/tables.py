@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+from mapveil.obfuscation.privatizers.table.normalisation import Normalisation
+from mapveil.obfuscation.privatizers.table.privatizer import Privatizer
 
 from mapveil.attacks.signal_attack import attack_signal, attack_with_others, signal_adversaries
 from mapveil.attacks.signal_codes import SignalCodes
@@ -15,8 +17,6 @@ from mapveil.attacks.signal_network import SignalNetwork
 from mapveil.attacks.signal_score import AdversaryScore
 from mapveil.evaluation.signal_trials import SignalTask, rewrite_split
 from mapveil.geo.measurements import MeasurementSplit
-from mapveil.obfuscation.privatizers.table.normalisation import Normalisation
-from mapveil.obfuscation.privatizers.table.privatizer import Privatizer
 from mapveil.obfuscation.utility import utility
 from mapveil_client.randomness.random import Randomness
 from reproductions.reproduction import Claim, Report, Table, joint_verdict
@@ -33,18 +33,6 @@ from reproductions.zhang.sections import (
     split_of,
     trials_of,
 )
-
-__all__ = [
-    "TABLE_3",
-    "TABLE_4",
-    "TABLE_5",
-    "TABLE_6",
-    "CommonAnswer",
-    "CommonTask",
-    "ReferenceTask",
-    "run_common",
-    "run_reference",
-]
 
 _LDP: Final = (1.0, 10.0, 100.0)
 _TABLE_4: Final[Mapping[tuple[str, float], tuple[float, ...]]] = {

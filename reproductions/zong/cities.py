@@ -29,8 +29,6 @@ from reproductions.zong.sections import (
 )
 from reproductions.zong.synthetic import synthetic_jobs
 
-__all__ = ["FIGURE_12", "FIGURE_13", "SHOWN", "TABLE_1", "city_jobs", "few_bands"]
-
 _LARGE: Final = tuple(city.name for city in CITIES if not city.name.startswith("Brightkite"))
 """Cuts of about as many check-ins as the paper's; those of Brightkite are as small as Figure 14."""
 

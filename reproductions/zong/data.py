@@ -19,30 +19,13 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.geo.region import Region
 from mapveil.random_features.bandwidth import neighbour_bandwidth
 from mapveil.random_features.even_grid import EvenGrid
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.randomness.random import Randomness
-
-__all__ = [
-    "BANDWIDTH",
-    "CITIES",
-    "GRID",
-    "SYNTHETIC",
-    "City",
-    "Scene",
-    "city_scene",
-    "line_density",
-    "line_people",
-    "read_city",
-    "synthetic_scene",
-    "true_density",
-]
-
-FloatArray = npt.NDArray[np.float64]
 
 GRID: Final = 100
 """Points of the mapped grid along each axis, as in Figures 2 and 4."""

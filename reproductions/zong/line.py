@@ -17,13 +17,12 @@ from mapveil.random_features.kernels import Gaussian
 from mapveil.random_features.query import Query
 from mapveil.random_features.report import Visits, client_reports
 from mapveil.random_features.surface import SurfaceSum
+from mapveil_client.arrays import FloatArray
 from mapveil_client.randomness.random import Randomness
 from reproductions.reproduction import Claim, Picture, Report, Table, joint_verdict
 from reproductions.zong.data import line_density, line_people
 from reproductions.zong.pictures import Line, lines_figure
-from reproductions.zong.sections import WAVES, FloatArray, Found, Outcome, Plan, Results, Section
-
-__all__ = ["FIGURE_3", "LineJob", "run_line"]
+from reproductions.zong.sections import WAVES, Found, Outcome, Plan, Results, Section
 
 _GRID: Final = EvenGrid((-15.0,), (30 / 999,), (1000,))
 _BANDWIDTH: Final = 1.0

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import require
-from reproductions.zong.sections import EXACT, NOISE, WAVES, FloatArray, Point
+from reproductions.zong.sections import EXACT, NOISE, WAVES, Point
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-__all__ = ["Line", "TradeOff", "lines_figure", "trade_off_figure"]
 
 _INK: Final = {WAVES: "#0072B2", NOISE: "#D55E00", EXACT: "#009E73"}
 _MARKS: Final = {WAVES: "o", NOISE: "s", EXACT: "*"}

@@ -26,8 +26,6 @@ from reproductions.zong.sections import (
 )
 from reproductions.zong.synthetic import synthetic_jobs
 
-__all__ = ["POSTERIOR"]
-
 _ERROR: Final = "posterior error"
 _PLACES: Final = "places left"
 _SOURCES: Final = ("a", "b", *(city.name for city in CITIES if not city.name.startswith("Brightkite")))

@@ -24,12 +24,11 @@ from mapveil.random_features.private_fourier_kde import PrivateFourierKde
 from mapveil.random_features.query import Query
 from mapveil.random_features.report import Visits, client_reports
 from mapveil.random_features.surface import evaluate_on_grid
+from mapveil_client.arrays import FloatArray
 from mapveil_client.randomness.random import Randomness
 from reproductions.reproduction import Claim, Picture, Report, Table, joint_verdict
 from reproductions.zong.data import CITIES, City, read_city
-from reproductions.zong.sections import FloatArray, Found, Outcome, Plan, Results, Section
-
-__all__ = ["PRIVATE", "PrivateJob", "run_private"]
+from reproductions.zong.sections import Found, Outcome, Plan, Results, Section
 
 SHARED: Final = "shared waves"
 CELLS: Final = "multiscale, smoothed"

@@ -24,6 +24,7 @@ from mapveil.random_features.posterior import PriorCells, effective_places, expe
 from mapveil.random_features.query import Query
 from mapveil.random_features.report import Reports, Visits, client_reports
 from mapveil.random_features.surface import evaluate_on_grid
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
 from reproductions.zong.data import CITIES, SYNTHETIC, Scene, city_scene, synthetic_scene, true_density
@@ -38,20 +39,6 @@ from reproductions.zong.sections import (
     Found,
     Outcome,
 )
-
-__all__ = [
-    "Job",
-    "PriorJob",
-    "noise_hiding",
-    "prior_of",
-    "query_of",
-    "rank_correlation",
-    "run_job",
-    "run_prior_job",
-    "scene_of",
-]
-
-FloatArray = npt.NDArray[np.float64]
 
 _PRIOR_SIDE: Final = 64
 _BLOCK: Final = 1 << 21

@@ -8,35 +8,11 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.evaluation.comparison import interval_of_mean
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import ParameterError
 from reproductions.reproduction import Report
-
-__all__ = [
-    "AGAINST_EXACT",
-    "AGAINST_TRUTH",
-    "CITY_EPSILONS",
-    "ERROR",
-    "EXACT",
-    "FEATURES",
-    "NOISE",
-    "PLAIN_EPSILONS",
-    "SILENCE",
-    "WAVES",
-    "Found",
-    "Outcome",
-    "Plan",
-    "Point",
-    "Results",
-    "Section",
-    "Summary",
-    "at_same_privacy",
-    "summary",
-]
-
-FloatArray = npt.NDArray[np.float64]
 
 WAVES: Final = "projection"
 NOISE: Final = "GeoInd"

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mapveil.evaluation.trials import Progress
+from mapveil_client.arrays import FloatArray
 from reproductions.reproduction import write_report
 from reproductions.sections import Reproduction, answer_once, chosen_sections, names_of
 from reproductions.zong.cities import FIGURE_12, FIGURE_13, TABLE_1
@@ -19,10 +20,8 @@ from reproductions.zong.line import FIGURE_3, LineJob, run_line
 from reproductions.zong.posterior import POSTERIOR
 from reproductions.zong.private import PRIVATE, PrivateJob, run_private
 from reproductions.zong.runs import Job, PriorJob, run_job, run_prior_job
-from reproductions.zong.sections import FloatArray, Found, Outcome, Plan, Results
+from reproductions.zong.sections import Found, Outcome, Plan, Results
 from reproductions.zong.synthetic import FIGURE_10, FIGURE_11, FIGURE_14
-
-__all__ = ["FIGURES", "SECTIONS", "TABLES", "run_task", "zong"]
 
 SECTIONS: Final = (
     FIGURE_3, FIGURE_10, FIGURE_11, FIGURE_14, TABLE_1, FIGURE_12, FIGURE_13, POSTERIOR, PRIVATE,

@@ -27,8 +27,6 @@ from reproductions.zong.sections import (
     at_same_privacy,
 )
 
-__all__ = ["FIGURE_10", "FIGURE_11", "FIGURE_14", "FEW", "MANY", "SQUARES", "synthetic_jobs"]
-
 FEW: Final = 100
 """People of Figure 14."""
 

@@ -13,14 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.geo.points import Points
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import ParameterError
 
 if TYPE_CHECKING:
     from mapveil.geo.region import Region
 
-__all__ = ["SEA_BOX", "city", "density"]
-
-FloatArray = npt.NDArray[np.float64]
 
 SEA_BOX: Final = (-40.08, 40.0, -39.92, 40.12)
 """Where a city stands by default: 14 x 13 km of open Atlantic, so that nobody takes it for a real one."""

@@ -13,8 +13,6 @@ from typing import Any
 
 from mapveil_client.errors import BudgetExceeded, InputError
 
-__all__ = ["Account", "Entry"]
-
 
 @dataclass
 class Entry:

@@ -20,8 +20,6 @@ from mapveil_client.errors import InputError
 from mapveil_client.secure_sum.parameters import RoundParameters
 from mapveil_client.terms import canonical_json, read_fraction, read_json
 
-__all__ = ["VERSION", "RoundAnnouncement"]
-
 VERSION: Final = 1
 _CONTEXT: Final = b"mapveil collector 1 "
 _RUN_BYTES: Final = 16

@@ -13,8 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["NotCanonical", "decode", "encode", "encoded_size"]
-
 _UINT, _BYTES, _ARRAY = 0, 2, 4
 _MOST_FIELDS = 23
 

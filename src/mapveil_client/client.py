@@ -16,8 +16,6 @@ from mapveil_client.policy import DevicePolicy
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.terms import CollectionTerms
 
-__all__ = ["DeviceClient", "Documents", "Work"]
-
 T = TypeVar("T")
 
 Work = Callable[[Callable[[], Any]], Awaitable[Any]]

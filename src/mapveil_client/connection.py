@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from mapveil_client.wire import Answer
 
-__all__ = ["Connection", "Mail", "Progress", "Seat", "ServerRefusal", "Traffic", "Unreachable"]
-
 _AGAIN: Final = (429, 500, 502, 503, 504)
 _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 10.0

@@ -13,8 +13,6 @@ from fractions import Fraction
 
 from mapveil_client.errors import ParameterError
 
-__all__ = ["EpsilonLike", "as_epsilon", "split_epsilon"]
-
 EpsilonLike = int | float | str | Decimal | Fraction
 """What is accepted as an epsilon; a float means the decimal number it prints as."""
 

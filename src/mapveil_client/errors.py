@@ -15,16 +15,6 @@ from __future__ import annotations
 import importlib
 from types import ModuleType
 
-__all__ = [
-    "BudgetExceeded",
-    "InputError",
-    "MapveilError",
-    "MissingExtra",
-    "ParameterError",
-    "PromiseError",
-    "require",
-]
-
 
 class MapveilError(Exception):
     """Any failure that Mapveil itself reports; its text is one line for a person."""

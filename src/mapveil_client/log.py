@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-__all__ = ["DeviceLog", "Line", "one_line"]
-
 _LOGGER: Final = logging.getLogger("mapveil_client")
 _MOST_LINES: Final = 500
 _LONGEST: Final = 300

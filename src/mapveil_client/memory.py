@@ -24,8 +24,6 @@ from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.identity import Identity
 from mapveil_client.vault import Vault
 
-__all__ = ["DeviceMemory", "KeptWaves", "Part"]
-
 _VERSION: Final = 1
 _SEED_BYTES: Final = 32
 _MOST_REFUSED: Final = 1000

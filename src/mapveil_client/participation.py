@@ -27,8 +27,6 @@ from mapveil_client.secure_sum.client import Client
 from mapveil_client.secure_sum.faults import ProtocolError
 from mapveil_client.terms import CollectionTerms
 
-__all__ = ["DeviceRefusal", "Participation"]
-
 _AFTER: Final = {"keys": "shares", "shares": "inputs", "inputs": "consents", "consents": "answers"}
 _ORDER: Final = ("keys", *_AFTER.values())
 _COUNTED: Final = ("inputs", "consents", "answers")

@@ -6,22 +6,17 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.distributed.devices import Devices
 from mapveil.geo.tiling import Tiling
 from mapveil.local.devices import Outside, PlaceChoice
 from mapveil.local.randomizers.domain import Domain
 from mapveil.random_features.devices import PlaceChoice as WavePlaces
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import InputError
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.randomness.uniform import uniform_below
 from mapveil_client.terms import CollectionTerms
-
-__all__ = ["Visited", "Whereabouts"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _WEIGHT_UNITS: Final = 1_000_000
 _PAIRS: Final = 1 << 22

@@ -25,8 +25,6 @@ from mapveil_client.log import one_line
 from mapveil_client.provision import share_shape
 from mapveil_client.terms import TRUSTS, CollectionTerms
 
-__all__ = ["DevicePolicy"]
-
 _MOST_CELLS: Final = 1 << 22
 _MOST_LENGTH: Final = 1 << 22
 _MOST_UNITS: Final = 1 << 40

@@ -24,8 +24,6 @@ from fractions import Fraction
 from mapveil_client.epsilon import EpsilonLike
 from mapveil_client.errors import ParameterError, PromiseError
 
-__all__ = ["honest_survivors", "promised_survivors", "require_survivors", "share_shape"]
-
 
 def promised_survivors(shard_size: int, dropout: EpsilonLike) -> int:
     r"""The least number of clients whose sum may be released, :math:`S - \lfloor \delta S \rfloor`.

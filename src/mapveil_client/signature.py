@@ -18,15 +18,6 @@ from typing import Final, NamedTuple
 from mapveil_client.errors import InputError
 from mapveil_client.secure_sum.identity import Identity
 
-__all__ = [
-    "SCHEME",
-    "SignedBy",
-    "authorization",
-    "enrolment_statement",
-    "read_authorization",
-    "request_statement",
-]
-
 SCHEME: Final = "Mapveil-Device"
 _PURPOSE: Final = b"mapveil request 1\0"
 _ENROLMENT: Final = b"mapveil enrolment 1\0"

@@ -30,8 +30,6 @@ from mapveil.random_features.message import read_query
 from mapveil.random_features.query import Query
 from mapveil_client.errors import InputError, ParameterError
 
-__all__ = ["TRUSTS", "VERSION", "CollectionTerms", "canonical_json", "read_fraction", "read_json"]
-
 VERSION: Final = 1
 TRUSTS: Final = ("distributed", "local", "projection")
 MOST_BYTES: Final = 1 << 24

@@ -20,8 +20,6 @@ from typing import Final
 
 from mapveil_client.errors import InputError, MapveilError
 
-__all__ = ["KEY_BYTES", "Vault", "locked", "read_key"]
-
 KEY_BYTES: Final = 32
 _MAGIC: Final = b"mapveil vault 1\n"
 _NONCE_BYTES: Final = 12

@@ -15,8 +15,6 @@ import h11
 
 from mapveil_client.errors import MapveilError
 
-__all__ = ["Answer", "Wire", "WireFault"]
-
 _CONNECT_S: Final = 10.0
 _SILENCE_S: Final = 30.0
 _EMPTY: Final[Mapping[str, str]] = {}

@@ -32,8 +32,9 @@ def phones(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def noise(phones: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A fitted privatizer."""
-    from mapveil.geo.read_measurements import read_measurements
     from mapveil.obfuscation.privatizers.table.local_gaussian import LocalGaussian
+
+    from mapveil.geo.read_measurements import read_measurements
 
     path = tmp_path_factory.mktemp("fitted") / "noise.mapveil"
     LocalGaussian(epsilon=30).fit(read_measurements(phones), rng=1).save(path)

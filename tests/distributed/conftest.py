@@ -7,7 +7,6 @@ from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from mapveil.distributed.client import sensitivity
@@ -15,9 +14,7 @@ from mapveil.distributed.mechanism import DistributedMechanism
 from mapveil.distributed.query import NoisySums, Query, Setting
 from mapveil.mechanisms.mechanism import Estimate
 from mapveil.privacy.discrete_laplace import laplace_variance
-
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
+from mapveil_client.arrays import FloatArray, IntArray
 
 
 class Played(NamedTuple):

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,10 +21,9 @@ from mapveil.distributed.split_thresholds import Noise, thresholds
 from mapveil.geo.counts import Counts
 from mapveil.geo.morton import deinterleave
 from mapveil.mechanisms.mechanism import Estimate
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import ParameterError
 
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 Node = tuple[int, int]
 
 SHARED = Path(__file__).resolve().parents[2] / "../shared/data"

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +8,6 @@ from hypothesis import strategies as st
 from mapveil.distributed.prefix_tree import PrefixTree
 from mapveil_client.errors import ParameterError
 
-IntArray = npt.NDArray[np.int64]
 DEPTH = 3
 SITES = 4**DEPTH
 

@@ -23,9 +23,8 @@ from mapveil.inference.wilson import noisy_wilson, normal_quantile
 from mapveil.maps.proportion_map import LabelMeasurement, ProportionMap
 from mapveil.mechanisms.mechanism import Estimate
 from mapveil.privacy.discrete_laplace import laplace_variance
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError, ParameterError
-
-FloatArray = npt.NDArray[np.float64]
 
 SIDE = 64
 TILING = mv.Quadtree(mv.Region.without_georeference(SIDE, SIDE), depth=6)

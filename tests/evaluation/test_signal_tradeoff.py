@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mapveil.obfuscation.privatizers.table.table import PRIVATIZERS, find_privatizer
 
 from mapveil.attacks.signal_adversary import BlindGuess
 from mapveil.attacks.signal_codes import SignalCodes
@@ -24,7 +25,6 @@ from mapveil.evaluation.signal_tradeoff import (
     tradeoff,
 )
 from mapveil.geo.measurements import Measurements
-from mapveil.obfuscation.privatizers.table.table import PRIVATIZERS, find_privatizer
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.randomness.random import Randomness
 

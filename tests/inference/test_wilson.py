@@ -5,16 +5,14 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mapveil.inference.wilson import noisy_wilson, normal_quantile
 from mapveil.maps.proportion_map import LabelMeasurement
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import ParameterError
-
-FloatArray = npt.NDArray[np.float64]
 
 COUNT = st.floats(-50, 500)
 

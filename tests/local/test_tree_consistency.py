@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-
 from mapveil.local.estimators.estimators.tree_consistency import make_consistent
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow.parquet
 import pytest
 import rasterio
@@ -22,9 +21,9 @@ from mapveil.maps.density_map import DensityMap, Measurement
 from mapveil.maps.proportion_map import LabelMeasurement, ProportionMap
 from mapveil.privacy.discrete_laplace import laplace_quantile, laplace_variance
 from mapveil.privacy.guarantee import Guarantee, Share
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import ParameterError
 
-FloatArray = npt.NDArray[np.float64]
 MakeMap = Callable[..., DensityMap]
 
 REGION = Region.from_bbox(-74.03, 40.69, -73.90, 40.83)

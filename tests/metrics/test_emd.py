@@ -7,7 +7,6 @@ import sys
 from fractions import Fraction
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -31,9 +30,8 @@ from mapveil.metrics.emd_network import (
     spanner_network,
 )
 from mapveil.privacy.guarantee import Guarantee
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import MissingExtra, ParameterError
-
-FloatArray = npt.NDArray[np.float64]
 
 SMALL = st.tuples(st.integers(1, 6), st.integers(1, 6))
 

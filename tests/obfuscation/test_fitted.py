@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from mapveil.geo.measurements import Measurements
 from mapveil.obfuscation.privatizers.table.gaussian_noise import GaussianNoise
 from mapveil.obfuscation.privatizers.table.normalisation import Normalisation
 from mapveil.obfuscation.privatizers.table.privatizer import Rows, State
+
+from mapveil.geo.measurements import Measurements
 from mapveil_client.randomness.random import Randomness
 
 Tables = Callable[..., Measurements]

@@ -22,8 +22,6 @@ from typing import Final
 
 from mapveil_client.errors import ParameterError
 
-__all__ = ["best_depth", "best_randomizer"]
-
 _DEEPEST: Final = 6  # 4,096 cells
 
 

@@ -13,15 +13,11 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.analysis.pair_channel import pair_channel
 from mapveil.local.randomizers.randomizer import Randomizer
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import ParameterError
-
-__all__ = ["flow_deviation"]
-
-FloatArray = npt.NDArray[np.float64]
 
 _MOST_INVERTED: Final = 2048
 _WORST_RESIDUAL: Final = 1e-4

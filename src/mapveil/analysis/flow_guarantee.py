@@ -9,8 +9,6 @@ from typing import Literal
 from mapveil.local.mechanism import LocalMechanism
 from mapveil.privacy.guarantee import Guarantee, Share
 
-__all__ = ["flow_guarantee"]
-
 
 def flow_guarantee(
     mechanism: LocalMechanism, unit: Literal["user", "trip"], *, seeded: bool = False

@@ -8,11 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.maps.flow_map import FlowMap
+from mapveil_client.arrays import IntArray
 from mapveil_client.errors import ParameterError
-
-__all__ = ["FlowQuality", "flow_quality"]
-
-IntArray = npt.NDArray[np.int64]
 
 
 class FlowQuality(NamedTuple):

@@ -30,13 +30,9 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.analysis.pair_channel import PairChannel
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.randomness.uniform import uniform_below
-
-__all__ = ["Gravity", "JointFlows", "PairTally", "estimate_joint", "fit_gravity", "proportional_fit"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _STAYING: Final = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 _GAIN: Final = (

@@ -22,14 +22,9 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import ParameterError
-
-__all__ = ["LassoFlows", "estimate_lasso"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _GAP: Final = 1e-7
 _MOST_STEPS: Final = 20_000

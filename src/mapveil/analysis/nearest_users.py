@@ -16,12 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.geo.tiling import Tiling
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import ParameterError
-
-__all__ = ["NearestUsers", "nearest_users"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _CHUNK_ENTRIES: Final = 1 << 22
 _FIRST_REACH: Final = 32

@@ -9,12 +9,12 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.analysis.nearest_users import NearestUsers, nearest_users
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.layer import Layer
 from mapveil.retrieval.database import Database
+from mapveil_client.arrays import IntArray
 from mapveil_client.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
     from mapveil.pictures.colours import ScaleKind
 
-__all__ = ["NeighbourMap", "neighbour_cells"]
-
-IntArray = npt.NDArray[np.int64]
 
 _CELL = np.dtype("<i4")
 

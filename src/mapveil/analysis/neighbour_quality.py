@@ -9,12 +9,8 @@ import numpy.typing as npt
 
 from mapveil.analysis.nearest_users import NearestUsers, nearest_users
 from mapveil.geo.tiling import Tiling
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import ParameterError
-
-__all__ = ["NeighbourQuality", "neighbour_quality"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 class NeighbourQuality(NamedTuple):

@@ -25,21 +25,10 @@ from mapveil.local.randomizers.report import Reports
 from mapveil.maps.flow_map import FlowMap
 from mapveil.mechanisms.mechanism import Progress, check_tiling
 from mapveil.privacy.guarantee import Guarantee
+from mapveil_client.arrays import BoolArray, FloatArray, IntArray
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.randomness.random import Randomness, as_randomness
 
-__all__ = [
-    "FLOW_ESTIMATORS",
-    "EstimatedFlows",
-    "FlowEstimator",
-    "FlowUnit",
-    "OriginDestination",
-    "PairReports",
-]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 FlowEstimator = Literal["joint", "lasso", "independent"]
 FlowUnit = Literal["user", "trip"]
 

@@ -14,7 +14,6 @@ from abc import ABC, abstractmethod
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.local.randomizers.generalized_response import GeneralizedRandomizer
 from mapveil.local.randomizers.hadamard_response import HadamardRandomizer
@@ -22,12 +21,8 @@ from mapveil.local.randomizers.randomizer import Randomizer, SymbolRandomizer
 from mapveil.local.randomizers.staircase_groups import blocks_at
 from mapveil.local.randomizers.staircase_response import StaircaseRandomizer
 from mapveil.local.randomizers.walsh_hadamard import walsh_hadamard
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import ParameterError
-
-__all__ = ["MOST_SITES", "PairChannel", "pair_channel"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 MOST_SITES: Final = 4096
 """Sites of the largest domain whose pairs are estimated: a matrix of them is 128 MiB."""

@@ -11,8 +11,6 @@ from mapveil.maps.signal_map import SignalMap
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.randomness.random import Randomness
 
-__all__ = ["map_signal"]
-
 
 def map_signal(
     model: SignalModel,

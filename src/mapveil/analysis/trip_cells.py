@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.analysis.trips import Trips
 from mapveil.local.devices import Outside, nearest_site
 from mapveil.local.randomizers.domain import Domain
+from mapveil_client.arrays import IntArray
 from mapveil_client.errors import InputError
 from mapveil_client.randomness.random import Randomness
-
-__all__ = ["cells_of_trips"]
-
-IntArray = npt.NDArray[np.int64]
 
 
 def cells_of_trips(

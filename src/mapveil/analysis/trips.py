@@ -13,15 +13,12 @@ from mapveil.geo.find_columns import USUAL_NAMES, find_columns
 from mapveil.geo.points import Points
 from mapveil.geo.read_points import open_table
 from mapveil.geo.tables import Table, column_types, quote_name, reading
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Trajectories", "Trips", "has_destinations", "read_trajectories", "read_trips"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _ORIGIN: Final = ("origin", "orig", "start", "pickup", "from", "o")
 _DESTINATION: Final = ("dest", "destination", "end", "dropoff", "to", "d")

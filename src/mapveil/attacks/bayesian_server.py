@@ -26,7 +26,6 @@ import math
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.random_features.crossings import crossings
 from mapveil.random_features.frequencies import offsets, unit_frequencies
@@ -41,13 +40,9 @@ from mapveil.random_features.posterior import (
 )
 from mapveil.random_features.query import Query
 from mapveil.random_features.report import Reports, Visits, client_reports
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
-
-__all__ = ["Verdict", "Walk", "blind", "devices_at", "first_features", "listed", "one_report", "walking"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _BLOCK: Final = 1 << 21
 _SCALINGS: Final = 200

@@ -33,14 +33,10 @@ from mapveil.geo.tiling import Tiling
 from mapveil.local.mechanism import LocalMechanism
 from mapveil.mechanisms.mechanism import AnyMechanism, Estimate, Mechanism
 from mapveil.random_features.private_fourier_kde import PrivateFourierKde
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.epsilon import EpsilonLike, as_epsilon
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness, as_randomness
-
-__all__ = ["AuditReport", "Neighbours", "audit_epsilon", "worst_neighbours", "worst_replacements"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 STATISTICS: Final = (
     "likelihood ratio of the noisy sums",

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.distributed.devices import Devices
 from mapveil.distributed.mechanism import DistributedMechanism, morton_members, on_cells, run_server
@@ -17,11 +16,8 @@ from mapveil.engines import UNIT
 from mapveil.geo.morton import interleave
 from mapveil.geo.tiling import Tiling
 from mapveil.mechanisms.mechanism import Estimate
+from mapveil_client.arrays import IntArray
 from mapveil_client.randomness.random import Randomness
-
-__all__ = ["audited_devices", "least_noise"]
-
-IntArray = npt.NDArray[np.int64]
 
 _CROWD = 60
 

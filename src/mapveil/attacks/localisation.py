@@ -35,8 +35,6 @@ from mapveil.random_features.query import Query
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
 
-__all__ = ["SCORED", "Cost", "LocalisationReport", "ServerFound", "localisation_report"]
-
 Progress = Callable[[str, float], None]
 
 SCORED: Final = 100_000

@@ -10,7 +10,6 @@ import math
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.attacks.bayesian_server import Verdict, devices_at, first_features
 from mapveil.attacks.localisation import LocalisationReport
@@ -19,6 +18,7 @@ from mapveil.random_features.even_grid import EvenGrid
 from mapveil.random_features.posterior import posterior, simulated_devices
 from mapveil.random_features.query import Query
 from mapveil.random_features.report import Reports, grid_reports
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import require
 from mapveil_client.randomness.random import Randomness
 
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["report_page", "report_picture", "report_text"]
-
-FloatArray = npt.NDArray[np.float64]
 
 _SHOWN: Final = (1, 2, 3)
 _FINER: Final = 4  # points of a drawn surface for one of the score's grid

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
@@ -18,15 +17,13 @@ from mapveil.random_features.kernels import Gaussian
 from mapveil.random_features.map_points import MapPoints, map_points, prior_cells
 from mapveil.random_features.posterior import PriorCells
 from mapveil.random_features.query import Query
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError
 from mapveil_client.randomness.random import Randomness
 
 if TYPE_CHECKING:
     from mapveil.maps.density_map import DensityMap
 
-__all__ = ["Scene", "device_places", "scene"]
-
-FloatArray = npt.NDArray[np.float64]
 
 _SCORE_SIDE: Final = 100
 _FLOOR: Final = 0.01  # of a prior that may not be the whole truth

@@ -30,11 +30,8 @@ import numpy.typing as npt
 from mapveil.random_features.even_grid import EvenGrid
 from mapveil.random_features.query import Query
 from mapveil.random_features.report import Reports
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import ParameterError
-
-__all__ = ["PAPER_RATIO", "Score", "score_places", "score_silence", "score_surfaces", "score_waves"]
-
-FloatArray = npt.NDArray[np.float64]
 
 PAPER_RATIO: Final = 1.1
 """The paper's epsilon: maxima lower than the highest over this are left out."""

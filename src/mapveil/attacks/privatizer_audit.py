@@ -22,14 +22,12 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.attacks.epsilon_audit import AuditReport
-from mapveil.obfuscation.privatizers.table.fitted import FittedPrivatizer
+from mapveil.obfuscation.privatizers.table.table.fitted import FittedPrivatizer
+from mapveil_client.arrays import FloatArray
 from mapveil_client.epsilon import EpsilonLike, as_epsilon
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness, as_randomness
 
-__all__ = ["audit_privatizer"]
-
-FloatArray = npt.NDArray[np.float64]
 Statistic = Callable[[FloatArray, FloatArray], FloatArray]
 
 _FAR: Final = 1e6

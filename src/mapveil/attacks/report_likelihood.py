@@ -10,17 +10,13 @@ tells the two locations further apart (Neyman and Pearson). Where a report is a 
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.geo.tiling import Tiling
 from mapveil.local.domain import Domain
 from mapveil.local.mechanism import LocalMechanism
 from mapveil.local.randomizer import SymbolRandomizer
 from mapveil.privacy.random import Randomness
-
-__all__ = ["report_likelihoods"]
-
-FloatArray = npt.NDArray[np.float64]
+from mapveil_client.arrays import FloatArray
 
 
 def report_likelihoods(

@@ -8,22 +8,11 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.attacks.signal_evidence import SignalEvidence
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
-
-__all__ = [
-    "BlindGuess",
-    "SignalAdversary",
-    "SignalGuess",
-    "TrainedSignalAdversary",
-    "geometric_median",
-    "quiet",
-]
-
-FloatArray = npt.NDArray[np.float64]
 
 Progress = Callable[[str, float], None]
 

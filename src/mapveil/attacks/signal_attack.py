@@ -15,8 +15,6 @@ from mapveil.attacks.signal_trees import SignalTrees
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.randomness.random import Randomness, as_randomness
 
-__all__ = ["attack_signal", "attack_with_others", "signal_adversaries"]
-
 _QUICK_RUNS = 20_000
 
 

@@ -8,20 +8,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.attacks.signal_adversary import (
-    BlindGuess,
-    FloatArray,
-    SignalAdversary,
-    SignalGuess,
-    TrainedSignalAdversary,
-)
+from mapveil.attacks.signal_adversary import BlindGuess, SignalAdversary, SignalGuess, TrainedSignalAdversary
+from mapveil_client.arrays import FloatArray
 
 if TYPE_CHECKING:
     from mapveil.attacks.signal_evidence import SignalEvidence
     from mapveil.obfuscation.privatizers.table.privatizer import Progress
     from mapveil_client.randomness.random import Randomness
-
-__all__ = ["SignalCodes"]
 
 _STEPS: Final = 40  # of Weiszfeld's iteration
 _NEAR: Final = 1e-6  # reports nearer than this are one code: normalising back and forth rounds

@@ -9,14 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.geo.measurements import LAT, LON, Measurements
-from mapveil.obfuscation.privatizers.table.normalisation import Normalisation
+from mapveil.obfuscation.privatizers.table.table.normalisation import Normalisation
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.randomness.random import Randomness
-
-__all__ = ["SignalEvidence"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _EARTH_RADIUS_M: Final = 6371008.8  # mean radius; half a percent from the ellipsoid's at worst
 

@@ -19,17 +19,13 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.attacks.signal_adversary import SignalGuess
 from mapveil.attacks.signal_evidence import SignalEvidence
 from mapveil.attacks.signal_score import score_guess, user_entropy
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.randomness.random import Randomness, as_randomness
-
-__all__ = ["SignalInformation", "mutual_information", "signal_information"]
-
-FloatArray = npt.NDArray[np.float64]
 
 _MOST: Final = 5_000
 _JITTER: Final = (

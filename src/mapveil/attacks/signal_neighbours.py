@@ -6,16 +6,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.attacks.signal_adversary import Progress, SignalAdversary, SignalGuess, TrainedSignalAdversary
 from mapveil.attacks.signal_evidence import SignalEvidence
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.randomness.random import Randomness
-
-__all__ = ["SignalNeighbours"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _DIRECTIONS: Final = 12  # of the supervised likeness: trees of more dimensions search everywhere
 _RIDGE: Final = 1e-6  # of the mean variance

@@ -8,16 +8,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.attacks.signal_adversary import Progress, SignalAdversary, SignalGuess, TrainedSignalAdversary
 from mapveil.attacks.signal_evidence import SignalEvidence
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import require
 from mapveil_client.randomness.random import Randomness
-
-__all__ = ["SignalNetwork"]
-
-FloatArray = npt.NDArray[np.float64]
 
 _BLOCK: Final = 1 << 15
 _SLOWEST: Final = 1 / 100  # of the learning rate: below it, training has converged

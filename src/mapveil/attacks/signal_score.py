@@ -12,8 +12,6 @@ from mapveil.attacks.signal_adversary import SignalGuess
 from mapveil.attacks.signal_evidence import SignalEvidence
 from mapveil_client.errors import ParameterError
 
-__all__ = ["AdversaryScore", "SignalAttack", "score_guess", "user_entropy"]
-
 Metric = Literal["p", "p1", "p2", "p1_cross_entropy"]
 _METRICS: Final = ("p", "p1", "p2", "p1_cross_entropy")
 _LEAST: Final = 1e-12  # a probability of 0 for the truth would make one run's cross-entropy infinite

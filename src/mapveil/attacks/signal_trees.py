@@ -10,12 +10,9 @@ import numpy.typing as npt
 
 from mapveil.attacks.signal_adversary import Progress, SignalAdversary, SignalGuess, TrainedSignalAdversary
 from mapveil.attacks.signal_evidence import SignalEvidence
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import require
 from mapveil_client.randomness.random import Randomness
-
-__all__ = ["SignalTrees"]
-
-FloatArray = npt.NDArray[np.float64]
 
 _FEWEST: Final = 20  # runs of a user below which a tenth, stratified, is no part to stop by
 _WIDEST: Final = 40  # inputs beyond which a run is told by its measurements' mean and deviation

@@ -8,23 +8,16 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from mapveil.central.mechanism import (
-    CentralMechanism,
-    FloatArray,
-    IntArray,
-    declared_or_noisy_users,
-    noisy_sums,
-)
+from mapveil.central.mechanism import CentralMechanism, declared_or_noisy_users, noisy_sums
 from mapveil.engines import UNIT
 from mapveil.geo.tiling import Lattice, Tiling
 from mapveil.inference.block_inference import block_inference
 from mapveil.maps.density_map import Measurement
 from mapveil.mechanisms.mechanism import Estimate, Progress
 from mapveil.privacy.guarantee import Share
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.epsilon import split_epsilon
 from mapveil_client.randomness.random import Randomness
-
-__all__ = ["AdaptiveGrid"]
 
 _LEAST = 10
 

@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.central.mechanism import CentralMechanism, FloatArray, IntArray, noisy_sums
+from mapveil.central.mechanism import CentralMechanism, noisy_sums
 from mapveil.central.pyramid import Pyramid, largest
 from mapveil.engines import UNIT
 from mapveil.geo.morton import children
@@ -17,10 +17,9 @@ from mapveil.geo.tiling import Tiling
 from mapveil.inference.tree_median import KeptTree, Masses, reconstruct
 from mapveil.mechanisms.mechanism import Estimate, Progress
 from mapveil.privacy.guarantee import Share
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.epsilon import split_epsilon
 from mapveil_client.randomness.random import Randomness
-
-__all__ = ["EmdHeatmap", "Selection", "select"]
 
 
 class Selection(NamedTuple):

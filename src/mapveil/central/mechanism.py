@@ -8,7 +8,6 @@ from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.engines import UNIT, UserSums, user_sums
 from mapveil.geo.counts import Counts
@@ -18,13 +17,9 @@ from mapveil.maps.density_map import DensityMap, Measurement
 from mapveil.mechanisms.mechanism import Estimate, Mechanism, Progress, tiling_of
 from mapveil.privacy.discrete_laplace import discrete_laplace
 from mapveil.privacy.guarantee import Guarantee, Share
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.epsilon import split_epsilon
 from mapveil_client.randomness.random import Randomness, as_randomness
-
-__all__ = ["CentralMechanism", "UserNumber", "declared_or_noisy_users", "noisy_sums"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 def noisy_sums(sums: IntArray, epsilon: Fraction, rng: Randomness) -> FloatArray:

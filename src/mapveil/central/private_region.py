@@ -31,8 +31,6 @@ from mapveil_client.epsilon import split_epsilon
 from mapveil_client.errors import PromiseError
 from mapveil_client.randomness.random import Randomness
 
-__all__ = ["ChosenRegion", "choose_region"]
-
 _ROUNDS = 3
 _BINS = 64
 _FALSE_ALARM = 0.01

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from mapveil.central.mechanism import CentralMechanism, IntArray, noisy_sums
+from mapveil.central.mechanism import CentralMechanism, noisy_sums
 from mapveil.central.pyramid import Pyramid
 from mapveil.engines import UNIT
 from mapveil.geo.morton import children
@@ -18,10 +18,9 @@ from mapveil.maps.density_map import Measurement
 from mapveil.mechanisms.mechanism import Estimate, Progress
 from mapveil.privacy.discrete_laplace import discrete_laplace
 from mapveil.privacy.guarantee import Share
+from mapveil_client.arrays import IntArray
 from mapveil_client.epsilon import split_epsilon
 from mapveil_client.randomness.random import Randomness
-
-__all__ = ["PrivTree"]
 
 _FANOUT = 4
 

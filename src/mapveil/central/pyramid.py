@@ -16,14 +16,10 @@ import numpy.typing as npt
 
 from mapveil.geo.morton import interleave
 from mapveil.maps.density_map import Measurement
+from mapveil_client.arrays import FloatArray, IntArray
 
 if TYPE_CHECKING:
     from mapveil.geo.tiling import Lattice
-
-__all__ = ["Pyramid", "largest"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

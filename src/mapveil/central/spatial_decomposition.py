@@ -8,17 +8,16 @@ from typing import ClassVar
 
 import numpy as np
 
-from mapveil.central.mechanism import CentralMechanism, IntArray, noisy_sums
+from mapveil.central.mechanism import CentralMechanism, noisy_sums
 from mapveil.central.pyramid import Pyramid
 from mapveil.engines import UNIT
 from mapveil.geo.tiling import Tiling
 from mapveil.inference.tree_least_squares import tree_least_squares
 from mapveil.mechanisms.mechanism import Estimate, Progress
 from mapveil.privacy.guarantee import Share
+from mapveil_client.arrays import IntArray
 from mapveil_client.epsilon import split_epsilon
 from mapveil_client.randomness.random import Randomness
-
-__all__ = ["SpatialDecomposition"]
 
 _HIGHEST = 10
 

@@ -9,16 +9,15 @@ from typing import ClassVar
 
 import numpy as np
 
-from mapveil.central.mechanism import CentralMechanism, IntArray, noisy_sums
+from mapveil.central.mechanism import CentralMechanism, noisy_sums
 from mapveil.central.pyramid import largest
 from mapveil.engines import UNIT
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.density_map import Measurement
 from mapveil.mechanisms.mechanism import Estimate, Progress
 from mapveil.privacy.guarantee import Share
+from mapveil_client.arrays import IntArray
 from mapveil_client.randomness.random import Randomness
-
-__all__ = ["ThresholdedHistogram"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from mapveil.privacy.accounts import Account
     from mapveil.privacy.ledger import SpendId
 
-__all__ = ["Accounting"]
-
 
 class Accounting:
     """What one release spends of a dataset's budget.

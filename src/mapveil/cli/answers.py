@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from mapveil.privacy.guarantee import Guarantee
     from mapveil.privacy.ledger import Account
 
-__all__ = ["answer_options", "check_outputs", "ledger_of", "local_mechanism", "say"]
-
 
 def answer_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add ``-o``, ``--title``, the ledger's options and ``--seed``."""

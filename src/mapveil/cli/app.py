@@ -12,8 +12,6 @@ import click
 from mapveil import __version__
 from mapveil_client.errors import MapveilError
 
-__all__ = ["app", "run"]
-
 _COMMANDS = {
     "release": "Release a private map of a table of points or a raster of counts.",
     "compare": "Compare methods on your own data (the report is not private).",

@@ -13,8 +13,6 @@ from mapveil_client.errors import InputError
 if TYPE_CHECKING:
     from mapveil.geo.region import Region
 
-__all__ = ["epsilon_list", "length_list", "name_list", "parse_region", "read_options", "whole_list"]
-
 
 def name_list(text: str, what: str) -> list[str]:
     """Split ``a,b,c``; an empty part is an error."""

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from mapveil.random_features.fourier_kde import FourierKde
     from mapveil_client.randomness.random import Randomness
 
-__all__ = ["command"]
-
 _METHOD: Final = "fourier-kde"
 _SUFFIXES: Final = (".html", ".png", ".json")
 

@@ -10,8 +10,6 @@ from mapveil.mechanisms.methods import DEFAULT_METHODS, find_method
 from mapveil_client.epsilon import as_epsilon
 from mapveil_client.errors import ParameterError
 
-__all__ = ["command"]
-
 
 @click.command("audit")
 @click.option("--methods", help="Names separated by commas. [default: that of the trust]")

@@ -15,8 +15,6 @@ from mapveil_client.errors import InputError
 if TYPE_CHECKING:
     from mapveil.geo.tiling import Tiling
 
-__all__ = ["command"]
-
 
 @click.command("compare")
 @click.argument("source", metavar="INPUT|GRID")

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bar
     from rich.progress import TaskID
 
-__all__ = ["Console", "console_options", "options_of"]
-
 
 class Console:
     """The output of one command.

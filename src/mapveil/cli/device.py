@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from mapveil.collector.fleet.fleet import Lapses
     from mapveil_client.policy import DevicePolicy
 
-__all__ = ["command"]
-
 _IDENTIFIER: Final = re.compile("[0-9a-f]{32}")
 _SLOW: Final = re.compile(r"(?P<part>[0-9.]+):(?P<time>[0-9.]+)(?P<unit>ms|s|m)")
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0}

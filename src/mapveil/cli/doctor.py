@@ -15,8 +15,6 @@ import click
 
 from mapveil.cli.console import Console, console_options
 
-__all__ = ["command"]
-
 _REQUIRED = ("numpy", "scipy", "duckdb", "pyarrow", "pyproj", "shapely", "h3", "h3ronpy", "cryptography")
 _EXTRAS = {
     "geo": ("rasterio", "geopandas", "xarray", "rioxarray"),

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from mapveil.geo.tiling import Tiling
     from mapveil.maps.flow_map import FlowMap
 
-__all__ = ["command"]
-
 
 @click.command("flows")
 @click.argument("source", metavar="INPUT")

@@ -12,8 +12,6 @@ from mapveil.cli.console import Console, console_options
 if TYPE_CHECKING:
     from mapveil.privacy.ledger import Account, Entry, Ledger
 
-__all__ = ["command"]
-
 
 def _open(path: Path | None) -> Ledger:
     from mapveil.privacy.ledger import Ledger

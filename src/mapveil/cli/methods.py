@@ -9,8 +9,6 @@ import click
 from mapveil.cli.console import Console, console_options
 from mapveil.mechanisms.methods import DEFAULT_METHODS, METHODS, Method
 
-__all__ = ["command"]
-
 
 @click.command("methods")
 @console_options

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from mapveil.geo.tiling import Tiling
     from mapveil.local.mechanism import LocalMechanism
 
-__all__ = ["command"]
-
 _TILING = "quadtree:5"
 _SUFFIXES = (".csv", ".tif", ".tiff", ".parquet", ".geojson", ".json", ".png", ".html")
 

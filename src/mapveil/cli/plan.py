@@ -10,8 +10,6 @@ from mapveil.cli.arguments import epsilon_list, name_list, parse_region
 from mapveil.cli.console import Console, console_options
 from mapveil_client.errors import InputError
 
-__all__ = ["command"]
-
 
 @click.command("plan")
 @click.option("--users", type=int, required=True, help="About how many users the table has; public.")

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from mapveil.maps.density_map import DensityMap
     from mapveil.privacy.ledger import Account
 
-__all__ = ["command"]
-
 
 @click.command("release")
 @click.argument("source", metavar="INPUT")

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from mapveil.maps.density_map import DensityMap
     from mapveil.mechanisms.mechanism import Progress
 
-__all__ = ["release_by_curator"]
-
 
 def release_by_curator(
     console: Console,

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from mapveil.privacy.guarantee import Share
     from mapveil.secure_sum.drivers import SecureSum
 
-__all__ = ["release_by_devices"]
-
 
 def release_by_devices(
     console: Console,

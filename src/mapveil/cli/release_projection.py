@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from mapveil.maps.density_map import DensityMap
     from mapveil.mechanisms.mechanism import Progress
 
-__all__ = ["release_by_projection"]
-
 
 def release_by_projection(
     console: Console,

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from mapveil.mechanisms.mechanism import AnyMechanism
     from mapveil.mechanisms.methods import Method
 
-__all__ = ["DEFAULT_TILING", "REGION_SHARE", "ReleaseRequest"]
-
 DEFAULT_TILING = "quadtree:8"
 REGION_SHARE = Fraction(1, 10)
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from mapveil.navigation.route_study import RouteStudy
     from mapveil.navigation.traffic_world import World
 
-__all__ = ["command"]
-
 _TILING = "quadtree:4"
 _METHOD, _ESTIMATOR = "subset", "multiscale"  # the best of those tried on a few hundred reports a window
 _HEAD = (

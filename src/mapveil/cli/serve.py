@@ -17,8 +17,6 @@ from mapveil_client.errors import InputError, require
 if TYPE_CHECKING:
     from mapveil.collector.store.store.store import Store
 
-__all__ = ["command"]
-
 _NEEDED = ("fastapi", "uvicorn", "sqlalchemy", "alembic", "prometheus_client")
 _UNITS = {"d": "days", "h": "hours", "m": "minutes"}
 

@@ -6,8 +6,6 @@ import importlib
 
 import click
 
-__all__ = ["command"]
-
 _COMMANDS = {
     "fit": "Fit a privatizer on measurements of people who opted in.",
     "privatize": "Rewrite a file of measurements as phones would.",

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from mapveil.attacks.signal_score import SignalAttack
 
-__all__ = ["command"]
-
 _FORMATS = (".html", ".png", ".json")
 
 

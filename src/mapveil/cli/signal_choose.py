@@ -15,8 +15,6 @@ from mapveil_client.errors import InputError, PromiseError
 if TYPE_CHECKING:
     from mapveil.evaluation.signal_tradeoff import Choice, Constraint
 
-__all__ = ["command"]
-
 _BOUND = click.FloatRange(min=0)
 
 

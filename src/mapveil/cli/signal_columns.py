@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from mapveil.geo.measurements import Measurements
     from mapveil.geo.tables import Table
 
-__all__ = ["SignalColumns", "check_suffixes", "read_signal", "signal_columns"]
-
 
 class SignalColumns(NamedTuple):
     """How the columns were named on the command line; None looks for the usual names."""

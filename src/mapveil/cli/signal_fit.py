@@ -10,8 +10,6 @@ from mapveil.cli.arguments import read_options
 from mapveil.cli.console import Console, console_options
 from mapveil.cli.signal_columns import SignalColumns, check_suffixes, read_signal, signal_columns
 
-__all__ = ["command"]
-
 _FORMATS = (".mapveil", ".onnx", ".json")
 
 

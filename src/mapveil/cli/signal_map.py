@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from mapveil.geo.region import Region
     from mapveil.privacy.guarantee import Guarantee
 
-__all__ = ["command"]
-
 _EVERYBODY = "everybody"
 _MARGIN = 0.05  # of the side of a box around reports
 

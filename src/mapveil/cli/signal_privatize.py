@@ -9,8 +9,6 @@ import click
 from mapveil.cli.console import Console, console_options
 from mapveil.cli.signal_columns import SignalColumns, check_suffixes, read_signal, signal_columns
 
-__all__ = ["command"]
-
 _FORMATS = (".parquet", ".csv")
 
 

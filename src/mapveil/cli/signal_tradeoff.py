@@ -13,8 +13,6 @@ from mapveil.cli.console import Console, console_options
 from mapveil.cli.signal_columns import SignalColumns, read_signal, signal_columns
 from mapveil_client.errors import InputError
 
-__all__ = ["command", "measure", "tradeoff_options"]
-
 _QUICK_STEPS = 500  # of training GAP
 
 

@@ -8,8 +8,6 @@ from typing import Protocol
 
 from mapveil_client.errors import InputError
 
-__all__ = ["Clock", "SystemClock", "read_time", "time_text"]
-
 
 class Clock(Protocol):
     """Where the collector takes the time from."""

@@ -21,20 +21,6 @@ from typing import ClassVar
 
 from mapveil_client.errors import InputError, MapveilError
 
-__all__ = [
-    "Conflict",
-    "Forbidden",
-    "Invalid",
-    "NotFound",
-    "Refusal",
-    "StoreUnavailable",
-    "TooLarge",
-    "TooLate",
-    "TooMany",
-    "Unauthorized",
-    "refusal_of",
-]
-
 
 class Refusal(MapveilError):
     """The collector refuses; nothing was changed.

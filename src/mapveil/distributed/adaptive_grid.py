@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.distributed.block_encoding import BlockEncoding, even_edges
 from mapveil.distributed.mechanism import DistributedMechanism, ServerHalf
@@ -15,12 +14,8 @@ from mapveil.distributed.query import Query, Setting
 from mapveil.geo.morton import deinterleave
 from mapveil.inference.block_inference import block_inference
 from mapveil.mechanisms.mechanism import Estimate
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.epsilon import split_epsilon
-
-__all__ = ["AdaptiveGrid"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,6 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.distributed.budget_schedule import (
     epsilon_of_deviation,
@@ -27,16 +26,11 @@ from mapveil.distributed.split_thresholds import RULES, Noise, SplitRule, thresh
 from mapveil.distributed.start_tree import expected_tree, start_tree
 from mapveil.maps.density_map import Measurement
 from mapveil.mechanisms.mechanism import Estimate
+from mapveil_client.arrays import BoolArray, IntArray
 from mapveil_client.errors import ParameterError
 
 if TYPE_CHECKING:
     from mapveil.maps.density_map import DensityMap
-
-__all__ = ["AdaptiveHistogram", "RoundState", "Verdict"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 
 class RoundState(NamedTuple):

@@ -14,11 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.geo.morton import MAX_BITS, deinterleave
+from mapveil_client.arrays import IntArray
 from mapveil_client.errors import ParameterError
-
-__all__ = ["BlockEncoding", "even_edges"]
-
-IntArray = npt.NDArray[np.int64]
 
 
 def even_edges(first: int, last: int, parts: int) -> IntArray:

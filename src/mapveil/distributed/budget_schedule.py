@@ -15,15 +15,6 @@ from typing import Final
 
 from mapveil_client.errors import ParameterError
 
-__all__ = [
-    "TARGET_DEVIATIONS",
-    "epsilon_of_deviation",
-    "laplace_deviation",
-    "next_epsilon",
-    "rounded_down",
-    "target_deviation",
-]
-
 TARGET_DEVIATIONS: Final = 2
 """The target of equation 7 is so many standard deviations, as in the authors' experiments."""
 

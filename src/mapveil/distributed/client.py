@@ -8,7 +8,6 @@ from __future__ import annotations
 from fractions import Fraction
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.distributed.devices import Devices
 from mapveil.distributed.encoding import Encoding
@@ -17,10 +16,6 @@ from mapveil.privacy.user_shares import Rounding, round_shares
 from mapveil_client.randomness.noise_shares import noise_shares
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.vectors import SparseVectors
-
-__all__ = ["client_noise", "client_report", "encode_places", "sensitivity"]
-
-IntArray = npt.NDArray[np.int64]
 
 
 def sensitivity(encoding: Encoding, scale: int, rounding: Rounding) -> int:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.distributed.level_choice import LevelSums, choose_levels, require_level, show_levels
 from mapveil.distributed.level_encoding import level_members
@@ -17,11 +16,8 @@ from mapveil.distributed.query import NoisySums, Query, Setting
 from mapveil.distributed.sketch_encoding import SketchEncoding
 from mapveil.maps.density_map import Measurement
 from mapveil.mechanisms.mechanism import Estimate
+from mapveil_client.arrays import FloatArray, IntArray
 
-__all__ = ["CountMinHistogram", "NodeEstimates", "SketchEstimator", "sketch_estimates"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 SketchEstimator = Literal["best", "median", "mean", "min"]
 
 _CHUNK = 1 << 16

@@ -17,11 +17,8 @@ from mapveil.geo.morton import interleave
 from mapveil.geo.points import Points
 from mapveil.geo.tables import reading
 from mapveil.geo.tiling import Tiling
+from mapveil_client.arrays import IntArray
 from mapveil_client.errors import InputError
-
-__all__ = ["Devices", "devices_of"]
-
-IntArray = npt.NDArray[np.int64]
 
 _WEIGHT_UNITS = 1_000_000
 

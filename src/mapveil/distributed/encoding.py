@@ -14,11 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.distributed.prefix_tree import PrefixTree
+from mapveil_client.arrays import IntArray
 from mapveil_client.errors import ParameterError
-
-__all__ = ["Encoding", "LabelEncoding", "NodeEncoding"]
-
-IntArray = npt.NDArray[np.int64]
 
 
 class Encoding(Protocol):

@@ -13,8 +13,6 @@ from mapveil.distributed.prefix_tree import PrefixTree
 from mapveil.distributed.query import Query, Setting
 from mapveil.mechanisms.mechanism import Estimate
 
-__all__ = ["FlatHistogram"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class FlatHistogram(DistributedMechanism):

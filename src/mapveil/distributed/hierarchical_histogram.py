@@ -13,8 +13,6 @@ from mapveil.distributed.mechanism import DistributedMechanism, ServerHalf
 from mapveil.distributed.query import Query, Setting
 from mapveil.mechanisms.mechanism import Estimate
 
-__all__ = ["HierarchicalHistogram"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class HierarchicalHistogram(DistributedMechanism):

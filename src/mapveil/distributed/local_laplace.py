@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.distributed.client import sensitivity
 from mapveil.distributed.level_choice import LevelSums, require_level, show_levels
@@ -18,10 +17,6 @@ from mapveil.mechanisms.mechanism import Estimate
 from mapveil.privacy.discrete_laplace import laplace_variance
 from mapveil.privacy.guarantee import Guarantee, Share
 from mapveil_client.errors import ParameterError
-
-__all__ = ["LocalLaplace"]
-
-IntArray = npt.NDArray[np.int64]
 
 _EVENTS = 1 << 30
 

@@ -10,7 +10,6 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.distributed.devices import Devices, devices_of
 from mapveil.distributed.query import NoisySums, Query, Setting
@@ -22,6 +21,7 @@ from mapveil.maps.density_map import DensityMap
 from mapveil.maps.round_cost import RoundCost
 from mapveil.mechanisms.mechanism import Estimate, Mechanism, Progress, check_tiling, tiling_of
 from mapveil.privacy.guarantee import Guarantee, Share
+from mapveil_client.arrays import IntArray
 from mapveil_client.errors import InputError
 from mapveil_client.randomness.random import Randomness, as_randomness
 
@@ -31,10 +31,6 @@ if TYPE_CHECKING:
     from mapveil.privacy.user_shares import Rounding
     from mapveil.secure_sum.drivers import SecureSum
 
-__all__ = ["TABLE_SCALE", "DistributedMechanism", "ServerHalf", "morton_members", "on_cells", "run_server"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 ServerHalf = Generator[Query, NoisySums, Estimate]
 """Yields queries, is sent noisy sums, returns an estimate.

@@ -8,7 +8,6 @@ from fractions import Fraction
 from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.distributed.encoding import NodeEncoding
 from mapveil.distributed.mechanism import DistributedMechanism, ServerHalf
@@ -20,12 +19,8 @@ from mapveil.inference.interpolation import Known, interpolate, slope_exponent
 from mapveil.inference.shrinkage import multiscale_shrinkage, pool
 from mapveil.inference.two_rounds import Leaves, shrink_two_rounds
 from mapveil.mechanisms.mechanism import Estimate
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.epsilon import split_epsilon
-
-__all__ = ["MultiscaleHistogram"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _FLOOR = 0.5  # noise deviations of a cell: what its neighbours' differences are measured against
 _BLOCKS = 1.6

@@ -13,8 +13,6 @@ from mapveil.distributed.sketch_encoding import SketchEncoding
 from mapveil.geo.morton import MAX_BITS
 from mapveil_client.errors import InputError, ParameterError
 
-__all__ = ["encoding_from_dict"]
-
 
 def _labels(record: Mapping[str, Any]) -> LabelEncoding:
     if record["places"]["kind"] == "labels":

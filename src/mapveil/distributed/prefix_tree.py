@@ -15,13 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.geo.morton import children
+from mapveil_client.arrays import BoolArray, FloatArray, IntArray
 from mapveil_client.errors import ParameterError
-
-__all__ = ["PrefixTree"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 
 class _Segments(NamedTuple):

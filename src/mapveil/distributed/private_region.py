@@ -31,6 +31,7 @@ from mapveil.maps.round_cost import RoundCost
 from mapveil.mechanisms.mechanism import Progress
 from mapveil.privacy.guarantee import Share
 from mapveil.privacy.laplace_sum import laplace_sum_quantile
+from mapveil_client.arrays import IntArray
 from mapveil_client.epsilon import split_epsilon
 from mapveil_client.errors import PromiseError
 from mapveil_client.randomness.random import Randomness
@@ -39,9 +40,6 @@ if TYPE_CHECKING:
     from mapveil.distributed.rounds import BeforeReveal
     from mapveil.secure_sum.drivers import SecureSum
 
-__all__ = ["FoundRegion", "MarginsEncoding", "find_region"]
-
-IntArray = npt.NDArray[np.int64]
 
 _ROUNDS = 3
 _DEPTH = 6

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.distributed.adaptive_histogram import AdaptiveHistogram, RoundState, Verdict
 from mapveil.distributed.encoding import Encoding, LabelEncoding, NodeEncoding
@@ -18,6 +17,7 @@ from mapveil.inference.wilson import noisy_wilson, normal_quantile
 from mapveil.maps.density_map import INTERVAL_ALPHA, Measurement
 from mapveil.maps.proportion_map import LabelMeasurement, ProportionMap
 from mapveil.mechanisms.mechanism import Estimate
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError
 
 if TYPE_CHECKING:
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from mapveil.secure_sum.drivers import SecureSum
     from mapveil_client.randomness.random import Randomness
 
-__all__ = ["ProportionHistogram"]
-
-FloatArray = npt.NDArray[np.float64]
 
 _CHILDREN = 4
 _SLACK = 1.5  # so that a child with somewhat less than its quarter is not given up at once

@@ -6,17 +6,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
 from mapveil.distributed.encoding import Encoding
 from mapveil.maps.density_map import Measurement
 from mapveil.privacy.guarantee import Share
-
-__all__ = ["NoisySums", "Query", "Setting"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from mapveil_client.arrays import FloatArray, IntArray
 
 
 class Setting(NamedTuple):

@@ -14,10 +14,7 @@ from mapveil.distributed.query import NoisySums, Query
 from mapveil.privacy.discrete_laplace import laplace_variance
 from mapveil.privacy.user_shares import Rounding
 from mapveil.secure_sum.modulus import centre, check_modulus, highest_sum, smallest_modulus
-
-__all__ = ["Overflow", "RoundTerms", "shard_boundaries"]
-
-IntArray = npt.NDArray[np.int64]
+from mapveil_client.arrays import IntArray
 
 Overflow = Literal["refuse", "wrap"]
 

@@ -24,15 +24,12 @@ from mapveil.mechanisms.mechanism import Progress
 from mapveil.privacy.guarantee import Share
 from mapveil.privacy.user_shares import Rounding
 from mapveil.secure_sum.drivers import SecureSum, SumSettings
+from mapveil_client.arrays import IntArray
 from mapveil_client.errors import InputError
 from mapveil_client.provision import promised_survivors, share_shape
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.faults import Abort
 from mapveil_client.secure_sum.vectors import Leaves, SparseVectors
-
-__all__ = ["BeforeReveal", "Collection"]
-
-IntArray = npt.NDArray[np.int64]
 
 BeforeReveal = Callable[[Share], None]
 """Called once per round, when its sums are about to become known to the server; may refuse by raising."""

@@ -23,11 +23,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from mapveil_client.arrays import IntArray
 from mapveil_client.errors import ParameterError
 
-__all__ = ["SketchEncoding"]
-
-IntArray = npt.NDArray[np.int64]
 WordArray = npt.NDArray[np.uint64]
 
 _DEEPEST = 15

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.distributed.level_choice import LevelSums, choose_levels, require_level, show_levels
 from mapveil.distributed.level_encoding import LevelEncoding, level_members
@@ -15,12 +14,8 @@ from mapveil.distributed.mechanism import DistributedMechanism, ServerHalf
 from mapveil.distributed.query import Query, Setting
 from mapveil.inference.tree_least_squares import tree_least_squares
 from mapveil.mechanisms.mechanism import Estimate
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.epsilon import split_epsilon
-
-__all__ = ["SpatialDecomposition"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _DEEPEST = 10
 _LEAST = 1e-300  # a level without any noise weighs nearly infinitely

@@ -11,8 +11,6 @@ from typing import Final, Literal, NamedTuple, get_args
 
 from mapveil.distributed.budget_schedule import TARGET_DEVIATIONS, laplace_deviation
 
-__all__ = ["RULES", "Noise", "SplitRule", "Thresholds", "thresholds"]
-
 SplitRule = Literal["experiments", "equation-6", "algorithm-2"]
 
 RULES: Final[tuple[str, ...]] = get_args(SplitRule)

@@ -11,10 +11,7 @@ import numpy.typing as npt
 from mapveil.distributed.prefix_tree import PrefixTree
 from mapveil.geo.morton import interleave
 from mapveil.geo.tiling import Tiling
-
-__all__ = ["expected_tree", "start_tree"]
-
-FloatArray = npt.NDArray[np.float64]
+from mapveil_client.arrays import FloatArray
 
 
 def start_tree(depth: int, deepest: int, nodes: Sequence[tuple[int, int]] | None) -> PrefixTree:

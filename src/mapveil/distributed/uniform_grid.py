@@ -7,17 +7,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.distributed.encoding import NodeEncoding
 from mapveil.distributed.mechanism import DistributedMechanism, ServerHalf
 from mapveil.distributed.prefix_tree import PrefixTree
 from mapveil.distributed.query import Query, Setting
 from mapveil.mechanisms.mechanism import Estimate
-
-__all__ = ["UniformGrid", "cells_at", "nearest_level", "noise_deviation"]
-
-IntArray = npt.NDArray[np.int64]
+from mapveil_client.arrays import IntArray
 
 
 def noise_deviation(setting: Setting, epsilon: float) -> float:

@@ -22,8 +22,6 @@ from mapveil_client.errors import InputError
 if TYPE_CHECKING:
     import duckdb
 
-__all__ = ["UNIT", "USER_SUMS_SQL", "UserSums", "located_by", "user_sums"]
-
 UNIT: Final = 1 << 28
 """Lattice units per user: every sum is an integer number of these.
 

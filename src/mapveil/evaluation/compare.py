@@ -29,8 +29,6 @@ from mapveil_client.errors import ParameterError
 if TYPE_CHECKING:
     from mapveil.evaluation.population import Population
 
-__all__ = ["DEFAULT_METRICS", "compare", "sigma_in_cells"]
-
 DEFAULT_METRICS: Final = ("similarity", "pearson", "kl", "emd")
 """The four of Ghazi et al. (2023)."""
 

@@ -12,8 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["NOT_FOR_RELEASE", "Comparison", "Row", "Summary", "interval_of_mean", "summarise", "table_csv"]
-
 NOT_FOR_RELEASE = (
     "NOT FOR RELEASE: a comparison reads the true data without any privacy, so its numbers and "
     "pictures reveal it. Keep them inside, or compare on public data."

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.engines import UNIT, UserSums
 from mapveil.evaluation.comparison import interval_of_mean, table_csv
@@ -22,14 +21,10 @@ from mapveil.evaluation.trials import Progress, exact_epsilons, material, parse_
 from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.region import Region
 from mapveil.geo.tiling import Lattice, Tiling
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.epsilon import EpsilonLike
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
-
-__all__ = ["DEFAULT_DEPTH", "MISPLACED", "Expectation", "Forecast", "Recommendation", "plan"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 DEFAULT_DEPTH: Final = 8
 MISPLACED: Final = 0.25

@@ -10,20 +10,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.engines import UNIT, UserSums
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
+from mapveil_client.arrays import IntArray
 from mapveil_client.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
     from mapveil.distributed.devices import Devices
 
-__all__ = ["CountedUsers", "Population", "UserShares", "population"]
-
-IntArray = npt.NDArray[np.int64]
 
 _WEIGHT_UNITS = 1_000_000
 _LARGEST_COUNT = 1_000_000_000

@@ -13,37 +13,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.evaluation.comparison import NOT_FOR_RELEASE, Comparison, Summary, table_csv
 from mapveil.evaluation.scoring import higher_is_better
 from mapveil.formats.atomic import atomic_path
 from mapveil.pictures.colours import ramp
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError, require
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = [
-    "Curve",
-    "Panel",
-    "curves_figure",
-    "html_page",
-    "html_picture",
-    "html_table",
-    "maps_figure",
-    "metric_panel",
-    "metric_title",
-    "panels_by_epsilon",
-    "png_bytes",
-    "settings_list",
-    "summary_table",
-    "write_atomically",
-    "write_comparison",
-]
-
-FloatArray = npt.NDArray[np.float64]
 
 # Okabe and Ito's colours, told apart by every eye; the dash pattern repeats the distinction in grey.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#6b6b6b", "#000000", "#8c564b")

@@ -17,11 +17,8 @@ from mapveil.metrics.distribution import distribution_pair
 from mapveil.metrics.emd import emd_of_points
 from mapveil.metrics.emd_bounds import emd_within
 from mapveil.metrics.metrics import METRICS
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import ParameterError
-
-__all__ = ["EMD_METRES", "Scoring", "higher_is_better", "metric_names"]
-
-FloatArray = npt.NDArray[np.float64]
 
 EMD_METRES: Final = "emd_m"
 """The earth mover's distance in metres along the axes; ``emd`` is in region widths and heights."""

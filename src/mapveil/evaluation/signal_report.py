@@ -27,17 +27,6 @@ from mapveil_client.errors import require
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = [
-    "PLANES",
-    "Plane",
-    "attack_figure",
-    "attack_rows",
-    "parameter_figure",
-    "plane_figure",
-    "points_rows",
-    "write_tradeoff",
-]
-
 _COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#6b6b6b")
 _MARKERS: Final = "osD^vPX"
 

@@ -24,20 +24,6 @@ from mapveil.obfuscation.privatizers.table.table import find_privatizer
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.randomness.random import Randomness
 
-__all__ = [
-    "KNOBS",
-    "SPLITS",
-    "Choice",
-    "Constraint",
-    "Knob",
-    "TradeoffPoint",
-    "choose_parameters",
-    "points_of",
-    "read_points_table",
-    "split_measurements",
-    "tradeoff",
-]
-
 
 class Knob(NamedTuple):
     """The parameter a privatizer is tuned by, and values that span what it can do."""

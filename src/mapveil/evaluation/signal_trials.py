@@ -11,7 +11,6 @@ import time
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.attacks.signal_adversary import SignalAdversary
 from mapveil.attacks.signal_attack import attack_signal
@@ -22,19 +21,8 @@ from mapveil.obfuscation.privatizers.table.fitted import FittedPrivatizer
 from mapveil.obfuscation.privatizers.table.normalisation import Normalisation
 from mapveil.obfuscation.privatizers.table.privatizer import Privatizer
 from mapveil.obfuscation.utility import Utility, linear_parameters, utility
+from mapveil_client.arrays import FloatArray
 from mapveil_client.randomness.random import Randomness
-
-__all__ = [
-    "Rewriting",
-    "SignalTask",
-    "SignalTrial",
-    "held_out_rmse_dbm",
-    "rewrite_split",
-    "run_signal_task",
-    "trial_record",
-]
-
-FloatArray = npt.NDArray[np.float64]
 
 
 class SignalTask(NamedTuple):

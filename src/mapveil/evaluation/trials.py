@@ -14,7 +14,6 @@ from fractions import Fraction
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.engines import UNIT, UserSums
 from mapveil.evaluation.comparison import Row
@@ -24,25 +23,11 @@ from mapveil.geo.counts import Counts
 from mapveil.geo.tiling import Tiling
 from mapveil.mechanisms.mechanism import AnyMechanism
 from mapveil.mechanisms.methods import find_method, option_value
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.epsilon import as_epsilon
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
 
-__all__ = [
-    "MethodSpec",
-    "Outcome",
-    "Task",
-    "exact_epsilons",
-    "material",
-    "in_processes",
-    "parse_method",
-    "run_task",
-    "run_tasks",
-    "trial_sample_stream",
-]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 Progress = Callable[[str, float], None]
 Asked = TypeVar("Asked")
 Answer = TypeVar("Answer")

@@ -10,8 +10,6 @@ from pathlib import Path
 
 from mapveil_client.errors import InputError, MapveilError
 
-__all__ = ["atomic_path"]
-
 _INPUT_ERRORS = (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError)
 
 

@@ -12,14 +12,11 @@ from mapveil.geo.hexagons import Hexagons
 from mapveil.geo.places import Places
 from mapveil.geo.tiling import Tiling
 from mapveil.geo.web_mercator import WebMercatorTiles
+from mapveil_client.arrays import FloatArray, IntArray
 
 if TYPE_CHECKING:
     from mapveil.maps.density_map import DensityMap
 
-__all__ = ["CELLS_AT_ONCE", "CellChunk", "cell_chunks", "cell_names", "cell_outlines"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 CELLS_AT_ONCE: Final = 1 << 16
 """Cells whose outlines are held at once."""

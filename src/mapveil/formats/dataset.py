@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from mapveil.maps.density_map import DensityMap
 
-__all__ = ["as_dataset"]
-
 
 def as_dataset(heat: DensityMap) -> xarray.Dataset:
     """The map as labelled arrays: ``users``, ``users_per_km2``, ``lower`` and ``upper`` where known, and its layers.

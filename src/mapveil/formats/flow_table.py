@@ -19,15 +19,6 @@ if TYPE_CHECKING:
 
     from mapveil.maps.flow_map import FlowMap
 
-__all__ = [
-    "CSV_METADATA_SUFFIX",
-    "flow_table",
-    "write_csv",
-    "write_flow_csv",
-    "write_flow_geojson",
-    "write_flow_geoparquet",
-]
-
 CSV_METADATA_SUFFIX: Final = "-metadata.json"
 """Where the metadata of a CSV lie: beside it, as "CSV on the Web" has it."""
 

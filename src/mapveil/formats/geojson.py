@@ -17,8 +17,6 @@ from mapveil_client.errors import InputError
 if TYPE_CHECKING:
     from mapveil.maps.density_map import DensityMap
 
-__all__ = ["feature_lines", "write_geojson"]
-
 
 def write_geojson(heat: DensityMap, path: str | PathLike[str], *, skip_empty: bool = False) -> None:
     """Write one feature a cell, with the map's metadata as the foreign member ``mapveil``.

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from mapveil.geo.tiling import Tiling
     from mapveil.maps.density_map import DensityMap
 
-__all__ = ["METADATA_KEY", "bbox_field", "bbox_of", "geo_record", "write_geoparquet"]
-
 METADATA_KEY: Final = b"mapveil"
 """The key of the file's schema metadata that holds the map's whole metadata as JSON."""
 

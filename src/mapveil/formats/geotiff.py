@@ -19,8 +19,6 @@ from mapveil_client.errors import require
 if TYPE_CHECKING:
     from mapveil.maps.density_map import DensityMap
 
-__all__ = ["METADATA_TAG", "write_bands", "write_geotiff"]
-
 METADATA_TAG = "MAPVEIL"
 """The GDAL tag that holds the map's whole metadata as JSON."""
 

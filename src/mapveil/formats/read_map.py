@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.formats.geoparquet import METADATA_KEY
 from mapveil.formats.geotiff import METADATA_TAG
@@ -18,11 +17,8 @@ from mapveil.maps.density_map import DensityMap
 from mapveil.maps.frame import require_frame
 from mapveil.maps.round_cost import RoundCost
 from mapveil.privacy.guarantee import Guarantee
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError, require
-
-__all__ = ["read_map"]
-
-FloatArray = npt.NDArray[np.float64]
 
 
 def read_map(path: str | PathLike[str]) -> DensityMap:

@@ -21,8 +21,6 @@ from mapveil_client.errors import InputError
 if TYPE_CHECKING:
     from mapveil.maps.signal_map import SignalMap
 
-__all__ = ["write_signal_csv", "write_signal_geojson", "write_signal_geoparquet", "write_signal_geotiff"]
-
 
 def write_signal_geotiff(signal: SignalMap, path: str | PathLike[str]) -> None:
     """Write one band for each of the map's layers: strength first; see :func:`mapveil.formats.geotiff.write_bands`.

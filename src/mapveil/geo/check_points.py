@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from mapveil.geo.points import Points
 
-__all__ = ["check_points"]
-
 _LARGEST_WEIGHT: Final = 1e12
 """Weights are summed as integers of a millionth, so a larger one could overflow."""
 

@@ -12,8 +12,6 @@ import numpy.typing as npt
 from mapveil.geo.tiling import Tiling
 from mapveil_client.errors import InputError
 
-__all__ = ["Counts"]
-
 
 @dataclass(frozen=True, eq=False)
 class Counts:

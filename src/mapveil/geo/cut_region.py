@@ -9,8 +9,6 @@ import numpy.typing as npt
 
 from mapveil.geo.region import Region
 
-__all__ = ["Bins", "cut_region", "kept_bins"]
-
 
 class Bins(NamedTuple):
     """First and last of a row of bins."""

@@ -22,8 +22,6 @@ from mapveil_client.errors import InputError
 if TYPE_CHECKING:
     import duckdb
 
-__all__ = ["ACCEPTED", "FileTable", "open_files", "open_standard_input"]
-
 ACCEPTED: Final = ".parquet .geoparquet .csv .tsv .geojson (.gz too), a pattern, '-', a frame or SQL"
 """What can be read, for messages."""
 

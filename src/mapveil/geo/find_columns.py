@@ -10,8 +10,6 @@ from mapveil.geo.points import Columns, Expressions
 from mapveil.geo.tables import Place, quote_name
 from mapveil_client.errors import InputError
 
-__all__ = ["USUAL_NAMES", "FoundColumns", "find_columns", "has_usual_place"]
-
 USUAL_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "user": (
         *("userid", "user", "uid", "personid", "person", "participantid", "participant"),

@@ -11,8 +11,6 @@ from mapveil.geo.tables import reading
 if TYPE_CHECKING:
     from mapveil.geo.points import Points
 
-__all__ = ["fingerprint"]
-
 # Two sums of mixed integers for each user's rows, then a digest per user: a digest per row takes several
 # times as long. Nothing here depends on the version of the engine, unlike its own HASH. With |x| <= 1.8e9,
 # |y| <= 9e8 and w <= 1e18, every product and sum of a row stays below 2^63.

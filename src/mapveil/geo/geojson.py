@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow
 
-__all__ = ["Cut", "GeoJsonTable", "cut_features"]
-
 _BLOCK: Final = 1 << 22
 _SAMPLE: Final = 1000
 _ACCEPTED: Final = "a FeatureCollection of Points, or one Feature a line, is accepted"

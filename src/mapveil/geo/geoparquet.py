@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow
 
-__all__ = ["GeometryTable", "check_crs", "decode_wkb_points", "find_geometry"]
-
 _USUAL: Final = ("geometry", "geom", "wkb_geometry", "the_geom", "wkb")
 _SRID_FLAG: Final = 0x20000000
 _FLAGS: Final = 0xE0000000

@@ -7,17 +7,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.geo.raster import Raster, RasterCells
 from mapveil.geo.region import Region
 from mapveil.geo.tiling import Lattice, SqlKey
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import ParameterError
-
-__all__ = ["Grid"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _LARGEST_SIDE = 1 << 31
 

@@ -11,15 +11,12 @@ import numpy.typing as npt
 
 from mapveil.geo.region import Region
 from mapveil.geo.tiling import Bounds, Centres, Lattice, SqlKey
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import ParameterError
 
 if TYPE_CHECKING:
     from shapely.geometry import Polygon
 
-__all__ = ["Hexagons"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _FINEST: Final = 15
 _LARGEST: Final = 1 << 23

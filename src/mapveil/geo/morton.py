@@ -12,20 +12,9 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from mapveil_client.arrays import IntArray
 from mapveil_client.errors import ParameterError
 
-__all__ = [
-    "MAX_BITS",
-    "Interval",
-    "RowCol",
-    "ancestors",
-    "children",
-    "deinterleave",
-    "interleave",
-    "interval",
-]
-
-IntArray = npt.NDArray[np.int64]
 WordArray = npt.NDArray[np.uint64]
 
 MAX_BITS: Final = 31

@@ -21,8 +21,6 @@ from mapveil_client.errors import InputError
 if TYPE_CHECKING:
     from mapveil.geo.points import Points
 
-__all__ = ["parse_tiling", "places_of_column", "tiling_from_dict"]
-
 _ACCEPTED: Final = (
     "quadtree:8, grid:ROWSxCOLUMNS, h3:8, tiles:15, places:FILE (lon and lat columns) or places:COLUMN "
     "(of the table, where its list of places is public) are accepted"

@@ -11,15 +11,12 @@ import numpy.typing as npt
 
 from mapveil.geo.region import Region
 from mapveil.geo.tiling import Bounds, Centres, Lattice, SqlKey
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
     from scipy.spatial import cKDTree
 
-__all__ = ["Places"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _DEEPEST: Final = 12
 _SPARE_LEVELS: Final = 3

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from mapveil.geo.region import Region
 
-__all__ = ["Columns", "Expressions", "PointArrays", "Points"]
-
 
 class Columns(NamedTuple):
     """Names of the columns in the source, None where it has no such column."""

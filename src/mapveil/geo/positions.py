@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.geo.projection import Degrees, EqualAreaCylinder
 from mapveil.geo.region import Region
 from mapveil.geo.tiling import Tiling
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import ParameterError
-
-__all__ = ["ground_cylinder", "positions_m"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 def positions_m(tiling: Tiling) -> tuple[FloatArray, FloatArray]:

@@ -15,24 +15,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
-import numpy.typing as npt
+
+from mapveil_client.arrays import FloatArray
 
 if TYPE_CHECKING:
     import pyproj
 
-__all__ = [
-    "DEGREES_CRS",
-    "Cells",
-    "Degrees",
-    "EqualAreaCylinder",
-    "OtherCrs",
-    "Projection",
-    "authalic",
-    "projection_of",
-    "sql_number",
-]
-
-FloatArray = npt.NDArray[np.float64]
 
 DEGREES_CRS: Final = "EPSG:4326"
 """The CRS text of a region whose own coordinates are degrees, x = longitude, y = latitude."""

@@ -7,18 +7,13 @@ from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.geo import morton
 from mapveil.geo.raster import Raster, RasterCells
 from mapveil.geo.region import Region
 from mapveil.geo.tiling import Lattice, SqlKey
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import ParameterError
-
-__all__ = ["MAX_DEPTH", "Quadtree"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 MAX_DEPTH: Final = 23
 """At this depth the cells of the whole Earth are less than 5 m wide."""

@@ -13,15 +13,11 @@ import numpy.typing as npt
 
 from mapveil.geo.projection import sql_number
 from mapveil.geo.tiling import Bounds, Centres
+from mapveil_client.arrays import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
     from mapveil.geo.region import Region
 
-__all__ = ["Raster", "RasterCells"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 _CHUNK: Final = 1 << 15
 _LARGEST_MASK: Final = 1 << 22

@@ -16,8 +16,6 @@ from mapveil.geo.grid import Grid
 from mapveil.geo.region import Region
 from mapveil_client.errors import InputError, require
 
-__all__ = ["read_counts", "whole_users"]
-
 _EDGES: Final = ("west", "south", "east", "north")
 _DEGREES: Final = "EPSG:4326"
 _ACCEPTED: Final = "a raster of counts (.npz, .npy, .tif) is accepted"

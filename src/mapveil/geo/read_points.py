@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from mapveil.geo.counts import Counts
     from mapveil.geo.region import Region
 
-__all__ = ["open_table", "read_points", "read_source"]
-
 _COUNTS: Final = (".npz", ".npy", ".tif", ".tiff")
 _SQL: Final = re.compile(r"\s*(SELECT|WITH|FROM)\s", flags=re.IGNORECASE)
 _BATCH: Final = 1 << 17

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.geo.projection import DEGREES_CRS, EqualAreaCylinder, Projection, projection_of
+from mapveil_client.arrays import BoolArray, FloatArray
 from mapveil_client.errors import InputError, require
 
 if TYPE_CHECKING:
@@ -21,10 +21,6 @@ if TYPE_CHECKING:
 
     from shapely.geometry import MultiPolygon, Polygon
 
-__all__ = ["Region"]
-
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 Box = tuple[float, float, float, float]
 
 

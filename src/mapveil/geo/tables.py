@@ -15,19 +15,6 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow
 
-__all__ = [
-    "FrameTable",
-    "Place",
-    "PlaceTable",
-    "QueryTable",
-    "StreamTable",
-    "Table",
-    "column_types",
-    "quote_name",
-    "quote_text",
-    "reading",
-]
-
 _LONGEST: Final = 200
 _names = itertools.count()
 

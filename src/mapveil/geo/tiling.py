@@ -9,13 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from mapveil_client.arrays import FloatArray, IntArray
+
 if TYPE_CHECKING:
     from mapveil.geo.region import Region
-
-__all__ = ["Bounds", "Centres", "HierarchicalTiling", "Lattice", "SqlKey", "Tiling"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 class Centres(NamedTuple):

@@ -14,12 +14,8 @@ from mapveil.geo import morton
 from mapveil.geo.projection import EqualAreaCylinder, sql_number
 from mapveil.geo.region import Region
 from mapveil.geo.tiling import Bounds, Centres, Lattice, SqlKey
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import ParameterError
-
-__all__ = ["WebMercatorTiles"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _MAX_ZOOM: Final = 23
 _LARGEST: Final = 1 << 26

@@ -13,12 +13,8 @@ Geospatial Data" (ICDE 2013), section IV.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-__all__ = ["block_inference"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from mapveil_client.arrays import FloatArray, IntArray
 
 
 def block_inference(

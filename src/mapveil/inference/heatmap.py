@@ -11,12 +11,8 @@ from mapveil.geo.positions import ground_cylinder, positions_m
 from mapveil.geo.projection import Degrees
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.frame import RasterFrame, raster_frame
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import ParameterError
-
-__all__ = ["LARGEST_SCATTERED", "gaussian_filter", "heatmap", "smooth"]
-
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 
 LARGEST_SCATTERED = 20_000
 """Most cells of a tiling that is no raster (hexagons, places) that are smoothed pair by pair."""

@@ -22,9 +22,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Known", "interpolate", "slope_exponent"]
-
-FloatArray = npt.NDArray[np.float64]
+from mapveil_client.arrays import FloatArray
 
 _EXPONENTS: Final = np.linspace(0, 5 / 16, 21)
 _USUAL, _SPREAD = 0.2, 0.1  # mean and deviation of the exponent over maps

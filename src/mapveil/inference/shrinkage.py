@@ -22,11 +22,9 @@ import numpy.typing as npt
 
 from mapveil.inference.split_prior import SplitPrior
 from mapveil.inference.threshold_expansion import CutBoxes, ThresholdExpansion
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import ParameterError
 
-__all__ = ["SplitRule", "multiscale_shrinkage", "pool", "spread"]
-
-FloatArray = npt.NDArray[np.float64]
 SplitRule = Literal["prior", "expansion"]
 
 _WHOLE = 0.99  # of a measured group, in either half

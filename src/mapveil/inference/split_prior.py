@@ -26,10 +26,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["CONCENTRATIONS", "PUBLIC_WEIGHTS", "SplitPrior", "posterior_half"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from mapveil_client.arrays import FloatArray, IntArray
 
 CONCENTRATIONS: Final = (200.0, 30.0, 8.0, 3.0, 1.0, 0.35, 0.1, 0.02)
 """a of each component: 200 is nearly even, 0.02 nearly everything on one side."""

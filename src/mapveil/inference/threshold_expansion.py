@@ -31,10 +31,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["CutBoxes", "ThresholdExpansion"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from mapveil_client.arrays import FloatArray, IntArray
 
 _BEND: Final = 12.0
 _HELD: Final = 4.0

@@ -20,15 +20,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
+
+from mapveil_client.arrays import BoolArray, FloatArray
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-__all__ = ["tree_least_squares"]
-
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 
 
 def tree_least_squares(

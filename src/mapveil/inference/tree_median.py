@@ -27,16 +27,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
+
+from mapveil_client.arrays import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-__all__ = ["KeptTree", "Masses", "cost", "reconstruct", "reconstruct_lp"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 
 class KeptTree(NamedTuple):

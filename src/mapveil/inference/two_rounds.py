@@ -21,11 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.inference.shrinkage import SplitRule, multiscale_shrinkage
-
-__all__ = ["Leaves", "divide_blocks", "shrink_two_rounds"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from mapveil_client.arrays import FloatArray, IntArray
 
 
 @dataclass(frozen=True, eq=False)

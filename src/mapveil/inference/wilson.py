@@ -32,14 +32,10 @@ the noise in its intervals.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.maps.density_map import Interval
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import ParameterError
-
-__all__ = ["normal_quantile", "noisy_wilson"]
-
-FloatArray = npt.NDArray[np.float64]
 
 
 def normal_quantile(alpha: float) -> float:

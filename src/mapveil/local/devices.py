@@ -17,12 +17,10 @@ from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tables import reading
 from mapveil.local.randomizers.domain import Domain
+from mapveil_client.arrays import IntArray
 from mapveil_client.errors import InputError
 from mapveil_client.randomness.random import Randomness
 
-__all__ = ["OUTSIDE", "PLACES", "Outside", "PlaceChoice", "cells_of_users", "nearest_site"]
-
-IntArray = npt.NDArray[np.int64]
 PlaceChoice = Literal["most-visited", "random"]
 Outside = Literal["silent", "nearest", "refuse"]
 PLACES: Final[tuple[PlaceChoice, ...]] = ("most-visited", "random")

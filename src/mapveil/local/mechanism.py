@@ -21,12 +21,9 @@ from mapveil.local.randomizers.report import Reports, Tally
 from mapveil.maps.density_map import DensityMap
 from mapveil.mechanisms.mechanism import Mechanism, Progress, tiling_of
 from mapveil.privacy.guarantee import Guarantee, Share
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness, as_randomness
-
-__all__ = ["LocalMechanism"]
-
-FloatArray = npt.NDArray[np.float64]
 
 _CHUNK = 1 << 18
 

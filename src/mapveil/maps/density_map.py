@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.layer import Layer
@@ -18,6 +17,7 @@ from mapveil.maps.round_cost import RoundCost
 from mapveil.maps.software import software_version
 from mapveil.privacy.discrete_laplace import laplace_quantile, laplace_variance
 from mapveil.privacy.guarantee import Guarantee
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
@@ -28,10 +28,6 @@ if TYPE_CHECKING:
 
     from mapveil.pictures.colours import ScaleKind
 
-__all__ = ["INTERVAL_ALPHA", "SUFFIXES", "DensityMap", "Interval", "Measurement"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 INTERVAL_ALPHA: Final = 0.05
 """Exports carry bounds that hold for each cell with probability at least one minus this."""

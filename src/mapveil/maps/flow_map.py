@@ -14,6 +14,7 @@ import numpy.typing as npt
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.software import software_version
 from mapveil.privacy.guarantee import Guarantee
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
@@ -22,10 +23,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from scipy.sparse import csr_array
 
-__all__ = ["FLOW_SUFFIXES", "Ends", "FlowMap"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 FLOW_SUFFIXES: Final = (".parquet", ".geojson", ".json", ".csv", ".png", ".html")
 """What :meth:`FlowMap.save` can write, by the suffix of the file."""

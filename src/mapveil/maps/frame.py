@@ -6,20 +6,16 @@ import math
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.geo.raster import Raster
 from mapveil.geo.tiling import Tiling
 from mapveil.geo.web_mercator import WebMercatorTiles
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import InputError
 
 if TYPE_CHECKING:
     from mapveil.maps.density_map import DensityMap
 
-__all__ = ["RasterFrame", "density_unit", "raster_frame", "require_frame", "shown_density"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _EARTH_RADIUS_M: Final = 6378137.0  # of the sphere of EPSG:3857
 

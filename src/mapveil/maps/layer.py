@@ -7,8 +7,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Layer"]
-
 
 class Layer(NamedTuple):
     """One column, band or variable of an export."""

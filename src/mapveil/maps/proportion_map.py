@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.inference.wilson import noisy_wilson, normal_quantile
 from mapveil.maps.density_map import INTERVAL_ALPHA, DensityMap, Interval, Measurement
 from mapveil.maps.layer import Layer
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -19,11 +19,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from mapveil.pictures.colours import ScaleKind
-
-__all__ = ["LabelMeasurement", "ProportionMap"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-__all__ = ["RoundCost"]
-
 
 class RoundCost(NamedTuple):
     """One round over secure sums, as a device sees it."""

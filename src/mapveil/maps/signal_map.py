@@ -16,6 +16,7 @@ from mapveil.geo.tiling import Tiling
 from mapveil.maps.layer import Layer
 from mapveil.maps.software import software_version
 from mapveil.privacy.guarantee import Guarantee
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
@@ -23,10 +24,6 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-__all__ = ["HOLE_DBM", "SIGNAL_SUFFIXES", "Coverage", "SignalMap"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 HOLE_DBM: Final = -110.0
 """Below this mean strength a cell is a coverage hole, unless a map says otherwise."""

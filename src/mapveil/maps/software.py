@@ -5,8 +5,6 @@ from __future__ import annotations
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
-__all__ = ["software_version"]
-
 
 @cache
 def software_version() -> str:

@@ -22,8 +22,6 @@ from mapveil_client.epsilon import EpsilonLike, as_epsilon
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.randomness.random import Randomness
 
-__all__ = ["AnyMechanism", "Estimate", "Mechanism", "Progress", "check_tiling", "tiling_of"]
-
 Progress = Callable[[str, float], None]
 """Called with the name of a step and the part done, from 0 to 1."""
 

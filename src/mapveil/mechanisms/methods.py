@@ -14,8 +14,6 @@ from mapveil.mechanisms.mechanism import AnyMechanism, Mechanism
 from mapveil_client.epsilon import EpsilonLike
 from mapveil_client.errors import ParameterError
 
-__all__ = ["DEFAULT_METHODS", "METHODS", "Method", "find_method", "option_value"]
-
 DEFAULT_METHODS = {
     "central": "multiscale",
     "distributed": "multiscale",

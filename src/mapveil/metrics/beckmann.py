@@ -10,11 +10,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-__all__ = ["LeastFlow", "ROUNDING", "least_flow", "lipschitz_minorant"]
-
-FloatArray = npt.NDArray[np.float64]
+from mapveil_client.arrays import FloatArray
 
 ROUNDING = 64 * float(np.finfo(np.float64).eps)
 """Part of the largest possible cost that bounds allow for rounding."""

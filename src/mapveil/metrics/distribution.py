@@ -8,11 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.maps.density_map import DensityMap
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import ParameterError
 
-__all__ = ["MapLike", "Pair", "distribution_pair", "value_pair"]
-
-FloatArray = npt.NDArray[np.float64]
 MapLike = DensityMap | npt.ArrayLike
 """A :class:`~mapveil.maps.density_map.DensityMap`, or an array with one value per cell."""
 

@@ -10,19 +10,8 @@ from mapveil.maps.density_map import DensityMap
 from mapveil.metrics.distribution import MapLike, distribution_pair
 from mapveil.metrics.emd_ascent import exact_by_ascent
 from mapveil.metrics.emd_network import lattice_network, minimum_cost, spanner_network
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import MissingExtra, ParameterError
-
-__all__ = [
-    "LARGEST_LATTICE",
-    "cell_size",
-    "emd",
-    "emd_metres",
-    "emd_of_points",
-    "surplus",
-    "surplus_of_cells",
-]
-
-FloatArray = npt.NDArray[np.float64]
 
 LARGEST_LATTICE = 1 << 16
 """Sites of the largest lattice solved exactly, 256 x 256."""

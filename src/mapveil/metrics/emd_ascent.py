@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.metrics.beckmann import least_flow
 from mapveil.metrics.emd_network import MASS_UNITS, mass_units
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import require
-
-__all__ = ["exact_by_ascent"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _FIRST_TOLERANCE = 1e-3
 _FIRST_ITERATIONS = 500

@@ -5,17 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.maps.density_map import DensityMap
 from mapveil.metrics.beckmann import ROUNDING, least_flow
 from mapveil.metrics.distribution import MapLike
 from mapveil.metrics.emd import LARGEST_LATTICE, cell_size, emd, surplus
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import ParameterError
-
-__all__ = ["LARGEST_SIDE", "EmdBounds", "emd_bounds", "emd_within"]
-
-FloatArray = npt.NDArray[np.float64]
 
 LARGEST_SIDE = 1024
 """Rasters with a longer side are aggregated to at most this many rows and columns."""

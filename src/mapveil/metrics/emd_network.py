@@ -15,24 +15,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import MissingExtra, require
-
-__all__ = [
-    "LARGEST_PROGRAM",
-    "MASS_UNITS",
-    "FINEST_UNIT",
-    "Network",
-    "lattice_network",
-    "length_units",
-    "minimum_cost",
-    "mass_units",
-    "spanner_network",
-]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 MASS_UNITS = 1 << 45
 """Integer units that a total mass of one is divided into for the flow solver."""

@@ -6,32 +6,11 @@ from collections.abc import Callable, Iterable
 from typing import Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.metrics.distribution import MapLike, distribution_pair, value_pair
 from mapveil.metrics.emd_bounds import emd_within
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import ParameterError
-
-__all__ = [
-    "EPSILON",
-    "METRICS",
-    "Metric",
-    "compare",
-    "floored_mape",
-    "jensen_shannon",
-    "kl",
-    "l1",
-    "l2",
-    "maape",
-    "mape",
-    "mse",
-    "pearson",
-    "similarity",
-    "smape",
-    "spearman",
-]
-
-FloatArray = npt.NDArray[np.float64]
 
 EPSILON = 2.0**-52
 """What the saliency literature adds inside the logarithm of the KL divergence."""

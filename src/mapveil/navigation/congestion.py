@@ -6,13 +6,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import ParameterError
-
-__all__ = ["Congestion", "StepDelay", "VolumeDelay"]
-
-FloatArray = npt.NDArray[np.float64]
 
 
 class Congestion(Protocol):

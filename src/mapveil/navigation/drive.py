@@ -24,7 +24,6 @@ from collections.abc import Callable
 from typing import ClassVar, Final, Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.maps.density_map import DensityMap
 from mapveil.navigation.fleet import Fleet
@@ -34,13 +33,10 @@ from mapveil.navigation.traffic import TrafficServer
 from mapveil.navigation.traffic_retrieval import TrafficClient, traffic_database
 from mapveil.navigation.traffic_world import World, split_by_window
 from mapveil.retrieval.server import Server
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
 
-__all__ = ["REPORTING", "Drives", "ExactTraffic", "NoTraffic", "PrivateTraffic", "Traffic", "drive"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 Reporting = Literal["late", "probe"]
 
 REPORTING: Final[tuple[Reporting, ...]] = ("late", "probe")

@@ -5,16 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.analysis.trips import Trips
 from mapveil.navigation.road_graph import RoadGraph
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import InputError, ParameterError
-
-__all__ = ["Fleet", "fleet_from_trips", "synthetic_fleet"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False, repr=False)

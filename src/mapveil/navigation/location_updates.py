@@ -10,14 +10,9 @@ import numpy.typing as npt
 
 from mapveil.local.randomizers.randomizer import Randomizer
 from mapveil.local.randomizers.report import Reports
+from mapveil_client.arrays import BoolArray, IntArray
 from mapveil_client.errors import BudgetExceeded, ParameterError
 from mapveil_client.randomness.random import Randomness
-
-__all__ = ["LocationUpdates", "UpdateRule"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

@@ -13,15 +13,12 @@ import numpy.typing as npt
 
 from mapveil.navigation.road_graph import RoadGraph, Shapes
 from mapveil.navigation.road_speeds import CLASS_SPEEDS, road_speed_kmh
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import InputError, require
 
 if TYPE_CHECKING:
     from mapveil.geo.region import Region
 
-__all__ = ["ROAD_SUFFIXES", "read_roads"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 ROAD_SUFFIXES: Final = (".graphml", ".osm", ".osm.pbf", ".pbf", ".osm.bz2", ".osm.gz")
 """What can be read."""

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.geo.projection import EqualAreaCylinder
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
@@ -22,10 +23,6 @@ if TYPE_CHECKING:
 
     from mapveil.geo.region import Region
 
-__all__ = ["RoadGraph", "Routes", "Shapes"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _LEAST_SECONDS: Final = 0.05
 _CHUNK_ENTRIES: Final = 1 << 24

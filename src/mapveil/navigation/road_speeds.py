@@ -6,8 +6,6 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["CLASS_SPEEDS", "road_speed_kmh"]
-
 CLASS_SPEEDS: Final[Mapping[str, float]] = {
     "motorway": 110,
     "motorway_link": 60,

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.formats.atomic import atomic_path
 from mapveil.geo.tiling import Tiling
@@ -17,15 +16,12 @@ from mapveil.maps.density_map import DensityMap
 from mapveil.maps.software import software_version
 from mapveil.navigation.road_graph import RoadGraph
 from mapveil.privacy.guarantee import Guarantee
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
     from os import PathLike
 
-__all__ = ["ROUTE_SUFFIXES", "RouteMap", "Way", "most_helped"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 ROUTE_SUFFIXES: Final = (".geojson", ".json", ".png", ".html")
 """What :meth:`RouteMap.save` can write, by the suffix of the file."""

@@ -6,7 +6,6 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.formats.atomic import atomic_path
 from mapveil.pictures.colours import density_scale
@@ -23,6 +22,7 @@ from mapveil.pictures.picture_frame import (
     write_words,
 )
 from mapveil.pictures.plane import MapPlane, map_plane
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import require
 
 if TYPE_CHECKING:
@@ -30,10 +30,6 @@ if TYPE_CHECKING:
 
     from mapveil.navigation.route_map import RouteMap
 
-__all__ = ["plot_routes", "route_page", "write_route_page", "write_route_png"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _ROAD: Final = "#cfcfd6"
 _FREE_S: Final = 1.0

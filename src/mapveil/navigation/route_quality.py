@@ -5,14 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.navigation.drive import Drives
 from mapveil.navigation.road_graph import Routes
-
-__all__ = ["RouteQuality", "edit_distances", "route_quality"]
-
-IntArray = npt.NDArray[np.int64]
+from mapveil_client.arrays import IntArray
 
 
 class RouteQuality(NamedTuple):

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.analysis.trips import Trajectories, Trips, has_destinations, read_trajectories, read_trips
 from mapveil.geo.grid import Grid
@@ -21,6 +20,7 @@ from mapveil.navigation.traffic_world import World, make_world
 from mapveil.navigation.trajectory_roads import roads_from_trajectories
 from mapveil.navigation.travel_times import predict_times, traversals
 from mapveil.synthetic import SEA_BOX
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from mapveil.geo.tables import Table
     from mapveil.geo.tiling import Tiling
 
-__all__ = ["CONGESTIONS", "Scene", "congested_world", "make_scene"]
-
-FloatArray = npt.NDArray[np.float64]
 
 CONGESTIONS: Final = ("volume", "step")
 """What users of a cell cost: a delay that grows with them, or the paper's fixed one beyond a threshold."""

@@ -21,8 +21,6 @@ from mapveil.navigation.traffic import TrafficServer
 from mapveil.navigation.traffic_world import World
 from mapveil_client.randomness.random import Randomness
 
-__all__ = ["RouteStudy", "StudyRow", "study_routes"]
-
 
 class StudyRow(NamedTuple):
     """One setting."""

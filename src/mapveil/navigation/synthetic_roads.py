@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.navigation.road_graph import RoadGraph
 from mapveil.synthetic import SEA_BOX
@@ -14,9 +13,6 @@ from mapveil_client.errors import ParameterError
 if TYPE_CHECKING:
     from mapveil.geo.region import Region
 
-__all__ = ["synthetic_roads"]
-
-FloatArray = npt.NDArray[np.float64]
 
 _STREET_KMH: Final = 30.0
 _AVENUE_KMH: Final = 50.0

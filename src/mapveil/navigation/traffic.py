@@ -14,8 +14,6 @@ from mapveil.maps.density_map import DensityMap
 from mapveil.privacy.guarantee import Guarantee, Share
 from mapveil_client.errors import ParameterError
 
-__all__ = ["TrafficServer", "update_guarantee"]
-
 
 def update_guarantee(
     mechanism: LocalMechanism, most: int, *, timed: bool = True, seeded: bool = False

@@ -21,13 +21,9 @@ from mapveil.maps.density_map import DensityMap
 from mapveil.retrieval.client import Client
 from mapveil.retrieval.database import Database
 from mapveil.retrieval.server import Server
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.randomness.random import Randomness
-
-__all__ = ["BLOCK", "Blocks", "RetrievalCost", "TrafficClient", "traffic_blocks", "traffic_database"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 BLOCK: Final = 16
 """Cells of a record, by default."""

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.geo.tiling import Tiling
 from mapveil.local.devices import nearest_site
@@ -21,12 +20,8 @@ from mapveil.local.randomizers.domain import Domain
 from mapveil.navigation.congestion import Congestion
 from mapveil.navigation.fleet import Fleet
 from mapveil.navigation.road_graph import RoadGraph, Routes
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import InputError, ParameterError
-
-__all__ = ["Stays", "World", "make_world", "split_by_window"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 class Stays(NamedTuple):

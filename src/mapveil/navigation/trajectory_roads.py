@@ -6,17 +6,12 @@ from pathlib import PurePath
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.analysis.trips import Trajectories
 from mapveil.geo.tiling import Tiling
 from mapveil.navigation.road_graph import RoadGraph
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import InputError, ParameterError
-
-__all__ = ["roads_from_trajectories"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _FASTEST_MS: Final = 45.0  # 160 km/h: what is faster is a mistake of the positioning
 

@@ -18,16 +18,11 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.analysis.trips import Trajectories
 from mapveil.navigation.road_graph import RoadGraph
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import ParameterError
-
-__all__ = ["Traversals", "predict_times", "traversals"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _RATIOS: Final = (0.2, 8.0)  # of observed to empty time: beyond, a trip stood or the way was another
 

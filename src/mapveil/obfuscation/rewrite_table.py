@@ -24,15 +24,6 @@ from mapveil_client.randomness.random import Randomness, as_randomness
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = [
-    "METADATA_KEY",
-    "RewrittenTable",
-    "rewrite_table",
-    "rewritten_guarantee",
-    "rewritten_names",
-    "write_rewritten",
-]
-
 METADATA_KEY: Final = b"mapveil"
 """Where a Parquet file keeps the guarantee of its rows."""
 

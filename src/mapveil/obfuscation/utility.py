@@ -5,14 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.geo.measurements import RSS
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError
-
-__all__ = ["Utility", "distortion_utility", "linear_parameters", "map_utility", "utility"]
-
-FloatArray = npt.NDArray[np.float64]
 
 _RCOND = 1e-10  # eigenvalues of the Gram matrix below this part of the largest are directions nobody measured
 

@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import ParameterError
 
 if TYPE_CHECKING:
     from matplotlib.colors import Colormap, Normalize
 
-__all__ = ["DensityScale", "ScaleKind", "colormap", "density_scale", "ramp", "round_down"]
-
-FloatArray = npt.NDArray[np.float64]
 
 ScaleKind = Literal["linear", "log"]
 _KINDS: Final = ("linear", "log")

@@ -5,16 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
+
+from mapveil_client.arrays import FloatArray, IntArray
 
 if TYPE_CHECKING:
     from mapveil.maps.flow_map import FlowMap
     from mapveil.pictures.plane import MapPlane
 
-__all__ = ["POINTS", "Arcs", "flow_arcs"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 POINTS: Final = 17
 """Corners of an arc."""

@@ -16,8 +16,6 @@ from mapveil.pictures.plane import map_plane
 if TYPE_CHECKING:
     from mapveil.maps.flow_map import FlowMap
 
-__all__ = ["flow_page", "write_flow_page"]
-
 _MOST: Final = 4000  # arcs on a page
 _MOST_SITES: Final = 20_000
 

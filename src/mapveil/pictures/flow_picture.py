@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from mapveil.maps.flow_map import FlowMap
 
-__all__ = ["flow_colormap", "flow_notebook_html", "plot_flows", "write_flow_png"]
-
 _FAINTEST: Final = 56  # of the ramp's 256 colours: the first ones are paper
 _WIDTHS: Final = (0.35, 3.6)  # points, of the smallest and the largest flow at its destination
 _TAPER: Final = 0.25  # how thick an arc is where it begins

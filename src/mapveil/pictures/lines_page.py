@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.pictures.colours import density_scale, ramp
 from mapveil.pictures.page_parts import (
@@ -24,11 +23,7 @@ from mapveil.pictures.page_parts import (
 from mapveil.pictures.picture_frame import Pictured
 from mapveil.pictures.picture_words import epsilon_text
 from mapveil.pictures.plane import MapPlane
-
-__all__ = ["MARK_COLOURS", "Dots", "Lines", "lines_page"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from mapveil_client.arrays import FloatArray, IntArray
 
 MARK_COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
 """Of marked lines, after Okabe and Ito: told apart by every eye."""

@@ -8,7 +8,6 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.formats.atomic import atomic_path
 from mapveil.maps.density_map import INTERVAL_ALPHA
@@ -27,15 +26,13 @@ from mapveil.pictures.page_parts import (
 )
 from mapveil.pictures.picture_words import epsilon_text
 from mapveil.pictures.plane import MapPlane, map_plane, region_rings
+from mapveil_client.arrays import FloatArray
 
 if TYPE_CHECKING:
     from mapveil.geo.tiling import Tiling
     from mapveil.maps.density_map import DensityMap
     from mapveil.maps.round_cost import RoundCost
 
-__all__ = ["cells_record", "page_html", "write_page"]
-
-FloatArray = npt.NDArray[np.float64]
 
 _MESH: Final = 64
 _DEGREE_DECIMALS: Final = 7

@@ -20,18 +20,6 @@ if TYPE_CHECKING:
     from mapveil.pictures.plane import MapPlane, Rings
     from mapveil.privacy.guarantee import Guarantee
 
-__all__ = [
-    "banner_html",
-    "fill_page",
-    "packed",
-    "packed_rings",
-    "plain_text",
-    "promise_html",
-    "resource_text",
-    "script_json",
-    "section_html",
-]
-
 _TRUST: Final = {
     "central": "One trusted curator saw the raw locations; whoever sees the map does not",
     "distributed": "Nobody but each device saw its raw locations; the server saw noisy sums over many devices",

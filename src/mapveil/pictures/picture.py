@@ -11,9 +11,6 @@ import html
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
-
 from mapveil.formats.atomic import atomic_path
 from mapveil.maps.frame import density_unit, shown_density
 from mapveil.pictures.colours import ScaleKind, colormap, density_scale
@@ -30,6 +27,7 @@ from mapveil.pictures.picture_frame import (
 )
 from mapveil.pictures.picture_words import epsilon_text, guarantee_line, number_text, odds_factor
 from mapveil.pictures.plane import MapPlane, map_plane
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import MissingExtra, require
 
 if TYPE_CHECKING:
@@ -50,9 +48,6 @@ __all__ = [
     "plot_map",
     "write_png",
 ]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 def plot_map(

@@ -7,11 +7,11 @@ import textwrap
 from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.pictures.colours import DensityScale, round_down
 from mapveil.pictures.picture_words import epsilon_text, guarantee_line, number_text
 from mapveil.pictures.plane import MapPlane, Rings, region_rings
+from mapveil_client.arrays import IntArray
 from mapveil_client.errors import require
 
 if TYPE_CHECKING:
@@ -22,24 +22,6 @@ if TYPE_CHECKING:
     from mapveil.geo.tiling import Tiling
     from mapveil.privacy.guarantee import Guarantee
 
-__all__ = [
-    "DPI",
-    "INK",
-    "PAPER",
-    "QUIET",
-    "Pictured",
-    "draw_bar",
-    "draw_degrees",
-    "draw_outline",
-    "draw_scale_bar",
-    "new_axes",
-    "png_bytes",
-    "ring_paths",
-    "style_frame",
-    "write_words",
-]
-
-IntArray = npt.NDArray[np.int64]
 
 INK: Final = "#22222a"
 QUIET: Final = "#6a6a74"

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from mapveil.privacy.guarantee import Guarantee
 
-__all__ = ["epsilon_text", "guarantee_line", "number_text", "odds_factor"]
-
 
 def odds_factor(guarantee: Guarantee) -> str:
     """e to the epsilon, as a person writes it: how far one user can move the odds of an outcome."""

@@ -10,11 +10,7 @@ import numpy.typing as npt
 from mapveil.geo.projection import Projection, projection_of
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.frame import RasterFrame, raster_frame
-
-__all__ = ["MapPlane", "Rings", "cell_rings", "map_plane", "region_rings"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from mapveil_client.arrays import FloatArray, IntArray
 
 
 class Rings(NamedTuple):

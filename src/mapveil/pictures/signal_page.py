@@ -27,8 +27,6 @@ from mapveil.pictures.signal_picture import HOLE_COLOUR, PALEST, signal_scale
 if TYPE_CHECKING:
     from mapveil.maps.signal_map import SignalMap
 
-__all__ = ["signal_page", "write_signal_page"]
-
 
 def write_signal_page(signal: SignalMap, path: str | PathLike[str], *, title: str | None = None) -> None:
     """Write :func:`signal_page` to a file. Run by: anybody who holds the map.

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from mapveil.maps.signal_map import SignalMap
 
-__all__ = ["HOLE_COLOUR", "PALEST", "SignalScale", "plot_signal", "signal_scale", "write_signal_png"]
-
 HOLE_COLOUR: Final = "#e2552b"
 """Of what is known to be a coverage hole: no colour of the ramp."""
 

@@ -12,19 +12,6 @@ from typing import Any, Final, NamedTuple, NewType
 from mapveil_client.epsilon import as_epsilon
 from mapveil_client.errors import InputError
 
-__all__ = [
-    "Account",
-    "Entry",
-    "SpendId",
-    "default_budget",
-    "find_account",
-    "find_dataset",
-    "find_entries",
-    "like_id",
-    "open_account",
-    "refusal",
-]
-
 _SHOWN: Final = 12  # hexadecimal digits of a dataset's id on display
 _SHORTEST: Final = 6  # and the fewest that are accepted for one
 _NAME: Final = "(SELECT name FROM names WHERE names.account = accounts.account ORDER BY rowid LIMIT 1)"

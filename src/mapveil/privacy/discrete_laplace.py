@@ -37,8 +37,6 @@ from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.randomness.slot_table import DIGITS, TAIL, SlotTable, draw_slots, slot_table
 
-__all__ = ["discrete_laplace", "laplace_quantile", "laplace_variance"]
-
 _DIGIT_BITS = 10
 _LEADING_VALUES = 1 << 10
 _CHUNK = 1 << 16

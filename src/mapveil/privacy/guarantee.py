@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-__all__ = ["Guarantee", "Measured", "Share"]
-
 
 class Share(NamedTuple):
     """One part of a budget: what it bought, and its exact epsilon."""

@@ -31,11 +31,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.privacy.discrete_laplace import laplace_quantile
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import ParameterError
-
-__all__ = ["laplace_sum_quantile", "laplace_sum_tail", "laplace_sum_variance"]
-
-FloatArray = npt.NDArray[np.float64]
 
 _POINTS = 1 << 11
 _SLACK = 1e-9  # relative; the incomplete beta functions are good to some 1e-12

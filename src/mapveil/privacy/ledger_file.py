@@ -18,8 +18,6 @@ from typing import Final
 
 from mapveil_client.errors import InputError, PromiseError
 
-__all__ = ["SCHEMA_VERSION", "create_ledger", "transaction"]
-
 SCHEMA_VERSION: Final = 1
 _APPLICATION_ID: Final = 0x4D56_4C47  # "MVLG"
 _WAIT_SECONDS: Final = 60.0

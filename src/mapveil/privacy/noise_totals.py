@@ -37,8 +37,6 @@ from mapveil_client.randomness.noise_shares import as_shape, noise_shares
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.randomness.slot_table import DIGITS, TAIL, SlotTable, draw_slots, slot_table
 
-__all__ = ["noise_totals"]
-
 _CHUNK = 1 << 16
 _FARTHEST = 1 << 12  # the largest value of a table
 _DEVIATIONS = 9.0  # which a table must reach at least

@@ -27,22 +27,13 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.privacy.laplace_sum import laplace_sum_variance
+from mapveil_client.arrays import IntArray
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.randomness.uniform import uniform_below_each
 
-__all__ = [
-    "ROUNDINGS",
-    "Rounding",
-    "RoundingErrors",
-    "round_shares",
-    "rounding_errors",
-    "rounding_sensitivity",
-]
-
 Rounding = Literal["largest-remainder", "stochastic"]
 ROUNDINGS: Final[tuple[Rounding, ...]] = ("largest-remainder", "stochastic")
-IntArray = npt.NDArray[np.int64]
 
 _LARGEST_SCALE = 1 << 31
 _WEIGHT_BITS = 31

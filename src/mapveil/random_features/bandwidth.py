@@ -19,13 +19,10 @@ import numpy.typing as npt
 from mapveil.random_features.even_grid import EvenGrid
 from mapveil.random_features.kernels import Gaussian
 from mapveil.random_features.query import Query
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.randomness.uniform import uniform_below
-
-__all__ = ["Smoothing", "neighbour_bandwidth", "public_bandwidth", "smooth", "smoothing_scale"]
-
-FloatArray = npt.NDArray[np.float64]
 
 _SCALES: Final = 64
 _WIDEST: Final = 0.25  # of the shorter side

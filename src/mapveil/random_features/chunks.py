@@ -9,14 +9,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.random_features.report import Visits
+from mapveil_client.arrays import FloatArray
 from mapveil_client.randomness.random import Randomness
-
-__all__ = ["Chunk", "ChunkSum", "sum_chunks"]
-
-FloatArray = npt.NDArray[np.float64]
 
 _MOST_WORKERS = 8  # each holds a chunk
 

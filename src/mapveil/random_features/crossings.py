@@ -15,15 +15,11 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.random_features.query import Query
-from mapveil.random_features.report import FloatArray, IntArray, Reports
+from mapveil.random_features.report import Reports
+from mapveil_client.arrays import BoolArray, FloatArray, IntArray
 from mapveil_client.errors import ParameterError
-
-__all__ = ["Crossings", "crossings"]
-
-BoolArray = npt.NDArray[np.bool_]
 
 _MOST: Final = 1 << 20  # whole numbers tried for one device
 _BLOCK: Final = 1 << 22  # and at once

@@ -15,10 +15,6 @@ from mapveil.random_features.query import Query
 from mapveil.random_features.report import Reports, Visits, client_reports
 from mapveil_client.errors import InputError
 
-__all__ = ["Device", "Frequencies"]
-
-FloatArray = npt.NDArray[np.float64]
-
 
 class Frequencies(Protocol):
     """What keeps a device's frequencies: a :class:`~mapveil.random_features.frequencies.FrequencyStore`, or an

@@ -16,15 +16,12 @@ from mapveil.geo.points import Points
 from mapveil.geo.tables import reading
 from mapveil.geo.tiling import Tiling
 from mapveil.random_features.report import Visits
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import InputError
 
 if TYPE_CHECKING:
     import duckdb
 
-__all__ = ["PlaceChoice", "all_places", "count_devices", "visits_of"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 PlaceChoice = Literal["mean", "most-visited"]
 
 _CHUNK = 1 << 21

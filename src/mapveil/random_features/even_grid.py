@@ -6,13 +6,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import ParameterError
-
-__all__ = ["EvenGrid"]
-
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -21,11 +21,7 @@ import numpy.typing as npt
 from mapveil.random_features.even_grid import EvenGrid
 from mapveil.random_features.kernels import Gaussian, Kernel
 from mapveil.random_features.transforms import to_grid, to_points_from_grid
-
-__all__ = ["direct_density", "kernel_density", "kernel_density_at"]
-
-FloatArray = npt.NDArray[np.float64]
-ComplexArray = npt.NDArray[np.complex128]
+from mapveil_client.arrays import ComplexArray, FloatArray
 
 _TOLERANCE: Final = 1e-9
 _MOST_MODES: Final = 1 << 22

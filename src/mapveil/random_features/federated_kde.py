@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
@@ -18,11 +17,8 @@ from mapveil.random_features.devices import count_devices, visits_of
 from mapveil.random_features.kernels import kernel_named
 from mapveil.random_features.map_points import map_points, sum_of_kernels
 from mapveil.random_features.mechanism import Collected, ProjectionMechanism, check_bandwidth
+from mapveil_client.arrays import FloatArray
 from mapveil_client.randomness.random import Randomness
-
-__all__ = ["FederatedKde"]
-
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)

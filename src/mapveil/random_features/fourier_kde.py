@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
@@ -33,12 +32,10 @@ from mapveil.random_features.policy import Policy, largest_bandwidth
 from mapveil.random_features.posterior import hiding
 from mapveil.random_features.query import Query
 from mapveil.random_features.report import Reports, client_reports
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError
 from mapveil_client.randomness.random import Randomness
 
-__all__ = ["BandwidthRule", "FourierKde"]
-
-FloatArray = npt.NDArray[np.float64]
 BandwidthRule = Literal["public", "neighbours"]
 
 _LEAST_SIDE_M: Final = 1000.0

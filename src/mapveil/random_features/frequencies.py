@@ -18,17 +18,13 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.random_features.kernels import Kernel, kernel_named
 from mapveil.random_features.policy import Policy
 from mapveil.random_features.variates import normals
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError, ParameterError, PromiseError
 from mapveil_client.randomness.random import Randomness, as_randomness
-
-__all__ = ["FrequencyStore", "Kept", "offsets", "unit_frequencies"]
-
-FloatArray = npt.NDArray[np.float64]
 
 _MAGIC: Final = b"mapveil frequencies 1\n"
 _HEAD: Final = struct.Struct("<16sHHB")  # kernel, features, dimension, spent

@@ -26,15 +26,11 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.random_features.variates import exponentials, normals
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
-
-__all__ = ["KERNELS", "Cauchy", "Gaussian", "Kernel", "Matern", "kernel_named"]
-
-FloatArray = npt.NDArray[np.float64]
 
 _HALVINGS: Final = 100
 

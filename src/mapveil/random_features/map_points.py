@@ -6,7 +6,6 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.geo.projection import Projection
 from mapveil.geo.tiling import Tiling
@@ -18,11 +17,7 @@ from mapveil.random_features.posterior import PriorCells
 from mapveil.random_features.query import Query
 from mapveil.random_features.report import Reports
 from mapveil.random_features.surface import evaluate_on_grid, evaluate_on_points
-
-__all__ = ["MapPoints", "inscribed_side", "map_points", "prior_cells", "sum_of_kernels", "sum_of_waves"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from mapveil_client.arrays import FloatArray, IntArray
 
 _PRIOR_SIDE = 96
 _SQUARE_SIDE = 256

@@ -7,8 +7,6 @@ from typing import Final
 from mapveil.privacy.guarantee import Measured
 from mapveil.random_features.posterior import Hiding
 
-__all__ = ["FEW_PLACES", "SMALL_PART", "hiding_facts", "hiding_warnings"]
-
 FEW_PLACES: Final = 20
 """Fewer equally likely places than this are warned of."""
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
@@ -17,12 +16,9 @@ from mapveil.maps.density_map import DensityMap
 from mapveil.mechanisms.mechanism import AnyMechanism, Progress, tiling_of
 from mapveil.privacy.guarantee import Guarantee, Measured, Share
 from mapveil.random_features.map_points import MapPoints, map_points
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError
 from mapveil_client.randomness.random import Randomness, as_randomness
-
-__all__ = ["Collected", "Negative", "ProjectionMechanism", "check_bandwidth", "non_negative"]
-
-FloatArray = npt.NDArray[np.float64]
 
 Negative = Literal["keep-total", "clip"]
 """What becomes of cells whose estimate is negative; see :func:`non_negative`."""

@@ -24,20 +24,8 @@ from mapveil.random_features.even_grid import EvenGrid
 from mapveil.random_features.query import Query
 from mapveil.random_features.report import GridReports, Reports
 from mapveil_client import canonical_cbor
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError
-
-__all__ = [
-    "VERSION",
-    "digest",
-    "read_grid_reports",
-    "read_query",
-    "read_reports",
-    "write_grid_reports",
-    "write_query",
-    "write_reports",
-]
-
-FloatArray = npt.NDArray[np.float64]
 
 VERSION: Final = 1
 _QUERY, _COMPACT, _GRID = 1, 2, 3

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
@@ -20,12 +19,10 @@ from mapveil.random_features.kernels import kernel_named
 from mapveil.random_features.map_points import MapPoints, map_points, sum_of_kernels
 from mapveil.random_features.mechanism import Collected, ProjectionMechanism, check_bandwidth
 from mapveil.random_features.variates import uniforms
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError
 from mapveil_client.randomness.random import Randomness
 
-__all__ = ["PlanarLaplace", "Remap", "laplace_radius", "planar_laplace", "remap"]
-
-FloatArray = npt.NDArray[np.float64]
 Remap = Literal["none", "region", "prior"]
 
 _TINY = 1e-4

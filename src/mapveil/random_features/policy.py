@@ -25,8 +25,6 @@ from mapveil.random_features.kernels import Kernel, kernel_named
 from mapveil.random_features.query import Query
 from mapveil_client.errors import ParameterError, PromiseError
 
-__all__ = ["Policy", "largest_bandwidth"]
-
 _LARGEST_GRID = 1 << 26
 _SLACK = 1e-9
 _STRETCH = 1.5

@@ -31,26 +31,11 @@ import numpy.typing as npt
 from mapveil.random_features.crossings import crossings
 from mapveil.random_features.frequencies import offsets, unit_frequencies
 from mapveil.random_features.query import Query
-from mapveil.random_features.report import FloatArray, IntArray, Reports, Visits, client_reports
+from mapveil.random_features.report import Reports, Visits, client_reports
+from mapveil_client.arrays import BoolArray, FloatArray, IntArray
 from mapveil_client.randomness.random import Randomness
 
-__all__ = [
-    "CellLattice",
-    "Hiding",
-    "Posterior",
-    "PriorCells",
-    "Simulated",
-    "best_guess",
-    "blind_error",
-    "effective_places",
-    "expected_error",
-    "hiding",
-    "posterior",
-    "simulated_devices",
-]
-
 AnyArray = npt.NDArray[Any]
-BoolArray = npt.NDArray[np.bool_]
 
 _BLOCK: Final = 1 << 21
 _STEPS: Final = 12

@@ -8,7 +8,6 @@ from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.engines import UNIT, UserSums, user_sums
 from mapveil.geo.counts import Counts
@@ -23,13 +22,9 @@ from mapveil.random_features.mechanism import check_bandwidth, non_negative
 from mapveil.random_features.shared_waves import MOST_WAVES, SharedWaves, choose_waves, signal_bandwidth
 from mapveil.random_features.wave_density import WaveSums, server_density
 from mapveil.random_features.wave_vectors import sum_of_vectors
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.epsilon import split_epsilon
 from mapveil_client.randomness.random import Randomness, as_randomness
-
-__all__ = ["PrivateFourierKde", "noisy_waves"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 def noisy_waves(exact: list[int], waves: SharedWaves, epsilon: Fraction, rng: Randomness) -> WaveSums:

@@ -9,8 +9,6 @@ from mapveil.random_features.even_grid import EvenGrid
 from mapveil.random_features.kernels import Kernel, kernel_named
 from mapveil_client.errors import ParameterError
 
-__all__ = ["Query"]
-
 
 @dataclass(frozen=True)
 class Query:

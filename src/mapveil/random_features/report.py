@@ -19,17 +19,11 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.random_features.even_grid import EvenGrid
 from mapveil.random_features.query import Query
+from mapveil_client.arrays import ComplexArray, FloatArray, IntArray
 from mapveil_client.errors import InputError
-
-__all__ = ["GridReports", "Reports", "Visits", "client_reports", "fold", "grid_reports"]
-
-FloatArray = npt.NDArray[np.float64]
-ComplexArray = npt.NDArray[np.complex128]
-IntArray = npt.NDArray[np.int64]
 
 
 class Visits(NamedTuple):

@@ -30,14 +30,9 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import ParameterError
-
-__all__ = ["MOST_WAVES", "SharedWaves", "choose_waves", "signal_bandwidth"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 MOST_WAVES: Final = 2048
 """No more are chosen: what a place costs to project is proportional to them."""

@@ -17,12 +17,8 @@ import numpy.typing as npt
 
 from mapveil.random_features.query import Query
 from mapveil.random_features.report import Reports
+from mapveil_client.arrays import ComplexArray, FloatArray
 from mapveil_client.errors import InputError
-
-__all__ = ["solve_grid"]
-
-FloatArray = npt.NDArray[np.float64]
-ComplexArray = npt.NDArray[np.complex128]
 
 _WINDOW = 500  # points
 _OFFSETS = 700

@@ -17,11 +17,10 @@ import numpy.typing as npt
 
 from mapveil.random_features.even_grid import EvenGrid
 from mapveil.random_features.query import Query
-from mapveil.random_features.report import ComplexArray, FloatArray, GridReports, Reports
+from mapveil.random_features.report import GridReports, Reports
 from mapveil.random_features.transforms import to_grid, to_points
+from mapveil_client.arrays import ComplexArray, FloatArray
 from mapveil_client.errors import InputError
-
-__all__ = ["TOLERANCE", "SurfaceSum", "direct_surface", "evaluate_on_grid", "evaluate_on_points"]
 
 TOLERANCE: Final = 1e-9
 """What is asked of the transform: its errors stay below 1e-7 of the surface's root mean square."""

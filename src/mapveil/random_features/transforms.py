@@ -10,12 +10,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
-__all__ = ["to_grid", "to_points", "to_points_from_grid"]
-
-FloatArray = npt.NDArray[np.float64]
-ComplexArray = npt.NDArray[np.complex128]
+from mapveil_client.arrays import ComplexArray, FloatArray
 
 _THREADED: Final = 100_000  # fewer sources are faster on one thread
 _CACHED: Final = 1 << 17  # points of the transform's fine grid that stay in the cache

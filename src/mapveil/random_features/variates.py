@@ -10,13 +10,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 
+from mapveil_client.arrays import FloatArray
 from mapveil_client.randomness.random import Randomness
-
-__all__ = ["exponentials", "normals", "uniforms"]
-
-FloatArray = npt.NDArray[np.float64]
 
 _CHUNK = 1 << 14  # temporaries that stay in the cache
 

@@ -19,14 +19,9 @@ import math
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.random_features.shared_waves import SharedWaves
-
-__all__ = ["WaveDensity", "WaveSums", "server_density", "shrink_factors"]
-
-FloatArray = npt.NDArray[np.float64]
-ComplexArray = npt.NDArray[np.complex128]
+from mapveil_client.arrays import ComplexArray, FloatArray
 
 _RING: Final = 1.15  # ratio of a ring's edges, where that is more than one wave
 _TOLERANCE: Final = 1e-9

@@ -22,13 +22,9 @@ from mapveil.mechanisms.mechanism import Progress
 from mapveil.privacy.user_shares import round_shares
 from mapveil.random_features.report import Visits
 from mapveil.random_features.shared_waves import SharedWaves
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.randomness.random import Randomness
-
-__all__ = ["client_vectors", "place_vectors", "sum_of_vectors"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _BLOCK: Final = 1 << 18  # coordinates at once, so that temporaries stay in the cache
 _BLOCKS: Final = 64  # so many times what float64 holds exactly fits an integer

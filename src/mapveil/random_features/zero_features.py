@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
@@ -17,11 +16,8 @@ from mapveil.random_features.devices import count_devices
 from mapveil.random_features.map_points import MapPoints, map_points, prior_cells
 from mapveil.random_features.mechanism import Collected, ProjectionMechanism
 from mapveil.random_features.posterior import blind_error
+from mapveil_client.arrays import FloatArray
 from mapveil_client.randomness.random import Randomness
-
-__all__ = ["ZeroFeatures"]
-
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)

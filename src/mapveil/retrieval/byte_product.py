@@ -19,8 +19,6 @@ import numpy.typing as npt
 
 from mapveil_client.errors import MissingExtra, require
 
-__all__ = ["ByteProduct", "byte_product", "compiled_product", "plain_product"]
-
 Bytes = npt.NDArray[np.int8]
 Words = npt.NDArray[np.uint32]
 ByteProduct = Callable[[Bytes, Words], Words]

@@ -38,8 +38,6 @@ from mapveil.retrieval.parameters import SCALE_BITS, SECRET, largest_error
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.randomness.random import Randomness, as_randomness
 
-__all__ = ["Client", "Column", "Opening", "Query"]
-
 Words = npt.NDArray[np.uint32]
 
 _SCALE = 1 << SCALE_BITS

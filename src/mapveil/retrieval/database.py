@@ -12,8 +12,6 @@ from mapveil.retrieval.parameters import PLAIN
 from mapveil.retrieval.shape import Shape, choose_shape
 from mapveil_client.errors import ParameterError
 
-__all__ = ["Database", "column_records"]
-
 _CENTRE = np.uint8(PLAIN // 2)
 
 

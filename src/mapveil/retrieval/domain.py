@@ -10,8 +10,6 @@ import hashlib
 from enum import IntEnum
 from typing import Final
 
-__all__ = ["HASH_BYTES", "PROTOCOL", "VERSION", "Purpose", "digest"]
-
 PROTOCOL: Final = b"mapveil retrieval"
 VERSION: Final = 1
 HASH_BYTES: Final = 32

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from mapveil_client.errors import InputError
 
-__all__ = ["OutdatedHint"]
-
 
 class OutdatedHint(InputError):
     """The hint belongs to another version of the database: fetch the new offer and hint, then ask again.

@@ -26,8 +26,6 @@ from mapveil.retrieval.parameters import DEVIATION
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.randomness.slot_table import DIGITS, SlotTable, draw_slots, slot_table
 
-__all__ = ["LARGEST", "draw_gaussian", "gaussian_table"]
-
 LARGEST: Final = 320
 """No draw is longer: beyond, probabilities are below 2^-118."""
 

@@ -31,8 +31,6 @@ import numpy as np
 from mapveil.retrieval.parameters import DEVIATION, MODULUS_BITS, SECRET
 from mapveil_client.errors import ParameterError
 
-__all__ = ["PrimalAttack", "primal_attack"]
-
 _SMALLEST_BLOCK = 50
 _SIEVE = 0.292
 _OVERHEAD_BITS = 16.4

@@ -18,11 +18,8 @@ from mapveil.geo.parse_tiling import tiling_from_dict
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.density_map import DensityMap
 from mapveil.retrieval.database import Database
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError, ParameterError
-
-__all__ = ["MapRecords", "map_database"]
-
-FloatArray = npt.NDArray[np.float64]
 
 _VALUE: Final = np.dtype("<f8")
 

@@ -21,8 +21,6 @@ import numpy.typing as npt
 from mapveil.retrieval.domain import Purpose, digest
 from mapveil.retrieval.parameters import SECRET
 
-__all__ = ["hint_of", "hint_times_secret", "matrix_key", "matrix_rows", "matrix_times_secret"]
-
 Bytes = npt.NDArray[np.int8]
 Words = npt.NDArray[np.uint32]
 Secret = npt.NDArray[np.int16]

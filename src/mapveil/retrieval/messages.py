@@ -26,22 +26,6 @@ from mapveil.retrieval.shape import Shape
 from mapveil_client import canonical_cbor
 from mapveil_client.errors import InputError, ParameterError
 
-__all__ = [
-    "Hint",
-    "Message",
-    "Offer",
-    "Vector",
-    "read_hint",
-    "read_kind",
-    "read_offer",
-    "read_outdated",
-    "read_vector",
-    "write_hint",
-    "write_offer",
-    "write_outdated",
-    "write_vector",
-]
-
 Words = npt.NDArray[np.uint32]
 
 _ROW_BYTES: Final = 4 * SECRET

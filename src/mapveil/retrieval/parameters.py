@@ -25,18 +25,6 @@ import math
 from fractions import Fraction
 from typing import Final
 
-__all__ = [
-    "DEVIATION",
-    "LARGEST_COLUMNS",
-    "LARGEST_ROWS",
-    "MODULUS_BITS",
-    "PLAIN",
-    "SCALE_BITS",
-    "SECRET",
-    "failure_log2",
-    "largest_error",
-]
-
 SECRET: Final = 1024
 """Numbers of a secret, n."""
 MODULUS_BITS: Final = 32

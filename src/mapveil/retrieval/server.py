@@ -36,8 +36,6 @@ from mapveil.retrieval.parameters import SECRET
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.randomness.random import Randomness
 
-__all__ = ["Server"]
-
 Words = npt.NDArray[np.uint32]
 
 _PART_ROWS: Final = 256  # of the hint in one message: 1 MiB

@@ -20,8 +20,6 @@ import numpy as np
 from mapveil.retrieval.parameters import LARGEST_COLUMNS, LARGEST_ROWS, SECRET
 from mapveil_client.errors import ParameterError
 
-__all__ = ["Place", "Shape", "Traffic", "choose_shape"]
-
 _WORD_BYTES = 4
 
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
     from multiprocessing.process import BaseProcess
 
-__all__ = ["Crew", "Hand", "Task"]
-
 Mail = list[tuple[int, bytes]]
 """Messages from or to clients, by their numbers in the shard."""
 

@@ -13,12 +13,9 @@ from mapveil.secure_sum.shard_sum import (
     check_shards,
     largest_messages,
 )
+from mapveil_client.arrays import IntArray
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.vectors import Leaves, SparseVectors
-
-__all__ = ["IdealSum"]
-
-IntArray = npt.NDArray[np.int64]
 
 _BATCH = 1 << 17  # entries: their keys stay in the second cache
 

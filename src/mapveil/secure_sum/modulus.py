@@ -27,8 +27,6 @@ import numpy.typing as npt
 from mapveil.privacy.laplace_sum import laplace_sum_quantile, laplace_sum_tail
 from mapveil_client.errors import ParameterError
 
-__all__ = ["FAILURE", "centre", "check_modulus", "highest_sum", "smallest_modulus"]
-
 FAILURE: Final = 2.0**-40
 """How probable an overflow may be, over all coordinates of one sum."""
 _WORD = 64

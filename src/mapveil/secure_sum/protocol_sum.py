@@ -21,14 +21,11 @@ from mapveil.secure_sum.shard_sum import (
     check_promised,
     check_shards,
 )
+from mapveil_client.arrays import IntArray
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.states import Message
 from mapveil_client.secure_sum.vectors import Leaves, SparseVectors
-
-__all__ = ["ProtocolSum"]
-
-IntArray = npt.NDArray[np.int64]
 
 _CHUNK = 64
 """Clients whose messages travel together between processes, at most."""

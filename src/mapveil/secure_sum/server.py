@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from mapveil.secure_sum.server_checks import check_answer, check_boxes, check_consent, check_input, check_keys
 from mapveil.secure_sum.server_unmask import Collected, unmask
+from mapveil_client.arrays import BoolArray
 from mapveil_client.secure_sum import messages
 from mapveil_client.secure_sum.faults import Abort, OwnFault, PeerFault
 from mapveil_client.secure_sum.identity import Enrolled, survivor_statement
@@ -26,10 +27,6 @@ from mapveil_client.secure_sum.messages import write_set
 from mapveil_client.secure_sum.parameters import RoundParameters
 from mapveil_client.secure_sum.ring import Ring, make_ring
 from mapveil_client.secure_sum.states import Message, ServerState, Signal, expected_messages, server_step
-
-__all__ = ["Outbox", "Server"]
-
-BoolArray = npt.NDArray[np.bool_]
 
 
 class Outbox(Mapping[int, bytes]):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from mapveil_client.arrays import BoolArray
 from mapveil_client.secure_sum.faults import PeerFault
 from mapveil_client.secure_sum.identity import Enrolled, key_statement, signed_by
 from mapveil_client.secure_sum.masks import agree, word_type
@@ -28,9 +29,6 @@ from mapveil_client.secure_sum.shamir import PRIME
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-__all__ = ["check_answer", "check_boxes", "check_consent", "check_input", "check_keys"]
-
-BoolArray = npt.NDArray[np.bool_]
 ByteArray = npt.NDArray[np.uint8]
 
 

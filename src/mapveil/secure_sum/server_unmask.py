@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from mapveil_client.arrays import BoolArray
 from mapveil_client.secure_sum.faults import Abort, PeerFault
 from mapveil_client.secure_sum.keys import pair_mask_seed, pair_mask_sign, seed_commitment, self_mask_seed
 from mapveil_client.secure_sum.masks import add_masks
@@ -25,9 +26,6 @@ from mapveil_client.secure_sum.parameters import RoundParameters
 from mapveil_client.secure_sum.ring import Ring
 from mapveil_client.secure_sum.shamir import DIGITS, reconstruct_secrets
 
-__all__ = ["Collected", "unmask"]
-
-BoolArray = npt.NDArray[np.bool_]
 ByteArray = npt.NDArray[np.uint8]
 Words = npt.NDArray[np.unsignedinteger]
 

@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from mapveil_client.arrays import IntArray
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.faults import Abort
@@ -20,19 +21,6 @@ from mapveil_client.secure_sum.neighbours import choose_neighbourhood
 from mapveil_client.secure_sum.parameters import RoundParameters
 from mapveil_client.secure_sum.states import Message
 from mapveil_client.secure_sum.vectors import Leaves, SparseVectors
-
-__all__ = [
-    "BeforeReveal",
-    "RUN_BYTES",
-    "SecureSum",
-    "ShardSum",
-    "SumSettings",
-    "check_promised",
-    "check_shards",
-    "largest_messages",
-]
-
-IntArray = npt.NDArray[np.int64]
 
 RUN_BYTES = 8
 """Random bytes that tell the runs of one round apart."""

@@ -37,8 +37,6 @@ from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.randomness.slot_table import DIGITS, TAIL, SlotTable, draw_slots, slot_table
 
-__all__ = ["logarithmic_rate", "signed_logarithmic"]
-
 _SINGLE_VALUES = 1 << 10  # as many magnitudes have a bin each
 _BINS_PER_OCTAVE = 32
 _SURE_BITS = 12

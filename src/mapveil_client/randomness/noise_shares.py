@@ -41,8 +41,6 @@ from mapveil_client.randomness.random import Randomness
 from mapveil_client.randomness.slot_table import DIGITS
 from mapveil_client.randomness.uniform import uniform_below
 
-__all__ = ["NoiseEntries", "as_shape", "noise_shares"]
-
 
 class NoiseEntries(NamedTuple):
     """Noise of many clients as its few entries; repeated positions add up."""

@@ -21,8 +21,6 @@ from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.randomness.slot_table import DIGITS, TAIL, SlotTable, draw_slots, slot_table
 
-__all__ = ["LARGEST_MEAN", "poisson"]
-
 LARGEST_MEAN: Final = 1 << 32
 """Above it a single count is of more events than a memory holds."""
 _LARGEST_PART = 256

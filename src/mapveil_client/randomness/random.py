@@ -16,8 +16,6 @@ import numpy.typing as npt
 
 from mapveil_client.errors import ParameterError
 
-__all__ = ["Randomness", "as_randomness"]
-
 _CHUNK = 1 << 18
 _ZEROS = bytes(_CHUNK)
 _BLOCK_SLACK = 16

@@ -21,8 +21,6 @@ import numpy.typing as npt
 
 from mapveil_client.randomness.random import Randomness
 
-__all__ = ["DIGITS", "SLOTS", "TAIL", "SlotTable", "draw_slots", "slot_table"]
-
 _SLOT_BITS = 16
 _UNIT_BITS = 96
 _TIE_BITS = 32

@@ -8,8 +8,6 @@ import numpy.typing as npt
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
 
-__all__ = ["uniform_below", "uniform_below_each"]
-
 _SHORT = 1 << 24
 _CHUNK = 1 << 16
 _LARGEST = 1 << 62

@@ -29,8 +29,6 @@ from mapveil_client.secure_sum.packing import pack, unpack
 from mapveil_client.secure_sum.parameters import RoundParameters
 from mapveil_client.secure_sum.states import ClientState, Message, Signal, client_step, expected_messages
 
-__all__ = ["Client"]
-
 _NEEDS_VECTOR = (ClientState.FRESH, ClientState.ADVERTISED, ClientState.SHARED)
 
 

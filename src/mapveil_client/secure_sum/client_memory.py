@@ -14,8 +14,6 @@ from mapveil_client.secure_sum.packing import packed_size
 from mapveil_client.secure_sum.parameters import RoundParameters
 from mapveil_client.secure_sum.states import ClientState
 
-__all__ = ["Memory", "read_state", "write_state"]
-
 _STATE_VERSION = 1
 _HEAD = 4
 _C = ClientState

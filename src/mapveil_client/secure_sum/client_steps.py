@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from mapveil_client.arrays import BoolArray
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.client_memory import Memory
 from mapveil_client.secure_sum.faults import Abort, OwnFault, PeerFault
@@ -53,9 +54,6 @@ from mapveil_client.secure_sum.shamir import split_secrets
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-__all__ = ["ClientSteps", "Outcome"]
-
-BoolArray = npt.NDArray[np.bool_]
 Words = npt.NDArray[np.unsignedinteger]
 
 

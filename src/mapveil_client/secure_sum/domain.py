@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-__all__ = ["PROTOCOL", "VERSION", "Purpose", "info"]
-
 PROTOCOL = b"mapveil secure sum"
 VERSION = 1
 

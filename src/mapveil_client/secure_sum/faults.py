@@ -18,8 +18,6 @@ from typing import ClassVar
 
 from mapveil_client.errors import PromiseError
 
-__all__ = ["Abort", "OwnFault", "PeerFault", "ProtocolError"]
-
 
 class ProtocolError(PromiseError):
     """A secure sum cannot go on as asked.

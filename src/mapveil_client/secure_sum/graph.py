@@ -19,8 +19,6 @@ import numpy.typing as npt
 from mapveil_client.errors import ParameterError
 from mapveil_client.secure_sum.domain import Purpose, info
 
-__all__ = ["harary_graph", "mirror_slot", "permutation", "slot_of"]
-
 _SEED_BYTES = 32
 
 

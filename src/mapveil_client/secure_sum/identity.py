@@ -21,8 +21,6 @@ from mapveil_client.secure_sum.parameters import RoundParameters
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-__all__ = ["Enrolled", "Identity", "key_statement", "signed_by", "survivor_statement"]
-
 Enrolled = Callable[[int, bytes], bool]
 """Whether a public identity key (32 bytes) belongs to the device enrolled as that client."""
 

@@ -13,16 +13,6 @@ from mapveil_client.secure_sum.parameters import RoundParameters
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-__all__ = [
-    "client_bytes",
-    "pair_mask_seed",
-    "pair_mask_sign",
-    "pair_sealing_key",
-    "sealing_key",
-    "seed_commitment",
-    "self_mask_seed",
-]
-
 
 def client_bytes(client: int) -> bytes:
     """A client's number in a statement or a derivation: 4 bytes, most significant first."""

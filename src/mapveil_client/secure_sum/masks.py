@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-__all__ = ["Cipher", "SEED_BYTES", "add_masks", "agree", "word_type"]
-
 SEED_BYTES = 32
 
 _CHUNK = 1 << 17  # bytes: the vector's piece and the keystream both stay in the second cache

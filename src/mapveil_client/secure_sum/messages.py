@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil_client import canonical_cbor
+from mapveil_client.arrays import BoolArray
 from mapveil_client.secure_sum.domain import VERSION
 from mapveil_client.secure_sum.faults import PeerFault
 from mapveil_client.secure_sum.packing import packed_size
@@ -29,27 +30,6 @@ from mapveil_client.secure_sum.parameters import RoundParameters
 from mapveil_client.secure_sum.seal import TAG_BYTES
 from mapveil_client.secure_sum.shamir import DIGITS
 from mapveil_client.secure_sum.states import Message
-
-__all__ = [
-    "BOX_BYTES",
-    "HASH_BYTES",
-    "IDENTITY",
-    "KEY_BYTES",
-    "LAYOUTS",
-    "MASK_KEY",
-    "SEAL_KEY",
-    "SHARE_BYTES",
-    "SIGNATURE",
-    "SIGNATURE_BYTES",
-    "Field",
-    "decode",
-    "encode",
-    "largest",
-    "read_set",
-    "roster_entry_bytes",
-    "rows_by_slot",
-    "write_set",
-]
 
 KEY_BYTES = 32
 """A public key, X25519 or Ed25519; a seed is as long."""
@@ -65,8 +45,6 @@ SEAL_KEY = slice(KEY_BYTES, 2 * KEY_BYTES)
 IDENTITY = slice(2 * KEY_BYTES, 3 * KEY_BYTES)
 SIGNATURE = slice(3 * KEY_BYTES, 3 * KEY_BYTES + SIGNATURE_BYTES)
 """Where each part of a client's keys stands; the last two in a signed round only."""
-
-BoolArray = npt.NDArray[np.bool_]
 
 
 class Field(NamedTuple):

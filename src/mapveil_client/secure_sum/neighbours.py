@@ -51,13 +51,9 @@ from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import ParameterError
-
-__all__ = ["Neighbourhood", "choose_neighbourhood"]
-
-FloatArray = npt.NDArray[np.float64]
 
 _LARGEST = 4096
 """No graph of more neighbours is tried, short of the complete one."""

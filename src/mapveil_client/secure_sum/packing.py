@@ -15,8 +15,6 @@ import numpy.typing as npt
 from mapveil_client.errors import ParameterError
 from mapveil_client.secure_sum.faults import PeerFault
 
-__all__ = ["pack", "packed_size", "unpack"]
-
 _WORD = 64
 _FEW = 1024
 """Up to so many numbers their bits are taken one by one: an array of them costs less than a loop over a group."""

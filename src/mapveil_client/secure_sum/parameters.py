@@ -12,8 +12,6 @@ from mapveil_client.secure_sum.domain import PROTOCOL, VERSION
 from mapveil_client.secure_sum.masks import Cipher
 from mapveil_client.secure_sum.shamir import PRIME
 
-__all__ = ["RoundParameters"]
-
 _MOST_CLIENTS = 1 << 24
 _MOST_LENGTH = 1 << 30
 _MOST_NAME = 255

@@ -10,8 +10,6 @@ import numpy.typing as npt
 
 from mapveil_client.secure_sum.graph import harary_graph, permutation
 
-__all__ = ["Ring", "make_ring"]
-
 
 class Ring(NamedTuple):
     """The graph drawn from one seed. Arrays are shared and read-only."""

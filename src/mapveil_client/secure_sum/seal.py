@@ -5,8 +5,6 @@ from __future__ import annotations
 from mapveil_client.secure_sum.faults import PeerFault
 from mapveil_client.secure_sum.masks import Cipher
 
-__all__ = ["TAG_BYTES", "open_sealed", "seal"]
-
 TAG_BYTES = 16
 """How much longer a sealed text is than its plain text."""
 

@@ -28,8 +28,6 @@ from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.faults import PeerFault
 
-__all__ = ["DIGITS", "PRIME", "SECRET_BYTES", "reconstruct_secrets", "split_secrets"]
-
 PRIME = 65521
 SECRET_BYTES = 32
 DIGITS = 17

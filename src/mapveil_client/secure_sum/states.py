@@ -10,19 +10,6 @@ import functools
 from enum import Enum, IntEnum
 from typing import Generic, NamedTuple, TypeVar
 
-__all__ = [
-    "CLIENT_STEPS",
-    "SERVER_STEPS",
-    "ClientState",
-    "Message",
-    "ServerState",
-    "Signal",
-    "Step",
-    "client_step",
-    "expected_messages",
-    "server_step",
-]
-
 
 class Message(IntEnum):
     """The messages, by the number that stands on the wire."""

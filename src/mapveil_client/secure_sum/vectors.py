@@ -9,11 +9,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from mapveil_client.arrays import IntArray
 from mapveil_client.errors import ParameterError
-
-__all__ = ["Leaves", "SparseVectors"]
-
-IntArray = npt.NDArray[np.int64]
 
 
 class Leaves(IntEnum):

@@ -11,12 +11,9 @@ import numpy.typing as npt
 
 from mapveil.analysis.signal_models.model import FittedSignalModel, LocalPlane, SignalModel, SignalPrediction
 from mapveil.geo.measurements import RSS, Measurements
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import require
 from mapveil_client.randomness.random import Randomness
-
-__all__ = ["FittedKriging", "Kriging"]
-
-FloatArray = npt.NDArray[np.float64]
 
 _LEARNT: Final = 600  # blocks that the length is learnt on: the likelihood costs their cube at every step
 _BLOCK: Final = 4096

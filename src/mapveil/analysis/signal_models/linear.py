@@ -11,11 +11,8 @@ import numpy.typing as npt
 from mapveil.analysis.signal_models.model import FittedSignalModel, SignalModel, SignalPrediction
 from mapveil.geo.measurements import RSS, Measurements
 from mapveil.obfuscation.utility import linear_parameters
+from mapveil_client.arrays import FloatArray
 from mapveil_client.randomness.random import Randomness
-
-__all__ = ["FittedLinearSignal", "LinearSignal"]
-
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,12 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.geo.measurements import LAT, LON, RSS, Measurements
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.randomness.random import Randomness, as_randomness
-
-__all__ = ["FittedSignalModel", "LocalPlane", "SignalModel", "SignalPrediction"]
-
-FloatArray = npt.NDArray[np.float64]
 
 
 class SignalPrediction(NamedTuple):

@@ -13,8 +13,6 @@ from typing import Any, Final
 from mapveil.analysis.signal_models.model import SignalModel
 from mapveil_client.errors import ParameterError
 
-__all__ = ["SIGNAL_MODELS", "signal_model"]
-
 SIGNAL_MODELS: Final[dict[str, str]] = {
     "linear": "mapveil.analysis.signal_models.linear:LinearSignal",
     "path-loss": "mapveil.analysis.signal_models.path_loss:PathLoss",

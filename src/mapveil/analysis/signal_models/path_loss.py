@@ -10,12 +10,9 @@ import numpy.typing as npt
 
 from mapveil.analysis.signal_models.model import FittedSignalModel, LocalPlane, SignalModel, SignalPrediction
 from mapveil.geo.measurements import LAT, LON, RSS, Measurements
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError
 from mapveil_client.randomness.random import Randomness
-
-__all__ = ["FittedPathLoss", "PathLoss", "Transmitter"]
-
-FloatArray = npt.NDArray[np.float64]
 
 _STARTS: Final = 15  # candidate places along each side
 _REFINED: Final = 3

@@ -10,12 +10,9 @@ import numpy.typing as npt
 
 from mapveil.analysis.signal_models.model import FittedSignalModel, SignalModel, SignalPrediction
 from mapveil.geo.measurements import RSS, Measurements
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import require
 from mapveil_client.randomness.random import Randomness
-
-__all__ = ["FittedForestSignal", "ForestSignal"]
-
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,8 +31,6 @@ from mapveil_client.places import Whereabouts
 from mapveil_client.policy import DevicePolicy
 from mapveil_client.vault import Vault, locked
 
-__all__ = ["Fleet", "Lapses"]
-
 Tell = Callable[[str, float], None]
 
 _OVER: Final = ("done", "aborted")

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from mapveil_client.client import DeviceClient
 
-__all__ = ["FleetSummary"]
-
 _NUMBERED: Final = re.compile(r"\b(client|seat) \d+")
 
 

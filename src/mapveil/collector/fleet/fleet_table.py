@@ -11,8 +11,6 @@ from mapveil_client.places import Whereabouts
 if TYPE_CHECKING:
     from mapveil.geo.points import Points
 
-__all__ = ["whereabouts_of"]
-
 
 def whereabouts_of(points: Points) -> list[Whereabouts]:
     """Where each user of a table was, in the order of their ids.

@@ -25,8 +25,6 @@ from mapveil_client.signature import SCHEME, read_authorization, request_stateme
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-__all__ = ["Access", "Signer"]
-
 _KEPT: Final = 1 << 16  # keys
 _KEY_SECONDS: Final = 30.0  # after which a revoked device is found out
 _AT_ONCE: Final = 500

@@ -43,8 +43,6 @@ from mapveil_client.errors import MapveilError
 if TYPE_CHECKING:
     from mapveil.collector.rounds.engine import Engine
 
-__all__ = ["create_app"]
-
 _LOG: Final = logging.getLogger("mapveil.collector")
 _WEB: Final = Path(__file__).parent.parent / "web"
 _HEALTH_SECONDS: Final = 3.0

@@ -16,8 +16,6 @@ from mapveil_client.errors import InputError, MapveilError
 if TYPE_CHECKING:
     from mapveil.collector.store.store.store_report import StoreReport
 
-__all__ = ["Finding", "examine"]
-
 
 class Finding(NamedTuple):
     """One line of the report."""

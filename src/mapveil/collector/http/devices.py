@@ -24,8 +24,6 @@ from mapveil.collector.http.gate import send_body, send_failure
 from mapveil.collector.http.media import CBOR, JSON, require_media
 from mapveil.collector.http.service import Service
 
-__all__ = ["ENDPOINTS", "DeviceRoutes", "Endpoint"]
-
 _PARTS: Final = {"id": "[0-9a-f]{32}", "n": "[1-9][0-9]{0,5}", "phase": "[a-z]{1,20}"}
 _PROGRESS_SECONDS: Final = 0.1
 _KEPT: Final = 256  # documents that never change

@@ -13,8 +13,6 @@ from starlette.exceptions import HTTPException
 from mapveil.collector.faults import Refusal
 from mapveil_client.errors import InputError, MapveilError, PromiseError
 
-__all__ = ["CODES", "Failure", "failure_of", "invalid_text"]
-
 CODES: Final = {
     400: "malformed",
     401: "unauthorized",

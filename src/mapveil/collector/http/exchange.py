@@ -11,8 +11,6 @@ from starlette.types import Receive, Scope
 from mapveil.collector.faults import TooLarge
 from mapveil.collector.http.limits import Bodies, declared_length
 
-__all__ = ["ClientGone", "Exchange", "read_body"]
-
 _PROCESS: Final = secrets.token_hex(5)
 _NUMBERS: Final = itertools.count(1)
 _KEY: Final = "mapveil.exchange"

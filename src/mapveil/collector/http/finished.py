@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from mapveil.maps.density_map import DensityMap
     from mapveil.retrieval.server import Server
 
-__all__ = ["EXPORTS", "Export", "FinishedMap", "FinishedMaps", "Squeezed"]
-
 _MAPS: Final = 8
 _PICTURES: Final = 4096  # tiles of one map
 _HINT_PART_ROWS: Final = 256

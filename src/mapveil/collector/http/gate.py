@@ -16,8 +16,6 @@ from mapveil.collector.http.metrics import Metrics
 from mapveil.collector.http.security import BRIEF, HEADERS, STRICT_TRANSPORT
 from mapveil.collector.http.settings import Settings
 
-__all__ = ["Gate", "internal", "send_body", "send_failure"]
-
 _LOG: Final = logging.getLogger("mapveil.collector")
 _GONE: Final = 499  # in the log and the metrics only: nobody was there to be answered
 

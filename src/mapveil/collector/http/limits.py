@@ -9,8 +9,6 @@ from typing import Final
 
 from mapveil.collector.faults import StoreUnavailable, TooLarge, TooMany
 
-__all__ = ["Bodies", "Buckets", "declared_length"]
-
 _MOST_KEYS: Final = 1 << 17
 
 

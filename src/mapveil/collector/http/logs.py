@@ -15,8 +15,6 @@ from typing import Final, TextIO
 
 from mapveil.collector.http.exchange import Exchange
 
-__all__ = ["access_line", "configure_logs", "where_raised"]
-
 _ACCESS: Final = logging.getLogger("mapveil.access")
 _QUIET: Final = (
     "uvicorn",

@@ -8,8 +8,6 @@ from starlette.types import Scope
 
 from mapveil.collector.faults import Refusal
 
-__all__ = ["CBOR", "JSON", "Unsupported", "header", "require_media"]
-
 CBOR: Final = b"application/cbor"
 JSON: Final = b"application/json"
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
     from prometheus_client.metrics_core import Metric
 
-__all__ = ["CONTENT_TYPE", "Metrics"]
-
 CONTENT_TYPE: Final = b"text/plain; version=0.0.4; charset=utf-8"
 
 _LATENCIES: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)

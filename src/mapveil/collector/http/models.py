@@ -6,35 +6,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-__all__ = [
-    "Aborting",
-    "AuditLine",
-    "BoundsDegrees",
-    "BoxFeature",
-    "BoxGeometry",
-    "Charge",
-    "CollectionDraft",
-    "CollectionRecord",
-    "DeviceCount",
-    "DeviceNumber",
-    "Enrolling",
-    "EnrolmentMade",
-    "EnrolmentRecord",
-    "EnrolmentSpec",
-    "ErrorBody",
-    "ErrorDetail",
-    "GuaranteeBody",
-    "Health",
-    "OpenCollection",
-    "OperatorMade",
-    "OperatorRecord",
-    "OperatorSpec",
-    "PlacesRecord",
-    "ProgressRecord",
-    "RoundRecord",
-    "SeatRecord",
-]
-
 _MOST_CELLS = 1 << 22
 _YEAR_DAYS = 366
 

@@ -15,8 +15,6 @@ from mapveil.collector.http.models import OpenCollection, ProgressRecord, SeatRe
 from mapveil.collector.http.service import refusals
 from mapveil.maps.software import software_version
 
-__all__ = ["document"]
-
 _ABOUT: Final = (
     "Collections of where people are, from devices that nobody has to trust the collector with. No address accepts a "
     "person's coordinates. A refusal has one shape everywhere: an `error` with a `code` for programs and a `message` "

@@ -26,8 +26,6 @@ from mapveil.collector.http.service import CollectionId, Service, refusals
 from mapveil.collector.store.store.accounts import Operator
 from mapveil.collector.store.store.schema import MOST_NUMBER
 
-__all__ = ["add_operator_routes"]
-
 Number = Annotated[int, Path(ge=1, le=MOST_NUMBER)]
 
 

@@ -19,8 +19,6 @@ from mapveil.collector.http.errors import CODES, Failure
 from mapveil.collector.http.security import HEADERS
 from mapveil.collector.http.settings import Settings
 
-__all__ = ["TimedProtocol"]
-
 
 class _HeadTooLarge(Exception):  # travels through the parser only
     pass

@@ -16,8 +16,6 @@ from mapveil.collector.http.service import CollectionId, Service, refusals
 from mapveil.collector.store.store.accounts import Operator
 from mapveil_client.errors import MissingExtra
 
-__all__ = ["NotInstalled", "add_result_routes"]
-
 _MAP = "/v1/collections/{id}/map"
 _RETRIEVAL = "/v1/collections/{id}/retrieval"
 _BINARY: dict[str, Any] = {"type": "string", "format": "binary"}

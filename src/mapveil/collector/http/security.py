@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["BRIEF", "HEADERS", "PAGE_POLICY", "STRICT_TRANSPORT"]
-
 # The pages load nothing but what this service serves, and no script that stands in a page.
 PAGE_POLICY: Final = (
     b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     import uvicorn
     from starlette.types import ASGIApp
 
-__all__ = ["application", "bind", "configuration", "serve", "worker"]
-
 _FACTORY: Final = "mapveil.collector.http.server:worker"
 _SPARE_FILES: Final = 256  # beside connections: the store, the maps, the log
 _BACKLOG: Final = 2048

@@ -22,8 +22,6 @@ from mapveil.collector.store.store.store import Store
 if TYPE_CHECKING:
     from mapveil.collector.rounds.engine import Engine
 
-__all__ = ["CollectionId", "Service", "refusals"]
-
 T = TypeVar("T")
 
 CollectionId = Annotated[str, Path(pattern="^[0-9a-f]{32}$", description="32 hexadecimal digits")]

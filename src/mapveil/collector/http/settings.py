@@ -12,8 +12,6 @@ from typing import Any, Final, NamedTuple, cast
 
 from mapveil_client.errors import ParameterError
 
-__all__ = ["SETTINGS", "Setting", "Settings"]
-
 _KIB: Final = 1 << 10
 _MIB: Final = 1 << 20
 _PREFIX: Final = "MAPVEIL_"

@@ -20,15 +20,13 @@ from mapveil.geo.quadtree import Quadtree
 from mapveil.maps.density_map import INTERVAL_ALPHA
 from mapveil.maps.frame import raster_frame, shown_density
 from mapveil.pictures.colours import DensityScale, density_scale, ramp
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError
 
 if TYPE_CHECKING:
     from mapveil.geo.tiling import Tiling
     from mapveil.maps.density_map import DensityMap
 
-__all__ = ["LAYERS", "MOST_ZOOM", "SIDE", "THEMES", "UNIT", "MapTiles", "Shown", "Theme", "cells_record"]
-
-FloatArray = npt.NDArray[np.float64]
 
 Shown = Literal["density", "uncertainty"]
 Theme = Literal["light", "dark"]

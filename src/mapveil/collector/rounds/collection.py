@@ -27,22 +27,6 @@ from mapveil.collector.store.store.store import lock_collection
 from mapveil_client.secure_sum.states import ServerState
 from mapveil_client.terms import CollectionTerms
 
-__all__ = [
-    "Collection",
-    "Round",
-    "abort",
-    "charge_reports",
-    "counted",
-    "create",
-    "find",
-    "listed",
-    "move",
-    "newest_round",
-    "now_text",
-    "rounds_of",
-    "terms_of",
-]
-
 _OPERATOR: Final = re.compile(r"operator (\d{1,18})")
 _MOST_REASON: Final = 500
 

@@ -42,8 +42,6 @@ from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.faults import Abort
 from mapveil_client.secure_sum.states import ServerState
 
-__all__ = ["Conductor"]
-
 _LOG: Final = logging.getLogger(__name__)
 _REST_SECONDS: Final = 5.0  # after a step that failed for no reason of the collection's own
 _MOST_REASON: Final = 500

@@ -13,8 +13,6 @@ from datetime import datetime
 
 from mapveil.collector.clock import Clock
 
-__all__ = ["Deadlines"]
-
 
 class Deadlines:
     """The ends of what a process waits for.

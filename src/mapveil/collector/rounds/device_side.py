@@ -32,8 +32,6 @@ from mapveil_client.secure_sum.faults import PeerFault, ProtocolError
 from mapveil_client.secure_sum.states import ServerState
 from mapveil_client.terms import CollectionTerms
 
-__all__ = ["DeviceSide", "Mail"]
-
 _INLINE_BYTES: Final = 1 << 14  # a larger message is checked in a thread
 _CHECKS: Final = 8
 _TERMS: Final = 256

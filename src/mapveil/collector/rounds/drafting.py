@@ -21,8 +21,6 @@ from mapveil.mechanisms.methods import Method, find_method
 from mapveil_client.errors import InputError, PromiseError
 from mapveil_client.terms import TRUSTS, CollectionTerms
 
-__all__ = ["MOST_CELLS", "Draft", "draft_terms"]
-
 MOST_CELLS: Final = 1 << 22
 """Cells of a collection's map at most: what a phone and a page can hold."""
 

@@ -23,17 +23,6 @@ from mapveil.collector.store.store.schema import collections, members, messages,
 from mapveil.collector.store.store.store import Store, lock_collection
 from mapveil_client.secure_sum.states import ServerState
 
-__all__ = [
-    "Intake",
-    "Kept",
-    "Message",
-    "Report",
-    "Take",
-    "take_members",
-    "take_messages",
-    "take_reports",
-]
-
 Item = TypeVar("Item", contravariant=True)
 
 

@@ -11,19 +11,6 @@ from typing import Final, NamedTuple
 
 from mapveil_client.secure_sum.states import ServerState
 
-__all__ = [
-    "ACTIVE",
-    "PHASES",
-    "STEPS",
-    "Happening",
-    "State",
-    "Step",
-    "phase_name",
-    "phase_named",
-    "phases",
-    "step_of",
-]
-
 
 class State(StrEnum):
     """Where a collection stands; the value is what the store holds."""

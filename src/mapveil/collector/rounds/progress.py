@@ -16,8 +16,6 @@ from mapveil.collector.store.store.schema import members, messages, reports, sea
 from mapveil.collector.store.store.store import Store
 from mapveil_client.secure_sum.states import ServerState
 
-__all__ = ["Progress", "ProgressBoard", "progress_of"]
-
 _FRESH_SECONDS: Final = 0.1
 _STALE_SECONDS: Final = 1.0  # after that, and while somebody reads it again: a thousand need not wait for one
 _PART: Final = 20  # counting takes at most this part of the time

@@ -19,8 +19,6 @@ from mapveil.random_features.fourier_kde import FourierKde
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.terms import CollectionTerms
 
-__all__ = ["map_of_reports", "projection_of", "report_check"]
-
 _ROWS: Final = 1 << 14
 
 

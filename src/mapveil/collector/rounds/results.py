@@ -29,8 +29,6 @@ from mapveil.local.estimators.estimators.measurement import EstimatedUsers
 from mapveil.maps.density_map import DensityMap, Measurement
 from mapveil_client.errors import PromiseError
 
-__all__ = ["make_map", "map_bytes", "read_map_bytes", "stored_guarantee", "stored_map", "store_map"]
-
 _KEY: Final = "mapveil measurements"
 _KINDS: Final[dict[str, type[Measurement]]] = {"sums": Measurement, "estimates": EstimatedUsers}
 

@@ -7,7 +7,6 @@ from fractions import Fraction
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 from sqlalchemy import select
 from sqlalchemy.engine import Connection
 
@@ -19,11 +18,8 @@ from mapveil.maps.round_cost import RoundCost
 from mapveil.mechanisms.mechanism import Estimate
 from mapveil.privacy.guarantee import Share
 from mapveil_client.announcement import RoundAnnouncement
+from mapveil_client.arrays import IntArray
 from mapveil_client.terms import CollectionTerms
-
-__all__ = ["TOTAL", "asked_devices", "costs_of", "done_rounds", "next_step", "shares_of"]
-
-IntArray = npt.NDArray[np.int64]
 
 TOTAL: Final = np.dtype("<i8")
 """The units of a round's sums, as stored."""

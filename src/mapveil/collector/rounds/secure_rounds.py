@@ -25,6 +25,7 @@ from mapveil.collector.store.store.schema import charges, collections, messages,
 from mapveil.collector.store.store.store import lock_collection
 from mapveil.distributed.query import Query
 from mapveil_client.announcement import RoundAnnouncement
+from mapveil_client.arrays import IntArray
 from mapveil_client.errors import PromiseError
 from mapveil_client.provision import promised_survivors
 from mapveil_client.randomness.random import Randomness
@@ -32,19 +33,6 @@ from mapveil_client.secure_sum.faults import Abort
 from mapveil_client.secure_sum.messages import largest
 from mapveil_client.secure_sum.states import Message, ServerState
 from mapveil_client.terms import CollectionTerms
-
-__all__ = [
-    "Closed",
-    "Drawn",
-    "close_machines",
-    "draw_round",
-    "finish_rounds",
-    "open_next",
-    "shut_phase",
-    "start_round",
-]
-
-IntArray = npt.NDArray[np.int64]
 
 _RUN_BYTES: Final = 16
 _SEED_BYTES: Final = 32

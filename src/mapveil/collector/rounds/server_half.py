@@ -11,7 +11,6 @@ from fractions import Fraction
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.distributed.mechanism import TABLE_SCALE, DistributedMechanism, morton_members
 from mapveil.distributed.query import NoisySums, Query, Setting
@@ -19,21 +18,10 @@ from mapveil.distributed.round_terms import RoundTerms, shard_boundaries
 from mapveil.mechanisms.mechanism import Estimate
 from mapveil.privacy.user_shares import Rounding
 from mapveil_client.announcement import RoundAnnouncement
+from mapveil_client.arrays import IntArray
 from mapveil_client.errors import InputError, ParameterError, PromiseError
 from mapveil_client.provision import share_shape
 from mapveil_client.terms import CollectionTerms
-
-__all__ = [
-    "DoneRound",
-    "announce",
-    "check_feasible",
-    "mechanism_of",
-    "replay",
-    "round_terms",
-    "shard_sizes",
-]
-
-IntArray = npt.NDArray[np.int64]
 
 _LEAST_SHARD: Final = 3  # a secure sum of fewer is none
 

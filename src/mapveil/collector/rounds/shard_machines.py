@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from sqlalchemy import select
 
 from mapveil.collector.store.store.schema import devices, messages, rounds, seats, shards
@@ -21,10 +20,6 @@ from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.secure_sum.faults import Abort, OwnFault
 from mapveil_client.secure_sum.identity import Enrolled
 from mapveil_client.secure_sum.states import ServerState
-
-__all__ = ["RoundMachines", "Seat", "ShardMachine", "ShardMachines", "stored_messages"]
-
-IntArray = npt.NDArray[np.int64]
 
 _ROWS: Final = 256  # messages held at once while a machine takes them
 _ROUNDS: Final = (

@@ -31,8 +31,6 @@ from mapveil.collector.store.store.tokens import (
 from mapveil_client.secure_sum.identity import signed_by
 from mapveil_client.signature import enrolment_statement
 
-__all__ = ["ROLES", "Accounts", "Enrolment", "Operator"]
-
 ROLES: Final = ("viewer", "operator", "admin")  # each may do what the ones before may
 MOST_USES: Final = 1 << 24
 MOST_DAYS: Final = 3650

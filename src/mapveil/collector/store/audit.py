@@ -24,8 +24,6 @@ from mapveil.collector.store.store.database import CLOCK
 from mapveil.collector.store.store.schema import MOST_NUMBER, audit
 from mapveil_client.terms import canonical_json
 
-__all__ = ["ChainReport", "Line", "Waiting", "lines", "record", "recording", "verify", "waiting_lines"]
-
 _PURPOSE: Final = b"mapveil audit 1\0"
 _START: Final = bytes(32)
 _LOCK_KEY: Final = 0x6D76_6175_6469_7431  # of PostgreSQL's advisory lock: one process numbers lines at a time

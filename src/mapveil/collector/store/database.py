@@ -31,18 +31,6 @@ from sqlalchemy.pool import QueuePool
 from mapveil.collector.faults import StoreUnavailable
 from mapveil_client.errors import InputError
 
-__all__ = [
-    "APPLICATION_ID",
-    "CLOCK",
-    "Database",
-    "Repeatable",
-    "create_file",
-    "failure_of",
-    "file_lock",
-    "open_database",
-    "read_store_url",
-]
-
 APPLICATION_ID: Final = 0x4D56_434C  # "MVCL"
 CLOCK: Final = "mapveil_clock"  # the execution option of a connection that holds its store's clock
 _WAIT_SECONDS: Final = 10

@@ -22,8 +22,6 @@ from mapveil.collector.faults import StoreUnavailable
 from mapveil.collector.store.store.audit import waiting_lines
 from mapveil.collector.store.store.database import Repeatable, failure_of
 
-__all__ = ["Batch", "FairLock", "GroupCommit"]
-
 T = TypeVar("T")
 
 _MOST_WORKS: Final = 512

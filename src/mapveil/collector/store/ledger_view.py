@@ -17,8 +17,6 @@ from mapveil.collector.store.store.schema import charges, collections, members, 
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.secure_sum.states import ServerState
 
-__all__ = ["audit_lines", "ledger_lines", "record_of"]
-
 
 def record_of(connection: Connection, collection: Collection, progress: Progress) -> dict[str, Any]:
     """A collection as operators see it: JSON-ready."""

@@ -18,8 +18,6 @@ from sqlalchemy.engine import Connection
 from mapveil.collector.store.store.schema import METADATA
 from mapveil_client.errors import InputError
 
-__all__ = ["newest_revision", "refuse_newer", "revision_of", "upgrade"]
-
 _FOLDER: Final = Path(__file__).with_name("migrations")
 _VERSION_TABLE: Final = "alembic_version"
 

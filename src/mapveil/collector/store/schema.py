@@ -22,24 +22,6 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-__all__ = [
-    "METADATA",
-    "MOST_NUMBER",
-    "audit",
-    "charges",
-    "collections",
-    "devices",
-    "enrolments",
-    "members",
-    "messages",
-    "operators",
-    "reports",
-    "results",
-    "rounds",
-    "seats",
-    "shards",
-]
-
 METADATA: Final = MetaData(
     naming_convention={
         "ix": "ix_%(table_name)s_%(column_0_N_name)s",

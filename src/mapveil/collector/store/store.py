@@ -33,8 +33,6 @@ from mapveil.collector.store.store.migrate import upgrade
 from mapveil.collector.store.store.schema import collections
 from mapveil.collector.store.store.store_report import StoreReport, examine
 
-__all__ = ["Store", "insert_or_ignore", "lock_collection"]
-
 T = TypeVar("T")
 
 

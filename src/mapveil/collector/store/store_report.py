@@ -14,8 +14,6 @@ from mapveil.collector.store.store.audit import verify
 from mapveil.collector.store.store.migrate import newest_revision, refuse_newer, revision_of
 from mapveil_client.errors import InputError
 
-__all__ = ["StoreReport", "examine"]
-
 
 class StoreReport(NamedTuple):
     """What was found."""

@@ -9,8 +9,6 @@ from typing import Final, NamedTuple
 
 from mapveil.collector.faults import Invalid
 
-__all__ = ["ENROLMENT", "OPERATOR", "Issued", "draw_token", "is_token", "token_hash", "token_name"]
-
 OPERATOR: Final = "mvo_"
 ENROLMENT: Final = "mve_"
 _BYTES: Final = 32

@@ -28,15 +28,10 @@ from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.local.randomizers.odds import keeps, power
 from mapveil.local.randomizers.staircase_groups import Blocks
-
-__all__ = ["Extremes", "Steps", "block_extremes", "calibrate", "staircase_ratio"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from mapveil_client.arrays import FloatArray, IntArray
 
 _NEAR = 1e-11
 _STEPS = 80

@@ -17,17 +17,13 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.local.randomizers.randomizer import SymbolRandomizer
 from mapveil.local.randomizers.report import Tally
 from mapveil.local.randomizers.walsh_hadamard import walsh_hadamard
 from mapveil.local.randomizers.weight_table import solve_regular
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import ParameterError
-
-__all__ = ["candidate_sums", "solve_candidate_sets"]
-
-FloatArray = npt.NDArray[np.float64]
 
 _MOST_SITES: Final = 4096
 

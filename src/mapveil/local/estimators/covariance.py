@@ -11,20 +11,8 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-__all__ = [
-    "MOST_SITES",
-    "SiteNoise",
-    "two_level_noise",
-    "Covariance",
-    "DenseCovariance",
-    "ExchangeableCovariance",
-    "IndependentCovariance",
-]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from mapveil_client.arrays import FloatArray, IntArray
 
 MOST_SITES: Final = 4096
 """Of a domain whose covariance matrix is written out."""

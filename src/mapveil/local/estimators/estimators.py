@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.geo.places import Places
 from mapveil.local.estimators.estimators.candidate_sets import solve_candidate_sets
@@ -18,11 +17,8 @@ from mapveil.local.estimators.estimators.smoothed_likelihood import smooth_likel
 from mapveil.local.estimators.estimators.split_trees import usual_concentration
 from mapveil.local.randomizers.randomizer import Randomizer, SymbolRandomizer
 from mapveil.local.randomizers.report import Tally
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import ParameterError
-
-__all__ = ["ESTIMATORS", "Estimated", "check_estimator", "estimate_distribution"]
-
-FloatArray = npt.NDArray[np.float64]
 
 
 class Estimated(NamedTuple):

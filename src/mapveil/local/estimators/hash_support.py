@@ -18,15 +18,10 @@ from abc import ABC, abstractmethod
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.local.randomizers.report import Tally
 from mapveil.local.randomizers.staircase_groups import Blocks
-
-__all__ = ["HashSupport", "LevelSupport", "Supporting"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from mapveil_client.arrays import FloatArray, IntArray
 
 
 class LevelSupport(NamedTuple):

@@ -17,14 +17,10 @@ import math
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.local.randomizers.randomizer import SymbolRandomizer
 from mapveil.local.randomizers.report import Tally
-
-__all__ = ["Likeliest", "maximise_likelihood"]
-
-FloatArray = npt.NDArray[np.float64]
+from mapveil_client.arrays import FloatArray
 
 _MOST_STEPS: Final = 3000
 _TOLERANCE: Final = 1e-3

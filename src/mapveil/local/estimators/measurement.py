@@ -8,12 +8,11 @@ from fractions import Fraction
 
 import numpy as np
 
-from mapveil.local.randomizers.randomizer import FloatArray, Randomizer
+from mapveil.local.randomizers.randomizer import Randomizer
 from mapveil.local.randomizers.report import Tally
 from mapveil.maps.density_map import INTERVAL_ALPHA, Measurement
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import ParameterError
-
-__all__ = ["EstimatedUsers", "estimated_users"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,10 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.local.randomizers.staircase_groups import Blocks
-
-__all__ = ["NestedSystem"]
-
-FloatArray = npt.NDArray[np.float64]
+from mapveil_client.arrays import FloatArray
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-__all__ = ["norm_clip", "project_to_simplex"]
-
-FloatArray = npt.NDArray[np.float64]
+from mapveil_client.arrays import FloatArray
 
 
 def project_to_simplex(values: FloatArray) -> FloatArray:

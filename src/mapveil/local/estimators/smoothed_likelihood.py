@@ -42,20 +42,15 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.local.estimators.estimators.hash_support import Supporting
 from mapveil.local.estimators.estimators.split_trees import SplitTrees
 from mapveil.local.randomizers.randomizer import Randomizer, SymbolRandomizer
 from mapveil.local.randomizers.report import Tally
 from mapveil.local.randomizers.set_randomizer import SetRandomizer
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
-
-__all__ = ["Smoothed", "expected_users", "information", "outstanding_parts", "smooth_likelihood"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _TREES: Final = 4
 _FEWEST: Final = 2

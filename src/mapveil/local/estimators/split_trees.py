@@ -26,11 +26,7 @@ import numpy.typing as npt
 from mapveil.geo.places import Places
 from mapveil.local.estimators.estimators.site_tree import SiteTree, site_tree
 from mapveil.local.randomizers.domain import Domain
-
-__all__ = ["Divisions", "SplitTrees", "usual_concentration"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from mapveil_client.arrays import FloatArray, IntArray
 
 _PLACES = (0.5, 0.6)
 _RASTER = (0.5, 0.0)

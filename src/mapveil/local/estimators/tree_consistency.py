@@ -15,12 +15,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
-__all__ = ["make_consistent"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from mapveil_client.arrays import FloatArray, IntArray
 
 
 def make_consistent(

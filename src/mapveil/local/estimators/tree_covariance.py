@@ -34,16 +34,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.local.estimators.estimators.covariance import SiteNoise
 from mapveil.local.randomizers.local_hashing import LineNoise, SupportNoise
 from mapveil.local.randomizers.staircase_groups import Blocks
-
-__all__ = ["MeasuredLevel", "consistent_covariance", "consistent_site_noise"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from mapveil_client.arrays import FloatArray, IntArray
 
 
 class MeasuredLevel(NamedTuple):

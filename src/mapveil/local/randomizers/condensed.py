@@ -20,15 +20,11 @@ import math
 from fractions import Fraction
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.local.randomizers.domain import Domain
 from mapveil.local.randomizers.planar_laplace import distances_m, exponential_weights
 from mapveil.local.randomizers.weight_table import TableRandomizer
-
-__all__ = ["condensed_randomizer", "geo_randomizer", "greatest_confidence", "matching_rate"]
-
-FloatArray = npt.NDArray[np.float64]
+from mapveil_client.arrays import FloatArray
 
 _STEPS = 60
 

@@ -22,13 +22,12 @@ from mapveil.local.randomizers.disk_raster import (
 )
 from mapveil.local.randomizers.domain import Domain
 from mapveil.local.randomizers.odds import odds
-from mapveil.local.randomizers.randomizer import FloatArray, IntArray, SymbolRandomizer
+from mapveil.local.randomizers.randomizer import SymbolRandomizer
 from mapveil.local.randomizers.report import Tally
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.randomness.uniform import uniform_below
-
-__all__ = ["DiskArea", "DiskRandomizer", "best_radius"]
 
 _TOTAL_BITS: Final = 61
 _LARGEST_OUTPUT: Final = 1 << 25

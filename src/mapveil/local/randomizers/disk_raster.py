@@ -6,17 +6,12 @@ import math
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.geo.grid import Grid
 from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.web_mercator import WebMercatorTiles
 from mapveil.local.randomizers.domain import Domain
-
-__all__ = ["DiskKernel", "PixelRaster", "disk_kernel", "disk_reach", "pixel_raster"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from mapveil_client.arrays import FloatArray, IntArray
 
 _PIXELS_PER_SITE: Final = 16
 _LONGEST: Final = 1024

@@ -20,12 +20,8 @@ from mapveil.geo.morton import interleave
 from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.tiling import Tiling
 from mapveil.geo.web_mercator import WebMercatorTiles
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import InputError
-
-__all__ = ["TILE_LEVELS", "Codes", "Domain"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 TILE_LEVELS: Final = 23
 """Levels of the tile codes of scattered sites: 46 bits, cells of 4.8 m at the equator."""

@@ -8,16 +8,20 @@ from typing import ClassVar
 
 import numpy as np
 
-from mapveil.local.estimators.estimators.covariance import Covariance, ExchangeableCovariance, SiteNoise, two_level_noise
+from mapveil.local.estimators.estimators.covariance import (
+    Covariance,
+    ExchangeableCovariance,
+    SiteNoise,
+    two_level_noise,
+)
 from mapveil.local.mechanism import LocalMechanism
 from mapveil.local.randomizers.domain import Domain
 from mapveil.local.randomizers.odds import odds
-from mapveil.local.randomizers.randomizer import FloatArray, IntArray, SymbolRandomizer
+from mapveil.local.randomizers.randomizer import SymbolRandomizer
 from mapveil.local.randomizers.report import Tally
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.randomness.uniform import uniform_below
-
-__all__ = ["GeneralizedRandomizedResponse", "GeneralizedRandomizer"]
 
 _TOTAL_BITS = 61
 

@@ -19,14 +19,13 @@ from mapveil.local.estimators.estimators.covariance import (
 from mapveil.local.mechanism import LocalMechanism
 from mapveil.local.randomizers.domain import Domain
 from mapveil.local.randomizers.odds import odds
-from mapveil.local.randomizers.randomizer import FloatArray, IntArray, SymbolRandomizer
+from mapveil.local.randomizers.randomizer import SymbolRandomizer
 from mapveil.local.randomizers.report import Tally
 from mapveil.local.randomizers.walsh_hadamard import walsh_hadamard
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.randomness.uniform import uniform_below
-
-__all__ = ["HadamardRandomizer", "HadamardResponse"]
 
 _TOTAL_BITS = 61
 

@@ -20,14 +20,13 @@ from mapveil.local.mechanism import LocalMechanism
 from mapveil.local.randomizers.domain import Codes, Domain
 from mapveil.local.randomizers.linear_hashes import is_prime
 from mapveil.local.randomizers.local_hashing import HashedReports, best_buckets
-from mapveil.local.randomizers.randomizer import FloatArray, IntArray, SymbolRandomizer
+from mapveil.local.randomizers.randomizer import SymbolRandomizer
 from mapveil.local.randomizers.report import Tally
 from mapveil.local.randomizers.staircase_groups import Blocks, blocks_at
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.randomness.uniform import uniform_below
-
-__all__ = ["HierarchicalHashing", "HierarchicalHashingRandomizer", "levels_of"]
 
 _LARGEST_TABLES = 1 << 25
 _MOST = 1 << 10

@@ -29,14 +29,12 @@ from mapveil.local.estimators.estimators.covariance import Covariance, Independe
 from mapveil.local.randomizers.domain import Domain
 from mapveil.local.randomizers.odds import power
 from mapveil.local.randomizers.random_sets import ONE, independent_bits, put_bits
-from mapveil.local.randomizers.randomizer import FloatArray, IntArray
 from mapveil.local.randomizers.report import Tally
 from mapveil.local.randomizers.set_randomizer import SetRandomizer
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.randomness.uniform import uniform_below
-
-__all__ = ["InputDiscriminativeRandomizer", "level_chances"]
 
 
 def level_chances(levels: Sequence[Fraction], sites: Sequence[int]) -> list[int]:

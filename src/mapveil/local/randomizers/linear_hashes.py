@@ -25,16 +25,10 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from mapveil_client.arrays import ComplexArray, FloatArray, IntArray
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
-
-__all__ = ["LinearHashes", "is_prime"]
-
-FloatArray = npt.NDArray[np.float64]
-ComplexArray = npt.NDArray[np.complex128]
-IntArray = npt.NDArray[np.int64]
 
 _SCATTER: Final = 1709
 _SMALL: Final = 16  # so small a product stays on one core, where waking others costs more

@@ -9,18 +9,22 @@ from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
 
-from mapveil.local.estimators.estimators.covariance import Covariance, ExchangeableCovariance, SiteNoise, two_level_noise
+from mapveil.local.estimators.estimators.covariance import (
+    Covariance,
+    ExchangeableCovariance,
+    SiteNoise,
+    two_level_noise,
+)
 from mapveil.local.mechanism import LocalMechanism
 from mapveil.local.randomizers.domain import Domain
 from mapveil.local.randomizers.linear_hashes import LinearHashes, is_prime
 from mapveil.local.randomizers.odds import Odds, odds
-from mapveil.local.randomizers.randomizer import FloatArray, IntArray, SymbolRandomizer
+from mapveil.local.randomizers.randomizer import SymbolRandomizer
 from mapveil.local.randomizers.report import Tally
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.randomness.uniform import uniform_below
-
-__all__ = ["HashedReports", "HashingRandomizer", "LineNoise", "LocalHashing", "SupportNoise", "best_buckets"]
 
 _LARGEST_TABLE: Final = 1 << 25
 _TOTAL_BITS: Final = 61

@@ -24,16 +24,6 @@ from mapveil.local.randomizers.set_randomizer import SetRandomizer
 from mapveil_client import canonical_cbor
 from mapveil_client.errors import InputError
 
-__all__ = [
-    "VERSION",
-    "Refused",
-    "Sifted",
-    "read_reports",
-    "setting_fingerprint",
-    "sift_reports",
-    "write_reports",
-]
-
 VERSION: Final = 1
 _FIELDS: Final = 5
 

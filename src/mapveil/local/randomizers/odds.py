@@ -20,8 +20,6 @@ from typing import Final, NamedTuple
 
 from mapveil_client.errors import ParameterError
 
-__all__ = ["Odds", "ceil_log", "keeps", "odds", "power"]
-
 _DIGITS: Final = decimal.Context(prec=100)
 _FINE_BITS: Final = 200
 _LARGEST: Final = 128  # an epsilon above it is as good as this one: no weights are so far apart

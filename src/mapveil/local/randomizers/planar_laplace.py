@@ -12,10 +12,8 @@ import numpy.typing as npt
 from mapveil.local.mechanism import LocalMechanism
 from mapveil.local.randomizers.domain import Domain
 from mapveil.local.randomizers.odds import keeps
-from mapveil.local.randomizers.randomizer import FloatArray, IntArray
 from mapveil.local.randomizers.weight_table import WEIGHT_BITS, TableRandomizer, table_ratio
-
-__all__ = ["PlanarLaplace", "PlanarLaplaceRandomizer", "distances_m", "exponential_weights", "largest_rate"]
+from mapveil_client.arrays import FloatArray, IntArray
 
 _CLOSE = 1e-6
 

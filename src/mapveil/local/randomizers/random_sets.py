@@ -22,13 +22,11 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from mapveil_client.arrays import IntArray
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.randomness.uniform import uniform_below
 
-__all__ = ["ONE", "ByteLaw", "byte_law", "independent_bits", "put_bits", "set_sizes", "uniform_sets"]
-
 BitArray = npt.NDArray[np.uint8]
-IntArray = npt.NDArray[np.int64]
 
 ONE: Final = 1 << 32
 """Probabilities are whole numbers over this."""

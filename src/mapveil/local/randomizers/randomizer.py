@@ -13,13 +13,9 @@ from mapveil.local.estimators.estimators.covariance import MOST_SITES, Covarianc
 from mapveil.local.randomizers.domain import Domain
 from mapveil.local.randomizers.odds import ceil_log
 from mapveil.local.randomizers.report import Reports, Tally
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.randomness.random import Randomness
-
-__all__ = ["Randomizer", "SymbolRandomizer"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _CHUNK: Final = 1 << 16
 _DENSE: Final = 1 << 26

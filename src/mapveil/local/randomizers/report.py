@@ -5,12 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Reports", "Tally"]
-
-IntArray = npt.NDArray[np.int64]
+from mapveil_client.arrays import IntArray
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -7,12 +7,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.local.estimators.estimators.covariance import SiteNoise, two_level_noise
-from mapveil.local.randomizers.randomizer import FloatArray, Randomizer
+from mapveil.local.estimators.estimators.estimators.covariance import SiteNoise, two_level_noise
+from mapveil.local.randomizers.randomizer import Randomizer
 from mapveil.local.randomizers.report import Reports, Tally
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError
-
-__all__ = ["SetRandomizer"]
 
 _BITS: Final = 1 << 24  # of a chunk
 _BYTE: Final = 255

@@ -27,12 +27,9 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.local.randomizers.domain import Codes
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import ParameterError
 
-__all__ = ["Blocks", "best_thresholds", "blocks_at", "check_thresholds", "code_levels", "pairs_sharing"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 Number = TypeVar("Number", np.float64, np.int64)
 
 

@@ -14,14 +14,13 @@ from mapveil.local.estimators.estimators.covariance import Covariance, SiteNoise
 from mapveil.local.estimators.estimators.nested_system import NestedSystem
 from mapveil.local.mechanism import LocalMechanism
 from mapveil.local.randomizers.domain import Domain
-from mapveil.local.randomizers.randomizer import FloatArray, IntArray, SymbolRandomizer
+from mapveil.local.randomizers.randomizer import SymbolRandomizer
 from mapveil.local.randomizers.report import Tally
 from mapveil.local.randomizers.staircase_groups import best_thresholds, blocks_at, check_thresholds
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.randomness.uniform import uniform_below_each
-
-__all__ = ["StaircaseRandomizer", "StaircaseResponse", "group_number"]
 
 _TOTAL_BITS = 62
 

@@ -15,13 +15,11 @@ from mapveil.local.mechanism import LocalMechanism
 from mapveil.local.randomizers.domain import Domain
 from mapveil.local.randomizers.odds import odds
 from mapveil.local.randomizers.random_sets import put_bits, set_sizes, uniform_sets
-from mapveil.local.randomizers.randomizer import FloatArray, IntArray
 from mapveil.local.randomizers.set_randomizer import SetRandomizer
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.randomness.uniform import uniform_below
-
-__all__ = ["SubsetRandomizer", "SubsetSelection", "best_subset_size"]
 
 _TOTAL_BITS = 61
 

@@ -15,13 +15,11 @@ from mapveil.local.mechanism import LocalMechanism
 from mapveil.local.randomizers.domain import Domain
 from mapveil.local.randomizers.odds import keeps, power
 from mapveil.local.randomizers.random_sets import ONE, independent_bits, put_bits
-from mapveil.local.randomizers.randomizer import FloatArray, IntArray
 from mapveil.local.randomizers.set_randomizer import SetRandomizer
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.randomness.uniform import uniform_below
-
-__all__ = ["UnaryEncoding", "UnaryRandomizer"]
 
 Variant = Literal["optimized", "symmetric"]
 

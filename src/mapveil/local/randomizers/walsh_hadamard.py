@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-__all__ = ["walsh_hadamard"]
-
-FloatArray = npt.NDArray[np.float64]
+from mapveil_client.arrays import FloatArray
 
 
 def walsh_hadamard(values: FloatArray) -> FloatArray:

@@ -10,13 +10,12 @@ import numpy.typing as npt
 
 from mapveil.local.estimators.estimators.covariance import MOST_SITES, Covariance, SiteNoise
 from mapveil.local.randomizers.domain import Domain
-from mapveil.local.randomizers.randomizer import FloatArray, IntArray, SymbolRandomizer
+from mapveil.local.randomizers.randomizer import SymbolRandomizer
 from mapveil.local.randomizers.report import Tally
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.randomness.uniform import uniform_below_each
-
-__all__ = ["WEIGHT_BITS", "TableRandomizer", "solve_regular", "table_ratio"]
 
 WEIGHT_BITS: Final = 36
 """Weights are below 2 to this."""

@@ -25,8 +25,6 @@ from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.errors import InputError, require
 from mapveil_client.randomness.random import Randomness
 
-__all__ = ["PHONE_FORMAT", "PhonePrivatizer", "SystemBits", "read_phone_privatizer", "seal"]
-
 PHONE_FORMAT: Final = "mapveil phone 1"
 """What the record of both kinds of file calls itself."""
 

@@ -24,8 +24,6 @@ from mapveil.obfuscation.export.phone_graph import Graph
 from mapveil.obfuscation.privatizers.table.fitted import FittedPrivatizer
 from mapveil_client.errors import InputError, ParameterError, require
 
-__all__ = ["LARGEST_BYTES", "check_phone_name", "export_privatizer", "phone_model", "phone_record"]
-
 LARGEST_BYTES: Final = 1_000_000
 """A file for phones is no larger."""
 

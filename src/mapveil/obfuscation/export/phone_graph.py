@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Graph", "Node"]
-
 _KINDS = {np.dtype(np.float32): 1, np.dtype(np.int64): 7, np.dtype(np.float64): 11}
 """Element types by their numbers in ONNX."""
 

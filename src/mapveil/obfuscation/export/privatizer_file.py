@@ -29,8 +29,6 @@ from mapveil.obfuscation.privatizers.table.normalisation import Normalisation
 from mapveil.obfuscation.privatizers.table.table import find_privatizer
 from mapveil_client.errors import InputError
 
-__all__ = ["FORMAT", "decode_privatizer", "encode_privatizer", "read_privatizer", "write_privatizer"]
-
 FORMAT: Final = 1
 """The version of the format that is written and read."""
 

@@ -15,8 +15,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-__all__ = ["gaussian_delta", "gaussian_deviation", "gaussian_epsilon"]
-
 _MARGIN = 2.0**-30  # far more than the rounding of the curve's evaluation
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["find_centres", "nearest_centre", "row_distances"]
-
 Rows32 = npt.NDArray[np.float32]
 
 _CHUNK = 1 << 12

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-__all__ = ["clip_rows", "pilot_radius"]
-
-FloatArray = npt.NDArray[np.float64]
+from mapveil_client.arrays import FloatArray
 
 _SHRINK = 1 - 2.0**-40  # more than the rounding of a norm, so that no row stays outside
 

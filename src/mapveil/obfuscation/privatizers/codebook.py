@@ -15,8 +15,6 @@ from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.errors import InputError
 from mapveil_client.randomness.random import Randomness
 
-__all__ = ["Codebook", "choose_codes"]
-
 _CHUNK = 1 << 13
 
 

@@ -11,8 +11,6 @@ import numpy.typing as npt
 
 from mapveil_client.randomness.random import Randomness
 
-__all__ = ["DenseNetwork", "network_normals"]
-
 _CHUNK = 1 << 13  # rows whose hidden layers stay near the processor
 
 

@@ -19,8 +19,6 @@ from mapveil_client.randomness.random import Randomness, as_randomness
 if TYPE_CHECKING:
     from mapveil.obfuscation.privatizers.table.privatizer import Privatizer
 
-__all__ = ["FittedPrivatizer"]
-
 _CHUNK = 1 << 16
 
 

@@ -14,8 +14,6 @@ from mapveil.obfuscation.privatizers.table.privatizer import Privatizer, Progres
 from mapveil.privacy.guarantee import Guarantee, Measured
 from mapveil_client.randomness.random import Randomness
 
-__all__ = ["Funnel"]
-
 _CHUNK = 1 << 13
 _FEW = 64  # rows whose own cells are searched sooner than all cells are summed
 

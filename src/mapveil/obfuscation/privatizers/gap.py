@@ -13,8 +13,6 @@ from mapveil.obfuscation.privatizers.table.privatizer import Privatizer, Progres
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.randomness.random import Randomness
 
-__all__ = ["Gap"]
-
 _HALVED = 240_000
 
 

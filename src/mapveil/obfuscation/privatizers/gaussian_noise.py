@@ -13,8 +13,6 @@ from mapveil.obfuscation.privatizers.table.privatizer import Privatizer, Progres
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.randomness.random import Randomness
 
-__all__ = ["GaussianNoise"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class GaussianNoise(Privatizer):

@@ -25,22 +25,11 @@ from decimal import Decimal
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.randomness.slot_table import DIGITS, SlotTable, draw_slots, slot_table
-
-__all__ = [
-    "RESOLUTION",
-    "add_gaussian",
-    "add_laplacian",
-    "laplacian_resolution",
-    "laplacian_table",
-    "normal_table",
-]
-
-FloatArray = npt.NDArray[np.float64]
 
 RESOLUTION: Final = 256
 """Steps of the lattice to one deviation or scale of the noise."""

@@ -18,8 +18,6 @@ from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.epsilon import EpsilonLike, as_epsilon
 from mapveil_client.randomness.random import Randomness
 
-__all__ = ["CALIBRATIONS", "ClippedNoise", "LocalGaussian"]
-
 CALIBRATIONS = ("exact", "paper")
 """How noise follows from epsilon: so that the promise holds, or as in the paper's experiments."""
 

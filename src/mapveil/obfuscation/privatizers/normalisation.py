@@ -10,8 +10,6 @@ import numpy.typing as npt
 from mapveil.geo.measurements import Measurements
 from mapveil_client.errors import InputError
 
-__all__ = ["Normalisation"]
-
 _TAIL = 0.0005
 
 

@@ -19,8 +19,6 @@ from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.randomness.random import Randomness, as_randomness
 
-__all__ = ["SEQUENCES", "Privatizer", "Progress", "State"]
-
 Progress = Callable[[str, float], None]
 """Called with the name of a step and the part done, from 0 to 1."""
 

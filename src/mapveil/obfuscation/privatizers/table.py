@@ -13,8 +13,6 @@ from typing import Any, NamedTuple
 from mapveil.obfuscation.privatizers.table.privatizer import Privatizer
 from mapveil_client.errors import ParameterError
 
-__all__ = ["PRIVATIZERS", "PrivatizerRow", "find_privatizer"]
-
 
 class PrivatizerRow(NamedTuple):
     """A row of the table."""

@@ -21,8 +21,6 @@ from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.randomness.slot_table import DIGITS
 
-__all__ = ["TruncatedLaplacian"]
-
 _GRAIN = 10**6
 _MARGIN = 2.0**-40
 _SLACK = 1e-8

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from mapveil.obfuscation.privatizers.table.privatizer import Progress, Rows
     from mapveil_client.randomness.random import Randomness
 
-__all__ = ["Certificate", "Channel", "certify", "play_funnel"]
-
 _SAMPLE = 1 << 14  # runs that distances are taken of
 _PART = 8  # one run in so many is kept for the certificate
 _STEP = 2.0  # of the multiplicative weights, in units of the loss

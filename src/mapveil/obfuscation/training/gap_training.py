@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from mapveil.obfuscation.privatizers.table.privatizer import Progress, Rows
     from mapveil_client.randomness.random import Randomness
 
-__all__ = ["attacker_loss", "batch_utility", "train_gap"]
-
 # A part of the mean square of a column added to the normal equations of a batch: a column that is constant in the
 # batch gets parameter 0 instead of none, others hardly move.
 _RIDGE = 1e-6

@@ -7,8 +7,6 @@ from typing import Final
 import sqlalchemy as sa
 from alembic import op
 
-__all__ = ["branch_labels", "depends_on", "down_revision", "revision", "upgrade"]
-
 revision = "0001"
 down_revision = None
 branch_labels = None
