@@ -10,11 +10,11 @@ from functools import partial
 from typing import Final
 
 import numpy as np
-from mapveil.local.estimators.estimators.estimators import estimate_distribution
 
 import mapveil as mv
 from benchmarks.record import Context, Result, best_of, in_process, line
 from mapveil.local import Domain, StaircaseResponse
+from mapveil.local.estimators.estimators import estimate_distribution
 from mapveil.local.mechanism import LocalMechanism
 from mapveil.mechanisms.methods import find_method
 from mapveil_client.randomness.random import Randomness

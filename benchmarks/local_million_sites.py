@@ -9,10 +9,10 @@ import sys
 import time
 
 import numpy as np
-from mapveil.local.estimators.estimators.maximum_likelihood import maximise_likelihood
 
 import mapveil as mv
 from mapveil.local import Domain, StaircaseResponse
+from mapveil.local.estimators.maximum_likelihood import maximise_likelihood
 from mapveil.local.randomizers.report import Tally
 from mapveil_client.randomness.random import Randomness
 

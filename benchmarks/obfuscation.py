@@ -8,11 +8,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from mapveil.obfuscation.privatizers.table.table import PRIVATIZERS, find_privatizer
 
 from benchmarks.record import Context, Result, best_of, line
 from mapveil.geo.measurements import Measurements
 from mapveil.obfuscation.export.phone import read_phone_privatizer
+from mapveil.obfuscation.privatizers.table import PRIVATIZERS, find_privatizer
 
 ROWS = 1_000_000
 PILOT = 300_000

@@ -10,20 +10,20 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from mapveil.collector.store.store.store import Store
 
 from mapveil.collector.clock import SystemClock
 from mapveil.collector.http.app import create_app
 from mapveil.collector.http.errors import CODES
 from mapveil.collector.http.settings import SETTINGS
 from mapveil.collector.rounds.engine import Engine
+from mapveil.collector.store.store import Store
 
 PAGE = Path(__file__).parent / "reference" / "collector-api.md"
 INTRODUCTION = """# The collector's API
 
 Everything under `/v1`, as JSON but for files and protocol messages, which are canonical CBOR. A running
 collector publishes the whole of it as OpenAPI 3.1 at `/v1/openapi.json`; schemathesis holds it to that in
-`tests/collector/api/test_openapi.py`. No address takes a person's coordinates.
+`tests/collector/http/test_openapi.py`. No address takes a person's coordinates.
 
 This page is made from that document and from the table of settings by `docs/make_collector_api.py`.
 

@@ -10,9 +10,9 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from mapveil.methods import DEFAULT_METHODS, METHODS
 
-from mapveil.obfuscation.privatizers import PRIVATIZERS
+from mapveil.mechanisms.methods import DEFAULT_METHODS, METHODS
+from mapveil.obfuscation.privatizers.table import PRIVATIZERS
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

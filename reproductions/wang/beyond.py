@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from mapveil.local.estimators.estimators.estimators import ESTIMATORS
 
 from mapveil.evaluation.comparison import interval_of_mean
 from mapveil.evaluation.report import Panel, curves_figure, png_bytes
+from mapveil.local.estimators.estimators import ESTIMATORS
 from reproductions.reproduction import Claim, Picture, Report, Table, joint_verdict
 from reproductions.wang.collections import EMD, KL, L1, UNIFORM, Collection
 from reproductions.wang.data import BEYOND

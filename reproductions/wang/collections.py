@@ -13,9 +13,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from mapveil.local.estimators.estimators.estimators import estimate_distribution
 
 from mapveil.analysis.neighbour_quality import neighbour_quality
+from mapveil.local.estimators.estimators import estimate_distribution
 from mapveil.local.randomizers.domain import Domain
 from mapveil.local.randomizers.randomizer import Randomizer
 from mapveil.local.randomizers.report import Tally

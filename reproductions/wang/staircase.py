@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
-from mapveil.local.estimators.estimators.estimators import estimate_distribution
 
 from mapveil.central.laplace_histogram import LaplaceHistogram
 from mapveil.evaluation.report import Curve, Panel, curves_figure, png_bytes
 from mapveil.geo.counts import Counts
 from mapveil.geo.grid import Grid
 from mapveil.geo.region import Region
+from mapveil.local.estimators.estimators import estimate_distribution
 from mapveil.local.randomizers.condensed import condensed_randomizer, geo_randomizer
 from mapveil.local.randomizers.domain import Domain
 from mapveil.local.randomizers.input_discriminative import InputDiscriminativeRandomizer

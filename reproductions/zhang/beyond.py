@@ -6,11 +6,10 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from mapveil.obfuscation.privatizers.table.privatizer import Privatizer
-from mapveil.obfuscation.privatizers.table.table import find_privatizer
-
 from mapveil.attacks.signal_score import SignalAttack
 from mapveil.evaluation.report import Curve, Panel, curves_figure, png_bytes
+from mapveil.obfuscation.privatizers.privatizer import Privatizer
+from mapveil.obfuscation.privatizers.table import find_privatizer
 from mapveil.obfuscation.utility import Utility
 from reproductions.reproduction import Claim, Picture, Report, Table
 

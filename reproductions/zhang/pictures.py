@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
-from mapveil.obfuscation.privatizers.table.gaussian_noise import GaussianNoise
-from mapveil.obfuscation.privatizers.table.privatizer import Privatizer
 
 from mapveil.attacks.signal_attack import signal_adversaries
 from mapveil.attacks.signal_network import SignalNetwork
 from mapveil.evaluation.report import png_bytes
 from mapveil.evaluation.signal_trials import rewrite_split
 from mapveil.geo.measurements import LAT, LON, RSS, MeasurementSplit
+from mapveil.obfuscation.privatizers.gaussian_noise import GaussianNoise
+from mapveil.obfuscation.privatizers.privatizer import Privatizer
 from mapveil.obfuscation.utility import linear_parameters
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import require

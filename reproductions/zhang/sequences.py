@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-from mapveil.obfuscation.privatizers.table.gap import Gap
 
 from mapveil.evaluation.report import Curve, Panel, curves_figure, png_bytes
 from mapveil.evaluation.signal_trials import SignalTask, SignalTrial
+from mapveil.obfuscation.privatizers.gap import Gap
 from reproductions.reproduction import Claim, Picture, Report, Table, joint_verdict
 from reproductions.zhang.planes import against
 from reproductions.zhang.sections import PAPER_USER, Plan, Section, split_of, trials_of

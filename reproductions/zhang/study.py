@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from mapveil.obfuscation.privatizers.table.gap import Gap
-
 from mapveil.evaluation.signal_trials import SignalTask, SignalTrial, run_signal_task, trial_record
 from mapveil.evaluation.trials import Progress
+from mapveil.obfuscation.privatizers.gap import Gap
 from mapveil_client.errors import require
 from reproductions.reproduction import write_report
 from reproductions.sections import Reproduction, answer_once, chosen_sections, names_of

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from mapveil.obfuscation.privatizers.table.normalisation import Normalisation
-from mapveil.obfuscation.privatizers.table.privatizer import Privatizer
 
 from mapveil.attacks.signal_attack import attack_signal, attack_with_others, signal_adversaries
 from mapveil.attacks.signal_codes import SignalCodes
@@ -17,6 +15,8 @@ from mapveil.attacks.signal_network import SignalNetwork
 from mapveil.attacks.signal_score import AdversaryScore
 from mapveil.evaluation.signal_trials import SignalTask, rewrite_split
 from mapveil.geo.measurements import MeasurementSplit
+from mapveil.obfuscation.privatizers.normalisation import Normalisation
+from mapveil.obfuscation.privatizers.privatizer import Privatizer
 from mapveil.obfuscation.utility import utility
 from mapveil_client.randomness.random import Randomness
 from reproductions.reproduction import Claim, Report, Table, joint_verdict

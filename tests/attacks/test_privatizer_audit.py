@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from mapveil.obfuscation.privatizers.table.fitted import FittedPrivatizer
-from mapveil.obfuscation.privatizers.table.gaussian_noise import GaussianNoise
-from mapveil.obfuscation.privatizers.table.local_gaussian import LocalGaussian
-from mapveil.obfuscation.privatizers.table.privatizer import Privatizer
-from mapveil.obfuscation.privatizers.table.truncated_laplacian import TruncatedLaplacian
 
 from mapveil.attacks.privatizer_audit import audit_privatizer
 from mapveil.geo.measurements import Measurements
+from mapveil.obfuscation.privatizers.fitted import FittedPrivatizer
+from mapveil.obfuscation.privatizers.gaussian_noise import GaussianNoise
+from mapveil.obfuscation.privatizers.local_gaussian import LocalGaussian
+from mapveil.obfuscation.privatizers.privatizer import Privatizer
+from mapveil.obfuscation.privatizers.truncated_laplacian import TruncatedLaplacian
 from mapveil_client.errors import ParameterError
 
 TRIALS = 200_000

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mapveil.obfuscation.privatizers.table.normalisation import Normalisation
 from pyproj import Geod
 
 from mapveil.attacks.signal_adversary import BlindGuess, SignalGuess
@@ -19,6 +18,7 @@ from mapveil.attacks.signal_evidence import SignalEvidence
 from mapveil.attacks.signal_neighbours import SignalNeighbours
 from mapveil.attacks.signal_score import AdversaryScore, SignalAttack, score_guess, user_entropy
 from mapveil.geo.measurements import Measurements
+from mapveil.obfuscation.privatizers.normalisation import Normalisation
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.randomness.random import Randomness
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mapveil.collector.store.store.accounts import Accounts
-from mapveil.collector.store.store.store import Store
 
 from mapveil.collector.clock import SystemClock
 from mapveil.collector.http.settings import SETTINGS
+from mapveil.collector.store.accounts import Accounts
+from mapveil.collector.store.store import Store
 
 Call = Callable[..., Any]
 

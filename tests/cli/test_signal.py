@@ -32,9 +32,8 @@ def phones(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def noise(phones: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A fitted privatizer."""
-    from mapveil.obfuscation.privatizers.table.local_gaussian import LocalGaussian
-
     from mapveil.geo.read_measurements import read_measurements
+    from mapveil.obfuscation.privatizers.local_gaussian import LocalGaussian
 
     path = tmp_path_factory.mktemp("fitted") / "noise.mapveil"
     LocalGaussian(epsilon=30).fit(read_measurements(phones), rng=1).save(path)
@@ -51,7 +50,7 @@ def test_the_group_lists_its_commands(mapveil) -> None:
 
 
 def test_fit_names_every_privatizer(mapveil) -> None:
-    from mapveil.obfuscation.privatizers.table.table import PRIVATIZERS
+    from mapveil.obfuscation.privatizers.table import PRIVATIZERS
 
     said = mapveil("signal", "fit", "--help").out
     assert all(row.name in said for row in PRIVATIZERS)

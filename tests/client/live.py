@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
-from mapveil.collector.store.store.accounts import Accounts
-from mapveil.collector.store.store.store import Store
 
 from mapveil.collector.clock import SystemClock
 from mapveil.collector.http.app import create_app
 from mapveil.collector.http.settings import Settings
 from mapveil.collector.rounds.engine import Engine
+from mapveil.collector.store.accounts import Accounts
+from mapveil.collector.store.store import Store
 
 BOX = [-74.03, 40.69, -73.90, 40.83]
 

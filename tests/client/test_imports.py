@@ -25,8 +25,8 @@ PROGRAM = """
 import importlib, json, pkgutil, sys
 from fractions import Fraction
 
-ALLOWED = {"mapveil", "numpy", "cryptography", "httpx", "httpcore", "h11", "anyio", "certifi", "idna", "sniffio",
-           "typing_extensions", "_cffi_backend", "cffi"} | set(sys.stdlib_module_names)
+ALLOWED = {"mapveil", "mapveil_client", "numpy", "cryptography", "httpx", "httpcore", "h11", "anyio", "certifi", "idna",
+           "sniffio", "typing_extensions", "_cffi_backend", "cffi"} | set(sys.stdlib_module_names)
 
 class Phone:
     def find_spec(self, name, path=None, target=None):

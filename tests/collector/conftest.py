@@ -14,7 +14,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from mapveil.collector.store.store.store import Store
+
+from mapveil.collector.store.store import Store
 
 POSTGRESQL_BINARIES = "/usr/lib/postgresql/*/bin"
 

@@ -8,11 +8,11 @@ import threading
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
-from mapveil.collector.store.store.migrate import newest_revision, revision_of
-from mapveil.collector.store.store.schema import METADATA, audit
 from sqlalchemy import inspect, text
 from sqlalchemy.schema import CreateIndex, CreateTable
 
+from mapveil.collector.store.migrate import newest_revision, revision_of
+from mapveil.collector.store.schema import METADATA, audit
 from mapveil_client.errors import InputError
 
 

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mapveil.obfuscation.privatizers.table.table import PRIVATIZERS, find_privatizer
 
 from mapveil.attacks.signal_adversary import BlindGuess
 from mapveil.attacks.signal_codes import SignalCodes
@@ -25,6 +24,7 @@ from mapveil.evaluation.signal_tradeoff import (
     tradeoff,
 )
 from mapveil.geo.measurements import Measurements
+from mapveil.obfuscation.privatizers.table import PRIVATIZERS, find_privatizer
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.randomness.random import Randomness
 

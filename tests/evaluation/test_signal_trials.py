@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mapveil.obfuscation.privatizers.table.codebook import Codebook
-from mapveil.obfuscation.privatizers.table.gaussian_noise import GaussianNoise
 
 from mapveil.attacks.signal_adversary import BlindGuess
 from mapveil.attacks.signal_codes import SignalCodes
@@ -20,6 +18,8 @@ from mapveil.evaluation.signal_trials import (
     trial_record,
 )
 from mapveil.geo.measurements import Measurements
+from mapveil.obfuscation.privatizers.codebook import Codebook
+from mapveil.obfuscation.privatizers.gaussian_noise import GaussianNoise
 from mapveil_client.randomness.random import Randomness
 
 ADVERSARIES = (BlindGuess(), SignalCodes())

@@ -7,10 +7,10 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from mapveil.local.estimators.estimators.hash_support import HashSupport
 
 import mapveil as mv
 from mapveil.local import Domain, HierarchicalHashing, LocalHashing
+from mapveil.local.estimators.hash_support import HashSupport
 from mapveil.local.randomizers.hierarchical_hashing import levels_of
 from mapveil.local.randomizers.linear_hashes import is_prime
 from mapveil.local.randomizers.local_hashing import best_buckets

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from mapveil.local.estimators.estimators.candidate_sets import candidate_sums, solve_candidate_sets
-from mapveil.local.estimators.estimators.estimators import ESTIMATORS, estimate_distribution
-from mapveil.local.estimators.estimators.maximum_likelihood import maximise_likelihood
 
 import mapveil as mv
 from mapveil.local import Domain, GeneralizedRandomizedResponse, StaircaseResponse, UnaryEncoding
+from mapveil.local.estimators.candidate_sets import candidate_sums, solve_candidate_sets
+from mapveil.local.estimators.estimators import ESTIMATORS, estimate_distribution
+from mapveil.local.estimators.maximum_likelihood import maximise_likelihood
 from mapveil.local.randomizers.report import Tally
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness

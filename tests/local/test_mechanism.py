@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from mapveil.local.estimators.estimators.measurement import EstimatedUsers
 
 import mapveil as mv
 from mapveil.geo.counts import Counts
 from mapveil.local import Domain, GeneralizedRandomizedResponse, StaircaseResponse, UnaryEncoding
+from mapveil.local.estimators.measurement import EstimatedUsers
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.randomness.random import Randomness
 

@@ -6,10 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mapveil.local.estimators.estimators.covariance import DenseCovariance, IndependentCovariance
-from mapveil.local.estimators.estimators.estimators import estimate_distribution
-from mapveil.local.estimators.estimators.multiscale import shrink_estimates
-from mapveil.local.estimators.estimators.site_tree import site_tree
 
 import mapveil as mv
 from mapveil.local import (
@@ -20,6 +16,10 @@ from mapveil.local import (
     StaircaseResponse,
     SubsetSelection,
 )
+from mapveil.local.estimators.covariance import DenseCovariance, IndependentCovariance
+from mapveil.local.estimators.estimators import estimate_distribution
+from mapveil.local.estimators.multiscale import shrink_estimates
+from mapveil.local.estimators.site_tree import site_tree
 from mapveil_client.randomness.random import Randomness
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)

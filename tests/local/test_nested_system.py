@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from mapveil.local.estimators.estimators.nested_system import NestedSystem
 
+from mapveil.local.estimators.nested_system import NestedSystem
 from mapveil.local.randomizers.staircase_groups import Blocks
 
 

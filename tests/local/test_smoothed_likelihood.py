@@ -4,14 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from mapveil.local.estimators.estimators.estimators import estimate_distribution
-from mapveil.local.estimators.estimators.maximum_likelihood import maximise_likelihood
-from mapveil.local.estimators.estimators.smoothed_likelihood import (
-    expected_users,
-    information,
-    smooth_likelihood,
-)
-from mapveil.local.estimators.estimators.split_trees import SplitTrees
 
 import mapveil as mv
 from mapveil.local import (
@@ -26,6 +18,14 @@ from mapveil.local import (
     SubsetSelection,
     UnaryEncoding,
 )
+from mapveil.local.estimators.estimators import estimate_distribution
+from mapveil.local.estimators.maximum_likelihood import maximise_likelihood
+from mapveil.local.estimators.smoothed_likelihood import (
+    expected_users,
+    information,
+    smooth_likelihood,
+)
+from mapveil.local.estimators.split_trees import SplitTrees
 from mapveil.local.randomizers.report import Tally
 from mapveil_client.randomness.random import Randomness
 

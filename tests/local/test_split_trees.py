@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 import pytest
-from mapveil.local.estimators.estimators.site_tree import site_tree
-from mapveil.local.estimators.estimators.split_trees import SplitTrees, usual_concentration
 
 import mapveil as mv
 from mapveil.local import Domain
+from mapveil.local.estimators.site_tree import site_tree
+from mapveil.local.estimators.split_trees import SplitTrees, usual_concentration
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
 

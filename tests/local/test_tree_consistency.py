@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from mapveil.local.estimators.estimators.tree_consistency import make_consistent
+
+from mapveil.local.estimators.tree_consistency import make_consistent
 
 
 @given(st.integers(1, 4), st.integers(1, 3), st.integers(0, 10**6), st.booleans())

@@ -7,11 +7,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from mapveil.local.estimators.estimators.estimators import estimate_distribution
 
 import mapveil as mv
 from mapveil.geo.counts import Counts
 from mapveil.local import Domain, HierarchicalHashing
+from mapveil.local.estimators.estimators import estimate_distribution
 from mapveil.local.randomizers.hierarchical_hashing import HierarchicalHashingRandomizer
 from mapveil.local.randomizers.report import Tally
 from mapveil_client.errors import ParameterError

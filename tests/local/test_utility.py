@@ -6,10 +6,10 @@ import itertools
 
 import numpy as np
 import pytest
-from mapveil.local.estimators.estimators.utility import utility
 
 import mapveil as mv
 from mapveil.local import Domain
+from mapveil.local.estimators.utility import utility
 from mapveil.metrics.metrics import kl
 from mapveil_client.errors import ParameterError
 

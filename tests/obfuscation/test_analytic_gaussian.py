@@ -7,12 +7,13 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mapveil.obfuscation.privatizers.table.analytic_gaussian import (
+from scipy import integrate, stats
+
+from mapveil.obfuscation.privatizers.analytic_gaussian import (
     gaussian_delta,
     gaussian_deviation,
     gaussian_epsilon,
 )
-from scipy import integrate, stats
 
 
 def hockey_stick(epsilon: float, ratio: float) -> float:

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mapveil.obfuscation.privatizers.table.cells import find_centres, nearest_centre, row_distances
 from scipy.spatial.distance import cdist
+
+from mapveil.obfuscation.privatizers.cells import find_centres, nearest_centre, row_distances
 
 
 @given(st.integers(1, 5), st.integers(1, 3), st.integers(1, 40), st.integers(1, 9), st.integers(0, 2**32 - 1))

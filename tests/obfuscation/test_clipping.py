@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
-from mapveil.obfuscation.privatizers.table.clipping import clip_rows, pilot_radius
+
+from mapveil.obfuscation.privatizers.clipping import clip_rows, pilot_radius
 
 ROWS = arrays(np.float64, array_shapes(min_dims=2, max_dims=2, max_side=12), elements=st.floats(-1e6, 1e6))
 

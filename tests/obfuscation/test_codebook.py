@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from mapveil.obfuscation.privatizers.table.codebook import Codebook, choose_codes
 from scipy import stats
 
+from mapveil.obfuscation.privatizers.codebook import Codebook, choose_codes
 from mapveil.obfuscation.utility import utility
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.randomness.random import Randomness

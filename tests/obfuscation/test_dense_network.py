@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mapveil.obfuscation.privatizers.table.dense_network import DenseNetwork, network_normals
 from scipy import stats
 
+from mapveil.obfuscation.privatizers.dense_network import DenseNetwork, network_normals
 from mapveil_client.randomness.random import Randomness
 
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mapveil.obfuscation.privatizers.table.gaussian_noise import GaussianNoise
-from mapveil.obfuscation.privatizers.table.normalisation import Normalisation
-from mapveil.obfuscation.privatizers.table.privatizer import Rows, State
 
 from mapveil.geo.measurements import Measurements
+from mapveil.obfuscation.privatizers.gaussian_noise import GaussianNoise
+from mapveil.obfuscation.privatizers.normalisation import Normalisation
+from mapveil.obfuscation.privatizers.privatizer import Rows, State
 from mapveil_client.randomness.random import Randomness
 
 Tables = Callable[..., Measurements]
@@ -55,7 +55,7 @@ def test_many_chunks_are_as_one(made_up: Tables, monkeypatch: pytest.MonkeyPatch
     fitted = RunMean(sigma=1, sequence=3).fit(made_up(200))
     rows = made_up(300, seed=2).rows
     whole = fitted.rewrite(rows)
-    monkeypatch.setattr("mapveil.obfuscation.privatizers.table.fitted._CHUNK", 10)
+    monkeypatch.setattr("mapveil.obfuscation.privatizers.fitted._CHUNK", 10)
     assert (fitted.rewrite(rows) == whole).all()
 
 

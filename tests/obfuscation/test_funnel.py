@@ -6,10 +6,10 @@ import functools
 
 import numpy as np
 import pytest
-from mapveil.obfuscation.privatizers.table.cells import nearest_centre
-from mapveil.obfuscation.privatizers.table.funnel import Funnel
 from scipy import stats
 
+from mapveil.obfuscation.privatizers.cells import nearest_centre
+from mapveil.obfuscation.privatizers.funnel import Funnel
 from mapveil.obfuscation.utility import linear_parameters, utility
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness

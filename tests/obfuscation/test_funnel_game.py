@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from mapveil.obfuscation.privatizers.table.cells import nearest_centre, row_distances
-from mapveil.obfuscation.privatizers.table.funnel import Funnel
 from scipy.optimize import linprog, minimize
 
+from mapveil.obfuscation.privatizers.cells import nearest_centre, row_distances
+from mapveil.obfuscation.privatizers.funnel import Funnel
 from mapveil.obfuscation.training.funnel_game import Channel, certify, play_funnel
 from mapveil_client.randomness.random import Randomness
 

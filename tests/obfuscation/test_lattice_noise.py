@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mapveil.obfuscation.privatizers.table.lattice_noise import (
+from scipy import stats
+
+from mapveil.obfuscation.privatizers.lattice_noise import (
     RESOLUTION,
     add_gaussian,
     add_laplacian,
@@ -17,8 +19,6 @@ from mapveil.obfuscation.privatizers.table.lattice_noise import (
     laplacian_table,
     normal_table,
 )
-from scipy import stats
-
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.randomness.slot_table import SlotTable

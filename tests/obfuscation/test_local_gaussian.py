@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mapveil.obfuscation.privatizers.table.analytic_gaussian import gaussian_delta
-from mapveil.obfuscation.privatizers.table.local_gaussian import LocalGaussian
 
 from mapveil.geo.measurements import Measurements
+from mapveil.obfuscation.privatizers.analytic_gaussian import gaussian_delta
+from mapveil.obfuscation.privatizers.local_gaussian import LocalGaussian
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mapveil.obfuscation.privatizers.table.fitted import FittedPrivatizer
-from mapveil.obfuscation.privatizers.table.table import PRIVATIZERS, find_privatizer
 
 from mapveil.geo.measurements import Measurements
 from mapveil.obfuscation.export.phone import PhonePrivatizer, SystemBits, read_phone_privatizer
 from mapveil.obfuscation.export.phone_export import LARGEST_BYTES
+from mapveil.obfuscation.privatizers.fitted import FittedPrivatizer
+from mapveil.obfuscation.privatizers.table import PRIVATIZERS, find_privatizer
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.randomness.random import Randomness
 

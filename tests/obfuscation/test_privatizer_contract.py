@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mapveil.obfuscation.privatizers.table.fitted import FittedPrivatizer
-from mapveil.obfuscation.privatizers.table.table import PRIVATIZERS, PrivatizerRow, find_privatizer
 
 from mapveil.geo.measurements import Measurements
 from mapveil.obfuscation.export.privatizer_file import decode_privatizer, encode_privatizer
+from mapveil.obfuscation.privatizers.fitted import FittedPrivatizer
+from mapveil.obfuscation.privatizers.table import PRIVATIZERS, PrivatizerRow, find_privatizer
 from mapveil_client.errors import InputError, ParameterError
 
 Tables = Callable[..., Measurements]

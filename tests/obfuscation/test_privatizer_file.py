@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mapveil.obfuscation.privatizers.table.fitted import FittedPrivatizer
-from mapveil.obfuscation.privatizers.table.gaussian_noise import GaussianNoise
-from mapveil.obfuscation.privatizers.table.local_gaussian import LocalGaussian
 
 from mapveil.geo.measurements import Measurements
 from mapveil.obfuscation.export.privatizer_file import decode_privatizer, encode_privatizer, read_privatizer
+from mapveil.obfuscation.privatizers.fitted import FittedPrivatizer
+from mapveil.obfuscation.privatizers.gaussian_noise import GaussianNoise
+from mapveil.obfuscation.privatizers.local_gaussian import LocalGaussian
 from mapveil_client.errors import InputError
 
 Tables = Callable[..., Measurements]

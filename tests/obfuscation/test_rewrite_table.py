@@ -11,13 +11,13 @@ import pyarrow
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mapveil.obfuscation.privatizers.table.fitted import FittedPrivatizer
-from mapveil.obfuscation.privatizers.table.gaussian_noise import GaussianNoise
-from mapveil.obfuscation.privatizers.table.local_gaussian import LocalGaussian
 from pyarrow import parquet
 
 from mapveil.geo.measurements import Measurements
 from mapveil.geo.read_measurements import read_measurements
+from mapveil.obfuscation.privatizers.fitted import FittedPrivatizer
+from mapveil.obfuscation.privatizers.gaussian_noise import GaussianNoise
+from mapveil.obfuscation.privatizers.local_gaussian import LocalGaussian
 from mapveil.obfuscation.rewrite_table import (
     METADATA_KEY,
     rewrite_table,

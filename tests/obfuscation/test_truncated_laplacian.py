@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mapveil.obfuscation.privatizers.table.truncated_laplacian import TruncatedLaplacian
 
 from mapveil.geo.measurements import Measurements
+from mapveil.obfuscation.privatizers.truncated_laplacian import TruncatedLaplacian
 from mapveil_client.randomness.random import Randomness
 
 Tables = Callable[..., Measurements]

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from mapveil.obfuscation.privatizers.table.funnel import Funnel
-from mapveil.obfuscation.privatizers.table.gaussian_noise import GaussianNoise
 
 from mapveil.attacks.signal_attack import signal_adversaries
 from mapveil.attacks.signal_score import AdversaryScore, SignalAttack
 from mapveil.evaluation.signal_trials import SignalTask, run_signal_task
 from mapveil.geo.measurements import Measurements
+from mapveil.obfuscation.privatizers.funnel import Funnel
+from mapveil.obfuscation.privatizers.gaussian_noise import GaussianNoise
 from mapveil.obfuscation.utility import Utility
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness

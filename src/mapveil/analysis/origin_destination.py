@@ -17,7 +17,7 @@ from mapveil.analysis.pair_channel import MOST_SITES, pair_channel
 from mapveil.analysis.trip_cells import cells_of_trips
 from mapveil.analysis.trips import Trips
 from mapveil.geo.tiling import Tiling
-from mapveil.local.estimators.estimators.estimators import estimate_distribution
+from mapveil.local.estimators.estimators import estimate_distribution
 from mapveil.local.mechanism import LocalMechanism
 from mapveil.local.randomizers.domain import Domain
 from mapveil.local.randomizers.randomizer import Randomizer, SymbolRandomizer

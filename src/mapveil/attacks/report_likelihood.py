@@ -12,11 +12,11 @@ from __future__ import annotations
 import numpy as np
 
 from mapveil.geo.tiling import Tiling
-from mapveil.local.domain import Domain
 from mapveil.local.mechanism import LocalMechanism
-from mapveil.local.randomizer import SymbolRandomizer
-from mapveil.privacy.random import Randomness
+from mapveil.local.randomizers.domain import Domain
+from mapveil.local.randomizers.randomizer import SymbolRandomizer
 from mapveil_client.arrays import FloatArray
+from mapveil_client.randomness.random import Randomness
 
 
 def report_likelihoods(

@@ -13,7 +13,7 @@ from mapveil_client.arrays import FloatArray
 
 if TYPE_CHECKING:
     from mapveil.attacks.signal_evidence import SignalEvidence
-    from mapveil.obfuscation.privatizers.table.privatizer import Progress
+    from mapveil.obfuscation.privatizers.privatizer import Progress
     from mapveil_client.randomness.random import Randomness
 
 _STEPS: Final = 40  # of Weiszfeld's iteration

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.geo.measurements import LAT, LON, Measurements
-from mapveil.obfuscation.privatizers.table.table.normalisation import Normalisation
+from mapveil.obfuscation.privatizers.normalisation import Normalisation
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.randomness.random import Randomness

@@ -15,7 +15,7 @@ from mapveil.collector.http.settings import SETTINGS, Setting, Settings
 from mapveil_client.errors import InputError, require
 
 if TYPE_CHECKING:
-    from mapveil.collector.store.store.store import Store
+    from mapveil.collector.store.store import Store
 
 _NEEDED = ("fastapi", "uvicorn", "sqlalchemy", "alembic", "prometheus_client")
 _UNITS = {"d": "days", "h": "hours", "m": "minutes"}
@@ -98,7 +98,7 @@ def command(
 def _serve(settings: Settings, console: Console) -> int:
     from mapveil.collector.http.logs import configure_logs
     from mapveil.collector.http.server import bind, serve
-    from mapveil.collector.store.store.accounts import Accounts
+    from mapveil.collector.store.accounts import Accounts
 
     listener = bind(settings)
     configure_logs(settings.log_format, settings.log_level)
@@ -123,7 +123,7 @@ def _same(settings: Settings) -> str:
 
 def _store(settings: Settings) -> Store:
     from mapveil.collector.clock import SystemClock
-    from mapveil.collector.store.store.store import Store
+    from mapveil.collector.store.store import Store
 
     store = Store(settings.store, clock=SystemClock())
     store.migrate()
@@ -164,7 +164,7 @@ def _issue(
 
 
 def _new_operator(store: Store, asked: str, lifetime: timedelta) -> tuple[int, str]:
-    from mapveil.collector.store.store.accounts import Accounts
+    from mapveil.collector.store.accounts import Accounts
 
     role, _, name = asked.partition(":")
     made = Accounts(store).create_operator(name or role, role, lifetime, "command line")
@@ -172,7 +172,7 @@ def _new_operator(store: Store, asked: str, lifetime: timedelta) -> tuple[int, s
 
 
 def _new_enrolment(store: Store, asked: str, lifetime: timedelta) -> tuple[int, str]:
-    from mapveil.collector.store.store.accounts import Accounts
+    from mapveil.collector.store.accounts import Accounts
 
     uses, _, name = asked.partition(":")
     if not (uses.isascii() and uses.isdecimal() and len(uses) <= 9):

@@ -65,7 +65,7 @@ def command(
     from mapveil.attacks.signal_attack import attack_signal, signal_adversaries
     from mapveil.attacks.signal_evidence import SignalEvidence
     from mapveil.evaluation.signal_tradeoff import split_measurements
-    from mapveil.obfuscation.privatizers.table.normalisation import Normalisation
+    from mapveil.obfuscation.privatizers.normalisation import Normalisation
     from mapveil.obfuscation.rewrite_table import rewritten_names
     from mapveil.obfuscation.utility import utility
     from mapveil_client.randomness.random import Randomness

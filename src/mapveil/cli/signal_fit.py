@@ -51,7 +51,7 @@ def command(
       mapveil signal fit pilot.csv --privatizer local-gaussian --option epsilon=10 --feature speed -o noise.json
     """
     from mapveil.obfuscation.export.phone_export import check_phone_name
-    from mapveil.obfuscation.privatizers.table.table import find_privatizer
+    from mapveil.obfuscation.privatizers.table import find_privatizer
     from mapveil_client.errors import ParameterError
     from mapveil_client.randomness.random import as_randomness
 

@@ -13,8 +13,8 @@ from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
 from mapveil.local.devices import OUTSIDE, PLACES, Outside, PlaceChoice, cells_of_users
-from mapveil.local.estimators.estimators.estimators import check_estimator, estimate_distribution
-from mapveil.local.estimators.estimators.measurement import estimated_users
+from mapveil.local.estimators.estimators import check_estimator, estimate_distribution
+from mapveil.local.estimators.measurement import estimated_users
 from mapveil.local.randomizers.domain import Domain
 from mapveil.local.randomizers.randomizer import Randomizer, SymbolRandomizer
 from mapveil.local.randomizers.report import Reports, Tally
@@ -40,7 +40,7 @@ class LocalMechanism(Mechanism):
     epsilon : int, float, str, Decimal or Fraction
         The budget of each user's one report.
     estimator : str
-        How the server estimates: one of :data:`mapveil.local.estimators.estimators.estimators.ESTIMATORS`.
+        How the server estimates: one of :data:`mapveil.local.estimators.estimators.ESTIMATORS`.
     place : str
         What a user of many places reports about: the ``"most-visited"`` one, or a ``"random"`` row's.
     outside : str

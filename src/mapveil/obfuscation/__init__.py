@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from mapveil.obfuscation.export.phone import read_phone_privatizer
     from mapveil.obfuscation.export.privatizer_file import read_privatizer
-    from mapveil.obfuscation.privatizers.table.codebook import Codebook
-    from mapveil.obfuscation.privatizers.table.fitted import FittedPrivatizer
-    from mapveil.obfuscation.privatizers.table.funnel import Funnel
-    from mapveil.obfuscation.privatizers.table.gap import Gap
-    from mapveil.obfuscation.privatizers.table.gaussian_noise import GaussianNoise
-    from mapveil.obfuscation.privatizers.table.local_gaussian import LocalGaussian
-    from mapveil.obfuscation.privatizers.table.truncated_laplacian import TruncatedLaplacian
+    from mapveil.obfuscation.privatizers.codebook import Codebook
+    from mapveil.obfuscation.privatizers.fitted import FittedPrivatizer
+    from mapveil.obfuscation.privatizers.funnel import Funnel
+    from mapveil.obfuscation.privatizers.gap import Gap
+    from mapveil.obfuscation.privatizers.gaussian_noise import GaussianNoise
+    from mapveil.obfuscation.privatizers.local_gaussian import LocalGaussian
+    from mapveil.obfuscation.privatizers.truncated_laplacian import TruncatedLaplacian
 
 __all__ = [
     "Codebook",

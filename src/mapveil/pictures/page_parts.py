@@ -44,7 +44,7 @@ def fill_page(template: str, fields: Mapping[str, str]) -> str:
 
 def resource_text(name: str) -> str:
     """A text file that lies beside this module."""
-    return resources.files("mapveil.maps").joinpath(name).read_text(encoding="utf-8")
+    return resources.files("mapveil.pictures").joinpath(name).read_text(encoding="utf-8")
 
 
 def packed(values: npt.NDArray[Any], *, rounded: bool = False) -> dict[str, Any]:

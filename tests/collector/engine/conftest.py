@@ -7,12 +7,12 @@ import contextlib
 
 import numpy as np
 import pytest
-from mapveil.collector.store.store.schema import devices, enrolments, operators, rounds
-from mapveil.collector.store.store.store import Store
 from sqlalchemy import insert, select
 
 from mapveil.collector.faults import TooLate
 from mapveil.collector.rounds.engine import Engine
+from mapveil.collector.store.schema import devices, enrolments, operators, rounds
+from mapveil.collector.store.store import Store
 from mapveil.distributed.client import client_report
 from mapveil.distributed.devices import Devices
 from mapveil.geo.morton import interleave

@@ -6,13 +6,13 @@ import asyncio
 
 import numpy as np
 import pytest
-from mapveil.collector.store.store.schema import charges, devices, messages, reports
 from sqlalchemy import func, select, update
 
 from mapveil.collector.faults import Conflict, Invalid, NotFound
 from mapveil.collector.rounds import conductor
 from mapveil.collector.rounds.collection import find
 from mapveil.collector.rounds.engine import Engine
+from mapveil.collector.store.schema import charges, devices, messages, reports
 from mapveil_client.errors import InputError
 from mapveil_client.terms import CollectionTerms
 

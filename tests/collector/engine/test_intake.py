@@ -6,13 +6,13 @@ import asyncio
 import threading
 
 import pytest
-from mapveil.collector.store.store.schema import messages
 from sqlalchemy import select
 
 from mapveil.collector.faults import StoreUnavailable, TooLate
 from mapveil.collector.rounds import secure_rounds
 from mapveil.collector.rounds.engine import Engine
 from mapveil.collector.rounds.intake import Intake, Kept, Message, take_messages
+from mapveil.collector.store.schema import messages
 from mapveil_client.secure_sum.states import ServerState
 
 

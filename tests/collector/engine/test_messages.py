@@ -7,11 +7,11 @@ import logging
 
 import numpy as np
 import pytest
-from mapveil.collector.store.store.schema import messages, reports
 from sqlalchemy import func, select
 
 from mapveil.collector.faults import Conflict, Invalid, NotFound, TooLate
 from mapveil.collector.rounds import secure_rounds
+from mapveil.collector.store.schema import messages, reports
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.client import Client

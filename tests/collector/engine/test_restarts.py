@@ -6,10 +6,10 @@ import asyncio
 
 import numpy as np
 import pytest
-from mapveil.collector.store.store.schema import charges, messages
 from sqlalchemy import select
 
 from mapveil.collector.rounds.engine import Engine
+from mapveil.collector.store.schema import charges, messages
 from mapveil_client.randomness.random import Randomness
 
 SIX = {

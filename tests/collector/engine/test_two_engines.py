@@ -7,10 +7,10 @@ import threading
 import time
 
 import numpy as np
-from mapveil.collector.store.store.schema import charges, messages
 from sqlalchemy import func, select
 
 from mapveil.collector.rounds.engine import Engine
+from mapveil.collector.store.schema import charges, messages
 from mapveil_client.randomness.random import Randomness
 
 

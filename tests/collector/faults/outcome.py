@@ -7,12 +7,11 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
-from mapveil.collector.store.store.store import Store
 from sqlalchemy import func, select
 
 from mapveil.collector.clock import SystemClock
 from mapveil.collector.rounds.round_memory import TOTAL
-from mapveil.collector.store.store import schema
+from mapveil.collector.store.store import Store, schema
 from mapveil.distributed.client import encode_places
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.randomness.random import Randomness

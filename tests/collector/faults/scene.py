@@ -18,10 +18,10 @@ from typing import Any
 
 import httpx
 import numpy as np
-from mapveil.collector.store.store.accounts import Accounts
-from mapveil.collector.store.store.store import Store
 
 from mapveil.collector.clock import SystemClock
+from mapveil.collector.store.accounts import Accounts
+from mapveil.collector.store.store import Store
 from mapveil.geo import Quadtree, Region
 from mapveil_client.memory import DeviceMemory
 from mapveil_client.places import Whereabouts

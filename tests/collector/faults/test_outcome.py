@@ -6,12 +6,11 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from mapveil.collector.store.store.store import Store
 from sqlalchemy import delete, insert, select, update
 
 from mapveil.collector.clock import SystemClock
 from mapveil.collector.rounds.round_memory import TOTAL
-from mapveil.collector.store.store import schema
+from mapveil.collector.store.store import Store, schema
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.memory import DeviceMemory
 from mapveil_client.vault import Vault

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 import httpx
-from mapveil.collector.store.store.schema import METADATA
+
+from mapveil.collector.store.schema import METADATA
 
 __all__ = ["ABSENT", "Operation", "operations", "shaped", "snapshot"]
 

@@ -8,12 +8,12 @@ from typing import Any, Final
 
 import numpy as np
 import pytest
-from mapveil.collector.store.store.audit import verify
-from mapveil.collector.store.store.schema import charges, messages
 from sqlalchemy import select
 
 from mapveil.collector.faults import Conflict, Invalid, NotFound, TooLate
 from mapveil.collector.rounds.engine import Engine
+from mapveil.collector.store.audit import verify
+from mapveil.collector.store.schema import charges, messages
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.signature import authorization
 

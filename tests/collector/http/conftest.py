@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 
 import httpx
 import pytest
-from mapveil.collector.store.store.accounts import Accounts
-from mapveil.collector.store.store.store import Store
 
 from mapveil.collector.http.app import create_app
 from mapveil.collector.http.server import configuration
 from mapveil.collector.http.settings import Settings
 from mapveil.collector.rounds.engine import Engine
+from mapveil.collector.store.accounts import Accounts
+from mapveil.collector.store.store import Store
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.identity import Identity
 from mapveil_client.signature import authorization, enrolment_statement

@@ -253,8 +253,9 @@ def test_a_distributed_collection_from_joining_to_its_map(api: Any) -> None:
 
 
 def _total(api: Any, collection: str, number: int) -> bytes:
-    from mapveil.collector.store.store.schema import rounds
     from sqlalchemy import select
+
+    from mapveil.collector.store.schema import rounds
 
     query = select(rounds.c.total).where(rounds.c.collection == collection, rounds.c.number == number)
     with api.store.read() as connection:

@@ -10,12 +10,12 @@ import threading
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from mapveil.collector.store.store.audit import lines, record, verify
-from mapveil.collector.store.store.schema import audit
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from mapveil.collector.faults import Conflict
+from mapveil.collector.store.audit import lines, record, verify
+from mapveil.collector.store.schema import audit
 
 COLUMNS = ("number", "at", "actor", "action", "collection", "detail", "chain")
 

@@ -35,9 +35,9 @@ from mapveil.collector.http.results import add_result_routes
 from mapveil.collector.http.security import PAGE_POLICY
 from mapveil.collector.http.service import Service, refusals
 from mapveil.collector.http.settings import Settings
-from mapveil.collector.store.store.accounts import Accounts
-from mapveil.collector.store.store.schema import collections
-from mapveil.collector.store.store.store import Store
+from mapveil.collector.store.accounts import Accounts
+from mapveil.collector.store.schema import collections
+from mapveil.collector.store.store import Store
 from mapveil_client.errors import MapveilError
 
 if TYPE_CHECKING:

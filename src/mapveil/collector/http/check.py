@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from mapveil.collector.clock import SystemClock
 from mapveil.collector.http.server import bind
 from mapveil.collector.http.settings import Settings
-from mapveil.collector.store.store.store import Store
+from mapveil.collector.store.store import Store
 from mapveil_client.errors import InputError, MapveilError
 
 if TYPE_CHECKING:
-    from mapveil.collector.store.store.store_report import StoreReport
+    from mapveil.collector.store.store_report import StoreReport
 
 
 class Finding(NamedTuple):

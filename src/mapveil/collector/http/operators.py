@@ -23,8 +23,8 @@ from mapveil.collector.http.models import (
     OperatorSpec,
 )
 from mapveil.collector.http.service import CollectionId, Service, refusals
-from mapveil.collector.store.store.accounts import Operator
-from mapveil.collector.store.store.schema import MOST_NUMBER
+from mapveil.collector.store.accounts import Operator
+from mapveil.collector.store.schema import MOST_NUMBER
 
 Number = Annotated[int, Path(ge=1, le=MOST_NUMBER)]
 

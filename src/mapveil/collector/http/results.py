@@ -13,7 +13,7 @@ from mapveil.collector.http.finished import EXPORTS, FinishedMap, FinishedMaps, 
 from mapveil.collector.http.media import CBOR, require_media
 from mapveil.collector.http.models import GuaranteeBody
 from mapveil.collector.http.service import CollectionId, Service, refusals
-from mapveil.collector.store.store.accounts import Operator
+from mapveil.collector.store.accounts import Operator
 from mapveil_client.errors import MissingExtra
 
 _MAP = "/v1/collections/{id}/map"

@@ -15,7 +15,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import inspect
 from sqlalchemy.engine import Connection
 
-from mapveil.collector.store.store.schema import METADATA
+from mapveil.collector.store.schema import METADATA
 from mapveil_client.errors import InputError
 
 _FOLDER: Final = Path(__file__).with_name("migrations")

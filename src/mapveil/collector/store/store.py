@@ -19,8 +19,8 @@ from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from mapveil.collector.clock import Clock
-from mapveil.collector.store.store.audit import recording
-from mapveil.collector.store.store.database import (
+from mapveil.collector.store.audit import recording
+from mapveil.collector.store.database import (
     CLOCK,
     create_file,
     failure_of,
@@ -28,10 +28,10 @@ from mapveil.collector.store.store.database import (
     open_database,
     read_store_url,
 )
-from mapveil.collector.store.store.group_commit import Batch, FairLock, GroupCommit
-from mapveil.collector.store.store.migrate import upgrade
-from mapveil.collector.store.store.schema import collections
-from mapveil.collector.store.store.store_report import StoreReport, examine
+from mapveil.collector.store.group_commit import Batch, FairLock, GroupCommit
+from mapveil.collector.store.migrate import upgrade
+from mapveil.collector.store.schema import collections
+from mapveil.collector.store.store_report import StoreReport, examine
 
 T = TypeVar("T")
 
@@ -51,7 +51,7 @@ class Store:
     shown : str
         Where the store is, without a password.
     on_commit : callable, optional
-        Told of every :class:`~mapveil.collector.store.store.group_commit.Batch` that :meth:`commit` made durable, in
+        Told of every :class:`~mapveil.collector.store.group_commit.Batch` that :meth:`commit` made durable, in
         its thread.
 
     Raises

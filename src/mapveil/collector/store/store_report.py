@@ -10,8 +10,8 @@ from sqlalchemy import text
 from sqlalchemy.engine import Connection
 
 from mapveil.collector.faults import StoreUnavailable
-from mapveil.collector.store.store.audit import verify
-from mapveil.collector.store.store.migrate import newest_revision, refuse_newer, revision_of
+from mapveil.collector.store.audit import verify
+from mapveil.collector.store.migrate import newest_revision, refuse_newer, revision_of
 from mapveil_client.errors import InputError
 
 

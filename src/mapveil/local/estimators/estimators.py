@@ -9,12 +9,12 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from mapveil.geo.places import Places
-from mapveil.local.estimators.estimators.candidate_sets import solve_candidate_sets
-from mapveil.local.estimators.estimators.maximum_likelihood import maximise_likelihood
-from mapveil.local.estimators.estimators.multiscale import shrink_estimates
-from mapveil.local.estimators.estimators.simplex import norm_clip, project_to_simplex
-from mapveil.local.estimators.estimators.smoothed_likelihood import smooth_likelihood
-from mapveil.local.estimators.estimators.split_trees import usual_concentration
+from mapveil.local.estimators.candidate_sets import solve_candidate_sets
+from mapveil.local.estimators.maximum_likelihood import maximise_likelihood
+from mapveil.local.estimators.multiscale import shrink_estimates
+from mapveil.local.estimators.simplex import norm_clip, project_to_simplex
+from mapveil.local.estimators.smoothed_likelihood import smooth_likelihood
+from mapveil.local.estimators.split_trees import usual_concentration
 from mapveil.local.randomizers.randomizer import Randomizer, SymbolRandomizer
 from mapveil.local.randomizers.report import Tally
 from mapveil_client.arrays import FloatArray

@@ -9,7 +9,7 @@ with :math:`\pi = q_0 + (q_1 - q_0)\, p` its expected part,
 at x's node of each level l, about which :math:`n_l` reports are: the users that the reports suggest at x (nodes of one
 level as if independent). O(d) a level, where the exact likelihood of the buckets takes Fourier transforms.
 
-Source: Mapveil; see :mod:`mapveil.local.estimators.estimators.smoothed_likelihood`.
+Source: Mapveil; see :mod:`mapveil.local.estimators.smoothed_likelihood`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 r"""Mapveil's own estimator: unbiased estimates, shrunk at all scales by what their noise is known to be.
 
 The sites are halved, again and again, into boxes of equal numbers of sites
-(:mod:`mapveil.local.estimators.estimators.estimators.site_tree`). Of a
+(:mod:`mapveil.local.estimators.site_tree`). Of a
 box's part P of all users, how much is in its first half was measured twice, by that half's estimate and by what the
 other's leaves of P:
 
@@ -10,7 +10,7 @@ other's leaves of P:
 
 where: :math:`\hat{s}_1, \hat{s}_2` are the sums of the unbiased estimates over the halves, :math:`V_1, V_2` their
 variances and C their covariance, which is :math:`(V_{12} - V_1 - V_2) / 2` with the variance of the whole box:
-exactly what the randomizer gives them (:mod:`mapveil.local.estimators.estimators.estimators.covariance`). The estimate is the
+exactly what the randomizer gives them (:mod:`mapveil.local.estimators.covariance`). The estimate is the
 posterior mean of the
 half given z, of standard deviation :math:`\tau`, under a prior of splits that is learned from all boxes of its size
 (:mod:`mapveil.inference.split_prior`). The mean over several trees, each turned against the others, hides
@@ -30,8 +30,8 @@ from typing import Final
 import numpy as np
 
 from mapveil.inference.split_prior import SplitPrior
-from mapveil.local.estimators.estimators.estimators.covariance import Covariance
-from mapveil.local.estimators.estimators.estimators.site_tree import SiteTree, site_tree
+from mapveil.local.estimators.covariance import Covariance
+from mapveil.local.estimators.site_tree import SiteTree, site_tree
 from mapveil_client.arrays import FloatArray
 
 _TREES: Final = 8
@@ -64,7 +64,7 @@ def shrink_estimates(
         Where the sites are.
     usual : callable, optional
         From numbers of sites of a box to the concentration with which it is expected to divide, such as
-        :func:`mapveil.local.estimators.estimators.estimators.split_trees.usual_concentration`; the public weights of the prior by default.
+        :func:`mapveil.local.estimators.split_trees.usual_concentration`; the public weights of the prior by default.
     trees : int, optional
         How many trees to take the mean of; eight, or as few as two for more than 65,536 sites, by default.
 

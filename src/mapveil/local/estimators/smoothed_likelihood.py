@@ -6,7 +6,7 @@ many users the reports suggest at each site, given the distribution so far, and 
 .. math:: p' = S(c), \qquad c(x) = n\, p(x) \sum_y q(y \mid x)\, \frac{\hat\pi(y)}{\sum_{x'} q(y \mid x')\, p(x')}
 
 where: q is the channel, :math:`\hat\pi(y)` the part of the n reports that are y, and S the smoothing of
-:mod:`mapveil.local.estimators.estimators.split_trees`. Of reports that are sets only the number of those that hold each
+:mod:`mapveil.local.estimators.split_trees`. Of reports that are sets only the number of those that hold each
 site is known,
 :math:`h(x)`; with :math:`\pi(x)` its expected part, and :math:`q_1, q_0` the chance that a set holds a site where its
 phone is, or is not,
@@ -14,7 +14,7 @@ phone is, or is not,
 .. math:: c(x) = p(x) \Big( q_1 \frac{h(x)}{\pi(x)} + (1 - q_1) \frac{n - h(x)}{1 - \pi(x)} \Big)
 
 (sites as if independent); hashed nodes of many levels are taken alike
-(:mod:`mapveil.local.estimators.estimators.hash_support`). How
+(:mod:`mapveil.local.estimators.hash_support`). How
 unevenly people divide is learned level by level, from what the divisions found are
 worth: a level of which the reports tell nothing stays as usual.
 
@@ -29,7 +29,7 @@ stiffly smoothed map have a part of their own, :math:`s(x) = \max(c_s(x) - \lamb
 with the users expected at them shared in proportion; :math:`\lambda = \tfrac12 \ln d` lets live what is more than
 :math:`2 \sqrt\lambda = \sqrt{2 \ln d}` standard deviations, which the largest noise of d sites comes to.
 
-The steps are extrapolated (SQUAREM, as :mod:`mapveil.local.estimators.estimators.maximum_likelihood`). It costs no privacy.
+The steps are extrapolated (SQUAREM, as :mod:`mapveil.local.estimators.maximum_likelihood`). It costs no privacy.
 
 Source: Mapveil; after Silverman, Jones, Wilson, Nychka, "A Smoothed EM Approach to Indirect Estimation Problems"
 (1990), and MacKay's effective number of parameters (1992).
@@ -43,8 +43,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from mapveil.local.estimators.estimators.hash_support import Supporting
-from mapveil.local.estimators.estimators.split_trees import SplitTrees
+from mapveil.local.estimators.hash_support import Supporting
+from mapveil.local.estimators.split_trees import SplitTrees
 from mapveil.local.randomizers.randomizer import Randomizer, SymbolRandomizer
 from mapveil.local.randomizers.report import Tally
 from mapveil.local.randomizers.set_randomizer import SetRandomizer

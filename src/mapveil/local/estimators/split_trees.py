@@ -1,6 +1,6 @@
 r"""Users divided over trees of sites, each division drawn towards an even one: smoothing that keeps what is sure.
 
-The sites are halved again and again (:mod:`mapveil.local.estimators.estimators.site_tree`). Of a box with c users,
+The sites are halved again and again (:mod:`mapveil.local.estimators.site_tree`). Of a box with c users,
 :math:`c_1` are in its
 first half, which has the part r of its sites; the half is given the part
 
@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.geo.places import Places
-from mapveil.local.estimators.estimators.site_tree import SiteTree, site_tree
+from mapveil.local.estimators.site_tree import SiteTree, site_tree
 from mapveil.local.randomizers.domain import Domain
 from mapveil_client.arrays import FloatArray, IntArray
 

@@ -1,6 +1,6 @@
 r"""How the consistent estimates of a hierarchy vary: the covariance of what constrained inference makes of its levels.
 
-What :func:`mapveil.local.estimators.estimators.tree_consistency.make_consistent` returns is linear in the levels' estimates,
+What :func:`mapveil.local.estimators.tree_consistency.make_consistent` returns is linear in the levels' estimates,
 
 .. math:: \hat x = B \sum_l v_l^{-1} H_l^T y_l + \frac{W 1}{1^T W 1}, \qquad
     W = \Big( \sum_l v_l^{-1} H_l^T H_l \Big)^{-1}, \qquad B = W - \frac{W 1 1^T W}{1^T W 1}
@@ -35,7 +35,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mapveil.local.estimators.estimators.covariance import SiteNoise
+from mapveil.local.estimators.covariance import SiteNoise
 from mapveil.local.randomizers.local_hashing import LineNoise, SupportNoise
 from mapveil.local.randomizers.staircase_groups import Blocks
 from mapveil_client.arrays import FloatArray, IntArray

@@ -11,7 +11,7 @@ from typing import ClassVar, Final
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.local.estimators.estimators.covariance import DenseCovariance, SiteNoise
+from mapveil.local.estimators.covariance import DenseCovariance, SiteNoise
 from mapveil.local.mechanism import LocalMechanism
 from mapveil.local.randomizers.disk_raster import (
     DiskKernel,

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from mapveil.local.estimators.estimators.covariance import (
+from mapveil.local.estimators.covariance import (
     Covariance,
     ExchangeableCovariance,
     SiteNoise,

@@ -8,10 +8,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from mapveil.local.estimators.estimators.covariance import MOST_SITES, DenseCovariance, SiteNoise
-from mapveil.local.estimators.estimators.hash_support import HashSupport, LevelSupport, Supporting
-from mapveil.local.estimators.estimators.tree_consistency import make_consistent
-from mapveil.local.estimators.estimators.tree_covariance import (
+from mapveil.local.estimators.covariance import MOST_SITES, DenseCovariance, SiteNoise
+from mapveil.local.estimators.hash_support import HashSupport, LevelSupport, Supporting
+from mapveil.local.estimators.tree_consistency import make_consistent
+from mapveil.local.estimators.tree_covariance import (
     MeasuredLevel,
     consistent_covariance,
     consistent_site_noise,
@@ -185,7 +185,7 @@ class HierarchicalHashing(LocalMechanism):
     r"""Report, by local hashing with the whole epsilon, in which node of one random level the place is.
 
     The level is drawn from those of :func:`levels_of`, whatever the place. The unbiased estimates of all levels' nodes
-    are made consistent (:mod:`mapveil.local.estimators.estimators.tree_consistency`), each level weighted by its
+    are made consistent (:mod:`mapveil.local.estimators.tree_consistency`), each level weighted by its
     variance, with the sum of
     everything known to be 1; the smoothed likelihood takes them as they are.
 

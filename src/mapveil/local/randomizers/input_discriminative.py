@@ -25,7 +25,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.local.estimators.estimators.covariance import Covariance, IndependentCovariance, SiteNoise
+from mapveil.local.estimators.covariance import Covariance, IndependentCovariance, SiteNoise
 from mapveil.local.randomizers.domain import Domain
 from mapveil.local.randomizers.odds import power
 from mapveil.local.randomizers.random_sets import ONE, independent_bits, put_bits

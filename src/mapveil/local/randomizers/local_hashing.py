@@ -9,7 +9,7 @@ from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
 
-from mapveil.local.estimators.estimators.covariance import (
+from mapveil.local.estimators.covariance import (
     Covariance,
     ExchangeableCovariance,
     SiteNoise,

@@ -9,7 +9,7 @@ from typing import ClassVar, Final
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.local.estimators.estimators.covariance import MOST_SITES, Covariance, DenseCovariance, SiteNoise
+from mapveil.local.estimators.covariance import MOST_SITES, Covariance, DenseCovariance, SiteNoise
 from mapveil.local.randomizers.domain import Domain
 from mapveil.local.randomizers.odds import ceil_log
 from mapveil.local.randomizers.report import Reports, Tally

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.local.estimators.estimators.estimators.covariance import SiteNoise, two_level_noise
+from mapveil.local.estimators.covariance import SiteNoise, two_level_noise
 from mapveil.local.randomizers.randomizer import Randomizer
 from mapveil.local.randomizers.report import Reports, Tally
 from mapveil_client.arrays import FloatArray

@@ -10,8 +10,8 @@ from typing import ClassVar
 import numpy as np
 
 from mapveil.local.calibration.staircase_calibration import Steps, block_extremes, calibrate, staircase_ratio
-from mapveil.local.estimators.estimators.covariance import Covariance, SiteNoise
-from mapveil.local.estimators.estimators.nested_system import NestedSystem
+from mapveil.local.estimators.covariance import Covariance, SiteNoise
+from mapveil.local.estimators.nested_system import NestedSystem
 from mapveil.local.mechanism import LocalMechanism
 from mapveil.local.randomizers.domain import Domain
 from mapveil.local.randomizers.randomizer import SymbolRandomizer

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.local.estimators.estimators.covariance import Covariance, ExchangeableCovariance
+from mapveil.local.estimators.covariance import Covariance, ExchangeableCovariance
 from mapveil.local.mechanism import LocalMechanism
 from mapveil.local.randomizers.domain import Domain
 from mapveil.local.randomizers.odds import odds

@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.local.estimators.estimators.covariance import MOST_SITES, Covariance, SiteNoise
+from mapveil.local.estimators.covariance import MOST_SITES, Covariance, SiteNoise
 from mapveil.local.randomizers.domain import Domain
 from mapveil.local.randomizers.randomizer import SymbolRandomizer
 from mapveil.local.randomizers.report import Tally

@@ -17,10 +17,10 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.obfuscation.privatizers.table.dense_network import network_normals
-from mapveil.obfuscation.privatizers.table.fitted import FittedPrivatizer
-from mapveil.obfuscation.privatizers.table.normalisation import Normalisation
-from mapveil.obfuscation.privatizers.table.table import find_privatizer
+from mapveil.obfuscation.privatizers.dense_network import network_normals
+from mapveil.obfuscation.privatizers.fitted import FittedPrivatizer
+from mapveil.obfuscation.privatizers.normalisation import Normalisation
+from mapveil.obfuscation.privatizers.table import find_privatizer
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.errors import InputError, require
 from mapveil_client.randomness.random import Randomness

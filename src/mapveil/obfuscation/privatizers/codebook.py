@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.obfuscation.privatizers.table.cells import row_distances
-from mapveil.obfuscation.privatizers.table.privatizer import Privatizer, Progress, Rows, State
+from mapveil.obfuscation.privatizers.cells import row_distances
+from mapveil.obfuscation.privatizers.privatizer import Privatizer, Progress, Rows, State
 from mapveil.obfuscation.utility import distortion_utility, map_utility
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.errors import InputError

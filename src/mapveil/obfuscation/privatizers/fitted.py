@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.geo.measurements import Measurements
-from mapveil.obfuscation.privatizers.table.normalisation import Normalisation
+from mapveil.obfuscation.privatizers.normalisation import Normalisation
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.errors import InputError
 from mapveil_client.randomness.random import Randomness, as_randomness
 
 if TYPE_CHECKING:
-    from mapveil.obfuscation.privatizers.table.privatizer import Privatizer
+    from mapveil.obfuscation.privatizers.privatizer import Privatizer
 
 _CHUNK = 1 << 16
 

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.obfuscation.privatizers.table.cells import nearest_centre
-from mapveil.obfuscation.privatizers.table.codebook import choose_codes
-from mapveil.obfuscation.privatizers.table.privatizer import Privatizer, Progress, Rows, State
+from mapveil.obfuscation.privatizers.cells import nearest_centre
+from mapveil.obfuscation.privatizers.codebook import choose_codes
+from mapveil.obfuscation.privatizers.privatizer import Privatizer, Progress, Rows, State
 from mapveil.privacy.guarantee import Guarantee, Measured
 from mapveil_client.randomness.random import Randomness
 
@@ -39,7 +39,7 @@ class Funnel(Privatizer):
     part (from all to nothing) that has the best :math:`w_1 U_1 + w_2 U_2` on rows the game has not seen.
 
     Run by: the curator of the pilot (``learn``), the client (``rewrite``). The parameters are those of
-    :class:`~mapveil.obfuscation.privatizers.table.gap.Gap` where they share a name.
+    :class:`~mapveil.obfuscation.privatizers.gap.Gap` where they share a name.
 
     Parameters
     ----------

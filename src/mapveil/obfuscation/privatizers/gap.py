@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.obfuscation.privatizers.table.dense_network import DenseNetwork, network_normals
-from mapveil.obfuscation.privatizers.table.privatizer import Privatizer, Progress, Rows, State
+from mapveil.obfuscation.privatizers.dense_network import DenseNetwork, network_normals
+from mapveil.obfuscation.privatizers.privatizer import Privatizer, Progress, Rows, State
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.randomness.random import Randomness
 

@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.obfuscation.privatizers.table.analytic_gaussian import gaussian_deviation, gaussian_epsilon
-from mapveil.obfuscation.privatizers.table.clipping import clip_rows, pilot_radius
-from mapveil.obfuscation.privatizers.table.lattice_noise import add_gaussian
-from mapveil.obfuscation.privatizers.table.privatizer import Privatizer, Progress, Rows, State
+from mapveil.obfuscation.privatizers.analytic_gaussian import gaussian_deviation, gaussian_epsilon
+from mapveil.obfuscation.privatizers.clipping import clip_rows, pilot_radius
+from mapveil.obfuscation.privatizers.lattice_noise import add_gaussian
+from mapveil.obfuscation.privatizers.privatizer import Privatizer, Progress, Rows, State
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.epsilon import EpsilonLike, as_epsilon
 from mapveil_client.randomness.random import Randomness
@@ -102,7 +102,7 @@ class LocalGaussian(ClippedNoise):
     where: x is a report (``sequence`` rows of all features, one vector), C is ``clip`` or the pilot's quantile of
     :math:`\|x\|_2` that shortens ``clipped`` of its reports, N is a vector of independent standard normal numbers,
     and :math:`\sigma(\epsilon, \delta, \Delta)` is the analytic calibration, solved to the last bits
-    (:mod:`mapveil.obfuscation.privatizers.table.analytic_gaussian`). Two points of a ball of radius C are at most 2 C apart.
+    (:mod:`mapveil.obfuscation.privatizers.analytic_gaussian`). Two points of a ball of radius C are at most 2 C apart.
 
     Deviation: the paper clips at C = 7.154 and calibrates with :math:`\Delta = C`, half the distance two reports can
     have. ``calibration="paper"`` does so; the guarantee then states the epsilon that holds (2.15

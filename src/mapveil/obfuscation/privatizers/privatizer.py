@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.geo.measurements import Measurements
-from mapveil.obfuscation.privatizers.table.fitted import FittedPrivatizer
-from mapveil.obfuscation.privatizers.table.normalisation import Normalisation
+from mapveil.obfuscation.privatizers.fitted import FittedPrivatizer
+from mapveil.obfuscation.privatizers.normalisation import Normalisation
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.randomness.random import Randomness, as_randomness

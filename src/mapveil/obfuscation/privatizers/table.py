@@ -10,7 +10,7 @@ import importlib
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from mapveil.obfuscation.privatizers.table.privatizer import Privatizer
+from mapveil.obfuscation.privatizers.privatizer import Privatizer
 from mapveil_client.errors import ParameterError
 
 
@@ -60,14 +60,14 @@ class PrivatizerRow(NamedTuple):
 
 
 PRIVATIZERS: tuple[PrivatizerRow, ...] = (
-    PrivatizerRow("gaussian-noise", "mapveil.obfuscation.privatizers.table.gaussian_noise:GaussianNoise"),
-    PrivatizerRow("local-gaussian", "mapveil.obfuscation.privatizers.table.local_gaussian:LocalGaussian"),
+    PrivatizerRow("gaussian-noise", "mapveil.obfuscation.privatizers.gaussian_noise:GaussianNoise"),
+    PrivatizerRow("local-gaussian", "mapveil.obfuscation.privatizers.local_gaussian:LocalGaussian"),
     PrivatizerRow(
-        "truncated-laplacian", "mapveil.obfuscation.privatizers.table.truncated_laplacian:TruncatedLaplacian"
+        "truncated-laplacian", "mapveil.obfuscation.privatizers.truncated_laplacian:TruncatedLaplacian"
     ),
-    PrivatizerRow("gap", "mapveil.obfuscation.privatizers.table.gap:Gap"),
-    PrivatizerRow("codebook", "mapveil.obfuscation.privatizers.table.codebook:Codebook"),
-    PrivatizerRow("funnel", "mapveil.obfuscation.privatizers.table.funnel:Funnel"),
+    PrivatizerRow("gap", "mapveil.obfuscation.privatizers.gap:Gap"),
+    PrivatizerRow("codebook", "mapveil.obfuscation.privatizers.codebook:Codebook"),
+    PrivatizerRow("funnel", "mapveil.obfuscation.privatizers.funnel:Funnel"),
 )
 
 

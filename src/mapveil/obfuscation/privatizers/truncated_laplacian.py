@@ -13,10 +13,10 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.obfuscation.privatizers.table.clipping import clip_rows
-from mapveil.obfuscation.privatizers.table.lattice_noise import add_laplacian
-from mapveil.obfuscation.privatizers.table.local_gaussian import ClippedNoise
-from mapveil.obfuscation.privatizers.table.privatizer import Progress, Rows, State
+from mapveil.obfuscation.privatizers.clipping import clip_rows
+from mapveil.obfuscation.privatizers.lattice_noise import add_laplacian
+from mapveil.obfuscation.privatizers.local_gaussian import ClippedNoise
+from mapveil.obfuscation.privatizers.privatizer import Progress, Rows, State
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.randomness.slot_table import DIGITS

@@ -8,12 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.geo.measurements import RSS
-from mapveil.obfuscation.privatizers.table.cells import Rows32, find_centres, nearest_centre, row_distances
+from mapveil.obfuscation.privatizers.cells import Rows32, find_centres, nearest_centre, row_distances
 from mapveil.obfuscation.utility import linear_parameters
 
 if TYPE_CHECKING:
-    from mapveil.obfuscation.privatizers.table.funnel import Funnel
-    from mapveil.obfuscation.privatizers.table.privatizer import Progress, Rows
+    from mapveil.obfuscation.privatizers.funnel import Funnel
+    from mapveil.obfuscation.privatizers.privatizer import Progress, Rows
     from mapveil_client.randomness.random import Randomness
 
 _SAMPLE = 1 << 14  # runs that distances are taken of

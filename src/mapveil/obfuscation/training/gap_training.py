@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.obfuscation.privatizers.table.dense_network import DenseNetwork
+from mapveil.obfuscation.privatizers.dense_network import DenseNetwork
 from mapveil_client.errors import require
 
 if TYPE_CHECKING:
-    from mapveil.obfuscation.privatizers.table.gap import Gap
-    from mapveil.obfuscation.privatizers.table.privatizer import Progress, Rows
+    from mapveil.obfuscation.privatizers.gap import Gap
+    from mapveil.obfuscation.privatizers.privatizer import Progress, Rows
     from mapveil_client.randomness.random import Randomness
 
 # A part of the mean square of a column added to the normal equations of a batch: a column that is constant in the
