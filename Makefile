@@ -81,7 +81,7 @@ docs: $(STAMP)
 	@echo "Open docs/_build/html/index.html"
 
 # The built files of web/package-lock.json, as they come; node is needed here only.
-VENDOR := src/mapveil/collector/web/assets/vendor
+VENDOR := src/mapveil/collector/console/assets/vendor
 vendor:
 	cd web && npm ci --ignore-scripts --no-audit --no-fund
 	cp web/node_modules/maplibre-gl/dist/maplibre-gl.mjs web/node_modules/maplibre-gl/dist/maplibre-gl-worker.mjs \

@@ -20,7 +20,7 @@ from benchmarks.collector_service import Service, postgresql
 from benchmarks.record import Context, Result, line
 from mapveil.collector.clock import SystemClock
 from mapveil.collector.store.accounts import Accounts
-from mapveil.collector.store.store import Store
+from mapveil.collector.store.database import Store
 from mapveil.local.randomizers.message import write_reports
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.identity import Identity

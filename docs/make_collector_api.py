@@ -16,7 +16,7 @@ from mapveil.collector.http.app import create_app
 from mapveil.collector.http.errors import CODES
 from mapveil.collector.http.settings import SETTINGS
 from mapveil.collector.rounds.engine import Engine
-from mapveil.collector.store.store import Store
+from mapveil.collector.store.database import Store
 
 PAGE = Path(__file__).parent / "reference" / "collector-api.md"
 INTRODUCTION = """# The collector's API

@@ -13,7 +13,7 @@ import pytest
 from mapveil.collector.clock import SystemClock
 from mapveil.collector.http.settings import SETTINGS
 from mapveil.collector.store.accounts import Accounts
-from mapveil.collector.store.store import Store
+from mapveil.collector.store.database import Store
 
 Call = Callable[..., Any]
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from mapveil.collector.store.store import Store
+from mapveil.collector.store.database import Store
 
 POSTGRESQL_BINARIES = "/usr/lib/postgresql/*/bin"
 

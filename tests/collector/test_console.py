@@ -26,8 +26,8 @@ from mapveil.pictures.colours import density_scale
 from mapveil.privacy.guarantee import Guarantee
 
 ROOT = Path(__file__).parents[2]
-WEB = ROOT / "src/mapveil/collector/web"
-ASSETS = WEB / "assets"
+CONSOLE = ROOT / "src/mapveil/collector/console"
+ASSETS = CONSOLE / "assets"
 MODULES = sorted(ASSETS.glob("*.js"))
 REGION = Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
 SITES = np.random.default_rng(3).random((200, 2)) * [0.13, 0.14] + [-74.03, 40.69]
@@ -87,14 +87,14 @@ def test_every_import_is_a_file_that_exports_the_name(module: Path) -> None:
 
 
 def test_the_page_has_no_script_or_style_of_its_own() -> None:
-    page = (WEB / "index.html").read_text(encoding="utf-8")
+    page = (CONSOLE / "index.html").read_text(encoding="utf-8")
     assert re.findall(r"<script[^>]*>(.*?)</script>", page, re.DOTALL) == [""]
     assert "<style" not in page
     assert not re.search(r"\s(style|on\w+)=", page)
     places = re.findall(r"(?:src|href)=\"(/[^\"]+)\"", page)
     assert len(places) >= 5
     for place in places:
-        assert (WEB / place.lstrip("/")).is_file(), place
+        assert (CONSOLE / place.lstrip("/")).is_file(), place
     for sheet in ASSETS.glob("*.css"):
         assert not re.search(r"url\(|@import", sheet.read_text(encoding="utf-8"))
 

@@ -15,7 +15,7 @@ from mapveil.collector.http.settings import SETTINGS, Setting, Settings
 from mapveil_client.errors import InputError, require
 
 if TYPE_CHECKING:
-    from mapveil.collector.store.store import Store
+    from mapveil.collector.store.database import Store
 
 _NEEDED = ("fastapi", "uvicorn", "sqlalchemy", "alembic", "prometheus_client")
 _UNITS = {"d": "days", "h": "hours", "m": "minutes"}
@@ -123,7 +123,7 @@ def _same(settings: Settings) -> str:
 
 def _store(settings: Settings) -> Store:
     from mapveil.collector.clock import SystemClock
-    from mapveil.collector.store.store import Store
+    from mapveil.collector.store.database import Store
 
     store = Store(settings.store, clock=SystemClock())
     store.migrate()

@@ -11,8 +11,8 @@ from sqlalchemy import insert, select
 
 from mapveil.collector.faults import TooLate
 from mapveil.collector.rounds.engine import Engine
+from mapveil.collector.store.database import Store
 from mapveil.collector.store.schema import devices, enrolments, operators, rounds
-from mapveil.collector.store.store import Store
 from mapveil.distributed.client import client_report
 from mapveil.distributed.devices import Devices
 from mapveil.geo.morton import interleave

@@ -12,7 +12,7 @@ from sqlalchemy import func, select
 from mapveil.collector.clock import SystemClock
 from mapveil.collector.rounds.round_memory import TOTAL
 from mapveil.collector.store import schema
-from mapveil.collector.store.store import Store
+from mapveil.collector.store.database import Store
 from mapveil.distributed.client import encode_places
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.randomness.random import Randomness

@@ -21,7 +21,7 @@ import numpy as np
 
 from mapveil.collector.clock import SystemClock
 from mapveil.collector.store.accounts import Accounts
-from mapveil.collector.store.store import Store
+from mapveil.collector.store.database import Store
 from mapveil.geo import Quadtree, Region
 from mapveil_client.memory import DeviceMemory
 from mapveil_client.places import Whereabouts

@@ -11,7 +11,7 @@ from sqlalchemy import delete, insert, select, update
 from mapveil.collector.clock import SystemClock
 from mapveil.collector.rounds.round_memory import TOTAL
 from mapveil.collector.store import schema
-from mapveil.collector.store.store import Store
+from mapveil.collector.store.database import Store
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.memory import DeviceMemory
 from mapveil_client.vault import Vault

@@ -20,7 +20,7 @@ from mapveil.collector.http.server import configuration
 from mapveil.collector.http.settings import Settings
 from mapveil.collector.rounds.engine import Engine
 from mapveil.collector.store.accounts import Accounts
-from mapveil.collector.store.store import Store
+from mapveil.collector.store.database import Store
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.identity import Identity
 from mapveil_client.signature import authorization, enrolment_statement

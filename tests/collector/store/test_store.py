@@ -18,10 +18,10 @@ from sqlalchemy import func, select, text
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from mapveil.collector.faults import Conflict, StoreUnavailable
-from mapveil.collector.store.database import Repeatable
+from mapveil.collector.store.backends import Repeatable
+from mapveil.collector.store.database import Store, insert_or_ignore, lock_collection
 from mapveil.collector.store.group_commit import FairLock
 from mapveil.collector.store.schema import messages, operators
-from mapveil.collector.store.store import Store, insert_or_ignore, lock_collection
 from mapveil_client.errors import InputError
 
 SECRET = b"52.379189 4.899431, where somebody lives"
@@ -295,7 +295,7 @@ KILLED = """
 import asyncio, sys
 from mapveil.collector.clock import SystemClock
 from mapveil.collector.store.schema import messages
-from mapveil.collector.store.store import Store
+from mapveil.collector.store.database import Store
 
 store = Store(sys.argv[1], clock=SystemClock())
 async def one(n):

@@ -17,8 +17,8 @@ from mapveil.collector.http.limits import Buckets
 from mapveil.collector.http.media import header
 from mapveil.collector.http.settings import Settings
 from mapveil.collector.store.accounts import Accounts, Operator
+from mapveil.collector.store.database import Store
 from mapveil.collector.store.schema import MOST_NUMBER, devices
-from mapveil.collector.store.store import Store
 from mapveil_client.errors import InputError
 from mapveil_client.signature import SCHEME, read_authorization, request_statement
 

@@ -17,6 +17,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from sqlalchemy import func, select
 from starlette.exceptions import HTTPException
+from starlette.responses import RedirectResponse
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -36,15 +37,15 @@ from mapveil.collector.http.security import PAGE_POLICY
 from mapveil.collector.http.service import Service, refusals
 from mapveil.collector.http.settings import Settings
 from mapveil.collector.store.accounts import Accounts
+from mapveil.collector.store.database import Store
 from mapveil.collector.store.schema import collections
-from mapveil.collector.store.store import Store
 from mapveil_client.errors import MapveilError
 
 if TYPE_CHECKING:
     from mapveil.collector.rounds.engine import Engine
 
 _LOG: Final = logging.getLogger("mapveil.collector")
-_WEB: Final = Path(__file__).parent.parent / "web"
+_COLLECTOR: Final = Path(__file__).parent.parent
 _HEALTH_SECONDS: Final = 3.0
 _STUCK_SECONDS: Final = 600.0
 _RESTART_SECONDS: Final = 1.0
@@ -111,7 +112,8 @@ class _Collector:
         engine.watch_phases(lambda phase, seconds: metrics.phase_seconds.labels(phase).observe(seconds))
         self._devices = DeviceRoutes(self._service)
         self._api = self._fastapi()
-        self._pages = _Pages(directory=_WEB, html=True)
+        self._console = _Pages(directory=_COLLECTOR / "console", html=True)
+        self._device_page = _Pages(directory=_COLLECTOR / "device_page", html=True)
         self.gate = Gate(self._answer, settings, metrics)
 
     def _conducting(self) -> bool:
@@ -137,7 +139,16 @@ class _Collector:
                     Exchange.of(scope).route = route.path
         else:
             Exchange.of(scope).route = "page"
-            await self._pages(scope, receive, send)
+            await self._page(path, scope)(scope, receive, send)
+
+    def _page(self, path: str, scope: Scope) -> ASGIApp:
+        """The application that serves a page's files: the browser device below ``/device/``, else the console."""
+        if path == "/device" and scope["method"] in ("GET", "HEAD"):
+            return RedirectResponse("/device/")
+        if not path.startswith("/device/"):
+            return self._console
+        scope["root_path"] = scope.get("root_path", "") + "/device"
+        return self._device_page
 
     async def _buffered(self, scope: Scope, receive: Receive) -> Receive:
         """Read the body before anything else looks at the request, within its limit."""

@@ -34,7 +34,7 @@ def application(settings: Settings) -> ASGIApp:
     from mapveil.collector.clock import SystemClock
     from mapveil.collector.http.app import create_app
     from mapveil.collector.rounds.engine import Engine
-    from mapveil.collector.store.store import Store
+    from mapveil.collector.store.database import Store
 
     clock = SystemClock()
     store = Store(settings.store, clock=clock)

@@ -17,7 +17,7 @@ from mapveil.collector.http.metrics import Metrics
 from mapveil.collector.http.models import ErrorBody
 from mapveil.collector.http.settings import Settings
 from mapveil.collector.store.accounts import Accounts, Operator
-from mapveil.collector.store.store import Store
+from mapveil.collector.store.database import Store
 
 if TYPE_CHECKING:
     from mapveil.collector.rounds.engine import Engine

@@ -21,9 +21,9 @@ from mapveil.collector.faults import Conflict, Invalid, NotFound
 from mapveil.collector.rounds.drafting import Draft
 from mapveil.collector.rounds.life_cycle import Happening, State, step_of
 from mapveil.collector.store import audit
-from mapveil.collector.store.database import CLOCK
+from mapveil.collector.store.backends import CLOCK
+from mapveil.collector.store.database import lock_collection
 from mapveil.collector.store.schema import charges, collections, messages, reports, rounds
-from mapveil.collector.store.store import lock_collection
 from mapveil_client.secure_sum.states import ServerState
 from mapveil_client.terms import CollectionTerms
 

@@ -34,8 +34,8 @@ from mapveil.collector.rounds.progress import ProgressBoard, progress_of
 from mapveil.collector.rounds.results import make_map, map_bytes, store_map
 from mapveil.collector.rounds.shard_machines import ShardMachines
 from mapveil.collector.store import audit
+from mapveil.collector.store.database import Store
 from mapveil.collector.store.schema import members, reports
-from mapveil.collector.store.store import Store
 from mapveil.distributed.query import Query
 from mapveil_client.errors import MapveilError
 from mapveil_client.randomness.random import Randomness

@@ -26,8 +26,8 @@ from mapveil.collector.rounds.life_cycle import State, phase_name, phase_named
 from mapveil.collector.rounds.progress import Progress, ProgressBoard
 from mapveil.collector.rounds.reports import report_check
 from mapveil.collector.rounds.shard_machines import RoundMachines, Seat, ShardMachine, ShardMachines
+from mapveil.collector.store.database import Store
 from mapveil.collector.store.schema import messages, rounds
-from mapveil.collector.store.store import Store
 from mapveil_client.secure_sum.faults import PeerFault, ProtocolError
 from mapveil_client.secure_sum.states import ServerState
 from mapveil_client.terms import CollectionTerms

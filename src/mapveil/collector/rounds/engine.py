@@ -22,10 +22,10 @@ from mapveil.collector.rounds.device_side import DeviceSide, Mail
 from mapveil.collector.rounds.drafting import draft_terms
 from mapveil.collector.rounds.life_cycle import Happening
 from mapveil.collector.rounds.progress import Progress, ProgressBoard, progress_of
+from mapveil.collector.rounds.records import audit_lines, ledger_lines, record_of
 from mapveil.collector.rounds.results import read_map_bytes, stored_guarantee, stored_map
 from mapveil.collector.rounds.shard_machines import Seat, ShardMachines
-from mapveil.collector.store.ledger_view import audit_lines, ledger_lines, record_of
-from mapveil.collector.store.store import Store
+from mapveil.collector.store.database import Store
 from mapveil.maps.density_map import DensityMap
 from mapveil_client.randomness.random import Randomness
 

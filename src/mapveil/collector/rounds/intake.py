@@ -19,8 +19,8 @@ from sqlalchemy.engine import Connection
 
 from mapveil.collector.rounds.collection import now_text
 from mapveil.collector.rounds.life_cycle import State
+from mapveil.collector.store.database import Store, lock_collection
 from mapveil.collector.store.schema import collections, members, messages, reports, rounds
-from mapveil.collector.store.store import Store, lock_collection
 from mapveil_client.secure_sum.states import ServerState
 
 Item = TypeVar("Item", contravariant=True)

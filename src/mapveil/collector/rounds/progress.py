@@ -12,8 +12,8 @@ from sqlalchemy.engine import Connection
 from mapveil.collector.rounds.collection import Collection, Round, counted, find, newest_round
 from mapveil.collector.rounds.deadlines import Deadlines
 from mapveil.collector.rounds.life_cycle import State, phase_name, phases
+from mapveil.collector.store.database import Store
 from mapveil.collector.store.schema import members, messages, reports, seats
-from mapveil.collector.store.store import Store
 from mapveil_client.secure_sum.states import ServerState
 
 _FRESH_SECONDS: Final = 0.1

@@ -9,8 +9,8 @@ from typing import Final
 from sqlalchemy import select
 
 from mapveil.collector.faults import Invalid
+from mapveil.collector.store.database import Store
 from mapveil.collector.store.schema import reports
-from mapveil.collector.store.store import Store
 from mapveil.local.mechanism import LocalMechanism
 from mapveil.local.randomizers.message import read_reports
 from mapveil.maps.density_map import DensityMap

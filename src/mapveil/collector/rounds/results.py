@@ -21,8 +21,8 @@ from mapveil.collector.rounds.collection import Collection, move
 from mapveil.collector.rounds.life_cycle import Happening
 from mapveil.collector.rounds.reports import map_of_reports
 from mapveil.collector.rounds.server_half import mechanism_of
+from mapveil.collector.store.database import Store
 from mapveil.collector.store.schema import reports, results
-from mapveil.collector.store.store import Store
 from mapveil.distributed.query import Query
 from mapveil.formats.read_map import read_map
 from mapveil.local.estimators.measurement import EstimatedUsers

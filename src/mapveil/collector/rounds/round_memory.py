@@ -11,8 +11,8 @@ from sqlalchemy import select
 from sqlalchemy.engine import Connection
 
 from mapveil.collector.rounds.server_half import DoneRound, mechanism_of, replay, shard_sizes
+from mapveil.collector.store.database import Store
 from mapveil.collector.store.schema import charges, devices, members, rounds, seats
-from mapveil.collector.store.store import Store
 from mapveil.distributed.query import Query
 from mapveil.maps.round_cost import RoundCost
 from mapveil.mechanisms.mechanism import Estimate

@@ -21,8 +21,8 @@ from mapveil.collector.rounds.round_memory import TOTAL
 from mapveil.collector.rounds.server_half import announce, mechanism_of, round_terms, shard_sizes
 from mapveil.collector.rounds.shard_machines import RoundMachines
 from mapveil.collector.store import audit
+from mapveil.collector.store.database import lock_collection
 from mapveil.collector.store.schema import charges, collections, messages, rounds, seats, shards
-from mapveil.collector.store.store import lock_collection
 from mapveil.distributed.query import Query
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.arrays import IntArray

@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from sqlalchemy import select
 
+from mapveil.collector.store.database import Store
 from mapveil.collector.store.schema import devices, messages, rounds, seats, shards
-from mapveil.collector.store.store import Store
 from mapveil.secure_sum.server import Outbox, Server
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.secure_sum.faults import Abort, OwnFault

@@ -17,8 +17,8 @@ from sqlalchemy.sql.schema import Table
 from mapveil.collector.clock import time_text
 from mapveil.collector.faults import Forbidden, Invalid, NotFound, Unauthorized
 from mapveil.collector.store.audit import record
+from mapveil.collector.store.database import Store
 from mapveil.collector.store.schema import MOST_NUMBER, devices, enrolments, operators
-from mapveil.collector.store.store import Store
 from mapveil.collector.store.tokens import (
     ENROLMENT,
     OPERATOR,

@@ -20,7 +20,7 @@ from sqlalchemy import select, text
 from sqlalchemy.engine import Connection, Row
 
 from mapveil.collector.clock import Clock, time_text
-from mapveil.collector.store.database import CLOCK
+from mapveil.collector.store.backends import CLOCK
 from mapveil.collector.store.schema import MOST_NUMBER, audit
 from mapveil_client.terms import canonical_json
 
@@ -76,7 +76,7 @@ def record(
     Parameters
     ----------
     connection : Connection
-        Of :meth:`mapveil.collector.store.store.Store.write` or ``commit``, whose clock gives the time.
+        Of :meth:`mapveil.collector.store.database.Store.write` or ``commit``, whose clock gives the time.
     actor : str
         ``operator 3``, ``device 12``, ``service`` or ``command line``.
     action : str

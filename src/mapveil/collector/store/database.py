@@ -1,317 +1,267 @@
-"""The two databases of a store, SQLite and PostgreSQL, and everything in which they differ.
+"""The store: the only truth of the collector. Whatever is acknowledged was committed here first.
 
-SQLite: one file with a write-ahead log, ``synchronous=FULL``, so that a commit is on the disk when it returns; one
-connection writes, others read. PostgreSQL: one pool of connections; several processes may share it.
+SQLite by default, PostgreSQL by URL; both are spoken to in SQLAlchemy Core, alike. A database that is full, lost or
+busy is a :class:`~mapveil.collector.faults.StoreUnavailable` for the requests concerned, and the next ones find out
+for themselves whether it is back.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
-import sqlite3
-import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any, Final, NamedTuple
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, TypeVar
 
-from sqlalchemy import create_engine, event
-from sqlalchemy.engine import URL, Connection, Engine, ExceptionContext, make_url
-from sqlalchemy.exc import (
-    ArgumentError,
-    DatabaseError,
-    DBAPIError,
-    InterfaceError,
-    InternalError,
-    OperationalError,
-    PendingRollbackError,
+from sqlalchemy import Table, select, text
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from mapveil.collector.clock import Clock
+from mapveil.collector.store.audit import recording
+from mapveil.collector.store.backends import (
+    CLOCK,
+    create_file,
+    failure_of,
+    file_lock,
+    open_database,
+    read_store_url,
 )
-from sqlalchemy.exc import TimeoutError as PoolTimeout
-from sqlalchemy.pool import QueuePool
+from mapveil.collector.store.group_commit import Batch, FairLock, GroupCommit
+from mapveil.collector.store.migrate import upgrade
+from mapveil.collector.store.schema import collections
+from mapveil.collector.store.store_report import StoreReport, examine
 
-from mapveil.collector.faults import StoreUnavailable
-from mapveil_client.errors import InputError
-
-APPLICATION_ID: Final = 0x4D56_434C  # "MVCL"
-CLOCK: Final = "mapveil_clock"  # the execution option of a connection that holds its store's clock
-_WAIT_SECONDS: Final = 10
-_READERS: Final = 8
-_CONNECTIONS: Final = 10  # of one process to PostgreSQL, which has 100 for everybody by default
-
-_SQLITE_SETTINGS: Final = (
-    "PRAGMA synchronous = FULL",
-    "PRAGMA fullfsync = ON",
-    "PRAGMA foreign_keys = ON",
-    "PRAGMA recursive_triggers = ON",  # REPLACE asks the triggers that refuse to delete
-    "PRAGMA trusted_schema = OFF",
-    "PRAGMA secure_delete = FAST",  # what is deleted is overwritten, where that takes no writing of its own
-    "PRAGMA journal_size_limit = 67108864",
-)
-_CONFLICTS: Final = ("40001", "40P01")  # serialization failure, deadlock
-_POSTGRESQL_SETTINGS: Final = (
-    "SET lock_timeout = '30s'",
-    "SET idle_in_transaction_session_timeout = '60s'",  # a process that was stopped must not hold its locks
-)
-# A network that swallows packets must not hold a request for ever.
-_POSTGRESQL_ARGUMENTS: Final = {
-    "connect_timeout": _WAIT_SECONDS,
-    "keepalives_idle": 15,
-    "keepalives_interval": 5,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 20_000,
-    "application_name": "mapveil",
-}
+T = TypeVar("T")
 
 
-class Repeatable(StoreUnavailable):
-    """Two transactions were in each other's way, and this one gave way: run again, it may succeed."""
-
-
-class Database(NamedTuple):
-    """The engines of a store."""
-
-    url: URL
-    path: Path | None  # of an SQLite store
-    reading: Engine
-    writing: Engine
-    alone: Engine  # every statement a transaction of its own
-
-    @property
-    def shown(self) -> str:
-        """Where it is, without a password."""
-        return str(self.path) if self.path else self.url.render_as_string(hide_password=True)
-
-    def dispose(self) -> None:
-        """Close every connection that is not in use."""
-        self.reading.dispose()
-        self.writing.dispose()
-
-
-def read_store_url(text: str) -> URL:
-    """Read where a store is: ``sqlite:///path``, a bare path, or ``postgresql://user@host/name``.
-
-    Raises
-    ------
-    InputError
-        It is neither.
-    """
-    accepted = "a path, sqlite:///path or postgresql://user:password@host/name is accepted"
-    if "://" not in text:
-        if not text or text == ":memory:":
-            raise InputError(f"a store lasts, so it cannot be {text!r}; {accepted}")
-        return URL.create("sqlite", database=text)
-    try:
-        url = make_url(text)
-    except (ArgumentError, ValueError):
-        raise InputError(f"the URL of the store cannot be read; {accepted}") from None
-    scheme = url.drivername
-    if scheme in ("sqlite", "sqlite+pysqlite"):
-        if not url.database or url.database == ":memory:" or url.host or url.query:
-            raise InputError(f"the store's URL names no file, or more than a file; {accepted}")
-        return URL.create("sqlite", database=url.database)
-    if scheme in ("postgresql", "postgres", "postgresql+psycopg"):
-        return url.set(drivername="postgresql+psycopg")
-    raise InputError(f"a store of kind {scheme[:20]!r}; {accepted}")
-
-
-def open_database(url: URL, options: dict[str, Any]) -> Database:
-    """Make the engines; nothing is opened yet.
+class Store:
+    """The database of a collector. Every method may be called from any thread.
 
     Parameters
     ----------
-    url : URL
-        From :func:`read_store_url`.
-    options : dict
-        Execution options of every connection.
-    """
-    if url.drivername == "sqlite":
-        path = Path(str(url.database)).absolute()
-        place = _Place(path)
-        reading = _sqlite(path, options, place, "BEGIN", _READERS)
-        writing = _sqlite(path, options, place, "BEGIN IMMEDIATE", 1)
-        return Database(url, path, reading, writing, reading)
-    arguments = {key: value for key, value in _POSTGRESQL_ARGUMENTS.items() if key not in url.query}
-    writing = create_engine(
-        url,
-        hide_parameters=True,
-        pool_pre_ping=True,
-        pool_size=_CONNECTIONS // 2,
-        max_overflow=_CONNECTIONS - _CONNECTIONS // 2,
-        pool_timeout=_WAIT_SECONDS,
-        connect_args=arguments,
-        execution_options=options,
-    )
-    event.listen(writing, "connect", _prepare(_POSTGRESQL_SETTINGS))
-    event.listen(writing, "handle_error", _hide_detail)
-    reading = writing.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
-    alone = writing.execution_options(isolation_level="AUTOCOMMIT")
-    return Database(url, None, reading, writing, alone)
+    url : str
+        ``sqlite:///path``, a bare path, or ``postgresql://user:password@host/name``.
+    clock : Clock
+        Where times come from.
 
-
-class _Place:
-    """Notices a file that was moved, deleted or replaced under its open connections: they would go on writing to it."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._known: tuple[int, int] | None = None
-
-    def forget(self) -> None:
-        self._known = None
-
-    def check(self) -> None:
-        try:
-            found = os.stat(self._path)
-        except OSError as error:
-            raise StoreUnavailable("the file of the store is not there") from error
-        identity = (found.st_dev, found.st_ino)
-        if self._known is None:
-            self._known = identity
-        elif self._known != identity:
-            raise StoreUnavailable(
-                "the file of the store was replaced by another; the service must be restarted"
-            )
-
-
-def _sqlite(path: Path, options: dict[str, Any], place: _Place, begin: str, connections: int) -> Engine:
-    def connect() -> sqlite3.Connection:
-        place.check()  # else the log of the file that was there would be played back into the one that is
-        # mode=rw: opening must never bring an empty file into being.
-        return sqlite3.connect(
-            f"{path.as_uri()}?mode=rw",
-            uri=True,
-            isolation_level=None,  # transactions are begun below, the same way on every version of Python
-            timeout=_WAIT_SECONDS,
-            check_same_thread=False,
-        )
-
-    engine = create_engine(
-        "sqlite://",
-        creator=connect,
-        poolclass=QueuePool,
-        pool_size=connections,
-        max_overflow=0,
-        pool_timeout=_WAIT_SECONDS,
-        hide_parameters=True,
-        execution_options=options,
-    )
-
-    def start(connection: Connection) -> None:
-        place.check()
-        connection.exec_driver_sql(begin)
-
-    settings = (*_SQLITE_SETTINGS, "PRAGMA query_only = ON") if begin == "BEGIN" else _SQLITE_SETTINGS
-    event.listen(engine, "connect", _prepare(settings))
-    event.listen(engine, "begin", start)
-    event.listen(engine, "engine_disposed", lambda _: place.forget())
-    return engine
-
-
-def _prepare(statements: tuple[str, ...]) -> Callable[[Any, Any], None]:
-    def prepare(connection: Any, _: Any) -> None:
-        cursor = connection.cursor()
-        for statement in statements:
-            cursor.execute(statement)
-        cursor.close()
-        connection.commit()
-
-    return prepare
-
-
-def _hide_detail(context: ExceptionContext) -> None:
-    """Keep the rows that PostgreSQL quotes in an error's detail out of its text."""
-    diagnosis = getattr(context.original_exception, "diag", None)
-    if diagnosis is None or diagnosis.message_primary is None or context.sqlalchemy_exception is None:
-        return
-    context.original_exception.args = (diagnosis.message_primary,)
-    kind = type(context.original_exception).__name__
-    context.sqlalchemy_exception.args = (f"({kind}) {diagnosis.message_primary}",)
-
-
-def failure_of(error: BaseException) -> StoreUnavailable | None:
-    """Whether an error is the database's own, not of what it was asked: full, locked, damaged, gone.
-
-    Returns
-    -------
-    StoreUnavailable or None
-        What to raise instead; :class:`Repeatable` if running the transaction again may help.
-    """
-    if isinstance(error, StoreUnavailable):
-        return error
-    if isinstance(error, PoolTimeout):
-        return StoreUnavailable("the store has no free connection; it is busy, or something holds it")
-    if isinstance(error, PendingRollbackError):
-        return StoreUnavailable("the store was lost in the middle of a transaction")
-    if not isinstance(error, DBAPIError):
-        return None
-    if getattr(error.orig, "sqlstate", None) in _CONFLICTS:
-        return Repeatable("two changes of the store were in each other's way")
-    damaged = type(error) is DatabaseError and isinstance(error.orig, sqlite3.DatabaseError)
-    own = isinstance(error, OperationalError | InterfaceError | InternalError)
-    if own or damaged or error.connection_invalidated:
-        return StoreUnavailable("the store cannot be read or written now")
-    return None
-
-
-def create_file(path: Path) -> None:
-    """Make an empty store, readable by its owner only, unless there is a file already.
+    Attributes
+    ----------
+    shown : str
+        Where the store is, without a password.
+    on_commit : callable, optional
+        Told of every :class:`~mapveil.collector.store.group_commit.Batch` that :meth:`commit` made durable, in
+        its thread.
 
     Raises
     ------
     InputError
-        No file can be made there, or it is another program's.
+        The URL names no store.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from mapveil.collector.clock import SystemClock
+    >>> store = Store(tempfile.mkdtemp() + "/store.sqlite", clock=SystemClock())
+    >>> store.migrate()
+    ['0001']
+    >>> with store.read() as connection:
+    ...     connection.execute(select(collections)).all()
+    []
+    >>> store.close()
     """
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with contextlib.suppress(FileExistsError):
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        with contextlib.closing(sqlite3.connect(path, timeout=_WAIT_SECONDS, isolation_level=None)) as file:
-            application = file.execute("PRAGMA application_id").fetchone()[0]
-            tables = file.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-            if application != APPLICATION_ID and (application or tables):
-                raise InputError(
-                    f"{path}: another program's file; a new path, or a store of Mapveil, is accepted"
-                )
-            if not application:
-                file.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            file.execute("PRAGMA journal_mode = WAL")
-    except sqlite3.OperationalError as error:
-        raise StoreUnavailable(f"{path}: the store cannot be opened ({error})") from error
-    except (OSError, sqlite3.Error) as error:
-        raise InputError(
-            f"{path}: no store can be made here ({error}); a path in a folder that can be written is accepted"
-        ) from error
+
+    def __init__(self, url: str, *, clock: Clock) -> None:
+        self.clock = clock
+        self.on_commit: Callable[[Batch], None] | None = None
+        self._database = open_database(read_store_url(url), {CLOCK: clock})
+        self.shown = self._database.shown
+        self._writers = FairLock()
+        self._roles: dict[str, FairLock] = {}
+        self._commits = GroupCommit(self.write, self._observe)
+
+    @property
+    def dialect(self) -> str:
+        """``sqlite`` or ``postgresql``."""
+        return self._database.writing.dialect.name
+
+    @property
+    def shareable(self) -> bool:
+        """Whether several processes may serve from this store."""
+        return self.dialect == "postgresql"
+
+    def migrate(self) -> list[str]:
+        """Make the tables, or bring them up to date; safe when several processes do it at once.
+
+        Returns
+        -------
+        list of str
+            The revisions that were run.
+
+        Raises
+        ------
+        InputError
+            The store is another program's, or a newer Mapveil's, or no file can be made there.
+        StoreUnavailable
+            The database cannot be written.
+        """
+        if self._database.path is not None:
+            create_file(self._database.path)
+        with self.write() as connection:
+            if self.shareable:
+                connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _key("migrate")})
+            return upgrade(connection)
+
+    def check(self) -> StoreReport:
+        """Whether the store can be reached and written, is of this version, and its audit log is whole."""
+        return examine(self.shown, self.dialect, self.read, self.write)
+
+    def read(self) -> AbstractContextManager[Connection]:
+        """A transaction for reading: it sees the store as it was at its first statement, to the end.
+
+        Raises
+        ------
+        StoreUnavailable
+            The database cannot be read.
+        """
+        return _transaction(self._database.reading)
+
+    @contextlib.contextmanager
+    def write(self) -> Iterator[Connection]:
+        """A transaction for writing, durable when the block is left; rolled back if the block raises.
+
+        One at a time in a process. Never open one inside another, nor hold one over anything slow.
+
+        Raises
+        ------
+        StoreUnavailable
+            The database cannot be written.
+        """
+        with self._writers.held(), _transaction(self._database.writing) as connection, recording(connection):
+            yield connection
+
+    async def commit(self, work: Callable[[Connection], T]) -> T:
+        """Run a work in a transaction that it shares with others'; returns once it is durable.
+
+        Parameters
+        ----------
+        work : callable
+            May be run more than once, always against the store as it is then: it must change nothing but through
+            the connection. What it raises is raised here, and nothing of it is kept.
+
+        Raises
+        ------
+        StoreUnavailable
+            The database cannot be written. The work may have been committed all the same, if the database was
+            lost in that moment; so works are such that repeating one is harmless.
+        """
+        return await self._commits.commit(work)
+
+    @contextlib.contextmanager
+    def sole(self, role: str) -> Iterator[bool]:
+        """Try to be the only one of all processes on this store in a role, such as ``conductor``.
+
+        Yields
+        ------
+        bool
+            Whether nobody else was in it; if so nobody else will be until the block is left, unless the
+            connection to the database is lost. So what is written meanwhile is guarded by the rows' own state too.
+
+        Raises
+        ------
+        StoreUnavailable
+            The database cannot be reached.
+        """
+        if self._database.path is not None:
+            with file_lock(self._database.path, role) as mine:
+                yield mine
+            return
+        key = {"key": _key(role)}
+        with _failures(), self._database.alone.connect() as connection:
+            mine = bool(connection.execute(text("SELECT pg_try_advisory_lock(:key)"), key).scalar_one())
+            try:
+                yield mine
+            finally:
+                if mine and not connection.invalidated:
+                    try:
+                        connection.execute(text("SELECT pg_advisory_unlock(:key)"), key)
+                    except SQLAlchemyError:
+                        connection.invalidate()  # a lock goes with its connection
+
+    def close(self) -> None:
+        """Commit what waits and close every connection; nothing can be committed afterwards."""
+        self._commits.close()
+        self._database.dispose()
+
+    def _observe(self, batch: Batch) -> None:
+        if self.on_commit is not None:
+            self.on_commit(batch)
+
+    def __repr__(self) -> str:
+        return f"Store({self.shown!r})"
+
+
+def insert_or_ignore(
+    connection: Connection, table: Table, rows: Mapping[str, Any] | Sequence[Mapping[str, Any]]
+) -> int:
+    """Insert rows, but none whose key is there already.
+
+    Returns
+    -------
+    int
+        How many were inserted.
+    """
+    if not rows:
+        return 0
+    dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
+    statement = dialect.insert(table).on_conflict_do_nothing()
+    return connection.execute(statement, rows, execution_options={"preserve_rowcount": True}).rowcount
+
+
+def lock_collection(connection: Connection, collection: str, *, shared: bool = False) -> bool:
+    """Keep others from changing a collection until the transaction ends.
+
+    SQLite has one writer in any case, and nothing is done. On PostgreSQL the row of the collection is locked.
+
+    Parameters
+    ----------
+    connection : Connection
+        Of a transaction for writing.
+    collection : str
+        Its identifier.
+    shared : bool
+        Let others hold the lock shared too: for taking a message, which only closing its phase must wait for.
+
+    Returns
+    -------
+    bool
+        Whether there is such a collection.
+    """
+    row = select(collections.c.id).where(collections.c.id == collection)
+    if connection.dialect.name == "postgresql":
+        row = row.with_for_update(read=shared)
+    return connection.execute(row).first() is not None
 
 
 @contextlib.contextmanager
-def file_lock(path: Path, role: str) -> Iterator[bool]:
-    """Try to be the only one in a role with an SQLite store, by a lock on a file beside it.
+def _transaction(engine: Engine) -> Iterator[Connection]:
+    with _failures(), engine.begin() as connection:
+        yield connection
 
-    Where the system has no ``flock`` the answer is yes: there a store has one process.
 
-    Yields
-    ------
-    bool
-        Whether nobody else, in any process or thread, was in it.
-
-    Raises
-    ------
-    StoreUnavailable
-        No file can be made there.
-    """
-    if sys.platform == "win32":
-        yield True
-        return
-    import fcntl
-
+@contextlib.contextmanager
+def _failures() -> Iterator[None]:
+    """Tell what the database failed in from what it was asked."""
     try:
-        handle = os.open(path.with_name(f"{path.name}-{role}"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise StoreUnavailable("the folder of the store cannot be written now") from error
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            mine = True
-        except BlockingIOError:
-            mine = False
-        yield mine
-    finally:
-        os.close(handle)  # which gives the lock back; so does the end of the process
+        yield
+    except Exception as error:
+        failure = failure_of(error)
+        if failure is None or failure is error:
+            raise
+        raise failure from error
+
+
+def _key(role: str) -> int:
+    """What PostgreSQL knows a lock by: 64 bits."""
+    return int.from_bytes(hashlib.sha256(f"mapveil {role}".encode()).digest()[:8], "big", signed=True)

@@ -20,7 +20,7 @@ from sqlalchemy.engine import Connection
 
 from mapveil.collector.faults import StoreUnavailable
 from mapveil.collector.store.audit import waiting_lines
-from mapveil.collector.store.database import Repeatable, failure_of
+from mapveil.collector.store.backends import Repeatable, failure_of
 
 T = TypeVar("T")
 

@@ -67,12 +67,12 @@ test("after a first answer only 1, 5, 9, ... times its bandwidth are answered, w
 });
 
 test("queries of the wing's own vectors are read, and its refused ones are not answered", () => {
-  for (const { query, message } of read("projection/messages").queries) {
+  for (const { query, message } of read("random_features/messages").queries) {
     const found = readQuery(fromHex(message));
     for (const name of ["bandwidth", "low", "high", "features", "kernel", "crs"]) assert.deepEqual(found[name], query[name]);
     assert.deepEqual(found.grid, query.grid);
   }
-  const good = fromHex(read("projection/messages").queries[0].message);
+  const good = fromHex(read("random_features/messages").queries[0].message);
   for (let end = 0; end < good.length; end += 1) assert.throws(() => readQuery(good.slice(0, end)));
   assert.throws(() => readQuery(concat(good, Uint8Array.of(0))));
   assert.throws(() => checkedJitter("federated-kde", {}), Refusal);
@@ -174,7 +174,7 @@ test("mutated terms end in a plan or in a refusal, never in another error", asyn
 
 test("mutated queries are read or refused", async () => {
   const rng = await seeded(6);
-  const good = fromHex(read("projection/messages").queries[1].message);
+  const good = fromHex(read("random_features/messages").queries[1].message);
   let readable = 0;
   for (let k = 0; k < 3000; k += 1) {
     const [where, bit] = rng.words32(2);

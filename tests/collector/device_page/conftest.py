@@ -29,7 +29,7 @@ from mapveil_client.terms import CollectionTerms
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page, Request
 
-WEB = Path(__file__).resolve().parents[3] / "src" / "mapveil" / "collector" / "web"
+PAGE = Path(__file__).resolve().parents[3] / "src" / "mapveil" / "collector" / "device_page"
 KINDS = {".html": "text/html; charset=utf-8", ".css": "text/css", ".mjs": "text/javascript"}
 CITY = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
 TOKEN = "mve_" + "t" * 43
@@ -134,7 +134,7 @@ class FakeCollector:
             self._json(handler, 200, record)
         else:
             name = "index.html" if path == "/device/" else path.removeprefix("/device/")
-            file = WEB / "device" / name
+            file = PAGE / name
             if not re.fullmatch(r"[a-z_]+\.[a-z]+", name) or not file.is_file():
                 self._json(handler, 404, {"error": {"code": "not-found", "message": "no such page"}})
                 return

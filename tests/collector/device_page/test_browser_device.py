@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).resolve().parent
-DEVICE = HERE.parents[2] / "src" / "mapveil" / "collector" / "web" / "device"
+DEVICE = HERE.parents[2] / "src" / "mapveil" / "collector" / "device_page"
 MODULES = sorted(DEVICE.glob("*.mjs"))
 REQUIRED = "node" in os.environ.get("MAPVEIL_REQUIRE", "").split(",")
 

@@ -1,0 +1,317 @@
+"""The two databases of a store, SQLite and PostgreSQL, and everything in which they differ.
+
+SQLite: one file with a write-ahead log, ``synchronous=FULL``, so that a commit is on the disk when it returns; one
+connection writes, others read. PostgreSQL: one pool of connections; several processes may share it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import create_engine, event
+from sqlalchemy.engine import URL, Connection, Engine, ExceptionContext, make_url
+from sqlalchemy.exc import (
+    ArgumentError,
+    DatabaseError,
+    DBAPIError,
+    InterfaceError,
+    InternalError,
+    OperationalError,
+    PendingRollbackError,
+)
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.pool import QueuePool
+
+from mapveil.collector.faults import StoreUnavailable
+from mapveil_client.errors import InputError
+
+APPLICATION_ID: Final = 0x4D56_434C  # "MVCL"
+CLOCK: Final = "mapveil_clock"  # the execution option of a connection that holds its store's clock
+_WAIT_SECONDS: Final = 10
+_READERS: Final = 8
+_CONNECTIONS: Final = 10  # of one process to PostgreSQL, which has 100 for everybody by default
+
+_SQLITE_SETTINGS: Final = (
+    "PRAGMA synchronous = FULL",
+    "PRAGMA fullfsync = ON",
+    "PRAGMA foreign_keys = ON",
+    "PRAGMA recursive_triggers = ON",  # REPLACE asks the triggers that refuse to delete
+    "PRAGMA trusted_schema = OFF",
+    "PRAGMA secure_delete = FAST",  # what is deleted is overwritten, where that takes no writing of its own
+    "PRAGMA journal_size_limit = 67108864",
+)
+_CONFLICTS: Final = ("40001", "40P01")  # serialization failure, deadlock
+_POSTGRESQL_SETTINGS: Final = (
+    "SET lock_timeout = '30s'",
+    "SET idle_in_transaction_session_timeout = '60s'",  # a process that was stopped must not hold its locks
+)
+# A network that swallows packets must not hold a request for ever.
+_POSTGRESQL_ARGUMENTS: Final = {
+    "connect_timeout": _WAIT_SECONDS,
+    "keepalives_idle": 15,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+    "application_name": "mapveil",
+}
+
+
+class Repeatable(StoreUnavailable):
+    """Two transactions were in each other's way, and this one gave way: run again, it may succeed."""
+
+
+class Database(NamedTuple):
+    """The engines of a store."""
+
+    url: URL
+    path: Path | None  # of an SQLite store
+    reading: Engine
+    writing: Engine
+    alone: Engine  # every statement a transaction of its own
+
+    @property
+    def shown(self) -> str:
+        """Where it is, without a password."""
+        return str(self.path) if self.path else self.url.render_as_string(hide_password=True)
+
+    def dispose(self) -> None:
+        """Close every connection that is not in use."""
+        self.reading.dispose()
+        self.writing.dispose()
+
+
+def read_store_url(text: str) -> URL:
+    """Read where a store is: ``sqlite:///path``, a bare path, or ``postgresql://user@host/name``.
+
+    Raises
+    ------
+    InputError
+        It is neither.
+    """
+    accepted = "a path, sqlite:///path or postgresql://user:password@host/name is accepted"
+    if "://" not in text:
+        if not text or text == ":memory:":
+            raise InputError(f"a store lasts, so it cannot be {text!r}; {accepted}")
+        return URL.create("sqlite", database=text)
+    try:
+        url = make_url(text)
+    except (ArgumentError, ValueError):
+        raise InputError(f"the URL of the store cannot be read; {accepted}") from None
+    scheme = url.drivername
+    if scheme in ("sqlite", "sqlite+pysqlite"):
+        if not url.database or url.database == ":memory:" or url.host or url.query:
+            raise InputError(f"the store's URL names no file, or more than a file; {accepted}")
+        return URL.create("sqlite", database=url.database)
+    if scheme in ("postgresql", "postgres", "postgresql+psycopg"):
+        return url.set(drivername="postgresql+psycopg")
+    raise InputError(f"a store of kind {scheme[:20]!r}; {accepted}")
+
+
+def open_database(url: URL, options: dict[str, Any]) -> Database:
+    """Make the engines; nothing is opened yet.
+
+    Parameters
+    ----------
+    url : URL
+        From :func:`read_store_url`.
+    options : dict
+        Execution options of every connection.
+    """
+    if url.drivername == "sqlite":
+        path = Path(str(url.database)).absolute()
+        place = _Place(path)
+        reading = _sqlite(path, options, place, "BEGIN", _READERS)
+        writing = _sqlite(path, options, place, "BEGIN IMMEDIATE", 1)
+        return Database(url, path, reading, writing, reading)
+    arguments = {key: value for key, value in _POSTGRESQL_ARGUMENTS.items() if key not in url.query}
+    writing = create_engine(
+        url,
+        hide_parameters=True,
+        pool_pre_ping=True,
+        pool_size=_CONNECTIONS // 2,
+        max_overflow=_CONNECTIONS - _CONNECTIONS // 2,
+        pool_timeout=_WAIT_SECONDS,
+        connect_args=arguments,
+        execution_options=options,
+    )
+    event.listen(writing, "connect", _prepare(_POSTGRESQL_SETTINGS))
+    event.listen(writing, "handle_error", _hide_detail)
+    reading = writing.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+    alone = writing.execution_options(isolation_level="AUTOCOMMIT")
+    return Database(url, None, reading, writing, alone)
+
+
+class _Place:
+    """Notices a file that was moved, deleted or replaced under its open connections: they would go on writing to it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._known: tuple[int, int] | None = None
+
+    def forget(self) -> None:
+        self._known = None
+
+    def check(self) -> None:
+        try:
+            found = os.stat(self._path)
+        except OSError as error:
+            raise StoreUnavailable("the file of the store is not there") from error
+        identity = (found.st_dev, found.st_ino)
+        if self._known is None:
+            self._known = identity
+        elif self._known != identity:
+            raise StoreUnavailable(
+                "the file of the store was replaced by another; the service must be restarted"
+            )
+
+
+def _sqlite(path: Path, options: dict[str, Any], place: _Place, begin: str, connections: int) -> Engine:
+    def connect() -> sqlite3.Connection:
+        place.check()  # else the log of the file that was there would be played back into the one that is
+        # mode=rw: opening must never bring an empty file into being.
+        return sqlite3.connect(
+            f"{path.as_uri()}?mode=rw",
+            uri=True,
+            isolation_level=None,  # transactions are begun below, the same way on every version of Python
+            timeout=_WAIT_SECONDS,
+            check_same_thread=False,
+        )
+
+    engine = create_engine(
+        "sqlite://",
+        creator=connect,
+        poolclass=QueuePool,
+        pool_size=connections,
+        max_overflow=0,
+        pool_timeout=_WAIT_SECONDS,
+        hide_parameters=True,
+        execution_options=options,
+    )
+
+    def start(connection: Connection) -> None:
+        place.check()
+        connection.exec_driver_sql(begin)
+
+    settings = (*_SQLITE_SETTINGS, "PRAGMA query_only = ON") if begin == "BEGIN" else _SQLITE_SETTINGS
+    event.listen(engine, "connect", _prepare(settings))
+    event.listen(engine, "begin", start)
+    event.listen(engine, "engine_disposed", lambda _: place.forget())
+    return engine
+
+
+def _prepare(statements: tuple[str, ...]) -> Callable[[Any, Any], None]:
+    def prepare(connection: Any, _: Any) -> None:
+        cursor = connection.cursor()
+        for statement in statements:
+            cursor.execute(statement)
+        cursor.close()
+        connection.commit()
+
+    return prepare
+
+
+def _hide_detail(context: ExceptionContext) -> None:
+    """Keep the rows that PostgreSQL quotes in an error's detail out of its text."""
+    diagnosis = getattr(context.original_exception, "diag", None)
+    if diagnosis is None or diagnosis.message_primary is None or context.sqlalchemy_exception is None:
+        return
+    context.original_exception.args = (diagnosis.message_primary,)
+    kind = type(context.original_exception).__name__
+    context.sqlalchemy_exception.args = (f"({kind}) {diagnosis.message_primary}",)
+
+
+def failure_of(error: BaseException) -> StoreUnavailable | None:
+    """Whether an error is the database's own, not of what it was asked: full, locked, damaged, gone.
+
+    Returns
+    -------
+    StoreUnavailable or None
+        What to raise instead; :class:`Repeatable` if running the transaction again may help.
+    """
+    if isinstance(error, StoreUnavailable):
+        return error
+    if isinstance(error, PoolTimeout):
+        return StoreUnavailable("the store has no free connection; it is busy, or something holds it")
+    if isinstance(error, PendingRollbackError):
+        return StoreUnavailable("the store was lost in the middle of a transaction")
+    if not isinstance(error, DBAPIError):
+        return None
+    if getattr(error.orig, "sqlstate", None) in _CONFLICTS:
+        return Repeatable("two changes of the store were in each other's way")
+    damaged = type(error) is DatabaseError and isinstance(error.orig, sqlite3.DatabaseError)
+    own = isinstance(error, OperationalError | InterfaceError | InternalError)
+    if own or damaged or error.connection_invalidated:
+        return StoreUnavailable("the store cannot be read or written now")
+    return None
+
+
+def create_file(path: Path) -> None:
+    """Make an empty store, readable by its owner only, unless there is a file already.
+
+    Raises
+    ------
+    InputError
+        No file can be made there, or it is another program's.
+    """
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        with contextlib.closing(sqlite3.connect(path, timeout=_WAIT_SECONDS, isolation_level=None)) as file:
+            application = file.execute("PRAGMA application_id").fetchone()[0]
+            tables = file.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+            if application != APPLICATION_ID and (application or tables):
+                raise InputError(
+                    f"{path}: another program's file; a new path, or a store of Mapveil, is accepted"
+                )
+            if not application:
+                file.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            file.execute("PRAGMA journal_mode = WAL")
+    except sqlite3.OperationalError as error:
+        raise StoreUnavailable(f"{path}: the store cannot be opened ({error})") from error
+    except (OSError, sqlite3.Error) as error:
+        raise InputError(
+            f"{path}: no store can be made here ({error}); a path in a folder that can be written is accepted"
+        ) from error
+
+
+@contextlib.contextmanager
+def file_lock(path: Path, role: str) -> Iterator[bool]:
+    """Try to be the only one in a role with an SQLite store, by a lock on a file beside it.
+
+    Where the system has no ``flock`` the answer is yes: there a store has one process.
+
+    Yields
+    ------
+    bool
+        Whether nobody else, in any process or thread, was in it.
+
+    Raises
+    ------
+    StoreUnavailable
+        No file can be made there.
+    """
+    if sys.platform == "win32":
+        yield True
+        return
+    import fcntl
+
+    try:
+        handle = os.open(path.with_name(f"{path.name}-{role}"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise StoreUnavailable("the folder of the store cannot be written now") from error
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            mine = True
+        except BlockingIOError:
+            mine = False
+        yield mine
+    finally:
+        os.close(handle)  # which gives the lock back; so does the end of the process
