@@ -12,8 +12,10 @@ import pytest
 from hypothesis import settings
 
 # The same examples every time: a red run can be repeated, and a green one was not luck.
+# `make nightly` explores instead.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
-settings.load_profile("repeatable")
+settings.register_profile("explore", max_examples=300, deadline=None, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 REQUIRED: Final = tuple(filter(None, os.environ.get("MAPVEIL_REQUIRE", "").lower().split(",")))
 """Programs that must be here (``postgresql,chromium,node``): a skip whose reason names one of them is a failure."""

@@ -28,11 +28,8 @@ def test_a_mechanism_loads_no_reader_and_no_plotter() -> None:
     assert heavy <= {"numpy"}
 
 
-def test_import_takes_about_a_tenth_of_a_second() -> None:
-    # Against an empty interpreter in the same run, the best of five, so that load cancels out.
-    code = "import time; t = time.perf_counter(); import mapveil; print(time.perf_counter() - t)"
-    times = [
-        float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
-        for _ in range(5)
-    ]
-    assert min(times) < 0.1
+def test_import_loads_a_handful_of_modules() -> None:
+    # Counted, not timed: a busy machine is slow at everything. `make bench` has the milliseconds.
+    code = "import sys; before = set(sys.modules); import mapveil; print(len(set(sys.modules) - before))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 40

@@ -17,7 +17,7 @@ from mapveil.cli.console import Console, console_options
 
 _REQUIRED = ("numpy", "scipy", "duckdb", "pyarrow", "pyproj", "shapely", "h3", "h3ronpy", "cryptography")
 _EXTRAS = {
-    "geo": ("rasterio", "geopandas", "xarray", "rioxarray"),
+    "geo": ("rasterio", "geopandas", "xarray"),
     "viz": ("matplotlib",),
     "fast": ("numba",),
     "routes": ("networkx", "osmium"),

@@ -95,7 +95,7 @@ def study_routes(
     shown: DensityMap | None = None
     total = len(thetas_s) * len(epsilons)
 
-    def driven(done: int, step: str, part: float) -> None:
+    def driven(done: int, part: float) -> None:
         tell("drive", (done + part) / total)
 
     for theta in thetas_s:
