@@ -44,7 +44,7 @@ class Service:
     def __init__(self, store: str, folder: Path, uses: int) -> None:
         self.store = store
         opened = Store(store, clock=SystemClock())
-        opened.migrate()
+        opened.create_tables()
         accounts = Accounts(opened)
         operator = accounts.create_operator("bench", "admin", timedelta(days=1), "command line").token
         self.enrolment = accounts.create_enrolment(

@@ -1,7 +1,5 @@
 """Sphinx configuration."""
 
-import logging
-
 import mapveil
 
 project = "Mapveil"
@@ -30,6 +28,3 @@ copybutton_prompt_is_regexp = True
 
 # Short names such as "length" mean something in several classes: not every mention is a link.
 suppress_warnings = ["ref.python"]
-
-# The migrations' library tells of every plugin it has while the reference imports it.
-logging.getLogger("alembic").setLevel(logging.WARNING)

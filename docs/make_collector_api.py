@@ -88,7 +88,7 @@ def document() -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         clock = SystemClock()
         store = Store(f"{folder}/store.sqlite", clock=clock)
-        store.migrate()
+        store.create_tables()
         app = create_app(Engine(store, clock), store, conduct=False)
         found = asyncio.run(_published(app))
         store.close()

@@ -138,7 +138,7 @@ def test_a_check_says_what_is_wrong_and_changes_nothing(mapveil: Call, store: Pa
     assert good.code == 0
     findings = {each["what"]: each for each in json.loads(good.out)}
     assert {each["state"] for each in findings.values()} == {"ok"}
-    assert set(findings) == {"store", "revision", "audit log", "tls", "port"}
+    assert set(findings) == {"store", "schema", "audit log", "tls", "port"}
     assert re.search(r"^1 lines, chain [0-9a-f]{64}$", findings["audit log"]["detail"])
     with Store(str(store), clock=SystemClock()).write() as connection:
         connection.exec_driver_sql("DROP TRIGGER IF EXISTS audit_no_update")

@@ -29,7 +29,7 @@ class Live:
         clock = SystemClock()
         url = f"sqlite:///{folder / 'collector.sqlite'}"
         self.store = Store(url, clock=clock)
-        self.store.migrate()
+        self.store.create_tables()
         self.engine = Engine(self.store, clock)
         accounts = Accounts(self.store)
         operator = accounts.create_operator("tests", "admin", timedelta(days=1), "command line")

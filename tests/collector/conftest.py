@@ -190,7 +190,7 @@ def new_store(clock):
 def store(new_store, store_url):
     """A store that was made, of both kinds in turn."""
     made = new_store(store_url)
-    made.migrate()
+    made.create_tables()
     return made
 
 
@@ -198,7 +198,7 @@ def store(new_store, store_url):
 def sqlite_store(new_store, sqlite_url):
     """A store in an SQLite file."""
     made = new_store(sqlite_url)
-    made.migrate()
+    made.create_tables()
     return made
 
 
@@ -206,5 +206,5 @@ def sqlite_store(new_store, sqlite_url):
 def postgresql_store(new_store, postgresql_url):
     """A store in PostgreSQL."""
     made = new_store(postgresql_url)
-    made.migrate()
+    made.create_tables()
     return made

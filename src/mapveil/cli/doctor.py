@@ -25,7 +25,7 @@ _EXTRAS = {
     "neural": ("torch", "onnx", "onnxruntime"),
     "phone": ("onnxruntime",),
     "device": ("httpx", "h11"),
-    "service": ("fastapi", "uvicorn", "sqlalchemy", "alembic", "psycopg", "prometheus-client", "httpx"),
+    "service": ("fastapi", "uvicorn", "sqlalchemy", "psycopg", "prometheus-client", "httpx"),
 }
 # Where the module has another name than the package.
 _MODULES = {"scikit-learn": "sklearn", "prometheus-client": "prometheus_client"}

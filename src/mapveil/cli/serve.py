@@ -17,7 +17,7 @@ from mapveil_client.errors import InputError, require
 if TYPE_CHECKING:
     from mapveil.collector.store.database import Store
 
-_NEEDED = ("fastapi", "uvicorn", "sqlalchemy", "alembic", "prometheus_client")
+_NEEDED = ("fastapi", "uvicorn", "sqlalchemy", "prometheus_client")
 _UNITS = {"d": "days", "h": "hours", "m": "minutes"}
 
 
@@ -126,7 +126,7 @@ def _store(settings: Settings) -> Store:
     from mapveil.collector.store.database import Store
 
     store = Store(settings.store, clock=SystemClock())
-    store.migrate()
+    store.create_tables()
     return store
 
 

@@ -44,7 +44,7 @@ def test_a_process_that_dies_at_every_commit_changes_nothing(
 
     def played(name, dies):
         store = mortal(str(tmp_path / name), clock=clock)
-        store.migrate()
+        store.create_tables()
         crowd = crowd_of(store, 6)
         crowd.leaves = dict(LEAVES)
         engine = Engine(store, clock, Randomness(7))
@@ -86,7 +86,7 @@ def test_reports_survive_a_process_that_dies_at_every_commit(
 ):
     mortal, killed = mortal_store
     store = mortal(str(tmp_path / "store"), clock=clock)
-    store.migrate()
+    store.create_tables()
     crowd = crowd_of(store, 5)
     engine = Engine(store, clock)
     id, terms = opened(engine, make_spec("local", devices=5))

@@ -37,7 +37,7 @@ def test_two_engines_share_a_distributed_collection(
     new_store, store_url, clock, crowd_of, opened, make_spec, totals_of
 ):
     stores = [new_store(store_url) for _ in range(2)]
-    stores[0].migrate()
+    stores[0].create_tables()
     engines = [Engine(store, clock, Randomness(number)) for number, store in enumerate(stores)]
     crowd = crowd_of(stores[0], 8)
     options = {"shard_size": 4, "tolerated_dropout": 0, "corrupt": 0}
@@ -68,7 +68,7 @@ def test_two_engines_share_a_distributed_collection(
 
 def test_only_one_process_conducts(new_store, store_url, clock, opened, make_spec):
     stores = [new_store(store_url) for _ in range(2)]
-    stores[0].migrate()
+    stores[0].create_tables()
     conductors = [Engine(store, clock)._conductor for store in stores]
     with stores[1].sole("conductor") as mine:
         assert mine

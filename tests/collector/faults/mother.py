@@ -81,7 +81,6 @@ def _preload() -> None:
         *(
             "uvicorn.protocols.http.httptools_impl",
             "uvicorn.lifespan.on",
-            "alembic.command",
             "pyarrow.parquet",
         ),
         *("mapveil.distributed.adaptive_grid", "mapveil.secure_sum.server", "httpx", "psycopg", "uvloop"),

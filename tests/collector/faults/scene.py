@@ -177,7 +177,7 @@ class Scene:
         self._fleets: list[Running] = []
         self._folders: dict[Path, Sequence[int]] = {}
         opened = Store(store, clock=SystemClock())
-        opened.migrate()
+        opened.create_tables()
         accounts, lasting = Accounts(opened), timedelta(days=30)
         self.admin = accounts.create_operator("tests", "admin", lasting, "command line").token
         self.token = accounts.create_enrolment("tests", 10_000, lasting, None, "command line").token

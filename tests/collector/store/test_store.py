@@ -362,7 +362,7 @@ def small_disk(tmp_path):
 
 def test_a_disk_that_is_really_full_refuses_and_heals(small_disk, new_store):
     store = new_store(str(small_disk / "store.sqlite"))
-    store.migrate()
+    store.create_tables()
     ballast = small_disk / "ballast"
     ballast.write_bytes(bytes(1 << 20))
     acknowledged = []
@@ -575,7 +575,7 @@ def test_a_store_is_examined(store, store_url, new_store):
     report = store.check()
     assert report.reachable
     assert report.writable
-    assert (report.revision, report.audit_lines) == ("0001", 0)
+    assert (report.version, report.audit_lines) == (1, 0)
     assert report.ok
     warned = ["PostgreSQL's fsync is off" in warning for warning in report.warnings]
     assert warned == ([True] if store.dialect == "postgresql" else [])  # as the tests' server runs
@@ -585,7 +585,7 @@ def test_a_store_is_examined(store, store_url, new_store):
 def test_a_store_that_was_not_made_is_examined(new_store, store_url):
     report = new_store(store_url).check()
     assert not report.ok
-    assert report.revision is None
+    assert report.version is None
     assert report.reachable == store_url.startswith("postgresql")
 
 
@@ -601,7 +601,7 @@ def test_a_store_that_cannot_be_written_is_examined(sqlite_store):
 def test_a_damaged_file_is_unavailable(new_store, tmp_path):
     path = tmp_path / "store.sqlite"
     store = new_store(str(path))
-    store.migrate()
+    store.create_tables()
     store.close()
     path.write_bytes(path.read_bytes()[:4096] + os.urandom(path.stat().st_size - 4096))
     again = new_store(str(path))
@@ -618,7 +618,7 @@ def test_another_file_in_its_place_is_refused_until_a_restart(new_store, tmp_pat
     """What the service holds in memory was rebuilt from the file that is gone."""
     stores = [new_store(str(tmp_path / name)) for name in ("one.sqlite", "two.sqlite")]
     for number, store in enumerate(stores):
-        store.migrate()
+        store.create_tables()
         write(store, put(number))
     stores[1].close()
     os.replace(tmp_path / "two.sqlite", tmp_path / "one.sqlite")

@@ -67,7 +67,7 @@ def create_app(
     engine : Engine
         Who decides.
     store : Store
-        Migrated.
+        With its tables created.
     settings : Settings, optional
         The defaults where not given.
     conduct : bool

@@ -40,9 +40,7 @@ def _store(settings: Settings) -> list[Finding]:
     state = "ok" if report.ok else "failed"
     where = f"{report.where} ({report.dialect}, {'writable' if report.writable else 'not writable'})"
     found = [Finding("store", state, "; ".join([where, *report.problems, *report.warnings]))]
-    found.append(
-        _line("revision", report.revision == report.newest, f"{report.revision}; newest {report.newest}")
-    )
+    found.append(_line("schema", report.version is not None, f"version {report.version}"))
     if report.audit_lines:
         found.append(Finding("audit log", state, f"{report.audit_lines} lines, chain {report.audit_head}"))
     return found

@@ -22,7 +22,6 @@ _QUIET: Final = (
     "uvicorn.access",
     "uvicorn.asgi",
     "asyncio",
-    "alembic",
     "sqlalchemy",
 )
 

@@ -38,7 +38,7 @@ def application(settings: Settings) -> ASGIApp:
 
     clock = SystemClock()
     store = Store(settings.store, clock=clock)
-    store.migrate()
+    store.create_tables()
     return create_app(Engine(store, clock), store, settings, closing=store.close)
 
 

@@ -50,7 +50,7 @@ class DeviceSide:
     Parameters
     ----------
     store : Store
-        Migrated.
+        With its tables created.
     machines : ShardMachines
         Of this process.
     board : ProgressBoard

@@ -41,7 +41,7 @@ class Engine(DeviceSide):
     Parameters
     ----------
     store : Store
-        Migrated.
+        With its tables created.
     clock : Clock
         For deadlines.
     rng : Randomness, optional

@@ -29,8 +29,7 @@ from mapveil.collector.store.backends import (
     read_store_url,
 )
 from mapveil.collector.store.group_commit import Batch, FairLock, GroupCommit
-from mapveil.collector.store.migrate import upgrade
-from mapveil.collector.store.schema import collections
+from mapveil.collector.store.schema import collections, create_tables
 from mapveil.collector.store.store_report import StoreReport, examine
 
 T = TypeVar("T")
@@ -64,8 +63,7 @@ class Store:
     >>> import tempfile
     >>> from mapveil.collector.clock import SystemClock
     >>> store = Store(tempfile.mkdtemp() + "/store.sqlite", clock=SystemClock())
-    >>> store.migrate()
-    ['0001']
+    >>> store.create_tables()
     >>> with store.read() as connection:
     ...     connection.execute(select(collections)).all()
     []
@@ -91,18 +89,13 @@ class Store:
         """Whether several processes may serve from this store."""
         return self.dialect == "postgresql"
 
-    def migrate(self) -> list[str]:
-        """Make the tables, or bring them up to date; safe when several processes do it at once.
-
-        Returns
-        -------
-        list of str
-            The revisions that were run.
+    def create_tables(self) -> None:
+        """Create the tables where there are none; safe when several processes do it at once.
 
         Raises
         ------
         InputError
-            The store is another program's, or a newer Mapveil's, or no file can be made there.
+            The store is another program's, or of another version, or no file can be made there.
         StoreUnavailable
             The database cannot be written.
         """
@@ -110,8 +103,8 @@ class Store:
             create_file(self._database.path)
         with self.write() as connection:
             if self.shareable:
-                connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _key("migrate")})
-            return upgrade(connection)
+                connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _key("create tables")})
+            create_tables(connection)
 
     def check(self) -> StoreReport:
         """Whether the store can be reached and written, is of this version, and its audit log is whole."""

@@ -1,7 +1,8 @@
-"""The tables of the store: what the collector remembers, and nothing that could be a place.
+"""The tables of the store: everything that the collector remembers; no column can hold a location.
 
-Whatever the service holds in memory is rebuilt from these rows. Times are UTC, ISO 8601 text; epsilons exact
-fractions as text; binary columns hold messages as they came.
+Whatever the service holds in memory is rebuilt from these rows. Times are UTC, ISO 8601 text; epsilons are exact
+fractions as text; binary columns hold messages as they came. Triggers keep lines of the audit log and charges from
+being changed or deleted.
 """
 
 from __future__ import annotations
@@ -20,7 +21,17 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    insert,
+    inspect,
+    select,
+    text,
 )
+from sqlalchemy.engine import Connection
+
+from mapveil_client.errors import InputError
+
+VERSION: Final = 1
+"""Version of these tables; a store of another version is refused."""
 
 METADATA: Final = MetaData(
     naming_convention={
@@ -180,3 +191,70 @@ audit: Final = Table(
     Column("detail", Text, nullable=False),  # JSON; never a secret, a key or a place
     Column("chain", LargeBinary(32), nullable=False),  # SHA-256 of the line before and this one
 )
+
+schema_version: Final = Table("schema_version", METADATA, Column("version", Integer, primary_key=True))
+
+_APPEND_ONLY: Final = ("audit", "charges")
+_TRIGGERS: Final = {
+    "sqlite": (
+        *(
+            f"CREATE TRIGGER {table}_stays_{what.lower()} BEFORE {what} ON {table} "
+            f"BEGIN SELECT RAISE(ABORT, 'a line of {table} is never changed'); END"
+            for table in _APPEND_ONLY
+            for what in ("UPDATE", "DELETE")
+        ),
+        # INSERT OR REPLACE deletes without firing the triggers above.
+        "CREATE TRIGGER audit_goes_on BEFORE INSERT ON audit "
+        "WHEN NEW.number <> (SELECT coalesce(max(number), 0) + 1 FROM audit) "
+        "BEGIN SELECT RAISE(ABORT, 'a line of audit follows the last one'); END",
+    ),
+    "postgresql": (
+        "CREATE FUNCTION mapveil_append_only() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+        "RAISE EXCEPTION 'a line of % is never changed', TG_TABLE_NAME USING ERRCODE = 'restrict_violation'; "
+        "END $$",
+        *(
+            f"CREATE TRIGGER {table}_stays BEFORE UPDATE OR DELETE OR TRUNCATE ON {table} "
+            "FOR EACH STATEMENT EXECUTE FUNCTION mapveil_append_only()"
+            for table in _APPEND_ONLY
+        ),
+    ),
+}
+
+
+def check_version(connection: Connection) -> int | None:
+    """Return the version of a store's tables, None for an empty database.
+
+    Raises
+    ------
+    InputError
+        The tables are another program's, or of another version of Mapveil.
+    """
+    names = set(inspect(connection).get_table_names())
+    if not names:
+        return None
+    if not {"schema_version", "audit", "collections"} <= names:
+        raise InputError(
+            "the store holds another program's tables; use an empty database or a store of Mapveil"
+        )
+    found = connection.execute(select(schema_version.c.version)).scalar_one()
+    if found != VERSION:
+        raise InputError(
+            f"the store has schema version {found}, this Mapveil reads version {VERSION}; use the Mapveil that made it"
+        )
+    return int(found)
+
+
+def create_tables(connection: Connection) -> None:
+    """Create the tables and triggers in an empty database, in the transaction of the connection.
+
+    Raises
+    ------
+    InputError
+        As :func:`check_version`.
+    """
+    if check_version(connection) is not None:
+        return
+    METADATA.create_all(connection)
+    for statement in _TRIGGERS[connection.dialect.name]:
+        connection.execute(text(statement))
+    connection.execute(insert(schema_version).values(version=VERSION))

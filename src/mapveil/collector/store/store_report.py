@@ -11,7 +11,7 @@ from sqlalchemy.engine import Connection
 
 from mapveil.collector.faults import StoreUnavailable
 from mapveil.collector.store.audit import verify
-from mapveil.collector.store.migrate import newest_revision, refuse_newer, revision_of
+from mapveil.collector.store.schema import check_version
 from mapveil_client.errors import InputError
 
 
@@ -21,8 +21,7 @@ class StoreReport(NamedTuple):
     where: str  # without a password
     dialect: str
     reachable: bool
-    revision: str | None  # none: nothing was made yet
-    newest: str  # the revision of this Mapveil
+    version: int | None  # of the tables; None: there are none yet
     writable: bool
     audit_lines: int
     audit_head: str  # chain value of the last line: write it down, and a shortened log shows
@@ -50,13 +49,13 @@ def examine(
     read, write : callable
         Open a transaction.
     """
-    report = StoreReport(where, dialect, False, None, newest_revision(), False, 0, "", (), ())
+    report = StoreReport(where, dialect, False, None, False, 0, "", (), ())
     try:
         with read() as connection:
-            report = report._replace(reachable=True, revision=revision_of(connection))
-            refuse_newer(report.revision)
-            if report.revision is None:
-                return report._replace(problems=("the store was not made yet; serving makes it",))
+            report = report._replace(reachable=True)
+            report = report._replace(version=check_version(connection))
+            if report.version is None:
+                return report._replace(problems=("the store has no tables yet; mapveil serve creates them",))
             report = report._replace(warnings=_settings(connection))
             problems = _damage(connection)
             chain = verify(connection)
@@ -66,13 +65,9 @@ def examine(
             problems.append(
                 f"the audit log was tampered with: line {chain.broken} does not follow from the one before"
             )
-        if report.revision != report.newest:
-            problems.append(
-                f"the store is at revision {report.revision}; serving brings it to {report.newest}"
-            )
         report = report._replace(problems=tuple(problems))
         with write() as connection:  # a real write, flushed to the disk, that changes nothing
-            connection.execute(text("UPDATE alembic_version SET version_num = version_num"))
+            connection.execute(text("UPDATE schema_version SET version = version"))
         return report._replace(writable=True)
     except (StoreUnavailable, InputError) as error:
         cause = error.__cause__
