@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from benchmarks.record import Context, Result, best_of, line
-from mapveil.geo.morton import deinterleave, interleave
+from mapveil_client.morton import deinterleave, interleave
 
 COUNT = 10_000_000
 

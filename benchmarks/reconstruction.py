@@ -8,8 +8,8 @@ import numpy as np
 
 from benchmarks.record import Context, Result, best_of, line
 from mapveil.central import emd_heatmap
-from mapveil.geo.morton import interleave
 from mapveil.inference import tree_median
+from mapveil_client.morton import interleave
 
 
 def run(context: Context) -> list[Result]:

@@ -18,13 +18,13 @@ from cryptography.hazmat.primitives.ciphers import Cipher as Library
 from cryptography.hazmat.primitives.ciphers import algorithms, modes
 
 from benchmarks.record import Context, Result, in_process, line
-from mapveil.secure_sum.drivers import ProtocolSum, SumSettings
+from mapveil.secure_sum.drivers import ProtocolSum
 from mapveil.secure_sum.server import Server
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.client import Client
 from mapveil_client.secure_sum.domain import Purpose, info
 from mapveil_client.secure_sum.masks import Cipher, add_masks, agree, word_type
-from mapveil_client.secure_sum.parameters import RoundParameters
+from mapveil_client.secure_sum.parameters import RoundParameters, SumSettings
 from mapveil_client.secure_sum.vectors import Leaves, SparseVectors
 
 LIMIT = 120.0

@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 
 import mapveil as mv
-from mapveil.distributed.devices import Devices, devices_of
+from mapveil.distributed.devices import devices_of
 from mapveil.engines import UserSums, user_sums
 from mapveil.geo.counts import Counts
 from mapveil.geo.tiling import Tiling
 from mapveil.mechanisms.mechanism import Mechanism
 from mapveil.mechanisms.methods import METHODS, Method, find_method
 from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.sum_report import Devices
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
 TILINGS: dict[str, Tiling] = {

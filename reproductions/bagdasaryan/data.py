@@ -11,9 +11,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from mapveil.distributed.devices import Devices, devices_of
+from mapveil.distributed.devices import devices_of
 from mapveil.geo.counts import Counts
-from mapveil.geo.morton import interleave
 from mapveil.geo.points import Points
 from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.read_counts import read_counts
@@ -22,7 +21,9 @@ from mapveil.geo.region import Region
 from mapveil.geo.tiling import Tiling
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError
+from mapveil_client.morton import interleave
 from mapveil_client.randomness.random import Randomness
+from mapveil_client.sum_report import Devices
 
 MANHATTAN: Final = "Manhattan"
 TOKYO: Final = "Tokyo"

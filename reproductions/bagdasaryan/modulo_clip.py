@@ -12,10 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.secure_sum.drivers import IdealSum, ShardSum, SumSettings
+from mapveil.secure_sum.drivers import IdealSum, ShardSum
 from mapveil_client.arrays import IntArray
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
+from mapveil_client.secure_sum.parameters import SumSettings
 from mapveil_client.secure_sum.vectors import SparseVectors
 
 

@@ -10,16 +10,16 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from mapveil.distributed.devices import Devices
 from mapveil.distributed.proportion_histogram import ProportionHistogram
 from mapveil.evaluation.report import maps_figure, png_bytes
 from mapveil.geo.counts import Counts
-from mapveil.geo.morton import interleave
 from mapveil.maps.proportion_map import ProportionMap
 from mapveil.maps.round_cost import RoundCost
 from mapveil.metrics.metrics import METRICS
 from mapveil_client.arrays import FloatArray
+from mapveil_client.morton import interleave
 from mapveil_client.randomness.random import Randomness
+from mapveil_client.sum_report import Devices
 from reproductions.bagdasaryan.data import MANHATTAN, bump, image_of, read_image, sampled
 from reproductions.bagdasaryan.runs import SHARD_SIZE, Found, Outcome, densities
 from reproductions.bagdasaryan.sections import (

@@ -11,18 +11,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from mapveil.distributed.parse_encoding import encoding_from_dict
-from mapveil.distributed.query import Query
-from mapveil.secure_sum.shard_sum import SumSettings
+from mapveil_client.encodings import Encoding, encoding_from_dict
 from mapveil_client.errors import InputError
-from mapveil_client.secure_sum.parameters import RoundParameters
+from mapveil_client.secure_sum.parameters import RoundParameters, SumSettings
 from mapveil_client.terms import canonical_json, read_fraction, read_json
 
 VERSION: Final = 1
 _CONTEXT: Final = b"mapveil collector 1 "
 _RUN_BYTES: Final = 16
+
+
+class AnnouncedQuery(NamedTuple):
+    """What a round asks, with its encoding read."""
+
+    purpose: str
+    encoding: Encoding
+    epsilon: Fraction
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +46,7 @@ class RoundAnnouncement:
     purpose : str
         What it is for.
     encoding : mapping
-        How places become coordinates (:meth:`mapveil.distributed.encoding.Encoding.to_dict`).
+        How places become coordinates (:meth:`mapveil_client.encodings.Encoding.to_dict`).
     length : int
         Its coordinates.
     epsilon : Fraction
@@ -99,7 +105,7 @@ class RoundAnnouncement:
             )
 
     @cached_property
-    def query(self) -> Query:
+    def query(self) -> AnnouncedQuery:
         """What is asked.
 
         Raises
@@ -110,7 +116,7 @@ class RoundAnnouncement:
         encoding = encoding_from_dict(self.encoding)
         if encoding.length != self.length:
             raise InputError(f"an encoding of {encoding.length} coordinates, announced as {self.length}")
-        return Query(self.purpose, encoding, self.epsilon)
+        return AnnouncedQuery(self.purpose, encoding, self.epsilon)
 
     def parameters(self, shard: int) -> RoundParameters:
         """What the parties of one shard agree on: every device computes it for itself.

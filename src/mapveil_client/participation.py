@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 from typing import Final
 
-from mapveil.distributed.client import client_report
 from mapveil.distributed.mechanism import DistributedMechanism
 from mapveil.local.mechanism import LocalMechanism
 from mapveil.local.randomizers import message as local_message
@@ -25,6 +24,7 @@ from mapveil_client.policy import DevicePolicy
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.client import Client
 from mapveil_client.secure_sum.faults import ProtocolError
+from mapveil_client.sum_report import client_report
 from mapveil_client.terms import CollectionTerms
 
 _AFTER: Final = {"keys": "shares", "shares": "inputs", "inputs": "consents", "consents": "answers"}

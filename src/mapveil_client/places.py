@@ -7,7 +7,6 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from mapveil.distributed.devices import Devices
 from mapveil.geo.tiling import Tiling
 from mapveil.local.devices import Outside, PlaceChoice
 from mapveil.local.randomizers.domain import Domain
@@ -16,6 +15,7 @@ from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import InputError
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.randomness.uniform import uniform_below
+from mapveil_client.sum_report import Devices
 from mapveil_client.terms import CollectionTerms
 
 _WEIGHT_UNITS: Final = 1_000_000

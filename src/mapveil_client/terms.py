@@ -18,7 +18,6 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.geo.morton import interleave
 from mapveil.geo.parse_tiling import tiling_from_dict
 from mapveil.geo.tiling import Tiling
 from mapveil.local.mechanism import LocalMechanism
@@ -29,6 +28,7 @@ from mapveil.mechanisms.methods import Method, find_method
 from mapveil.random_features.message import read_query
 from mapveil.random_features.query import Query
 from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.morton import interleave
 
 VERSION: Final = 1
 TRUSTS: Final = ("distributed", "local", "projection")

@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mapveil.distributed.encoding import NodeEncoding
-from mapveil.distributed.prefix_tree import PrefixTree
 from mapveil.distributed.query import Query
 from mapveil.distributed.round_terms import RoundTerms
 from mapveil.geo import Quadtree, Region
@@ -19,10 +17,12 @@ from mapveil.random_features.map_points import map_points
 from mapveil.random_features.message import write_query
 from mapveil.secure_sum.server import Server
 from mapveil_client.announcement import RoundAnnouncement
+from mapveil_client.encodings import NodeEncoding
 from mapveil_client.memory import DeviceMemory
 from mapveil_client.participation import Participation
 from mapveil_client.places import Whereabouts
 from mapveil_client.policy import DevicePolicy
+from mapveil_client.prefix_tree import PrefixTree
 from mapveil_client.provision import share_shape
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.states import ServerState

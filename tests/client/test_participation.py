@@ -82,7 +82,7 @@ def test_without_noise_the_sum_is_exactly_the_devices_places(new_terms, new_shar
     from mapveil_client import participation
 
     def without_noise(devices, query, alpha, scale, rounding, rng):
-        from mapveil.distributed.client import encode_places
+        from mapveil_client.sum_report import encode_places
 
         return encode_places(devices, query.encoding, scale, rounding, rng)
 
@@ -200,7 +200,7 @@ def test_an_encoding_that_fails_at_one_place_is_refused_by_devices_anywhere(
     new_terms, new_announcement, new_device, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
     # Otherwise the devices at that place, and they alone, would fall silent.
-    from mapveil.distributed.encoding import NodeEncoding
+    from mapveil_client.encodings import NodeEncoding
 
     whole = NodeEncoding.positions
 

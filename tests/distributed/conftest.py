@@ -9,12 +9,12 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from mapveil.distributed.client import sensitivity
 from mapveil.distributed.mechanism import DistributedMechanism
 from mapveil.distributed.query import NoisySums, Query, Setting
 from mapveil.mechanisms.mechanism import Estimate
 from mapveil.privacy.discrete_laplace import laplace_variance
 from mapveil_client.arrays import FloatArray, IntArray
+from mapveil_client.sum_report import sensitivity
 
 
 class Played(NamedTuple):

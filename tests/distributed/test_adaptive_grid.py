@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from mapveil.central.adaptive_grid import AdaptiveGrid as CentralGrid
 from mapveil.distributed.adaptive_grid import AdaptiveGrid
-from mapveil.geo.morton import deinterleave
 from mapveil_client.errors import ParameterError
+from mapveil_client.morton import deinterleave
 
 
 @given(

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 
 import mapveil as mv
 from mapveil.distributed.adaptive_histogram import AdaptiveHistogram
-from mapveil.distributed.encoding import NodeEncoding
-from mapveil.distributed.prefix_tree import PrefixTree
 from mapveil.distributed.query import NoisySums, Query, Setting
 from mapveil.distributed.split_thresholds import Noise, thresholds
 from mapveil.geo.counts import Counts
-from mapveil.geo.morton import deinterleave
 from mapveil.mechanisms.mechanism import Estimate
 from mapveil_client.arrays import FloatArray, IntArray
+from mapveil_client.encodings import NodeEncoding
 from mapveil_client.errors import ParameterError
+from mapveil_client.morton import deinterleave
+from mapveil_client.prefix_tree import PrefixTree
 
 Node = tuple[int, int]
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from mapveil.distributed.count_min_histogram import CountMinHistogram, sketch_estimates
-from mapveil.distributed.sketch_encoding import SketchEncoding
 from mapveil.privacy.discrete_laplace import laplace_variance
 from mapveil_client.errors import ParameterError
+from mapveil_client.sketch_encoding import SketchEncoding
 
 
 def sketch_of(encoding, people):

@@ -8,10 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mapveil as mv
-from mapveil.distributed.devices import Devices, devices_of
+from mapveil.distributed.devices import devices_of
 from mapveil.geo.counts import Counts
-from mapveil.geo.morton import interleave
 from mapveil_client.errors import InputError
+from mapveil_client.morton import interleave
+from mapveil_client.sum_report import Devices
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
 QUADTREE = mv.Quadtree(REGION, depth=3)

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mapveil.distributed.level_choice import LevelSums, choose_levels, require_level, show_levels
-from mapveil.distributed.level_encoding import level_members
 from mapveil_client.errors import ParameterError
+from mapveil_client.level_encoding import level_members
 
 DEPTH = 3
 SITES = 4**DEPTH

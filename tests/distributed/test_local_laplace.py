@@ -10,16 +10,15 @@ import pytest
 from scipy import stats
 
 import mapveil as mv
-from mapveil.distributed.client import client_report
-from mapveil.distributed.devices import Devices
-from mapveil.distributed.encoding import NodeEncoding
 from mapveil.distributed.flat_histogram import FlatHistogram
 from mapveil.distributed.local_laplace import LocalLaplace
-from mapveil.distributed.prefix_tree import PrefixTree
 from mapveil.distributed.query import Query, Setting
 from mapveil.privacy.discrete_laplace import laplace_variance
+from mapveil_client.encodings import NodeEncoding
 from mapveil_client.errors import ParameterError
+from mapveil_client.prefix_tree import PrefixTree
 from mapveil_client.randomness.random import Randomness
+from mapveil_client.sum_report import Devices, client_report
 
 CERTAIN = 1e-9
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)

@@ -14,18 +14,18 @@ import pytest
 
 import mapveil as mv
 import mapveil.distributed
-from mapveil.distributed.devices import Devices
 from mapveil.distributed.flat_histogram import FlatHistogram
 from mapveil.distributed.hierarchical_histogram import HierarchicalHistogram
 from mapveil.distributed.mechanism import DistributedMechanism
 from mapveil.distributed.query import NoisySums, Query, Setting
 from mapveil.geo.counts import Counts
-from mapveil.geo.morton import interleave
 from mapveil.mechanisms.mechanism import Estimate
 from mapveil.privacy.guarantee import Share
 from mapveil.secure_sum.drivers import IdealSum, ProtocolSum
 from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.morton import interleave
 from mapveil_client.secure_sum.faults import Abort
+from mapveil_client.sum_report import Devices
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
 QUADTREE = mv.Quadtree(REGION, depth=4)

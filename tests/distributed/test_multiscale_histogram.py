@@ -9,8 +9,8 @@ from mapveil.distributed.adaptive_histogram import AdaptiveHistogram
 from mapveil.distributed.multiscale_histogram import MultiscaleHistogram
 from mapveil.distributed.query import Setting
 from mapveil.distributed.uniform_grid import UniformGrid
-from mapveil.geo.morton import deinterleave
 from mapveil_client.errors import ParameterError
+from mapveil_client.morton import deinterleave
 
 
 def a_setting(devices: int, depth: int = 10, shards: int | None = None) -> Setting:

@@ -12,19 +12,19 @@ from hypothesis import strategies as st
 
 import mapveil as mv
 from mapveil.distributed.adaptive_histogram import AdaptiveHistogram
-from mapveil.distributed.devices import Devices
-from mapveil.distributed.encoding import LabelEncoding, NodeEncoding
-from mapveil.distributed.prefix_tree import PrefixTree
 from mapveil.distributed.proportion_histogram import ProportionHistogram
 from mapveil.distributed.query import NoisySums, Query, Setting
 from mapveil.geo.counts import Counts
-from mapveil.geo.morton import interleave
 from mapveil.inference.wilson import noisy_wilson, normal_quantile
 from mapveil.maps.proportion_map import LabelMeasurement, ProportionMap
 from mapveil.mechanisms.mechanism import Estimate
 from mapveil.privacy.discrete_laplace import laplace_variance
 from mapveil_client.arrays import FloatArray
+from mapveil_client.encodings import LabelEncoding, NodeEncoding
 from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.morton import interleave
+from mapveil_client.prefix_tree import PrefixTree
+from mapveil_client.sum_report import Devices
 
 SIDE = 64
 TILING = mv.Quadtree(mv.Region.without_georeference(SIDE, SIDE), depth=6)

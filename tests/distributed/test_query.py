@@ -5,10 +5,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from mapveil.distributed.encoding import NodeEncoding
-from mapveil.distributed.prefix_tree import PrefixTree
 from mapveil.distributed.query import NoisySums, Query, Setting
 from mapveil.privacy.guarantee import Share
+from mapveil_client.encodings import NodeEncoding
+from mapveil_client.prefix_tree import PrefixTree
 from mapveil_client.randomness.noise_shares import noise_shares
 from mapveil_client.randomness.random import Randomness
 

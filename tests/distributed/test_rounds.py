@@ -10,20 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mapveil.distributed import rounds
-from mapveil.distributed.client import sensitivity
-from mapveil.distributed.devices import Devices
-from mapveil.distributed.encoding import NodeEncoding
 from mapveil.distributed.flat_histogram import FlatHistogram
-from mapveil.distributed.level_encoding import LevelEncoding
-from mapveil.distributed.prefix_tree import PrefixTree
 from mapveil.distributed.query import Query
 from mapveil.privacy.discrete_laplace import laplace_variance
 from mapveil.privacy.guarantee import Share
 from mapveil.secure_sum.drivers import IdealSum, ProtocolSum
+from mapveil_client.encodings import NodeEncoding
 from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.level_encoding import LevelEncoding
+from mapveil_client.prefix_tree import PrefixTree
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.faults import Abort
 from mapveil_client.secure_sum.vectors import Leaves
+from mapveil_client.sum_report import Devices, sensitivity
 
 MUCH = 10**9  # an epsilon that leaves no noise
 

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mapveil as mv
-from mapveil.distributed.prefix_tree import PrefixTree
 from mapveil.distributed.start_tree import expected_tree, start_tree
-from mapveil.geo.morton import interleave
+from mapveil_client.morton import interleave
+from mapveil_client.prefix_tree import PrefixTree
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
 

@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mapveil.secure_sum import ideal_sum
-from mapveil.secure_sum.drivers import IdealSum, SumSettings
+from mapveil.secure_sum.drivers import IdealSum
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.faults import Abort
+from mapveil_client.secure_sum.parameters import SumSettings
 from mapveil_client.secure_sum.vectors import Leaves, SparseVectors
 
 ANY = Fraction(99, 100)

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mapveil.secure_sum.drivers import IdealSum, ProtocolSum, SumSettings
+from mapveil.secure_sum.drivers import IdealSum, ProtocolSum
 from mapveil.secure_sum.server import Server
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.faults import Abort
 from mapveil_client.secure_sum.masks import Cipher
+from mapveil_client.secure_sum.parameters import SumSettings
 from mapveil_client.secure_sum.states import ServerState
 from mapveil_client.secure_sum.vectors import Leaves, SparseVectors
 

@@ -7,10 +7,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from mapveil.secure_sum.shard_sum import SumSettings, check_promised, largest_messages
+from mapveil.secure_sum.shard_sum import check_promised, largest_messages
 from mapveil_client.errors import ParameterError
 from mapveil_client.secure_sum.faults import Abort
 from mapveil_client.secure_sum.neighbours import choose_neighbourhood
+from mapveil_client.secure_sum.parameters import SumSettings
 
 TWENTIETH = Fraction(1, 20)
 

@@ -10,14 +10,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from mapveil.distributed.devices import Devices
 from mapveil.distributed.mechanism import DistributedMechanism, morton_members, on_cells, run_server
 from mapveil.engines import UNIT
-from mapveil.geo.morton import interleave
 from mapveil.geo.tiling import Tiling
 from mapveil.mechanisms.mechanism import Estimate
 from mapveil_client.arrays import IntArray
+from mapveil_client.morton import interleave
 from mapveil_client.randomness.random import Randomness
+from mapveil_client.sum_report import Devices
 
 _CROWD = 60
 

@@ -12,13 +12,13 @@ import numpy.typing as npt
 from mapveil.central.mechanism import CentralMechanism, noisy_sums
 from mapveil.central.pyramid import Pyramid, largest
 from mapveil.engines import UNIT
-from mapveil.geo.morton import children
 from mapveil.geo.tiling import Tiling
 from mapveil.inference.tree_median import KeptTree, Masses, reconstruct
 from mapveil.mechanisms.mechanism import Estimate, Progress
 from mapveil.privacy.guarantee import Share
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.epsilon import split_epsilon
+from mapveil_client.morton import children
 from mapveil_client.randomness.random import Randomness
 
 

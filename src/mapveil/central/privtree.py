@@ -12,7 +12,6 @@ import numpy as np
 from mapveil.central.mechanism import CentralMechanism, noisy_sums
 from mapveil.central.pyramid import Pyramid
 from mapveil.engines import UNIT
-from mapveil.geo.morton import children
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.density_map import Measurement
 from mapveil.mechanisms.mechanism import Estimate, Progress
@@ -20,6 +19,7 @@ from mapveil.privacy.discrete_laplace import discrete_laplace
 from mapveil.privacy.guarantee import Share
 from mapveil_client.arrays import IntArray
 from mapveil_client.epsilon import split_epsilon
+from mapveil_client.morton import children
 from mapveil_client.randomness.random import Randomness
 
 _FANOUT = 4

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.geo.morton import interleave
 from mapveil.maps.density_map import Measurement
 from mapveil_client.arrays import FloatArray, IntArray
+from mapveil_client.morton import interleave
 
 if TYPE_CHECKING:
     from mapveil.geo.tiling import Lattice

@@ -9,13 +9,11 @@ if TYPE_CHECKING:
     from mapveil.distributed.adaptive_grid import AdaptiveGrid
     from mapveil.distributed.adaptive_histogram import AdaptiveHistogram
     from mapveil.distributed.count_min_histogram import CountMinHistogram
-    from mapveil.distributed.devices import Devices
     from mapveil.distributed.flat_histogram import FlatHistogram
     from mapveil.distributed.hierarchical_histogram import HierarchicalHistogram
     from mapveil.distributed.local_laplace import LocalLaplace
     from mapveil.distributed.mechanism import DistributedMechanism
     from mapveil.distributed.multiscale_histogram import MultiscaleHistogram
-    from mapveil.distributed.prefix_tree import PrefixTree
     from mapveil.distributed.private_region import find_region
     from mapveil.distributed.proportion_histogram import ProportionHistogram
     from mapveil.distributed.query import NoisySums, Query, Setting
@@ -26,14 +24,12 @@ _MODULES = {
     "AdaptiveGrid": "adaptive_grid",
     "AdaptiveHistogram": "adaptive_histogram",
     "CountMinHistogram": "count_min_histogram",
-    "Devices": "devices",
     "DistributedMechanism": "mechanism",
     "FlatHistogram": "flat_histogram",
     "HierarchicalHistogram": "hierarchical_histogram",
     "LocalLaplace": "local_laplace",
     "MultiscaleHistogram": "multiscale_histogram",
     "NoisySums": "query",
-    "PrefixTree": "prefix_tree",
     "ProportionHistogram": "proportion_histogram",
     "Query": "query",
     "Setting": "query",
@@ -46,14 +42,12 @@ __all__ = [
     "AdaptiveGrid",
     "AdaptiveHistogram",
     "CountMinHistogram",
-    "Devices",
     "DistributedMechanism",
     "FlatHistogram",
     "HierarchicalHistogram",
     "LocalLaplace",
     "MultiscaleHistogram",
     "NoisySums",
-    "PrefixTree",
     "ProportionHistogram",
     "Query",
     "Setting",

@@ -8,14 +8,14 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from mapveil.distributed.block_encoding import BlockEncoding, even_edges
 from mapveil.distributed.mechanism import DistributedMechanism, ServerHalf
 from mapveil.distributed.query import Query, Setting
-from mapveil.geo.morton import deinterleave
 from mapveil.inference.block_inference import block_inference
 from mapveil.mechanisms.mechanism import Estimate
 from mapveil_client.arrays import FloatArray, IntArray
+from mapveil_client.block_encoding import BlockEncoding, even_edges
 from mapveil_client.epsilon import split_epsilon
+from mapveil_client.morton import deinterleave
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,17 +17,17 @@ from mapveil.distributed.budget_schedule import (
     rounded_down,
     target_deviation,
 )
-from mapveil.distributed.client import sensitivity
-from mapveil.distributed.encoding import Encoding, NodeEncoding
 from mapveil.distributed.mechanism import DistributedMechanism, ServerHalf
-from mapveil.distributed.prefix_tree import PrefixTree
 from mapveil.distributed.query import NoisySums, Query, Setting
 from mapveil.distributed.split_thresholds import RULES, Noise, SplitRule, thresholds
 from mapveil.distributed.start_tree import expected_tree, start_tree
 from mapveil.maps.density_map import Measurement
 from mapveil.mechanisms.mechanism import Estimate
 from mapveil_client.arrays import BoolArray, IntArray
+from mapveil_client.encodings import Encoding, NodeEncoding
 from mapveil_client.errors import ParameterError
+from mapveil_client.prefix_tree import PrefixTree
+from mapveil_client.sum_report import sensitivity
 
 if TYPE_CHECKING:
     from mapveil.maps.density_map import DensityMap

@@ -10,13 +10,13 @@ from typing import ClassVar, Literal, NamedTuple
 import numpy as np
 
 from mapveil.distributed.level_choice import LevelSums, choose_levels, require_level, show_levels
-from mapveil.distributed.level_encoding import level_members
 from mapveil.distributed.mechanism import DistributedMechanism, ServerHalf
 from mapveil.distributed.query import NoisySums, Query, Setting
-from mapveil.distributed.sketch_encoding import SketchEncoding
 from mapveil.maps.density_map import Measurement
 from mapveil.mechanisms.mechanism import Estimate
 from mapveil_client.arrays import FloatArray, IntArray
+from mapveil_client.level_encoding import level_members
+from mapveil_client.sketch_encoding import SketchEncoding
 
 SketchEstimator = Literal["best", "median", "mean", "min"]
 

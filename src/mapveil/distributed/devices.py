@@ -7,18 +7,18 @@ it is ever given to the server half of a mechanism.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from mapveil.geo.counts import Counts
-from mapveil.geo.morton import interleave
 from mapveil.geo.points import Points
 from mapveil.geo.tables import reading
 from mapveil.geo.tiling import Tiling
 from mapveil_client.arrays import IntArray
 from mapveil_client.errors import InputError
+from mapveil_client.morton import interleave
+from mapveil_client.sum_report import Devices
 
 _WEIGHT_UNITS = 1_000_000
 
@@ -34,80 +34,6 @@ FROM located JOIN numbered USING (user_id)
 GROUP BY device, cell, label
 ORDER BY device, cell, label
 """
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Devices:
-    """Places of each device, as sites of the tiling's lattice.
-
-    Parameters
-    ----------
-    sites : ndarray of int32 or int64, shape (places,)
-        Morton code of each place on the lattice, -1 for outside the region.
-    starts : ndarray of int64, shape (devices + 1,), optional
-        Device d's places are ``starts[d]:starts[d + 1]``; one place each without.
-    weights : ndarray of int64, shape (places,), optional
-        How much each place counts within its device, at least 1; 1 without.
-    labels : ndarray of int64, shape (places,), optional
-        A category of each place, such as a test's result, from 0.
-    """
-
-    sites: npt.NDArray[np.integer]
-    starts: IntArray | None = None
-    weights: IntArray | None = None
-    labels: IntArray | None = None
-
-    @property
-    def count(self) -> int:
-        """Number of devices."""
-        return self.sites.size if self.starts is None else self.starts.size - 1
-
-    def take(self, chosen: IntArray) -> Devices:
-        """The chosen devices, in that order."""
-        if self.starts is None:
-            return Devices(
-                self.sites[chosen],
-                weights=None if self.weights is None else self.weights[chosen],
-                labels=None if self.labels is None else self.labels[chosen],
-            )
-        length = np.diff(self.starts)[chosen]
-        starts = np.concatenate([[0], np.cumsum(length)])
-        places = np.repeat(self.starts[chosen] - starts[:-1], length) + np.arange(starts[-1])
-        return Devices(
-            self.sites[places],
-            starts,
-            None if self.weights is None else self.weights[places],
-            None if self.labels is None else self.labels[places],
-        )
-
-    def shuffled(self, simulation: np.random.Generator) -> Devices:
-        """All of them, in random order: for millions at one place each, without numbering them."""
-        if self.starts is None and self.weights is None and self.labels is None:
-            return Devices(simulation.permutation(self.sites))
-        return self.take(simulation.permutation(self.count))
-
-    def between(self, first: int, last: int) -> Devices:
-        """The devices from ``first`` up to, not including, ``last``: views, no copies."""
-        if self.starts is None:
-            places, starts = slice(first, last), None
-        else:
-            places = slice(int(self.starts[first]), int(self.starts[last]))
-            starts = self.starts[first : last + 1] - self.starts[first]
-        return Devices(
-            self.sites[places],
-            starts,
-            None if self.weights is None else self.weights[places],
-            None if self.labels is None else self.labels[places],
-        )
-
-    def device(self) -> IntArray:
-        """Whose each place is, shape (places,)."""
-        if self.starts is None:
-            return np.arange(self.sites.size)
-        return np.repeat(np.arange(self.count), np.diff(self.starts))
-
-    def __repr__(self) -> str:
-        return f"Devices({self.count})"  # the server knows how many it asked
 
 
 def devices_of(

@@ -7,11 +7,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from mapveil.distributed.encoding import NodeEncoding
 from mapveil.distributed.mechanism import DistributedMechanism, ServerHalf
-from mapveil.distributed.prefix_tree import PrefixTree
 from mapveil.distributed.query import Query, Setting
 from mapveil.mechanisms.mechanism import Estimate
+from mapveil_client.encodings import NodeEncoding
+from mapveil_client.prefix_tree import PrefixTree
 
 
 @dataclass(frozen=True, kw_only=True)

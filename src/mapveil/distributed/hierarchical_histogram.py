@@ -8,10 +8,10 @@ from typing import ClassVar
 import numpy as np
 
 from mapveil.distributed.level_choice import LevelSums, choose_levels, require_level, show_levels
-from mapveil.distributed.level_encoding import LevelEncoding
 from mapveil.distributed.mechanism import DistributedMechanism, ServerHalf
 from mapveil.distributed.query import Query, Setting
 from mapveil.mechanisms.mechanism import Estimate
+from mapveil_client.level_encoding import LevelEncoding
 
 
 @dataclass(frozen=True, kw_only=True)

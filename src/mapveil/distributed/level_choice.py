@@ -23,9 +23,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mapveil.distributed.level_encoding import level_members
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import ParameterError
+from mapveil_client.level_encoding import level_members
 
 
 class LevelSums(NamedTuple):

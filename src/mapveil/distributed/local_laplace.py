@@ -8,15 +8,15 @@ from typing import ClassVar
 
 import numpy as np
 
-from mapveil.distributed.client import sensitivity
 from mapveil.distributed.level_choice import LevelSums, require_level, show_levels
-from mapveil.distributed.level_encoding import LevelEncoding
 from mapveil.distributed.mechanism import DistributedMechanism, ServerHalf
 from mapveil.distributed.query import Query, Setting
 from mapveil.mechanisms.mechanism import Estimate
 from mapveil.privacy.discrete_laplace import laplace_variance
 from mapveil.privacy.guarantee import Guarantee, Share
 from mapveil_client.errors import ParameterError
+from mapveil_client.level_encoding import LevelEncoding
+from mapveil_client.sum_report import sensitivity
 
 _EVENTS = 1 << 30
 

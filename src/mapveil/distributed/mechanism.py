@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 
-from mapveil.distributed.devices import Devices, devices_of
+from mapveil.distributed.devices import devices_of
 from mapveil.distributed.query import NoisySums, Query, Setting
 from mapveil.geo.counts import Counts
-from mapveil.geo.morton import interleave
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Lattice, Tiling
 from mapveil.maps.density_map import DensityMap
@@ -23,13 +22,15 @@ from mapveil.mechanisms.mechanism import Estimate, Mechanism, Progress, check_ti
 from mapveil.privacy.guarantee import Guarantee, Share
 from mapveil_client.arrays import IntArray
 from mapveil_client.errors import InputError
+from mapveil_client.morton import interleave
 from mapveil_client.randomness.random import Randomness, as_randomness
+from mapveil_client.sum_report import Devices
 
 if TYPE_CHECKING:
     from mapveil.distributed.round_terms import Overflow
     from mapveil.distributed.rounds import BeforeReveal, Collection
-    from mapveil.privacy.user_shares import Rounding
     from mapveil.secure_sum.drivers import SecureSum
+    from mapveil_client.user_shares import Rounding
 
 
 ServerHalf = Generator[Query, NoisySums, Estimate]

@@ -9,18 +9,18 @@ from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from mapveil.distributed.encoding import NodeEncoding
 from mapveil.distributed.mechanism import DistributedMechanism, ServerHalf
-from mapveil.distributed.prefix_tree import PrefixTree
 from mapveil.distributed.query import NoisySums, Query, Setting
 from mapveil.distributed.uniform_grid import cells_at, nearest_level, noise_deviation
-from mapveil.geo.morton import deinterleave
 from mapveil.inference.interpolation import Known, interpolate, slope_exponent
 from mapveil.inference.shrinkage import multiscale_shrinkage, pool
 from mapveil.inference.two_rounds import Leaves, shrink_two_rounds
 from mapveil.mechanisms.mechanism import Estimate
 from mapveil_client.arrays import FloatArray, IntArray
+from mapveil_client.encodings import NodeEncoding
 from mapveil_client.epsilon import split_epsilon
+from mapveil_client.morton import deinterleave
+from mapveil_client.prefix_tree import PrefixTree
 
 _FLOOR = 0.5  # noise deviations of a cell: what its neighbours' differences are measured against
 _BLOCKS = 1.6

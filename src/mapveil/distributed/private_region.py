@@ -13,25 +13,20 @@ Deviation: no paper of the five needs this; they all assume that the region is p
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, NamedTuple
 
 from mapveil.distributed.devices import devices_of
 from mapveil.distributed.mechanism import TABLE_SCALE, DistributedMechanism
 from mapveil.distributed.query import Query
 from mapveil.geo.cut_region import cut_region, kept_bins
 from mapveil.geo.grid import Grid
-from mapveil.geo.morton import deinterleave
 from mapveil.geo.points import Points
 from mapveil.geo.region import Region
 from mapveil.maps.round_cost import RoundCost
 from mapveil.mechanisms.mechanism import Progress
 from mapveil.privacy.guarantee import Share
 from mapveil.privacy.laplace_sum import laplace_sum_quantile
-from mapveil_client.arrays import IntArray
+from mapveil_client.encodings import MarginsEncoding
 from mapveil_client.epsilon import split_epsilon
 from mapveil_client.errors import PromiseError
 from mapveil_client.randomness.random import Randomness
@@ -46,39 +41,6 @@ _DEPTH = 6
 _BINS = 1 << _DEPTH
 _FALSE_ALARM = 0.01
 _WORLD = (-180.0, -85.0, 180.0, 85.0)
-
-
-@dataclass(frozen=True)
-class MarginsEncoding:
-    """The column and the row of a place: ``col``, then ``2**depth + row``.
-
-    Parameters
-    ----------
-    depth : int
-        The raster has 2**depth rows and columns.
-    """
-
-    depth: int
-
-    @property
-    def length(self) -> int:
-        """Columns and rows."""
-        return 2 << self.depth
-
-    @property
-    def copies(self) -> int:
-        """A column and a row."""
-        return 2
-
-    def positions(self, sites: npt.NDArray[np.integer], labels: IntArray | None = None) -> IntArray:
-        """See :class:`mapveil.distributed.encoding.Encoding`."""
-        row, col = deinterleave(np.maximum(sites, 0).astype(np.int64))
-        both = np.stack([col, row + (1 << self.depth)], axis=1)
-        return np.where((sites >= 0)[:, None], both, -1)
-
-    def to_dict(self) -> dict[str, Any]:
-        """A record of plain values."""
-        return {"kind": "margins", "depth": self.depth}
 
 
 class FoundRegion(NamedTuple):

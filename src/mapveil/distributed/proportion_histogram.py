@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from mapveil.distributed.adaptive_histogram import AdaptiveHistogram, RoundState, Verdict
-from mapveil.distributed.encoding import Encoding, LabelEncoding, NodeEncoding
-from mapveil.distributed.prefix_tree import PrefixTree
 from mapveil.distributed.query import NoisySums, Setting
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
@@ -18,15 +16,17 @@ from mapveil.maps.density_map import INTERVAL_ALPHA, Measurement
 from mapveil.maps.proportion_map import LabelMeasurement, ProportionMap
 from mapveil.mechanisms.mechanism import Estimate
 from mapveil_client.arrays import FloatArray
+from mapveil_client.encodings import Encoding, LabelEncoding, NodeEncoding
 from mapveil_client.errors import InputError
+from mapveil_client.prefix_tree import PrefixTree
 
 if TYPE_CHECKING:
-    from mapveil.distributed.devices import Devices
     from mapveil.distributed.rounds import BeforeReveal
     from mapveil.geo.tiling import Tiling
     from mapveil.mechanisms.mechanism import Progress
     from mapveil.secure_sum.drivers import SecureSum
     from mapveil_client.randomness.random import Randomness
+    from mapveil_client.sum_report import Devices
 
 
 _CHILDREN = 4

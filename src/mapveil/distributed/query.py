@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
-from mapveil.distributed.encoding import Encoding
 from mapveil.maps.density_map import Measurement
 from mapveil.privacy.guarantee import Share
 from mapveil_client.arrays import FloatArray, IntArray
+from mapveil_client.encodings import Encoding
 
 
 class Setting(NamedTuple):

@@ -9,12 +9,12 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.distributed.client import sensitivity
 from mapveil.distributed.query import NoisySums, Query
 from mapveil.privacy.discrete_laplace import laplace_variance
-from mapveil.privacy.user_shares import Rounding
 from mapveil.secure_sum.modulus import centre, check_modulus, highest_sum, smallest_modulus
 from mapveil_client.arrays import IntArray
+from mapveil_client.sum_report import sensitivity
+from mapveil_client.user_shares import Rounding
 
 Overflow = Literal["refuse", "wrap"]
 
@@ -67,7 +67,7 @@ class RoundTerms(NamedTuple):
         scale : int
             Units per device.
         rounding : str
-            See :func:`mapveil.distributed.client.encode_places`.
+            See :func:`mapveil_client.sum_report.encode_places`.
         bits : int, optional
             The smallest safe modulus by default.
         overflow : str

@@ -15,21 +15,21 @@ from functools import cached_property, partial
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.distributed.client import client_noise, client_report, encode_places
-from mapveil.distributed.devices import Devices
 from mapveil.distributed.query import NoisySums, Query, Setting
 from mapveil.distributed.round_terms import Overflow, RoundTerms, shard_boundaries
 from mapveil.maps.round_cost import RoundCost
 from mapveil.mechanisms.mechanism import Progress
 from mapveil.privacy.guarantee import Share
-from mapveil.privacy.user_shares import Rounding
-from mapveil.secure_sum.drivers import SecureSum, SumSettings
+from mapveil.secure_sum.drivers import SecureSum
 from mapveil_client.arrays import IntArray
 from mapveil_client.errors import InputError
 from mapveil_client.provision import promised_survivors, share_shape
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.faults import Abort
+from mapveil_client.secure_sum.parameters import SumSettings
 from mapveil_client.secure_sum.vectors import Leaves, SparseVectors
+from mapveil_client.sum_report import Devices, client_noise, client_report, encode_places
+from mapveil_client.user_shares import Rounding
 
 BeforeReveal = Callable[[Share], None]
 """Called once per round, when its sums are about to become known to the server; may refuse by raising."""
@@ -57,7 +57,7 @@ class Collection:
     scale : int
         Units per device.
     rounding : str
-        See :func:`mapveil.distributed.client.encode_places`.
+        See :func:`mapveil_client.sum_report.encode_places`.
     bits : int, optional
         The modulus is 2**bits; the smallest safe one by default.
     overflow : str

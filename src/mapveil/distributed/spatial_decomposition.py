@@ -9,13 +9,13 @@ from typing import ClassVar
 import numpy as np
 
 from mapveil.distributed.level_choice import LevelSums, choose_levels, require_level, show_levels
-from mapveil.distributed.level_encoding import LevelEncoding, level_members
 from mapveil.distributed.mechanism import DistributedMechanism, ServerHalf
 from mapveil.distributed.query import Query, Setting
 from mapveil.inference.tree_least_squares import tree_least_squares
 from mapveil.mechanisms.mechanism import Estimate
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.epsilon import split_epsilon
+from mapveil_client.level_encoding import LevelEncoding, level_members
 
 _DEEPEST = 10
 _LEAST = 1e-300  # a level without any noise weighs nearly infinitely

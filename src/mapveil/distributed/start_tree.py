@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.distributed.prefix_tree import PrefixTree
-from mapveil.geo.morton import interleave
 from mapveil.geo.tiling import Tiling
 from mapveil_client.arrays import FloatArray
+from mapveil_client.morton import interleave
+from mapveil_client.prefix_tree import PrefixTree
 
 
 def start_tree(depth: int, deepest: int, nodes: Sequence[tuple[int, int]] | None) -> PrefixTree:

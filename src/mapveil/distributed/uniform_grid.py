@@ -8,12 +8,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from mapveil.distributed.encoding import NodeEncoding
 from mapveil.distributed.mechanism import DistributedMechanism, ServerHalf
-from mapveil.distributed.prefix_tree import PrefixTree
 from mapveil.distributed.query import Query, Setting
 from mapveil.mechanisms.mechanism import Estimate
 from mapveil_client.arrays import IntArray
+from mapveil_client.encodings import NodeEncoding
+from mapveil_client.prefix_tree import PrefixTree
 
 
 def noise_deviation(setting: Setting, epsilon: float) -> float:

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from mapveil.geo import morton
 from mapveil.geo.raster import Raster, RasterCells
 from mapveil.geo.region import Region
 from mapveil.geo.tiling import Lattice, SqlKey
+from mapveil_client import morton
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import ParameterError
 

@@ -15,7 +15,6 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.geo.morton import interleave
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.density_map import DensityMap
 from mapveil.retrieval.client import Client
@@ -23,6 +22,7 @@ from mapveil.retrieval.database import Database
 from mapveil.retrieval.server import Server
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.morton import interleave
 from mapveil_client.randomness.random import Randomness
 
 BLOCK: Final = 16

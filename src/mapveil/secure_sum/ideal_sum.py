@@ -8,13 +8,13 @@ import numpy.typing as npt
 from mapveil.secure_sum.shard_sum import (
     BeforeReveal,
     ShardSum,
-    SumSettings,
     check_promised,
     check_shards,
     largest_messages,
 )
 from mapveil_client.arrays import IntArray
 from mapveil_client.randomness.random import Randomness
+from mapveil_client.secure_sum.parameters import SumSettings
 from mapveil_client.secure_sum.vectors import Leaves, SparseVectors
 
 _BATCH = 1 << 17  # entries: their keys stay in the second cache

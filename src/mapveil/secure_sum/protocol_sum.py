@@ -17,13 +17,13 @@ from mapveil.secure_sum.shard_sum import (
     RUN_BYTES,
     BeforeReveal,
     ShardSum,
-    SumSettings,
     check_promised,
     check_shards,
 )
 from mapveil_client.arrays import IntArray
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
+from mapveil_client.secure_sum.parameters import SumSettings
 from mapveil_client.secure_sum.states import Message
 from mapveil_client.secure_sum.vectors import Leaves, SparseVectors
 

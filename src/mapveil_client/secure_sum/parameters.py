@@ -1,15 +1,18 @@
-"""What all parties of one round agree on before it starts."""
+"""What all parties of one round agree on before it starts, and the settings that it follows from."""
 
 from __future__ import annotations
 
 import functools
 import hashlib
+import math
 from dataclasses import dataclass
+from fractions import Fraction
 
 from mapveil_client.canonical_cbor import encode
 from mapveil_client.errors import ParameterError
 from mapveil_client.secure_sum.domain import PROTOCOL, VERSION
 from mapveil_client.secure_sum.masks import Cipher
+from mapveil_client.secure_sum.neighbours import choose_neighbourhood
 from mapveil_client.secure_sum.shamir import PRIME
 
 _MOST_CLIENTS = 1 << 24
@@ -96,3 +99,90 @@ class RoundParameters:
             *(int(self.cipher), int(self.signed), int(self.active)),
         )
         return hashlib.sha256(encode([PROTOCOL, VERSION, self.round_id, self.context, *numbers])).digest()
+
+
+@dataclass(frozen=True, kw_only=True)
+class SumSettings:
+    r"""How the vectors of a shard are summed.
+
+    Parameters
+    ----------
+    length : int
+        Coordinates of a vector.
+    bits : int
+        Sums are modulo :math:`2^{\mathrm{bits}}`, 1 to 64.
+    corrupt, dropout : Fraction
+        The largest parts of a shard that may side with the server, and that may drop out.
+    round_id : bytes
+        Names the round; each shard's run adds random bytes to it.
+    context : bytes
+        Names the application and its query.
+    cipher : Cipher
+        Of the masks, and its family of the sealed shares.
+    active : bool
+        Also against a server that lies about who dropped out.
+    sigma, eta : int
+        Security fails with probability :math:`2^{-\sigma}`, the sum with :math:`2^{-\eta}`.
+
+    Raises
+    ------
+    ParameterError
+        A setting is outside its range.
+    """
+
+    length: int
+    bits: int
+    corrupt: Fraction = Fraction(0)
+    dropout: Fraction = Fraction(0)
+    round_id: bytes
+    context: bytes = b""
+    cipher: Cipher = Cipher.AES_256_CTR
+    active: bool = False
+    sigma: int = 40
+    eta: int = 30
+
+    def __post_init__(self) -> None:
+        for name, good, accepted in (
+            ("length", self.length >= 1, "1 or more is"),
+            ("bits", 1 <= self.bits <= 64, "1 to 64 is"),
+            ("corrupt", 0 <= self.corrupt < 1, "a fraction from 0 to below 1 is"),
+            ("dropout", 0 <= self.dropout < 1, "a fraction from 0 to below 1 is"),
+        ):
+            if not good:
+                raise ParameterError(f"{name} is {getattr(self, name)!r}; {accepted} accepted")
+
+    def promised(self, clients: int) -> int:
+        r"""The fewest vectors that the sum of a shard may hold, :math:`n - \lfloor \delta n \rfloor`."""
+        return clients - math.floor(self.dropout * clients)
+
+    def parameters(self, clients: int, run: bytes = b"") -> RoundParameters:
+        """What the parties of one shard agree on.
+
+        Parameters
+        ----------
+        clients : int
+            In the shard.
+        run : bytes
+            Is added to the round's name.
+
+        Raises
+        ------
+        ParameterError
+            No graph keeps the promises, or a setting is outside its range.
+        """
+        neighbours, threshold = choose_neighbourhood(
+            clients, self.corrupt, self.dropout, sigma=self.sigma, eta=self.eta, active=self.active
+        )
+        return RoundParameters(
+            round_id=self.round_id + run,
+            context=self.context,
+            clients=clients,
+            neighbours=neighbours,
+            threshold=threshold,
+            length=self.length,
+            bits=self.bits,
+            minimum=max(2, self.promised(clients)),
+            cipher=self.cipher,
+            signed=self.active,
+            active=self.active,
+        )

@@ -18,14 +18,13 @@ from mapveil.collector.rounds.server_half import (
     round_terms,
     shard_sizes,
 )
-from mapveil.distributed.client import client_report
-from mapveil.distributed.devices import Devices
 from mapveil.distributed.mechanism import morton_members, run_server
 from mapveil.distributed.query import Query, Setting
 from mapveil.mechanisms.methods import METHODS
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.errors import ParameterError, PromiseError
 from mapveil_client.randomness.random import Randomness
+from mapveil_client.sum_report import Devices, client_report
 
 ID = "0123456789abcdef" * 2
 NAMES = [method.name for method in METHODS if method.trust == "distributed" and not method.labels]

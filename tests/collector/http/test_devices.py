@@ -8,15 +8,14 @@ from typing import Any
 import httpx
 import numpy as np
 
-from mapveil.distributed.client import client_report
-from mapveil.distributed.devices import Devices
-from mapveil.geo.morton import interleave
 from mapveil.local.randomizers.message import write_reports
 from mapveil_client.announcement import RoundAnnouncement
+from mapveil_client.morton import interleave
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.client import Client
 from mapveil_client.secure_sum.identity import Identity
 from mapveil_client.signature import authorization, enrolment_statement
+from mapveil_client.sum_report import Devices, client_report
 from mapveil_client.terms import CollectionTerms
 
 ABSENT = "f" * 32

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from mapveil.collector.http.tiles import LAYERS, MOST_ZOOM, SIDE, THEMES, UNIT, MapTiles, cells_record
 from mapveil.geo.grid import Grid
 from mapveil.geo.hexagons import Hexagons
-from mapveil.geo.morton import interleave
 from mapveil.geo.places import Places
 from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.region import Region
@@ -27,6 +26,7 @@ from mapveil.maps.frame import shown_density
 from mapveil.pictures.colours import density_scale, ramp
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.errors import InputError
+from mapveil_client.morton import interleave
 
 PROMISE = Guarantee(
     trust="distributed",

@@ -16,12 +16,12 @@ from mapveil.distributed.mechanism import TABLE_SCALE, DistributedMechanism, mor
 from mapveil.distributed.query import NoisySums, Query, Setting
 from mapveil.distributed.round_terms import RoundTerms, shard_boundaries
 from mapveil.mechanisms.mechanism import Estimate
-from mapveil.privacy.user_shares import Rounding
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.arrays import IntArray
 from mapveil_client.errors import InputError, ParameterError, PromiseError
 from mapveil_client.provision import share_shape
 from mapveil_client.terms import CollectionTerms
+from mapveil_client.user_shares import Rounding
 
 _LEAST_SHARD: Final = 3  # a secure sum of fewer is none
 
@@ -105,7 +105,7 @@ def round_terms(announcement: RoundAnnouncement) -> RoundTerms:
     """What the sums of an announced round mean."""
     rounding: Rounding = "stochastic" if announcement.rounding == "stochastic" else "largest-remainder"
     return RoundTerms.of(
-        announcement.query,
+        Query(*announcement.query),
         np.array(announcement.sizes, dtype=np.int64),
         announcement.alpha,
         announcement.scale,

@@ -16,12 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.geo.grid import Grid
-from mapveil.geo.morton import interleave
 from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.tiling import Tiling
 from mapveil.geo.web_mercator import WebMercatorTiles
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import InputError
+from mapveil_client.morton import interleave
 
 TILE_LEVELS: Final = 23
 """Levels of the tile codes of scattered sites: 46 bits, cells of 4.8 m at the equator."""

@@ -20,13 +20,11 @@ method of largest remainders.
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.privacy.laplace_sum import laplace_sum_variance
 from mapveil_client.arrays import IntArray
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.randomness.random import Randomness
@@ -37,27 +35,6 @@ ROUNDINGS: Final[tuple[Rounding, ...]] = ("largest-remainder", "stochastic")
 
 _LARGEST_SCALE = 1 << 31
 _WEIGHT_BITS = 31
-
-
-def rounding_sensitivity(scale: int, length: int, method: Rounding) -> int:
-    r"""The L1 sensitivity of rounded shares, in lattice units: :math:`\Gamma`, or :math:`\Gamma + d`.
-
-    Parameters
-    ----------
-    scale : int
-        Lattice units of a whole user.
-    length : int
-        Coordinates of the vector, d.
-    method : str
-        One of :data:`ROUNDINGS`.
-
-    Raises
-    ------
-    ParameterError
-        No such method.
-    """
-    _check(scale, method)
-    return scale if method == "largest-remainder" else scale + length
 
 
 def round_shares(
@@ -105,59 +82,6 @@ def round_shares(
     else:
         _give_rest(exact, offsets)
     return share
-
-
-class RoundingErrors(NamedTuple):
-    """Mean squared errors of a coordinate of the sum of all users."""
-
-    rounding: float  # what rounding adds: its variance, or its bias squared, users^2
-    noise: float  # variance of the noise that its sensitivity asks for, users^2
-
-
-def rounding_errors(
-    offsets: IntArray,
-    position: IntArray,
-    weight: npt.NDArray[Any],
-    length: int,
-    scale: int,
-    method: Rounding,
-    epsilon: Fraction,
-    terms: Fraction | float = 1,
-) -> RoundingErrors:
-    r"""What a method of rounding costs, in expectation, on given users. Run by: whoever chooses one.
-
-    .. math:: \frac{1}{\Gamma^2 d} \sum_{p} \sum_{i:\, p_i = p} f_i (1 - f_i) \quad \text{(stochastic)}, \qquad
-        \frac{1}{\Gamma^2 d} \sum_{p} \Big( \sum_{i:\, p_i = p} s_i - e_i \Big)^2 \quad \text{(largest remainder)}
-
-    where: entry i is at coordinate :math:`p_i` of d, its exact share :math:`e_i` has the fraction :math:`f_i`, and
-    :math:`s_i` is the rounded one.
-
-    Parameters
-    ----------
-    offsets, weight, scale, method
-        As for :func:`round_shares`.
-    position : ndarray of int64, shape (entries,)
-        Coordinate of each entry.
-    length : int
-        Coordinates, d.
-    epsilon : Fraction
-        The privacy parameter.
-    terms : Fraction or float
-        How many discrete Laplace variables the noise is the sum of.
-    """
-    sensitivity = rounding_sensitivity(scale, length, method)
-    exact = _exact_shares(offsets, weight, scale)
-    fraction = exact.rest / exact.total
-    if method == "stochastic":
-        error = float((fraction * (1 - fraction)).sum())
-    else:
-        down = exact.down.copy()
-        _give_rest(exact, offsets)
-        # Differences of near numbers, taken in integers first.
-        off = np.bincount(position, (exact.down - down) - fraction, length)
-        error = float(off @ off)
-    noise = laplace_sum_variance(terms, epsilon, sensitivity)
-    return RoundingErrors(error / length / scale**2, noise / scale**2)
 
 
 class _ExactShares(NamedTuple):

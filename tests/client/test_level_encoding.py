@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mapveil.distributed.level_encoding import LevelEncoding, level_members
 from mapveil_client.errors import ParameterError
+from mapveil_client.level_encoding import LevelEncoding, level_members
 
 
 @st.composite

@@ -11,14 +11,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mapveil.distributed.block_encoding import BlockEncoding
-from mapveil.distributed.encoding import Encoding, LabelEncoding, NodeEncoding
-from mapveil.distributed.level_encoding import LevelEncoding
-from mapveil.distributed.parse_encoding import encoding_from_dict
-from mapveil.distributed.prefix_tree import PrefixTree
-from mapveil.distributed.private_region import MarginsEncoding
-from mapveil.distributed.sketch_encoding import SketchEncoding
+from mapveil_client.block_encoding import BlockEncoding
+from mapveil_client.encodings import (
+    Encoding,
+    LabelEncoding,
+    MarginsEncoding,
+    NodeEncoding,
+    encoding_from_dict,
+)
 from mapveil_client.errors import InputError
+from mapveil_client.level_encoding import LevelEncoding
+from mapveil_client.prefix_tree import PrefixTree
+from mapveil_client.sketch_encoding import SketchEncoding
 
 MEMBERS = np.array([1, 1, 0, 2] * 4 + [0] * 48, dtype=np.int64)
 NODES = NodeEncoding(PrefixTree.of_nodes(3, [0, 1, 3], [0, 2, 63]))

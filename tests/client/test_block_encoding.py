@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mapveil.distributed.block_encoding import BlockEncoding, even_edges
-from mapveil.geo.morton import interleave
+from mapveil_client.block_encoding import BlockEncoding, even_edges
 from mapveil_client.errors import ParameterError
+from mapveil_client.morton import interleave
 
 
 @given(first=st.integers(0, 50), length=st.integers(1, 200), parts=st.integers(1, 250))

@@ -10,15 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from mapveil.distributed.client import client_noise, client_report, encode_places, sensitivity
-from mapveil.distributed.devices import Devices
-from mapveil.distributed.encoding import LabelEncoding, NodeEncoding
-from mapveil.distributed.level_encoding import LevelEncoding
-from mapveil.distributed.prefix_tree import PrefixTree
 from mapveil.distributed.query import Query
-from mapveil.distributed.sketch_encoding import SketchEncoding
 from mapveil.privacy.discrete_laplace import laplace_variance
+from mapveil_client.encodings import LabelEncoding, NodeEncoding
+from mapveil_client.level_encoding import LevelEncoding
+from mapveil_client.prefix_tree import PrefixTree
 from mapveil_client.randomness.random import Randomness
+from mapveil_client.sketch_encoding import SketchEncoding
+from mapveil_client.sum_report import Devices, client_noise, client_report, encode_places, sensitivity
 
 CERTAIN = 1e-9
 DEPTH = 2

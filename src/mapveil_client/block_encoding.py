@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.geo.morton import MAX_BITS, deinterleave
 from mapveil_client.arrays import IntArray
 from mapveil_client.errors import ParameterError
+from mapveil_client.morton import MAX_BITS, deinterleave
 
 
 def even_edges(first: int, last: int, parts: int) -> IntArray:
@@ -121,7 +121,7 @@ class BlockEncoding:
         return np.repeat(np.arange(self.parts.size), self._parts.down * self._parts.across)
 
     def positions(self, sites: npt.NDArray[np.integer], labels: IntArray | None = None) -> IntArray:
-        """The part each site lies in; see :class:`mapveil.distributed.encoding.Encoding`."""
+        """The part each site lies in; see :class:`mapveil_client.encodings.Encoding`."""
         inside = (sites >= 0) & (sites < 1 << (2 * self.depth))
         row, col = deinterleave(np.where(inside, sites, 0).astype(np.int64))
         down, i, height = self._along(self.rows, row)

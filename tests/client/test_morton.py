@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mapveil.geo.morton import (
+from mapveil_client.errors import ParameterError
+from mapveil_client.morton import (
     MAX_BITS,
     ancestors,
     children,
@@ -17,7 +18,6 @@ from mapveil.geo.morton import (
     interleave,
     interval,
 )
-from mapveil_client.errors import ParameterError
 
 COORDINATE = st.integers(0, 2**MAX_BITS - 1)
 PAIRS = st.lists(st.tuples(COORDINATE, COORDINATE), min_size=1, max_size=40)

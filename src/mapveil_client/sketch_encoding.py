@@ -106,7 +106,7 @@ class SketchEncoding:
         return np.asarray((spread * np.uint64(self.width)) >> _HALF, dtype=np.int64)
 
     def positions(self, sites: npt.NDArray[np.integer], labels: IntArray | None = None) -> IntArray:
-        """A coordinate in every row of every level; see :class:`mapveil.distributed.encoding.Encoding`."""
+        """A coordinate in every row of every level; see :class:`mapveil_client.encodings.Encoding`."""
         position = np.empty((sites.size, self.copies), dtype=np.int64)
         known = sites >= 0
         inside = np.where(known, sites, 0)

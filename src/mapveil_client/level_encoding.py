@@ -132,7 +132,7 @@ class LevelEncoding:
         return len(self.levels)
 
     def positions(self, sites: npt.NDArray[np.integer], labels: IntArray | None = None) -> IntArray:
-        """The node of each level; see :class:`mapveil.distributed.encoding.Encoding`."""
+        """The node of each level; see :class:`mapveil_client.encodings.Encoding`."""
         position = np.empty((sites.size, self.copies), dtype=np.int64)
         at = np.searchsorted(self.runs[:, 0], sites, side="right") - 1
         known = (at >= 0) & (sites < self.runs[at, 1])

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from mapveil.distributed.sketch_encoding import SketchEncoding
 from mapveil_client.errors import ParameterError
+from mapveil_client.sketch_encoding import SketchEncoding
 
 CERTAIN = 1e-9
 

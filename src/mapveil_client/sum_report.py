@@ -5,17 +5,107 @@ One device calls it with its own places, a simulation with a million devices' at
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from fractions import Fraction
+from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 
-from mapveil.distributed.devices import Devices
-from mapveil.distributed.encoding import Encoding
-from mapveil.distributed.query import Query
-from mapveil.privacy.user_shares import Rounding, round_shares
+from mapveil_client.arrays import IntArray
+from mapveil_client.encodings import Encoding
 from mapveil_client.randomness.noise_shares import noise_shares
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.vectors import SparseVectors
+from mapveil_client.user_shares import Rounding, round_shares
+
+
+class SumQuery(Protocol):
+    """What one round asks of each client."""
+
+    @property
+    def encoding(self) -> Encoding:
+        """How locations become coordinates."""
+        ...
+
+    @property
+    def epsilon(self) -> Fraction:
+        """What the answer costs each client."""
+        ...
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Devices:
+    """Places of each device, as sites of the tiling's lattice.
+
+    Parameters
+    ----------
+    sites : ndarray of int32 or int64, shape (places,)
+        Morton code of each place on the lattice, -1 for outside the region.
+    starts : ndarray of int64, shape (devices + 1,), optional
+        Device d's places are ``starts[d]:starts[d + 1]``; one place each without.
+    weights : ndarray of int64, shape (places,), optional
+        How much each place counts within its device, at least 1; 1 without.
+    labels : ndarray of int64, shape (places,), optional
+        A category of each place, such as a test's result, from 0.
+    """
+
+    sites: npt.NDArray[np.integer]
+    starts: IntArray | None = None
+    weights: IntArray | None = None
+    labels: IntArray | None = None
+
+    @property
+    def count(self) -> int:
+        """Number of devices."""
+        return self.sites.size if self.starts is None else self.starts.size - 1
+
+    def take(self, chosen: IntArray) -> Devices:
+        """The chosen devices, in that order."""
+        if self.starts is None:
+            return Devices(
+                self.sites[chosen],
+                weights=None if self.weights is None else self.weights[chosen],
+                labels=None if self.labels is None else self.labels[chosen],
+            )
+        length = np.diff(self.starts)[chosen]
+        starts = np.concatenate([[0], np.cumsum(length)])
+        places = np.repeat(self.starts[chosen] - starts[:-1], length) + np.arange(starts[-1])
+        return Devices(
+            self.sites[places],
+            starts,
+            None if self.weights is None else self.weights[places],
+            None if self.labels is None else self.labels[places],
+        )
+
+    def shuffled(self, simulation: np.random.Generator) -> Devices:
+        """All of them, in random order: for millions at one place each, without numbering them."""
+        if self.starts is None and self.weights is None and self.labels is None:
+            return Devices(simulation.permutation(self.sites))
+        return self.take(simulation.permutation(self.count))
+
+    def between(self, first: int, last: int) -> Devices:
+        """The devices from ``first`` up to, not including, ``last``: views, no copies."""
+        if self.starts is None:
+            places, starts = slice(first, last), None
+        else:
+            places = slice(int(self.starts[first]), int(self.starts[last]))
+            starts = self.starts[first : last + 1] - self.starts[first]
+        return Devices(
+            self.sites[places],
+            starts,
+            None if self.weights is None else self.weights[places],
+            None if self.labels is None else self.labels[places],
+        )
+
+    def device(self) -> IntArray:
+        """Whose each place is, shape (places,)."""
+        if self.starts is None:
+            return np.arange(self.sites.size)
+        return np.repeat(np.arange(self.count), np.diff(self.starts))
+
+    def __repr__(self) -> str:
+        return f"Devices({self.count})"  # the server knows how many it asked
 
 
 def sensitivity(encoding: Encoding, scale: int, rounding: Rounding) -> int:
@@ -82,7 +172,7 @@ def encode_places(
 
 
 def client_noise(
-    clients: int, query: Query, alpha: Fraction, scale: int, rounding: Rounding, rng: Randomness
+    clients: int, query: SumQuery, alpha: Fraction, scale: int, rounding: Rounding, rng: Randomness
 ) -> SparseVectors:
     r"""Each device's share of the noise of a query, Algorithm 1. Run by: each client.
 
@@ -96,7 +186,7 @@ def client_noise(
 
 
 def client_report(
-    devices: Devices, query: Query, alpha: Fraction, scale: int, rounding: Rounding, rng: Randomness
+    devices: Devices, query: SumQuery, alpha: Fraction, scale: int, rounding: Rounding, rng: Randomness
 ) -> SparseVectors:
     """What each device hands to the secure sum: :func:`encode_places` and :func:`client_noise`. Run by: each client.
 

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mapveil.distributed.encoding import LabelEncoding, NodeEncoding
-from mapveil.distributed.level_encoding import LevelEncoding
-from mapveil.distributed.prefix_tree import PrefixTree
+from mapveil_client.encodings import LabelEncoding, NodeEncoding
 from mapveil_client.errors import ParameterError
+from mapveil_client.level_encoding import LevelEncoding
+from mapveil_client.prefix_tree import PrefixTree
 
 DEPTH = 3
 nodes = st.integers(0, DEPTH).flatmap(lambda level: st.tuples(st.just(level), st.integers(0, 4**level - 1)))

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mapveil.distributed.prefix_tree import PrefixTree
 from mapveil_client.errors import ParameterError
+from mapveil_client.prefix_tree import PrefixTree
 
 DEPTH = 3
 SITES = 4**DEPTH

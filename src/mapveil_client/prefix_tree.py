@@ -14,9 +14,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.geo.morton import children
 from mapveil_client.arrays import BoolArray, FloatArray, IntArray
 from mapveil_client.errors import ParameterError
+from mapveil_client.morton import children
 
 
 class _Segments(NamedTuple):
