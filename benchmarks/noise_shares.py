@@ -9,7 +9,6 @@ import numpy as np
 
 from benchmarks.record import Context, Result, best_of, line
 from mapveil.engines import UNIT
-from mapveil.privacy.noise_totals import noise_totals
 from mapveil_client.randomness.noise_shares import noise_shares
 from mapveil_client.randomness.random import Randomness
 
@@ -73,10 +72,4 @@ def run(context: Context) -> list[Result]:
                 seconds * 1e3 <= floor,
             )
         )
-    terms = Fraction(1_000_000, 9_500)
-    whole = best_of(3, lambda: noise_totals(SHORT, terms, EPSILON, 1, rng)) * 1e3
-    shares = best_of(3, lambda: noise_shares(1_000_000, SHORT, 1 / Fraction(9_500), EPSILON, 1, rng)) * 1e3
-    rows.append(
-        line("noise of the sum of 1,000,000 devices", whole, "ms", "their shares, one by one", shares)
-    )
     return rows

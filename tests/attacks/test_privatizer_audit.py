@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mapveil.attacks.privatizer_audit import audit_privatizer
 from mapveil.geo.measurements import Measurements
 from mapveil.obfuscation.privatizers.fitted import FittedPrivatizer
 from mapveil.obfuscation.privatizers.gaussian_noise import GaussianNoise
@@ -13,6 +12,8 @@ from mapveil.obfuscation.privatizers.local_gaussian import LocalGaussian
 from mapveil.obfuscation.privatizers.privatizer import Privatizer
 from mapveil.obfuscation.privatizers.truncated_laplacian import TruncatedLaplacian
 from mapveil_client.errors import ParameterError
+
+from .privatizer_audit import audit_privatizer
 
 TRIALS = 200_000
 MECHANISMS = [LocalGaussian, TruncatedLaplacian]

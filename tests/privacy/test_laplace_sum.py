@@ -13,9 +13,10 @@ from scipy import stats
 
 from mapveil.privacy.discrete_laplace import laplace_quantile, laplace_variance
 from mapveil.privacy.laplace_sum import laplace_sum_quantile, laplace_sum_tail, laplace_sum_variance
-from mapveil.privacy.noise_totals import noise_totals
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
+
+from .noise_totals import noise_totals
 
 CERTAIN = 1e-9
 

@@ -13,12 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from mapveil.privacy import noise_totals as module
 from mapveil.privacy.laplace_sum import laplace_sum_quantile, laplace_sum_variance
-from mapveil.privacy.noise_totals import noise_totals
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.noise_shares import noise_shares
 from mapveil_client.randomness.random import Randomness
+
+from . import noise_totals as module
+from .noise_totals import noise_totals
 
 CERTAIN = 1e-9
 WIDE = decimal.Context(prec=110)

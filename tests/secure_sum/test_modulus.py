@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from mapveil.privacy.noise_totals import noise_totals
 from mapveil.secure_sum.modulus import centre, check_modulus, highest_sum, smallest_modulus
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
+
+from ..privacy.noise_totals import noise_totals
 
 CERTAIN = 1e-9
 
