@@ -13,7 +13,7 @@ from mapveil.engines import UNIT
 from mapveil.geo.grid import Grid
 from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.region import Region
-from mapveil.geo.tiling import Lattice
+from mapveil_client.cells import Lattice
 
 REGION = Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
 

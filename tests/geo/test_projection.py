@@ -7,15 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mapveil.geo.projection import (
-    DEGREES_CRS,
-    Degrees,
-    EqualAreaCylinder,
-    OtherCrs,
-    authalic,
-    projection_of,
-    sql_number,
-)
+from mapveil.geo.projection import OtherCrs, project_sql, projection_of, sql_number
+from mapveil_client.plane import DEGREES_CRS, Degrees, EqualAreaCylinder, authalic
 
 CYLINDERS = [
     EqualAreaCylinder(0.0, 0.0),
@@ -80,7 +73,7 @@ def test_sql_projects_as_numpy(cylinder: EqualAreaCylinder) -> None:
     import pyarrow
 
     lon, lat = around(cylinder)
-    sql_x, sql_y = cylinder.sql("a.lon", "a.lat")
+    sql_x, sql_y = project_sql(cylinder, "a.lon", "a.lat")
     with duckdb.connect() as connection:
         connection.register("a", pyarrow.table({"lon": lon, "lat": lat}))
         found = connection.execute(f"SELECT {sql_x} AS x, {sql_y} AS y FROM a").fetchnumpy()
@@ -125,7 +118,7 @@ def test_areas_elsewhere_are_those_on_the_ellipsoid(crs: str, x: float, y: float
     box = [np.array([value]) for value in (x, y, x + 1000, y + 1000)]
     assert other.box_area_m2(*box)[0] == pytest.approx(expected, rel=1e-4)
     assert other.in_metres == (crs != "EPSG:2263")
-    assert other.sql("lon", "lat") is None
+    assert project_sql(other, "lon", "lat") is None
 
 
 def test_degrees_of_another_datum_have_areas_too() -> None:

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mapveil.geo import Grid, Quadtree, Region
-from mapveil.geo.quadtree import MAX_DEPTH
 from mapveil_client import morton
+from mapveil_client.cells import MAX_DEPTH
 from mapveil_client.errors import ParameterError
 
 NEW_YORK = Region.from_bbox(-74.03, 40.69, -73.90, 40.83)

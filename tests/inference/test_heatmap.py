@@ -13,11 +13,11 @@ from hypothesis.extra.numpy import arrays
 from shapely.geometry import Polygon
 
 import mapveil as mv
-from mapveil.geo.tiling import Centres, Lattice
 from mapveil.inference import heatmap as module
 from mapveil.inference.heatmap import gaussian_filter, heatmap, smooth
 from mapveil.maps.density_map import DensityMap
 from mapveil.privacy.guarantee import Guarantee
+from mapveil_client.cells import Centres, Lattice
 from mapveil_client.errors import ParameterError
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)

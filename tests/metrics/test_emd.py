@@ -14,7 +14,6 @@ from hypothesis.extra.numpy import arrays
 from scipy.optimize import linprog
 
 import mapveil as mv
-from mapveil.geo.tiling import Centres, Lattice
 from mapveil.maps.density_map import DensityMap
 from mapveil.metrics.emd import emd, emd_metres, emd_of_points
 from mapveil.metrics.emd_ascent import exact_by_ascent
@@ -31,6 +30,7 @@ from mapveil.metrics.emd_network import (
 )
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.arrays import FloatArray
+from mapveil_client.cells import Centres, Lattice
 from mapveil_client.errors import MissingExtra, ParameterError
 
 SMALL = st.tuples(st.integers(1, 6), st.integers(1, 6))

@@ -10,12 +10,13 @@ import numpy as np
 
 from mapveil.central.mechanism import CentralMechanism, declared_or_noisy_users, noisy_sums
 from mapveil.engines import UNIT
-from mapveil.geo.tiling import Lattice, Tiling
+from mapveil.geo.tiling import Tiling
 from mapveil.inference.block_inference import block_inference
 from mapveil.maps.density_map import Measurement
 from mapveil.mechanisms.mechanism import Estimate, Progress
 from mapveil.privacy.guarantee import Share
 from mapveil_client.arrays import FloatArray, IntArray
+from mapveil_client.cells import Lattice
 from mapveil_client.epsilon import split_epsilon
 from mapveil_client.randomness.random import Randomness
 

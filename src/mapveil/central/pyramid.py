@@ -19,7 +19,7 @@ from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.morton import interleave
 
 if TYPE_CHECKING:
-    from mapveil.geo.tiling import Lattice
+    from mapveil_client.cells import Lattice
 
 
 @dataclass(frozen=True, eq=False)

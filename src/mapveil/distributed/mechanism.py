@@ -15,12 +15,13 @@ from mapveil.distributed.devices import devices_of
 from mapveil.distributed.query import NoisySums, Query, Setting
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
-from mapveil.geo.tiling import Lattice, Tiling
+from mapveil.geo.tiling import Tiling
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.round_cost import RoundCost
 from mapveil.mechanisms.mechanism import Estimate, Mechanism, Progress, check_tiling, tiling_of
 from mapveil.privacy.guarantee import Guarantee, Share
 from mapveil_client.arrays import IntArray
+from mapveil_client.cells import Lattice
 from mapveil_client.errors import InputError
 from mapveil_client.morton import interleave
 from mapveil_client.randomness.random import Randomness, as_randomness

@@ -20,8 +20,9 @@ from mapveil.evaluation.scoring import EMD_METRES, Scoring, higher_is_better
 from mapveil.evaluation.trials import Progress, exact_epsilons, material, parse_method
 from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.region import Region
-from mapveil.geo.tiling import Lattice, Tiling
+from mapveil.geo.tiling import Tiling
 from mapveil_client.arrays import FloatArray, IntArray
+from mapveil_client.cells import Lattice
 from mapveil_client.epsilon import EpsilonLike
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness

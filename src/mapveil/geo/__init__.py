@@ -10,6 +10,7 @@ from mapveil.geo.parse_tiling import parse_tiling, tiling_from_dict
 from mapveil.geo.read_counts import read_counts
 from mapveil.geo.read_measurements import read_measurements
 from mapveil.geo.read_points import read_points, read_source
+from mapveil_client.cells import Lattice
 
 if TYPE_CHECKING:
     from mapveil.geo.counts import Counts
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from mapveil.geo.points import Points
     from mapveil.geo.quadtree import Quadtree
     from mapveil.geo.region import Region
-    from mapveil.geo.tiling import HierarchicalTiling, Lattice, Tiling
+    from mapveil.geo.tiling import HierarchicalTiling, Tiling
     from mapveil.geo.web_mercator import WebMercatorTiles
 
 __all__ = [
@@ -49,7 +50,6 @@ _MODULES = {
     "Grid": "grid",
     "Hexagons": "hexagons",
     "HierarchicalTiling": "tiling",
-    "Lattice": "tiling",
     "Measurements": "measurements",
     "Places": "places",
     "Points": "points",

@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.geo.region import Region
-from mapveil.geo.tiling import Bounds, Centres, Lattice, SqlKey
+from mapveil.geo.tiling import Bounds, SqlKey
 from mapveil_client.arrays import FloatArray, IntArray
+from mapveil_client.cells import Centres, Lattice
 from mapveil_client.errors import ParameterError
 
 if TYPE_CHECKING:

@@ -137,14 +137,7 @@ def tiling_from_dict(record: Mapping[str, Any]) -> Tiling:
         if kind == "h3":
             return Hexagons(region, record["resolution"])
         if kind == "places":
-            names = record.get("names")
-            return Places(
-                np.array(record["lon"]),
-                np.array(record["lat"]),
-                region,
-                None if names is None else tuple(names),
-                record.get("max_distance_m"),
-            )
+            return Places.from_record(record, region)
     except (KeyError, TypeError) as error:
         raise InputError(f"a tiling's record lacks {error}") from error
     raise InputError(

@@ -4,29 +4,28 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from mapveil.geo.region import Region
-from mapveil.geo.tiling import Bounds, Centres, Lattice, SqlKey
+from mapveil.geo.tiling import Bounds, SqlKey
 from mapveil_client.arrays import FloatArray, IntArray
-from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.errors import InputError
+from mapveil_client.tiles_and_sites import SiteCells
 
 if TYPE_CHECKING:
     from scipy.spatial import cKDTree
 
 
-_DEEPEST: Final = 12
-_SPARE_LEVELS: Final = 3
 _FEW_PAIRS: Final = 1 << 20
 _LEAST_GAP_M: Final = 1e-4  # metres; in 4,200 random layouts GEOS drew right cells from here on, not at 1e-6
 _GUARD_DISTANCE: Final = 2.0  # in diagonals of the region
 
 
 @dataclass(frozen=True, eq=False)
-class Places:
+class Places(SiteCells):
     """A public list of sites; a place belongs to the nearest site, and site i is cell i.
 
     Nearest is meant in metres of the region's plane (of an equal-area cylinder around the region's middle where
@@ -57,52 +56,7 @@ class Places:
     [0]
     """
 
-    lon: FloatArray
-    lat: FloatArray
     region: Region
-    names: tuple[str, ...] | None = None
-    max_distance_m: float | None = None
-
-    def __post_init__(self) -> None:
-        lon, lat = (np.asarray(values, dtype=np.float64) for values in (self.lon, self.lat))
-        if lon.ndim != 1 or lon.shape != lat.shape or lon.size < 2:
-            raise InputError(
-                f"places: {lon.shape} longitudes and {lat.shape} latitudes; two or more pairs are accepted"
-            )
-        bad = np.flatnonzero(~((np.abs(lon) <= 180) & (np.abs(lat) <= 90)))
-        if bad.size:
-            raise InputError(
-                f"places: site {bad[0]} is at {lon[bad[0]]}, {lat[bad[0]]}; degrees are accepted"
-            )
-        _, index, count = np.unique(np.stack([lon, lat]), axis=1, return_index=True, return_counts=True)
-        if (count > 1).any():
-            raise InputError(
-                f"places: site {int(index[count > 1][0])} is there twice; distinct sites are accepted"
-            )
-        object.__setattr__(self, "lon", lon)
-        object.__setattr__(self, "lat", lat)
-        outside = np.flatnonzero(~self.region.contains(lon, lat))
-        if outside.size:
-            raise InputError(f"places: site {int(outside[0])} lies outside the region {self.region}")
-        if self.names is not None and len(self.names) != lon.size:
-            raise InputError(f"places: {len(self.names)} names for {lon.size} sites; one each is accepted")
-        if self.max_distance_m is not None and not self.max_distance_m > 0:
-            raise ParameterError(f"max_distance_m is {self.max_distance_m!r}; metres above 0 are accepted")
-
-    @property
-    def size(self) -> int:
-        """Number of sites."""
-        return int(self.lon.size)
-
-    @property
-    def spec(self) -> str:
-        """``places:N`` with the number of sites."""
-        return f"places:{self.size}"
-
-    @cached_property
-    def _plane(self) -> FloatArray:
-        """The sites in metres, shape (sites, 2)."""
-        return np.column_stack(self.region.metric_projection.project(self.lon, self.lat))
 
     @cached_property
     def _tree(self) -> cKDTree:
@@ -110,30 +64,15 @@ class Places:
 
         return cKDTree(self._plane)
 
-    def locate(self, lon: FloatArray, lat: FloatArray) -> IntArray:
-        """The nearest site of each place (WGS84 degrees), -1 outside the region or too far away."""
-        lon, lat = np.asarray(lon, dtype=np.float64).ravel(), np.asarray(lat, dtype=np.float64).ravel()
-        cells = np.full(lon.shape, -1, dtype=np.int64)
-        inside = self.region.contains(lon, lat)
-        limit = np.inf if self.max_distance_m is None else np.nextafter(self.max_distance_m, np.inf)
-        at = np.column_stack(self.region.metric_projection.project(lon[inside], lat[inside]))
+    def _nearest(self, at: FloatArray) -> IntArray:
         if len(at) * self.size <= _FEW_PAIRS:
-            # A phone asks about its own few places, and has no SciPy.
-            away = np.sqrt(np.square(at[:, None] - self._plane).sum(axis=2))
-            near = np.argmin(away, axis=1)
-            cells[inside] = np.where(np.take_along_axis(away, near[:, None], 1)[:, 0] < limit, near, -1)
-            return cells
-        _, nearest = self._tree.query(at, distance_upper_bound=limit)
-        cells[inside] = np.where(nearest < self.size, nearest, -1)
-        return cells
+            return super()._nearest(at)
+        _, near = self._tree.query(at, distance_upper_bound=self._limit)
+        return np.where(near < self.size, near, -1)
 
     def locate_sql(self, lon: str, lat: str) -> SqlKey | None:
         """None: the nearest site is no SQL expression."""
         return None
-
-    def centres(self, cells: IntArray | None = None) -> Centres:
-        """The given sites."""
-        return Centres(self.lon, self.lat) if cells is None else Centres(self.lon[cells], self.lat[cells])
 
     @cached_property
     def _flat_cells(self) -> npt.NDArray[np.object_]:
@@ -192,24 +131,3 @@ class Places:
         import shapely
 
         return np.asarray(shapely.area(self._flat_cells if cells is None else self._flat_cells[cells]))
-
-    def lattice(self) -> Lattice:
-        """The sites on a raster fine enough that few share one of its sites."""
-        depth = min(_DEEPEST, (self.size - 1).bit_length() // 2 + _SPARE_LEVELS)
-        x0, y0, x1, y1 = self.region.bounds_m
-        side = 1 << depth
-        x, y = self.region.project(self.lon, self.lat)
-        col = ((x - x0) / (x1 - x0) * side).astype(np.int64)
-        row = ((y1 - y) / (y1 - y0) * side).astype(np.int64)
-        return Lattice(depth, np.clip(row, 0, side - 1), np.clip(col, 0, side - 1))
-
-    def to_dict(self) -> dict[str, Any]:
-        """A JSON-ready record from which :func:`mapveil.geo.tiling_from_dict` makes it again."""
-        return {
-            "kind": "places",
-            "region": self.region.to_dict(),
-            "lon": self.lon.tolist(),
-            "lat": self.lat.tolist(),
-            "names": None if self.names is None else list(self.names),
-            "max_distance_m": self.max_distance_m,
-        }

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from mapveil.geo.projection import Degrees, EqualAreaCylinder
 from mapveil.geo.region import Region
 from mapveil.geo.tiling import Tiling
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import ParameterError
+from mapveil_client.plane import Degrees, EqualAreaCylinder
 
 
 def positions_m(tiling: Tiling) -> tuple[FloatArray, FloatArray]:

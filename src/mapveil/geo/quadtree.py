@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
 
 import numpy as np
 
-from mapveil.geo.raster import Raster, RasterCells
+from mapveil.geo.raster import Raster, RasterShapes
 from mapveil.geo.region import Region
-from mapveil.geo.tiling import Lattice, SqlKey
+from mapveil.geo.tiling import SqlKey
 from mapveil_client import morton
-from mapveil_client.arrays import FloatArray, IntArray
+from mapveil_client.arrays import IntArray
+from mapveil_client.cells import QuadtreeCells
 from mapveil_client.errors import ParameterError
-
-MAX_DEPTH: Final = 23
-"""At this depth the cells of the whole Earth are less than 5 m wide."""
 
 
 @dataclass(frozen=True)
-class Quadtree(RasterCells):
+class Quadtree(QuadtreeCells, RasterShapes):
     """A region in ``2**depth`` rows and columns; cells are Morton codes, so nodes are their prefixes.
 
     Nothing is enumerated unless asked for: a tree of depth 23 costs no memory. With a polygon as region,
@@ -48,31 +45,11 @@ class Quadtree(RasterCells):
     """
 
     region: Region
-    depth: int
-
-    def __post_init__(self) -> None:
-        depth = self.depth
-        if isinstance(depth, bool) or not isinstance(depth, int) or not 0 <= depth <= MAX_DEPTH:
-            raise ParameterError(f"depth is {depth!r}; a whole number from 0 to {MAX_DEPTH} is accepted")
-
-    @property
-    def size(self) -> int:
-        """Number of cells, ``4**depth``."""
-        return 1 << (2 * self.depth)
-
-    @property
-    def spec(self) -> str:
-        """The tiling as the command line writes it, ``quadtree:DEPTH``."""
-        return f"quadtree:{self.depth}"
 
     @cached_property
     def raster(self) -> Raster:
         """The rows and columns of the deepest level."""
         return Raster(self.region, 1 << self.depth, 1 << self.depth)
-
-    def locate(self, lon: FloatArray, lat: FloatArray) -> IntArray:
-        """The cell of each place (WGS84 degrees), -1 outside."""
-        return self.raster.codes(lon, lat, morton.interleave)
 
     def locate_sql(self, lon: str, lat: str) -> SqlKey | None:
         """The same through SQL; None for a polygon or a CRS without a closed form."""
@@ -82,11 +59,6 @@ class Quadtree(RasterCells):
     def _cells_of_keys(self, keys: IntArray) -> IntArray:
         row, col = np.divmod(np.maximum(keys, 0), 1 << self.depth)
         return np.where(keys < 0, -1, morton.interleave(row, col))
-
-    def lattice(self) -> Lattice:
-        """Every cell on its own site."""
-        inside = None if self.region.polygon is None else self.inside()
-        return Lattice(self.depth, *self._row_col(None), inside)
 
     def parent(self, cells: IntArray, levels: int = 1) -> IntArray:
         """The ancestor ``levels`` levels up, as a code of that level."""
@@ -101,10 +73,3 @@ class Quadtree(RasterCells):
     def at_level(self, level: int) -> Quadtree:
         """The same region divided ``level`` times."""
         return Quadtree(self.region, level)
-
-    def to_dict(self) -> dict[str, Any]:
-        """A JSON-ready record from which :func:`mapveil.geo.tiling_from_dict` makes it again."""
-        return {"kind": "quadtree", "region": self.region.to_dict(), "depth": self.depth}
-
-    def _row_col(self, cells: IntArray | None) -> tuple[IntArray, IntArray]:
-        return morton.deinterleave(np.arange(self.size) if cells is None else cells)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable
+from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
@@ -12,69 +11,22 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.geo.projection import sql_number
-from mapveil.geo.tiling import Bounds, Centres
+from mapveil.geo.tiling import Bounds
 from mapveil_client.arrays import BoolArray, FloatArray, IntArray
+from mapveil_client.cells import CellRaster, RasterCells
 
 if TYPE_CHECKING:
     from mapveil.geo.region import Region
 
 
-_CHUNK: Final = 1 << 15
 _LARGEST_MASK: Final = 1 << 22
 
 
 @dataclass(frozen=True)
-class Raster:
-    """Equal rows (0 is the northmost) and columns (0 is the westmost) of a region's box.
-
-    A place on an inner edge belongs to the cell south and east of it; one on the box's southern or eastern
-    edge to the last row or column.
-
-    Parameters
-    ----------
-    region : Region
-        What is divided, in its own plane.
-    rows, columns : int
-        How often.
-    """
+class Raster(CellRaster):
+    """Equal rows and columns of a region's box, with a polygon those whose centre lies in it; also as SQL."""
 
     region: Region
-    rows: int
-    columns: int
-
-    @property
-    def _per_x(self) -> float:
-        return self.columns / self.region.width_m
-
-    @property
-    def _per_y(self) -> float:
-        return self.rows / self.region.height_m
-
-    def locate(self, lon: FloatArray, lat: FloatArray) -> tuple[BoolArray, IntArray, IntArray]:
-        """Whether places are in the box, and their rows and columns (clamped to it), shape (n,)."""
-        inside = self.region.box_contains(lon, lat)
-        x, y = self.region.project(lon, lat)
-        x0, _, _, y1 = self.region.bounds_m
-        with np.errstate(invalid="ignore", over="ignore"):
-            col = np.nan_to_num((x - x0) * self._per_x)
-            row = np.nan_to_num((y1 - y) * self._per_y)
-        np.clip(col, 0, self.columns - 1, out=col)
-        np.clip(row, 0, self.rows - 1, out=row)
-        return inside, row.astype(np.int64), col.astype(np.int64)
-
-    def codes(
-        self, lon: FloatArray, lat: FloatArray, code: Callable[[IntArray, IntArray], IntArray]
-    ) -> IntArray:
-        """The codes that ``code`` gives to the rows and columns of places, -1 outside the region."""
-        lon, lat = np.asarray(lon, dtype=np.float64).ravel(), np.asarray(lat, dtype=np.float64).ravel()
-        cells = np.empty(lon.shape, dtype=np.int64)
-        for start in range(0, lon.size, _CHUNK):  # temporaries that stay in the cache
-            part = slice(start, start + _CHUNK)
-            inside, row, col = self.locate(lon[part], lat[part])
-            if self.region.polygon is not None:
-                inside &= self.belongs(row, col)
-            cells[part] = np.where(inside, code(row, col), -1)
-        return cells
 
     def key_sql(self, lon: str, lat: str) -> str | None:
         """``row * columns + column`` as SQL, -1 outside; None for a polygon or without a closed form."""
@@ -86,24 +38,9 @@ class Raster:
         west, south, east, north = (sql_number(value) for value in self.region.bbox)
         inside = f"({lon}) BETWEEN {west} AND {east} AND ({lat}) BETWEEN {south} AND {north}"
         # Casts round to nearest, so floor comes first.
-        col = _clamped(f"floor(({x} - {x0}) * {sql_number(self._per_x)})", self.columns)
-        row = _clamped(f"floor(({y1} - {y}) * {sql_number(self._per_y)})", self.rows)
+        col = _clamped(f"floor(({x} - {x0}) * {sql_number(self.per_x)})", self.columns)
+        row = _clamped(f"floor(({y1} - {y}) * {sql_number(self.per_y)})", self.rows)
         return f"(CASE WHEN {inside} THEN {row} * {self.columns} + {col} ELSE -1 END)"
-
-    def edges(self, row: IntArray, col: IntArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-        """West, south, east and north edges of cells in the region's plane."""
-        x0, y0, x1, y1 = self.region.bounds_m
-        # Linear from both ends, so that the outer edges are the box's to the last bit.
-        west = (x0 * (self.columns - col) + x1 * col) / self.columns
-        east = (x0 * (self.columns - col - 1) + x1 * (col + 1)) / self.columns
-        north = (y1 * (self.rows - row) + y0 * row) / self.rows
-        south = (y1 * (self.rows - row - 1) + y0 * (row + 1)) / self.rows
-        return west, south, east, north
-
-    def centres(self, row: IntArray, col: IntArray) -> Centres:
-        """Middles of cells, degrees."""
-        west, south, east, north = self.edges(row, col)
-        return Centres(*self.region.unproject((west + east) / 2, (south + north) / 2))
 
     def bounds(self, row: IntArray, col: IntArray) -> Bounds:
         """Bounding boxes of cells, degrees."""
@@ -160,21 +97,13 @@ class Raster:
         return self.region.contains(lon, lat).reshape(self.rows, self.columns)
 
 
-class RasterCells(ABC):
-    """What tilings whose cells are those of a raster have in common."""
+class RasterShapes(RasterCells):
+    """Bounds, outlines and areas of tilings whose cells are those of a raster."""
 
     @property
     @abstractmethod
     def raster(self) -> Raster:
         """The rows and columns of the cells."""
-
-    @abstractmethod
-    def _row_col(self, cells: IntArray | None) -> tuple[IntArray, IntArray]:
-        """Row and column of the given cells (all by default)."""
-
-    def centres(self, cells: IntArray | None = None) -> Centres:
-        """Centres of the given cells (all by default)."""
-        return self.raster.centres(*self._row_col(cells))
 
     def bounds(self, cells: IntArray | None = None) -> Bounds:
         """Bounding boxes of the given cells (all by default)."""
@@ -191,6 +120,9 @@ class RasterCells(ABC):
     def inside(self, cells: IntArray | None = None) -> npt.NDArray[np.bool_]:
         """Whether the given cells belong to the region: all but those outside its polygon."""
         return self.raster.belongs(*self._row_col(cells))
+
+    def _inside(self) -> BoolArray | None:
+        return None if self.raster.region.is_box else self.inside()
 
 
 def _clamped(value: str, count: int) -> str:

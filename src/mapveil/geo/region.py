@@ -12,20 +12,27 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mapveil.geo.projection import DEGREES_CRS, EqualAreaCylinder, Projection, projection_of
+from mapveil.geo.projection import project_sql, projection_of
 from mapveil_client.arrays import BoolArray, FloatArray
 from mapveil_client.errors import InputError, require
+from mapveil_client.plane import (
+    DEGREES_CRS,
+    Box,
+    BoxEdges,
+    EqualAreaCylinder,
+    Projection,
+    middle_cylinder,
+    read_box,
+)
 
 if TYPE_CHECKING:
     from os import PathLike
 
     from shapely.geometry import MultiPolygon, Polygon
 
-Box = tuple[float, float, float, float]
-
 
 @dataclass(frozen=True)
-class Region:
+class Region(Box):
     """A part of the Earth, with the plane its tilings divide.
 
     Made by :meth:`from_bbox`, :meth:`from_polygon`, :meth:`from_file`, :meth:`parse`,
@@ -55,9 +62,6 @@ class Region:
     -74.03,40.69,-73.9,40.83
     """
 
-    crs: str
-    bounds_m: Box
-    bbox: Box
     polygon: Polygon | MultiPolygon | None = None
 
     @classmethod
@@ -70,7 +74,7 @@ class Region:
             Not numbers, out of range, empty, swapped, or across the antimeridian.
         """
         bbox = _checked_bbox(west, south, east, north)
-        projection = _middle_cylinder(bbox)
+        projection = middle_cylinder(bbox)
         return cls(projection.crs, _project_box(projection, bbox), bbox)
 
     @classmethod
@@ -196,19 +200,14 @@ class Region:
         InputError
             The record lacks something.
         """
-        try:
-            crs, bounds, bbox = str(record["crs"]), record["bounds"], record["bbox"]
-            x0, y0, x1, y1 = (float(value) for value in bounds)
-            west, south, east, north = (float(value) for value in bbox)
-        except (KeyError, TypeError, ValueError) as error:
-            raise InputError("a region's record needs crs, bounds and bbox (four numbers each)") from error
+        edges = read_box(record)
         polygon = record.get("polygon")
         shape = None if polygon is None else _from_geojson(polygon, "region")
-        return cls(crs, (x0, y0, x1, y1), (west, south, east, north), shape)
+        return cls(*edges, shape)
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready record from which :meth:`from_dict` makes the region again."""
-        record: dict[str, Any] = {"crs": self.crs, "bounds": list(self.bounds_m), "bbox": list(self.bbox)}
+        record = super().to_dict()
         if self.polygon is not None:
             from shapely.geometry import mapping
 
@@ -216,9 +215,9 @@ class Region:
         return record
 
     @property
-    def georeferenced(self) -> bool:
-        """Whether the region is a place on Earth; otherwise "metres" and "degrees" are cells."""
-        return self.crs != ""
+    def is_box(self) -> bool:
+        """Whether every location in the box is in the region."""
+        return self.polygon is None
 
     @cached_property
     def projection(self) -> Projection:
@@ -226,31 +225,15 @@ class Region:
         return projection_of(self.crs)
 
     @cached_property
-    def metric_projection(self) -> Projection:
-        """:attr:`projection` where its unit is the metre (or the cell), else an equal-area cylinder."""
-        return self.projection if self.projection.in_metres else _middle_cylinder(self.bbox)
-
-    @property
-    def width_m(self) -> float:
-        """Extent of the plane's box from west to east."""
-        return self.bounds_m[2] - self.bounds_m[0]
-
-    @property
-    def height_m(self) -> float:
-        """Extent of the plane's box from south to north."""
-        return self.bounds_m[3] - self.bounds_m[1]
-
-    @cached_property
     def area_m2(self) -> float:
         """Area on the ellipsoid, square metres (square cells without georeference)."""
         if self.polygon is None and self.projection.separable:
-            x0, y0, x1, y1 = (np.asarray(value) for value in self.bounds_m)
-            return float(self.projection.box_area_m2(x0, y0, x1, y1))
+            return super().area_m2
         import shapely
 
         # Short edges, because an edge that is straight in degrees is not so in metres.
         step = max(self.bbox[2] - self.bbox[0], self.bbox[3] - self.bbox[1]) / 256
-        cylinder = _middle_cylinder(self.bbox)
+        cylinder = middle_cylinder(self.bbox)
         flat = shapely.transform(
             shapely.segmentize(self.outline(), step),
             lambda lonlat: np.column_stack(cylinder.project(lonlat[:, 0], lonlat[:, 1])),
@@ -286,26 +269,9 @@ class Region:
             inside[inside] = shapely.intersects_xy(self.polygon, lon[inside], lat[inside])
         return inside
 
-    def box_contains(self, lon: FloatArray, lat: FloatArray) -> BoolArray:
-        """Whether places lie in the region's box, edges included; never for NaN."""
-        # In degrees where possible: an edge of the box is then exact, whatever sine rounds.
-        if self.projection.separable:
-            x, y, (x0, y0, x1, y1) = lon, lat, self.bbox
-        else:
-            (x, y), (x0, y0, x1, y1) = self.project(lon, lat), self.bounds_m
-        return np.atleast_1d((x >= x0) & (x <= x1) & (y >= y0) & (y <= y1))
-
-    def project(self, lon: FloatArray, lat: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Plane coordinates (metres by default) of places in degrees, both shaped as given."""
-        return self.projection.project(lon, lat)
-
-    def unproject(self, x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Degrees of plane coordinates, both shaped as given."""
-        return self.projection.unproject(x, y)
-
     def project_sql(self, lon: str, lat: str) -> tuple[str, str] | None:
         """:meth:`project` as SQL over two column expressions, None where the CRS has no closed form."""
-        return self.projection.sql(lon, lat)
+        return project_sql(self.projection, lon, lat)
 
     def __str__(self) -> str:
         if not self.georeferenced:
@@ -326,29 +292,24 @@ class Region:
         bbox = _checked_bbox(west, south, east, north, source)
         if shape.area <= 0:
             raise InputError(f"{source}: the polygon has no area")
-        projection = _middle_cylinder(bbox)
+        projection = middle_cylinder(bbox)
         flat = shapely.force_2d(shape)
         # A polygon that is its own bounding box is a box: cheaper, and its edges are exact.
         is_box = flat.geom_type == "Polygon" and flat.equals(shapely.box(*bbox))
         return cls(projection.crs, _project_box(projection, bbox), bbox, None if is_box else flat)
 
 
-def _middle_cylinder(bbox: Box) -> EqualAreaCylinder:
-    west, south, east, north = bbox
-    return EqualAreaCylinder(round((south + north) / 2, 9), round((west + east) / 2, 9))
-
-
-def _project_box(projection: Projection, box: Box) -> Box:
+def _project_box(projection: Projection, box: BoxEdges) -> BoxEdges:
     x, y = projection.project(np.array([box[0], box[2]]), np.array([box[1], box[3]]))
     return (float(x[0]), float(y[0]), float(x[1]), float(y[1]))
 
 
-def _unproject_box(projection: Projection, box: Box) -> Box:
+def _unproject_box(projection: Projection, box: BoxEdges) -> BoxEdges:
     lon, lat = projection.unproject(np.array([box[0], box[2]]), np.array([box[1], box[3]]))
     return (float(lon[0]), float(lat[0]), float(lon[1]), float(lat[1]))
 
 
-def _checked_bbox(west: float, south: float, east: float, north: float, source: str = "region") -> Box:
+def _checked_bbox(west: float, south: float, east: float, north: float, source: str = "region") -> BoxEdges:
     values = {"west": west, "south": south, "east": east, "north": north}
     for name, value in values.items():
         if not math.isfinite(value):

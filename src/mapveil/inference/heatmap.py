@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.geo.positions import ground_cylinder, positions_m
-from mapveil.geo.projection import Degrees
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.frame import RasterFrame, raster_frame
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import ParameterError
+from mapveil_client.plane import Degrees
 
 LARGEST_SCATTERED = 20_000
 """Most cells of a tiling that is no raster (hexagons, places) that are smoothed pair by pair."""

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.geo.projection import EqualAreaCylinder
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.plane import EqualAreaCylinder
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

@@ -7,10 +7,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.geo.projection import Projection, projection_of
+from mapveil.geo.projection import projection_of
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.frame import RasterFrame, raster_frame
 from mapveil_client.arrays import FloatArray, IntArray
+from mapveil_client.plane import Projection
 
 
 class Rings(NamedTuple):

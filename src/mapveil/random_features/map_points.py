@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mapveil.geo.projection import Projection
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.frame import raster_frame
 from mapveil.random_features.even_grid import EvenGrid
@@ -18,6 +17,7 @@ from mapveil.random_features.query import Query
 from mapveil.random_features.report import Reports
 from mapveil.random_features.surface import evaluate_on_grid, evaluate_on_points
 from mapveil_client.arrays import FloatArray, IntArray
+from mapveil_client.plane import Projection
 
 _PRIOR_SIDE = 96
 _SQUARE_SIDE = 256

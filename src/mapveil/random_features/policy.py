@@ -20,10 +20,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mapveil.geo.projection import EqualAreaCylinder, projection_of
+from mapveil.geo.projection import projection_of
 from mapveil.random_features.kernels import Kernel, kernel_named
 from mapveil.random_features.query import Query
 from mapveil_client.errors import ParameterError, PromiseError
+from mapveil_client.plane import EqualAreaCylinder
 
 _LARGEST_GRID = 1 << 26
 _SLACK = 1e-9

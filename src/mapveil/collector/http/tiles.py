@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.geo.projection import EqualAreaCylinder
 from mapveil.geo.quadtree import Quadtree
 from mapveil.maps.density_map import INTERVAL_ALPHA
 from mapveil.maps.frame import raster_frame, shown_density
 from mapveil.pictures.colours import DensityScale, density_scale, ramp
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError
+from mapveil_client.plane import EqualAreaCylinder
 
 if TYPE_CHECKING:
     from mapveil.geo.tiling import Tiling
