@@ -12,7 +12,8 @@ import pytest
 from mapveil.geo.measurements import Measurements
 from mapveil.obfuscation.export.privatizer_file import decode_privatizer, encode_privatizer
 from mapveil.obfuscation.privatizers.fitted import FittedPrivatizer
-from mapveil.obfuscation.privatizers.table import PRIVATIZERS, PrivatizerRow, find_privatizer
+from mapveil.obfuscation.privatizers.table import PRIVATIZERS, find_privatizer
+from mapveil.registry import Row
 from mapveil_client.errors import InputError, ParameterError
 
 Tables = Callable[..., Measurements]
@@ -106,7 +107,7 @@ def test_a_repr_tells_no_row(fitted: FittedPrivatizer, made_up: Tables) -> None:
 
 
 @pytest.mark.parametrize("row", PRIVATIZERS, ids=lambda row: row.name)
-def test_the_table_s_rows_are_whole(row: PrivatizerRow) -> None:
+def test_the_table_s_rows_are_whole(row: Row) -> None:
     made = row.make(OPTIONS[row.name])
     assert made.name == row.name
     assert made.summary
@@ -114,7 +115,7 @@ def test_the_table_s_rows_are_whole(row: PrivatizerRow) -> None:
     assert find_privatizer(row.name) is row
     assert set(row.options()) == {item.name for item in dataclasses.fields(made)}
     assert type(made)(**made.parameters()) == made
-    with pytest.raises(ParameterError, match=f"{row.name} has no option 'colour'; accepted: "):
+    with pytest.raises(ParameterError, match=f"{row.name} has no option 'colour'; its options are "):
         row.make({"colour": 1})
     for sequence in (0, 1.5, "long", True, 1001):
         with pytest.raises(ParameterError, match="sequence"):
@@ -126,5 +127,5 @@ def test_a_missing_option_and_an_unknown_name_are_named() -> None:
         find_privatizer("gaussian-noise").make()
     with pytest.raises(ParameterError, match="gaussian-noise: an option has the wrong kind of value"):
         find_privatizer("gaussian-noise").make({"sigma": "much"})
-    with pytest.raises(ParameterError, match="no privatizer is called 'noise'; accepted: gaussian-noise, "):
+    with pytest.raises(ParameterError, match="no privatizer is called 'noise'; there are gaussian-noise, "):
         find_privatizer("noise")
