@@ -10,11 +10,13 @@ WORKERS ?= 2
 export PIP_ROOT_USER_ACTION := ignore
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-collector test tests lint types layers wheel docs coverage nightly pythons faults bench lock vendor clean
+.PHONY: help demo demo-collector reproduce simulate-traffic test tests lint types layers wheel docs coverage nightly pythons faults bench lock vendor clean
 
 help:
 	@echo "make demo            release a private heatmap of the example check-ins into demo/"
 	@echo "make demo-collector  run a collector with 2,000 devices, and show the finished map in a page"
+	@echo "make reproduce       run the experiments of a paper: PAPER=ghazi ARGS=--quick"
+	@echo "make simulate-traffic  run the rush hour under private traffic: ARGS='-o routes.html'"
 	@echo "make test            lint, types, layering, tests, the wheel in an empty environment, the documentation"
 	@echo "make coverage        run the tests and measure what they cover (slower)"
 	@echo "make nightly         random Hypothesis seeds, coverage, faults, and every Python from 3.11 to 3.13 found here (hours)"
@@ -57,6 +59,12 @@ demo: $(STAMP)
 # Serves until Ctrl-C; with DEMO_EXIT=1, or without a terminal, it ends once the page has answered.
 demo-collector: $(STAMP)
 	@$(BIN)/python examples/collector_demo.py --folder demo
+
+reproduce: $(STAMP)
+	$(BIN)/python -m reproductions $(PAPER) $(ARGS)
+
+simulate-traffic: $(STAMP)
+	$(BIN)/python -m simulations.traffic $(ARGS)
 
 # The quick checks first, then what takes minutes.
 test:

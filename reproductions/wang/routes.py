@@ -1,7 +1,7 @@
 """Routes under traffic: Figures 14 to 16, with roads of trajectories in two cities and synthetic ones in two.
 
 Vehicles go where trips went. Delays grow with the users of a cell, and its capacity is the one with which trips on the
-predicted ways take half as long again, see :func:`mapveil.navigation.route_scene.congested_world`.
+predicted ways take half as long again, see :func:`simulations.traffic.scene.congested_world`.
 
 Deviation: with the paper's 3 seconds for more than 50 users nobody is ever late enough to ask.
 """
@@ -20,11 +20,6 @@ from mapveil.evaluation.report import Panel, curves_figure, png_bytes
 from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.region import Region
 from mapveil.local.randomizers.domain import Domain
-from mapveil.navigation.fleet import Fleet, fleet_from_trips
-from mapveil.navigation.route_scene import Scene, congested_world, make_scene
-from mapveil.navigation.route_study import study_routes
-from mapveil.navigation.synthetic_roads import synthetic_roads
-from mapveil.navigation.traffic_world import World
 from mapveil_client.randomness.random import Randomness
 from reproductions.reproduction import Claim, Picture, Report, Table, joint_verdict
 from reproductions.wang.flows import TRIPS, TripSet, trip_ends
@@ -43,6 +38,11 @@ from reproductions.wang.sections import (
     default_scheme,
     shown,
 )
+from simulations.traffic.fleet import Fleet, fleet_from_trips
+from simulations.traffic.scene import Scene, congested_world, make_scene
+from simulations.traffic.study import study_routes
+from simulations.traffic.synthetic_roads import synthetic_roads
+from simulations.traffic.world import World
 
 _THETAS: Final = (10.0, 15.0, 20.0, 25.0, 30.0, 35.0, 40.0, 45.0, 50.0, 55.0)
 _THETA: Final = 40.0

@@ -42,7 +42,7 @@ def test_no_device_ever_sends_more_than_lambda(most: int, waves: list[set[int]])
         who = sorted(wave)
         if (counted[who] >= most).any():
             before = phones.sent
-            with pytest.raises(BudgetExceeded, match=f"{most} of epsilon 0.3 each"):
+            with pytest.raises(BudgetExceeded, match=f"{most} location updates of epsilon 0.3 each"):
                 phones.send(who, np.zeros(len(who), dtype=int), Randomness(1))
             assert (phones.sent == before).all(), "a refusal must not be counted"
             continue
@@ -91,18 +91,18 @@ def test_the_count_cannot_be_changed_from_outside() -> None:
 
 @pytest.mark.parametrize("theta", [0, -1, np.nan, np.inf])
 def test_theta_must_be_above_zero(theta: float) -> None:
-    with pytest.raises(ParameterError, match="theta_s is"):
+    with pytest.raises(ParameterError, match="theta_s must be"):
         UpdateRule(theta, 3)
 
 
 @pytest.mark.parametrize("most", [0, -1, 1.5, True])
 def test_lambda_must_be_at_least_one(most: object) -> None:
-    with pytest.raises(ParameterError, match="at least 1 is accepted"):
+    with pytest.raises(ParameterError, match="integer of at least 1"):
         UpdateRule(40, most)  # type: ignore[arg-type]
 
 
 def test_no_devices_and_a_device_twice_are_refused() -> None:
-    with pytest.raises(ParameterError, match="devices is 0"):
+    with pytest.raises(ParameterError, match="devices must be at least 1"):
         updates_of(1, devices=0)
-    with pytest.raises(ParameterError, match="twice"):
+    with pytest.raises(ParameterError, match="distinct"):
         updates_of(2, devices=2).send([1, 1], [0, 0], Randomness(1))

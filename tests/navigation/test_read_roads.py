@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import mapveil as mv
-from mapveil.navigation.read_roads import read_roads
-from mapveil.navigation.synthetic_roads import synthetic_roads
+from mapveil.navigation.read_roads import CLASS_SPEEDS, read_roads, road_speed_kmh
 from mapveil_client.errors import InputError, MissingExtra
+from simulations.traffic.synthetic_roads import synthetic_roads
 
 OSM = """<?xml version='1.0' encoding='UTF-8'?>
 <osm version="0.6">
@@ -193,3 +193,27 @@ def test_no_file_and_no_extra_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(__import__("sys").modules, "networkx", None)
     with pytest.raises(MissingExtra, match=r"mapveil\[routes\]"):
         read_roads(tmp_path / "a.graphml")
+
+
+@pytest.mark.parametrize(
+    ("limit", "kind", "kmh"),
+    [
+        ("50", "motorway", 50),
+        ("30 mph", None, 48.28032),
+        ("10 knots", None, 18.52),
+        ("['50', '30']", "residential", 50),
+        ("none", "motorway", 110),
+        ("signals", "primary", 60),
+        ("0", "residential", 30),
+        (None, "['residential', 'tertiary']", 30),
+        (None, "bridleway", 40),
+        (None, None, 40),
+    ],
+)
+def test_limits_come_before_classes(limit: str | None, kind: str | None, kmh: float) -> None:
+    assert road_speed_kmh(limit, kind) == pytest.approx(kmh)
+
+
+def test_links_are_slower_than_their_roads() -> None:
+    for kind in ("motorway", "trunk", "primary", "secondary", "tertiary"):
+        assert CLASS_SPEEDS[f"{kind}_link"] < CLASS_SPEEDS[kind]

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import mapveil as mv
 from mapveil.navigation.road_graph import RoadGraph, Routes, Shapes
-from mapveil.navigation.synthetic_roads import synthetic_roads
 from mapveil_client.errors import InputError, ParameterError
+from simulations.traffic.synthetic_roads import synthetic_roads
 
 
 def graph_of(nodes: int, tail, head, seconds, **more) -> RoadGraph:
@@ -56,9 +56,6 @@ def test_the_fastest_ways_are_those_of_networkx(graph: RoadGraph, seed: int) -> 
     for route in range(len(pairs)):
         nodes = routes.nodes(route)
         assert (graph.road_between(nodes[:-1], nodes[1:]) >= 0).all()
-    few = min(3, len(pairs))
-    times = graph.times(origins[:few], seconds)[np.arange(few), destinations[:few]]
-    assert times.tolist() == pytest.approx(expected[:few])
 
 
 @given(road_graphs())
@@ -78,7 +75,7 @@ def test_the_largest_component_is_that_of_networkx(graph: RoadGraph) -> None:
 
 def test_no_way_is_an_error_of_one_line() -> None:
     graph = graph_of(3, [0, 1], [1, 0], [1, 1])
-    with pytest.raises(InputError, match="no way between two"):
+    with pytest.raises(InputError, match="no route between two"):
         graph.route(0, 2)
     with pytest.raises(ParameterError, match="0 to 2"):
         graph.route(0, 3)
@@ -155,11 +152,11 @@ def test_within_keeps_the_roads_of_a_region() -> None:
     ("tail", "head", "seconds", "says"),
     [
         ([], [], [], "no roads"),
-        ([0], [5], [1], "no junction; 0 to 2"),
-        ([-1], [1], [1], "no junction"),
-        ([0], [1], [np.nan], "length is not a number"),
-        ([0], [1], [-1], "length is not a number"),
-        ([1], [1], [1], "no roads"),
+        ([0], [5], [1], "junctions, 0 to 2"),
+        ([-1], [1], [1], "must be junctions"),
+        ([0], [1], [np.nan], "length of a road must be"),
+        ([0], [1], [-1], "length of a road must be"),
+        ([1], [1], [1], "no road between"),
     ],
 )
 def test_what_is_no_graph_is_refused(tail, head, seconds, says: str) -> None:

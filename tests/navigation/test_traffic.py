@@ -109,5 +109,5 @@ def test_foreign_reports_are_refused_and_change_nothing() -> None:
 
 @pytest.mark.parametrize("settings", [{"window_s": 0}, {"window_s": np.nan}, {"least": 0}])
 def test_senseless_settings_are_refused(settings: dict) -> None:
-    with pytest.raises(ParameterError, match="accepted"):
+    with pytest.raises(ParameterError, match="must be"):
         server_of(**settings)

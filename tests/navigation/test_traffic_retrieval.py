@@ -79,12 +79,12 @@ def test_blocks_are_of_neighbours() -> None:
 
 def test_the_cost_counts_what_passes(parties) -> None:
     traffic, server, client = parties
-    cost = client.cost()
+    cost = client.client.offer.shape.traffic()
     query = client.client.query(0)
     # The messages' heads come on top.
     assert 0 <= len(query.message) - cost.query < 200
     assert 0 <= len(server.answer(query.message)) - cost.answer < 200
-    assert cost.whole_map >= 4 * traffic.values.size
+    assert cost.database >= 4 * traffic.values.size
 
 
 def test_another_tiling_is_refused(parties) -> None:

@@ -18,7 +18,7 @@ _COMMANDS = {
     "plan": "Predict each method's error before anything is spent.",
     "neighbours": "List the nearest users of places, from a private map.",
     "flows": "Release private flows between places from a table of trips.",
-    "routes": "Find routes under private traffic, and what privacy costs them.",
+    "routes": "Find the fastest route under a private map of the traffic.",
     "methods": "List the methods, their parameters and sources.",
     "ledger": "Show what was spent on each dataset, and set budgets.",
     "signal": "Map coverage from measurements that phones rewrite.",
@@ -71,18 +71,18 @@ def app() -> None:
     """
 
 
-def run(arguments: list[str] | None = None) -> NoReturn:
-    """Run the command line and exit.
+def run(arguments: list[str] | None = None, command: click.Command = app, name: str = "mapveil") -> NoReturn:
+    """Run the command line (or another command, by its name) and exit.
 
     Bad input and broken promises end in one line on stderr; an error of Mapveil's own is said to
     be one, with its traceback where ``MAPVEIL_TRACEBACK`` is set.
     """
-    sys.exit(_status(arguments))
+    sys.exit(_status(arguments, command, name))
 
 
-def _status(arguments: list[str] | None) -> int:
+def _status(arguments: list[str] | None, command: click.Command, name: str) -> int:
     try:
-        result: Any = app.main(args=arguments, prog_name="mapveil", standalone_mode=False)
+        result: Any = command.main(args=arguments, prog_name=name, standalone_mode=False)
         sys.stdout.flush()
     except MapveilError as error:
         return _fail(f"error: {_one_line(error)}", error.exit_code)

@@ -1,224 +1,122 @@
-"""``mapveil routes``: routes under private traffic, simulated, and what privacy costs them."""
+"""``mapveil routes``: the fastest route under a private map of the traffic."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from mapveil.cli.answers import check_outputs, local_mechanism
-from mapveil.cli.arguments import epsilon_list, length_list, parse_region, read_options
+from mapveil.cli.answers import check_outputs
 from mapveil.cli.console import Console, console_options
 from mapveil_client.errors import InputError, ParameterError
-from mapveil_client.randomness.random import as_randomness
 
 if TYPE_CHECKING:
-    from mapveil.navigation.drive import Reporting
-    from mapveil.navigation.route_map import RouteMap
-    from mapveil.navigation.route_scene import Scene
-    from mapveil.navigation.route_study import RouteStudy
-    from mapveil.navigation.traffic_world import World
+    from mapveil.navigation.road_graph import RoadGraph
 
-_TILING = "quadtree:4"
-_METHOD, _ESTIMATOR = "subset", "multiscale"  # the best of those tried on a few hundred reports a window
-_HEAD = (
-    "epsilon",
-    "theta, s",
-    "updates",
-    "total eps",
-    "Levenshtein",
-    "off by, min",
-    "minutes",
-    "exact map",
-    "no map",
-)
+Ends = tuple[tuple[float, float], tuple[float, float]]
 
 
 @click.command("routes")
-@click.argument("source", metavar="[INPUT]", required=False)
+@click.argument("roads", type=click.Path(path_type=Path))
 @click.option(
-    "--roads",
-    default="auto",
-    show_default=True,
-    help="FILE (.graphml .osm .osm.pbf), 'trajectories' (of INPUT) or 'synthetic'.",
-)
-@click.option("--region", help="W,S,E,N in degrees, or a polygon file. [default: the synthetic city's]")
-@click.option("--tiling", default=_TILING, show_default=True, help="The cells that traffic is counted in.")
-@click.option(
-    "--epsilon", default="2", show_default=True, help="Of each randomized location; several as 1,2,4."
-)
-@click.option(
-    "--theta", default="40", show_default=True, help="Seconds behind the prediction that make a trip ask."
-)
-@click.option("--updates", default=3, show_default=True, help="How often a trip asks at most (lambda).")
-@click.option(
-    "--reporting",
-    type=click.Choice(["late", "probe"]),
-    default="late",
-    show_default=True,
-    help="Who asks also sends a location (the paper's); or every trip sends one, at a moment drawn before it starts.",
-)
-@click.option("--method", default=_METHOD, show_default=True, help="What randomizes: see 'mapveil methods'.")
-@click.option(
-    "--option", "options", multiple=True, metavar="K=V", help="An option of the method. Repeatable."
-)
-@click.option("--vehicles", default=3000, show_default=True, help="Vehicles to simulate.")
-@click.option("--period", default=3600.0, show_default=True, help="Seconds in which they depart.")
-@click.option("--window", default=300.0, show_default=True, help="Seconds of a traffic map.")
-@click.option(
-    "--congestion", type=click.Choice(["step", "volume"]), default="volume", show_default=True,
-    help="What users of a cell cost: a fixed delay beyond --capacity users (the paper's), or one that grows.",
+    "--traffic", required=True, type=click.Path(path_type=Path),
+    help="Private map of where users are: .parquet or .tif that Mapveil wrote.",
 )  # fmt: skip
-@click.option(
-    "--capacity",
-    type=float,
-    help="Users of a cell at a time that its roads carry. [default: such that trips take half as long again]",
-)
-@click.option("--delay", default=3.0, show_default=True, help="Seconds of the fixed delay.")
-@click.option(
-    "--retrieve",
-    type=int,
-    help="Fetch so many blocks of cells by private retrieval. [default: the whole map]",
-)
 @click.option(
     "--from",
     "start",
     metavar="LON,LAT",
-    help="Where the way that is drawn begins. [default: two places that the traffic keeps apart]",
+    help="Origin. [default: an example, drawn from the roads, that the traffic delays]",
 )
-@click.option("--to", "goal", metavar="LON,LAT", help="Where it ends.")
-@click.option("-o", "--output", "outputs", multiple=True, type=click.Path(path_type=Path),
-              help="Where to write: .html .png .geojson. Repeatable.")  # fmt: skip
-@click.option("--title", help="Head of pictures and pages.")
-@click.option("--user", help="Column of user ids.")
-@click.option("--trip", help="Column of trip ids.")
+@click.option("--to", "goal", metavar="LON,LAT", help="Destination.")
 @click.option(
-    "--seed", type=int, help="The same seed gives the same study. The map is marked NOT FOR RELEASE."
+    "--active",
+    type=float,
+    help="Users on the road now; the map is scaled to them. [default: the map's total]",
 )
+@click.option(
+    "--congestion", type=click.Choice(["volume", "step"]), default="volume", show_default=True,
+    help="Delay by the users of a cell: grows with them, or fixed beyond --capacity.",
+)  # fmt: skip
+@click.option(
+    "--capacity", default=50.0, show_default=True, help="Users of a cell at a time that its roads carry."
+)
+@click.option("--delay", default=3.0, show_default=True, help="Delay beyond --capacity with 'step', seconds.")
+@click.option("-o", "--output", "outputs", multiple=True, type=click.Path(path_type=Path),
+              help="File to write: .html .png .geojson. Repeatable.")  # fmt: skip
+@click.option("--title", help="Heading of pictures and pages.")
 @console_options
 def command(
     console: Console,
-    source: str | None,
-    roads: str,
-    region: str | None,
-    tiling: str,
-    epsilon: str,
-    theta: str,
-    updates: int,
-    reporting: Reporting,
-    method: str,
-    options: tuple[str, ...],
-    vehicles: int,
-    period: float,
-    window: float,
-    congestion: str,
-    capacity: float | None,
-    delay: float,
-    retrieve: int | None,
+    roads: Path,
+    traffic: Path,
     start: str | None,
     goal: str | None,
+    active: float | None,
+    congestion: str,
+    capacity: float,
+    delay: float,
     outputs: tuple[Path, ...],
     title: str | None,
-    user: str | None,
-    trip: str | None,
-    seed: int | None,
 ) -> None:
-    """Find routes under private traffic: a simulated rush hour, and what privacy costs those who drive.
+    """Find the fastest route on ROADS under a private map of the traffic.
 
-    INPUT is a table of trips as for 'flows': their ends are where vehicles go; of positions, the earlier half of the
-    trips predicts travel times (and makes the roads, with --roads trajectories), the later half is driven. Without
-    INPUT everything is synthetic. The study reads true places: its figures are NOT private.
+    ROADS is .graphml (such as osmnx writes) or an extract of OpenStreetMap (.osm, .osm.pbf), cut to the region of the
+    map. The map is a release ('mapveil release ... --trust local -o now.parquet') or the result of a collection; it
+    keeps its guarantee. Needs the extra 'routes'.
 
     \b
     Examples:
-      mapveil routes -o routes.html
-      mapveil routes --epsilon 1,2,4 --theta 20,40,60 --reporting probe --json
-      mapveil routes taxis.parquet --region -8.70,41.10,-8.52,41.22 --epsilon 2 -o routes.png
-      mapveil routes trips.csv --roads city.graphml --region city.geojson -o routes.html
+      mapveil routes city.graphml --traffic now.parquet --from 2.33,48.85 --to 2.38,48.87 -o route.html
+      mapveil routes city.osm.pbf --traffic now.parquet --active 20000 --capacity 80 --json
     """
-    from dataclasses import asdict
+    from dataclasses import replace
 
-    from mapveil.geo.parse_tiling import parse_tiling
-    from mapveil.navigation.route_map import ROUTE_SUFFIXES
-    from mapveil.navigation.route_scene import congested_world, make_scene
-    from mapveil.navigation.route_study import study_routes
+    from mapveil.formats.read_map import read_map
+    from mapveil.navigation.congestion import congestion_named, junction_cells
+    from mapveil.navigation.read_roads import read_roads
+    from mapveil.navigation.route_exports import ROUTE_SUFFIXES, write_routes
+    from mapveil.navigation.route_map import RouteMap, most_helped
 
-    epsilons, thetas = epsilon_list(epsilon), length_list(theta, "--theta")
-    given = read_options(options)
-    if method == _METHOD:
-        given = {"estimator": _ESTIMATOR, **given}
-    mechanism = local_mechanism(method, epsilons[0], given)
     check_outputs(outputs, ROUTE_SUFFIXES)
-    for flag, value in (("--updates", updates), ("--vehicles", vehicles), ("--retrieve", retrieve)):
-        if value is not None and value < 1:
-            raise ParameterError(f"{flag} is {value}; at least 1 is accepted")
-    ends = _ends(start, goal)
-    rng = as_randomness(seed)
+    model, ends = congestion_named(congestion, capacity, delay), parse_ends(start, goal)
+    if active is not None and not 0 < active < float("inf"):
+        raise ParameterError(f"--active must be above 0, got {active:g}")
     with console.progress() as progress:
         progress("roads", 0.0)
-        scene = make_scene(
-            source,
-            roads,
-            parse_region(region),
-            user=user,
-            trip=trip,
-            vehicles=vehicles,
-            period_s=period,
-            seed=1 if seed is None else seed,
-        )
+        users = read_map(traffic)
+        graph = read_roads(roads, users.tiling.region)
         progress("roads", 1.0)
-        progress("traffic", 0.0)
-        world = congested_world(
-            scene,
-            parse_tiling(tiling, scene.region),
-            congestion,
-            capacity=capacity,
-            delay_s=delay,
-            window_s=window,
-        )
-        progress("traffic", 1.0)
-        study = study_routes(
-            world,
-            scene.fleet,
-            mechanism,
-            epsilons,
-            thetas,
-            most=updates,
-            reporting=reporting,
-            queries=retrieve,
-            rng=rng,
-            progress=progress,
-        )
-        about = {
-            "updates": updates,
-            "reporting": reporting,
-            "theta_s": thetas[0],
-            "vehicles": vehicles,
-            "retrieved_blocks": retrieve,
-            **asdict(world.congestion),  # type: ignore[call-overload]
-        }
-        made = _map(world, study, ends, scene, about, true_trips=source is not None)
+        values = users.values.clip(min=0)
+        if active is not None:
+            if not values.sum() > 0:
+                raise InputError(f"{traffic}: the map has no users to scale to --active")
+            users = replace(users, values=values * (active / values.sum()))
+        cell = junction_cells(graph, users.tiling)
+        delay_s = model.delay(users.values[cell[graph.head]], graph.seconds)
+        between = most_helped(graph, graph.seconds, delay_s) if ends is None else nearest_ends(graph, ends)
+        about = {"congestion": congestion, "capacity": capacity, "active": active}
+        made = RouteMap.between(graph, users, graph.seconds, delay_s, between, parameters=about)
         for at, output in enumerate(outputs):
             progress("write", at / len(outputs))
-            if made is None:
-                raise InputError(
-                    "nobody was late, so nobody reported and there is no traffic to draw; a smaller --theta or "
-                    "--capacity, more --vehicles, or --reporting probe is accepted"
-                )
-            made.save(output, title=title)
+            write_routes(made, output, title=title)
         progress("write", 1.0)
-    if source is not None:
-        console.warn("a study reads true places: do not publish its figures for data of real people")
-    _report(console, outputs, study, made, world, scene)
+    lines = [f"wrote {output}" for output in outputs]
+    lines += [
+        repr(graph),
+        *(f"{way.name}: {way.traffic_s / 60:.1f} min with this traffic" for way in made.ways),
+    ]
+    record = {"outputs": [str(output) for output in outputs], "map": made.metadata()}
+    console.result("\n".join([*lines, repr(made.guarantee)]), record)
 
 
-def _ends(start: str | None, goal: str | None) -> tuple[tuple[float, float], tuple[float, float]] | None:
-    """Where the way that is drawn begins and ends; None where nobody says."""
+def parse_ends(start: str | None, goal: str | None) -> Ends | None:
+    """Read ``--from`` and ``--to`` as longitudes and latitudes; None without either."""
     if start is None and goal is None:
         return None
     if start is None or goal is None:
-        raise ParameterError("one of --from and --to is missing; both or neither are accepted")
+        raise ParameterError(f"{'--from' if start is None else '--to'} is missing: give both ends or neither")
     return _place(start, "--from"), _place(goal, "--to")
 
 
@@ -226,104 +124,18 @@ def _place(text: str, flag: str) -> tuple[float, float]:
     try:
         lon, lat = (float(part) for part in text.split(","))
     except ValueError:
-        raise InputError(f"{flag} is {text!r}; LON,LAT in degrees is accepted") from None
+        raise InputError(f"{flag} must be LON,LAT in degrees, got {text!r}") from None
     return lon, lat
 
 
-def _map(
-    world: World,
-    study: RouteStudy,
-    ends: tuple[tuple[float, float], tuple[float, float]] | None,
-    scene: Scene,
-    about: dict[str, Any],
-    *,
-    true_trips: bool,
-) -> RouteMap | None:
-    """Roads under the study's traffic, and the way that was asked for."""
-    from dataclasses import replace
-
-    import numpy as np
-
-    from mapveil.navigation.route_map import RouteMap, most_helped
-
-    if study.traffic is None:
-        return None
-    traffic, graph = study.traffic, world.graph
-    if true_trips:
-        told = (
-            *traffic.guarantee.assumptions,
-            "the promise is to simulated vehicles: nothing is promised to the people whose trips these are",
+def nearest_ends(graph: RoadGraph, ends: Ends, limit_m: float = 2000.0) -> tuple[int, int]:
+    """The junctions nearest to two places; an ``InputError`` beyond ``limit_m`` metres, or where they are one."""
+    node, far = graph.nearest_nodes(*zip(*ends, strict=True))
+    for (lon, lat), metres in zip(ends, far.tolist(), strict=True):
+        if not metres <= limit_m:
+            raise InputError(f"{lon:g},{lat:g} is outside the roads of {graph.source}: {metres:.0f} m away")
+    if node[0] == node[1]:
+        raise InputError(
+            f"--from and --to are at one junction of {graph.source}; choose places farther apart"
         )
-        traffic = replace(traffic, guarantee=replace(traffic.guarantee, assumptions=told))
-    delay_s = world.delays(traffic.values)
-    if ends is None:
-        origin, destination = most_helped(graph, world.predicted, delay_s)
-    else:
-        lon, lat = np.array(ends).T
-        inside = scene.region.contains(lon, lat)
-        if not inside.all():
-            at = ends[int(np.argmin(inside))]
-            raise InputError(
-                f"{at[0]:g},{at[1]:g} is outside the region {scene.region}; a place inside is accepted"
-            )
-        origin, destination = (int(node) for node in graph.nearest_nodes(lon, lat)[0])
-        if origin == destination:
-            raise InputError(
-                f"--from and --to are at one junction of {graph.source}; two places are accepted"
-            )
-    return RouteMap.between(
-        graph,
-        traffic,
-        world.predicted,
-        delay_s,
-        origin,
-        destination,
-        parameters=about,
-        results=[row.to_dict() for row in study.rows],
-        notes=scene.notes,
-    )
-
-
-def _report(
-    console: Console,
-    outputs: tuple[Path, ...],
-    study: RouteStudy,
-    made: RouteMap | None,
-    world: World,
-    scene: Scene,
-) -> None:
-    lines = [f"wrote {output}" for output in outputs]
-    lines.append(
-        f"{scene.graph!r}, {scene.fleet.size} vehicles, {world.windows} windows, trips {world.slowdown:.2f} times as "
-        "long as predicted"
-    )
-    lines.append("".join(f"{name:>12}" for name in _HEAD))
-    for row in study.rows:
-        quality = row.quality
-        cells = (
-            f"{float(row.epsilon):g}",
-            f"{row.theta_s:g}",
-            f"{quality.updates:.2f}",
-            f"{quality.total_epsilon:.3f}",
-            f"{quality.relative_levenshtein:.4f}",
-            f"{quality.time_deviation_min:.3f}",
-            f"{row.minutes:.2f}",
-            f"{row.minutes_exact:.2f}",
-            f"{row.minutes_free:.2f}",
-        )
-        lines.append("".join(f"{cell:>12}" for cell in cells))
-    if made is None:
-        console.note(
-            "nobody sent a location, so there is no private traffic: see --theta, --capacity, --vehicles"
-        )
-    record: dict[str, Any] = {
-        "outputs": [str(output) for output in outputs],
-        "roads": {"source": scene.graph.source, "junctions": scene.graph.nodes, "roads": scene.graph.roads},
-        "vehicles": scene.fleet.size,
-        "results": [row.to_dict() for row in study.rows],
-        "map": None if made is None else made.metadata(),
-    }
-    if made is not None:
-        lines += [f"{way.name}: {way.traffic_s / 60:.1f} min" for way in made.ways]
-        lines.append(repr(made.guarantee))
-    console.result("\n".join(lines), record)
+    return int(node[0]), int(node[1])

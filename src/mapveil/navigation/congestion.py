@@ -1,36 +1,43 @@
-"""How much longer a road takes with people on it: two models of congestion."""
+"""The delay on roads by the users near them: two congestion models, and delays from a traffic map."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 
-from mapveil_client.arrays import FloatArray
-from mapveil_client.errors import ParameterError
+from mapveil.geo.tiling import Tiling
+from mapveil.local.devices import nearest_site
+from mapveil.local.randomizers.domain import Domain
+from mapveil.navigation.road_graph import RoadGraph
+from mapveil_client.arrays import FloatArray, IntArray
+from mapveil_client.errors import InputError, ParameterError
+
+CONGESTIONS: Final = ("volume", "step")
+"""Names of the models: :class:`VolumeDelay` and :class:`StepDelay`."""
 
 
 class Congestion(Protocol):
-    """What users near a road cost whoever takes it."""
+    """A congestion model: the delay of a road by the users in the cell where it ends."""
 
     def delay(self, users: FloatArray, seconds: FloatArray) -> FloatArray:
-        """Further seconds of roads that take ``seconds`` when free, with ``users`` in their cell."""
+        """Delay in seconds of roads that take ``seconds`` when empty, with ``users`` in their cell."""
         ...
 
 
 @dataclass(frozen=True)
 class StepDelay:
-    """A fixed delay at every place where more than so many users are: the paper's.
+    """A fixed delay wherever more than a threshold of users are.
 
     Source: Wang et al. (2022), appendix C.1: 50 users, 3 seconds.
 
     Parameters
     ----------
     threshold : float
-        Users in a cell and window.
+        Users of a cell in one time window, above 0.
     seconds : float
-        Delay of each road that ends there.
+        Delay of each road that ends in such a cell, seconds, above 0.
 
     Raises
     ------
@@ -55,18 +62,18 @@ class VolumeDelay:
 
     .. math:: \Delta s = 0.15\, s\, \min(u / C, 3)^4
 
-    where: s is the free time, u the users of the cell and C ``capacity``; three times the capacity is as bad as it
-    gets. Source: the function of the US Bureau of Public Roads (1964).
+    where: s is the free time, u the users of the cell and C ``capacity``; the load is capped at 3.
+    Source: the function of the US Bureau of Public Roads (1964).
 
     Parameters
     ----------
     capacity : float
-        Users of a cell and window that its roads carry with a delay of 15 %.
+        Users of a cell at a time that its roads carry with a delay of 15 %, above 0.
 
     Raises
     ------
     ParameterError
-        It is not above 0.
+        The capacity is not above 0.
     """
 
     capacity: float = 50.0
@@ -80,7 +87,36 @@ class VolumeDelay:
         return np.asarray(0.15 * seconds * load**4)
 
 
+def congestion_named(kind: str, capacity: float, delay_s: float = 3.0) -> Congestion:
+    """The model of one of :data:`CONGESTIONS`, with its capacity (or threshold) in users of a cell."""
+    if kind not in CONGESTIONS:
+        raise ParameterError(f"congestion must be {' or '.join(CONGESTIONS)}, got {kind!r}")
+    return StepDelay(capacity, delay_s) if kind == "step" else VolumeDelay(capacity)
+
+
+def junction_cells(graph: RoadGraph, tiling: Tiling) -> IntArray:
+    """The cell of each junction in which its users are reported, shape (nodes,).
+
+    No report can name a cell whose centre lies outside a polygon: the nearest site stands for such a cell.
+
+    Raises
+    ------
+    InputError
+        A junction lies outside the tiling's region.
+    """
+    outside = ~tiling.region.contains(graph.lon, graph.lat)
+    if outside.any():
+        raise InputError(
+            f"{graph.source}: {int(outside.sum())} junctions lie outside {tiling.region}; choose a larger region "
+            "or fewer roads"
+        )
+    cell, domain = tiling.locate(graph.lon, graph.lat), Domain(tiling)
+    away = ~np.isin(cell, domain.cells)
+    cell[away] = domain.cells[nearest_site(domain, graph.lon[away], graph.lat[away])]
+    return np.asarray(cell, dtype=np.int64)
+
+
 def _check(**values: float) -> None:
     for name, value in values.items():
         if not (np.isfinite(value) and value > 0):
-            raise ParameterError(f"{name} is {value!r}; a number above 0 is accepted")
+            raise ParameterError(f"{name} must be above 0, got {value!r}")

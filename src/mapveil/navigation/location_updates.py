@@ -1,4 +1,4 @@
-"""The client half of navigation: when a device tells where it is, and how often at most."""
+"""The client half of navigation: when a device reports its location, and the limit on its reports."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from mapveil_client.randomness.random import Randomness
 
 @dataclass(frozen=True)
 class UpdateRule:
-    r"""When an update is due: late by more than theta, and some left.
+    r"""The rule for updates: one is due when a trip is late by more than theta and has updates left.
 
     .. math:: \mathrm{Agg}^t(x_o, x_i) - \mathrm{Agg}^p(x_o, x_i) > \theta
 
     where: the two are the actual and the predicted time from origin :math:`x_o` (or the last update, after which the
-    prediction is made anew) to the present place :math:`x_i`.
+    prediction is made anew) to the present location :math:`x_i`.
 
     Parameters
     ----------
     theta_s : float
         :math:`\theta`, seconds, above 0.
     most : int
-        :math:`\lambda`, updates of a trip, at least 1.
+        :math:`\lambda`, maximum updates of a trip, at least 1.
 
     Raises
     ------
@@ -42,48 +42,33 @@ class UpdateRule:
 
     def __post_init__(self) -> None:
         if not (np.isfinite(self.theta_s) and self.theta_s > 0):
-            raise ParameterError(f"theta_s is {self.theta_s!r}; seconds above 0 are accepted")
+            raise ParameterError(f"theta_s must be seconds above 0, got {self.theta_s!r}")
         if isinstance(self.most, bool) or not isinstance(self.most, int) or self.most < 1:
-            raise ParameterError(f"most is {self.most!r}; a number of updates of at least 1 is accepted")
+            raise ParameterError(f"most must be an integer of at least 1, got {self.most!r}")
 
     def due(self, late_s: npt.ArrayLike, sent: npt.ArrayLike) -> BoolArray:
-        """Whether to send one now. Run by: the client.
-
-        Parameters
-        ----------
-        late_s : array_like of float
-            How much longer than predicted the trip has taken, seconds.
-        sent : array_like of int
-            Updates sent so far.
-        """
+        """Whether an update is due, by the delay so far (seconds) and the updates sent. Run by: the client."""
         return np.asarray((np.asarray(late_s) > self.theta_s) & (np.asarray(sent) < self.most))
 
 
 class LocationUpdates:
-    r"""Location updates of one trip of each device: randomized, and counted.
+    r"""Location updates of one trip of each device: randomized and counted.
 
-    Every update is one report of the randomizer's epsilon; at most :math:`\lambda` are sent, so that what a trip says
-    of where the device was is :math:`\lambda \epsilon`-LDP by sequential composition. What is beyond is refused: the
-    device goes on without.
+    Every update is one report with the randomizer's epsilon; a trip sends at most :math:`\lambda`, so that its
+    reports together are :math:`\lambda \epsilon`-LDP by sequential composition. A further update is refused. That an
+    update is sent, and when, is not hidden: its sender is late.
 
-    That an update is sent, and when, is not hidden: who sends one is late.
-
-    Source: Wang et al. (2022), section 4.2. Deviation: there :math:`\lambda` is as many updates as it happened to be;
-    here it is a limit, since a promise must hold before the trip.
+    Source: Wang et al. (2022), section 4.2. Deviation: there :math:`\lambda` is the number of updates that occurred;
+    here it is a limit, since a guarantee must hold before the trip.
 
     Parameters
     ----------
     randomizer : Randomizer
-        Of each update.
+        The randomizer of each update.
     rule : UpdateRule
-        When one is due, and how many there are.
+        When an update is due, and the limit.
     devices : int
-        How many devices this object stands for: one on a device, all of them in a simulation.
-
-    Raises
-    ------
-    ParameterError
-        ``devices`` is below 1.
+        Number of devices of this object, at least 1: one on a device, all of them in a simulation.
 
     Examples
     --------
@@ -103,25 +88,16 @@ class LocationUpdates:
 
     def __init__(self, randomizer: Randomizer, rule: UpdateRule, devices: int = 1) -> None:
         if devices < 1:
-            raise ParameterError(f"devices is {devices!r}; at least 1 is accepted")
+            raise ParameterError(f"devices must be at least 1, got {devices!r}")
         self.randomizer, self.rule = randomizer, rule
         self._sent = np.zeros(devices, dtype=np.int64)
 
     def due(self, devices: npt.ArrayLike, late_s: npt.ArrayLike) -> BoolArray:
-        """Which devices shall send an update now; see :meth:`UpdateRule.due`. Run by: the client."""
+        """The devices that shall send an update; see :meth:`UpdateRule.due`. Run by: the client."""
         return self.rule.due(late_s, self._sent[np.asarray(devices)])
 
     def send(self, devices: npt.ArrayLike, cells: npt.ArrayLike, rng: Randomness) -> Reports:
-        """Randomize where some devices are, one update each. Run by: the client.
-
-        Parameters
-        ----------
-        devices : array_like of int
-            Their numbers, each once.
-        cells : array_like of int
-            The tiling's cell of each.
-        rng : Randomness
-            The source of bits.
+        """Randomize the cells of some devices (each named once), one update each. Run by: the client.
 
         Raises
         ------
@@ -132,11 +108,11 @@ class LocationUpdates:
         """
         who = np.atleast_1d(np.asarray(devices, dtype=np.int64))
         if np.unique(who).size < who.size:
-            raise ParameterError("a device is there twice; one update of each is accepted")
+            raise ParameterError("devices must be distinct: one update of each")
         if (self._sent[who] >= self.rule.most).any():
             raise BudgetExceeded(
-                f"a further location update is refused: {self.rule.most} of epsilon "
-                f"{float(self.randomizer.epsilon):g} each are all that this trip may send"
+                f"the trip has sent its {self.rule.most} location updates of epsilon "
+                f"{float(self.randomizer.epsilon):g} each; no further one is sent"
             )
         reports = self.randomizer.randomize(cells, rng)
         self._sent[who] += 1
@@ -144,10 +120,10 @@ class LocationUpdates:
 
     @property
     def sent(self) -> IntArray:
-        """Updates that each device has sent, shape (devices,)."""
+        """Updates sent by each device, shape (devices,)."""
         return self._sent.copy()
 
     @property
     def spent(self) -> Fraction:
-        """The largest total epsilon of a device so far, exactly."""
+        """The largest total epsilon of a device, exact."""
         return int(self._sent.max()) * self.randomizer.epsilon

@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.navigation.road_graph import RoadGraph, Shapes
-from mapveil.navigation.road_speeds import CLASS_SPEEDS, road_speed_kmh
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import InputError, require
 
@@ -21,14 +20,24 @@ if TYPE_CHECKING:
 
 
 ROAD_SUFFIXES: Final = (".graphml", ".osm", ".osm.pbf", ".pbf", ".osm.bz2", ".osm.gz")
-"""What can be read."""
+"""Suffixes of files that can be read."""
 
+CLASS_SPEEDS: Final[Mapping[str, float]] = {
+    "motorway": 110, "motorway_link": 60, "trunk": 90, "trunk_link": 50, "primary": 60, "primary_link": 45,
+    "secondary": 50, "secondary_link": 40, "tertiary": 45, "tertiary_link": 35, "unclassified": 40,
+    "residential": 30, "road": 30, "living_street": 15, "service": 15,
+}  # fmt: skip
+"""Speed on an open road of each class of OpenStreetMap that cars may use, km/h."""
+
+_OTHERWISE: Final = 40.0
+_PER_HOUR: Final = {"mph": 1.609344, "knots": 1.852}
+_NUMBER: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(mph|knots)?")
 _ONE_WAY: Final = {"yes": 1, "true": 1, "1": 1, "-1": -1, "reverse": -1, "reversible": 0, "alternating": 0}
 _NO_CARS: Final = {"no", "private", "agricultural", "forestry", "delivery", "emergency"}
 
 
 def read_roads(path: str | PathLike[str], region: Region | None = None) -> RoadGraph:
-    """Read roads that cars may use; the part in which every place can be reached from every other. Needs ``routes``.
+    """Read the roads that cars may use: their largest strongly connected component. Needs the extra ``routes``.
 
     Parameters
     ----------
@@ -37,7 +46,7 @@ def read_roads(path: str | PathLike[str], region: Region | None = None) -> RoadG
         known, ``travel_time`` in seconds, ``speed_kph``, ``maxspeed``, ``highway`` or ``geometry`` (WKT). Or an
         extract of OpenStreetMap: .osm, .osm.pbf, .osm.bz2.
     region : Region, optional
-        Keep the junctions within.
+        Keep only the junctions inside.
 
     Raises
     ------
@@ -49,9 +58,9 @@ def read_roads(path: str | PathLike[str], region: Region | None = None) -> RoadG
     file = Path(path)
     name = file.name.lower()
     if not name.endswith(ROAD_SUFFIXES):
-        raise InputError(f"{file}: roads of {', '.join(ROAD_SUFFIXES)} are accepted")
+        raise InputError(f"{file}: a file of roads must end in {', '.join(ROAD_SUFFIXES)}")
     if not file.is_file():
-        raise InputError(f"{file}: no such file; {', '.join(ROAD_SUFFIXES)} are accepted")
+        raise InputError(f"{file}: no such file")
     graph = _of_graphml(file) if name.endswith(".graphml") else _of_openstreetmap(file)
     if region is not None:
         graph = graph.within(region)
@@ -94,9 +103,7 @@ def _place(file: Path, node: Any, data: Mapping[str, Any]) -> tuple[float, float
             continue
         if abs(lon) <= 180 and abs(lat) <= 90:
             return lon, lat
-    raise InputError(
-        f"{file}: node {node} has no x and y in degrees (WGS84); an unprojected graph is accepted"
-    )
+    raise InputError(f"{file}: node {node} has no x and y in degrees (WGS84); save the graph unprojected")
 
 
 def _course(wkt: Any, first: tuple[float, float], last: tuple[float, float]) -> FloatArray:
@@ -120,6 +127,21 @@ def _metres(course: FloatArray) -> float:
     from pyproj import Geod
 
     return max(float(Geod(ellps="WGS84").line_length(course[:, 0], course[:, 1])), 0.1)
+
+
+def road_speed_kmh(limit: str | None, kind: str | None) -> float:
+    """Kilometres an hour from a tag ``maxspeed`` and a tag ``highway``; lists are taken at their first number.
+
+    Examples
+    --------
+    >>> road_speed_kmh("30 mph", None), road_speed_kmh("PT:urban", "primary"), road_speed_kmh(None, "path")
+    (48.28032, 60, 40.0)
+    """
+    found = _NUMBER.search(str(limit)) if limit else None
+    if found and float(found[1]) > 0:
+        return float(found[1]) * _PER_HOUR.get(found[2] or "", 1.0)
+    classes = re.findall(r"[a-z_]+", str(kind)) if kind else []
+    return next((CLASS_SPEEDS[name] for name in classes if name in CLASS_SPEEDS), _OTHERWISE)
 
 
 def _of_openstreetmap(file: Path) -> RoadGraph:
@@ -146,15 +168,8 @@ def _of_openstreetmap(file: Path) -> RoadGraph:
             f"{file}: not readable as OpenStreetMap data ({str(error).splitlines()[0]})"
         ) from error
     if not refs:
-        raise InputError(f"{file}: no road that cars may use; an extract with highways is accepted")
-    return _split(
-        file,
-        np.array(refs, dtype=np.int64),
-        np.array(places, dtype=np.float64),
-        np.array(start, dtype=np.int64),
-        np.array(speed, dtype=np.float64),
-        np.array(ways, dtype=np.int64),
-    )
+        raise InputError(f"{file}: no road that cars may use; extract the ways with a tag highway")
+    return _split(file, *map(np.array, (refs, places, start, speed, ways)))
 
 
 def _drivable(tags: Any) -> int | None:
@@ -196,16 +211,9 @@ def _split(
     courses = [places[a : b + 1] for a, b in zip(first[ahead], last[ahead], strict=True)]
     courses += [places[a : b + 1][::-1] for a, b in zip(first[back], last[back], strict=True)]
     both = np.concatenate([ahead, back])
-    return _graph(
-        file,
-        where[used, 0],
-        where[used, 1],
-        np.concatenate([begin[ahead], end[back]]),
-        np.concatenate([end[ahead], begin[back]]),
-        length[both],
-        length[both] / kmh[both] * 3.6,
-        courses,
-    )
+    tail, head = np.concatenate([begin[ahead], end[back]]), np.concatenate([end[ahead], begin[back]])
+    seconds = length[both] / kmh[both] * 3.6
+    return _graph(file, where[used, 0], where[used, 1], tail, head, length[both], seconds, courses)
 
 
 def _graph(
@@ -219,14 +227,8 @@ def _graph(
     courses: list[FloatArray],
 ) -> RoadGraph:
     corners = np.concatenate(courses) if courses else np.zeros((0, 2))
-    start = np.concatenate([[0], np.cumsum([len(course) for course in courses], dtype=np.int64)])
-    return RoadGraph(
-        lon,
-        lat,
-        np.asarray(tail, dtype=np.int64),
-        np.asarray(head, dtype=np.int64),
-        np.asarray(length, dtype=np.float64),
-        np.asarray(seconds, dtype=np.float64),
-        Shapes(start.astype(np.int64), corners[:, 0], corners[:, 1]),
-        file.name,
-    )
+    start = np.cumsum([0, *(len(course) for course in courses)], dtype=np.int64)
+    shapes = Shapes(start, corners[:, 0], corners[:, 1])
+    first, last = (np.asarray(each, dtype=np.int64) for each in (tail, head))
+    metres, times = (np.asarray(each, dtype=np.float64) for each in (length, seconds))
+    return RoadGraph(lon, lat, first, last, metres, times, shapes, file.name)

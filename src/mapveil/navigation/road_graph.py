@@ -1,14 +1,13 @@
-"""A road graph: junctions and the directed roads between them, and the fastest ways on it.
+"""A road graph: junctions, the directed roads between them, and the fastest routes.
 
-Public throughout: a map of roads says nothing of anybody, unless it was made from people's own trajectories, and then
-these must be public ones.
+The graph must be public: a map of roads reveals nobody, but a graph made from trajectories reveals those who drove.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -97,28 +96,28 @@ class RoadGraph:
     def __post_init__(self) -> None:
         nodes, tail, head = self.lon.size, np.asarray(self.tail), np.asarray(self.head)
         if tail.size == 0 or nodes < 2:
-            raise InputError(f"{self.source}: no roads; a graph of at least one is accepted")
+            raise InputError(f"{self.source}: no roads")
         if min(tail.min(), head.min()) < 0 or max(tail.max(), head.max()) >= nodes:
-            raise InputError(
-                f"{self.source}: a road begins or ends at no junction; 0 to {nodes - 1} is accepted"
-            )
+            raise InputError(f"{self.source}: the ends of a road must be junctions, 0 to {nodes - 1}")
         for name, values in (("length", self.length_m), ("time", self.seconds)):
             if not (np.isfinite(values).all() and (values >= 0).all()):
-                raise InputError(f"{self.source}: a road's {name} is not a number of at least 0")
+                raise InputError(f"{self.source}: the {name} of a road must be at least 0")
         seconds = np.maximum(self.seconds, _LEAST_SECONDS)
         order = np.lexsort((seconds, head, tail))
         key = tail[order] * nodes + head[order]
         kept = order[np.concatenate([[True], np.diff(key) != 0])]
         kept = kept[tail[kept] != head[kept]]
         if kept.size == 0:
-            raise InputError(f"{self.source}: no roads but loops; a road between two junctions is accepted")
-        object.__setattr__(self, "tail", tail[kept].astype(np.int64))
-        object.__setattr__(self, "head", head[kept].astype(np.int64))
-        object.__setattr__(self, "length_m", np.asarray(self.length_m, dtype=np.float64)[kept])
-        object.__setattr__(self, "seconds", np.asarray(seconds, dtype=np.float64)[kept])
-        object.__setattr__(self, "_key", self.tail * nodes + self.head)
-        if self.shapes is not None:
-            object.__setattr__(self, "shapes", _chosen(self.shapes, kept))
+            raise InputError(f"{self.source}: no road between two different junctions")
+        for name, values in {
+            "tail": tail[kept].astype(np.int64),
+            "head": head[kept].astype(np.int64),
+            "length_m": np.asarray(self.length_m, dtype=np.float64)[kept],
+            "seconds": np.asarray(seconds, dtype=np.float64)[kept],
+            "shapes": None if self.shapes is None else _chosen(self.shapes, kept),
+            "_key": tail[kept].astype(np.int64) * nodes + head[kept],
+        }.items():
+            object.__setattr__(self, name, values)
 
     @property
     def nodes(self) -> int:
@@ -145,27 +144,29 @@ class RoadGraph:
         return csr_array((weight, self.head, first), shape=(self.nodes, self.nodes))
 
     def route(self, origin: int, destination: int, seconds: FloatArray | None = None) -> IntArray:
-        """The junctions of the fastest way, both ends included. Run by: the client.
+        """The junctions of the fastest route, both ends included; see :meth:`routes`. Run by: the client."""
+        return self.routes(np.array([origin]), np.array([destination]), seconds).nodes(0)
+
+    def routes(self, origins: IntArray, destinations: IntArray, seconds: FloatArray | None = None) -> Routes:
+        """The fastest routes between many pairs of junctions, by one search (Dijkstra) from each destination.
 
         Parameters
         ----------
-        origin, destination : int
+        origins, destinations : ndarray of int64, shape (routes,)
             Junctions.
         seconds : ndarray of float64, shape (roads,), optional
-            How long each road takes; when empty by default.
+            Seconds that each road takes; those of the empty road by default.
 
         Raises
         ------
         InputError
-            There is no way.
+            Two junctions have no route.
         """
-        return self.routes(np.array([origin]), np.array([destination]), seconds).nodes(0)
+        from scipy.sparse.csgraph import dijkstra
 
-    def routes(self, origins: IntArray, destinations: IntArray, seconds: FloatArray | None = None) -> Routes:
-        """The fastest ways of many, all with the same times; as :meth:`route`."""
         for ends in (origins, destinations):
             if ends.size and not (ends.min() >= 0 and ends.max() < self.nodes):
-                raise ParameterError(f"a route's end is no junction; 0 to {self.nodes - 1} is accepted")
+                raise ParameterError(f"the ends of a route must be junctions, 0 to {self.nodes - 1}")
         found: list[tuple[IntArray, IntArray]] = []
         goals, goal = np.unique(destinations, return_inverse=True)
         by_goal = np.argsort(goal, kind="stable")
@@ -173,20 +174,21 @@ class RoadGraph:
         reverse = self.matrix(seconds).T.tocsr()
         for first in range(0, goals.size, size):
             # Towards a goal every junction has one next one: a search backwards from each goal.
-            after = _predecessors(reverse, goals[first : first + size])
+            sources = goals[first : first + size]
+            after = np.asarray(dijkstra(reverse, indices=sources, return_predecessors=True)[1])
             low, high = np.searchsorted(goal[by_goal], [first, first + size])
             who = by_goal[low:high]
             found.append(_walk(origins[who], destinations[who], goal[who] - first, after, who))
         route = np.concatenate([who for who, _ in found]) if found else np.zeros(0, dtype=np.int64)
         node = np.concatenate([nodes for _, nodes in found]) if found else np.zeros(0, dtype=np.int64)
         if (node < 0).any():
-            raise InputError(f"{self.source}: there is no way between two of the junctions asked for")
+            raise InputError(f"{self.source}: no route between two of the junctions asked for")
         order = np.argsort(route, kind="stable")
         start = np.concatenate([[0], np.cumsum(np.bincount(route, minlength=origins.size))])
         return Routes(start, node[order])
 
     def durations(self, routes: Routes, seconds: FloatArray | None = None) -> FloatArray:
-        """Seconds that each route takes, shape (routes,); where roads take others than when empty, say so."""
+        """Seconds that each route takes, shape (routes,), where each road takes ``seconds`` (or is empty)."""
         weight = self.seconds if seconds is None else seconds
         took = np.zeros(routes.node.size + 1)
         begins = np.ones(routes.node.size, dtype=np.bool_)
@@ -195,14 +197,6 @@ class RoadGraph:
         took[at + 1] = weight[self.road_between(routes.node[at], routes.node[at + 1])]
         along = np.cumsum(took)
         return np.asarray(along[routes.start[1:] - 1] - along[routes.start[:-1]])
-
-    def times(
-        self, origins: IntArray, seconds: FloatArray | None = None, limit: float = np.inf
-    ) -> FloatArray:
-        """Seconds from each origin to every junction, infinite beyond the limit, shape (origins, nodes)."""
-        from scipy.sparse.csgraph import dijkstra
-
-        return np.asarray(dijkstra(self.matrix(seconds), indices=origins, limit=limit))
 
     @cached_property
     def plane(self) -> FloatArray:
@@ -222,19 +216,13 @@ class RoadGraph:
         return cKDTree(self.plane)
 
     def nearest_nodes(self, lon: npt.ArrayLike, lat: npt.ArrayLike) -> tuple[IntArray, FloatArray]:
-        """The nearest junction of each place (degrees), and how far it is, metres."""
+        """The nearest junction of each place (degrees), and its distance in metres."""
         at = np.stack(self._projection.project(np.asarray(lon), np.asarray(lat)), axis=-1)
         far, near = self._tree.query(at)
         return np.asarray(near, dtype=np.int64), np.asarray(far, dtype=np.float64)
 
     def within(self, region: Region) -> RoadGraph:
-        """The roads both of whose ends lie in a region.
-
-        Raises
-        ------
-        InputError
-            There are none.
-        """
+        """The roads both of whose ends lie in a region; an error where there are none."""
         inside = region.contains(self.lon, self.lat)
         kept = inside[self.tail] & inside[self.head]
         if not kept.any():
@@ -244,13 +232,7 @@ class RoadGraph:
         return self if kept.all() and used.all() else self._part(used, np.flatnonzero(kept))
 
     def largest_component(self) -> RoadGraph:
-        """The largest part in which every junction can be reached from every other one.
-
-        Raises
-        ------
-        InputError
-            No two junctions can be reached from each other.
-        """
+        """The largest strongly connected component; an error where it is a single junction."""
         from scipy.sparse.csgraph import connected_components
 
         _, part = connected_components(self.matrix(), connection="strong")
@@ -286,17 +268,10 @@ class RoadGraph:
         return f"RoadGraph({self.source}: {self.nodes} junctions, {self.roads} roads)"
 
 
-def _predecessors(matrix: Any, sources: IntArray) -> npt.NDArray[np.int32]:
-    from scipy.sparse.csgraph import dijkstra
-
-    _, before = dijkstra(matrix, indices=sources, return_predecessors=True)
-    return np.asarray(before)
-
-
 def _walk(
     origins: IntArray, destinations: IntArray, row: IntArray, after: npt.NDArray[np.int32], who: IntArray
 ) -> tuple[IntArray, IntArray]:
-    """Everybody's way at once, junction by junction; a junction of -1 where there is none."""
+    """All routes at once, junction by junction; -1 where there is no next one."""
     routes, nodes = [who], [origins]
     at, left = origins, np.flatnonzero(origins != destinations)
     while left.size:

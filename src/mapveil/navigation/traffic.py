@@ -1,4 +1,4 @@
-"""The server half of navigation: the density of users in each time window, from what their devices reported."""
+"""The server half of navigation: the density of users in each time window, from randomized reports."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from mapveil_client.errors import ParameterError
 def update_guarantee(
     mechanism: LocalMechanism, most: int, *, timed: bool = True, seeded: bool = False
 ) -> Guarantee:
-    """The promise to a user of whose trip up to ``most`` randomized locations are sent.
+    """The guarantee of a trip that sends up to ``most`` randomized locations.
 
     Parameters
     ----------
     mechanism : LocalMechanism
-        Its epsilon is that of each.
+        The mechanism of each report, with its epsilon.
     most : int
-        How many.
+        Maximum reports of a trip.
     timed : bool
-        Whether when they are sent depends on where the user is, as for those who are late; not so for probes.
+        Whether the time of a report depends on where the user is: so for late trips, not for probes.
     seeded : bool
         Whether the randomness can be repeated.
     """
@@ -59,32 +59,23 @@ def update_guarantee(
 
 @dataclass
 class TrafficServer:
-    """Collects reports and makes a map of each time window that has passed. Run by: the server.
+    """The traffic server: collects reports and estimates a map of each time window. Run by: the server.
 
-    It sees reports and when they came, nothing else. The map of a window estimates how many of its active users were
-    where, as far as those who reported stand for them.
+    It sees reports and their times only. The map of a window estimates the location of its active users from those
+    who reported.
 
     Parameters
     ----------
     mechanism : LocalMechanism
-        What the devices randomize with.
+        The mechanism of the devices.
     randomizer : Randomizer
-        What it makes on the domain.
-    most : int
-        Locations of one trip, for the promise.
-    timed : bool
-        Whether when they come depends on where the users are; see :func:`update_guarantee`.
+        Its randomizer on the domain.
+    most, timed, seeded
+        As for :func:`update_guarantee`.
     window_s : float
-        Length of a window, seconds.
+        Length of a window, seconds, above 0.
     least : int
-        Make no map of fewer reports.
-    seeded : bool
-        Whether the reports were made with a seed.
-
-    Raises
-    ------
-    ParameterError
-        A window that is not above 0 seconds, or ``least`` below 1.
+        Minimum reports of a map, at least 1.
     """
 
     mechanism: LocalMechanism
@@ -98,37 +89,23 @@ class TrafficServer:
 
     def __post_init__(self) -> None:
         if not (np.isfinite(self.window_s) and self.window_s > 0):
-            raise ParameterError(f"window_s is {self.window_s!r}; seconds above 0 are accepted")
+            raise ParameterError(f"window_s must be seconds above 0, got {self.window_s!r}")
         if self.least < 1:
-            raise ParameterError(f"least is {self.least!r}; a number of reports of at least 1 is accepted")
+            raise ParameterError(f"least must be at least 1 report, got {self.least!r}")
 
     def receive(self, window: int, reports: Reports) -> None:
-        """Add reports to a window.
-
-        Raises
-        ------
-        InputError
-            They are not of this randomizer.
-        """
+        """Add reports to a window; an ``InputError`` where they are not of this randomizer."""
         tally = self.randomizer.tally(reports)
         known = self._tallies.get(window)
         self._tallies[window] = tally if known is None else known + tally
 
     def reports(self, window: int) -> int:
-        """How many came in a window."""
+        """The number of reports of a window."""
         known = self._tallies.get(window)
         return 0 if known is None else known.reports
 
     def map(self, window: int, active: float | None = None) -> DensityMap | None:
-        """The map of a window, None where too few reported.
-
-        Parameters
-        ----------
-        window : int
-            Its number.
-        active : float, optional
-            How many users were active in it, which the server knows; the reports by default.
-        """
+        """The map of a window, scaled to ``active`` users (the reports by default); None with too few reports."""
         tally = self._tallies.get(window)
         if tally is None or tally.reports < self.least:
             return None

@@ -1,8 +1,8 @@
 """The traffic around a device, fetched without telling the server which part of the map it is.
 
-A map's cells are laid out in blocks of neighbours, one record a block. For each update a device asks for the same
-number of blocks, whatever it needs: how many were asked for says nothing. For a small map it is cheaper to fetch all of
-it, which says nothing either; :meth:`TrafficClient.cost` tells.
+The cells of a map are grouped into blocks of neighbours, one record per block. A device always queries the same number
+of blocks, so the number of queries reveals nothing. A small map is cheaper to fetch whole, which reveals nothing
+either: ``client.offer.shape.traffic()`` gives the bytes of both.
 """
 
 from __future__ import annotations
@@ -26,31 +26,22 @@ from mapveil_client.morton import interleave
 from mapveil_client.randomness.random import Randomness
 
 BLOCK: Final = 16
-"""Cells of a record, by default."""
+"""Cells of a record."""
 
 _VALUE: Final = np.dtype("<f4")
 
 
-class RetrievalCost(NamedTuple):
-    """Bytes that pass for one device and one map."""
-
-    hint: int  # once
-    query: int  # each
-    answer: int  # each
-    whole_map: int  # what fetching everything openly would cost
-
-
 class Blocks(NamedTuple):
-    """Which cells are in which record; public, the same for every map of a tiling."""
+    """The cells of each record; public, the same for every map of a tiling."""
 
     cells: IntArray  # -1 beyond the last, shape (blocks, size)
     of_cell: IntArray  # block of each cell, shape (cells,)
 
 
 def traffic_blocks(tiling: Tiling, size: int = BLOCK) -> Blocks:
-    """Cells in the order of their Morton codes, cut into blocks: neighbours for the most part. Run by: both sides."""
+    """Blocks of ``size`` cells in the order of their Morton codes: mostly neighbours. Run by: both sides."""
     if size < 1:
-        raise ParameterError(f"a block of {size!r} cells; at least 1 is accepted")
+        raise ParameterError(f"size must be at least 1 cell, got {size!r}")
     lattice = tiling.lattice()
     order = np.argsort(interleave(lattice.row, lattice.col), kind="stable")
     count = -(-tiling.size // size)
@@ -62,17 +53,7 @@ def traffic_blocks(tiling: Tiling, size: int = BLOCK) -> Blocks:
 
 
 def traffic_database(traffic: DensityMap, size: int = BLOCK, *, queries: int = 8) -> Database:
-    """A map's users by block, as 32-bit floats. Run by: the server.
-
-    Parameters
-    ----------
-    traffic : DensityMap
-        Of one window.
-    size : int
-        Cells of a block.
-    queries : int
-        How often a device asks of one map.
-    """
+    """The users of a traffic map by block, as 32-bit floats, for ``queries`` queries per device. Run by: the server."""
     blocks = traffic_blocks(traffic.tiling, size)
     users = np.append(traffic.values, 0.0)[blocks.cells].astype(_VALUE)
     about = json.dumps({"record": "users by block", "size": size, "map": traffic.metadata()}, sort_keys=True)
@@ -81,63 +62,59 @@ def traffic_database(traffic: DensityMap, size: int = BLOCK, *, queries: int = 8
 
 @dataclass(eq=False)
 class TrafficClient:
-    """A device's half: it asks one map for the blocks that it needs, always equally many. Run by: the client.
-
-    Parameters
-    ----------
-    offer : bytes
-        From the server.
-    hint : sequence of bytes
-        From the server, fetched once for a map.
-    tiling : Tiling
-        The map's cells; public.
-    size : int
-        Cells of a block.
-    queries : int
-        How many blocks are asked for each time.
-
-    Raises
-    ------
-    InputError
-        The offer or the hint is none, or the map is of other cells.
-    ParameterError
-        ``queries`` is below 1.
-    """
+    """The client half: queries one map for the same number of blocks each time. Run by: the client."""
 
     client: Client
+    tiling: Tiling
     blocks: Blocks
     queries: int
 
     @classmethod
     def connect(cls, server: Server, tiling: Tiling, size: int = BLOCK, queries: int = 8) -> TrafficClient:
-        """Fetch a server's offer and hint."""
+        """Fetch a server's offer and, once per map, its hint.
+
+        Parameters
+        ----------
+        server : Server
+            The server of one map.
+        tiling : Tiling
+            The cells of the map; public.
+        size : int
+            Cells of a block.
+        queries : int
+            Blocks of each fetch, at least 1.
+
+        Raises
+        ------
+        InputError
+            The offer or the hint is malformed, or the map has other cells.
+        """
         if queries < 1:
-            raise ParameterError(f"queries is {queries!r}; at least 1 is accepted")
+            raise ParameterError(f"queries must be at least 1, got {queries!r}")
         client = Client(server.offer())
         blocks = traffic_blocks(tiling, size)
         if client.offer.shape.records != blocks.cells.shape[0]:
             raise InputError(
-                f"a map of {client.offer.shape.records} blocks; {blocks.cells.shape[0]} of {size} cells are accepted "
-                f"for {tiling.spec}"
+                f"{tiling.spec} has {blocks.cells.shape[0]} blocks of {size} cells, the server's map "
+                f"{client.offer.shape.records}"
             )
         for message in server.hint_messages():
             client.receive_hint(message)
-        return cls(client, blocks, queries)
+        return cls(client, tiling, blocks, queries)
 
     def fetch(
         self, wanted: npt.ArrayLike, answer: Callable[[bytes], bytes], rng: Randomness | None = None
     ) -> FloatArray:
-        """Users of the cells of some blocks; NaN for all others, shape (cells,).
+        """The users of the cells of some blocks; NaN in all other cells, shape (cells,).
 
         Parameters
         ----------
         wanted : array_like of int
-            Blocks, the most important first; what is beyond the number of queries is left out, and what is missing
-            to it is filled up with block 0.
+            Blocks, the most important first. Blocks beyond ``queries`` are left out; block 0 fills up missing ones.
         answer : callable
-            The server: takes a query, gives the answer.
+            The server: takes a query, returns the answer.
         rng : Randomness, optional
-            The source of the queries' secrets; the operating system's by default.
+            Source of the queries' secrets; that of the operating system by default.
         """
         asked = np.asarray(wanted, dtype=np.int64).ravel()[: self.queries]
         padded = np.concatenate([asked, np.zeros(self.queries - asked.size, dtype=np.int64)])
@@ -149,7 +126,19 @@ class TrafficClient:
             users[cells[cells >= 0]] = record[cells >= 0]
         return users
 
-    def cost(self) -> RetrievalCost:
-        """What passes for one device and this map, without the messages' heads."""
-        traffic = self.client.offer.shape.traffic()
-        return RetrievalCost(traffic.hint, traffic.query, traffic.answer, traffic.database)
+    def blocks_between(self, origins: IntArray, destinations: IntArray) -> IntArray:
+        """The blocks in order of their detour between two cells, the least first, shape (routes, blocks).
+
+        Parameters
+        ----------
+        origins, destinations : ndarray of int64, shape (routes,)
+            Cells.
+        """
+        x, y = self.tiling.region.metric_projection.project(*self.tiling.centres())
+        plane = np.stack([x, y], axis=1)
+        inside = self.blocks.cells >= 0
+        weight = inside / np.maximum(inside.sum(axis=1, keepdims=True), 1)
+        middle = np.einsum("bc,bcx->bx", weight, plane[self.blocks.cells])
+        ends = (plane[origins], plane[destinations])
+        detour = sum(np.linalg.norm(middle[None] - end[:, None], axis=2) for end in ends)
+        return np.argsort(np.asarray(detour), axis=1, kind="stable")

@@ -11,10 +11,10 @@ import pytest
 
 import mapveil as mv
 from mapveil.navigation.congestion import StepDelay, VolumeDelay
-from mapveil.navigation.route_scene import congested_world, make_scene
-from mapveil.navigation.synthetic_roads import synthetic_roads
 from mapveil.synthetic import SEA_BOX
 from mapveil_client.errors import InputError, ParameterError
+from simulations.traffic.scene import congested_world, make_scene
+from simulations.traffic.synthetic_roads import synthetic_roads
 
 REGION = mv.Region.from_bbox(*SEA_BOX)
 CITY = synthetic_roads(REGION, spacing_m=1000)

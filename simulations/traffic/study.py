@@ -13,13 +13,13 @@ import numpy as np
 from mapveil.local.mechanism import LocalMechanism
 from mapveil.local.randomizers.domain import Domain
 from mapveil.maps.density_map import DensityMap
-from mapveil.navigation.drive import ExactTraffic, NoTraffic, PrivateTraffic, Reporting, drive
-from mapveil.navigation.fleet import Fleet
 from mapveil.navigation.location_updates import LocationUpdates, UpdateRule
-from mapveil.navigation.route_quality import RouteQuality, route_quality
 from mapveil.navigation.traffic import TrafficServer
-from mapveil.navigation.traffic_world import World
 from mapveil_client.randomness.random import Randomness
+from simulations.traffic.drive import ExactTraffic, NoTraffic, PrivateTraffic, Reporting, drive
+from simulations.traffic.fleet import Fleet
+from simulations.traffic.quality import RouteQuality, route_quality
+from simulations.traffic.world import World
 
 
 class StudyRow(NamedTuple):
@@ -31,6 +31,14 @@ class StudyRow(NamedTuple):
     minutes: float  # a mean trip under private traffic
     minutes_exact: float  # under an exact map
     minutes_free: float  # without any
+
+    def in_words(self) -> str:
+        """One line for a reader of the map."""
+        quality = self.quality
+        return (
+            f"ε = {float(self.epsilon):g}, θ = {self.theta_s:g} s: total ε {quality.total_epsilon:.3g}, relative "
+            f"Levenshtein {quality.relative_levenshtein:.3g}, trip time off by {quality.time_deviation_min:.3g} min"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready record."""
@@ -80,7 +88,7 @@ def study_routes(
     most : int
         How often a trip asks, and how many locations it sends when late.
     reporting : str
-        When devices send locations; see :mod:`mapveil.navigation.drive`.
+        When devices send locations; see :mod:`simulations.traffic.drive`.
     queries : int, optional
         Blocks fetched by private retrieval; the whole map openly by default.
     rng : Randomness

@@ -11,26 +11,23 @@ import numpy as np
 from mapveil.analysis.trips import Trajectories, Trips, has_destinations, read_trajectories, read_trips
 from mapveil.geo.grid import Grid
 from mapveil.geo.read_points import open_table
-from mapveil.navigation.congestion import Congestion, StepDelay, VolumeDelay
-from mapveil.navigation.fleet import Fleet, fleet_from_trips, synthetic_fleet
+from mapveil.navigation.congestion import congestion_named
 from mapveil.navigation.read_roads import read_roads
 from mapveil.navigation.road_graph import RoadGraph
-from mapveil.navigation.synthetic_roads import synthetic_roads
-from mapveil.navigation.traffic_world import World, make_world
-from mapveil.navigation.trajectory_roads import roads_from_trajectories
-from mapveil.navigation.travel_times import predict_times, traversals
 from mapveil.synthetic import SEA_BOX
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError, ParameterError
+from simulations.traffic.fleet import Fleet, fleet_from_trips, synthetic_fleet
+from simulations.traffic.synthetic_roads import synthetic_roads
+from simulations.traffic.trajectory_roads import roads_from_trajectories
+from simulations.traffic.travel_times import predict_times, traversals
+from simulations.traffic.world import World, make_world
 
 if TYPE_CHECKING:
     from mapveil.geo.region import Region
     from mapveil.geo.tables import Table
     from mapveil.geo.tiling import Tiling
 
-
-CONGESTIONS: Final = ("volume", "step")
-"""What users of a cell cost: a delay that grows with them, or the paper's fixed one beyond a threshold."""
 
 _CELL_M: Final = 200.0  # of junctions made from trajectories: about the way a car goes in 15 s
 _SLOWER: Final = 0.5
@@ -77,7 +74,7 @@ def make_scene(
     user, trip : str, optional
         Columns of user ids and trip ids; the usual names by default.
     vehicles, period_s, seed
-        As for :func:`mapveil.navigation.fleet.fleet_from_trips`.
+        As for :func:`simulations.traffic.fleet.fleet_from_trips`.
 
     Raises
     ------
@@ -142,7 +139,7 @@ def congested_world(
     tiling : Tiling
         Cells to count users in.
     kind : str
-        One of :data:`CONGESTIONS`.
+        One of :data:`mapveil.navigation.congestion.CONGESTIONS`.
     capacity : float, optional
         Users of a cell at a time that its roads carry; by default such that trips on the ways as predicted take half
         as long again as predicted (or half of the worst they could, if that is less), whatever the number of vehicles.
@@ -158,12 +155,6 @@ def congested_world(
     ParameterError
         A parameter is outside its range.
     """
-    if kind not in CONGESTIONS:
-        raise ParameterError(f"congestion is {kind!r}; {' or '.join(CONGESTIONS)} is accepted")
-
-    def model(users: float) -> Congestion:
-        return StepDelay(users, delay_s) if kind == "step" else VolumeDelay(users)
-
     routes = scene.graph.routes(scene.fleet.origin, scene.fleet.destination, scene.predicted)
 
     def world(users: float) -> World:
@@ -172,7 +163,7 @@ def congested_world(
             scene.fleet,
             tiling,
             scene.predicted,
-            model(users),
+            congestion_named(kind, users, delay_s),
             window_s=window_s,
             routes=routes,
         )

@@ -7,9 +7,9 @@ import pytest
 
 from mapveil.analysis.trips import Trajectories
 from mapveil.navigation.road_graph import RoadGraph
-from mapveil.navigation.synthetic_roads import synthetic_roads
-from mapveil.navigation.travel_times import Traversals, predict_times, traversals
 from mapveil_client.errors import ParameterError
+from simulations.traffic.synthetic_roads import synthetic_roads
+from simulations.traffic.travel_times import Traversals, predict_times, traversals
 
 GRAPH = synthetic_roads(spacing_m=1000)
 

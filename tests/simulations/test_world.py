@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 import mapveil as mv
 from mapveil.navigation.congestion import StepDelay, VolumeDelay
-from mapveil.navigation.fleet import Fleet, synthetic_fleet
-from mapveil.navigation.synthetic_roads import synthetic_roads
-from mapveil.navigation.traffic_world import make_world, split_by_window
 from mapveil.synthetic import SEA_BOX
 from mapveil_client.errors import InputError, ParameterError
+from simulations.traffic.fleet import Fleet, synthetic_fleet
+from simulations.traffic.synthetic_roads import synthetic_roads
+from simulations.traffic.world import make_world, split_by_window
 
 GRAPH = synthetic_roads(spacing_m=1000)
 REGION = mv.Region.from_bbox(*SEA_BOX)

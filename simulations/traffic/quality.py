@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mapveil.navigation.drive import Drives
 from mapveil.navigation.road_graph import Routes
 from mapveil_client.arrays import IntArray
+from simulations.traffic.drive import Drives
 
 
 class RouteQuality(NamedTuple):

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mapveil.navigation.drive import Drives
 from mapveil.navigation.road_graph import Routes
-from mapveil.navigation.route_quality import edit_distances, route_quality
+from simulations.traffic.drive import Drives
+from simulations.traffic.quality import edit_distances, route_quality
 
 words = st.lists(st.integers(0, 4), max_size=9)
 

@@ -11,12 +11,12 @@ import pytest
 import mapveil as mv
 from mapveil.local.randomizers.subset_selection import SubsetSelection
 from mapveil.navigation.congestion import VolumeDelay
-from mapveil.navigation.fleet import synthetic_fleet
-from mapveil.navigation.route_study import study_routes
-from mapveil.navigation.synthetic_roads import synthetic_roads
-from mapveil.navigation.traffic_world import make_world
 from mapveil.synthetic import SEA_BOX
 from mapveil_client.randomness.random import Randomness
+from simulations.traffic.fleet import synthetic_fleet
+from simulations.traffic.study import study_routes
+from simulations.traffic.synthetic_roads import synthetic_roads
+from simulations.traffic.world import make_world
 
 GRAPH = synthetic_roads(spacing_m=1500)
 FLEET = synthetic_fleet(GRAPH, 250, period_s=1500)

@@ -7,8 +7,8 @@ import pytest
 
 import mapveil as mv
 from mapveil.analysis.trips import Trajectories
-from mapveil.navigation.trajectory_roads import roads_from_trajectories
 from mapveil_client.errors import InputError, ParameterError
+from simulations.traffic.trajectory_roads import roads_from_trajectories
 
 GRID = mv.Grid(mv.Region.from_bbox(0.0, 0.0, 0.05, 0.02), rows=2, columns=5)
 

@@ -2,7 +2,7 @@
 
 Everybody starts on the way that is fastest by prediction. Who falls behind by more than theta fetches the traffic of
 the last window that has passed, and takes the way that is fastest with it. The traffic itself is given
-(:class:`mapveil.navigation.traffic_world.World`): what is compared are ways under the same traffic, chosen
+(:class:`simulations.traffic.world.World`): what is compared are ways under the same traffic, chosen
 with an exact
 map of it, with a private one, and without any.
 
@@ -26,16 +26,16 @@ from typing import ClassVar, Final, Literal, NamedTuple
 import numpy as np
 
 from mapveil.maps.density_map import DensityMap
-from mapveil.navigation.fleet import Fleet
 from mapveil.navigation.location_updates import LocationUpdates, UpdateRule
 from mapveil.navigation.road_graph import Routes
 from mapveil.navigation.traffic import TrafficServer
 from mapveil.navigation.traffic_retrieval import TrafficClient, traffic_database
-from mapveil.navigation.traffic_world import World, split_by_window
 from mapveil.retrieval.server import Server
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
+from simulations.traffic.fleet import Fleet
+from simulations.traffic.world import World, split_by_window
 
 Reporting = Literal["late", "probe"]
 
@@ -155,22 +155,10 @@ class PrivateTraffic(Traffic):
                 window - 1: (server, TrafficClient.connect(server, world.tiling, queries=self.queries))
             }
         server, client = self._fetchers[window - 1]
-        wanted = _blocks_on_the_way(world, client, at, towards)
+        wanted = client.blocks_between(world.cell[at], world.cell[towards])
         fetched = [client.fetch(blocks, server.answer) for blocks in wanted]
         # What was not fetched is taken to be free.
         return np.stack([world.delays(np.nan_to_num(users)) for users in fetched])
-
-
-def _blocks_on_the_way(world: World, client: TrafficClient, at: IntArray, towards: IntArray) -> IntArray:
-    """For each device, the blocks that a way there could pass, the least detour first, shape (devices, blocks)."""
-    x, y = world.tiling.region.metric_projection.project(*world.tiling.centres())
-    plane = np.stack([x, y], axis=1)
-    inside = client.blocks.cells >= 0
-    weight = inside / np.maximum(inside.sum(axis=1, keepdims=True), 1)
-    middle = np.einsum("bc,bcx->bx", weight, plane[client.blocks.cells])
-    first, last = plane[world.cell[at]], plane[world.cell[towards]]
-    detour = sum(np.linalg.norm(middle[None] - end[:, None], axis=2) for end in (first, last))
-    return np.argsort(np.asarray(detour), axis=1, kind="stable")
 
 
 def drive(

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from mapveil.analysis.trips import Trips
-from mapveil.navigation.fleet import fleet_from_trips, synthetic_fleet
-from mapveil.navigation.synthetic_roads import synthetic_roads
 from mapveil_client.errors import InputError, ParameterError
+from simulations.traffic.fleet import fleet_from_trips, synthetic_fleet
+from simulations.traffic.synthetic_roads import synthetic_roads
 
 GRAPH = synthetic_roads(spacing_m=1000)
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import mapveil as mv
-from mapveil.navigation.synthetic_roads import synthetic_roads
 from mapveil_client.errors import ParameterError
+from simulations.traffic.synthetic_roads import synthetic_roads
 
 
 def test_every_place_can_be_reached_from_every_other() -> None:

@@ -14,16 +14,16 @@ import mapveil as mv
 from mapveil.local.randomizers.domain import Domain
 from mapveil.local.randomizers.subset_selection import SubsetSelection
 from mapveil.navigation.congestion import VolumeDelay
-from mapveil.navigation.drive import Drives, ExactTraffic, NoTraffic, PrivateTraffic, Traffic, drive
-from mapveil.navigation.fleet import Fleet, synthetic_fleet
 from mapveil.navigation.location_updates import LocationUpdates, UpdateRule
-from mapveil.navigation.route_quality import route_quality
-from mapveil.navigation.synthetic_roads import synthetic_roads
 from mapveil.navigation.traffic import TrafficServer
-from mapveil.navigation.traffic_world import World, make_world
 from mapveil.synthetic import SEA_BOX
 from mapveil_client.errors import BudgetExceeded, ParameterError
 from mapveil_client.randomness.random import Randomness
+from simulations.traffic.drive import Drives, ExactTraffic, NoTraffic, PrivateTraffic, Traffic, drive
+from simulations.traffic.fleet import Fleet, synthetic_fleet
+from simulations.traffic.quality import route_quality
+from simulations.traffic.synthetic_roads import synthetic_roads
+from simulations.traffic.world import World, make_world
 
 GRAPH = synthetic_roads(spacing_m=700)
 GRID = mv.Quadtree(mv.Region.from_bbox(*SEA_BOX), depth=3)
@@ -122,7 +122,7 @@ def test_no_trip_sends_more_than_lambda_locations_also_after_rerouting(rush, mos
 def test_devices_that_ask_for_more_than_their_budget_are_refused(rush) -> None:
     world, fleet = rush
     traffic = private(world, fleet, most=1)
-    with pytest.raises(BudgetExceeded, match="refused: 1 of epsilon 2 each"):
+    with pytest.raises(BudgetExceeded, match="its 1 location updates of epsilon 2 each"):
         drive(world, fleet, traffic, UpdateRule(1.0, 3))
 
 

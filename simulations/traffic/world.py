@@ -15,13 +15,11 @@ from typing import NamedTuple
 import numpy as np
 
 from mapveil.geo.tiling import Tiling
-from mapveil.local.devices import nearest_site
-from mapveil.local.randomizers.domain import Domain
-from mapveil.navigation.congestion import Congestion
-from mapveil.navigation.fleet import Fleet
+from mapveil.navigation.congestion import Congestion, junction_cells
 from mapveil.navigation.road_graph import RoadGraph, Routes
 from mapveil_client.arrays import FloatArray, IntArray
-from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.errors import ParameterError
+from simulations.traffic.fleet import Fleet
 
 
 class Stays(NamedTuple):
@@ -119,7 +117,7 @@ def make_world(
     """
     if not (np.isfinite(window_s) and window_s > 0):
         raise ParameterError(f"window_s is {window_s!r}; seconds above 0 are accepted")
-    cell = _cells_of_junctions(graph, tiling)
+    cell = junction_cells(graph, tiling)
     ways = graph.routes(fleet.origin, fleet.destination, predicted) if routes is None else routes
     at, last = ways.start[:-1].copy(), ways.start[1:] - 1
     inner = np.append(np.diff(np.repeat(np.arange(fleet.size), ways.lengths)) == 0, False)
@@ -162,17 +160,3 @@ def split_by_window(begin: FloatArray, end: FloatArray, window_s: float) -> Stay
     window = first[which] + np.arange(which.size) - np.repeat(np.cumsum(count) - count, count)
     length = np.minimum(end[which], (window + 1) * window_s) - np.maximum(begin[which], window * window_s)
     return Stays(which, window, length)
-
-
-def _cells_of_junctions(graph: RoadGraph, tiling: Tiling) -> IntArray:
-    outside = ~tiling.region.contains(graph.lon, graph.lat)
-    if outside.any():
-        raise InputError(
-            f"{graph.source}: {int(outside.sum())} junctions lie outside {tiling.region}; a region around all of "
-            "them, or fewer roads, are accepted"
-        )
-    # Nobody can be reported in a cell whose centre lies outside a polygon: the nearest site stands for it.
-    cell, domain = tiling.locate(graph.lon, graph.lat), Domain(tiling)
-    away = ~np.isin(cell, domain.cells)
-    cell[away] = domain.cells[nearest_site(domain, graph.lon[away], graph.lat[away])]
-    return np.asarray(cell, dtype=np.int64)

@@ -1,0 +1,1 @@
+"""Simulations that only studies need: not installed."""

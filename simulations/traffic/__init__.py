@@ -1,0 +1,1 @@
+"""A simulated rush hour: fleets, congested worlds, and routes under exact and private traffic."""
