@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mapveil.evaluation.comparison import table_csv
-from mapveil.evaluation.report import html_page, html_picture, html_table, write_atomically
+from mapveil.evaluation.report import html_page, html_picture, html_table, text_table, write_atomically
 
 
 class Claim(NamedTuple):
@@ -55,7 +55,7 @@ def joint_verdict(held: Sequence[bool]) -> str:
 def report_text(reports: Iterable[Report], claims: Iterable[Claim]) -> str:
     """The tables, the claims and the verdicts, for a terminal."""
     blocks = [
-        f"{table.heading}\n{_plain_table(table.header, table.rows)}"
+        f"{table.heading}\n{text_table(table.header, table.rows)}"
         for report in reports
         for table in report.tables
     ]
@@ -123,16 +123,3 @@ def _markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str
         cells = [f"**{cell[1:]}**" if cell.startswith("*") else cell for cell in row]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
-
-
-def _plain_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns aligned for a terminal: the first to the left, numbers to the right."""
-    lines = [list(header), *[list(row) for row in rows]]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
-    return "\n".join(
-        "  ".join(
-            cell.ljust(width) if column == 0 else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    )

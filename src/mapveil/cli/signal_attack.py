@@ -131,16 +131,16 @@ def _rows(private: str, names: tuple[str, ...], count: int) -> npt.NDArray[np.fl
 
 
 def _text(attack: SignalAttack, utility: float, outputs: tuple[Path, ...]) -> str:
+    from mapveil.evaluation.report import text_table
     from mapveil.evaluation.signal_report import attack_rows
-    from reproductions.reproduction import Report, Table, report_text
 
-    table = Table("Adversaries (*: the strongest)", *attack_rows(attack))
+    table = f"Adversaries (*: the strongest)\n{text_table(*attack_rows(attack))}"
     strongest = attack.strongest
     words = (
         f"strongest: {strongest.adversary}: wrong about {strongest.p1:.1%} of the users, {strongest.p2_m:.0f} m from "
         f"the place on average; utility U {utility:.3g}"
     )
-    return "\n".join([report_text([Report([table])], []), words, *(f"wrote {output}" for output in outputs)])
+    return "\n".join([table, words, *(f"wrote {output}" for output in outputs)])
 
 
 def _write(attack: SignalAttack, outputs: tuple[Path, ...]) -> None:

@@ -90,7 +90,7 @@ def _negative(bound: float | None) -> float | None:
 
 
 def _text(choices: tuple[Choice, ...], constraints: list[Constraint]) -> str:
-    from reproductions.reproduction import Report, Table, report_text
+    from mapveil.evaluation.report import text_table
 
     header = [
         "privatizer",
@@ -114,4 +114,4 @@ def _text(choices: tuple[Choice, ...], constraints: list[Constraint]) -> str:
         setting = f"{choice.knob}={choice.value:.3g}"
         rows.append([choice.privatizer, setting, *cells, f"{told['p2_m']:.0f}"])
     heading = f"Under {', '.join(each.words for each in constraints)} (the best first)"
-    return report_text([Report([Table(heading, header, rows)])], [])
+    return f"{heading}\n{text_table(header, rows)}"

@@ -66,16 +66,16 @@ def command(console: Console, source: str, folder: Path, columns: SignalColumns,
       mapveil signal tradeoff measurements.parquet -o tradeoff/
       mapveil signal tradeoff measurements.parquet --privatizers gap,codebook --trials 5 --workers 2 -o tradeoff/
     """
+    from mapveil.evaluation.report import text_table
     from mapveil.evaluation.signal_report import points_rows, write_tradeoff
-    from reproductions.reproduction import Report, Table, report_text
 
     if folder.exists() and not folder.is_dir():
         raise InputError(f"-o {folder}: is a file; a folder, or where one can be made, is accepted")
     trials, points, settings = measure(console, source, columns, **asked)
     paths = write_tradeoff(folder, points, trials, settings)
     console.warn("a trade-off reads true places: do not publish its figures for data of real people")
-    table = Table("Trade-off (against the strongest adversary)", *points_rows(points))
-    lines = [report_text([Report([table])], []), *(f"wrote {path}" for path in paths)]
+    table = f"Trade-off (against the strongest adversary)\n{text_table(*points_rows(points))}"
+    lines = [table, *(f"wrote {path}" for path in paths)]
     console.result("\n".join(lines), {"points": [point.to_dict() for point in points], "outputs": paths})
 
 

@@ -244,6 +244,19 @@ def html_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     )
 
 
+def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns aligned for a terminal: the first to the left, numbers to the right."""
+    lines = [list(header), *[list(row) for row in rows]]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if column == 0 else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    )
+
+
 def html_picture(png: bytes, caption: str) -> str:
     """A picture carried inside the page."""
     data = base64.b64encode(png).decode()
