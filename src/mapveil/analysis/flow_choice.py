@@ -1,4 +1,4 @@
-r"""How fine a map of flows the reports bear, and what to randomize with: from public numbers alone.
+r"""Choose the resolution of a flow map and its randomizer from public numbers alone.
 
 The unbiased estimate of the trips of one pair, from n pairs of reports of which each end has :math:`\epsilon / 2`, has
 a standard deviation of about

@@ -1,4 +1,4 @@
-"""How good estimated flows are: pair by pair, at their ends, and in how far trips go."""
+"""Quality of estimated flows: by pair, by end, and by length of trip."""
 
 from __future__ import annotations
 

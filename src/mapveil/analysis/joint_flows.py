@@ -44,7 +44,7 @@ _PATIENCE: Final = 5
 
 
 class PairTally(NamedTuple):
-    """How many pairs of reports were what, as one entry a pair of symbols that came; in the channel's order."""
+    """Counts of the pairs of symbols that occurred, in the channel's order."""
 
     first: IntArray  # symbol of the origin, shape (pairs,)
     second: IntArray  # symbol of the destination
@@ -81,7 +81,7 @@ class PairTally(NamedTuple):
 
 
 class Gravity(NamedTuple):
-    """How trips get rarer with distance."""
+    """The decay of trips with distance (gravity model)."""
 
     length_m: float  # e times rarer over this much; infinite where distance does not matter
     staying: float  # how much likelier a trip within one site is than the decay says
@@ -89,7 +89,7 @@ class Gravity(NamedTuple):
 
 
 class JointFlows(NamedTuple):
-    """What the three steps came to."""
+    """Result of the three steps of the estimator."""
 
     joint: FloatArray  # over pairs of sites, summing to 1, in the plain order, shape (sites, sites)
     length_m: float

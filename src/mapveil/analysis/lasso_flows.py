@@ -32,7 +32,7 @@ _CHECKED_EVERY: Final = 10
 
 
 class LassoFlows(NamedTuple):
-    """What the Lasso came to."""
+    """Result of the Lasso."""
 
     frequency: FloatArray  # of each candidate, shape (candidates,)
     gap: float  # how far the objective is above the smallest at most, as a part of that of w = 0

@@ -1,4 +1,4 @@
-r"""Who is near: the k nearest users of every place, from a density alone.
+r"""The k nearest users of every location, from a density alone.
 
 With :math:`u_1, u_2, \ldots` the estimated users of the cells in the order of their distance from a place, the i-th
 nearest user is in the cell where the running total passes :math:`i - \tfrac12`: with whole users, exactly the i-th;

@@ -1,4 +1,4 @@
-"""How good estimated neighbours are: positions, precision and recall against the true ones."""
+"""Quality of estimated neighbours: positions, precision and recall against the true ones."""
 
 from __future__ import annotations
 

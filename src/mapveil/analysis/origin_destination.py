@@ -39,7 +39,7 @@ _FAINTEST: Final = 1e-9  # trips: what is below is no flow
 
 
 class PairReports(NamedTuple):
-    """What leaves the devices: two reports each, about origin and destination."""
+    """The clients' reports: one of the origin and one of the destination of each trip."""
 
     origin: Reports
     destination: Reports
@@ -135,7 +135,7 @@ class OriginDestination:
         return f"{self.mechanism.name}, {self.estimator} flows"
 
     def on(self, domain: Domain) -> Randomizer:
-        """What each end is randomized with, at half of epsilon; public.
+        """The public randomizer of each end, at half of epsilon.
 
         Raises
         ------

@@ -223,7 +223,7 @@ def read_trajectories(source: Any, *, user: str | None = None, trip: str | None 
 
 
 def _table(source: Any) -> Table:
-    """What was opened before stays as it is: standard input can be read once only."""
+    """Keep a source that is open already: standard input can be read once only."""
     return source if isinstance(source, Table) else open_table(source)
 
 

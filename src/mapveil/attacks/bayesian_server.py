@@ -51,7 +51,7 @@ _REACH: Final = 5.0  # deviations of an offset
 
 
 class Verdict(NamedTuple):
-    """How well a server finds devices, each an average over them."""
+    """Averages over the devices of a server's success in locating them."""
 
     error_m: float  # distance of its best guess from the place, metres
     expected_m: float  # what it expects that to be: the same where its prior is true, and less by chance
@@ -97,7 +97,7 @@ def first_features(drawn: Simulated, features: int) -> Simulated:
 
 
 def _judge(found: Posterior, cell: IntArray, prior: PriorCells) -> FloatArray:
-    """What a verdict averages, shape (4, devices)."""
+    """Per-device quantities that a verdict averages, shape (4, devices)."""
     guess = best_guess(found.weights, prior.places)
     away = np.square(guess.T - prior.places[:, cell]).sum(axis=0) + np.square(found.spread)
     # Half a millimetre is rounding.
@@ -124,7 +124,7 @@ def _verdict(judged: FloatArray) -> Verdict:
 def one_report(
     drawn: Simulated, query: Query, prior: PriorCells, *, jitter_m: float = 0.0, cellwise: bool = False
 ) -> Verdict:
-    """What a server finds from one report of each device. Run by: an adversary.
+    """Locate every device from one report. Run by: an adversary.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ def one_report(
 
 
 def blind(drawn: Simulated, prior: PriorCells) -> Verdict:
-    """What a server finds that has no report."""
+    """Locate every device from the prior alone."""
     one = _judge(Posterior(prior.probability[None], np.array([prior.spread])), drawn.cell[:1], prior)
     guess = best_guess(prior.probability[None], prior.places)[0]
     away = np.square(guess[:, None] - prior.places[:, drawn.cell]).sum(axis=0) + prior.spread**2
@@ -234,7 +234,7 @@ def walking(
     places: int = 8,
     devices: int = 200,
 ) -> Verdict:
-    """What a server finds of where a device is now, from its reports at the places on its way. Run by: an adversary.
+    """Locate a moving device from its reports along the way. Run by: an adversary.
 
     A device's own offset is taken to be known to it: it is the same in all reports, and enough of them may tell it.
 
@@ -288,7 +288,7 @@ def listed(
     cell_m: float,
     jitter_m: float = 0.0,
 ) -> Verdict:
-    """What a server finds that has a list of all places where devices may be, exactly. Run by: an adversary.
+    """Locate every device among a known list of possible locations. Run by: an adversary.
 
     Parameters
     ----------
@@ -324,7 +324,7 @@ def listed(
 
 
 def _agreeing(reports: Reports, places: FloatArray, query: Query, jitter_m: float) -> FloatArray:
-    """How likely each report is from each place, up to a factor of each device, shape (devices, places)."""
+    """Likelihood of each report at each location, up to one factor per device, shape (devices, places)."""
     if jitter_m and query.features >= query.dimension:
         return _near_crossings(reports, places, query, jitter_m)
     offset = places - np.asarray(query.origin)[:, None]

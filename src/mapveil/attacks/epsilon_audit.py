@@ -62,7 +62,7 @@ class Neighbours(NamedTuple):
 
 
 class AuditReport(NamedTuple):
-    """What an audit found."""
+    """Result of an audit."""
 
     epsilon_lower: float  # the true epsilon is above this, at the stated confidence
     claimed: Fraction

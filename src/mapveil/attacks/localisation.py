@@ -52,7 +52,7 @@ class ServerFound(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """What one choice of features and bandwidth costs, against the server that knows more."""
+    """Cost of one choice of features and bandwidth against the better-informed server."""
 
     features: int
     bandwidth_m: float
@@ -66,7 +66,7 @@ class Cost(NamedTuple):
 
 @dataclass(frozen=True)
 class LocalisationReport:
-    """What was found.
+    """Result of a localisation report.
 
     Parameters
     ----------

@@ -30,7 +30,7 @@ _FLOOR: Final = 0.01  # of a prior that may not be the whole truth
 
 
 class Scene(NamedTuple):
-    """What all servers of a report share."""
+    """The region, devices and query that all modelled servers share."""
 
     tiling: Tiling
     where: MapPoints
@@ -46,7 +46,7 @@ class Scene(NamedTuple):
         return "m" if self.tiling.region.georeferenced else "cells"
 
     def query(self, features: int, bandwidth: float, kernel: str) -> Query:
-        """What is asked, of a server that is shown the frequencies themselves."""
+        """The query, as a server that sees the frequencies themselves asks it."""
         return Query((bandwidth, bandwidth), self.where.low, self.where.high, features, kernel)
 
 

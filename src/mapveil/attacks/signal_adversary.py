@@ -1,4 +1,4 @@
-"""What every adversary of rewritten measurements shares: it learns from known runs, and guesses at others."""
+"""The contract of adversaries of privatized measurements: train on known runs, guess on others."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Progress = Callable[[str, float], None]
 
 
 class SignalGuess(NamedTuple):
-    """What an adversary makes of runs."""
+    """An adversary's guesses."""
 
     users: FloatArray  # shape (runs, users): probabilities, each row adding up to 1
     places: FloatArray  # shape (runs, length, 2): latitude and longitude, normalised
@@ -58,7 +58,7 @@ class SignalAdversary(ABC):
 
     @property
     def label(self) -> str:
-        """What tables call it."""
+        """Name in tables."""
         return self.name
 
     @abstractmethod

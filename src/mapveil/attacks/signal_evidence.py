@@ -1,4 +1,4 @@
-"""What an adversary of rewritten measurements sees, and what is true of it."""
+"""Evidence for adversaries of privatized measurements, and the truth behind it."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class SignalEvidence:
         )
 
     def metres_from(self, places: FloatArray) -> FloatArray:
-        """How far guessed places are from the true ones, metres along the sphere, shape (runs, length).
+        """Great-circle distances between guessed and true locations, metres, shape (runs, length).
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-r"""How many nats reports carry about users and places: estimates of mutual information from below.
+r"""Lower bounds on the mutual information between reports and users or locations, in nats.
 
 Two that need no model of the rewriting:
 
@@ -34,7 +34,7 @@ _JITTER: Final = (
 
 
 class SignalInformation(NamedTuple):
-    """What reports were found to tell, nats."""
+    """Estimated mutual information, nats."""
 
     user: float  # of at most ``user_entropy``
     user_entropy: float
@@ -44,7 +44,7 @@ class SignalInformation(NamedTuple):
 def signal_information(
     evidence: SignalEvidence, guess: SignalGuess, *, rng: Randomness | int | None = None
 ) -> SignalInformation:
-    """What an adversary's guesses show that held-out reports tell about users and places.
+    """Bound mutual information from below by an adversary's guesses on held-out reports.
 
     Parameters
     ----------

@@ -71,7 +71,7 @@ class SignalNetwork(SignalAdversary):
 
     @property
     def label(self) -> str:
-        """What tables call it; other loss weights are named."""
+        """Name in tables, with the loss weights where they are not the default."""
         if self.weights == (1.0, 1.0):
             return self.name
         return f"{self.name}, v = {self.weights[0]:g}, {self.weights[1]:g}"

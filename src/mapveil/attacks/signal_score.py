@@ -1,4 +1,4 @@
-"""How much privacy a rewriting left against an adversary, and against the strongest of several."""
+"""Scores of privacy that remains against one adversary and against the strongest of several."""
 
 from __future__ import annotations
 

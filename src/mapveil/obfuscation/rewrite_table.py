@@ -32,7 +32,7 @@ _RANGES: Final = {LAT: (-90.0, 90.0), LON: (-180.0, 180.0), RSS: (WEAKEST_DBM, S
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RewrittenTable:
-    """What may leave the phones, and the promise behind it.
+    """A privatized table with its guarantee.
 
     Parameters
     ----------
@@ -177,7 +177,7 @@ def rewritten_names(path: str | Path) -> tuple[str, ...] | None:
 
 
 def rewritten_guarantee(path: str | Path) -> Guarantee | None:
-    """What was promised of one row, where a Parquet file of :func:`write_rewritten` says so; else None."""
+    """Read the guarantee of one row from a Parquet file that :func:`write_rewritten` wrote; else None."""
     try:
         record = _record(path)
         return None if record is None else Guarantee.from_dict(record["guarantee"])

@@ -1,4 +1,4 @@
-"""What rewriting costs the server: distortion of the rows, and error of the linear signal model."""
+"""Utility after privatization: distortion of the rows, and error of the linear signal model."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""How much: guarantees, exact budgets, randomness, noise samplers and the ledger."""
+"""Guarantees, exact budgets, noise samplers and the ledger."""

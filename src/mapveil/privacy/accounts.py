@@ -48,7 +48,7 @@ class Account(NamedTuple):
 
     @property
     def remaining(self) -> Fraction:
-        """What may still be spent, never below zero."""
+        """Remaining epsilon, never below zero."""
         return max(self.budget - self.spent, Fraction(0))
 
 
@@ -90,7 +90,7 @@ def open_account(connection: sqlite3.Connection, digest: str) -> int:
 
 
 def find_account(connection: sqlite3.Connection, digest: str) -> Account:
-    """How the budget of a dataset stands, from its lines alone."""
+    """Compute the state of a dataset's budget from its lines alone."""
     found = connection.execute(
         f"SELECT account, {_NAME}, budget FROM datasets JOIN accounts USING (account) WHERE dataset = ?",
         (digest,),

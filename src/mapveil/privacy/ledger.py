@@ -269,7 +269,7 @@ class Ledger:
             return tuple(find_account(connection, digest) for (digest,) in firsts)
 
     def account(self, dataset: Fingerprinted | bytes | str) -> Account:
-        """How a dataset's budget stands, the default one if nothing was spent on it."""
+        """State of a dataset's budget; the default budget where nothing was spent on it."""
         digest = self.dataset_id(dataset)
         with transaction(self.path) as connection:
             return find_account(connection, digest)
@@ -282,7 +282,7 @@ class Ledger:
             return default_budget(connection)
 
     def remaining(self, dataset: Fingerprinted | bytes | str) -> Fraction:
-        """What may still be spent on the dataset."""
+        """Remaining epsilon of the dataset."""
         return self.account(dataset).remaining
 
     def set_budget(self, dataset: Fingerprinted | bytes | str | None, epsilon: EpsilonLike) -> None:

@@ -1,4 +1,4 @@
-r"""How many bits a coordinate of a secure sum needs, and how a sum modulo a power of two becomes signed.
+r"""The modulus of a secure sum: bits per coordinate, and signed values of sums modulo a power of two.
 
 A coordinate's exact sum lies in :math:`[0, M]`, :math:`M = S \Gamma`; the noise :math:`Z` comes on top. Residues
 modulo :math:`2^b` are read in the window :math:`[-w, 2^b - w)` that leaves as much room below 0 as above M:
@@ -28,7 +28,7 @@ from mapveil.privacy.laplace_sum import laplace_sum_quantile, laplace_sum_tail
 from mapveil_client.errors import ParameterError
 
 FAILURE: Final = 2.0**-40
-"""How probable an overflow may be, over all coordinates of one sum."""
+"""Largest probability of an overflow, over all coordinates of one sum."""
 _WORD = 64
 
 

@@ -91,12 +91,12 @@ class Server:
 
     @property
     def state(self) -> ServerState:
-        """Which messages are collected now, or how the round ended."""
+        """The current phase, or the outcome of the round."""
         return self._state
 
     @property
     def included(self) -> BoolArray:
-        """Whose vectors are in the sum, shape (n,), from the closing of the masked inputs on.
+        """Mask of the clients whose vectors are in the sum, shape (n,), known once the masked inputs are closed.
 
         Raises
         ------
@@ -144,7 +144,7 @@ class Server:
         self._arrived[client] = True
 
     def _checked(self, client: int, data: bytes) -> Callable[[], None]:
-        """What keeps a message whose every word was checked."""
+        """A function that stores a fully checked message."""
         if not 0 <= client < self.parameters.clients:
             raise OwnFault(f"a message from client {client}; 0 to {self.parameters.clients - 1} are accepted")
         expected = expected_messages(self._state, self.parameters.active)
@@ -265,7 +265,7 @@ class Server:
         self._shares = np.zeros((*self._ring.neighbours.shape, messages.SHARE_BYTES), dtype=np.uint8)
 
     def _left(self) -> npt.NDArray[np.int64]:
-        """How many neighbours of each client answered in this phase, shape (n,)."""
+        """Count the neighbours of each client that answered in this phase, shape (n,)."""
         left: npt.NDArray[np.int64] = np.count_nonzero(self._arrived[self._ring.neighbours], axis=1)
         return left
 

@@ -1,4 +1,4 @@
-"""What the server refuses: each check reads one client's field and returns what is to be kept."""
+"""The server's checks: each reads one field of a client's message and returns its value."""
 
 from __future__ import annotations
 

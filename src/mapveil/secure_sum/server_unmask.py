@@ -31,7 +31,7 @@ Words = npt.NDArray[np.unsignedinteger]
 
 
 class Collected(NamedTuple):
-    """What the server holds when the answers are in; a row per client."""
+    """The server's state when all answers are in; one row per client."""
 
     keys: ByteArray  # advertised, shape (n, ...)
     commitments: ByteArray  # to the self-mask seeds, shape (n, 32)

@@ -1,4 +1,4 @@
-"""What every driver is asked and what it answers: settings, the sum of a shard, and their contract."""
+"""The contract of secure-sum drivers: settings, and the sum of a shard."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ class FittedKriging(FittedSignalModel):
 
     @property
     def length_m(self) -> float:
-        """How far the field reaches, metres."""
+        """Correlation length of the field, metres."""
         return float(self._process.kernel_.k2.length_scale)
 
     def predict(self, rows: FloatArray) -> SignalPrediction:

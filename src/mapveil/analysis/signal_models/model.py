@@ -1,4 +1,4 @@
-"""What every model of signal strength shares: it is fitted on measurements, and predicts dBm with a deviation."""
+"""The contract of signal models: fitted on measurements, they predict dBm with a standard deviation."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ class SignalModel(ABC):
         """
 
     def columns(self, names: tuple[str, ...]) -> npt.NDArray[np.int64]:
-        """Which columns the model looks at: latitude, longitude, then the features.
+        """Indices of the columns that the model uses: latitude, longitude, then the features.
 
         Raises
         ------

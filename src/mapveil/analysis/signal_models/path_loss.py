@@ -202,7 +202,7 @@ class FittedPathLoss(FittedSignalModel):
         return SignalPrediction(mean, np.sqrt(spread))
 
     def _shares(self, places: FloatArray) -> FloatArray:
-        """Which transmitters the nearest measurements heard, in parts of 1."""
+        """Fractions of the nearest measurements that heard each transmitter."""
         count = len(self.transmitters)
         if count == 1:
             return np.ones((len(places), 1))

@@ -16,7 +16,7 @@ from mapveil_client.errors import InputError
 
 
 class StoreReport(NamedTuple):
-    """What was found."""
+    """Result of a localisation report."""
 
     where: str  # without a password
     dialect: str

@@ -1,4 +1,4 @@
-"""What runs on a phone: a fitted privatizer from one small file, with NumPy and, for networks, onnxruntime alone.
+"""The runtime of a phone: a fitted privatizer from one small file, on NumPy and, for networks, onnxruntime.
 
 Two kinds of file (:mod:`mapveil.obfuscation.export.phone_export` writes them): JSON of parameters for the
 privatizers that
@@ -26,7 +26,7 @@ from mapveil_client.errors import InputError, require
 from mapveil_client.randomness.random import Randomness
 
 PHONE_FORMAT: Final = "mapveil phone 1"
-"""What the record of both kinds of file calls itself."""
+"""Format name in the record of both kinds of file."""
 
 # One more entry of the model's metadata (field 14: key, field 1; value, field 2), so that it stays plain ONNX.
 _SEAL: Final = b"\x72\x4a\x0a\x06sha256\x12\x40"

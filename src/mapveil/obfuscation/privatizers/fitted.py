@@ -24,7 +24,7 @@ _CHUNK = 1 << 16
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FittedPrivatizer:
-    """What a phone is given: it rewrites rows in their own units and never sees anybody else's.
+    """A privatizer fitted on a pilot, ready to run on clients; rows in and out are in their own units.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class FittedPrivatizer:
         return self.normalisation.names
 
     def guarantee(self, *, seeded: bool = False) -> Guarantee:
-        """What is proved about one report, or that nothing is."""
+        """The guarantee of one report."""
         return self.privatizer.promise(self.state, len(self.names), seeded=seeded)
 
     def rewrite(

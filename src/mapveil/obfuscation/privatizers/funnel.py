@@ -138,7 +138,7 @@ class Funnel(Privatizer):
 def _choose(
     reached: npt.NDArray[np.float64], cells: npt.NDArray[np.int64], rng: Randomness
 ) -> npt.NDArray[np.int64]:
-    """What :func:`choose_codes` draws from the cells' weights, by one search among all cumulative sums.
+    """Draw as :func:`choose_codes` does, by one search among all cumulative sums of the cells' weights.
 
     Each cell's sums are shifted by twice its number, so that they ascend throughout; that rounds them to 2^-42.
     """

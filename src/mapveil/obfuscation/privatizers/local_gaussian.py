@@ -19,7 +19,7 @@ from mapveil_client.epsilon import EpsilonLike, as_epsilon
 from mapveil_client.randomness.random import Randomness
 
 CALIBRATIONS = ("exact", "paper")
-"""How noise follows from epsilon: so that the promise holds, or as in the paper's experiments."""
+"""Calibration of the noise to epsilon: exact, or that of the paper's experiments."""
 
 _GRAIN = 10**6
 _SLACK = 1e-8
@@ -27,7 +27,7 @@ _SLACK = 1e-8
 
 @dataclass(frozen=True, kw_only=True)
 class ClippedNoise(Privatizer):
-    """What the two mechanisms with a formal promise share: a budget and a ball.
+    """Base of the two privatizers with a formal guarantee: a budget and a clipping ball.
 
     Parameters
     ----------

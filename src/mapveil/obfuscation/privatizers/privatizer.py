@@ -1,4 +1,4 @@
-"""What every privatizer of measurement rows shares: frozen parameters, a fit on a pilot, and a rewriting."""
+"""The contract of privatizers: frozen parameters, a fit on a pilot, and the privatization of rows."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Privatizer(ABC):
 
     @abstractmethod
     def promise(self, state: State, features: int, *, seeded: bool) -> Guarantee:
-        """What is proved about one report of ``sequence`` measurements, or that nothing is."""
+        """The guarantee of one report of ``sequence`` measurements."""
 
     def fit(
         self,

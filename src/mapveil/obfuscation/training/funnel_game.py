@@ -35,7 +35,7 @@ _KEPT_RESIDUALS = (
 
 
 class Channel(NamedTuple):
-    """What the device keeps: which cell a run is in, which codes that cell sends, and what a code says."""
+    """A client's code book: the cell of a run, the codes that cell sends, and the rows they stand for."""
 
     centres: Rows32  # (cells, width)
     weights: npt.NDArray[np.float32]  # (cells, codes), each row sums to 1
@@ -43,7 +43,7 @@ class Channel(NamedTuple):
 
 
 class Certificate(NamedTuple):
-    """What the best attacker on one report reaches, whoever it is."""
+    """Accuracy of the optimal attacker on one report."""
 
     user_error: float  # P_1: how often it names another user
     place_error: float  # P_2: mean distance of its place, deviations
@@ -109,7 +109,7 @@ def play_funnel(
 
 
 def certify(channel: Channel, rows: Rows32, users: npt.NDArray[np.int64], length: int) -> Certificate:
-    r"""What the best attacker on one report reaches on these rows.
+    r"""Evaluate the optimal attacker on one report, on these rows.
 
     .. math::
 
