@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from mapveil.distributed.devices import devices_of
+from mapveil.engines.devices import devices_of
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.quadtree import Quadtree

@@ -8,17 +8,17 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from mapveil.geo.tiling import Tiling
-from mapveil.local.devices import Outside, PlaceChoice
+from mapveil.local.devices import PlaceChoice
 from mapveil.local.randomizers.domain import Domain
 from mapveil.random_features.devices import PlaceChoice as WavePlaces
 from mapveil_client.arrays import FloatArray, IntArray
+from mapveil_client.contribution import WEIGHT_UNITS, Outside
 from mapveil_client.errors import InputError
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.randomness.uniform import uniform_below
 from mapveil_client.sum_report import Devices
 from mapveil_client.terms import CollectionTerms
 
-_WEIGHT_UNITS: Final = 1_000_000
 _PAIRS: Final = 1 << 22
 
 
@@ -68,14 +68,17 @@ class Whereabouts:
         object.__setattr__(self, "lon", lon)
         object.__setattr__(self, "lat", lat)
 
+    def _units(self) -> IntArray:
+        """The whole weight of each place: millionths where there are weights."""
+        if self.weights is None:
+            return np.ones(self.lon.size, dtype=np.int64)
+        return np.floor(self.weights * WEIGHT_UNITS + 0.5).astype(np.int64)
+
     def _visits(self, cells: IntArray) -> tuple[IntArray, IntArray]:
-        """The cells, ascending, and the whole weight of each: millionths where there are weights."""
-        units = np.ones(cells.size, dtype=np.int64)
-        if self.weights is not None:
-            units = np.floor(self.weights * _WEIGHT_UNITS + 0.5).astype(np.int64)
+        """The cells, ascending, and the whole weight of each."""
         found, inverse = np.unique(cells, return_inverse=True)
         total = np.zeros(found.size, dtype=np.int64)
-        np.add.at(total, inverse, units)
+        np.add.at(total, inverse, self._units())
         return found[total > 0], total[total > 0]
 
     def devices(self, terms: CollectionTerms) -> Devices:
@@ -84,7 +87,7 @@ class Whereabouts:
         sites = np.where(cells >= 0, terms.sites[cells], -1)
         return Devices(sites, np.array([0, sites.size]), weight)
 
-    def cell(self, domain: Domain, choice: PlaceChoice, outside: Outside, rng: Randomness) -> int | None:
+    def cell(self, domain: Domain, choice: PlaceChoice, outside: str, rng: Randomness) -> int | None:
         """The one cell that a report is about; None where nothing is reported. Run by: the client.
 
         Parameters
@@ -94,16 +97,16 @@ class Whereabouts:
         choice : str
             ``"most-visited"``, of equal ones the first; or ``"random"``, in proportion to the weights.
         outside : str
-            A place outside the domain is no visit (``"silent"``); or is at the ``"nearest"`` site; or, with
+            A place outside the domain is no visit (``"drop"``); or is at the ``"nearest"`` site; or, with
             ``"refuse"``, the device that has one reports nothing.
         rng : Randomness
             For the random choice.
         """
         cells = domain.tiling.locate(self.lon, self.lat)
         away = ~np.isin(cells, domain.cells) if domain.size != domain.tiling.size else cells < 0
-        if outside == "refuse" and bool(away.any()):
+        if outside == Outside.REFUSE and bool(away.any()):
             return None
-        if outside == "nearest":
+        if outside == Outside.NEAREST:
             cells = cells.copy()
             cells[away] = domain.cells[_nearest(domain, self.lon[away], self.lat[away])]
         else:
@@ -129,7 +132,7 @@ class Whereabouts:
         places : str
             ``"mean"``: all of them; ``"most-visited"``: the mean of those in the one cell with the largest weight.
         """
-        weights = np.ones(self.lon.size) if self.weights is None else self.weights
+        weights = self._units() / (1 if self.weights is None else WEIGHT_UNITS)
         inside = tiling.region.contains(self.lon, self.lat) & (weights > 0)
         lon, lat, weights = self.lon[inside], self.lat[inside], weights[inside]
         if places == "most-visited" and lon.size:

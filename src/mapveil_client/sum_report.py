@@ -36,18 +36,18 @@ class SumQuery(Protocol):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Devices:
-    """Places of each device, as sites of the tiling's lattice.
+    """Locations of each client, as sites of the tiling's lattice: one client on a device, many in a simulation. Secret.
 
     Parameters
     ----------
-    sites : ndarray of int32 or int64, shape (places,)
-        Morton code of each place on the lattice, -1 for outside the region.
+    sites : ndarray of int32 or int64, shape (locations,)
+        Morton code of each location on the lattice, -1 for outside the region.
     starts : ndarray of int64, shape (devices + 1,), optional
-        Device d's places are ``starts[d]:starts[d + 1]``; one place each without.
-    weights : ndarray of int64, shape (places,), optional
-        How much each place counts within its device, at least 1; 1 without.
-    labels : ndarray of int64, shape (places,), optional
-        A category of each place, such as a test's result, from 0.
+        Device d's locations are ``starts[d]:starts[d + 1]``; one location each by default.
+    weights : ndarray of int64, shape (locations,), optional
+        Weight of each location within its device, at least 1; 1 by default.
+    labels : ndarray of int64, shape (locations,), optional
+        Category of each location, such as a test's result, from 0.
     """
 
     sites: npt.NDArray[np.integer]
@@ -60,26 +60,20 @@ class Devices:
         """Number of devices."""
         return self.sites.size if self.starts is None else self.starts.size - 1
 
+    def _at(self, rows: IntArray | slice, starts: IntArray | None) -> Devices:
+        weights, labels = (None if column is None else column[rows] for column in (self.weights, self.labels))
+        return Devices(self.sites[rows], starts, weights, labels)
+
     def take(self, chosen: IntArray) -> Devices:
         """The chosen devices, in that order."""
         if self.starts is None:
-            return Devices(
-                self.sites[chosen],
-                weights=None if self.weights is None else self.weights[chosen],
-                labels=None if self.labels is None else self.labels[chosen],
-            )
+            return self._at(chosen, None)
         length = np.diff(self.starts)[chosen]
         starts = np.concatenate([[0], np.cumsum(length)])
-        places = np.repeat(self.starts[chosen] - starts[:-1], length) + np.arange(starts[-1])
-        return Devices(
-            self.sites[places],
-            starts,
-            None if self.weights is None else self.weights[places],
-            None if self.labels is None else self.labels[places],
-        )
+        return self._at(np.repeat(self.starts[chosen] - starts[:-1], length) + np.arange(starts[-1]), starts)
 
     def shuffled(self, simulation: np.random.Generator) -> Devices:
-        """All of them, in random order: for millions at one place each, without numbering them."""
+        """All devices in random order; without an index array where each has one location alone."""
         if self.starts is None and self.weights is None and self.labels is None:
             return Devices(simulation.permutation(self.sites))
         return self.take(simulation.permutation(self.count))
@@ -87,19 +81,12 @@ class Devices:
     def between(self, first: int, last: int) -> Devices:
         """The devices from ``first`` up to, not including, ``last``: views, no copies."""
         if self.starts is None:
-            places, starts = slice(first, last), None
-        else:
-            places = slice(int(self.starts[first]), int(self.starts[last]))
-            starts = self.starts[first : last + 1] - self.starts[first]
-        return Devices(
-            self.sites[places],
-            starts,
-            None if self.weights is None else self.weights[places],
-            None if self.labels is None else self.labels[places],
-        )
+            return self._at(slice(first, last), None)
+        rows = slice(int(self.starts[first]), int(self.starts[last]))
+        return self._at(rows, self.starts[first : last + 1] - self.starts[first])
 
     def device(self) -> IntArray:
-        """Whose each place is, shape (places,)."""
+        """Index of the device of each location, shape (locations,)."""
         if self.starts is None:
             return np.arange(self.sites.size)
         return np.repeat(np.arange(self.count), np.diff(self.starts))

@@ -23,11 +23,11 @@ def trips(users: list[int], origins: list[float], destinations: list[float]) -> 
 
 def test_every_trip_or_one_of_each_user() -> None:
     some = trips([0, 0, 0, 1], [0.5, 1.5, 2.5, 3.5], [3.5, 2.5, 1.5, 0.5])
-    origins, destinations = cells_of_trips(some, DOMAIN, "silent", Randomness(0), one_each=False)
+    origins, destinations = cells_of_trips(some, DOMAIN, "drop", Randomness(0), one_each=False)
     assert (origins.tolist(), destinations.tolist()) == ([0, 1, 2, 3], [3, 2, 1, 0])
     taken = np.zeros(4)
     for seed in range(900):
-        origins, destinations = cells_of_trips(some, DOMAIN, "silent", Randomness(seed), one_each=True)
+        origins, destinations = cells_of_trips(some, DOMAIN, "drop", Randomness(seed), one_each=True)
         assert origins.size == 2
         assert (origins + destinations == 3).all()
         taken[origins] += 1
@@ -38,7 +38,7 @@ def test_every_trip_or_one_of_each_user() -> None:
 
 def test_ends_outside() -> None:
     some = trips([0, 1, 2], [0.5, 0.5, 9.0], [1.5, -7.0, 2.5])
-    silent = cells_of_trips(some, DOMAIN, "silent", Randomness(0), one_each=False)
+    silent = cells_of_trips(some, DOMAIN, "drop", Randomness(0), one_each=False)
     assert [part.tolist() for part in silent] == [[0], [1]]
     nearest = cells_of_trips(some, DOMAIN, "nearest", Randomness(0), one_each=False)
     assert [part.tolist() for part in nearest] == [[0, 0, 3], [1, 0, 2]]
@@ -49,4 +49,4 @@ def test_ends_outside() -> None:
 
 def test_no_trip_inside_is_an_error() -> None:
     with pytest.raises(InputError, match="no trip has both ends"):
-        cells_of_trips(trips([0], [9.0], [0.5]), DOMAIN, "silent", Randomness(0), one_each=True)
+        cells_of_trips(trips([0], [9.0], [0.5]), DOMAIN, "drop", Randomness(0), one_each=True)

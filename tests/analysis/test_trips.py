@@ -171,28 +171,28 @@ INSIDE = ([0.5, 49.5], [1.5, 49.5], [0.5, 48.5], [1.5, 48.5])
 
 def test_cells_of_all_trips() -> None:
     trips = trips_of([0, 0, 1], [INSIDE[0], INSIDE[1], INSIDE[2]], [INSIDE[3]] * 3)
-    origins, destinations = cells_of_trips(trips, DOMAIN, "silent", Randomness(1), one_each=False)
+    origins, destinations = cells_of_trips(trips, DOMAIN, "drop", Randomness(1), one_each=False)
     assert origins.tolist() == [0, 1, 2]
     assert destinations.tolist() == [3, 3, 3]
 
 
 def test_a_trip_outside_is_silent_nearest_or_refused() -> None:
     trips = trips_of([0, 1], [INSIDE[0], INSIDE[0]], [INSIDE[3], [9.0, 48.2]])
-    silent = cells_of_trips(trips, DOMAIN, "silent", Randomness(1), one_each=False)
+    silent = cells_of_trips(trips, DOMAIN, "drop", Randomness(1), one_each=False)
     assert silent[0].tolist() == [0]
     nearest = cells_of_trips(trips, DOMAIN, "nearest", Randomness(1), one_each=False)
     assert nearest[1].tolist() == [3, 3]
-    with pytest.raises(InputError, match="that is refused"):
+    with pytest.raises(InputError, match="got one outside"):
         cells_of_trips(trips, DOMAIN, "refuse", Randomness(1), one_each=False)
     far = trips_of([0], [[9.0, 9.0]], [INSIDE[0]])
     with pytest.raises(InputError, match="no trip has both ends"):
-        cells_of_trips(far, DOMAIN, "silent", Randomness(1), one_each=False)
+        cells_of_trips(far, DOMAIN, "drop", Randomness(1), one_each=False)
 
 
 def test_one_trip_of_each_user_any_with_the_same_odds() -> None:
     users = np.repeat(np.arange(4000), 3)
     trips = trips_of(users, [INSIDE[at % 3] for at in range(12_000)], [INSIDE[3]] * 12_000)
-    origins, _ = cells_of_trips(trips, DOMAIN, "silent", Randomness(5), one_each=True)
+    origins, _ = cells_of_trips(trips, DOMAIN, "drop", Randomness(5), one_each=True)
     assert origins.size == 4000
     counts = np.bincount(origins, minlength=3)
     # Six deviations of a third each; the first trip of everybody would be 4000 of one.

@@ -136,7 +136,7 @@ def test_a_table_needs_a_tiling_and_counts_bring_their_own():
         Spender(epsilon=1).release(points)
     for source in (counts(), UserSums(counts().values * UNIT, TILING)):
         assert Spender(epsilon=1).release(source, rng=1).tiling is TILING
-    with pytest.raises(InputError, match="cannot be released on"):
+    with pytest.raises(InputError, match="counts must be on the cells of"):
         Spender(epsilon=1).release(counts(), mv.Quadtree(REGION, depth=3))
 
 

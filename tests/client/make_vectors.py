@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.spatial import cKDTree
 
 import mapveil as mv
 from mapveil.geo.tiling import Tiling
 from mapveil.geo.web_mercator import WebMercatorTiles
 from mapveil.local import Domain
-from mapveil.local.devices import nearest_site
 from mapveil.local.randomizers.message import setting_fingerprint, write_reports
 from mapveil.local.randomizers.odds import odds, power
 from mapveil.random_features.frequencies import offsets, unit_frequencies
@@ -127,7 +127,9 @@ def locating() -> list[dict[str, Any]]:
                 "sites": codes.site[:200].tolist(),
                 "places": [list(place) for place in places],
                 "cells": tiling.locate(lon, lat).tolist(),
-                "nearest": nearest_site(domain, lon, lat).tolist(),
+                "nearest": cKDTree(domain.plane.T)
+                .query(np.column_stack(tiling.region.project(lon, lat)))[1]
+                .tolist(),
             }
         )
     return made

@@ -87,7 +87,7 @@ def test_every_answer_is_made_with_what_a_phone_has(
             terms = new_terms(trust="local", method=method.name, tiling=SMALL.to_dict())
             asked.append((terms.encode().hex(), None))
     for tiling in TILINGS.values():
-        for outside in ("silent", "nearest"):
+        for outside in ("drop", "nearest"):
             terms = new_terms(
                 trust="local", method="olh-h", tiling=tiling.to_dict(), options={"outside": outside}
             )

@@ -7,7 +7,7 @@ import pickle
 import numpy as np
 import pytest
 
-from mapveil.distributed.devices import devices_of
+from mapveil.engines.devices import devices_of
 from mapveil.geo import Grid, Points, Quadtree, Region
 from mapveil.local.devices import cells_of_users
 from mapveil.local.randomizers.domain import Domain
@@ -50,14 +50,14 @@ def test_a_device_is_a_row_of_the_tables_devices(new_terms, weighted: bool) -> N
         assert mine.weights[order].tolist() == row.weights[others].tolist()
 
 
-@pytest.mark.parametrize("outside", ["silent", "nearest"])
+@pytest.mark.parametrize("outside", ["drop", "nearest"])
 def test_a_device_reports_about_the_cell_that_the_table_says(outside: str) -> None:
     points, own = table(weighted=True)
     domain = Domain(Grid(REGION, 6, 5))
     whole = cells_of_users(points, domain, "most-visited", outside, Randomness(1))
     mine = [places.cell(domain, "most-visited", outside, Randomness(1)) for places in own]
     assert [cell for cell in mine if cell is not None] == whole.tolist()
-    assert (None in mine) == (outside == "silent")
+    assert (None in mine) == (outside == "drop")
 
 
 def test_a_random_cell_comes_as_often_as_its_weight_says() -> None:
@@ -66,7 +66,7 @@ def test_a_random_cell_comes_as_often_as_its_weight_says() -> None:
         np.array([-74.0, -73.92, -73.91]), np.array([40.7, 40.7, 40.8]), np.array([1.0, 1.5, 1.5])
     )
     rng = Randomness(4)
-    drawn = [places.cell(domain, "random", "silent", rng) for _ in range(4000)]
+    drawn = [places.cell(domain, "random", "drop", rng) for _ in range(4000)]
     score = (drawn.count(0) - 1000) / (4000 * 0.25 * 0.75) ** 0.5
     assert abs(score) < 6
     assert abs((drawn.count(0) - 4000 / 3) / (4000 * 2 / 9) ** 0.5) > 6  # as often as its rows would be
@@ -76,7 +76,7 @@ def test_a_place_outside_is_refused_or_silent() -> None:
     domain = Domain(Grid(REGION, 3, 3))
     both = Whereabouts(np.array([-73.97, 2.35]), np.array([40.77, 48.85]))
     assert both.cell(domain, "most-visited", "refuse", Randomness(1)) is None
-    assert both.cell(domain, "most-visited", "silent", Randomness(1)) == 4
+    assert both.cell(domain, "most-visited", "drop", Randomness(1)) == 4
 
 
 @pytest.mark.parametrize("choice", ["mean", "most-visited"])
@@ -122,4 +122,4 @@ def test_a_device_without_weight_is_nowhere(new_terms) -> None:
     nobody = Whereabouts(np.array([-73.97]), np.array([40.77]), np.array([0.0]))
     assert nobody.devices(new_terms()).count == 1
     assert nobody.devices(new_terms()).sites.size == 0
-    assert nobody.cell(Domain(Grid(REGION, 2, 2)), "most-visited", "silent", Randomness(1)) is None
+    assert nobody.cell(Domain(Grid(REGION, 2, 2)), "most-visited", "drop", Randomness(1)) is None

@@ -72,7 +72,7 @@ def test_counts_are_drawn_without_replacement() -> None:
 
 def test_what_cannot_be_used_is_said() -> None:
     counts = Counts(np.array([1, 2]), Grid(Region.without_georeference(2, 1), rows=1, columns=2))
-    with pytest.raises(InputError, match="cannot be compared on quadtree:2"):
+    with pytest.raises(InputError, match="counts must be on the cells of quadtree:2"):
         population(counts, Quadtree(REGION, 2))
     with pytest.raises(InputError, match="needs a tiling"):
         population(some_points(3, 0, False))

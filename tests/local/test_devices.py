@@ -21,7 +21,7 @@ def points(users, lons, lats=None, weights=None) -> mv.Points:
     return mv.Points.from_arrays(users, lons, [0.5] * len(lons) if lats is None else lats, weight=weights)
 
 
-def cells(source, choice="most-visited", outside="silent", seed=1) -> list[int]:
+def cells(source, choice="most-visited", outside="drop", seed=1) -> list[int]:
     return cells_of_users(source, DOMAIN, choice, outside, Randomness(seed)).tolist()
 
 
@@ -55,8 +55,8 @@ def test_a_user_outside_is_silent_moved_or_refused() -> None:
     assert cells(points(["in"], [2.5]), outside="refuse") == [2]
 
 
-def test_nobody_inside_is_an_error_that_says_what_is_accepted() -> None:
-    with pytest.raises(InputError, match="overlaps the points"):
+def test_nobody_inside_is_an_error_that_says_what_is_needed() -> None:
+    with pytest.raises(InputError, match="must overlap the points"):
         cells(points(["a"], [9.0]))
 
 
@@ -64,7 +64,7 @@ def test_counts_are_one_user_each() -> None:
     source = Counts(np.array([2, 0, 1, 3]), TILING)
     assert cells(source) == [0, 0, 2, 3, 3, 3]
     other = Counts(np.zeros(5, dtype=np.int64), mv.Grid(REGION, rows=1, columns=5))
-    with pytest.raises(InputError, match="cannot be released"):
+    with pytest.raises(InputError, match="counts must be on the cells of"):
         cells(other)
 
 

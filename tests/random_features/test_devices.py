@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mapveil as mv
-from mapveil.random_features import devices as module
-from mapveil.random_features.devices import all_places, count_devices, visits_of
+from mapveil.engines.contributions import CHUNK, count_users
+from mapveil.random_features.devices import all_places, visits_of
 from mapveil_client.errors import InputError
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
@@ -110,14 +110,14 @@ def test_counts_are_devices_in_the_middle_of_their_cells(chunk):
     )
     lon, lat = GRID.centres()
     np.testing.assert_allclose(places, np.repeat(REGION.project(lon, lat), values, axis=1))
-    assert count_devices(mv.Counts(values, GRID), GRID) == values.sum()
+    assert count_users(mv.Counts(values, GRID), GRID) == values.sum()
 
 
 def test_the_number_of_devices_is_that_of_users_inside():
     parts, weight = table(weighted=True)
     points = mv.Points.from_arrays(*parts, weight=weight)
-    assert count_devices(points, GRID) == len(by_hand(parts, weight, REGION))
-    assert count_devices(points, mv.Grid(POLYGON, 16, 16)) == len(by_hand(parts, weight, POLYGON))
+    assert count_users(points, GRID) == len(by_hand(parts, weight, REGION))
+    assert count_users(points, mv.Grid(POLYGON, 16, 16)) == len(by_hand(parts, weight, POLYGON))
 
 
 def test_the_order_of_rows_does_not_matter():
@@ -133,17 +133,17 @@ def test_the_order_of_rows_does_not_matter():
 
 def test_nobody_inside_is_an_error():
     points = mv.Points.from_arrays([1, 2], [10.0, 11.0], [50.0, 51.0])
-    with pytest.raises(InputError, match="nobody is inside the region"):
-        count_devices(points, GRID)
-    with pytest.raises(InputError, match="nobody is inside"):
-        count_devices(mv.Counts(np.zeros(GRID.size, dtype=np.int64), GRID), GRID)
+    with pytest.raises(InputError, match="no row lies inside the region"):
+        count_users(points, GRID)
+    with pytest.raises(InputError, match="no row lies inside"):
+        count_users(mv.Counts(np.zeros(GRID.size, dtype=np.int64), GRID), GRID)
     assert all_places(points, GRID).shape == (2, 0)
 
 
 def test_bad_rows_and_other_tilings_are_errors():
     with pytest.raises(InputError, match="row 2"):
         list(visits_of(mv.Points.from_arrays([1, 2], [-73.95, np.nan], [40.7, 40.7]), GRID))
-    with pytest.raises(InputError, match="cannot be released on"):
+    with pytest.raises(InputError, match="counts must be on the cells of"):
         list(visits_of(mv.Counts(np.ones(4, dtype=np.int64), mv.Grid(REGION, 2, 2)), GRID))
 
 
@@ -154,4 +154,4 @@ def test_a_user_longer_than_a_chunk_stays_one_device():
     )
     assert sum(visits.devices for visits in made) == 2
     assert max(np.diff(visits.starts).max() for visits in made) == 50
-    assert module._CHUNK >= 1 << 20  # what a release uses
+    assert CHUNK >= 1 << 20  # what a release uses

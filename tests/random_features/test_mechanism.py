@@ -121,7 +121,7 @@ def test_every_export_says_it_is_not_dp(mechanism, tmp_path):
 
 @EVERY
 def test_nobody_inside_and_bad_rows_are_errors(mechanism):
-    with pytest.raises(InputError, match="nobody is inside"):
+    with pytest.raises(InputError, match="no row lies inside"):
         mechanism.release(mv.Points.from_arrays([1], [10.0], [50.0]), TILINGS["quadtree"])
     with pytest.raises(InputError, match="row 2"):
         mechanism.release(mv.Points.from_arrays([1, 2], [-73.95, np.nan], [40.7, 40.7]), TILINGS["quadtree"])

@@ -41,7 +41,7 @@ def flow_guarantee(
             f"{sends}, randomized on the device with half of epsilon each: nobody else ever has the trip."
         ),
         neighbours=(
-            f"{silent if mechanism.outside == 'silent' else ''}{replaced} replaced by any other between two places of "
+            f"{silent if mechanism.outside == 'drop' else ''}{replaced} replaced by any other between two places of "
             "the map"
         ),
         assumptions=(

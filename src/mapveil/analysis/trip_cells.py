@@ -5,15 +5,17 @@ from __future__ import annotations
 import numpy as np
 
 from mapveil.analysis.trips import Trips
-from mapveil.local.devices import Outside, nearest_site
+from mapveil.engines.contributions import locator
+from mapveil.local.devices import check_inside
 from mapveil.local.randomizers.domain import Domain
 from mapveil_client.arrays import IntArray
+from mapveil_client.contribution import Outside
 from mapveil_client.errors import InputError
 from mapveil_client.randomness.random import Randomness
 
 
 def cells_of_trips(
-    trips: Trips, domain: Domain, outside: Outside, rng: Randomness, *, one_each: bool
+    trips: Trips, domain: Domain, outside: str, rng: Randomness, *, one_each: bool
 ) -> tuple[IntArray, IntArray]:
     """Origin and destination cells of the trips that are reported. Run by: a simulation of devices.
 
@@ -23,8 +25,8 @@ def cells_of_trips(
         Everybody's.
     domain : Domain
         The sites.
-    outside : str
-        What becomes of a trip with an end outside: it is not reported (``"silent"``), the end counts for the nearest
+    outside : Outside or str
+        Treatment of a trip with an end outside: it is not reported (``"drop"``), the end counts at the nearest
         site (``"nearest"``), or everything is refused (``"refuse"``).
     rng : Randomness
         Which trip a user takes.
@@ -36,20 +38,10 @@ def cells_of_trips(
     InputError
         An end is outside and that is refused, or no trip has both ends inside.
     """
-    located = []
-    for lon, lat in (trips.ends[:2], trips.ends[2:]):
-        cells = domain.tiling.locate(lon, lat)
-        away = np.flatnonzero(~np.isin(cells, domain.cells))
-        if away.size and outside == "refuse":
-            raise InputError(
-                f"{trips.source}: an end of a trip is outside {domain.tiling.region}, and that is refused; "
-                "outside = silent or nearest is accepted"
-            )
-        cells[away] = -1
-        if outside == "nearest":
-            cells[away] = domain.cells[nearest_site(domain, lon[away], lat[away])]
-        located.append(cells)
-    origins, destinations = located
+    rule = Outside(outside)
+    locate = locator(domain.tiling, domain.cells, rule)
+    origins, destinations = (locate(lon, lat) for lon, lat in (trips.ends[:2], trips.ends[2:]))
+    check_inside((origins >= 0) & (destinations >= 0), rule, domain, trips.source)
     inside = np.flatnonzero((origins >= 0) & (destinations >= 0))
     if inside.size == 0:
         raise InputError(

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 
-from mapveil.distributed.devices import devices_of
 from mapveil.distributed.query import NoisySums, Query, Setting
+from mapveil.engines.devices import devices_of
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling

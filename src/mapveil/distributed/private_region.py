@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from mapveil.distributed.devices import devices_of
 from mapveil.distributed.mechanism import TABLE_SCALE, DistributedMechanism
 from mapveil.distributed.query import Query
+from mapveil.engines.devices import devices_of
 from mapveil.geo.cut_region import cut_region, kept_bins
 from mapveil.geo.grid import Grid
 from mapveil.geo.points import Points

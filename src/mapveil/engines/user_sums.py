@@ -1,4 +1,4 @@
-"""From rows to exact user sums per cell: the one heavy step, one SQL text.
+"""Exact user sums per cell: the curator's one heavy step, one SQL text.
 
 Run by: the curator (or a simulation). The text is plain SQL but for placeholders, integer
 division and how a query is inlined among them, so that another SQL engine can run it.
@@ -6,39 +6,20 @@ division and how a query is inlined among them, so that another SQL engine can r
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from mapveil.engines.contributions import UNIT, check_tiling, located_rows, nobody_inside
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
-from mapveil.geo.tables import reading
-from mapveil.geo.tiling import SqlKey, Tiling
+from mapveil.geo.tiling import Tiling
 from mapveil_client.errors import InputError
 
-if TYPE_CHECKING:
-    import duckdb
-
-UNIT: Final = 1 << 28
-"""Lattice units per user: every sum is an integer number of these.
-
-Fine enough that rounding every row down costs a user of a million rows 0.4 % of themself at most; coarse enough
-that the sums of 34 thousand million users fit 63 bits.
-"""
-
 USER_SUMS_SQL: Final = """
-WITH rows_of_users AS {inline} (
-    SELECT user_id, {cell} AS cell, {weight} AS weight
-    FROM ({points}) AS points
-),
-located AS {inline} (
-    SELECT user_id, cell, weight
-    FROM rows_of_users
-    WHERE cell >= 0 AND weight > 0
-),
+WITH located AS {inline} ({rows}),
 totals AS (
     SELECT user_id, CAST(SUM(weight) AS {integer}) AS total
     FROM located
@@ -55,8 +36,6 @@ long as the input: grouped are the users, then the cells. The rows are located t
 between the two groupings, so that memory follows the users and the cells, never the rows.
 """
 
-_MEMORY_LIMIT = "1200MB"
-_WEIGHT_UNITS = 1_000_000
 _LARGEST_SUM = (1 << 62) // UNIT
 
 
@@ -85,13 +64,13 @@ def user_sums(
     Parameters
     ----------
     source : Points, Counts or UserSums
-        A table; or counts, each unit one user in one cell; or sums made before.
+        A table; or counts, each unit one user in one cell; or earlier sums, returned as they are.
     tiling : Tiling
         The cells; rows outside them contribute nothing.
     progress : callable, optional
-        Told the step's name and the done part.
+        Called with the step's name and the fraction that is done.
     may_be_empty : bool
-        Whether sums of nobody are an answer. Once noise was drawn an error would be one too, without noise.
+        Whether sums of nobody are a result. After noise was drawn, an error would reveal them without noise.
 
     Returns
     -------
@@ -105,8 +84,7 @@ def user_sums(
         too many for 63 bits.
     """
     if not isinstance(source, Points):
-        if source.tiling is not tiling and source.tiling.to_dict() != tiling.to_dict():
-            raise InputError(f"counts on {source.tiling.spec} cannot be released on {tiling.spec}")
+        check_tiling(source.tiling, tiling)
         return source if isinstance(source, UserSums) else UserSums(_from_counts(source), tiling)
     if progress:
         progress("sum users per cell", 0.0)
@@ -118,70 +96,22 @@ def user_sums(
 
 def _from_counts(counts: Counts) -> npt.NDArray[np.int64]:
     if counts.values.sum(dtype=np.float64) > _LARGEST_SUM:
-        raise InputError(f"{counts.source}: more users than {_LARGEST_SUM} in all; fewer are accepted")
+        raise InputError(f"{counts.source}: at most {_LARGEST_SUM} users fit 63-bit sums, got more")
     return counts.values * UNIT
 
 
 def _from_points(points: Points, tiling: Tiling, may_be_empty: bool) -> npt.NDArray[np.int64]:
-    import duckdb
-
-    points.check()
-    with tempfile.TemporaryDirectory(prefix="mapveil-") as spill, duckdb.connect() as connection:
-        connection.execute(f"SET memory_limit = '{_MEMORY_LIMIT}'")
-        connection.execute("SET preserve_insertion_order = false")
-        connection.execute("SET temp_directory = ?", [spill])
-        rows = points.scan(connection)
-        weighted = points.columns.weight is not None
-        located = located_by(connection, tiling)
+    with located_rows(points, tiling) as rows:
         text = USER_SUMS_SQL.format(
-            cell=located.expression,
-            weight=f"CAST(ROUND(weight * {_WEIGHT_UNITS}) AS HUGEINT)" if weighted else "CAST(1 AS BIGINT)",
-            points=rows,
-            integer="HUGEINT" if weighted else "BIGINT",
+            rows=rows.sql,
+            integer="BIGINT" if points.columns.weight is None else "HUGEINT",
             quotient=f"(weight * {UNIT}) // total",
             inline="NOT MATERIALIZED",
         )
-        with reading(points.source):
-            found = connection.execute(text).fetchnumpy()
-    cells = located.cells(np.ma.filled(found["cell"], -1).astype(np.int64))
+        found = rows.connection.execute(text).fetchnumpy()
+        cells = rows.cells(found["cell"])
     if cells.size == 0 and not may_be_empty:
-        hint = "; are lat and lon swapped?" if _inside_if_swapped(points, tiling) else ""
-        raise InputError(
-            f"{points.source}: no row lies inside the region {tiling.region}; "
-            f"a region that overlaps the points is accepted (west,south,east,north in degrees){hint}"
-        )
+        raise nobody_inside(points, tiling)
     sums = np.zeros(tiling.size, dtype=np.int64)
     sums[cells] = np.ma.filled(found["share"], 0)
     return sums
-
-
-def _inside_if_swapped(points: Points, tiling: Tiling) -> bool:
-    """Whether most rows would lie in the region's box, were lat and lon exchanged."""
-    import duckdb
-
-    west, south, east, north = tiling.region.bbox
-    with duckdb.connect() as connection, reading(points.source):
-        rows = connection.execute(
-            "SELECT 2 * COUNT(*) FILTER (lat BETWEEN ? AND ? AND lon BETWEEN ? AND ?) > COUNT(*) "
-            f"FROM ({points.scan(connection)}) AS points",
-            [west, east, south, north],
-        ).fetchall()
-    return bool(rows[0][0])
-
-
-def located_by(connection: duckdb.DuckDBPyConnection, tiling: Tiling) -> SqlKey:
-    """The cell of the columns lon and lat in SQL; ``tiling.locate`` as a function where there is no expression."""
-    located = tiling.locate_sql("lon", "lat")
-    if located is not None:
-        return located
-    import pyarrow
-
-    # DuckDB evaluates these annotations where only builtins are known.
-    def locate(lon: object, lat: object) -> object:
-        cells = tiling.locate(np.asarray(lon, dtype=np.float64), np.asarray(lat, dtype=np.float64))
-        return pyarrow.array(cells)
-
-    connection.create_function(  # type: ignore[call-overload]
-        "mapveil_locate", locate, ["DOUBLE", "DOUBLE"], "BIGINT", type="arrow"
-    )
-    return SqlKey("mapveil_locate(lon, lat)", lambda keys: keys)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from mapveil.engines import UNIT, UserSums
+from mapveil.engines.contributions import check_tiling, nobody_inside, user_cells
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
@@ -21,26 +22,7 @@ from mapveil_client.errors import InputError, ParameterError
 if TYPE_CHECKING:
     from mapveil_client.sum_report import Devices
 
-
-_WEIGHT_UNITS = 1_000_000
 _LARGEST_COUNT = 1_000_000_000
-
-_SHARES_SQL = """
-WITH inside AS (
-    SELECT user_id, cell, {weight} AS weight
-    FROM located
-    WHERE cell >= 0 AND {weight} > 0
-),
-totals AS (
-    SELECT user_id, CAST(SUM(weight) AS HUGEINT) AS total, row_number() OVER (ORDER BY user_id) - 1 AS row
-    FROM inside
-    GROUP BY user_id
-)
-SELECT row, cell, CAST(SUM((weight * {unit}) // total) AS BIGINT) AS share
-FROM inside JOIN totals USING (user_id)
-GROUP BY row, cell
-ORDER BY row, cell
-"""
 
 
 class Population(Protocol):
@@ -108,29 +90,10 @@ class UserShares:
         InputError
             No row lies inside the tiling.
         """
-        import duckdb
-        import pyarrow
-
-        with duckdb.connect() as connection:
-            weighted = bool(points.columns.weight)
-            weight = f", CAST(ROUND(weight * {_WEIGHT_UNITS}) AS HUGEINT) AS weight" if weighted else ""
-            connection.execute(
-                "CREATE TEMP TABLE rows AS SELECT row_number() OVER () AS id, user_id, "
-                f"CAST(lon AS DOUBLE) AS lon, CAST(lat AS DOUBLE) AS lat{weight} "
-                f"FROM ({points.scan(connection)}) AS points"
-            )
-            places = connection.execute("SELECT id, lon, lat FROM rows").fetchnumpy()
-            lon, lat = (np.asarray(np.ma.filled(places[axis], np.nan)) for axis in ("lon", "lat"))
-            cells = pyarrow.table({"id": places["id"], "cell": tiling.locate(lon, lat)})
-            connection.register("cells", cells)
-            connection.execute("CREATE TEMP VIEW located AS SELECT * FROM rows JOIN cells USING (id)")
-            text = _SHARES_SQL.format(weight="weight" if weighted else "CAST(1 AS BIGINT)", unit=UNIT)
-            found = connection.execute(text).fetchnumpy()
-        if found["row"].size == 0:
-            raise InputError(f"{points.source}: no row lies inside the region {tiling.region}")
-        row, cell, share = (np.asarray(found[name], dtype=np.int64) for name in ("row", "cell", "share"))
-        starts = np.searchsorted(row, np.arange(int(row[-1]) + 2))
-        return cls(starts.astype(np.int64), cell, share, tiling)
+        found = user_cells(points, tiling)
+        if found.cells.size == 0:
+            raise nobody_inside(points, tiling)
+        return cls(found.starts, found.cells, found.shares, tiling)
 
     @property
     def users(self) -> int:
@@ -216,8 +179,8 @@ def population(source: Points | Counts, tiling: Tiling | None = None) -> Populat
         A table without a tiling, counts of another tiling, or no row inside.
     """
     if isinstance(source, Counts):
-        if tiling is not None and tiling is not source.tiling and tiling.to_dict() != source.tiling.to_dict():
-            raise InputError(f"counts on {source.tiling.spec} cannot be compared on {tiling.spec}")
+        if tiling is not None:
+            check_tiling(source.tiling, tiling)
         return CountedUsers(source)
     if tiling is None:
         raise InputError("a table of points needs a tiling, such as quadtree:8")

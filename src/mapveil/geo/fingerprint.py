@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import tempfile
 from typing import TYPE_CHECKING, Final
 
-from mapveil.geo.tables import reading
+from mapveil.geo.tables import connection, reading
 
 if TYPE_CHECKING:
     from mapveil.geo.points import Points
@@ -52,13 +51,7 @@ def fingerprint(points: Points) -> bytes:
     InputError
         The source cannot be read.
     """
-    import duckdb
-
-    with tempfile.TemporaryDirectory(prefix="mapveil-") as spill, duckdb.connect() as connection:
-        connection.execute("SET memory_limit = '1200MB'")
-        connection.execute("SET preserve_insertion_order = false")
-        connection.execute("SET temp_directory = ?", [spill])
-        with reading(points.source):
-            weight = "weight" if points.columns.weight is not None else "1"
-            rows = connection.execute(_SQL.format(weight=weight, points=points.scan(connection))).fetchall()
+    weight = "weight" if points.columns.weight is not None else "1"
+    with connection() as opened, reading(points.source):
+        rows = opened.execute(_SQL.format(weight=weight, points=points.scan(opened))).fetchall()
     return hashlib.sha256(f"mapveil points 1 {rows[0]}".encode()).digest()

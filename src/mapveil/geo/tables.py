@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import re
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, runtime_checkable
@@ -151,6 +152,20 @@ def column_types(table: Table) -> dict[str, str]:
     with duckdb.connect() as connection, reading(table.name):
         rows = connection.execute(f"DESCRIBE SELECT * FROM {table.relation(connection)}").fetchall()
     return {str(row[0]): str(row[1]) for row in rows}
+
+
+@contextlib.contextmanager
+def connection() -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open DuckDB for a heavy query, with a temporary folder to spill to.
+
+    The memory limit is DuckDB's default: 80 % of the machine's memory, or of the control group's.
+    """
+    import duckdb
+
+    with tempfile.TemporaryDirectory(prefix="mapveil-") as spill, duckdb.connect() as opened:
+        opened.execute("SET preserve_insertion_order = false")
+        opened.execute("SET temp_directory = ?", [spill])
+        yield opened
 
 
 @contextlib.contextmanager

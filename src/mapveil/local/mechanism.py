@@ -12,7 +12,7 @@ import numpy.typing as npt
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
-from mapveil.local.devices import OUTSIDE, PLACES, Outside, PlaceChoice, cells_of_users
+from mapveil.local.devices import OUTSIDE, PLACES, PlaceChoice, cells_of_users
 from mapveil.local.estimators.estimators import check_estimator, estimate_distribution
 from mapveil.local.estimators.measurement import estimated_users
 from mapveil.local.randomizers.domain import Domain
@@ -44,13 +44,13 @@ class LocalMechanism(Mechanism):
     place : str
         What a user of many places reports about: the ``"most-visited"`` one, or a ``"random"`` row's.
     outside : str
-        A phone outside the region is ``"silent"`` (that it is outside is known then), reports the ``"nearest"`` site,
-        or everything is refused (``"refuse"``).
+        Treatment of a user's rows outside the region, see :class:`~mapveil_client.contribution.Outside`: ``"drop"``
+        (a client outside abstains, which reveals that it is outside), ``"nearest"`` or ``"refuse"``.
     """
 
     estimator: str = "smoothed-em"
     place: PlaceChoice = "most-visited"
-    outside: Outside = "silent"
+    outside: str = "drop"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -157,7 +157,7 @@ class LocalMechanism(Mechanism):
     def guarantee(self, shares: tuple[Share, ...] = (), *, seeded: bool = False) -> Guarantee:
         """The promise of one release with these parameters."""
         self._spent(shares)
-        silent = "that a phone reports tells that it is in the region; " if self.outside == "silent" else ""
+        silent = "that a phone reports tells that it is in the region; " if self.outside == "drop" else ""
         return Guarantee(
             trust="local",
             epsilon=self.budget,

@@ -7,11 +7,12 @@ from typing import Final, Protocol
 
 import numpy as np
 
+from mapveil.engines.contributions import locator
 from mapveil.geo.tiling import Tiling
-from mapveil.local.devices import nearest_site
 from mapveil.local.randomizers.domain import Domain
 from mapveil.navigation.road_graph import RoadGraph
 from mapveil_client.arrays import FloatArray, IntArray
+from mapveil_client.contribution import Outside
 from mapveil_client.errors import InputError, ParameterError
 
 CONGESTIONS: Final = ("volume", "step")
@@ -110,10 +111,7 @@ def junction_cells(graph: RoadGraph, tiling: Tiling) -> IntArray:
             f"{graph.source}: {int(outside.sum())} junctions lie outside {tiling.region}; choose a larger region "
             "or fewer roads"
         )
-    cell, domain = tiling.locate(graph.lon, graph.lat), Domain(tiling)
-    away = ~np.isin(cell, domain.cells)
-    cell[away] = domain.cells[nearest_site(domain, graph.lon[away], graph.lat[away])]
-    return np.asarray(cell, dtype=np.int64)
+    return locator(tiling, Domain(tiling).cells, Outside.NEAREST)(graph.lon, graph.lat)
 
 
 def _check(**values: float) -> None:

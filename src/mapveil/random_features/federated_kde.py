@@ -7,13 +7,14 @@ from typing import ClassVar
 
 import numpy as np
 
+from mapveil.engines.contributions import count_users
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
 from mapveil.mechanisms.mechanism import Progress
 from mapveil.privacy.guarantee import Guarantee, Measured
 from mapveil.random_features.chunks import Chunk, sum_chunks
-from mapveil.random_features.devices import count_devices, visits_of
+from mapveil.random_features.devices import visits_of
 from mapveil.random_features.kernels import kernel_named
 from mapveil.random_features.map_points import map_points, sum_of_kernels
 from mapveil.random_features.mechanism import Collected, ProjectionMechanism, check_bandwidth
@@ -54,7 +55,7 @@ class FederatedKde(ProjectionMechanism):
     ) -> Collected:
         """See :class:`ProjectionMechanism`."""
         check_bandwidth(self.bandwidth_m, tiling)
-        where, total = map_points(tiling), count_devices(points, tiling)
+        where, total = map_points(tiling), count_users(points, tiling)
         kernel, h = kernel_named(self.kernel), float(self.bandwidth_m)
 
         def kernels_of(chunk: Chunk) -> FloatArray:

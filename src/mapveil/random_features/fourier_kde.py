@@ -9,6 +9,7 @@ from typing import ClassVar, Final, Literal, NamedTuple
 
 import numpy as np
 
+from mapveil.engines.contributions import count_users
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
@@ -16,7 +17,7 @@ from mapveil.mechanisms.mechanism import Progress
 from mapveil.privacy.guarantee import Guarantee, Measured
 from mapveil.random_features.bandwidth import neighbour_bandwidth, public_bandwidth, smooth, smoothing_scale
 from mapveil.random_features.chunks import Chunk, ChunkSum, sum_chunks
-from mapveil.random_features.devices import PlaceChoice, all_places, count_devices, visits_of
+from mapveil.random_features.devices import PlaceChoice, all_places, visits_of
 from mapveil.random_features.frequencies import offsets, unit_frequencies
 from mapveil.random_features.kernels import kernel_named
 from mapveil.random_features.map_points import (
@@ -153,7 +154,7 @@ class FourierKde(ProjectionMechanism):
             The devices refuse the query.
         """
         where = self._where(tiling)
-        total = count_devices(points, tiling)
+        total = count_users(points, tiling)
         chosen = self._bandwidth(points, tiling, where, total, rng)
         query = self._checked(self.query(where, chosen.metres), tiling, where)
 
@@ -264,7 +265,7 @@ class FourierKde(ProjectionMechanism):
         """
         if self.bandwidth_m is not None:
             check_bandwidth(self.bandwidth_m, tiling)
-        return self._bandwidth(points, tiling, map_points(tiling), count_devices(points, tiling), rng).metres
+        return self._bandwidth(points, tiling, map_points(tiling), count_users(points, tiling), rng).metres
 
     def _bandwidth(
         self, points: Points | Counts, tiling: Tiling, where: MapPoints, users: int, rng: Randomness

@@ -8,13 +8,14 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from mapveil.engines.contributions import count_users
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
 from mapveil.mechanisms.mechanism import Progress
 from mapveil.privacy.guarantee import Guarantee, Measured
 from mapveil.random_features.chunks import Chunk, sum_chunks
-from mapveil.random_features.devices import count_devices, visits_of
+from mapveil.random_features.devices import visits_of
 from mapveil.random_features.kernels import kernel_named
 from mapveil.random_features.map_points import MapPoints, map_points, sum_of_kernels
 from mapveil.random_features.mechanism import Collected, ProjectionMechanism, check_bandwidth
@@ -190,7 +191,7 @@ class PlanarLaplace(ProjectionMechanism):
     ) -> Collected:
         """See :class:`ProjectionMechanism`."""
         check_bandwidth(self.bandwidth_m, tiling)
-        where, total = map_points(tiling), count_devices(points, tiling)
+        where, total = map_points(tiling), count_users(points, tiling)
         kernel, h = kernel_named(self.kernel), float(self.bandwidth_m)
         prior = where.area / where.area.sum()
 

@@ -7,12 +7,12 @@ from typing import ClassVar
 
 import numpy as np
 
+from mapveil.engines.contributions import count_users
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
 from mapveil.mechanisms.mechanism import Progress
 from mapveil.privacy.guarantee import Guarantee, Measured
-from mapveil.random_features.devices import count_devices
 from mapveil.random_features.map_points import MapPoints, map_points, prior_cells
 from mapveil.random_features.mechanism import Collected, ProjectionMechanism
 from mapveil.random_features.posterior import blind_error
@@ -33,7 +33,7 @@ class ZeroFeatures(ProjectionMechanism):
     ) -> Collected:
         """See :class:`ProjectionMechanism`."""
         progress("count the devices", 0.0)
-        devices, area = count_devices(points, tiling), map_points(tiling).area
+        devices, area = count_users(points, tiling), map_points(tiling).area
         progress("count the devices", 1.0)
         inside = getattr(tiling, "inside", None)
         if tiling.region.polygon is not None and inside is not None:

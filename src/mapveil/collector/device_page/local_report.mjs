@@ -10,7 +10,7 @@ import { Staircase } from "./staircase.mjs";
 import { Generalized, Hadamard } from "./symbols.mjs";
 
 const VERSION = 1;
-const SHARED = { estimator: "smoothed-em", place: "most-visited", outside: "silent" };
+const SHARED = { estimator: "smoothed-em", place: "most-visited", outside: "drop" };
 
 /** The methods of this page: the randomizer, its options with their defaults, and what its report is, in words. */
 export const METHODS = {
@@ -69,7 +69,7 @@ export function methodOf(name, given) {
     insist(Object.hasOwn(known, key), "The collection has an option that this page does not know; it takes no part.");
   }
   const options = { ...known, ...given };
-  insist(["silent", "nearest", "refuse"].includes(options.outside), "The collection says nothing of places outside.");
+  insist(["drop", "nearest", "refuse"].includes(options.outside), "The collection says nothing of places outside.");
   return { ...METHODS[name], options };
 }
 

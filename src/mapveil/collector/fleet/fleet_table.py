@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,36 +14,27 @@ if TYPE_CHECKING:
 
 
 def whereabouts_of(points: Points) -> list[Whereabouts]:
-    """Where each user of a table was, in the order of their ids.
+    """The locations of each user of a table, in the order of their ids.
 
-    Memory follows the table: a process that plays all phones holds what they know.
+    Memory follows the table: a process that simulates all clients holds all their locations.
 
     Parameters
     ----------
     points : Points
-        Rows outside any region are kept: what becomes of them is each collection's to say.
+        Rows outside any region are kept: each collection's terms say how a device treats them.
 
     Raises
     ------
     InputError
         The table cannot be used.
     """
-    import duckdb
+    from mapveil.engines.contributions import user_rows
 
-    from mapveil.geo.tables import reading
-
-    points.check()
     weighted = points.columns.weight is not None
-    with duckdb.connect() as connection, reading(points.source):
-        found = connection.execute(
-            f"SELECT DENSE_RANK() OVER (ORDER BY user_id) AS device, lon, lat{', weight' if weighted else ''} "
-            f"FROM ({points.scan(connection)}) AS points ORDER BY device"
-        ).fetchnumpy()
-    lon, lat = (np.asarray(found[axis], dtype=np.float64) for axis in ("lon", "lat"))
-    weight = np.asarray(found["weight"], dtype=np.float64) if weighted else None
-    starts = np.flatnonzero(np.diff(found["device"], prepend=0))
-    ends = np.append(starts[1:], lon.size)
-    return [
-        Whereabouts(lon[first:last], lat[first:last], None if weight is None else weight[first:last])
-        for first, last in zip(starts.tolist(), ends.tolist(), strict=True)
-    ]
+    made = []
+    for rows in user_rows(points):
+        starts = np.flatnonzero(np.diff(rows.user, prepend=-1, append=-1)).tolist()
+        for first, last in pairwise(starts):
+            lon, lat, weights = (column[first:last] for column in rows[1:])
+            made.append(Whereabouts(lon, lat, weights if weighted else None))
+    return made

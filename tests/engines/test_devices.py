@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mapveil as mv
-from mapveil.distributed.devices import devices_of
+from mapveil.engines.devices import devices_of
 from mapveil.geo.counts import Counts
 from mapveil_client.errors import InputError
 from mapveil_client.morton import interleave
@@ -147,7 +147,7 @@ def test_a_table_with_nobody_inside_is_refused_unless_that_is_an_answer():
 
 
 def test_counts_of_another_tiling_are_refused():
-    with pytest.raises(InputError, match="cannot be released"):
+    with pytest.raises(InputError, match="counts must be on the cells of"):
         devices_of(Counts(np.ones(GRID.size, dtype=np.int64), GRID), QUADTREE)
 
 

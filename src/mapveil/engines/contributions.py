@@ -1,0 +1,343 @@
+"""One definition of a user's contribution: which rows count, in which cell, with what weight.
+
+The curator's exact sums and the simulated clients of every other trust model read a table through this module. The
+SQL is run by DuckDB, which takes its memory limit from the machine and spills to a temporary folder beyond it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.geo.counts import Counts
+from mapveil.geo.points import Points
+from mapveil.geo.tables import connection, reading
+from mapveil.geo.tiling import SqlKey, Tiling
+from mapveil_client.arrays import FloatArray, IntArray
+from mapveil_client.contribution import WEIGHT_UNITS, Outside
+from mapveil_client.errors import InputError
+
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow
+
+Locate = Callable[[FloatArray, FloatArray], IntArray]
+"""Cells of locations in degrees, -1 for outside."""
+
+UNIT: Final = 1 << 28
+"""Lattice units per user: every sum is an integer number of these.
+
+Fine enough that rounding every row down costs a user of a million rows 0.4 % of their contribution at most; coarse
+enough that the sums of 34 thousand million users fit 63 bits.
+"""
+
+CHUNK: Final = 1 << 21
+"""Rows (or users of counts) that a stream holds at one time: 64 MB of user, longitude, latitude and weight."""
+
+CONTRIBUTIONS_SQL: Final = """
+SELECT * FROM (SELECT user_id, {columns}, {weight} AS weight FROM ({points}) AS points) AS contributions
+WHERE {counted}
+"""
+"""Rows of (user, cell or location, weight): what every query below and in ``user_sums`` selects from."""
+
+_USERS_SQL: Final = """
+WITH located AS NOT MATERIALIZED ({rows}),
+users AS (
+    SELECT user_id, CAST(SUM(weight) AS HUGEINT) AS total, row_number() OVER (ORDER BY user_id) - 1 AS number
+    FROM located
+    GROUP BY user_id
+)
+SELECT number, cell, label, CAST(SUM(weight) AS BIGINT) AS weight,
+       CAST(SUM((weight * {unit}) // NULLIF(total, 0)) AS BIGINT) AS share
+FROM located JOIN users USING (user_id)
+GROUP BY number, cell, label
+ORDER BY number, cell, label
+"""
+
+_STREAM_SQL: Final = """
+SELECT DENSE_RANK() OVER (ORDER BY user_id) - 1 AS number, lon, lat,
+       CAST(weight AS DOUBLE) / {units} AS weight
+FROM ({rows}) AS located
+ORDER BY number, lon, lat, weight
+"""
+
+
+class LocatedRows(NamedTuple):
+    """A table's contributions as the rows of an SQL query, while its connection is open."""
+
+    connection: duckdb.DuckDBPyConnection
+    sql: str  # user_id, cell (the tiling's SQL key), label where the table has one, weight
+    cells: Callable[[Any], IntArray]  # from the query's column "cell" to cells
+
+
+class UserCells(NamedTuple):
+    """The cells of every user, ordered by user, SQL key of the cell and label. Not private."""
+
+    starts: (
+        IntArray  # (users + 1,): user u's entries are starts[u]:starts[u + 1], in the order of the users' ids
+    )
+    cells: IntArray  # (entries,), -1 for outside (with KEEP)
+    weights: IntArray  # (entries,), above 0, in 1 / WEIGHT_UNITS; rows where the table has no weights
+    shares: IntArray  # (entries,), 1 / UNIT of the user's contribution, every row rounded down
+    labels: npt.NDArray[np.generic] | None  # (entries,), as the table has them
+
+
+class UserRows(NamedTuple):
+    """Rows of whole users, ordered by user. Not private."""
+
+    user: IntArray  # (rows,), ascending
+    lon: FloatArray  # (rows,), degrees
+    lat: FloatArray
+    weights: FloatArray  # (rows,), from 0; 1 where the table has no weights
+
+    def take(self, rows: slice | npt.NDArray[np.bool_]) -> UserRows:
+        """Some of the rows, in their order."""
+        return UserRows(self.user[rows], self.lon[rows], self.lat[rows], self.weights[rows])
+
+
+@contextlib.contextmanager
+def located_rows(
+    points: Points, tiling: Tiling, outside: Outside = Outside.DROP, locate: Locate | None = None
+) -> Iterator[LocatedRows]:
+    """Open a table's contributions: who was in which cell, with what weight.
+
+    Parameters
+    ----------
+    points : Points
+        The table; checked before the first row is used.
+    tiling : Tiling
+        The cells.
+    outside : Outside
+        ``DROP`` or ``KEEP``.
+    locate : callable, optional
+        Replaces the tiling's own ``locate``; see :func:`locator`.
+
+    Raises
+    ------
+    InputError
+        The table cannot be used.
+    """
+    points.check()
+    with connection() as opened, reading(points.source):
+        located = _sql_key(opened, tiling, locate)
+        label = ", label" if points.columns.label is not None else ""
+        sql = CONTRIBUTIONS_SQL.format(
+            columns=f"{located.expression} AS cell{label}",
+            weight=_weight_sql(points),
+            points=points.scan(opened),
+            counted="cell >= 0 AND weight > 0" if outside is Outside.DROP else "TRUE",
+        )
+        yield LocatedRows(opened, sql, lambda keys: located.cells(np.ma.filled(keys, -1).astype(np.int64)))
+
+
+def user_cells(
+    points: Points, tiling: Tiling, outside: Outside = Outside.DROP, locate: Locate | None = None
+) -> UserCells:
+    """Read every user's cells, weights and shares; memory follows the users' distinct cells. Run by: a simulation.
+
+    Parameters
+    ----------
+    points, tiling, outside, locate
+        See :func:`located_rows`.
+
+    Raises
+    ------
+    InputError
+        The table cannot be used.
+    """
+    labelled = points.columns.label is not None
+    with located_rows(points, tiling, outside, locate) as rows:
+        text = _USERS_SQL.format(rows=rows.sql, unit=UNIT)
+        found = rows.connection.execute(text if labelled else text.replace(", label", "")).fetchnumpy()
+        cells = rows.cells(found["cell"])
+    user = np.asarray(found["number"], dtype=np.int64)
+    weights, shares = (np.ma.filled(found[name], 0).astype(np.int64) for name in ("weight", "share"))
+    counted = weights > 0
+    users = int(user[-1]) + 1 if user.size else 0
+    return UserCells(
+        np.searchsorted(user[counted], np.arange(users + 1)).astype(np.int64),
+        cells[counted],
+        weights[counted],
+        shares[counted],
+        np.asarray(np.ma.filled(found["label"]))[counted] if labelled else None,
+    )
+
+
+def user_rows(points: Points, tiling: Tiling | None = None, *, chunk: int = CHUNK) -> Iterator[UserRows]:
+    """Stream the rows of whole users, in the order of their ids. Run by: a simulation.
+
+    Parameters
+    ----------
+    points : Points
+        The table.
+    tiling : Tiling, optional
+        Rows outside its region's bounding box, or without weight, are dropped; by default all rows are kept.
+    chunk : int
+        Rows held at one time, but for a user with more.
+
+    Raises
+    ------
+    InputError
+        The table cannot be used.
+    """
+    points.check()
+    with connection() as opened, reading(points.source):
+        rows, box = _boxed_rows(points, opened, tiling)
+        units = 1 if points.columns.weight is None else WEIGHT_UNITS
+        text = _STREAM_SQL.format(rows=rows, units=units)
+        yield from _whole_users(opened.sql(text, params=box).to_arrow_reader(chunk))
+
+
+def count_users(source: Points | Counts, tiling: Tiling) -> int:
+    """The number of users with a row in the region. Run by: a simulation.
+
+    Raises
+    ------
+    InputError
+        The table cannot be used, or nobody is inside the region.
+    """
+    if isinstance(source, Counts):
+        count = int(source.values.sum())
+    elif tiling.region.polygon is None:
+        source.check()
+        with connection() as opened, reading(source.source):
+            text, box = _boxed_rows(source, opened, tiling)
+            found = opened.execute(f"SELECT COUNT(DISTINCT user_id) FROM ({text}) AS rows", box).fetchall()
+        count = int(found[0][0])
+    else:
+        inside = tiling.region.contains
+        rows = user_rows(source, tiling)
+        count = sum(np.unique(part.user[inside(part.lon, part.lat)]).size for part in rows)
+    if count == 0:
+        raise nobody_inside(source, tiling)
+    return count
+
+
+def locator(tiling: Tiling, cells: IntArray, outside: Outside) -> Locate:
+    """A function from locations to some cells of a tiling: the sites that a report may be about.
+
+    Parameters
+    ----------
+    tiling : Tiling
+        The cells.
+    cells : ndarray of int64, shape (sites,)
+        Cells of the sites, ascending.
+    outside : Outside
+        With ``NEAREST``, a location in no site is at the site whose centre is nearest in metres of the region's
+        plane; otherwise its cell is -1.
+    """
+    everywhere, project = cells.size == tiling.size, tiling.region.metric_projection.project
+
+    def locate(lon: FloatArray, lat: FloatArray) -> IntArray:
+        found = tiling.locate(lon, lat)
+        return found if everywhere else np.where(np.isin(found, cells), found, -1)
+
+    if outside is not Outside.NEAREST:
+        return locate
+    from scipy.spatial import cKDTree
+
+    tree = cKDTree(np.column_stack(project(*tiling.centres(cells))))
+
+    def locate_nearest(lon: FloatArray, lat: FloatArray) -> IntArray:
+        found = locate(lon, lat)
+        away = np.flatnonzero(found < 0)
+        if away.size:
+            found[away] = cells[tree.query(np.column_stack(project(lon[away], lat[away])))[1]]
+        return found
+
+    return locate_nearest
+
+
+def check_tiling(given: Tiling, tiling: Tiling) -> None:
+    """Refuse counts or sums on other cells than the release's.
+
+    Raises
+    ------
+    InputError
+        The tilings differ.
+    """
+    if given is not tiling and given.to_dict() != tiling.to_dict():
+        raise InputError(f"counts must be on the cells of {tiling.spec}, got counts on {given.spec}")
+
+
+def nobody_inside(source: Points | Counts, tiling: Tiling) -> InputError:
+    """The error where no row lies inside the region, with a hint where lat and lon look exchanged."""
+    hint = (
+        "; are lat and lon swapped?"
+        if isinstance(source, Points) and _inside_if_swapped(source, tiling)
+        else ""
+    )
+    return InputError(
+        f"{source.source}: no row lies inside the region {tiling.region}; the region must overlap the points "
+        f"(west,south,east,north in degrees){hint}"
+    )
+
+
+def _weight_sql(points: Points) -> str:
+    if points.columns.weight is None:
+        return "CAST(1 AS BIGINT)"
+    return f"CAST(ROUND(weight * {WEIGHT_UNITS}) AS HUGEINT)"
+
+
+def _sql_key(opened: duckdb.DuckDBPyConnection, tiling: Tiling, locate: Locate | None) -> SqlKey:
+    """The cell of the columns lon and lat: the tiling's SQL expression, or a function where it has none."""
+    key = tiling.locate_sql("lon", "lat") if locate is None else None
+    if key is not None:
+        return key
+    import pyarrow
+
+    cells_of = locate or tiling.locate
+
+    # DuckDB evaluates these annotations where only builtins are known.
+    def cells(lon: object, lat: object) -> object:
+        return pyarrow.array(cells_of(np.asarray(lon, dtype=np.float64), np.asarray(lat, dtype=np.float64)))
+
+    opened.create_function("mapveil_locate", cells, ["DOUBLE", "DOUBLE"], "BIGINT", type="arrow")  # type: ignore[call-overload]
+    return SqlKey("mapveil_locate(lon, lat)", lambda keys: keys)
+
+
+def _boxed_rows(
+    points: Points, opened: duckdb.DuckDBPyConnection, tiling: Tiling | None
+) -> tuple[str, list[float]]:
+    """Contributions as locations inside the region's bounding box, and the query's parameters."""
+    inside = "weight > 0 AND lon BETWEEN ? AND ? AND lat BETWEEN ? AND ?"
+    text = CONTRIBUTIONS_SQL.format(
+        columns="lon, lat",
+        weight=_weight_sql(points),
+        points=points.scan(opened),
+        counted="TRUE" if tiling is None else inside,
+    )
+    if tiling is None:
+        return text, []
+    west, south, east, north = tiling.region.bbox
+    return text, [west, east, south, north]
+
+
+def _whole_users(batches: pyarrow.RecordBatchReader) -> Iterator[UserRows]:
+    kept: UserRows | None = None
+    for batch in batches:
+        rows = UserRows(*(column.to_numpy(zero_copy_only=False) for column in batch.columns))
+        if kept is not None:
+            rows = UserRows._make(np.concatenate(pair) for pair in zip(kept, rows, strict=True))
+        cut = int(np.searchsorted(rows.user, rows.user[-1]))
+        kept = rows.take(slice(cut, None))
+        if cut:
+            yield rows.take(slice(cut))
+    if kept is not None:
+        yield kept
+
+
+def _inside_if_swapped(points: Points, tiling: Tiling) -> bool:
+    """Whether most rows would lie in the region's box, were lat and lon exchanged."""
+    west, south, east, north = tiling.region.bbox
+    with connection() as opened, reading(points.source):
+        rows = opened.execute(
+            "SELECT 2 * COUNT(*) FILTER (lat BETWEEN ? AND ? AND lon BETWEEN ? AND ?) > COUNT(*) "
+            f"FROM ({points.scan(opened)}) AS points",
+            [west, east, south, north],
+        ).fetchall()
+    return bool(rows[0][0])

@@ -1,0 +1,80 @@
+"""The clients of a secure sum in one process: each user's rows on a device of their own. For simulations and tests.
+
+A real device holds one row of this. Nothing here is private, and nothing of it reaches the server half of a mechanism.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.engines.contributions import check_tiling, nobody_inside, user_cells
+from mapveil.geo.counts import Counts
+from mapveil.geo.points import Points
+from mapveil.geo.tiling import Tiling
+from mapveil_client.arrays import IntArray
+from mapveil_client.contribution import Outside
+from mapveil_client.morton import interleave
+from mapveil_client.sum_report import Devices
+
+
+def devices_of(
+    source: Points | Counts | Devices,
+    tiling: Tiling,
+    progress: Callable[[str, float], None] | None = None,
+    *,
+    may_be_outside: bool = False,
+) -> Devices:
+    """Put every user's rows on a device of their own. Run by: a simulation.
+
+    A row outside keeps its fraction of the user's contribution, which no cell receives. Memory follows the users'
+    distinct cells.
+
+    Parameters
+    ----------
+    source : Points, Counts or Devices
+        A table, one device per user; or counts, one device at one location for each unit; or devices, as they are.
+    tiling : Tiling
+        The cells, seen through their lattice.
+    progress : callable, optional
+        Called with the step's name and the fraction that is done.
+    may_be_outside : bool
+        Whether devices none of which is inside are a result.
+
+    Raises
+    ------
+    InputError
+        The table cannot be used, or counts are of another tiling.
+    """
+    if isinstance(source, Devices):
+        return source
+    tell = progress or (lambda step, done: None)
+    tell("place the devices", 0.0)
+    lattice = tiling.lattice()
+    site = interleave(lattice.row, lattice.col).astype(np.int32 if lattice.depth < 16 else np.int64)
+    if isinstance(source, Counts):
+        check_tiling(source.tiling, tiling)
+        made = Devices(np.repeat(site, source.values))
+    else:
+        found = user_cells(source, tiling, Outside.KEEP)
+        sites = np.where(found.cells >= 0, site[found.cells], site.dtype.type(-1))
+        if not may_be_outside and not (sites >= 0).any():
+            raise nobody_inside(source, tiling)
+        labels = None if found.labels is None else _codes(found.labels)
+        made = Devices(sites, found.starts, found.weights, labels)
+    tell("place the devices", 1.0)
+    return made
+
+
+def _codes(labels: npt.NDArray[np.generic]) -> IntArray:
+    """Labels as whole numbers: as they are, or other values numbered from 0 in their own order; -1 for none.
+
+    A number that stands for a label must not depend on which labels there happen to be.
+    """
+    if labels.dtype.kind in "biuf":
+        numbers = labels.astype(np.float64)
+        whole = np.isfinite(numbers) & (numbers == np.rint(numbers)) & (np.abs(numbers) < 1 << 31)
+        return np.where(whole, numbers, -1).astype(np.int64)
+    return np.asarray(np.unique(labels, return_inverse=True)[1], dtype=np.int64)
