@@ -31,7 +31,7 @@ L1: Final = "L1"
 KL: Final = "KL, nats"
 EMD: Final = "EMD, m"
 NOISE: Final = "noise of a site over its mean part"
-UNIFORM: Final = "even map"
+UNIFORM: Final = "uniform baseline"
 K: Final = 25
 """Neighbours of a list, section 6.3."""
 
