@@ -21,7 +21,7 @@ from benchmarks.record import Context, Result, line
 from mapveil.collector.clock import SystemClock
 from mapveil.collector.store.accounts import Accounts
 from mapveil.collector.store.database import Store
-from mapveil.local.randomizers.message import write_reports
+from mapveil_client.local.message import write_reports
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.identity import Identity
 from mapveil_client.signature import authorization, enrolment_statement

@@ -15,9 +15,9 @@ from mapveil.analysis.pair_channel import pair_channel
 from mapveil.analysis.trips import Trips
 from mapveil.geo.grid import Grid
 from mapveil.geo.region import Region
-from mapveil.local.randomizers.domain import Domain
 from mapveil.local.randomizers.hadamard_response import HadamardResponse
 from mapveil.local.randomizers.staircase_response import StaircaseResponse
+from mapveil_client.local.domain import Domain
 
 TRIPS = 1_000_000
 HUBS = 30

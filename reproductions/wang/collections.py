@@ -15,14 +15,15 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.analysis.neighbour_quality import neighbour_quality
+from mapveil.geo.tiling import as_tiling
 from mapveil.local.estimators.estimators import estimate_distribution
-from mapveil.local.randomizers.domain import Domain
 from mapveil.local.randomizers.randomizer import Randomizer
 from mapveil.local.randomizers.report import Tally
 from mapveil.metrics.emd_bounds import emd_within
 from mapveil.metrics.metrics import kl
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import ParameterError
+from mapveil_client.local.domain import Domain
 from mapveil_client.randomness.random import Randomness
 from reproductions.wang.data import DataSet, Scene, merged_scene, read_scene
 from reproductions.wang.sections import Found, Outcome, Scheme
@@ -92,7 +93,10 @@ def run_collection(job: Collection) -> Outcome:
             note(scheme.label, epsilon, _measured(scene, truth, estimate, job.distances))
             if epsilon in job.neighbours_at:
                 found = neighbour_quality(
-                    scene.visits, estimate * scene.people, scene.domain.tiling, min(K, scene.people - 1)
+                    scene.visits,
+                    estimate * scene.people,
+                    as_tiling(scene.domain.tiling),
+                    min(K, scene.people - 1),
                 )
                 note(
                     scheme.label,

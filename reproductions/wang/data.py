@@ -18,9 +18,9 @@ import numpy.typing as npt
 
 from mapveil.geo.places import Places
 from mapveil.geo.region import Region
-from mapveil.local.randomizers.domain import Domain
 from mapveil_client.arrays import IntArray
 from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.local.domain import Domain
 from mapveil_client.randomness.random import Randomness
 
 Box = tuple[float, float, float, float]

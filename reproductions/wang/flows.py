@@ -12,9 +12,9 @@ from mapveil.analysis.origin_destination import FlowEstimator, OriginDestination
 from mapveil.evaluation.report import Panel, curves_figure, png_bytes
 from mapveil.geo.places import Places
 from mapveil.geo.region import Region
-from mapveil.local.randomizers.domain import Domain
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import InputError
+from mapveil_client.local.domain import Domain
 from mapveil_client.randomness.random import Randomness
 from reproductions.reproduction import Claim, Picture, Report, Table, joint_verdict
 from reproductions.wang.collections import L1

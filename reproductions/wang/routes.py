@@ -19,7 +19,7 @@ from mapveil.analysis.trips import Trips
 from mapveil.evaluation.report import Panel, curves_figure, png_bytes
 from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.region import Region
-from mapveil.local.randomizers.domain import Domain
+from mapveil_client.local.domain import Domain
 from mapveil_client.randomness.random import Randomness
 from reproductions.reproduction import Claim, Picture, Report, Table, joint_verdict
 from reproductions.wang.flows import TRIPS, TripSet, trip_ends

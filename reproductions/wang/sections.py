@@ -13,9 +13,9 @@ import numpy as np
 from mapveil.evaluation.comparison import interval_of_mean
 from mapveil.evaluation.report import Curve
 from mapveil.local.mechanism import LocalMechanism
-from mapveil.local.randomizers.domain import Domain
 from mapveil.mechanisms.methods import DEFAULT_METHODS, find_method
 from mapveil_client.errors import ParameterError
+from mapveil_client.local.domain import Domain
 from reproductions.reproduction import Report
 
 

@@ -14,11 +14,13 @@ from mapveil.evaluation.report import Curve, Panel, curves_figure, png_bytes
 from mapveil.geo.counts import Counts
 from mapveil.geo.grid import Grid
 from mapveil.geo.region import Region
+from mapveil.geo.tiling import as_tiling
 from mapveil.local.estimators.estimators import estimate_distribution
 from mapveil.local.randomizers.condensed import condensed_randomizer, geo_randomizer
-from mapveil.local.randomizers.domain import Domain
 from mapveil.local.randomizers.input_discriminative import InputDiscriminativeRandomizer
-from mapveil.local.randomizers.staircase_response import StaircaseResponse, group_number
+from mapveil.local.randomizers.staircase_response import StaircaseResponse
+from mapveil_client.local.domain import Domain
+from mapveil_client.local.staircase_response import group_number
 from mapveil_client.randomness.random import Randomness
 from reproductions.reproduction import Claim, Picture, Report, Table, joint_verdict
 from reproductions.wang.collections import L1
@@ -122,7 +124,7 @@ def run_relaxed(job: RelaxedJob) -> Outcome:
 def run_central(job: CentralJob) -> Outcome:
     """Table 4: Laplace noise by a trusted curator, with epsilon divided by the sites as printed, and undivided."""
     scene = read_scene(job.shared, job.data)
-    tiling, truth = scene.domain.tiling, scene.visits / scene.people
+    tiling, truth = as_tiling(scene.domain.tiling), scene.visits / scene.people
     counts = Counts(scene.visits, tiling)
     made = []
     for epsilon in _BUDGETS:

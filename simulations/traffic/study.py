@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mapveil.local.mechanism import LocalMechanism
-from mapveil.local.randomizers.domain import Domain
 from mapveil.maps.density_map import DensityMap
 from mapveil.navigation.location_updates import LocationUpdates, UpdateRule
 from mapveil.navigation.traffic import TrafficServer
+from mapveil_client.local.domain import Domain
 from mapveil_client.randomness.random import Randomness
 from simulations.traffic.drive import ExactTraffic, NoTraffic, PrivateTraffic, Reporting, drive
 from simulations.traffic.fleet import Fleet

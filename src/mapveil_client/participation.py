@@ -12,12 +12,12 @@ from typing import Final
 
 from mapveil.distributed.mechanism import DistributedMechanism
 from mapveil.local.mechanism import LocalMechanism
-from mapveil.local.randomizers import message as local_message
 from mapveil.random_features import message as wave_message
 from mapveil.random_features.device import Device
 from mapveil.random_features.fourier_kde import FourierKde
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.errors import BudgetExceeded, InputError, MapveilError, ParameterError, PromiseError
+from mapveil_client.local import message as local_message
 from mapveil_client.memory import DeviceMemory, KeptWaves, Part
 from mapveil_client.places import Whereabouts
 from mapveil_client.policy import DevicePolicy

@@ -8,12 +8,12 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from mapveil.geo.tiling import Tiling
-from mapveil.local.devices import PlaceChoice
-from mapveil.local.randomizers.domain import Domain
 from mapveil.random_features.devices import PlaceChoice as WavePlaces
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.contribution import WEIGHT_UNITS, Outside
 from mapveil_client.errors import InputError
+from mapveil_client.local.domain import Domain
+from mapveil_client.local.method import PlaceChoice
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.randomness.uniform import uniform_below
 from mapveil_client.sum_report import Devices

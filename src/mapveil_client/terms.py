@@ -21,13 +21,13 @@ import numpy.typing as npt
 from mapveil.geo.parse_tiling import tiling_from_dict
 from mapveil.geo.tiling import Tiling
 from mapveil.local.mechanism import LocalMechanism
-from mapveil.local.randomizers.domain import Domain
 from mapveil.local.randomizers.randomizer import Randomizer
 from mapveil.mechanisms.mechanism import AnyMechanism
 from mapveil.mechanisms.methods import Method, find_method
 from mapveil.random_features.message import read_query
 from mapveil.random_features.query import Query
 from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.local.domain import Domain
 from mapveil_client.morton import interleave
 
 VERSION: Final = 1

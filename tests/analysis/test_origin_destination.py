@@ -22,8 +22,8 @@ from mapveil.local import (
     StaircaseResponse,
     SubsetSelection,
 )
-from mapveil.local.randomizers.report import Reports
 from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.local.randomizer import Reports
 from mapveil_client.randomness.random import Randomness
 
 REGION = mv.Region.from_bbox(-8.70, 41.10, -8.52, 41.22)

@@ -13,8 +13,8 @@ import mapveil as mv
 from mapveil.analysis.trip_cells import cells_of_trips
 from mapveil.analysis.trips import Trips, has_destinations, read_trajectories, read_trips
 from mapveil.geo.read_points import open_table
-from mapveil.local.randomizers.domain import Domain
 from mapveil_client.errors import InputError
+from mapveil_client.local.domain import Domain
 from mapveil_client.randomness.random import Randomness
 
 POSITIONS = pd.DataFrame(

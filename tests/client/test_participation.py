@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from mapveil.distributed.round_terms import RoundTerms
-from mapveil.local.randomizers.message import read_reports
 from mapveil.random_features import message as wave_message
 from mapveil.random_features.policy import Policy
 from mapveil.secure_sum.server import Server
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.errors import MapveilError
+from mapveil_client.local.message import read_reports
 from mapveil_client.memory import DeviceMemory
 from mapveil_client.participation import DeviceRefusal, Participation
 from mapveil_client.places import Whereabouts

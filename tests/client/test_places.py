@@ -10,9 +10,9 @@ import pytest
 from mapveil.engines.devices import devices_of
 from mapveil.geo import Grid, Points, Quadtree, Region
 from mapveil.local.devices import cells_of_users
-from mapveil.local.randomizers.domain import Domain
 from mapveil.random_features.devices import visits_of
 from mapveil_client.errors import InputError
+from mapveil_client.local.domain import Domain
 from mapveil_client.places import Whereabouts
 from mapveil_client.randomness.random import Randomness
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from mapveil.geo.parse_tiling import tiling_from_dict
 from mapveil.local import Domain
-from mapveil.local.randomizers.message import setting_fingerprint, write_reports
 from mapveil_client import canonical_cbor
+from mapveil_client.local.message import setting_fingerprint, write_reports
 from mapveil_client.randomness.random import Randomness
 
 FOLDER = Path(__file__).resolve().parent.parent / "vectors" / "local"

@@ -10,10 +10,9 @@ import pytest
 
 import mapveil as mv
 from mapveil.local import DiskArea, Domain
-from mapveil.local.randomizers.disk_area import best_radius
-from mapveil.local.randomizers.disk_raster import disk_kernel, pixel_raster
 from mapveil.local.randomizers.report import Tally
 from mapveil_client.errors import ParameterError
+from mapveil_client.local.disk_area import best_radius, disk_kernel, pixel_raster
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mapveil.local.randomizers.linear_hashes import LinearHashes, is_prime
 from mapveil_client.errors import ParameterError
+from mapveil_client.local.local_hashing import LinearHashes, is_prime
 
 PRIMES = st.sampled_from([2, 3, 5, 7, 17, 19])
 

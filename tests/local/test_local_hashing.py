@@ -11,11 +11,10 @@ import pytest
 import mapveil as mv
 from mapveil.local import Domain, HierarchicalHashing, LocalHashing
 from mapveil.local.estimators.hash_support import HashSupport
-from mapveil.local.randomizers.hierarchical_hashing import levels_of
-from mapveil.local.randomizers.linear_hashes import is_prime
-from mapveil.local.randomizers.local_hashing import best_buckets
 from mapveil.local.randomizers.report import Tally
 from mapveil_client.errors import ParameterError
+from mapveil_client.local.hierarchical_hashing import levels_of
+from mapveil_client.local.local_hashing import best_buckets, is_prime
 from mapveil_client.randomness.random import Randomness
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import mapveil as mv
 from mapveil.local import Domain, GeneralizedRandomizedResponse, StaircaseResponse, UnaryEncoding
-from mapveil.local.randomizers.message import read_reports, sift_reports, write_reports
 from mapveil_client.errors import InputError
+from mapveil_client.local.message import read_reports, sift_reports, write_reports
 from mapveil_client.randomness.random import Randomness
 
 HERE = Path(__file__).resolve().parent

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mapveil.local.estimators.nested_system import NestedSystem
-from mapveil.local.randomizers.staircase_groups import Blocks
+from mapveil_client.local.staircase_groups import Blocks
 
 
 def nested(size: int, cuts: int, generator: np.random.Generator) -> list[Blocks]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mapveil.local.randomizers.odds import ceil_log, keeps, odds, power
+from mapveil_client.epsilon import ceil_log, keeps, odds, power
 from mapveil_client.errors import ParameterError
 
 EPSILONS = st.fractions(min_value=Fraction(1, 1000), max_value=30, max_denominator=1000)

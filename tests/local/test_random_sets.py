@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from mapveil.local.randomizers.random_sets import (
+from mapveil_client.local.random_sets import (
     ONE,
     byte_law,
     independent_bits,

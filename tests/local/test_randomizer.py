@@ -12,9 +12,10 @@ import pytest
 
 import mapveil as mv
 from mapveil.local import Domain
-from mapveil.local.randomizers.odds import power
-from mapveil.local.randomizers.report import Reports, Tally
+from mapveil.local.randomizers.report import Tally
+from mapveil_client.epsilon import power
 from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.local.randomizer import Reports
 from mapveil_client.randomness.random import Randomness
 
 spec = importlib.util.spec_from_file_location("local_conftest", Path(__file__).parent / "conftest.py")

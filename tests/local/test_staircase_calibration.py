@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mapveil.local.calibration.staircase_calibration import Steps, block_extremes, calibrate, staircase_ratio
-from mapveil.local.randomizers.domain import Codes
-from mapveil.local.randomizers.odds import keeps, power
-from mapveil.local.randomizers.staircase_groups import best_thresholds, blocks_at
+from mapveil_client.epsilon import keeps, power
+from mapveil_client.local.domain import Codes
+from mapveil_client.local.staircase_calibration import Steps, block_extremes, calibrate, staircase_ratio
+from mapveil_client.local.staircase_groups import best_thresholds, blocks_at
 
 BITS = 8
 

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mapveil.local.randomizers.domain import Codes
-from mapveil.local.randomizers.staircase_groups import (
+from mapveil_client.errors import ParameterError
+from mapveil_client.local.domain import Codes
+from mapveil_client.local.staircase_groups import (
     best_thresholds,
     blocks_at,
     check_thresholds,
     code_levels,
     pairs_sharing,
 )
-from mapveil_client.errors import ParameterError
 
 BITS = 10
 

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mapveil as mv
-from mapveil.local.randomizers.domain import Domain
 from mapveil.local.randomizers.generalized_response import GeneralizedRandomizedResponse
 from mapveil.navigation.location_updates import LocationUpdates, UpdateRule
 from mapveil_client.errors import BudgetExceeded, InputError, ParameterError
+from mapveil_client.local.domain import Domain
 from mapveil_client.randomness.random import Randomness
 
 REGION = mv.Region.from_bbox(-40.08, 40.0, -39.92, 40.12)

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import mapveil as mv
-from mapveil.local.randomizers.domain import Domain
 from mapveil.local.randomizers.generalized_response import GeneralizedRandomizedResponse
-from mapveil.local.randomizers.report import Reports
 from mapveil.navigation.traffic import TrafficServer, update_guarantee
 from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.local.domain import Domain
+from mapveil_client.local.randomizer import Reports
 from mapveil_client.randomness.random import Randomness
 
 REGION = mv.Region.from_bbox(-40.08, 40.0, -39.92, 40.12)

@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mapveil as mv
-from mapveil.local.randomizers.domain import Domain
 from mapveil.local.randomizers.subset_selection import SubsetSelection
 from mapveil.navigation.congestion import VolumeDelay
 from mapveil.navigation.location_updates import LocationUpdates, UpdateRule
 from mapveil.navigation.traffic import TrafficServer
 from mapveil.synthetic import SEA_BOX
 from mapveil_client.errors import BudgetExceeded, ParameterError
+from mapveil_client.local.domain import Domain
 from mapveil_client.randomness.random import Randomness
 from simulations.traffic.drive import Drives, ExactTraffic, NoTraffic, PrivateTraffic, Traffic, drive
 from simulations.traffic.fleet import Fleet, synthetic_fleet

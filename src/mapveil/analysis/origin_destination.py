@@ -19,14 +19,14 @@ from mapveil.analysis.trips import Trips
 from mapveil.geo.tiling import Tiling
 from mapveil.local.estimators.estimators import estimate_distribution
 from mapveil.local.mechanism import LocalMechanism
-from mapveil.local.randomizers.domain import Domain
 from mapveil.local.randomizers.randomizer import Randomizer, SymbolRandomizer
-from mapveil.local.randomizers.report import Reports
 from mapveil.maps.flow_map import FlowMap
 from mapveil.mechanisms.mechanism import Progress, check_tiling
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.arrays import BoolArray, FloatArray, IntArray
 from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.local.domain import Domain
+from mapveil_client.local.randomizer import Reports
 from mapveil_client.randomness.random import Randomness, as_randomness
 
 FlowEstimator = Literal["joint", "lasso", "independent"]

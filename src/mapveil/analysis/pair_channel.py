@@ -18,11 +18,11 @@ import numpy as np
 from mapveil.local.randomizers.generalized_response import GeneralizedRandomizer
 from mapveil.local.randomizers.hadamard_response import HadamardRandomizer
 from mapveil.local.randomizers.randomizer import Randomizer, SymbolRandomizer
-from mapveil.local.randomizers.staircase_groups import blocks_at
 from mapveil.local.randomizers.staircase_response import StaircaseRandomizer
-from mapveil.local.randomizers.walsh_hadamard import walsh_hadamard
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import ParameterError
+from mapveil_client.local.hadamard_response import walsh_hadamard
+from mapveil_client.local.staircase_groups import blocks_at
 
 MOST_SITES: Final = 4096
 """Sites of the largest domain whose pairs are estimated: a matrix of them is 128 MiB."""

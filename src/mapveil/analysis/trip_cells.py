@@ -6,11 +6,12 @@ import numpy as np
 
 from mapveil.analysis.trips import Trips
 from mapveil.engines.contributions import locator
+from mapveil.geo.tiling import as_tiling
 from mapveil.local.devices import check_inside
-from mapveil.local.randomizers.domain import Domain
 from mapveil_client.arrays import IntArray
 from mapveil_client.contribution import Outside
 from mapveil_client.errors import InputError
+from mapveil_client.local.domain import Domain
 from mapveil_client.randomness.random import Randomness
 
 
@@ -39,7 +40,7 @@ def cells_of_trips(
         An end is outside and that is refused, or no trip has both ends inside.
     """
     rule = Outside(outside)
-    locate = locator(domain.tiling, domain.cells, rule)
+    locate = locator(as_tiling(domain.tiling), domain.cells, rule)
     origins, destinations = (locate(lon, lat) for lon, lat in (trips.ends[:2], trips.ends[2:]))
     check_inside((origins >= 0) & (destinations >= 0), rule, domain, trips.source)
     inside = np.flatnonzero((origins >= 0) & (destinations >= 0))

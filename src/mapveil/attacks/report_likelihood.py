@@ -13,9 +13,9 @@ import numpy as np
 
 from mapveil.geo.tiling import Tiling
 from mapveil.local.mechanism import LocalMechanism
-from mapveil.local.randomizers.domain import Domain
 from mapveil.local.randomizers.randomizer import SymbolRandomizer
 from mapveil_client.arrays import FloatArray
+from mapveil_client.local.domain import Domain
 from mapveil_client.randomness.random import Randomness
 
 

@@ -113,9 +113,9 @@ def command(
     from mapveil.analysis.trip_cells import cells_of_trips
     from mapveil.analysis.trips import read_trips
     from mapveil.cli.accounting import Accounting
-    from mapveil.local.randomizers.domain import Domain
     from mapveil.maps.flow_map import FLOW_SUFFIXES
     from mapveil.mechanisms.mechanism import check_tiling
+    from mapveil_client.local.domain import Domain
 
     given, where, budget = read_options(options), parse_region(region), as_epsilon(epsilon)
     if where is None:
@@ -203,7 +203,7 @@ def _as_fine_as_borne(asked: OriginDestination, trips: Trips, where: Region) -> 
     from mapveil.analysis.flow_choice import best_depth
     from mapveil.analysis.trip_cells import cells_of_trips
     from mapveil.geo.quadtree import Quadtree
-    from mapveil.local.randomizers.domain import Domain
+    from mapveil_client.local.domain import Domain
     from mapveil_client.randomness.random import Randomness
 
     ends = cells_of_trips(
@@ -255,7 +255,7 @@ def _evaluate(
     """Against all true trips: not private."""
     from mapveil.analysis.flow_quality import flow_quality
     from mapveil.analysis.trip_cells import cells_of_trips
-    from mapveil.local.randomizers.domain import Domain
+    from mapveil_client.local.domain import Domain
     from mapveil_client.randomness.random import Randomness
 
     domain = Domain(made.tiling)

@@ -87,7 +87,7 @@ def command(
     from mapveil.analysis.neighbour_map import NeighbourMap
     from mapveil.formats.read_map import read_map
     from mapveil.local.devices import cells_of_users
-    from mapveil.local.randomizers.domain import Domain
+    from mapveil_client.local.domain import Domain
     from mapveil_client.randomness.random import Randomness
 
     if count < 1:
@@ -296,7 +296,7 @@ def _evaluate(
 
     from mapveil.analysis.neighbour_quality import neighbour_quality
     from mapveil.local.devices import cells_of_users
-    from mapveil.local.randomizers.domain import Domain
+    from mapveil_client.local.domain import Domain
     from mapveil_client.randomness.random import Randomness
 
     cells = cells_of_users(points, Domain(near.tiling), mechanism.place, mechanism.outside, Randomness(0))

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.cells import Cells
+from mapveil_client.errors import InputError
 
 if TYPE_CHECKING:
     from mapveil.geo.region import Region
@@ -85,3 +86,16 @@ class HierarchicalTiling(Tiling, Protocol):
     def at_level(self, level: int) -> HierarchicalTiling:
         """The same region divided ``level`` times."""
         ...
+
+
+def as_tiling(cells: Cells) -> Tiling:
+    """Cells with their outlines: the tiling itself, where it was made here.
+
+    Raises
+    ------
+    InputError
+        A client read the cells from a record, and they have no outlines.
+    """
+    if not isinstance(cells, Tiling):
+        raise InputError(f"cells must be a tiling of mapveil.geo, got {cells.spec} as a client reads it")
+    return cells

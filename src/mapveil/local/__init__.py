@@ -5,9 +5,10 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from mapveil_client.local.domain import Domain
+
 if TYPE_CHECKING:
     from mapveil.local.randomizers.disk_area import DiskArea
-    from mapveil.local.randomizers.domain import Domain
     from mapveil.local.randomizers.generalized_response import GeneralizedRandomizedResponse
     from mapveil.local.randomizers.hadamard_response import HadamardResponse
     from mapveil.local.randomizers.hierarchical_hashing import HierarchicalHashing
@@ -32,7 +33,6 @@ __all__ = [
 
 _MODULES = {
     "DiskArea": "randomizers.disk_area",
-    "Domain": "randomizers.domain",
     "GeneralizedRandomizedResponse": "randomizers.generalized_response",
     "HadamardResponse": "randomizers.hadamard_response",
     "HierarchicalHashing": "randomizers.hierarchical_hashing",

@@ -6,23 +6,19 @@ Nothing here is private, and nothing of it reaches the server half of a mechanis
 
 from __future__ import annotations
 
-from typing import Final, Literal
-
 import numpy as np
 import numpy.typing as npt
 
 from mapveil.engines.contributions import check_tiling, locator, nobody_inside, user_cells
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
-from mapveil.local.randomizers.domain import Domain
+from mapveil.geo.tiling import as_tiling
 from mapveil_client.arrays import IntArray
 from mapveil_client.contribution import Outside
 from mapveil_client.errors import InputError
+from mapveil_client.local.domain import Domain
+from mapveil_client.local.method import PlaceChoice
 from mapveil_client.randomness.random import Randomness
-
-PlaceChoice = Literal["most-visited", "random"]
-PLACES: Final[tuple[PlaceChoice, ...]] = ("most-visited", "random")
-OUTSIDE: Final = (Outside.DROP, Outside.NEAREST, Outside.REFUSE)
 
 
 def cells_of_users(
@@ -50,20 +46,18 @@ def cells_of_users(
         The table cannot be used, counts are of another tiling, nobody is inside, or somebody is outside and that
         is refused.
     """
-    rule = Outside(outside)
+    rule, tiling = Outside(outside), as_tiling(domain.tiling)
     if isinstance(source, Counts):
-        check_tiling(source.tiling, domain.tiling)
-        cells = np.repeat(np.arange(domain.tiling.size), source.values)
+        check_tiling(source.tiling, tiling)
+        cells = np.repeat(np.arange(tiling.size), source.values)
         inside = np.isin(cells, domain.cells)
         check_inside(inside, rule, domain, source.source)
         return cells[inside]
-    locate = None if _by_sql(domain, rule) else locator(domain.tiling, domain.cells, rule)
-    found = user_cells(
-        source, domain.tiling, Outside.KEEP if rule is Outside.REFUSE else Outside.DROP, locate
-    )
+    locate = None if _by_sql(domain, rule) else locator(tiling, domain.cells, rule)
+    found = user_cells(source, tiling, Outside.KEEP if rule is Outside.REFUSE else Outside.DROP, locate)
     check_inside(found.cells >= 0, rule, domain, source.source)
     if found.cells.size == 0:
-        raise nobody_inside(source, domain.tiling)
+        raise nobody_inside(source, tiling)
     starts = found.starts[:-1][np.diff(found.starts) > 0]
     user = np.repeat(np.arange(found.starts.size - 1), np.diff(found.starts))
     order = np.lexsort((found.cells, user))  # SQL keys of cells may be in another order

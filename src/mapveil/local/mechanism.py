@@ -4,60 +4,41 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
 
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
-from mapveil.geo.tiling import Tiling
-from mapveil.local.devices import OUTSIDE, PLACES, PlaceChoice, cells_of_users
+from mapveil.geo.tiling import Tiling, as_tiling
+from mapveil.local.devices import cells_of_users
 from mapveil.local.estimators.estimators import check_estimator, estimate_distribution
 from mapveil.local.estimators.measurement import estimated_users
-from mapveil.local.randomizers.domain import Domain
 from mapveil.local.randomizers.randomizer import Randomizer, SymbolRandomizer
-from mapveil.local.randomizers.report import Reports, Tally
+from mapveil.local.randomizers.report import Tally
 from mapveil.maps.density_map import DensityMap
 from mapveil.mechanisms.mechanism import Mechanism, Progress, tiling_of
 from mapveil.privacy.guarantee import Guarantee, Share
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import ParameterError
+from mapveil_client.local.domain import Domain
+from mapveil_client.local.method import LocalMethod
+from mapveil_client.local.randomizer import Reports
 from mapveil_client.randomness.random import Randomness, as_randomness
 
 _CHUNK = 1 << 18
 
 
 @dataclass(frozen=True, kw_only=True)
-class LocalMechanism(Mechanism):
-    """A mechanism of this wing: frozen parameters, which become a randomizer on a domain.
+class LocalMechanism(LocalMethod, Mechanism):
+    """A mechanism of this wing, both halves; see :class:`mapveil_client.local.method.LocalMethod` for its parameters.
 
-    Every user reports once, about one place. However many rows a user has, the report is all that leaves the device,
-    and its epsilon is the user's.
-
-    Parameters
-    ----------
-    epsilon : int, float, str, Decimal or Fraction
-        The budget of each user's one report.
-    estimator : str
-        How the server estimates: one of :data:`mapveil.local.estimators.estimators.ESTIMATORS`.
-    place : str
-        What a user of many places reports about: the ``"most-visited"`` one, or a ``"random"`` row's.
-    outside : str
-        Treatment of a user's rows outside the region, see :class:`~mapveil_client.contribution.Outside`: ``"drop"``
-        (a client outside abstains, which reveals that it is outside), ``"nearest"`` or ``"refuse"``.
+    The estimator is one of :data:`mapveil.local.estimators.estimators.ESTIMATORS`.
     """
-
-    estimator: str = "smoothed-em"
-    place: PlaceChoice = "most-visited"
-    outside: str = "drop"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check(self.budget >= Fraction(1, 1 << 20), "epsilon", "2**-20 or more")
         check_estimator(self.estimator)
-        self._check(self.place in PLACES, "place", " or ".join(PLACES))
-        self._check(self.outside in OUTSIDE, "outside", ", ".join(OUTSIDE))
 
     @abstractmethod
     def on(self, domain: Domain) -> Randomizer:
@@ -100,7 +81,7 @@ class LocalMechanism(Mechanism):
         domain = randomizer.domain
         return DensityMap(
             values=domain.on_cells(tally.reports * made.distribution),
-            tiling=domain.tiling,
+            tiling=as_tiling(domain.tiling),
             guarantee=self.guarantee((Share("one report of each user", self.budget),), seeded=seeded),
             method=self.name,
             parameters=self.parameters(),

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.local.randomizers.randomizer import Randomizer
-from mapveil.local.randomizers.report import Reports
 from mapveil_client.arrays import BoolArray, IntArray
 from mapveil_client.errors import BudgetExceeded, ParameterError
+from mapveil_client.local.randomizer import Reports
 from mapveil_client.randomness.random import Randomness
 
 
@@ -73,7 +73,7 @@ class LocationUpdates:
     Examples
     --------
     >>> import mapveil as mv
-    >>> from mapveil.local.randomizers.domain import Domain
+    >>> from mapveil_client.local.domain import Domain
     >>> from mapveil.local.randomizers.generalized_response import GeneralizedRandomizedResponse
     >>> grid = mv.Grid(mv.Region.from_bbox(-8.70, 41.10, -8.52, 41.22), rows=4, columns=4)
     >>> randomizer = GeneralizedRandomizedResponse(epsilon=1).on(Domain(grid))

@@ -9,10 +9,11 @@ import numpy as np
 
 from mapveil.local.mechanism import LocalMechanism
 from mapveil.local.randomizers.randomizer import Randomizer
-from mapveil.local.randomizers.report import Reports, Tally
+from mapveil.local.randomizers.report import Tally
 from mapveil.maps.density_map import DensityMap
 from mapveil.privacy.guarantee import Guarantee, Share
 from mapveil_client.errors import ParameterError
+from mapveil_client.local.randomizer import Reports
 
 
 def update_guarantee(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mapveil.local.randomizers.message import read_reports
+from mapveil_client.local.message import read_reports
 from mapveil_client.terms import CollectionTerms
 
 pytestmark = pytest.mark.xdist_group("browser")

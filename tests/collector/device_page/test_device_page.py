@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from mapveil.local import Domain
-from mapveil.local.randomizers.message import read_reports
 from mapveil.random_features.message import read_reports as read_waves
+from mapveil_client.local.message import read_reports
 
 if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext, Page

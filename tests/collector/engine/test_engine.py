@@ -34,7 +34,7 @@ def test_a_local_collection_ends_with_the_map_of_its_reports(
     assert record["state"] == "done"
     assert (record["reports"], record["spent"], record["result"]) == (24, "2", True)
     heat = engine.map(id)
-    from mapveil.local.randomizers.message import read_reports
+    from mapveil_client.local.message import read_reports
 
     randomizer = terms.randomizer
     plain = terms.mechanism.estimate(randomizer.tally(read_reports(bodies, randomizer)), randomizer)

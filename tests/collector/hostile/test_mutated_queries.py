@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from mapveil.local.randomizers.message import write_reports
 from mapveil.retrieval import Client
+from mapveil_client.local.message import write_reports
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.terms import CollectionTerms
 

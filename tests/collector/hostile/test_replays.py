@@ -203,7 +203,7 @@ def test_messages_of_an_old_round_are_nothing_in_a_new_one(ears: Eavesdropper) -
 
 def test_a_report_counts_once_for_whoever_sends_it_and_for_nobody_else(api: Any) -> None:
     """A copied report is the copier's own word: the one report it has; the other's stands as it was."""
-    from mapveil.local.randomizers.message import write_reports
+    from mapveil_client.local.message import write_reports
     from mapveil_client.terms import CollectionTerms
 
     id = api.opened(devices=10, minimum=3)

@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 import numpy as np
 
-from mapveil.local.randomizers.message import write_reports
 from mapveil_client.announcement import RoundAnnouncement
+from mapveil_client.local.message import write_reports
 from mapveil_client.morton import interleave
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.client import Client

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from mapveil.collector.http.logs import configure_logs, where_raised
-from mapveil.local.randomizers.message import write_reports
+from mapveil_client.local.message import write_reports
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.terms import CollectionTerms
 

@@ -20,10 +20,10 @@ import numpy as np
 
 from mapveil.local.randomizers.randomizer import SymbolRandomizer
 from mapveil.local.randomizers.report import Tally
-from mapveil.local.randomizers.walsh_hadamard import walsh_hadamard
 from mapveil.local.randomizers.weight_table import solve_regular
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import ParameterError
+from mapveil_client.local.hadamard_response import walsh_hadamard
 
 _MOST_SITES: Final = 4096
 

@@ -20,8 +20,8 @@ from typing import NamedTuple
 import numpy as np
 
 from mapveil.local.randomizers.report import Tally
-from mapveil.local.randomizers.staircase_groups import Blocks
 from mapveil_client.arrays import FloatArray, IntArray
+from mapveil_client.local.staircase_groups import Blocks
 
 
 class LevelSupport(NamedTuple):

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.local.randomizers.staircase_groups import Blocks
 from mapveil_client.arrays import FloatArray
+from mapveil_client.local.staircase_groups import Blocks
 
 
 @dataclass(frozen=True, eq=False)

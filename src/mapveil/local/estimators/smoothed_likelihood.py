@@ -45,9 +45,8 @@ import numpy as np
 
 from mapveil.local.estimators.hash_support import Supporting
 from mapveil.local.estimators.split_trees import SplitTrees
-from mapveil.local.randomizers.randomizer import Randomizer, SymbolRandomizer
+from mapveil.local.randomizers.randomizer import Randomizer, SetRandomizer, SymbolRandomizer
 from mapveil.local.randomizers.report import Tally
-from mapveil.local.randomizers.set_randomizer import SetRandomizer
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness

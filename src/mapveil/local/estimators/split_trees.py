@@ -25,8 +25,8 @@ import numpy.typing as npt
 
 from mapveil.geo.places import Places
 from mapveil.local.estimators.site_tree import SiteTree, site_tree
-from mapveil.local.randomizers.domain import Domain
 from mapveil_client.arrays import FloatArray, IntArray
+from mapveil_client.local.domain import Domain
 
 _PLACES = (0.5, 0.6)
 _RASTER = (0.5, 0.0)

@@ -37,8 +37,8 @@ import numpy as np
 
 from mapveil.local.estimators.covariance import SiteNoise
 from mapveil.local.randomizers.local_hashing import LineNoise, SupportNoise
-from mapveil.local.randomizers.staircase_groups import Blocks
 from mapveil_client.arrays import FloatArray, IntArray
+from mapveil_client.local.staircase_groups import Blocks
 
 
 class MeasuredLevel(NamedTuple):

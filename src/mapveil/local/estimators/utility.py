@@ -8,11 +8,11 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.local.randomizers.domain import Domain
 from mapveil.metrics.emd import emd_of_points
 from mapveil.metrics.metrics import kl
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import ParameterError
+from mapveil_client.local.domain import Domain
 
 SCALES_M: Final = (0.0, 250.0, 500.0, 1000.0, 2000.0, 5000.0)
 """Sides of the squares that sites are put together in, metres; 0 stands for the sites themselves."""

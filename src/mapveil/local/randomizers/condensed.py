@@ -21,10 +21,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from mapveil.local.randomizers.domain import Domain
-from mapveil.local.randomizers.planar_laplace import distances_m, exponential_weights
 from mapveil.local.randomizers.weight_table import TableRandomizer
 from mapveil_client.arrays import FloatArray
+from mapveil_client.local.domain import Domain
+from mapveil_client.local.planar_laplace import distances_m, exponential_weights
 
 _STEPS = 60
 

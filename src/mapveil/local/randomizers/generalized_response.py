@@ -1,10 +1,8 @@
-r"""Generalized randomized response: the place itself, or any other with a smaller probability."""
+"""Generalized randomized response: the place itself, or any other with a smaller probability: the server half."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
-from typing import ClassVar
 
 import numpy as np
 
@@ -15,50 +13,15 @@ from mapveil.local.estimators.covariance import (
     two_level_noise,
 )
 from mapveil.local.mechanism import LocalMechanism
-from mapveil.local.randomizers.domain import Domain
-from mapveil.local.randomizers.odds import odds
 from mapveil.local.randomizers.randomizer import SymbolRandomizer
 from mapveil.local.randomizers.report import Tally
-from mapveil_client.arrays import FloatArray, IntArray
-from mapveil_client.randomness.random import Randomness
-from mapveil_client.randomness.uniform import uniform_below
-
-_TOTAL_BITS = 61
+from mapveil_client.arrays import FloatArray
+from mapveil_client.local import generalized_response as client
+from mapveil_client.local.domain import Domain
 
 
-class GeneralizedRandomizer(SymbolRandomizer):
-    """The halves of :class:`GeneralizedRandomizedResponse` on one domain."""
-
-    kind: ClassVar[int] = 1
-
-    def __init__(self, domain: Domain, epsilon: Fraction) -> None:
-        super().__init__(domain, epsilon)
-        room = _TOTAL_BITS - domain.size.bit_length()
-        self.weights = odds(epsilon, _TOTAL_BITS - 1, min(room, 40))
-        self._total = self.weights.more + (self.size - 1) * self.weights.less
-
-    @property
-    def symbols(self) -> int:
-        """One for each site."""
-        return self.size
-
-    @property
-    def probabilities(self) -> tuple[float, float]:
-        """Of the place itself, and of each other one."""
-        return self.weights.more / self._total, self.weights.less / self._total
-
-    def worst_ratio(self) -> Fraction:
-        """See :meth:`Randomizer.worst_ratio`."""
-        return Fraction(*self.weights)
-
-    def forward(self, distribution: FloatArray) -> FloatArray:
-        """See :meth:`SymbolRandomizer.forward`."""
-        true, other = self.probabilities
-        return np.asarray((true - other) * distribution + other * distribution.sum())
-
-    def backward(self, values: FloatArray) -> FloatArray:
-        """See :meth:`SymbolRandomizer.backward`: the matrix is symmetric."""
-        return self.forward(values)
+class GeneralizedRandomizer(client.GeneralizedRandomizer, SymbolRandomizer):
+    """The server half of :class:`mapveil_client.local.generalized_response.GeneralizedRandomizer`."""
 
     def invert(self, tally: Tally) -> FloatArray:
         """See :meth:`Randomizer.invert`."""
@@ -82,33 +45,10 @@ class GeneralizedRandomizer(SymbolRandomizer):
             distribution,
         )
 
-    def identity(self) -> str:
-        """See :meth:`Randomizer.identity`."""
-        return f"generalized {self.weights.more}:{self.weights.less}"
-
-    def _draw(self, sites: IntArray, rng: Randomness) -> IntArray:
-        surplus = self.weights.more - self.weights.less
-        drawn = uniform_below(sites.size, self._total, rng) - surplus
-        # What is beyond the surplus is any site, the place itself among them.
-        return np.where(drawn < 0, sites, drawn // self.weights.less)
-
 
 @dataclass(frozen=True, kw_only=True)
-class GeneralizedRandomizedResponse(LocalMechanism):
-    r"""Report the place with the larger of two probabilities, each other one with the smaller.
-
-    .. math:: q(y \mid x) = \frac{e^\epsilon}{d + e^\epsilon - 1} \text{ if } y = x, \quad
-        \frac{1}{d + e^\epsilon - 1} \text{ otherwise}
-
-    where: d is the number of sites. Run by: the client (randomizing), the server (estimating).
-
-    Source: Kairouz, Bonawitz, Ramage, "Discrete Distribution Estimation under Local Privacy" (2016); Wang et al.
-    (2022), equation 1.
-    """
-
-    name: ClassVar[str] = "grr"
-    summary: ClassVar[str] = "each phone reports its place, or with some probability any other"
-    source: ClassVar[str] = "Kairouz et al. 2016; Wang et al. 2022, equation 1"
+class GeneralizedRandomizedResponse(client.GeneralizedRandomizedResponse, LocalMechanism):
+    """Both halves of :class:`mapveil_client.local.generalized_response.GeneralizedRandomizedResponse`."""
 
     def on(self, domain: Domain) -> GeneralizedRandomizer:
         """Both halves on a domain; see :meth:`LocalMechanism.on`."""

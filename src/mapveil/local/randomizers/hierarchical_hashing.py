@@ -1,14 +1,12 @@
-"""Local hashing of a random level of the hierarchy, with constrained inference over all of them."""
+"""Local hashing of a random level of the hierarchy, with constrained inference over all of them: the server half."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
-from typing import ClassVar
 
 import numpy as np
 
-from mapveil.local.estimators.covariance import MOST_SITES, DenseCovariance, SiteNoise
+from mapveil.local.estimators.covariance import DenseCovariance, SiteNoise
 from mapveil.local.estimators.hash_support import HashSupport, LevelSupport, Supporting
 from mapveil.local.estimators.tree_consistency import make_consistent
 from mapveil.local.estimators.tree_covariance import (
@@ -17,103 +15,26 @@ from mapveil.local.estimators.tree_covariance import (
     consistent_site_noise,
 )
 from mapveil.local.mechanism import LocalMechanism
-from mapveil.local.randomizers.domain import Codes, Domain
-from mapveil.local.randomizers.linear_hashes import is_prime
-from mapveil.local.randomizers.local_hashing import HashedReports, best_buckets
+from mapveil.local.randomizers.local_hashing import hash_estimates, hash_support, line_noise, support_noise
 from mapveil.local.randomizers.randomizer import SymbolRandomizer
 from mapveil.local.randomizers.report import Tally
-from mapveil.local.randomizers.staircase_groups import Blocks, blocks_at
-from mapveil_client.arrays import FloatArray, IntArray
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import ParameterError
-from mapveil_client.randomness.random import Randomness
-from mapveil_client.randomness.uniform import uniform_below
-
-_LARGEST_TABLES = 1 << 25
-_MOST = 1 << 10
+from mapveil_client.local import hierarchical_hashing as client
+from mapveil_client.local.domain import Domain
+from mapveil_client.local.randomizer import MOST_SITES
 
 
-def levels_of(codes: Codes, growth: int) -> list[Blocks]:
-    """The levels asked for, coarsest first: each has ``growth`` times the nodes of the one before; last the sites."""
-    last = blocks_at(codes, codes.bits)
-    found = [last]
-    for length in range(codes.bits - 2, 0, -2):
-        blocks = blocks_at(codes, length)
-        if blocks.first.size < 2:
-            break
-        if blocks.first.size * growth <= found[-1].first.size:
-            found.append(blocks)
-    return found[::-1]
-
-
-class HierarchicalHashingRandomizer(SymbolRandomizer, Supporting):
-    """The halves of :class:`HierarchicalHashing` on one domain."""
-
-    kind: ClassVar[int] = 7
-
-    def __init__(
-        self, domain: Domain, epsilon: Fraction, buckets: int | None, growth: int, site_weight: int
-    ) -> None:
-        super().__init__(domain, epsilon)
-        self._levels = levels_of(domain.codes, growth)
-        self._weights = [1] * (len(self._levels) - 1) + [site_weight]
-        self._weight = sum(self._weights)
-        room = _LARGEST_TABLES // len(self._levels)
-        self._reports = []
-        for blocks in self._levels:
-            nodes = blocks.first.size
-            self._reports.append(HashedReports(nodes, epsilon, buckets or best_buckets(epsilon, nodes, room)))
-        self._starts = np.cumsum([0, *(each.symbols for each in self._reports)])
-
-    @property
-    def levels(self) -> int:
-        """How many levels may be asked for."""
-        return len(self._levels)
-
-    @property
-    def symbols(self) -> int:
-        """One for each level, function and bucket."""
-        return int(self._starts[-1])
-
-    def worst_ratio(self) -> Fraction:
-        """See :meth:`Randomizer.worst_ratio`: the level does not depend on the place."""
-        return max(Fraction(*each.weights) for each in self._reports)
-
-    def _draw(self, sites: IntArray, rng: Randomness) -> IntArray:
-        rank = self.domain.codes.rank[sites]
-        level = np.minimum(uniform_below(sites.size, self._weight, rng), self.levels - 1)
-        drawn = np.empty(sites.size, dtype=np.int64)
-        for number, (blocks, reports) in enumerate(zip(self._levels, self._reports, strict=True)):
-            of = np.flatnonzero(level == number)
-            drawn[of] = self._starts[number] + reports.draw(blocks.of_rank[rank[of]], rng)
-        return drawn
-
-    def forward(self, distribution: FloatArray) -> FloatArray:
-        """See :meth:`SymbolRandomizer.forward`."""
-        ordered = distribution[self.domain.codes.site]
-        parts = [
-            weight * reports.forward(blocks.sums(ordered))
-            for weight, blocks, reports in zip(self._weights, self._levels, self._reports, strict=True)
-        ]
-        return np.concatenate(parts) / self._weight
-
-    def backward(self, values: FloatArray) -> FloatArray:
-        """See :meth:`SymbolRandomizer.backward`."""
-        ordered = np.zeros(self.size)
-        for weight, blocks, reports, part in zip(
-            self._weights, self._levels, self._reports, self._parts(values), strict=True
-        ):
-            ordered += weight * blocks.spread(reports.backward(part))
-        made = np.empty(self.size)
-        made[self.domain.codes.site] = ordered / self._weight
-        return made
+class HierarchicalHashingRandomizer(client.HierarchicalHashingRandomizer, SymbolRandomizer, Supporting):
+    """The server half of :class:`mapveil_client.local.hierarchical_hashing.HierarchicalHashingRandomizer`."""
 
     def invert(self, tally: Tally) -> FloatArray:
         """See :meth:`Randomizer.invert`: every level by itself, then constrained inference."""
         estimates, variances = [], []
         for reports, part in zip(self._reports, self._parts(tally.counts.astype(np.float64)), strict=True):
             number = max(float(part.sum()), 1.0)
-            estimates.append(reports.invert(part, number))
-            variances.append(reports.noise().away / number)
+            estimates.append(hash_estimates(reports, part, number))
+            variances.append(support_noise(reports).away / number)
         children = [
             np.bincount(above.of_rank[below.first], minlength=above.first.size)
             for above, below in zip(self._levels[:-1], self._levels[1:], strict=True)
@@ -151,8 +72,8 @@ class HierarchicalHashingRandomizer(SymbolRandomizer, Supporting):
     def _measured(self) -> list[MeasuredLevel]:
         levels = []
         for blocks, weight, reports in zip(self._levels, self._weights, self._reports, strict=True):
-            noise, part = reports.noise(), weight / self._weight
-            away, lines = noise.away / part, reports.line_noise()
+            noise, part = support_noise(reports), weight / self._weight
+            away, lines = noise.away / part, line_noise(reports)
             levels.append(MeasuredLevel(blocks, noise, part, away, lines, reports.held, reports.other))
         return levels
 
@@ -160,7 +81,11 @@ class HierarchicalHashingRandomizer(SymbolRandomizer, Supporting):
         """Which nodes of every level the reports support. Run by: the server."""
         found = [
             LevelSupport(
-                blocks, reports.support(part), max(float(part.sum()), 1e-300), reports.held, reports.other
+                blocks,
+                hash_support(reports, part),
+                max(float(part.sum()), 1e-300),
+                reports.held,
+                reports.other,
             )
             for blocks, reports, part in zip(
                 self._levels, self._reports, self._parts(tally.counts.astype(np.float64)), strict=True
@@ -168,66 +93,10 @@ class HierarchicalHashingRandomizer(SymbolRandomizer, Supporting):
         ]
         return HashSupport(self.domain.codes.site, found)
 
-    def _parts(self, values: FloatArray) -> list[FloatArray]:
-        return [values[start:stop] for start, stop in zip(self._starts[:-1], self._starts[1:], strict=True)]
-
-    def identity(self) -> str:
-        """See :meth:`Randomizer.identity`."""
-        each = " ".join(
-            f"{part.hashes.sites}/{part.hashes.buckets}/{part.weights.more}:{part.weights.less}"
-            for part in self._reports
-        )
-        return f"hierarchical hashing {self._weights[-1]} {each}"
-
 
 @dataclass(frozen=True, kw_only=True)
-class HierarchicalHashing(LocalMechanism):
-    r"""Report, by local hashing with the whole epsilon, in which node of one random level the place is.
-
-    The level is drawn from those of :func:`levels_of`, whatever the place. The unbiased estimates of all levels' nodes
-    are made consistent (:mod:`mapveil.local.estimators.tree_consistency`), each level weighted by its
-    variance, with the sum of
-    everything known to be 1; the smoothed likelihood takes them as they are.
-
-    Deviation: levels that have fewer than ``growth`` times the nodes of the next coarser one are left out, and the
-    sites themselves are asked about more often than each other level: measured on cities' venues, few levels find the
-    sites that stand out, and coarse ones are known well from few reports. ``growth=2, site_weight=1`` is the published
-    method, but for levels that hardly differ.
-
-    Source: Wang et al., "Answering Multi-Dimensional Analytical Queries under Local Differential Privacy" (2019), as
-    the OLH-H of Wang et al. (2022), section 6.2; Hay et al. (2010) for the inference.
-
-    Parameters
-    ----------
-    buckets : int, optional
-        g of every level, a prime; each level's best by default.
-    growth : int
-        How many times the nodes of a level the next finer one has at least.
-    site_weight : int
-        How often the sites are asked about, as a multiple of each other level.
-    """
-
-    name: ClassVar[str] = "olh-h"
-    summary: ClassVar[str] = (
-        "each phone reports a hashed node of one random level; all levels are made consistent"
-    )
-    source: ClassVar[str] = "Wang et al. 2019; Wang et al. 2022, section 6.2"
-
-    buckets: int | None = None
-    growth: int = 8
-    site_weight: int = 4
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._check(self.buckets is None or is_prime(self.buckets), "buckets", "a prime, or none,")
-        for name in ("growth", "site_weight"):
-            value = getattr(self, name)
-            least = 2 if name == "growth" else 1
-            self._check(
-                isinstance(value, int) and least <= value <= _MOST,
-                name,
-                f"a whole number from {least} to {_MOST}",
-            )
+class HierarchicalHashing(client.HierarchicalHashing, LocalMechanism):
+    """Both halves of :class:`mapveil_client.local.hierarchical_hashing.HierarchicalHashing`."""
 
     def on(self, domain: Domain) -> HierarchicalHashingRandomizer:
         """Both halves on a domain; see :meth:`LocalMechanism.on`."""

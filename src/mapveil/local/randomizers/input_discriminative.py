@@ -26,13 +26,13 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.local.estimators.covariance import Covariance, IndependentCovariance, SiteNoise
-from mapveil.local.randomizers.domain import Domain
-from mapveil.local.randomizers.odds import power
-from mapveil.local.randomizers.random_sets import ONE, independent_bits, put_bits
+from mapveil.local.randomizers.randomizer import SetRandomizer
 from mapveil.local.randomizers.report import Tally
-from mapveil.local.randomizers.set_randomizer import SetRandomizer
 from mapveil_client.arrays import FloatArray, IntArray
+from mapveil_client.epsilon import power
 from mapveil_client.errors import ParameterError
+from mapveil_client.local.domain import Domain
+from mapveil_client.local.random_sets import ONE, independent_bits, put_bits
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.randomness.uniform import uniform_below
 

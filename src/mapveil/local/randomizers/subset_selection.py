@@ -1,72 +1,24 @@
-"""Subset selection: a random set of k sites that holds the place more often than not."""
+"""Subset selection: a random set of k sites that holds the place more often than not: the server half."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from fractions import Fraction
-from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
-from mapveil.local.estimators.covariance import Covariance, ExchangeableCovariance
+from mapveil.local.estimators.covariance import (
+    Covariance,
+    ExchangeableCovariance,
+)
 from mapveil.local.mechanism import LocalMechanism
-from mapveil.local.randomizers.domain import Domain
-from mapveil.local.randomizers.odds import odds
-from mapveil.local.randomizers.random_sets import put_bits, set_sizes, uniform_sets
-from mapveil.local.randomizers.set_randomizer import SetRandomizer
-from mapveil_client.arrays import FloatArray, IntArray
-from mapveil_client.errors import InputError, ParameterError
-from mapveil_client.randomness.random import Randomness
-from mapveil_client.randomness.uniform import uniform_below
-
-_TOTAL_BITS = 61
+from mapveil.local.randomizers.randomizer import SetRandomizer
+from mapveil_client.arrays import FloatArray
+from mapveil_client.local import subset_selection as client
+from mapveil_client.local.domain import Domain
 
 
-def best_subset_size(epsilon: Fraction, sites: int) -> int:
-    r"""k with the least variance: the better of the whole numbers around :math:`d / (e^\epsilon + 1)`.
-
-    where: d is ``sites``.
-    """
-    e = math.exp(min(float(epsilon), 60.0))
-    middle = sites / (e + 1)
-
-    def variance(k: int) -> float:
-        held = e * k / (e * k + sites - k)
-        other = (k - held) / (sites - 1)
-        return other * (1 - other) / (held - other) ** 2
-
-    return min({max(1, min(sites - 1, int(near(middle)))) for near in (math.floor, math.ceil)}, key=variance)
-
-
-class SubsetRandomizer(SetRandomizer):
-    """The halves of :class:`SubsetSelection` on one domain.
-
-    Attributes
-    ----------
-    subset : int
-        k.
-    """
-
-    kind: ClassVar[int] = 5
-
-    def __init__(self, domain: Domain, epsilon: Fraction, subset: int | None) -> None:
-        super().__init__(domain, epsilon)
-        d = domain.size
-        self.subset = best_subset_size(epsilon, d) if subset is None else subset
-        if not 1 <= self.subset < d:
-            raise ParameterError(f"subset is {subset} of {d} sites; 1 to {d - 1} is accepted")
-        room = _TOTAL_BITS - d.bit_length()
-        self.weights = odds(epsilon, room, min(room, 40))
-        self._holding = self.weights.more * self.subset
-        self._total = self._holding + self.weights.less * (d - self.subset)
-        self.held = self._holding / self._total
-        self.other = (self.subset - self.held) / (d - 1)
-
-    def worst_ratio(self) -> Fraction:
-        """See :meth:`Randomizer.worst_ratio`: a set holds one place and not the other."""
-        return Fraction(*self.weights)
+class SubsetRandomizer(client.SubsetRandomizer, SetRandomizer):
+    """The server half of :class:`mapveil_client.local.subset_selection.SubsetRandomizer`."""
 
     def covariance(self, distribution: FloatArray) -> Covariance:
         """See :meth:`Randomizer.covariance`: without the place, a set is a sample of the other sites."""
@@ -88,52 +40,10 @@ class SubsetRandomizer(SetRandomizer):
             distribution,
         )
 
-    def _draw(self, sites: IntArray, rng: Randomness) -> npt.NDArray[np.uint8]:
-        holds = uniform_below(sites.size, self._total, rng) < self._holding
-        sets = uniform_sets(self.size, sites, self.subset - holds.astype(np.int64), rng)
-        put_bits(sets, sites, holds)
-        return sets
-
-    def check_sets(self, values: npt.NDArray[np.uint8]) -> None:
-        """See :meth:`SetRandomizer.check_sets`."""
-        super().check_sets(values)
-        if (set_sizes(values) != self.subset).any():
-            raise InputError(f"a report is a set of another size; {self.subset} sites are accepted")
-
-    def identity(self) -> str:
-        """See :meth:`Randomizer.identity`."""
-        return f"subset {self.subset} {self.weights.more}:{self.weights.less}"
-
 
 @dataclass(frozen=True, kw_only=True)
-class SubsetSelection(LocalMechanism):
-    r"""Report a set of k sites, one that holds the place :math:`e^\epsilon` times likelier than one that does not.
-
-    .. math:: q(Y \mid x) \propto e^\epsilon \text{ if } x \in Y, \quad 1 \text{ otherwise}, \qquad |Y| = k
-
-    where: k is about :math:`d / (e^\epsilon + 1)`, d the number of sites. No mechanism has a lower variance per site.
-    A report takes d / 8 bytes, and about 2 d random bits are drawn for it.
-
-    Source: Ye, Barg, "Optimal Schemes for Discrete Distribution Estimation under Locally Differential Privacy"
-    (2018).
-
-    Parameters
-    ----------
-    subset : int, optional
-        k; the best by default.
-    """
-
-    name: ClassVar[str] = "subset"
-    summary: ClassVar[str] = "each phone reports a random set of sites, likelier one that holds its place"
-    source: ClassVar[str] = "Ye and Barg 2018"
-
-    subset: int | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._check(
-            self.subset is None or self.subset >= 1, "subset", "a whole number of at least 1, or none,"
-        )
+class SubsetSelection(client.SubsetSelection, LocalMechanism):
+    """Both halves of :class:`mapveil_client.local.subset_selection.SubsetSelection`."""
 
     def on(self, domain: Domain) -> SubsetRandomizer:
         """Both halves on a domain; see :meth:`LocalMechanism.on`."""

@@ -18,11 +18,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from mapveil.local.randomizers.randomizer import Randomizer
-from mapveil.local.randomizers.report import Reports
-from mapveil.local.randomizers.set_randomizer import SetRandomizer
 from mapveil_client import canonical_cbor
 from mapveil_client.errors import InputError
+from mapveil_client.local.randomizer import Randomizer, Reports, SetRandomizer
 
 VERSION: Final = 1
 _FIELDS: Final = 5

@@ -26,9 +26,9 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.local.randomizers.domain import Codes
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import ParameterError
+from mapveil_client.local.domain import Codes
 
 Number = TypeVar("Number", np.float64, np.int64)
 

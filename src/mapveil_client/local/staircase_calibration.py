@@ -29,9 +29,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mapveil.local.randomizers.odds import keeps, power
-from mapveil.local.randomizers.staircase_groups import Blocks
 from mapveil_client.arrays import FloatArray, IntArray
+from mapveil_client.epsilon import keeps, power
+from mapveil_client.local.staircase_groups import Blocks
 
 _NEAR = 1e-11
 _STEPS = 80

@@ -15,19 +15,17 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.geo.grid import Grid
-from mapveil.geo.quadtree import Quadtree
-from mapveil.geo.tiling import Tiling
-from mapveil.geo.web_mercator import WebMercatorTiles
 from mapveil_client.arrays import FloatArray, IntArray
+from mapveil_client.cells import Cells, GridCells, QuadtreeCells
 from mapveil_client.errors import InputError
 from mapveil_client.morton import interleave
+from mapveil_client.tiles_and_sites import TileCells
 
 TILE_LEVELS: Final = 23
 """Levels of the tile codes of scattered sites: 46 bits, cells of 4.8 m at the equator."""
 
 _SITES = 1 << 26
-_STEEPEST: Final = 85.05112877980659  # where the tiles end
+_STEEPEST: Final = 85.05112877980659  # where the tiles end, degrees
 
 
 class Codes(NamedTuple):
@@ -45,7 +43,7 @@ class Domain:
 
     Parameters
     ----------
-    tiling : Tiling
+    tiling : Cells
         Any. Cells whose centre lies outside the region's polygon are left out.
 
     Raises
@@ -55,13 +53,13 @@ class Domain:
 
     Examples
     --------
-    >>> import mapveil as mv
-    >>> domain = Domain(mv.Quadtree(mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83), depth=4))
+    >>> from mapveil_client.plane import Box
+    >>> domain = Domain(QuadtreeCells(Box("", (0.0, 0.0, 16.0, 16.0), (0.0, 0.0, 16.0, 16.0)), depth=4))
     >>> domain.size, domain.codes.bits
     (256, 8)
     """
 
-    tiling: Tiling
+    tiling: Cells
 
     def __post_init__(self) -> None:
         if self.tiling.size > _SITES:
@@ -76,7 +74,7 @@ class Domain:
     @cached_property
     def _cells(self) -> IntArray | None:
         """The cell of each site where some cells are left out."""
-        if self.tiling.region.polygon is None:
+        if self.tiling.region.is_box:
             return None
         inside = self.tiling.lattice().inside
         return None if inside is None or inside.all() else np.flatnonzero(inside)
@@ -131,7 +129,7 @@ class Domain:
         Deviation: sites of one tile, which the paper's codes cannot tell apart, have two or more further bits that
         do. Source: Wang et al. (2022), section 3.2, Figure 3.
         """
-        if isinstance(self.tiling, (Quadtree, Grid, WebMercatorTiles)):
+        if isinstance(self.tiling, (QuadtreeCells, GridCells, TileCells)):
             lattice = self.tiling.lattice()
             code = interleave(lattice.row[self.cells], lattice.col[self.cells])
             return _sorted(code, 2 * max(lattice.depth, 1))

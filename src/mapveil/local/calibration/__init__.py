@@ -1,1 +1,0 @@
-"""Calibration of randomizers to their epsilon."""
