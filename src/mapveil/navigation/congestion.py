@@ -9,11 +9,11 @@ import numpy as np
 
 from mapveil.engines.contributions import locator
 from mapveil.geo.tiling import Tiling
-from mapveil.local.randomizers.domain import Domain
 from mapveil.navigation.road_graph import RoadGraph
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.contribution import Outside
 from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.local.domain import Domain
 
 CONGESTIONS: Final = ("volume", "step")
 """Names of the models: :class:`VolumeDelay` and :class:`StepDelay`."""
