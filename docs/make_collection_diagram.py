@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-from mapveil.collector.rounds.life_cycle import PHASES, STEPS, Happening, State, Step, phase_name, phases
+from mapveil.collector.rounds.life_cycle import STEPS, Happening, State, Step
+from mapveil_client.secure_sum.states import phase_name, server_phases
 
 PAGE = Path(__file__).parent / "explanation" / "collector.md"
 PICTURE = Path(__file__).parent / "_static" / "collection_states.svg"
@@ -79,16 +80,17 @@ def _arrow(step: Step) -> list[str]:
 def _round() -> list[str]:
     """The phases of a round as a row of boxes, and the way back to the next round."""
     half, gap, y = 46, 128, _PHASES_TOP
-    first = _PLACES[State.RUNNING][0] - gap * (len(PHASES) - 1) // 2
+    phases = server_phases(active=True)
+    first = _PLACES[State.RUNNING][0] - gap * (len(phases) - 1) // 2
     parts = [_text(first - half - 62, y + 5, "a round", "small")]
-    checked = [phase for phase in PHASES if phase not in phases(active=False)]
-    for place, phase in enumerate(PHASES):
+    checked = [phase for phase in phases if phase not in server_phases(active=False)]
+    for place, phase in enumerate(phases):
         x = first + gap * place
         words = phase_name(phase) + (" *" if phase in checked else "")
         parts += _box(x, y, half, words, "box")
         if place:
             parts.append(f'<path d="M{x - gap + half} {y}H{x - half}"/>')
-    last = first + gap * (len(PHASES) - 1)
+    last = first + gap * (len(phases) - 1)
     low = y + 44
     parts.append(f'<path d="M{last} {y + _HALF_HEIGHT}V{low}H{first}V{y + _HALF_HEIGHT}"/>')
     parts.append(

@@ -335,7 +335,7 @@ class Connection:
 
     async def seat(self, collection: str, number: int, **signed: Any) -> Seat:
         """This device's place in a round."""
-        record = await self.record(f"/v1/collections/{collection}/rounds/{number}/seat", **signed)
+        record = await self.record(f"/v1/collections/{collection}/rounds/{number}/assignment", **signed)
         try:
             seat = Seat(record["shard"], record["client"])
         except (KeyError, TypeError):
@@ -346,7 +346,9 @@ class Connection:
 
     async def mail(self, collection: str, number: int, **signed: Any) -> Mail:
         """What the server has for this device in the phase that is open."""
-        answer = await self.request("GET", f"/v1/collections/{collection}/rounds/{number}/mail", **signed)
+        answer = await self.request(
+            "GET", f"/v1/collections/{collection}/rounds/{number}/server-message", **signed
+        )
         return Mail(answer.headers.get("mapveil-phase", ""), answer.content)
 
 

@@ -1,7 +1,7 @@
 r"""Privacy parameters as exact rational numbers, how a budget is split, and e^epsilon as a ratio of integers.
 
-A float cannot say 0.1; a ledger that adds floats drifts. Every epsilon here is a
-:class:`fractions.Fraction`, and every rounding goes down, so that parts never exceed the whole.
+A float cannot represent 0.1; a ledger that adds floats drifts. Every epsilon here is a :class:`fractions.Fraction`,
+and the parts of a budget sum to it exactly.
 
 Randomizers draw their output by whole weights, so that their probabilities are rational numbers with nothing left to
 rounding. The larger weight is to the smaller at most
@@ -71,12 +71,12 @@ def as_epsilon(value: EpsilonLike, name: str = "epsilon") -> Fraction:
 
 
 def split_epsilon(total: Fraction, shares: Sequence[float]) -> tuple[Fraction, ...]:
-    r"""Split a budget in proportion to shares, every part rounded down.
+    r"""Split a budget in proportion to shares; the parts sum to the budget exactly.
 
-    .. math:: \epsilon_i = 2^{-40} \lfloor 2^{40}\, \epsilon\, s_i / \textstyle\sum_j s_j \rfloor
+    .. math:: \epsilon_i = 2^{-40} \lfloor 2^{40}\, \epsilon\, s_i / \textstyle\sum_j s_j \rfloor \quad (i < n),
+              \qquad \epsilon_n = \epsilon - \textstyle\sum_{i < n} \epsilon_i
 
-    where: :math:`\epsilon` is ``total`` and :math:`s_i` is ``shares[i]``. The parts sum to at most
-    ``total`` exactly.
+    where: :math:`\epsilon` is ``total``, :math:`s_i` is ``shares[i]`` and :math:`n` their number.
 
     Parameters
     ----------
@@ -94,10 +94,10 @@ def split_epsilon(total: Fraction, shares: Sequence[float]) -> tuple[Fraction, .
         raise ParameterError(f"budget shares are {list(shares)!r}; positive finite numbers are accepted")
     exact = [Fraction(share) for share in shares]
     whole = sum(exact)
-    parts = tuple(Fraction(math.floor(total * share / whole * _GRAIN), _GRAIN) for share in exact)
+    parts = [Fraction(math.floor(total * share / whole * _GRAIN), _GRAIN) for share in exact]
     if not all(parts):
         raise ParameterError(f"epsilon {total} is too small to be split into {len(parts)} parts")
-    return parts
+    return (*parts[:-1], total - sum(parts[:-1]))
 
 
 class Odds(NamedTuple):

@@ -24,12 +24,12 @@ from mapveil_client.policy import DevicePolicy
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.client import Client
 from mapveil_client.secure_sum.faults import ProtocolError
+from mapveil_client.secure_sum.states import phase_name, server_phases
 from mapveil_client.sum_report import client_report
 from mapveil_client.terms import CollectionTerms
 
-_AFTER: Final = {"keys": "shares", "shares": "inputs", "inputs": "consents", "consents": "answers"}
-_ORDER: Final = ("keys", *_AFTER.values())
-_COUNTED: Final = ("inputs", "consents", "answers")
+_ORDER: Final = tuple(phase_name(phase) for phase in server_phases(active=True))
+_COUNTED: Final = _ORDER[_ORDER.index("inputs") :]
 """Phases after which this device's vector is in the sum."""
 
 
@@ -264,10 +264,8 @@ class Participation:
             return part.answer
         if phase in _ORDER[: _ORDER.index(part.phase)]:
             return None  # of a process of the service that is a moment behind another
-        expected = _AFTER.get(part.phase, "")
-        if expected == "consents" and not self.terms.active:
-            expected = "answers"
-        if phase != expected or not mail:
+        order = [phase_name(each) for each in server_phases(self.terms.active)]
+        if not mail or phase not in order[order.index(part.phase) + 1 :][:1]:
             if part.phase in _COUNTED:
                 return None
             raise self._leave(f"the server went on without this device after its {part.phase}")

@@ -159,7 +159,7 @@ def test_progress_and_mail_are_read() -> None:
         [answer(200, b"mail", b"Mapveil-Phase: shares")], lambda c: c.mail("a" * 32, 3, signer=(IDENTITY, 1))
     )
     assert made == ("shares", b"mail")
-    assert b"/rounds/3/mail" in seen[0]
+    assert b"/rounds/3/server-message" in seen[0]
 
 
 @pytest.mark.parametrize(

@@ -138,3 +138,34 @@ def expected_messages(state: ClientState | ServerState, active: bool) -> tuple[M
     else:
         events = [event for at, event in _server_table(active) if at is state]
     return tuple(event for event in events if isinstance(event, Message))
+
+
+@functools.cache
+def server_phases(active: bool) -> tuple[ServerState, ...]:
+    """The phases of a round in order: the states in which the server collects messages."""
+    found = [ServerState.KEYS]
+    while (
+        step := server_step(found[-1], Signal.CLOSE, active)
+    ) is not None and step.after is not ServerState.DONE:
+        found.append(step.after)
+    return tuple(found)
+
+
+@functools.cache
+def sent_messages(active: bool) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
+    """The messages that a client sends in a round, and those that it is sent, each in order."""
+    steps = (
+        [step for step in table if step.active in (None, active)] for table in (CLIENT_STEPS, SERVER_STEPS)
+    )
+    client, server = (tuple(step.sends for step in each if step.sends is not None) for each in steps)
+    return client, server
+
+
+def phase_name(phase: ServerState) -> str:
+    """The name of a phase on the wire."""
+    return phase.name.lower()
+
+
+def phase_named(name: str) -> ServerState | None:
+    """The phase of a name; None where there is none."""
+    return next((phase for phase in server_phases(True) if phase_name(phase) == name), None)

@@ -107,7 +107,7 @@ class Crowd:
         for device in range(1, self.count + 1):
             if device not in self.joined:
                 try:
-                    await engine.join(id, device)
+                    await engine.devices.join(id, device)
                 except TooLate:
                     return
                 self.joined.add(device)
@@ -126,15 +126,15 @@ class Crowd:
 
     async def turn(self, engine, id, *, most=None):
         """Every device that has something to say in this phase says it; returns how many said something."""
-        progress = engine.progress(id)
+        progress = engine.devices.progress(id)
         if progress.state == "open":
             await self.join(engine, id)
             return self.count
         if progress.state != "running" or progress.phase is None:
             return 0
         number, phase, said = progress.round, progress.phase, 0
-        terms = CollectionTerms.decode(engine.terms(id))
-        announced = RoundAnnouncement.decode(engine.announcement(id, number))
+        terms = CollectionTerms.decode(engine.devices.terms(id))
+        announced = RoundAnnouncement.decode(engine.devices.announcement(id, number))
         for device in range(1, self.count + 1):
             if device in self.gone or (device, number, phase) in self.acknowledged:
                 continue
@@ -146,7 +146,7 @@ class Crowd:
             body = self._answer(engine, id, terms, announced, number, phase, device)
             if body is None:
                 continue
-            await engine.message(id, number, phase, device, body)
+            await engine.devices.message(id, number, phase, device, body)
             self.acknowledged.add((device, number, phase))
             said += 1
         return said
@@ -159,14 +159,14 @@ class Crowd:
             from mapveil.collector.faults import NotFound
 
             try:
-                seat = engine.seat(id, number, device)
+                assigned = engine.devices.assignment(id, number, device)
             except NotFound:
                 return None
             vector = self.vector(terms, announced, device)
-            parameters = announced.parameters(seat.shard)
+            parameters = announced.parameters(assigned.shard)
             client = Client(
                 parameters,
-                seat.client,
+                assigned.client,
                 vector,
                 self.rng.child(f"client {device} {number}"),
                 identity=self.identities[device - 1] if parameters.signed else None,
@@ -177,12 +177,12 @@ class Crowd:
         client = self.clients.get((device, number))
         if client is None:
             return None
-        mail = engine.mail(id, number, device)
-        assert mail.phase == phase
-        if not mail.body:
+        message = engine.devices.server_message(id, number, device)
+        assert message.phase == phase
+        if not message.body:
             return None
         try:
-            self.answers[key] = client.receive(mail.body)
+            self.answers[key] = client.receive(message.body)
         except ProtocolError:
             self.gone.add(device)
             raise
@@ -263,7 +263,7 @@ def opened():
     def made(engine, spec):
         id = engine.draft(spec, ACTOR)["id"]
         engine.open(id, ACTOR)
-        return id, CollectionTerms.decode(engine.terms(id))
+        return id, CollectionTerms.decode(engine.devices.terms(id))
 
     return made
 

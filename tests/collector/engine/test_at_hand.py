@@ -9,8 +9,8 @@ import time
 import pytest
 
 from mapveil.collector.faults import NotFound
-from mapveil.collector.rounds.life_cycle import phase_named
 from mapveil_client.announcement import RoundAnnouncement
+from mapveil_client.secure_sum.states import phase_named
 from mapveil_client.terms import CollectionTerms
 
 FOUR = {
@@ -28,13 +28,13 @@ def running(engine, store, crowd_of, opened, make_spec):
     id, _ = opened(engine, make_spec("distributed", **FOUR))
     asyncio.run(crowd.join(engine, id))
     engine.tick()
-    terms = CollectionTerms.decode(engine.terms(id))
-    announced = RoundAnnouncement.decode(engine.announcement(id, 1))
+    terms = CollectionTerms.decode(engine.devices.terms(id))
+    announced = RoundAnnouncement.decode(engine.devices.announcement(id, 1))
     for device in range(1, 5):
         body = crowd._answer(engine, id, terms, announced, 1, "keys", device)
-        asyncio.run(engine.message(id, 1, "keys", device, body))
+        asyncio.run(engine.devices.message(id, 1, "keys", device, body))
     engine.tick()
-    assert engine.progress(id).phase == "shares"
+    assert engine.devices.progress(id).phase == "shares"
     return id
 
 
@@ -45,37 +45,37 @@ def known(engine, id, seconds, **changed):
     return made
 
 
-def test_a_seat_is_at_hand_once_the_round_is(engine, running):
+def test_an_assignment_is_at_hand_once_the_round_is(engine, running):
     engine._machines.forget(running)
-    assert engine.seat_at_hand(running, 1, 1) is None
-    seats = [engine.seat(running, 1, device) for device in range(1, 5)]
-    assert [engine.seat_at_hand(running, 1, device) for device in range(1, 5)] == seats
+    assert engine.devices.assignment_at_hand(running, 1, 1) is None
+    assignments = [engine.devices.assignment(running, 1, device) for device in range(1, 5)]
+    assert [engine.devices.assignment_at_hand(running, 1, device) for device in range(1, 5)] == assignments
     with pytest.raises(NotFound):
-        engine.seat_at_hand(running, 1, 5)
-    assert engine.seat_at_hand(running, 2, 1) is None
+        engine.devices.assignment_at_hand(running, 1, 5)
+    assert engine.devices.assignment_at_hand(running, 2, 1) is None
 
 
-def test_mail_is_at_hand_while_progress_and_machine_are(engine, running):
-    mail = engine.mail(running, 1, 1)
-    assert mail.phase == "shares"
-    assert mail.body
+def test_a_server_message_is_at_hand_while_progress_and_machine_are(engine, running):
+    message = engine.devices.server_message(running, 1, 1)
+    assert message.phase == "shares"
+    assert message.body
     known(engine, running, 60)
-    assert engine.mail_at_hand(running, 1, 1) == mail
+    assert engine.devices.server_message_at_hand(running, 1, 1) == message
     with pytest.raises(NotFound):
-        engine.mail_at_hand(running, 1, 5)
+        engine.devices.server_message_at_hand(running, 1, 5)
     engine._board.forget(running)
-    assert engine.mail_at_hand(running, 1, 1) is None
+    assert engine.devices.server_message_at_hand(running, 1, 1) is None
 
 
-def test_mail_is_not_at_hand_while_a_phase_is_closed(engine, running):
-    engine.mail(running, 1, 1)
+def test_a_server_message_is_not_at_hand_while_a_phase_is_closed(engine, running):
+    engine.devices.server_message(running, 1, 1)
     machine = engine._machines.held(running, 1).machines[0]
     known(engine, running, 60)
     with machine.lock:
-        assert engine.mail_at_hand(running, 1, 1) is None
+        assert engine.devices.server_message_at_hand(running, 1, 1) is None
     known(engine, running, 60, phase="inputs")
     assert machine.server.state is phase_named("shares")
-    assert engine.mail_at_hand(running, 1, 1) is None
+    assert engine.devices.server_message_at_hand(running, 1, 1) is None
 
 
 def test_what_is_known_does_while_it_is_read_again(engine, running, monkeypatch):

@@ -25,7 +25,7 @@ def counted(store, table):
 
 
 def shard_of(engine, id, shard, count):
-    return [d for d in range(1, count + 1) if engine.seat(id, 1, d).shard == shard]
+    return [d for d in range(1, count + 1) if engine.devices.assignment(id, 1, d).shard == shard]
 
 
 def test_too_few_survivors_in_one_shard_abort_and_nothing_is_charged(
@@ -88,10 +88,10 @@ def test_a_deadline_with_fewer_than_the_minimum_aborts(
     crowd = crowd_of(store, 24)
     id, terms = opened(engine, make_spec(trust, join_seconds=100))
     if trust == "distributed":
-        asyncio.run(engine.join(id, 1))
+        asyncio.run(engine.devices.join(id, 1))
     else:
         bodies = crowd.local_reports(terms) if trust == "local" else crowd.wave_reports(terms)
-        asyncio.run(engine.report(id, 1, bodies[0]))
+        asyncio.run(engine.devices.report(id, 1, bodies[0]))
     engine.tick()
     clock.advance(101)
     engine.tick()
@@ -143,8 +143,8 @@ def test_an_operator_begins_when_the_minimum_is_there(engine, store, crowd_of, o
             for id in (local, rounds_id):
                 with pytest.raises(Conflict, match="4 devices"):
                     engine.begin(id, ACTOR)
-        asyncio.run(engine.report(local, device, bodies[device - 1]))
-        asyncio.run(engine.join(rounds_id, device))
+        asyncio.run(engine.devices.report(local, device, bodies[device - 1]))
+        asyncio.run(engine.devices.join(rounds_id, device))
     assert engine.begin(local, ACTOR)["state"] == "finishing"
     assert engine.begin(rounds_id, ACTOR)["progress"]["phase"] == "keys"
     with pytest.raises(Conflict):
@@ -201,7 +201,7 @@ def test_a_revoked_device_is_not_asked(engine, store, crowd_of, opened, make_spe
     engine.tick()
     assert engine.collection(id)["rounds"][0]["asked"] == 23
     with pytest.raises(NotFound):
-        engine.seat(id, 1, 7)
+        engine.devices.assignment(id, 1, 7)
 
 
 def test_seats_are_a_random_permutation_in_even_shards(engine, store, crowd_of, opened, make_spec):
@@ -209,19 +209,21 @@ def test_seats_are_a_random_permutation_in_even_shards(engine, store, crowd_of, 
     id, _ = opened(engine, make_spec("distributed", method="uniform"))
     asyncio.run(crowd.join(engine, id))
     engine.tick()
-    seats = [engine.seat(id, 1, d) for d in range(1, 25)]
-    assert sorted(seats) == [(shard, client) for shard in range(2) for client in range(12)]
-    assert np.corrcoef(range(24), [seat.shard * 12 + seat.client for seat in seats])[0, 1] < 0.9
+    assigned = [engine.devices.assignment(id, 1, d) for d in range(1, 25)]
+    assert sorted(assigned) == [(shard, client) for shard in range(2) for client in range(12)]
+    assert (
+        np.corrcoef(range(24), [assigned.shard * 12 + assigned.client for assigned in assigned])[0, 1] < 0.9
+    )
 
 
 def test_a_draft_is_told_to_nobody(engine, store, crowd_of, make_spec):
     crowd_of(store, 1)
     id = engine.draft(make_spec("local"), ACTOR)["id"]
-    assert engine.open_collections() == []
+    assert engine.devices.open_collections() == []
     with pytest.raises(NotFound):
-        engine.terms(id)
+        engine.devices.terms(id)
     engine.open(id, ACTOR)
-    (shown,) = engine.open_collections()
+    (shown,) = engine.devices.open_collections()
     assert shown == {
         "id": id,
         "trust": "local",
@@ -240,9 +242,9 @@ def test_a_fault_of_one_collection_leaves_the_others_alone(
     crowd = crowd_of(store, 24)
     ids = [opened(engine, make_spec("local", devices=3, title=title))[0] for title in ("one", "two")]
     for id in ids:
-        bodies = crowd.local_reports(CollectionTerms.decode(engine.terms(id)))
+        bodies = crowd.local_reports(CollectionTerms.decode(engine.devices.terms(id)))
         for device in (1, 2, 3):
-            asyncio.run(engine.report(id, device, bodies[device - 1]))
+            asyncio.run(engine.devices.report(id, device, bodies[device - 1]))
     real = conductor.make_map
 
     def broken(store, collection):

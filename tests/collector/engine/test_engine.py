@@ -13,7 +13,7 @@ from mapveil.maps.density_map import DensityMap
 
 def send_reports(engine, id, bodies, first=1):
     async def send():
-        await asyncio.gather(*(engine.report(id, first + d, body) for d, body in enumerate(bodies)))
+        await asyncio.gather(*(engine.devices.report(id, first + d, body) for d, body in enumerate(bodies)))
 
     asyncio.run(send())
 
@@ -27,7 +27,7 @@ def test_a_local_collection_ends_with_the_map_of_its_reports(
     send_reports(engine, id, bodies[:23])
     engine.tick()
     assert engine.collection(id)["state"] == "open"
-    assert engine.progress(id)[5:] == (24, 23)
+    assert engine.devices.progress(id)[5:] == (24, 23)
     send_reports(engine, id, bodies[23:], first=24)
     engine.tick()
     record = engine.collection(id)

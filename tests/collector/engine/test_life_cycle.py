@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from mapveil.collector.rounds.life_cycle import (
-    ACTIVE,
-    PHASES,
-    STEPS,
-    Happening,
-    State,
+from mapveil.collector.rounds.life_cycle import ACTIVE, STEPS, Happening, State, step_of
+from mapveil_client.secure_sum.states import (
+    SERVER_STEPS,
+    ServerState,
+    Signal,
     phase_name,
     phase_named,
-    phases,
-    step_of,
+    server_phases,
 )
-from mapveil_client.secure_sum.states import SERVER_STEPS, ServerState, Signal
+
+PHASES = server_phases(active=True)
 
 
 def test_every_row_is_the_only_one_of_its_kind():
@@ -41,7 +40,7 @@ def test_whatever_has_not_ended_can_fail(state):
 
 @pytest.mark.parametrize("active", [True, False])
 def test_phases_follow_each_other_as_the_protocol_closes_them(active):
-    order = [*phases(active), ServerState.DONE]
+    order = [*server_phases(active), ServerState.DONE]
     closes = {
         step.state: step.after
         for step in SERVER_STEPS

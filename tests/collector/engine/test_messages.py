@@ -28,7 +28,7 @@ FOUR = {
 
 
 def send(engine, *message):
-    asyncio.run(engine.message(*message))
+    asyncio.run(engine.devices.message(*message))
 
 
 def stored(store, table):
@@ -43,8 +43,8 @@ def running(engine, store, crowd_of, opened, make_spec):
     id, _ = opened(engine, make_spec("distributed", **FOUR))
     asyncio.run(crowd.join(engine, id))
     engine.tick()
-    terms = CollectionTerms.decode(engine.terms(id))
-    announced = RoundAnnouncement.decode(engine.announcement(id, 1))
+    terms = CollectionTerms.decode(engine.devices.terms(id))
+    announced = RoundAnnouncement.decode(engine.devices.announcement(id, 1))
 
     def answer(device, phase):
         return crowd._answer(engine, id, terms, announced, 1, phase, device)
@@ -53,12 +53,12 @@ def running(engine, store, crowd_of, opened, make_spec):
 
 
 def other_keys(engine, crowd, id, announced, device, *, identity=None):
-    """The first message of another client in the same seat."""
-    seat = engine.seat(id, 1, device)
-    parameters = announced.parameters(seat.shard)
+    """The first message of another client in the same assigned."""
+    assigned = engine.devices.assignment(id, 1, device)
+    parameters = announced.parameters(assigned.shard)
     vector = np.zeros(announced.length, dtype=np.int64)
     who = identity or crowd.identities[device - 1]
-    return Client(parameters, seat.client, vector, Randomness(99), identity=who).advertise()
+    return Client(parameters, assigned.client, vector, Randomness(99), identity=who).advertise()
 
 
 def test_a_message_sent_again_is_fine_and_another_is_not(engine, store, running):
@@ -79,7 +79,7 @@ def test_many_copies_at_once_are_one(engine, store, running):
     async def many():
         bodies = [first] * 20 + [other] * 20
         return await asyncio.gather(
-            *(engine.message(id, 1, "keys", 1, body) for body in bodies), return_exceptions=True
+            *(engine.devices.message(id, 1, "keys", 1, body) for body in bodies), return_exceptions=True
         )
 
     outcomes = asyncio.run(many())
@@ -114,7 +114,7 @@ def test_a_message_that_comes_late_is_fine_only_if_it_was_kept(engine, store, ru
     for device, body in bodies.items():
         send(engine, id, 1, "keys", device, body)
     engine.tick()
-    assert engine.progress(id).phase == "shares"
+    assert engine.devices.progress(id).phase == "shares"
     send(engine, id, 1, "keys", 1, bodies[1])
     with pytest.raises(TooLate):
         send(engine, id, 1, "keys", 1, other_keys(engine, crowd, id, announced, 1))
@@ -144,15 +144,15 @@ def test_no_survivors_are_told_before_the_round_is_charged(engine, store, runnin
             send(engine, id, 1, phase, device, answer(device, phase))
         if phase != "inputs":
             engine.tick()
-    inbox = engine.mail(id, 1, 1)
+    inbox = engine.devices.server_message(id, 1, 1)
     with store.write() as connection:
         secure_rounds.shut_phase(connection, id, 1, ServerState.INPUTS)
     # The machine goes on before the store does, as it would if the process died in between.
     secure_rounds.close_machines(engine._machines.of(id, 1), ServerState.INPUTS)
     assert engine.ledger() == []
-    assert engine.mail(id, 1, 1) == inbox
+    assert engine.devices.server_message(id, 1, 1) == inbox
     engine.tick()
-    assert engine.mail(id, 1, 1).phase == "consents"
+    assert engine.devices.server_message(id, 1, 1).phase == "consents"
     assert [line["devices"] for line in engine.ledger()] == [4]
 
 
@@ -162,19 +162,19 @@ def test_after_the_round_and_the_collection_everything_is_too_late(engine, store
     with pytest.raises(TooLate):
         send(engine, id, 1, "keys", 1, crowd.answers[1, 1, "keys"])
     with pytest.raises(TooLate):
-        engine.mail(id, 1, 1)
+        engine.devices.server_message(id, 1, 1)
     with pytest.raises(TooLate):
-        engine.seat(id, 1, 1)
+        engine.devices.assignment(id, 1, 1)
     with pytest.raises(TooLate):
-        asyncio.run(engine.join(id, 5))
-    asyncio.run(engine.join(id, 1))  # it did join
+        asyncio.run(engine.devices.join(id, 5))
+    asyncio.run(engine.devices.join(id, 1))  # it did join
 
 
 def test_a_fifth_device_is_not_taken_where_four_are_wanted(engine, running):
     _crowd, id, _, _ = running
     assert engine.collection(id)["members"] == 4
     with pytest.raises(NotFound):
-        engine.seat(id, 1, 5)
+        engine.devices.assignment(id, 1, 5)
 
 
 def test_reports_are_checked_kept_once_and_forgotten(engine, store, crowd_of, opened, make_spec):
@@ -183,28 +183,28 @@ def test_reports_are_checked_kept_once_and_forgotten(engine, store, crowd_of, op
     bodies = crowd.local_reports(terms)
     others = crowd.local_reports(terms, Randomness(5))
     different = next(each for each in others if each != bodies[0])
-    asyncio.run(engine.report(id, 1, bodies[0]))
-    asyncio.run(engine.report(id, 1, bodies[0]))
+    asyncio.run(engine.devices.report(id, 1, bodies[0]))
+    asyncio.run(engine.devices.report(id, 1, bodies[0]))
     with pytest.raises(Conflict):
-        asyncio.run(engine.report(id, 1, different))
+        asyncio.run(engine.devices.report(id, 1, different))
     for body in (b"", b"nonsense", bodies[0] + b"\0", bytes(5000)):
         with pytest.raises(Invalid) as caught:
-            asyncio.run(engine.report(id, 2, body))
+            asyncio.run(engine.devices.report(id, 2, body))
         assert "report" in str(caught.value)
     with pytest.raises(Conflict):
-        asyncio.run(engine.join(id, 2))
-    asyncio.run(engine.report(id, 3, bodies[2]))
+        asyncio.run(engine.devices.join(id, 2))
+    asyncio.run(engine.devices.report(id, 3, bodies[2]))
     with pytest.raises(NotFound):  # there are no rounds of it
         send(engine, id, 1, "keys", 2, b"")
     assert stored(store, reports) == 2
     for device in (2, 4):
-        asyncio.run(engine.report(id, device, bodies[device - 1]))
+        asyncio.run(engine.devices.report(id, device, bodies[device - 1]))
     engine.tick()
     assert engine.collection(id)["reports"] == 4
     with store.read() as connection:
         assert set(connection.execute(select(reports.c.body)).scalars()) == {b""}
     with pytest.raises(TooLate):
-        asyncio.run(engine.report(id, 1, bodies[0]))
+        asyncio.run(engine.devices.report(id, 1, bodies[0]))
 
 
 def test_nothing_that_devices_send_is_logged_or_audited(

@@ -48,7 +48,7 @@ def test_mutated_reports_are_refused_or_reports(sqlite_store, clock, crowd_of, o
         for device, body in enumerate(bodies[:6], 1):
             for mutated in mutations(body, generator):
                 with contextlib.suppress(Conflict, Invalid):
-                    await engine.report(id, device, mutated)
+                    await engine.devices.report(id, device, mutated)
                     taken += 1
 
     asyncio.run(send())
@@ -66,8 +66,8 @@ def test_mutated_messages_leave_the_round_as_it_was(
     id, _ = opened(engine, spec)
     asyncio.run(crowd.join(engine, id))
     engine.tick()
-    terms = CollectionTerms.decode(engine.terms(id))
-    announced = RoundAnnouncement.decode(engine.announcement(id, 1))
+    terms = CollectionTerms.decode(engine.devices.terms(id))
+    announced = RoundAnnouncement.decode(engine.devices.announcement(id, 1))
     generator = np.random.default_rng(2)
     refused = 0
 
@@ -80,15 +80,15 @@ def test_mutated_messages_leave_the_round_as_it_was(
                     continue
                 refused += 1
                 with contextlib.suppress(Conflict, Invalid):
-                    await engine.message(id, 1, phase, device, wrong)
+                    await engine.devices.message(id, 1, phase, device, wrong)
                     refused -= 1
-            await engine.message(id, 1, phase, device, body)
+            await engine.devices.message(id, 1, phase, device, body)
 
     for phase in ("keys", "shares", "inputs", "consents", "answers"):
         own = {d: crowd._answer(engine, id, terms, announced, 1, phase, d) for d in range(1, 7)}
         # First everybody's own, so that a mutation that is a message too finds its place taken.
         for device, body in own.items():
-            asyncio.run(engine.message(id, 1, phase, device, body))
+            asyncio.run(engine.devices.message(id, 1, phase, device, body))
         asyncio.run(attack(phase, own))
         engine.tick()
     assert engine.collection(id)["state"] == "done"

@@ -102,7 +102,7 @@ def test_reports_survive_a_process_that_dies_at_every_commit(
         try:
             for device, body in enumerate(bodies, 1):
                 if device not in acknowledged:
-                    asyncio.run(engine.report(id, device, body))
+                    asyncio.run(engine.devices.report(id, device, body))
                     acknowledged.add(device)
             engine.tick()
         except killed:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import mapveil as mv
-from mapveil.collector.rounds.results import map_bytes, read_map_bytes
+from mapveil.collector.rounds.results import StoredMap
 from mapveil.distributed.multiscale_histogram import MultiscaleHistogram
 from mapveil.local.randomizers.hierarchical_hashing import HierarchicalHashing
 from mapveil.random_features.fourier_kde import FourierKde
@@ -26,9 +26,9 @@ MECHANISMS = {
 def test_a_map_comes_back_whole(trust):
     city = mv.synthetic.city(users=400, seed=1)
     heat = MECHANISMS[trust].release(city, mv.Grid(city.region, 16, 16), rng=1)
-    data = map_bytes(heat)
-    assert data[:4] == data[-4:] == b"PAR1"
-    back = read_map_bytes(data)
+    stored = StoredMap.encode(heat)
+    assert stored.geoparquet[:4] == stored.geoparquet[-4:] == b"PAR1"
+    back = stored.decode()
     for item in dataclasses.fields(heat):
         before, after = getattr(heat, item.name), getattr(back, item.name)
         if item.name == "values":
@@ -48,4 +48,4 @@ def test_a_map_comes_back_whole(trust):
 
 def test_what_is_no_map_is_refused():
     with pytest.raises(InputError):
-        read_map_bytes(b"PAR1 nonsense PAR1")
+        StoredMap(b"PAR1 nonsense PAR1", b"").decode()

@@ -69,10 +69,10 @@ def _checked(scene: Scene, collection: str) -> Outcome:
 
 
 def _of(connection: Any, scene: Scene, collection: str) -> Outcome:
-    tables = schema.collections, schema.rounds, schema.charges, schema.seats, schema.audit
+    tables = schema.collections, schema.rounds, schema.charges, schema.assignments, schema.audit
     of_collection = schema.collections.c.id == collection
     row = connection.execute(select(schema.collections).where(of_collection)).one()
-    rounds, charges, seats, lines = (
+    rounds, charges, assignments, lines = (
         connection.execute(select(table).where(table.c.collection == collection)).all()
         for table in tables[1:]
     )
@@ -85,7 +85,7 @@ def _of(connection: Any, scene: Scene, collection: str) -> Outcome:
         announced = RoundAnnouncement.decode(each.announcement)
         if each.total is None:
             continue
-        included[each.number] = {seat.device for seat in seats if seat.round == each.number}
+        included[each.number] = {assigned.device for assigned in assignments if assigned.round == each.number}
         assert each.included == len(included[each.number]) == charged[each.number].devices
         assert Fraction(charged[each.number].epsilon) == announced.epsilon
         plain = sum(

@@ -36,8 +36,8 @@ UNLIMITED = ("--address-rate", "0", "--device-rate", "0")
 _CELLS = Quadtree(Region.from_bbox(*BOX), DEPTH)
 
 
-def until(true: Callable[[], object], what: str, seconds: float = 60.0) -> None:
-    """Wait until something is so."""
+def until(true: Callable[[], object], what: str, seconds: float = 600.0) -> None:
+    """Wait until something is so; the limit only ends a run that hangs."""
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end, f"not in {seconds:g} s: {what}"
@@ -193,7 +193,7 @@ class Scene:
 
     def ask(self, service: Service, path: str, method: str = "GET", **given: Any) -> Any:
         """What an operator is told; a service that is starting again is asked again."""
-        end, told = time.monotonic() + 60, ""
+        end, told = time.monotonic() + 600, ""
         while True:
             try:
                 answer = self._client.request(method, f"{service.url}/v1{path}", **given)

@@ -97,7 +97,7 @@ class Behind:
         self.answers = 0
 
     async def carry(self, request: Request, send: Send) -> bytes | None:
-        if not request.path.endswith("/mail"):
+        if not request.path.endswith("/server-message"):
             return await send(request)
         device = next(
             line for line in request.head.split(b"\r\n") if line.lower().startswith(b"authorization")

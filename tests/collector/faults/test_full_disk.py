@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import resource
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -135,9 +135,15 @@ def test_a_service_says_that_it_cannot_write_and_comes_back_by_itself(
                 file.write(bytes(512))
         except OSError:
             pass
-    time.sleep(2)  # the time to join is over, and nothing can be written about it
-    told = httpx.get(f"{service.url}/v1/collections/{collection}/progress", timeout=30)
-    assert told.json()["state"] == "open"
+    told: dict[str, Any] = {"closes_in_s": None}
+
+    def over() -> bool:
+        """The time to join is over, and nothing can be written about it."""
+        told.update(httpx.get(f"{service.url}/v1/collections/{collection}/progress", timeout=300).json())
+        return told["state"] != "open" or told["closes_in_s"] == 0
+
+    until(over, "the time to join is over")
+    assert told["state"] == "open"
     assert service.alive
     ballast.unlink()
     until(

@@ -33,8 +33,8 @@ def a_charge_too_many(connection, scene: Scene) -> None:
 
 
 def somebody_who_was_not_in_it(connection, scene: Scene) -> None:
-    device = connection.execute(select(schema.seats.c.device)).scalars().first()
-    connection.execute(delete(schema.seats).where(schema.seats.c.device == device))
+    device = connection.execute(select(schema.assignments.c.device)).scalars().first()
+    connection.execute(delete(schema.assignments).where(schema.assignments.c.device == device))
 
 
 def an_account_without_the_charge(connection, scene: Scene) -> None:

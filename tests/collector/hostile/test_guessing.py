@@ -77,7 +77,7 @@ def test_a_token_of_one_use_enrols_one_device_however_many_ask_at_once(api: Any)
             "public_key": key.public.hex(),
             "signature": key.sign(enrolment_statement(token, key.public)).hex(),
         }
-        with httpx.Client(base_url=api.address, timeout=20) as client:
+        with httpx.Client(base_url=api.address, timeout=300) as client:
             answers.append(client.post("/v1/devices", json=body).status_code)
 
     threads = [threading.Thread(target=enrol, args=(100 + each,)) for each in range(16)]

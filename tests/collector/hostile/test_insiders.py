@@ -24,12 +24,12 @@ async def misbehave(engine: Engine, id: str, crowd: Any, mutants: Mutants, phase
     from mapveil_client.announcement import RoundAnnouncement
     from mapveil_client.terms import CollectionTerms
 
-    progress = engine.progress(id)
+    progress = engine.devices.progress(id)
     if progress.state != "running" or progress.phase not in phases or not crowd.answers:
         return 0
     number, phase, taken = progress.round, progress.phase, 0
-    terms = CollectionTerms.decode(engine.terms(id))
-    announced = RoundAnnouncement.decode(engine.announcement(id, number))
+    terms = CollectionTerms.decode(engine.devices.terms(id))
+    announced = RoundAnnouncement.decode(engine.devices.announcement(id, number))
     mutants.corpus = [Spoken(*key, body) for key, body in crowd.answers.items()]
     for device in INSIDERS:
         right = crowd._answer(engine, id, terms, announced, number, phase, device)
@@ -40,7 +40,7 @@ async def misbehave(engine: Engine, id: str, crowd: Any, mutants: Mutants, phase
             if body == right:
                 continue
             try:
-                await engine.message(id, number, phase, device, body)
+                await engine.devices.message(id, number, phase, device, body)
             except Refusal:
                 continue
             crowd.acknowledged.add((device, number, phase))
@@ -101,7 +101,7 @@ def test_insiders_that_fall_silent_are_a_dropout_like_any(
     """Wrong keys and consents are refused, so whoever has no others to send is out; the rest is summed."""
     crowd = crowd_of(store, DEVICES)
     id, _ = opened(engine, make_spec("distributed", devices=DEVICES))
-    while (phase := engine.progress(id).phase) != "consents":
+    while (phase := engine.devices.progress(id).phase) != "consents":
         asyncio.run(crowd.turn(engine, id))
         engine.tick()
         assert phase != "answers"
@@ -111,7 +111,9 @@ def test_insiders_that_fall_silent_are_a_dropout_like_any(
     for device in INSIDERS:
         for _ in range(TRIES):
             with pytest.raises(Refusal):
-                asyncio.run(engine.message(id, 1, "consents", device, mutants.alter(right[0].body)[1]))
+                asyncio.run(
+                    engine.devices.message(id, 1, "consents", device, mutants.alter(right[0].body)[1])
+                )
             sent += 1
         crowd.gone.add(device)
     assert crowd.play(engine, id, clock) == "done", engine.collection(id)["reason"]

@@ -41,7 +41,7 @@ SPEC: Final = {
 }
 LON, LAT = -73.98765, 40.75432
 TERMS, ROUND, SEAT, PROGRESS, OPEN, MAIL = (
-    *("/terms$", r"/rounds/\d+$", "/seat$", "/progress$", "/v1/open$", "/mail$"),
+    *("/terms$", r"/rounds/\d+$", "/assignment$", "/progress$", "/v1/open$", "/server-message$"),
 )
 PHASES: Final = ("", "keys", "shares", "inputs", "consents", "answers")
 
@@ -313,4 +313,4 @@ def test_the_liar_itself_passes_on_what_it_does_not_lie_about(api: Any) -> None:
         import httpx
 
         terms = httpx.get(f"{told_here.addresses[0]}/v1/collections/{id}/terms").content
-    assert terms == api.engine.terms(id) == canonical_json(json.loads(terms))
+    assert terms == api.engine.devices.terms(id) == canonical_json(json.loads(terms))

@@ -27,7 +27,7 @@ from mapveil_client.provision import share_shape
 from mapveil_client.terms import CollectionTerms
 
 ALTERED: Final = 7000
-SECONDS: Final = 5.0  # that one document may take on a busy machine
+SECONDS: Final = 60.0  # of processor time that one document may take on a slow machine
 STRANGE: Final[tuple[Any, ...]] = (
     *(None, True, False, 0, 1, -1, 2, 1 << 31, 1 << 63, 10**30, 0.5, -0.0, 1e308, 1e-308, 1e400),
     *(
@@ -144,14 +144,14 @@ def test_altered_terms_are_refused_or_within_the_rules(kind: str) -> None:
     alterer, record = Alterer(1), terms_of(kind).to_record()
     unread, refused, held = 0, 0, 0
     for _ in range(ALTERED // len(KINDS)):
-        data, started = alterer.alter(record), time.monotonic()
+        data, started = alterer.alter(record), time.process_time()
         try:
             terms = CollectionTerms.decode(data)
         except InputError:
             unread += 1
             continue
         sentence = POLICY.refusal(terms)
-        assert time.monotonic() - started < SECONDS, data[:500]
+        assert time.process_time() - started < SECONDS, data[:500]
         if sentence is None:
             assert terms.epsilon is None or 0 < terms.epsilon <= POLICY.most_per_collection
             assert terms.minimum >= POLICY.least_shard
@@ -173,14 +173,14 @@ def test_altered_announcements_are_refused_or_keep_the_promise(kind: str) -> Non
     unread, refused, held = 0, 0, 0
     assert POLICY.refusal_of_round(terms, announced_of(terms)) is None
     for _ in range(ALTERED // 7):
-        data, started = alterer.alter(record), time.monotonic()
+        data, started = alterer.alter(record), time.process_time()
         try:
             asked = RoundAnnouncement.decode(data)
         except InputError:
             unread += 1
             continue
         sentence = POLICY.refusal_of_round(terms, asked)
-        assert time.monotonic() - started < SECONDS, data[:500]
+        assert time.process_time() - started < SECONDS, data[:500]
         if sentence is None:
             assert asked.epsilon <= (terms.epsilon or 0)
             assert min(asked.sizes) >= POLICY.least_shard

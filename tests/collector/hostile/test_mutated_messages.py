@@ -66,7 +66,7 @@ class Attack:
             where = (1 + self.mutants.below(3), PHASES[self.mutants.below(len(PHASES))])
         self.kinds[kind] += 1
         try:
-            await self.engine.message(self.id, *where, device, body)
+            await self.engine.devices.message(self.id, *where, device, body)
         except (Invalid, Conflict, NotFound, TooLate) as refusal:
             self.outcomes[type(refusal).__name__] += 1
             self.said.add(str(refusal))
@@ -90,7 +90,7 @@ def test_altered_messages_change_nothing_whatever_phase_they_come_in(
         crowd.joined, crowd.answers, crowd.acknowledged, crowd.clients = set(), {}, set(), {}
         asyncio.run(crowd.turn(engine, each))
         engine.tick()
-        while engine.progress(each).phase != phase:
+        while engine.devices.progress(each).phase != phase:
             asyncio.run(crowd.turn(engine, each))
             engine.tick()
         asyncio.run(crowd.turn(engine, each))
@@ -126,7 +126,7 @@ def test_altered_messages_over_http_are_refused_in_words(api: Any, crowd_of: Any
     statuses: Counter[int] = Counter()
     mutants = Mutants(17, [])
     for phase in PHASES:
-        while api.engine.progress(id).phase != phase:
+        while api.engine.devices.progress(id).phase != phase:
             asyncio.run(crowd.turn(api.engine, id))
             api.engine.tick()
         asyncio.run(crowd.turn(api.engine, id))

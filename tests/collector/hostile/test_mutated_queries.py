@@ -20,7 +20,7 @@ PEOPLE: Final = 10
 
 def test_altered_queries_change_nothing(api: Any) -> None:
     id = api.opened(devices=PEOPLE, minimum=3)
-    randomizer = CollectionTerms.decode(api.engine.terms(id)).randomizer
+    randomizer = CollectionTerms.decode(api.engine.devices.terms(id)).randomizer
     reports = write_reports(randomizer.randomize(np.arange(PEOPLE), Randomness(3)), randomizer)
     phones = api.phones(PEOPLE)
     for phone, report in zip(phones, reports, strict=True):

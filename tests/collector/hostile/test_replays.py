@@ -39,7 +39,7 @@ class Eavesdropper:
     def __init__(self, api: Any, between: Between) -> None:
         self.api, self.between = api, between
         self.clients: list[DeviceClient] = []
-        self.client = httpx.Client(base_url=api.address, timeout=20)
+        self.client = httpx.Client(base_url=api.address, timeout=300)
 
     async def open(self) -> None:
         token = self.api.enrolment()
@@ -208,7 +208,7 @@ def test_a_report_counts_once_for_whoever_sends_it_and_for_nobody_else(api: Any)
 
     id = api.opened(devices=10, minimum=3)
     path = f"/v1/collections/{id}/report"
-    terms = CollectionTerms.decode(api.engine.terms(id))
+    terms = CollectionTerms.decode(api.engine.devices.terms(id))
     randomizer, cells = terms.randomizer, np.array([0, 63])
     honest, other = (
         bytes(each) for each in write_reports(randomizer.randomize(cells, Randomness(1)), randomizer)

@@ -126,7 +126,7 @@ def test_a_device_that_signs_whatever_it_sends_breaks_nothing(
         for phone in phones[:24]:
             assert phone.ask("PUT", f"/v1/collections/{id}/members/me").status_code == 204
         api.tick(2)
-        assert api.engine.progress(id).phase == "keys"
+        assert api.engine.devices.progress(id).phase == "keys"
     before = snapshot(api.store)
     for answer in searched(api, mode, {"auth": Signed(phones[0])}, "device", id):
         assert answer.status_code < 500, answer.request.url

@@ -69,8 +69,8 @@ class Canned(Connection):
             f"{AT}/terms": terms.to_record(),
             f"{AT}/progress": {**progress, "wanted": 24, "present": 24},
             f"{AT}/rounds/1": announced_of(terms).to_record(),
-            f"{AT}/rounds/1/seat": {"shard": 0, "client": 3},
-            f"{AT}/rounds/1/mail": b"",
+            f"{AT}/rounds/1/assignment": {"shard": 0, "client": 3},
+            f"{AT}/rounds/1/server-message": b"",
             "/v1/devices": {"device": 7},
         }
         self.status = dict.fromkeys(self.answers, 200)

@@ -40,7 +40,7 @@ def serving(app: Any, settings: Settings) -> Iterator[str]:
         thread = threading.Thread(target=server.run, args=([listener],))
         thread.start()
         try:
-            deadline = time.monotonic() + 10
+            deadline = time.monotonic() + 600
             while not server.started:
                 assert thread.is_alive()
                 assert time.monotonic() < deadline
@@ -48,7 +48,7 @@ def serving(app: Any, settings: Settings) -> Iterator[str]:
             yield f"{settings.scheme}://127.0.0.1:{listener.getsockname()[1]}"
         finally:
             server.should_exit = True
-            thread.join(20)
+            thread.join(300)
             assert not thread.is_alive()
 
 
@@ -145,7 +145,7 @@ def api_with(sqlite_store: Store, clock: Any) -> Iterator[Callable[..., Api]]:
             accounts, engine = Accounts(kept), Engine(kept, clock)
             app = create_app(engine, kept, settings, conduct=False)
             address = stack.enter_context(serving(app, settings))
-            client = stack.enter_context(httpx.Client(base_url=address, timeout=20))
+            client = stack.enter_context(httpx.Client(base_url=address, timeout=300))
             lasting = timedelta(days=30)
             tokens = {
                 role: accounts.create_operator(role, role, lasting, "command line").token

@@ -19,7 +19,7 @@ from ..faults.scene import until
 
 
 def health(address: str) -> tuple[int, dict[str, Any]]:
-    answer = httpx.get(f"{address}/healthz", timeout=20)
+    answer = httpx.get(f"{address}/healthz", timeout=300)
     return answer.status_code, answer.json()
 
 
@@ -54,7 +54,7 @@ def test_the_conductor_runs_from_beginning_to_end(live: Any, sqlite_store: Any, 
     assert closed == [True]
     idle = engine.idle_seconds
     time.sleep(0.3)
-    assert engine.idle_seconds > idle + 0.2
+    assert engine.idle_seconds >= idle + 0.3  # nothing ticks any more
 
 
 def test_a_conductor_that_fails_is_started_again(

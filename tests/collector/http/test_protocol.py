@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import socket
 import time
+import tomllib
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx
 import pytest
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from mapveil.collector.http.protocol import TimedProtocol
 from mapveil.collector.http.settings import Settings
 
 from ..faults.scene import until
@@ -19,9 +24,11 @@ from ..faults.scene import until
 Live = Callable[[Any, Settings], contextlib.AbstractContextManager[str]]
 HASTY = {"header_seconds": 1, "body_seconds": 1, "idle_seconds": 1, "write_seconds": 1, "header_bytes": 2000}
 LARGE = 1 << 25
-
-BUSY = 20
-"""Seconds that what takes one may take on a busy machine."""
+OVERRIDDEN = (
+    *("connection_made", "connection_lost", "data_received", "on_message_begin", "on_headers_complete"),
+    *("on_body", "on_message_complete", "on_response_complete", "send_400_response"),
+    *("_unsupported_upgrade_warning", "pause_writing", "resume_writing", "timeout_keep_alive_handler"),
+)
 
 
 async def echo(scope: Any, receive: Any, send: Any) -> None:
@@ -49,7 +56,7 @@ class Wire(NamedTuple):
     url: str
 
     def connect(self, sent: bytes = b"") -> socket.socket:
-        made = socket.create_connection(self.address, timeout=10)
+        made = socket.create_connection(self.address, timeout=300)
         made.sendall(sent)
         return made
 
@@ -94,6 +101,24 @@ def lasted(connection: socket.socket) -> tuple[bytes, float]:
     return all_of(connection), time.monotonic() - started
 
 
+def trickle_is_cut_off(connection: socket.socket, part: bytes) -> bool:
+    """Send a part 20 times a second until the other side closes; False where the head or body ends first."""
+    for _ in range(9_000):
+        try:
+            connection.sendall(part)
+        except OSError:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def established(address: tuple[str, int], client: tuple[str, int]) -> bool:
+    """Whether the system still holds the server's side of a connection open."""
+    ends = [f"0100007F:{port:04X}" for _, port in (address, client)]
+    with open("/proc/net/tcp") as table:
+        return any(line.split()[1:4] == [*ends, "01"] for line in table)
+
+
 def test_a_request_is_answered_and_the_connection_kept(wire: Wire) -> None:
     with wire.connect() as connection:
         for length in (0, 5, 100_000):
@@ -113,25 +138,19 @@ def test_requests_may_follow_one_another_without_waiting(wire: Wire) -> None:
 def test_a_head_that_does_not_end_is_cut_off(wire: Wire, sent: bytes) -> None:
     answer, seconds = lasted(wire.connect(sent))
     assert refused(answer) == (408, "too-slow")
-    assert 0.8 < seconds < BUSY
+    assert seconds > 0.8
 
 
 def test_a_head_that_trickles_is_cut_off(wire: Wire) -> None:
-    started = time.monotonic()
-    with wire.connect(b"GET / HTTP/1.1\r\nHost: x\r\n") as connection, contextlib.suppress(OSError):
-        while time.monotonic() - started < 2 * BUSY:
-            connection.sendall(b"X-A: b\r\n")
-            time.sleep(0.05)
-    assert time.monotonic() - started < BUSY
+    with wire.connect(b"GET / HTTP/1.1\r\nHost: x\r\n") as connection:
+        assert trickle_is_cut_off(connection, b"X-A: b\r\n")
 
 
 def test_a_second_head_must_be_quick_too(wire: Wire) -> None:
     connection = wire.connect(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
     assert b"200 OK" in connection.recv(1000)
     connection.sendall(b"GET /")
-    answer, seconds = lasted(connection)
-    assert refused(answer) == (408, "too-slow")
-    assert seconds < BUSY
+    assert refused(all_of(connection)) == (408, "too-slow")
 
 
 def test_an_idle_connection_is_closed_without_a_word(wire: Wire) -> None:
@@ -139,7 +158,7 @@ def test_an_idle_connection_is_closed_without_a_word(wire: Wire) -> None:
     assert b"200 OK" in connection.recv(1000)
     answer, seconds = lasted(connection)
     assert answer == b""
-    assert 0.8 < seconds < BUSY
+    assert seconds > 0.8
 
 
 @pytest.mark.parametrize("chunked", [False, True])
@@ -147,23 +166,19 @@ def test_a_body_that_does_not_come_is_cut_off(wire: Wire, chunked: bool) -> None
     kind = b"Transfer-Encoding: chunked" if chunked else b"Content-Length: 100"
     answer, seconds = lasted(wire.connect(b"PUT /x HTTP/1.1\r\nHost: x\r\n" + kind + b"\r\n\r\n"))
     assert refused(answer) == (408, "too-slow")
-    assert 0.8 < seconds < BUSY
+    assert seconds > 0.8
 
 
 def test_a_body_below_the_least_rate_is_cut_off(live: Live) -> None:
     with wired(live, body_rate=1000) as wire:
         head = b"PUT /x HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n"
-        started = time.monotonic()
-        with wire.connect(head) as connection, contextlib.suppress(OSError):
-            while time.monotonic() - started < 2 * BUSY:
-                connection.sendall(bytes(10))  # 200 bytes a second
-                time.sleep(0.05)
-        assert time.monotonic() - started < BUSY
+        with wire.connect(head) as connection:
+            assert trickle_is_cut_off(connection, bytes(10))  # 200 bytes a second
 
 
 def test_a_slow_body_at_the_least_rate_is_waited_for(live: Live) -> None:
     head = b"PUT /x HTTP/1.1\r\nHost: x\r\nContent-Length: 10000\r\n\r\n"
-    with wired(live, body_rate=1000) as wire, wire.connect(head) as connection:
+    with wired(live, body_rate=100) as wire, wire.connect(head) as connection:
         for _ in range(20):
             connection.sendall(bytes(500))  # 5,000 bytes a second, for longer than body_seconds
             time.sleep(0.1)
@@ -172,9 +187,7 @@ def test_a_slow_body_at_the_least_rate_is_waited_for(live: Live) -> None:
 
 def test_the_rest_of_a_body_that_was_answered_already_is_not_waited_for(wire: Wire) -> None:
     connection = wire.connect(b"PUT /early HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\nabc")
-    answer, seconds = lasted(connection)
-    assert answer.startswith(b"HTTP/1.1 200")
-    assert seconds < BUSY
+    assert all_of(connection).startswith(b"HTTP/1.1 200")
 
 
 @pytest.mark.parametrize(
@@ -227,10 +240,11 @@ def test_an_upgrade_is_answered_as_a_plain_request(wire: Wire) -> None:
 def test_a_reader_that_takes_nothing_is_cut_off(wire: Wire) -> None:
     connection = socket.socket()
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    connection.settimeout(10)
+    connection.settimeout(300)
     connection.connect(wire.address)
     connection.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
-    time.sleep(3.5)
+    client = connection.getsockname()
+    until(lambda: not established(wire.address, client), "the connection is cut off")
     assert len(all_of(connection)) < LARGE
 
 
@@ -256,11 +270,22 @@ def test_more_connections_than_there_are_places_for_are_told_so(live: Live) -> N
 
 
 def test_hundreds_of_slow_connections_keep_nobody_waiting(live: Live) -> None:
-    with wired(live, header_seconds=2 * BUSY) as wire:
+    with wired(live, header_seconds=3600) as wire:
         crowd = [wire.connect(b"PUT /x HTTP/1.1\r\nHost: x\r\nContent-Le") for _ in range(300)]
-        started = time.monotonic()
-        with httpx.Client(base_url=wire.url) as client:
+        with httpx.Client(base_url=wire.url, timeout=300) as client:
             assert all(client.put("/x", content=bytes(1000)).text == "1000" for _ in range(50))
-        assert time.monotonic() - started < BUSY  # before the first of them is cut off
         for connection in crowd:
             connection.close()
+
+
+def test_a_later_uvicorn_is_not_installed_unseen() -> None:
+    """TimedProtocol overrides methods of uvicorn that no documentation promises: each new minor version is tried
+    with the tests of this file, then the bound in pyproject.toml is raised.
+    """
+    pyproject = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())
+    (bound,) = (
+        each for each in pyproject["project"]["optional-dependencies"]["service"] if "uvicorn" in each
+    )
+    assert re.fullmatch(r"uvicorn>=0\.\d+,<0\.\d+", bound)
+    overridden = {name for name in vars(TimedProtocol) if not name.startswith("__")} & set(OVERRIDDEN)
+    assert overridden == set(OVERRIDDEN) <= set(dir(HttpToolsProtocol))

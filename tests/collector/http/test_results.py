@@ -21,7 +21,7 @@ PEOPLE = 12
 def finished(api: Any) -> str:
     """A local collection that is done: everybody in the first two cells."""
     collection = api.opened(devices=PEOPLE, minimum=3, title="Finished")
-    terms = CollectionTerms.decode(api.engine.terms(collection))
+    terms = CollectionTerms.decode(api.engine.devices.terms(collection))
     randomizer = terms.randomizer
     reports = write_reports(randomizer.randomize(np.arange(PEOPLE) % 2, Randomness(3)), randomizer)
     for phone, report in zip(api.phones(PEOPLE), reports, strict=True):

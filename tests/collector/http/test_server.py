@@ -83,9 +83,9 @@ def token(store: Path | str) -> str:
 
 def test_a_request_on_its_way_is_answered_before_the_service_stops(tmp_path: Path) -> None:
     with served(tmp_path / "store.sqlite", tmp_path, "--log-format", "json") as one:
-        assert httpx.get(f"{one.url}/healthz", timeout=30).json()["status"] == "ok"
+        assert httpx.get(f"{one.url}/healthz", timeout=300).json()["status"] == "ok"
         body = json.dumps({"token": "x"}).encode()
-        with socket.create_connection(one.place, timeout=60) as connection:
+        with socket.create_connection(one.place, timeout=300) as connection:
             begin_body(connection, len(body))
             connection.sendall(body[:5])
             one.process.send_signal(signal.SIGTERM)
@@ -104,7 +104,7 @@ def test_what_does_not_end_is_cut_off_in_time(tmp_path: Path) -> None:
     options = ("--shutdown-seconds", 1, "--body-seconds", 3600)
     with (
         served(tmp_path / "store.sqlite", tmp_path, *options) as one,
-        socket.create_connection(one.place, timeout=60) as connection,
+        socket.create_connection(one.place, timeout=300) as connection,
     ):
         begin_body(connection, 100)
         assert one.stop(signal.SIGINT) == 0
@@ -131,12 +131,12 @@ def test_what_was_done_is_there_after_a_restart(tmp_path: Path) -> None:
         "devices": 3,
     }
     with served(store, tmp_path) as one:
-        made = httpx.post(f"{one.url}/v1/collections", json=draft, headers=headers, timeout=30)
+        made = httpx.post(f"{one.url}/v1/collections", json=draft, headers=headers, timeout=300)
         assert made.status_code == 201
         one.process.kill()
         one.process.wait()
     with served(store, tmp_path) as again:
-        listed = httpx.get(f"{again.url}/v1/collections", headers=headers, timeout=30).json()
+        listed = httpx.get(f"{again.url}/v1/collections", headers=headers, timeout=300).json()
         assert listed == [made.json()]
         assert again.stop() == 0
 
@@ -145,30 +145,30 @@ def test_tls_is_served_and_insisted_on(tmp_path: Path, make_certificate: Any) ->
     chain, key = make_certificate(tmp_path)
     with served(tmp_path / "store.sqlite", tmp_path, "--tls-cert", chain, "--tls-key", key) as one:
         trusted = ssl.create_default_context(cafile=str(chain))
-        answer = httpx.get(f"{one.url}/healthz", verify=trusted, timeout=30)
+        answer = httpx.get(f"{one.url}/healthz", verify=trusted, timeout=300)
         assert one.url.startswith("https://")
         assert answer.status_code == 200
         assert answer.headers["strict-transport-security"].startswith("max-age=")
         with pytest.raises(httpx.ConnectError):
-            httpx.get(f"{one.url}/healthz", timeout=30)
+            httpx.get(f"{one.url}/healthz", timeout=300)
         assert one.stop() == 0
 
 
 def test_several_workers_share_one_postgresql(postgresql_url: str, tmp_path: Path) -> None:
     headers = {"Authorization": f"Bearer {token(postgresql_url)}"}
     with served(postgresql_url, tmp_path, "--workers", 2) as one:
-        assert httpx.get(f"{one.url}/healthz", timeout=60).status_code == 200
+        assert httpx.get(f"{one.url}/healthz", timeout=300).status_code == 200
         processes = []
 
         def ask() -> int:
             """Ask on a connection of its own; how many workers have answered so far."""
-            answer = httpx.get(f"{one.url}/v1/me", headers=headers, timeout=60)
+            answer = httpx.get(f"{one.url}/v1/me", headers=headers, timeout=300)
             assert answer.status_code == 200
             processes.append(answer.headers["x-request-id"][:10])
             return len(set(processes))
 
         until(lambda: ask() == 2, "both workers answer")
-        counted = httpx.get(f"{one.url}/metrics", timeout=30).text
+        counted = httpx.get(f"{one.url}/metrics", timeout=300).text
         found = re.search(
             r'mapveil_requests_total\{method="GET",route="/v1/me",status="200"\} (\S+)', counted
         )

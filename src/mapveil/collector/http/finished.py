@@ -42,14 +42,14 @@ EXPORTS: Final = {
 """By the name in the address."""
 
 
-class Squeezed(NamedTuple):
+class Compressed(NamedTuple):
     """A body, plain and compressed."""
 
     plain: bytes
     zipped: bytes
 
     @classmethod
-    def of(cls, plain: bytes) -> Squeezed:
+    def of(cls, plain: bytes) -> Compressed:
         """Compress it."""
         return cls(plain, gzip.compress(plain, 5, mtime=0))
 
@@ -76,17 +76,17 @@ class FinishedMap:
         return MapTiles(self.heat)
 
     @cached_property
-    def cells(self) -> Squeezed:
+    def cells(self) -> Compressed:
         """Its cells as JSON."""
         from mapveil.collector.http.tiles import cells_record
 
         text = json.dumps(cells_record(self.heat), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-        return Squeezed.of(text.encode())
+        return Compressed.of(text.encode())
 
     @cached_property
-    def features(self) -> Squeezed:
+    def features(self) -> Compressed:
         """Its cells as GeoJSON."""
-        return Squeezed.of(self.export("geojson"))
+        return Compressed.of(self.export("geojson"))
 
     @cached_property
     def retrieval(self) -> Server:

@@ -290,8 +290,8 @@ class OpenCollection(_Told):
     terms: Digest
 
 
-class SeatRecord(_Told):
-    """Where a device sits in a round."""
+class AssignmentRecord(_Told):
+    """The shard of a device in a round, and its number within the shard."""
 
     shard: int
     client: int

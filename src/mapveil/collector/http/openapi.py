@@ -10,10 +10,11 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 
 from mapveil.collector.http.devices import ENDPOINTS, Endpoint
-from mapveil.collector.http.media import JSON
-from mapveil.collector.http.models import OpenCollection, ProgressRecord, SeatRecord
-from mapveil.collector.http.service import refusals
+from mapveil.collector.http.media import CBOR, JSON
+from mapveil.collector.http.models import AssignmentRecord, OpenCollection, ProgressRecord
+from mapveil.collector.http.service import REFUSALS
 from mapveil.maps.software import software_version
+from mapveil_client.secure_sum.states import phase_name, server_phases
 
 _ABOUT: Final = (
     "Collections of where people are, from devices that nobody has to trust the collector with. No address accepts a "
@@ -24,8 +25,9 @@ _BINARY: Final = {"type": "string", "format": "binary"}
 _PARAMETERS: Final[dict[str, dict[str, Any]]] = {
     "id": {"type": "string", "pattern": "^[0-9a-f]{32}$"},
     "n": {"type": "integer", "minimum": 1, "maximum": 999_999},
-    "phase": {"type": "string", "enum": ["keys", "shares", "inputs", "consents", "answers"]},
+    "phase": {"type": "string", "enum": [phase_name(phase) for phase in server_phases(active=True)]},
 }
+_ANYWHERE: Final = (429, 500, 503)
 _SCHEMES: Final = {
     "operator": {
         "type": "http",
@@ -58,19 +60,19 @@ def document(app: FastAPI) -> dict[str, Any]:
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
     )
     schemas = made.setdefault("components", {}).setdefault("schemas", {})
-    for model in (OpenCollection, ProgressRecord, SeatRecord):
+    for model in (OpenCollection, ProgressRecord, AssignmentRecord):
         schemas.setdefault(
             model.__name__, model.model_json_schema(ref_template="#/components/schemas/{model}")
         )
-    for endpoint in ENDPOINTS:
-        made["paths"].setdefault(endpoint.route, {})[endpoint.method.lower()] = _operation(endpoint)
-    for name in ("HTTPValidationError", "ValidationError"):
-        schemas.pop(name, None)
     made["components"]["securitySchemes"] = _SCHEMES
     roles = _roles(app)
     for path, operations in made["paths"].items():
         for method, operation in operations.items():
-            _complete(operation, roles.get((path, method)))
+            _complete(path, operation, roles.get((path, method)))
+    for endpoint in ENDPOINTS:
+        made["paths"].setdefault(endpoint.route, {})[endpoint.method.lower()] = _operation(endpoint)
+    for name in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(name, None)
     made["paths"] = dict(sorted(made["paths"].items()))
     return made
 
@@ -79,14 +81,13 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
     """A plain route as an operation."""
     success: dict[str, Any] = {"description": endpoint.about}
     if endpoint.gives is not None:
-        success["content"] = {endpoint.gives.decode(): {"schema": _schema(endpoint)}}
-    if endpoint.handler == "_mail":
-        phase = {"description": "Which phase the message is of", "schema": _PARAMETERS["phase"]}
-        success["headers"] = {"Mapveil-Phase": phase}
+        success["content"] = {endpoint.gives.decode(): {"schema": endpoint.schema or _BINARY}}
+    if endpoint.headers:
+        success["headers"] = {name: {"schema": _PARAMETERS[like]} for name, like in endpoint.headers}
     operation: dict[str, Any] = {
         "tags": ["devices"],
         "summary": endpoint.summary,
-        "operationId": (endpoint.handler.strip("_") + "_" + endpoint.method).lower(),
+        "operationId": f"{endpoint.handler.__name__}_{endpoint.method}".lower(),
         "parameters": [
             {"name": name, "in": "path", "required": True, "schema": _PARAMETERS[name]}
             for name in re.findall(r"\{(\w+)\}", endpoint.route)
@@ -95,26 +96,11 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
     }
     if endpoint.signed:
         operation["security"] = [{"device": []}]
-    if endpoint.takes is not None:
-        operation["requestBody"] = {
-            "required": True,
-            "content": {endpoint.takes.decode(): {"schema": _BINARY}},
-        }
-    for status, told in refusals(*endpoint.refusals).items():
-        operation["responses"][str(status)] = {
-            "description": told["description"],
-            "content": {JSON.decode(): {"schema": {"$ref": "#/components/schemas/ErrorBody"}}},
-        }
+    if endpoint.body is not None:
+        operation["requestBody"] = {"required": True, "content": {CBOR.decode(): {"schema": _BINARY}}}
+    for status in (*endpoint.refusals, *_ANYWHERE):
+        operation["responses"][str(status)] = _refusal(status)
     return operation
-
-
-def _schema(endpoint: Endpoint) -> dict[str, Any]:
-    if endpoint.handler == "_open":
-        return {"type": "array", "items": {"$ref": "#/components/schemas/OpenCollection"}}
-    named = {"_progress": "ProgressRecord", "_seat": "SeatRecord"}.get(endpoint.handler)
-    if named is not None:
-        return {"$ref": f"#/components/schemas/{named}"}
-    return {"type": "object"} if endpoint.gives == JSON else dict(_BINARY)
 
 
 def _roles(app: FastAPI) -> dict[tuple[str, str], str]:
@@ -128,10 +114,27 @@ def _roles(app: FastAPI) -> dict[tuple[str, str], str]:
     return found
 
 
-def _complete(operation: dict[str, Any], role: str | None) -> None:
-    """Say who may ask, and drop what FastAPI says of its own error shape."""
+def _complete(path: str, operation: dict[str, Any], role: str | None) -> None:
+    """Say who may ask, and what may be refused beside what the route says of its own."""
     if role is not None:
         operation["security"] = [{"operator": [role]}]
-    told = operation["responses"].get("422")
-    if told is not None and "HTTPValidationError" in str(told):
-        del operation["responses"]["422"]
+    responses = operation["responses"]
+    checked = "HTTPValidationError" in str(responses.get("422"))
+    if checked:
+        del responses["422"]
+    when = {
+        401: "security" in operation,
+        403: role not in (None, "viewer"),
+        404: "{" in path,
+        400: "requestBody" in operation,
+        413: "requestBody" in operation,
+        422: checked or "requestBody" in operation,
+    }
+    for status in (*(status for status, needed in when.items() if needed), *_ANYWHERE):
+        responses.setdefault(str(status), _refusal(status))
+    operation["responses"] = dict(sorted(responses.items()))
+
+
+def _refusal(status: int) -> dict[str, Any]:
+    content = {JSON.decode(): {"schema": {"$ref": "#/components/schemas/ErrorBody"}}}
+    return {"description": REFUSALS[status], "content": content}

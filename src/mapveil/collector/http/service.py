@@ -27,7 +27,7 @@ T = TypeVar("T")
 CollectionId = Annotated[str, Path(pattern="^[0-9a-f]{32}$", description="32 hexadecimal digits")]
 """The part ``{id}`` of an address."""
 
-_WORDS: Final = {
+REFUSALS: Final = {
     400: "The request cannot be read",
     401: "No token or signature, or one that is unknown, expired or revoked",
     403: "The operator's role does not allow it",
@@ -42,6 +42,7 @@ _WORDS: Final = {
     500: "A fault of the collector",
     503: "The store cannot be read or written now; see Retry-After",
 }
+"""What each status means, for the OpenAPI document."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +74,5 @@ class Service:
 
 
 def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """What an endpoint may answer beside success, for the OpenAPI document; 429, 500 and 503 come from anywhere."""
-    return {
-        status: {"model": ErrorBody, "description": _WORDS[status]} for status in (*statuses, 429, 500, 503)
-    }
+    """Refusals of a route beside those that every route of its kind may answer with."""
+    return {status: {"model": ErrorBody, "description": REFUSALS[status]} for status in statuses}

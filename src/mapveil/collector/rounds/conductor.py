@@ -29,9 +29,9 @@ from mapveil.collector.rounds.collection import (
     newest_round,
 )
 from mapveil.collector.rounds.deadlines import Deadlines
-from mapveil.collector.rounds.life_cycle import ACTIVE, Happening, State, phase_name
+from mapveil.collector.rounds.life_cycle import ACTIVE, Happening, State
 from mapveil.collector.rounds.progress import ProgressBoard, progress_of
-from mapveil.collector.rounds.results import make_map, map_bytes, store_map
+from mapveil.collector.rounds.results import StoredMap, make_map, store_map
 from mapveil.collector.rounds.shard_machines import ShardMachines
 from mapveil.collector.store import audit
 from mapveil.collector.store.database import Store
@@ -40,7 +40,7 @@ from mapveil.distributed.query import Query
 from mapveil_client.errors import MapveilError
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.faults import Abort
-from mapveil_client.secure_sum.states import ServerState
+from mapveil_client.secure_sum.states import ServerState, phase_name
 
 _LOG: Final = logging.getLogger(__name__)
 _REST_SECONDS: Final = 5.0  # after a step that failed for no reason of the collection's own
@@ -269,9 +269,9 @@ class Conductor:
     def _finish(self, collection: Collection) -> bool:
         """Everything is in: make the map."""
         heat = make_map(self._store, collection)
-        data = map_bytes(heat)
+        stored = StoredMap.encode(heat)
         with self._store.write() as connection:
-            return store_map(connection, collection.id, heat, data)
+            return store_map(connection, collection.id, heat, stored)
 
     def _end(self, collection: Collection, reason: str) -> bool:
         """Abort a collection that cannot go on, unless it has gone on."""

@@ -1,6 +1,7 @@
-"""The engine: everything the collector does, without HTTP. Every method may be called from any thread.
+"""The engine: the collector without HTTP, as operators use it; devices use its :class:`DeviceService`.
 
-Whatever is acknowledged was committed; whatever is held in memory can be dropped at any moment.
+Every method may be called from any thread. Whatever is acknowledged was committed; whatever is held in memory can be
+dropped at any moment.
 """
 
 from __future__ import annotations
@@ -8,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -18,24 +18,21 @@ from mapveil.collector.rounds import collection as records
 from mapveil.collector.rounds.collection import find, listed, move
 from mapveil.collector.rounds.conductor import Conductor
 from mapveil.collector.rounds.deadlines import Deadlines
-from mapveil.collector.rounds.device_side import DeviceSide, Mail
+from mapveil.collector.rounds.device_service import DeviceService
 from mapveil.collector.rounds.drafting import draft_terms
 from mapveil.collector.rounds.life_cycle import Happening
-from mapveil.collector.rounds.progress import Progress, ProgressBoard, progress_of
+from mapveil.collector.rounds.progress import ProgressBoard, progress_of
 from mapveil.collector.rounds.records import audit_lines, ledger_lines, record_of
-from mapveil.collector.rounds.results import read_map_bytes, stored_guarantee, stored_map
-from mapveil.collector.rounds.shard_machines import Seat, ShardMachines
+from mapveil.collector.rounds.results import stored_guarantee, stored_map
+from mapveil.collector.rounds.shard_machines import ShardMachines
 from mapveil.collector.store.database import Store
 from mapveil.maps.density_map import DensityMap
 from mapveil_client.randomness.random import Randomness
 
-__all__ = ["Engine", "Mail", "Progress", "Seat"]
-
 _TICK_SECONDS: Final = 0.1
-_MAPS: Final = 8
 
 
-class Engine(DeviceSide):
+class Engine:
     """The collector behind its API.
 
     Parameters
@@ -46,13 +43,20 @@ class Engine(DeviceSide):
         For deadlines.
     rng : Randomness, optional
         Draws shards and graphs; the operating system's by default, and in every release.
+
+    Attributes
+    ----------
+    devices : DeviceService
+        Answers devices.
     """
 
     def __init__(self, store: Store, clock: Clock, rng: Randomness | None = None) -> None:
+        self._store = store
         self._deadlines = Deadlines(clock)
-        super().__init__(store, ShardMachines(store), ProgressBoard(store, self._deadlines))
+        self._machines = ShardMachines(store)
+        self._board = ProgressBoard(store, self._deadlines)
+        self.devices = DeviceService(store, self._machines, self._board)
         self._conductor = Conductor(store, self._deadlines, self._machines, self._board, rng or Randomness())
-        self._maps: OrderedDict[str, DensityMap] = OrderedDict()
         self._stopping = False
         self._ticked = float("-inf")
 
@@ -144,25 +148,16 @@ class Engine(DeviceSide):
     # Results
 
     def map(self, id: str) -> DensityMap:
-        """The finished map of a collection.
+        """Read the finished map of a collection from the store.
 
         Raises
         ------
         NotFound
             There is none.
         """
-        with self._lock:
-            if id in self._maps:
-                self._maps.move_to_end(id)
-                return self._maps[id]
         with self._store.read() as connection:
-            data = stored_map(connection, id)
-        heat = read_map_bytes(data)
-        with self._lock:
-            self._maps[id] = heat
-            while len(self._maps) > _MAPS:
-                self._maps.popitem(last=False)
-        return heat
+            found = stored_map(connection, id)
+        return found.decode()
 
     def guarantee(self, id: str) -> dict[str, Any]:
         """The guarantee of a finished map, as its record.

@@ -1,17 +1,15 @@
-"""Taking what devices send: many at once in one transaction, each acknowledged only after the commit.
+"""Writers of what devices send: members, reports and messages, a batch of each in one transaction.
 
-While one batch is being committed the next one gathers. Within a batch the collection's row is locked shared, so that
-whoever closes a phase waits for it, and no message is accepted after what it belongs to was closed.
+Within a transaction the collection's row is locked shared, so that whoever closes a phase waits for it, and no
+message is accepted after its phase was closed.
 """
 
 from __future__ import annotations
 
-import asyncio
-import weakref
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import Enum
-from functools import partial
-from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Table, func, select, tuple_
 from sqlalchemy.dialects import postgresql, sqlite
@@ -19,25 +17,21 @@ from sqlalchemy.engine import Connection
 
 from mapveil.collector.rounds.collection import now_text
 from mapveil.collector.rounds.life_cycle import State
-from mapveil.collector.store.database import Store, lock_collection
+from mapveil.collector.store.database import lock_collection
 from mapveil.collector.store.schema import collections, members, messages, reports, rounds
 from mapveil_client.secure_sum.states import ServerState
 
-Item = TypeVar("Item", contravariant=True)
-
-
-_MOST: Final = 512
 _ROWS: Final = 200  # of one statement: SQLite accepts 32,766 parameters
 
 
 class Kept(Enum):
-    """What became of something that was sent."""
+    """Outcome of an item that a device sent."""
 
     NEW = "new"
-    AGAIN = "again"  # it was there already, the same
-    CONFLICT = "conflict"  # something else was there
+    AGAIN = "again"  # the same was stored before
+    CONFLICT = "conflict"  # something else was stored before
     LATE = "late"
-    FULL = "full"  # there are as many as are wanted
+    FULL = "full"  # as many devices as are expected have joined
 
 
 class Message(NamedTuple):
@@ -55,122 +49,70 @@ class Report(NamedTuple):
     body: bytes
 
 
-class Take(Protocol[Item]):
-    """Keeps a batch, in a transaction; may be run more than once."""
+@dataclass(frozen=True)
+class KeepMembers:
+    """Let devices join a collection that is open, until ``expected`` have joined."""
 
-    def __call__(self, connection: Connection, batch: Sequence[Item]) -> list[Kept]:
-        """What became of each."""
-        ...
+    collection: str
+    expected: int
+
+    def __call__(self, connection: Connection, batch: Sequence[int]) -> list[Kept]:
+        """Outcome of each device, by its number."""
+        lock_collection(connection, self.collection)
+        of_collection = members.c.collection == self.collection
+        known = set(
+            connection.execute(
+                select(members.c.device).where(of_collection, members.c.device.in_(batch))
+            ).scalars()
+        )
+        if not _is_open(connection, self.collection):
+            return [Kept.AGAIN if device in known else Kept.LATE for device in batch]
+        count = select(func.count()).select_from(members).where(of_collection)
+        left = max(0, self.expected - int(connection.execute(count).scalar_one()))
+        new = set([device for device in dict.fromkeys(batch) if device not in known][:left])
+        if new:
+            at = now_text(connection)
+            rows = [
+                {"collection": self.collection, "device": device, "joined_at": at} for device in sorted(new)
+            ]
+            connection.execute(members.insert(), rows)
+        return [Kept.AGAIN if each in known else Kept.NEW if each in new else Kept.FULL for each in batch]
 
 
-class _Queue(Generic[Item]):
-    def __init__(self) -> None:
-        self.waiting: list[tuple[Item, asyncio.Future[Kept]]] = []
-        self.task: asyncio.Task[None] | None = None
+@dataclass(frozen=True)
+class KeepReports:
+    """Keep reports of a collection that is open."""
 
+    collection: str
 
-class Intake:
-    """Gathers what is sent into batches.
-
-    Parameters
-    ----------
-    store : Store
-        Where it goes.
-    """
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        # Futures belong to their loop, and so do queues.
-        self._queues: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Hashable, _Queue[Any]]] = (
-            weakref.WeakKeyDictionary()
+    def __call__(self, connection: Connection, batch: Sequence[Report]) -> list[Kept]:
+        """Outcome of each report."""
+        lock_collection(connection, self.collection, shared=True)
+        scope = {"collection": self.collection}
+        return _keep(
+            connection, reports, scope, ("device",), batch, is_open=_is_open(connection, self.collection)
         )
 
-    async def put(self, key: Hashable, item: Item, take: Take[Item]) -> Kept:
-        """Have ``take`` keep an item, together with others of the same key; returns once it is durable.
 
-        Raises
-        ------
-        StoreUnavailable
-            The store cannot be written now; sending it again is safe.
-        """
-        loop = asyncio.get_running_loop()
-        queues = self._queues.setdefault(loop, {})
-        queue = queues.setdefault(key, _Queue())
-        future: asyncio.Future[Kept] = loop.create_future()
-        queue.waiting.append((item, future))
-        if queue.task is None:
-            queue.task = loop.create_task(self._drain(queues, key, take))
-        return await future
-
-    async def _drain(self, queues: dict[Hashable, _Queue[Any]], key: Hashable, take: Take[Any]) -> None:
-        queue = queues[key]
-        try:
-            while queue.waiting:
-                batch, queue.waiting = queue.waiting[:_MOST], queue.waiting[_MOST:]
-                items = [item for item, _ in batch]
-                outcomes: Sequence[Kept | BaseException]
-                try:
-                    outcomes = await self._store.commit(partial(take, batch=items))
-                except BaseException as error:  # whatever it is, it belongs to those who wait
-                    outcomes = [error] * len(batch)
-                for (_, future), outcome in zip(batch, outcomes, strict=True):
-                    if future.done():
-                        continue
-                    if isinstance(outcome, Kept):
-                        future.set_result(outcome)
-                    else:
-                        future.set_exception(outcome)
-        finally:
-            del queues[key]
-
-
-def take_members(connection: Connection, batch: Sequence[int], identifier: str, wanted: int) -> list[Kept]:
-    """Let devices join a collection that is open, until there are as many as are wanted."""
-    lock_collection(connection, identifier)
-    known = set(
-        connection.execute(
-            select(members.c.device).where(members.c.collection == identifier, members.c.device.in_(batch))
-        ).scalars()
-    )
-    if not _is_open(connection, identifier):
-        return [Kept.AGAIN if device in known else Kept.LATE for device in batch]
-    count = select(func.count()).select_from(members).where(members.c.collection == identifier)
-    left = wanted - int(connection.execute(count).scalar_one())
-    fresh = [device for device in dict.fromkeys(batch) if device not in known]
-    new = set(fresh[: max(0, left)])
-    at = now_text(connection)
-    if new:
-        rows = [{"collection": identifier, "device": device, "joined_at": at} for device in sorted(new)]
-        connection.execute(members.insert(), rows)
-    return [Kept.AGAIN if device in known else Kept.NEW if device in new else Kept.FULL for device in batch]
-
-
-def take_reports(connection: Connection, batch: Sequence[Report], identifier: str) -> list[Kept]:
-    """Keep reports of a collection that is open."""
-    lock_collection(connection, identifier, shared=True)
-    keys = [(report.device,) for report in batch]
-    rows = [{"collection": identifier, "device": report.device, "body": report.body} for report in batch]
-    scope = {"collection": identifier}
-    is_open = _is_open(connection, identifier)
-    return _keep(connection, reports, scope, ("device",), keys, rows, is_open)
-
-
-def take_messages(
-    connection: Connection, batch: Sequence[Message], identifier: str, number: int, phase: ServerState
-) -> list[Kept]:
+@dataclass(frozen=True)
+class KeepMessages:
     """Keep messages of a phase that is open."""
-    lock_collection(connection, identifier, shared=True)
-    guard = select(rounds.c.phase, rounds.c.open).where(
-        rounds.c.collection == identifier, rounds.c.number == number
-    )
-    row = connection.execute(guard).first()
-    is_open = row is not None and row.open and row.phase == phase.value
-    scope = {"collection": identifier, "round": number, "phase": phase.value}
-    keys = [(message.shard, message.client) for message in batch]
-    rows = [
-        {**scope, "shard": message.shard, "client": message.client, "body": message.body} for message in batch
-    ]
-    return _keep(connection, messages, scope, ("shard", "client"), keys, rows, is_open)
+
+    collection: str
+    number: int
+    phase: ServerState
+
+    def __call__(self, connection: Connection, batch: Sequence[Message]) -> list[Kept]:
+        """Outcome of each message."""
+        lock_collection(connection, self.collection, shared=True)
+        row = connection.execute(
+            select(rounds.c.phase, rounds.c.open).where(
+                rounds.c.collection == self.collection, rounds.c.number == self.number
+            )
+        ).first()
+        is_open = row is not None and row.open and row.phase == self.phase.value
+        scope = {"collection": self.collection, "round": self.number, "phase": self.phase.value}
+        return _keep(connection, messages, scope, ("shard", "client"), batch, is_open=is_open)
 
 
 def _is_open(connection: Connection, identifier: str) -> bool:
@@ -183,33 +125,35 @@ def _keep(
     table: Table,
     scope: dict[str, Any],
     names: tuple[str, ...],
-    keys: Sequence[tuple[int, ...]],
-    rows: Sequence[dict[str, Any]],
+    batch: Sequence[Any],
+    *,
     is_open: bool,
 ) -> list[Kept]:
-    """Insert the rows whose place is free, if anything is accepted; say of each what became of it."""
+    """Insert the items whose key ``names`` is free, if anything is accepted; return the outcome of each."""
     columns = [table.c[name] for name in names]
-    first: dict[tuple[int, ...], dict[str, Any]] = {}
-    for key, row in zip(keys, rows, strict=True):
-        first.setdefault(key, row)
-    new: set[tuple[int, ...]] = set()
+    keys = [tuple(item)[:-1] for item in batch]
+    first: dict[tuple[Any, ...], bytes] = {}
+    for key, item in zip(keys, batch, strict=True):
+        first.setdefault(key, item.body)
+    new: set[tuple[Any, ...]] = set()
     if is_open:
         dialect: Any = sqlite if connection.dialect.name == "sqlite" else postgresql
         statement = dialect.insert(table).on_conflict_do_nothing().returning(*columns)
-        new = {tuple(row) for row in connection.execute(statement, list(first.values()))}
-    # What was not new was sent before, or comes twice in one batch.
-    doubtful = sorted({key for key in first if key not in new})
-    there: dict[tuple[int, ...], bytes] = {key: first[key]["body"] for key in new}
+        rows = [{**scope, **dict(zip(names, key, strict=True)), "body": body} for key, body in first.items()]
+        new = {tuple(row) for row in connection.execute(statement, rows)}
+    # An item that is not new was sent before, or comes twice in one batch.
+    doubtful = sorted(key for key in first if key not in new)
+    there = {key: first[key] for key in new}
     for start in range(0, len(doubtful), _ROWS):
-        part = doubtful[start : start + _ROWS]
         query = select(*columns, table.c.body).where(
-            *(table.c[name] == value for name, value in scope.items()), tuple_(*columns).in_(part)
+            *(table.c[name] == value for name, value in scope.items()),
+            tuple_(*columns).in_(doubtful[start : start + _ROWS]),
         )
         there.update({tuple(row)[:-1]: row.body for row in connection.execute(query)})
     outcomes: list[Kept] = []
-    for key, row in zip(keys, rows, strict=True):
+    for key, item in zip(keys, batch, strict=True):
         held = there.get(key)
-        if held == row["body"] and held is not None:
+        if held is not None and held == item.body:
             outcomes.append(Kept.NEW if key in new else Kept.AGAIN)
         else:
             outcomes.append(Kept.LATE if held is None or not is_open else Kept.CONFLICT)

@@ -1,5 +1,6 @@
-"""The life of a collection and of a round: the only place that says what may follow what.
+"""The life of a collection: the only place that says which state may follow which.
 
+The phases of its rounds are those of :mod:`mapveil_client.secure_sum.states`.
 The service looks its steps up here while it runs, and the diagram of the documentation is drawn from the same rows.
 """
 
@@ -8,8 +9,6 @@ from __future__ import annotations
 import functools
 from enum import StrEnum
 from typing import Final, NamedTuple
-
-from mapveil_client.secure_sum.states import ServerState
 
 
 class State(StrEnum):
@@ -59,15 +58,6 @@ STEPS: Final[tuple[Step, ...]] = (
 ACTIVE: Final = (State.OPEN, State.RUNNING, State.FINISHING)
 """The states in which the service has something to do."""
 
-PHASES: Final = (
-    ServerState.KEYS,
-    ServerState.SHARES,
-    ServerState.INPUTS,
-    ServerState.CONSENTS,
-    ServerState.ANSWERS,
-)
-"""The phases of a round, in order; without the consistency check there are no consents."""
-
 
 @functools.cache
 def _table() -> dict[tuple[State, Happening], State]:
@@ -83,19 +73,3 @@ def step_of(state: State, happening: Happening) -> State | None:
     <State.OPEN: 'open'>
     """
     return _table().get((state, happening))
-
-
-@functools.cache
-def phases(active: bool) -> tuple[ServerState, ...]:
-    """The phases of a round with or without the consistency check."""
-    return tuple(phase for phase in PHASES if active or phase is not ServerState.CONSENTS)
-
-
-def phase_name(phase: ServerState) -> str:
-    """The name of a phase on the wire."""
-    return phase.name.lower()
-
-
-def phase_named(name: str) -> ServerState | None:
-    """The phase of a name; None where there is none."""
-    return next((phase for phase in PHASES if phase_name(phase) == name), None)

@@ -11,10 +11,10 @@ from sqlalchemy.engine import Connection
 
 from mapveil.collector.rounds.collection import Collection, Round, counted, find, newest_round
 from mapveil.collector.rounds.deadlines import Deadlines
-from mapveil.collector.rounds.life_cycle import State, phase_name, phases
+from mapveil.collector.rounds.life_cycle import State
 from mapveil.collector.store.database import Store
-from mapveil.collector.store.schema import members, messages, reports, seats
-from mapveil_client.secure_sum.states import ServerState
+from mapveil.collector.store.schema import assignments, members, messages, reports
+from mapveil_client.secure_sum.states import ServerState, phase_name, server_phases
 
 _FRESH_SECONDS: Final = 0.1
 _STALE_SECONDS: Final = 1.0  # after that, and while somebody reads it again: a thousand need not wait for one
@@ -68,7 +68,7 @@ def _messages(connection: Connection, collection: Collection, newest: Round) -> 
 
     Whoever answered the phase before can answer this one: nobody else was written to.
     """
-    order = phases(collection.terms.active)
+    order = server_phases(collection.terms.active)
     at = order.index(newest.phase)
     of_phase = (
         select(messages.c.phase, func.count())
@@ -84,8 +84,8 @@ def _messages(connection: Connection, collection: Collection, newest: Round) -> 
 def _asked(connection: Connection, identifier: str, newest: Round) -> int:
     query = (
         select(func.count())
-        .select_from(seats)
-        .where(seats.c.collection == identifier, seats.c.round == newest.number)
+        .select_from(assignments)
+        .where(assignments.c.collection == identifier, assignments.c.round == newest.number)
     )
     return int(connection.execute(query).scalar_one())
 

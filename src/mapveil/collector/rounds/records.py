@@ -10,12 +10,12 @@ from sqlalchemy.engine import Connection
 
 from mapveil.collector.clock import time_text
 from mapveil.collector.rounds.collection import Collection, counted, rounds_of, terms_of
-from mapveil.collector.rounds.life_cycle import State, phase_name
+from mapveil.collector.rounds.life_cycle import State
 from mapveil.collector.rounds.progress import Progress
 from mapveil.collector.store import audit
 from mapveil.collector.store.schema import charges, collections, members, reports
 from mapveil_client.announcement import RoundAnnouncement
-from mapveil_client.secure_sum.states import ServerState
+from mapveil_client.secure_sum.states import ServerState, phase_name
 
 
 def record_of(connection: Connection, collection: Collection, progress: Progress) -> dict[str, Any]:

@@ -1,15 +1,15 @@
-"""Finished maps in the store: one GeoParquet file each, with the noisy sums its bounds are made of."""
+"""Finished maps in the store: a GeoParquet file each, and the measurements that its bounds are made of."""
 
 from __future__ import annotations
 
-import base64
 import dataclasses
 import io
 import json
 import tempfile
+from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from sqlalchemy import insert, select, update
@@ -29,8 +29,30 @@ from mapveil.local.estimators.measurement import EstimatedUsers
 from mapveil.maps.density_map import DensityMap, Measurement
 from mapveil_client.errors import PromiseError
 
-_KEY: Final = "mapveil measurements"
 _KINDS: Final[dict[str, type[Measurement]]] = {"sums": Measurement, "estimates": EstimatedUsers}
+
+
+class StoredMap(NamedTuple):
+    """A map as the store holds it."""
+
+    geoparquet: bytes
+    measurements: bytes  # of write_measurements: no file of a map holds them
+
+    @classmethod
+    def encode(cls, heat: DensityMap) -> StoredMap:
+        """Encode a map."""
+        with tempfile.TemporaryDirectory(prefix="mapveil-") as folder:
+            path = Path(folder) / "map.parquet"
+            heat.to_geoparquet(path)
+            return cls(path.read_bytes(), write_measurements(heat.measurements))
+
+    def decode(self) -> DensityMap:
+        """Decode the map; raises InputError where there is none in the bytes."""
+        with tempfile.TemporaryDirectory(prefix="mapveil-") as folder:
+            path = Path(folder) / "map.parquet"
+            path.write_bytes(self.geoparquet)
+            heat = read_map(path)
+        return dataclasses.replace(heat, measurements=read_measurements(self.measurements))
 
 
 def make_map(store: Store, collection: Collection) -> DensityMap:
@@ -53,7 +75,7 @@ def make_map(store: Store, collection: Collection) -> DensityMap:
     return mechanism_of(terms).map_of(made, terms.cells, shares, costs)
 
 
-def store_map(connection: Connection, identifier: str, heat: DensityMap, data: bytes) -> bool:
+def store_map(connection: Connection, identifier: str, heat: DensityMap, stored: StoredMap) -> bool:
     """Keep the map of a collection and end it; its reports are forgotten.
 
     Parameters
@@ -64,70 +86,35 @@ def store_map(connection: Connection, identifier: str, heat: DensityMap, data: b
         The collection's.
     heat : DensityMap
         The map.
-    data : bytes
-        The same as :func:`map_bytes`.
+    stored : StoredMap
+        The same, encoded.
 
     Returns
     -------
     bool
         Whether it was this that ended it.
     """
-    if move(connection, identifier, Happening.MAPPED, "service", bytes=len(data)) is None:
+    if move(connection, identifier, Happening.MAPPED, "service", bytes=len(stored.geoparquet)) is None:
         return False
     guarantee = json.dumps(heat.guarantee.to_dict(), sort_keys=True)
-    connection.execute(insert(results).values(collection=identifier, geoparquet=data, guarantee=guarantee))
+    connection.execute(insert(results).values(collection=identifier, guarantee=guarantee, **stored._asdict()))
     connection.execute(update(reports).where(reports.c.collection == identifier).values(body=b""))
     return True
 
 
-def map_bytes(heat: DensityMap) -> bytes:
-    """A map as GeoParquet that also holds its measurements, which no export does."""
-    from pyarrow import parquet
-
-    with tempfile.TemporaryDirectory(prefix="mapveil-") as folder:
-        path = Path(folder) / "map.parquet"
-        heat.to_geoparquet(path)
-        table = parquet.read_table(path)
-    buffer = io.BytesIO()
-    with parquet.ParquetWriter(buffer, table.schema, compression="zstd", version="2.6") as file:
-        file.write_table(table)
-        file.add_key_value_metadata({_KEY: json.dumps([_record(each) for each in heat.measurements])})
-    return buffer.getvalue()
-
-
-def read_map_bytes(data: bytes) -> DensityMap:
-    """Read back what :func:`map_bytes` wrote.
-
-    Raises
-    ------
-    InputError
-        It is no such map.
-    """
-    from pyarrow import parquet
-
-    with tempfile.TemporaryDirectory(prefix="mapveil-") as folder:
-        path = Path(folder) / "map.parquet"
-        path.write_bytes(data)
-        heat = read_map(path)
-        metadata = parquet.read_metadata(path).metadata or {}
-    measured = json.loads(metadata.get(_KEY.encode(), b"[]"))
-    return dataclasses.replace(heat, measurements=tuple(_measurement(each) for each in measured))
-
-
-def stored_map(connection: Connection, identifier: str) -> bytes:
-    """The file of a finished map.
+def stored_map(connection: Connection, identifier: str) -> StoredMap:
+    """The finished map of a collection.
 
     Raises
     ------
     NotFound
         There is none.
     """
-    data = connection.execute(
-        select(results.c.geoparquet).where(results.c.collection == identifier)
-    ).scalar_one_or_none()
-    if data is None:
+    columns = (results.c[name] for name in StoredMap._fields)
+    row = connection.execute(select(*columns).where(results.c.collection == identifier)).one_or_none()
+    if row is None:
         raise NotFound("this collection has no map")
-    return bytes(data)
+    return StoredMap(*map(bytes, row))
 
 
 def stored_guarantee(connection: Connection, identifier: str) -> dict[str, Any]:
@@ -147,29 +134,30 @@ def stored_guarantee(connection: Connection, identifier: str) -> dict[str, Any]:
     return record
 
 
-def _record(measurement: Measurement) -> dict[str, Any]:
-    kind = next(name for name, each in _KINDS.items() if type(measurement) is each)
-    made: dict[str, Any] = {"kind": kind}
-    for item in dataclasses.fields(measurement):
-        value = getattr(measurement, item.name)
-        if isinstance(value, np.ndarray):
-            packed = io.BytesIO()
-            np.savez_compressed(packed, value=value)
-            made[item.name] = {"npz": base64.b85encode(packed.getvalue()).decode()}
-        else:
-            made[item.name] = {"fraction": str(value)} if isinstance(value, Fraction) else value
-    return made
+def write_measurements(measurements: Sequence[Measurement]) -> bytes:
+    """Encode measurements as one npz: arrays by ``number.field``, everything else as JSON."""
+    arrays: dict[str, Any] = {}
+    records: list[dict[str, Any]] = []
+    for number, measurement in enumerate(measurements):
+        values = {item.name: getattr(measurement, item.name) for item in dataclasses.fields(measurement)}
+        arrays |= {f"{number}.{name}": v for name, v in values.items() if isinstance(v, np.ndarray)}
+        kind = next(name for name, each in _KINDS.items() if type(measurement) is each)
+        fractions = {name: str(v) for name, v in values.items() if isinstance(v, Fraction)}
+        plain = {k: v for k, v in values.items() if not isinstance(v, (np.ndarray, Fraction))}
+        records.append({"kind": kind, "fractions": fractions, "plain": plain})
+    packed = io.BytesIO()
+    np.savez_compressed(packed, records=np.array(json.dumps(records)), **arrays)
+    return packed.getvalue()
 
 
-def _measurement(record: dict[str, Any]) -> Measurement:
-    values = {name: _value(value) for name, value in record.items() if name != "kind"}
-    return _KINDS[record["kind"]](**values)
-
-
-def _value(value: Any) -> Any:
-    if not isinstance(value, dict):
-        return value
-    if "fraction" in value:
-        return Fraction(value["fraction"])
-    with np.load(io.BytesIO(base64.b85decode(value["npz"])), allow_pickle=False) as file:
-        return file["value"]
+def read_measurements(data: bytes) -> tuple[Measurement, ...]:
+    """Decode what :func:`write_measurements` encoded."""
+    with np.load(io.BytesIO(data), allow_pickle=False) as file:
+        made = []
+        for number, record in enumerate(json.loads(str(file["records"]))):
+            fractions = {name: Fraction(text) for name, text in record["fractions"].items()}
+            arrays = {
+                name.partition(".")[2]: file[name] for name in file.files if name.startswith(f"{number}.")
+            }
+            made.append(_KINDS[record["kind"]](**record["plain"] | fractions | arrays))
+    return tuple(made)

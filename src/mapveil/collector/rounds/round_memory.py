@@ -12,7 +12,7 @@ from sqlalchemy.engine import Connection
 
 from mapveil.collector.rounds.server_half import DoneRound, mechanism_of, replay, shard_sizes
 from mapveil.collector.store.database import Store
-from mapveil.collector.store.schema import charges, devices, members, rounds, seats
+from mapveil.collector.store.schema import assignments, charges, devices, members, rounds
 from mapveil.distributed.query import Query
 from mapveil.maps.round_cost import RoundCost
 from mapveil.mechanisms.mechanism import Estimate
@@ -100,8 +100,10 @@ def asked_devices(connection: Connection, identifier: str, number: int) -> IntAr
         query = select(members.c.device).where(members.c.collection == identifier)
         who = members.c.device
     else:
-        query = select(seats.c.device).where(seats.c.collection == identifier, seats.c.round == number - 1)
-        who = seats.c.device
+        query = select(assignments.c.device).where(
+            assignments.c.collection == identifier, assignments.c.round == number - 1
+        )
+        who = assignments.c.device
     kept = query.join(devices, devices.c.id == who).where(devices.c.revoked_at.is_(None)).order_by(who)
     return np.array(connection.execute(kept).scalars().all(), dtype=np.int64)
 

@@ -16,13 +16,13 @@ from sqlalchemy import and_, delete, exists, insert, select, update
 from sqlalchemy.engine import Connection
 
 from mapveil.collector.rounds.collection import move, newest_round, now_text
-from mapveil.collector.rounds.life_cycle import Happening, State, phases
+from mapveil.collector.rounds.life_cycle import Happening, State
 from mapveil.collector.rounds.round_memory import TOTAL
 from mapveil.collector.rounds.server_half import announce, mechanism_of, round_terms, shard_sizes
 from mapveil.collector.rounds.shard_machines import RoundMachines
 from mapveil.collector.store import audit
 from mapveil.collector.store.database import lock_collection
-from mapveil.collector.store.schema import charges, collections, messages, rounds, seats, shards
+from mapveil.collector.store.schema import assignments, charges, collections, messages, rounds, shards
 from mapveil.distributed.query import Query
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.arrays import IntArray
@@ -31,16 +31,12 @@ from mapveil_client.provision import promised_survivors
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.faults import Abort
 from mapveil_client.secure_sum.messages import largest
-from mapveil_client.secure_sum.states import Message, ServerState
+from mapveil_client.secure_sum.states import Message, ServerState, sent_messages, server_phases
 from mapveil_client.terms import CollectionTerms
 
 _RUN_BYTES: Final = 16
 _SEED_BYTES: Final = 32
 _ROWS: Final = 5000
-
-_UP: Final = (Message.ADVERTISE, Message.SHARES, Message.MASKED_INPUT, Message.CONSENT, Message.ANSWER)
-_DOWN: Final = (Message.ROSTER, Message.INBOX, Message.SURVIVORS, Message.CONFIRMATIONS)
-_ONLY_ACTIVE: Final = (Message.CONSENT, Message.CONFIRMATIONS)
 
 
 class Drawn(NamedTuple):
@@ -124,7 +120,7 @@ def start_round(connection: Connection, identifier: str, drawn: Drawn) -> bool:
     placed = np.column_stack([drawn.devices, of_shard, client]).tolist()
     for start in range(0, len(placed), _ROWS):
         connection.execute(
-            insert(seats),
+            insert(assignments),
             [
                 {**scope, "device": device, "shard": shard, "client": number_in_shard}
                 for device, shard, number_in_shard in placed[start : start + _ROWS]
@@ -174,7 +170,7 @@ def close_machines(held: RoundMachines, phase: ServerState) -> Closed:
         The messages cannot be read now.
     """
     announced = held.announcement
-    order = (*phases(announced.active), ServerState.DONE)
+    order = (*server_phases(announced.active), ServerState.DONE)
     following = order[order.index(phase) + 1]
     included: int | None = 0 if following.value > ServerState.INPUTS.value else None
     totals: list[npt.NDArray[np.uint64]] = []
@@ -270,18 +266,20 @@ def _charge(connection: Connection, identifier: str, announced: RoundAnnouncemen
 
 
 def _forget_messages(connection: Connection, identifier: str, number: int) -> None:
-    """Delete a round's messages; its seats are left to those who were in the sums, whom the next round asks."""
+    """Delete a round's messages; its assignments are left to those who were in the sums, whom the next round asks."""
     included = exists().where(
         and_(
             messages.c.collection == identifier,
             messages.c.round == number,
             messages.c.phase == ServerState.INPUTS.value,
-            messages.c.shard == seats.c.shard,
-            messages.c.client == seats.c.client,
+            messages.c.shard == assignments.c.shard,
+            messages.c.client == assignments.c.client,
         )
     )
     connection.execute(
-        delete(seats).where(seats.c.collection == identifier, seats.c.round == number, ~included)
+        delete(assignments).where(
+            assignments.c.collection == identifier, assignments.c.round == number, ~included
+        )
     )
     connection.execute(
         delete(messages).where(messages.c.collection == identifier, messages.c.round == number)
@@ -299,7 +297,7 @@ def _message_bytes(announced: RoundAnnouncement) -> dict[str, dict[str, int]]:
     parameters = announced.parameters(shard)
 
     def sizes(kinds: tuple[Message, ...]) -> dict[str, int]:
-        sent = [kind for kind in kinds if announced.active or kind not in _ONLY_ACTIVE]
-        return {kind.name.lower(): largest(parameters, kind) for kind in sent}
+        return {kind.name.lower(): largest(parameters, kind) for kind in kinds}
 
-    return {"up": sizes(_UP), "down": sizes(_DOWN)}
+    sent, received = sent_messages(announced.active)
+    return {"up": sizes(sent), "down": sizes(received)}

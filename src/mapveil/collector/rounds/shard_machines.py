@@ -14,7 +14,7 @@ import numpy as np
 from sqlalchemy import select
 
 from mapveil.collector.store.database import Store
-from mapveil.collector.store.schema import devices, messages, rounds, seats, shards
+from mapveil.collector.store.schema import assignments, devices, messages, rounds, shards
 from mapveil.secure_sum.server import Outbox, Server
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.secure_sum.faults import Abort, OwnFault
@@ -27,8 +27,8 @@ _ROUNDS: Final = (
 )
 
 
-class Seat(NamedTuple):
-    """Where a device takes part in a round."""
+class Assignment(NamedTuple):
+    """The shard of a device in a round, and the device's number within the shard."""
 
     shard: int
     client: int
@@ -90,7 +90,7 @@ class ShardMachine:
 
     def _reset(self) -> None:
         self.server = Server(self._parameters, self._seed, enrolled=self._enrolled)
-        self._mail: dict[ServerState, Outbox] = {}
+        self._outboxes: dict[ServerState, Outbox] = {}
 
     def bring_up(self, phase: ServerState) -> None:
         """Close phases until it stands in ``phase``; those before it must be closed to messages.
@@ -110,7 +110,7 @@ class ShardMachine:
                     self.server.receive(client, body)
                 outbox = self.server.close_phase()
                 # Of the phase before too: until the next one is open to everybody, nobody is sent anything of it.
-                self._mail = {**dict(list(self._mail.items())[-1:]), self.server.state: outbox}
+                self._outboxes = {**dict(list(self._outboxes.items())[-1:]), self.server.state: outbox}
             except Abort as error:
                 self._failure = f"shard {self._place.shard + 1}: {error}"
                 raise Abort(self._failure) from error
@@ -118,9 +118,9 @@ class ShardMachine:
                 self._reset()  # half a phase cannot be taken once more
                 raise
 
-    def mail(self, phase: ServerState, client: int) -> bytes:
-        """What a client is sent at the beginning of a phase, this one or the one before; empty where it is nothing."""
-        outbox = self._mail.get(phase)
+    def server_message(self, phase: ServerState, client: int) -> bytes:
+        """The message to a client at the beginning of this phase or the one before; empty where there is none."""
+        outbox = self._outboxes.get(phase)
         return b"" if outbox is None or client not in outbox else outbox[client]
 
     def __repr__(self) -> str:
@@ -128,16 +128,16 @@ class ShardMachine:
 
 
 class RoundMachines:
-    """Everything about a round that messages are checked with: its announcement, its seats, its machines."""
+    """Everything about a round that messages are checked with: its announcement, its assignments, its machines."""
 
     def __init__(self, store: Store, collection: str, number: int, announcement: RoundAnnouncement) -> None:
         self.announcement = announcement
         sizes = announcement.sizes
         placed = (
-            select(seats.c.device, seats.c.shard, seats.c.client, devices.c.public_key)
-            .join_from(seats, devices, seats.c.device == devices.c.id)
-            .where(seats.c.collection == collection, seats.c.round == number)
-            .order_by(seats.c.device)
+            select(assignments.c.device, assignments.c.shard, assignments.c.client, devices.c.public_key)
+            .join_from(assignments, devices, assignments.c.device == devices.c.id)
+            .where(assignments.c.collection == collection, assignments.c.round == number)
+            .order_by(assignments.c.device)
         )
         drawn = (
             select(shards.c.shard, shards.c.graph_seed)
@@ -157,12 +157,12 @@ class RoundMachines:
             for shard, seed in enumerate(seeds)
         ]
 
-    def seat(self, device: int) -> Seat | None:
-        """The seat of a device; None where it was not asked."""
+    def assignment(self, device: int) -> Assignment | None:
+        """The assignment of a device; None where it takes no part."""
         at = int(np.searchsorted(self._devices, device))
         if at == self._devices.size or self._devices[at] != device:
             return None
-        return Seat(int(self._shards[at]), int(self._clients[at]))
+        return Assignment(int(self._shards[at]), int(self._clients[at]))
 
 
 class ShardMachines:
@@ -222,11 +222,11 @@ class ShardMachines:
 
 
 def _enrolled(keys: list[bytes]) -> Enrolled:
-    """Whether an identity is that of the device enrolled in a seat."""
+    """Whether an identity is that of the device enrolled under a client's number."""
 
     def check(client: int, identity: bytes) -> bool:
         if not 0 <= client < len(keys):
-            raise OwnFault(f"client {client}; 0 to {len(keys) - 1} are accepted")
+            raise OwnFault(f"client must be 0 to {len(keys) - 1}, got {client}")
         return keys[client] == identity
 
     return check

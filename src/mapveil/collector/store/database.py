@@ -28,7 +28,7 @@ from mapveil.collector.store.backends import (
     open_database,
     read_store_url,
 )
-from mapveil.collector.store.group_commit import Batch, FairLock, GroupCommit
+from mapveil.collector.store.group_commit import Batch, FairLock, GroupCommit, Writer
 from mapveil.collector.store.schema import collections, create_tables
 from mapveil.collector.store.store_report import StoreReport, examine
 
@@ -50,8 +50,8 @@ class Store:
     shown : str
         Where the store is, without a password.
     on_commit : callable, optional
-        Told of every :class:`~mapveil.collector.store.group_commit.Batch` that :meth:`commit` made durable, in
-        its thread.
+        Called with every :class:`~mapveil.collector.store.group_commit.Batch` that :meth:`put` made durable, in
+        the committing thread.
 
     Raises
     ------
@@ -134,22 +134,28 @@ class Store:
         with self._writers.held(), _transaction(self._database.writing) as connection, recording(connection):
             yield connection
 
-    async def commit(self, work: Callable[[Connection], T]) -> T:
-        """Run a work in a transaction that it shares with others'; returns once it is durable.
+    async def put(self, writer: Writer[T], value: Any) -> T:
+        """Write an item together with whatever else waits; returns its result once it is durable.
 
         Parameters
         ----------
-        work : callable
-            May be run more than once, always against the store as it is then: it must change nothing but through
-            the connection. What it raises is raised here, and nothing of it is kept.
+        writer : callable
+            Hashable; items of equal writers are written as one batch. What it raises is raised here for the items
+            concerned, and nothing of theirs is kept.
+        value : object
+            The item.
 
         Raises
         ------
         StoreUnavailable
-            The database cannot be written. The work may have been committed all the same, if the database was
-            lost in that moment; so works are such that repeating one is harmless.
+            The database cannot be written. The item may have been committed all the same, if the database was
+            lost in that moment; so writing an item again must be harmless.
         """
-        return await self._commits.commit(work)
+        return await self._commits.put(writer, value)
+
+    async def commit(self, work: Callable[[Connection], T]) -> T:
+        """Run a function of the connection in a transaction that it shares with others, as :meth:`put` does."""
+        return await self._commits.put(lambda connection, _: (work(connection),), None)
 
     @contextlib.contextmanager
     def sole(self, role: str) -> Iterator[bool]:

@@ -1,7 +1,8 @@
-"""Group commit: many small works share one transaction, so that one flush of the disk makes all of them durable.
+"""Group commit: many small writes share one transaction, so that one flush of the disk makes all of them durable.
 
-A thread takes whatever waits, runs it in one transaction, and answers each only after the commit. A work that fails
-fails alone: the batch is rolled back and run again with every work behind a savepoint of its own.
+A thread takes whatever waits, writes it in one transaction, and answers each only after the commit. Items with equal
+writers are handed to the writer together, as one batch of rows. An item that fails fails alone: the transaction is
+rolled back and run again with every item behind a savepoint of its own.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ import contextlib
 import secrets
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -24,17 +25,23 @@ from mapveil.collector.store.backends import Repeatable, failure_of
 
 T = TypeVar("T")
 
-_MOST_WORKS: Final = 512
-_MOST_SECONDS: Final = (
-    0.05  # of one batch's works, so that the first of them does not wait for a thousand others
+Writer = Callable[[Connection, Sequence[Any]], Sequence[T]]
+"""Writes a batch of items and returns one result for each; items of equal (``==``) writers share a batch.
+
+May be run more than once, always against the store as it is then, so it changes nothing but through the connection.
+"""
+
+_MAX_ITEMS: Final = 512  # of one transaction
+_MAX_SECONDS: Final = (
+    0.05  # of one transaction's writes, so that the first item does not wait for a thousand others
 )
 _TRIES: Final = 6
 
 
 class Batch(NamedTuple):
-    """What one commit took."""
+    """Size and duration of one commit."""
 
-    works: int
+    items: int
     seconds: float
 
 
@@ -92,15 +99,19 @@ class FairLock:
                 self._owner = None
 
 
-class _Work(NamedTuple):
-    run: Callable[[Connection], Any]
+class _Item(NamedTuple):
+    writer: Writer[Any]
+    value: Any
     loop: asyncio.AbstractEventLoop
     future: asyncio.Future[Any]
 
+    def write_alone(self, connection: Connection) -> Any:
+        return self.writer(connection, (self.value,))[0]
+
 
 class _Outcome(NamedTuple):
-    future: asyncio.Future[Any]
-    value: Any
+    item: _Item
+    result: Any
     error: BaseException | None
 
 
@@ -112,7 +123,7 @@ class GroupCommit:
     transaction : callable
         Opens a transaction for writing; a failing database is a :class:`StoreUnavailable`.
     observe : callable
-        Told of every batch that was committed.
+        Called with every batch that was committed.
     """
 
     def __init__(
@@ -122,13 +133,13 @@ class GroupCommit:
     ) -> None:
         self._transaction = transaction
         self._observe = observe
-        self._waiting: deque[_Work] = deque()
+        self._waiting: OrderedDict[Writer[Any], deque[_Item]] = OrderedDict()
         self._wake = threading.Condition()
         self._closed = False
         self._thread: threading.Thread | None = None
 
-    async def commit(self, work: Callable[[Connection], T]) -> T:
-        """Run a work in the next transaction; returns once it is durable.
+    async def put(self, writer: Writer[T], value: Any) -> T:
+        """Write an item in the next transaction; returns its result once it is durable.
 
         Raises
         ------
@@ -143,7 +154,7 @@ class GroupCommit:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._serve, name="mapveil-commit", daemon=True)
                 self._thread.start()
-            self._waiting.append(_Work(work, loop, future))
+            self._waiting.setdefault(writer, deque()).append(_Item(writer, value, loop, future))
             self._wake.notify()
         return await future
 
@@ -165,28 +176,36 @@ class GroupCommit:
                     return
             self._commit_some()
 
+    def _next(self, room: int) -> list[_Item]:
+        """At most ``room`` waiting items of the first writer; none where nothing waits."""
+        with self._wake:
+            while self._waiting and room > 0:
+                writer, items = next(iter(self._waiting.items()))
+                taken = [items.popleft() for _ in range(min(room, len(items)))]
+                if not items:
+                    del self._waiting[writer]
+                live = [item for item in taken if not item.future.cancelled()]
+                if live:
+                    return live
+        return []
+
     def _commit_some(self) -> None:
-        taken: list[_Work] = []
-        values: list[Any] = []
-        started = time.perf_counter()
+        taken: list[_Item] = []
+        results: list[Any] = []
         try:
             with self._transaction() as connection:
                 started = time.perf_counter()  # the wait for the lock is the other writer's time
-                while self._waiting and len(taken) < _MOST_WORKS:
-                    work = self._waiting.popleft()
-                    if work.future.cancelled():
-                        continue
-                    taken.append(work)
-                    values.append(work.run(connection))
-                    if time.perf_counter() - started > _MOST_SECONDS:
+                while batch := self._next(_MAX_ITEMS - len(taken)):
+                    taken += batch
+                    results += batch[0].writer(connection, [item.value for item in batch])
+                    if time.perf_counter() - started > _MAX_SECONDS:
                         break
         except Repeatable:
-            outcomes = [outcome for work in taken for outcome in self._alone(work)]
-        except (
-            BaseException
-        ) as error:  # a work's own failure, whatever it is, belongs to whoever asked for it
+            outcomes = [self._alone(item) for item in taken]
+        except BaseException as error:  # an item's own failure, whatever it is, belongs to whoever sent it
             if not taken:  # the transaction could not even begin
-                taken = [self._waiting.popleft() for _ in range(len(self._waiting))]
+                while batch := self._next(_MAX_ITEMS):
+                    taken += batch
             if len(taken) == 1 or isinstance(error, StoreUnavailable):
                 outcomes = _all_failed(taken, error)
             else:
@@ -194,78 +213,77 @@ class GroupCommit:
         else:
             if taken:  # else all had left
                 self._observe(Batch(len(taken), time.perf_counter() - started))
-            outcomes = [_Outcome(work.future, value, None) for work, value in zip(taken, values, strict=True)]
-        _answer(taken, outcomes)
+            outcomes = [_Outcome(item, result, None) for item, result in zip(taken, results, strict=True)]
+        _answer(outcomes)
 
-    def _apart(self, works: list[_Work]) -> list[_Outcome]:
-        """Run every work behind a savepoint, all in one transaction."""
+    def _apart(self, items: list[_Item]) -> list[_Outcome]:
+        """Write every item behind a savepoint, all in one transaction."""
         outcomes: list[_Outcome] = []
         started = time.perf_counter()
         try:
             with self._transaction() as connection:
-                started = time.perf_counter()
                 lines = waiting_lines(connection)
-                for work in works:
+                for item in items:
                     recorded = len(lines)
                     try:
                         with connection.begin_nested():
-                            value = work.run(connection)
-                        outcomes.append(_Outcome(work.future, value, None))
+                            result = item.write_alone(connection)
+                        outcomes.append(_Outcome(item, result, None))
                     except BaseException as error:
                         if failure_of(error):
                             raise
                         del lines[recorded:]
-                        outcomes.append(_Outcome(work.future, None, error))
+                        outcomes.append(_Outcome(item, None, error))
         except Repeatable:
-            return [outcome for work in works for outcome in self._alone(work)]
+            return [self._alone(item) for item in items]
         except StoreUnavailable as error:
-            return _all_failed(works, error)
-        self._observe(Batch(len(works), time.perf_counter() - started))
+            return _all_failed(items, error)
+        self._observe(Batch(len(items), time.perf_counter() - started))
         return outcomes
 
-    def _alone(self, work: _Work) -> list[_Outcome]:
-        """Run one work in a transaction of its own, again while it is another's turn."""
+    def _alone(self, item: _Item) -> _Outcome:
+        """Write one item in a transaction of its own, again while it conflicts with another's."""
         for attempt in range(_TRIES):
             started = time.perf_counter()
             try:
                 with self._transaction() as connection:
-                    value = work.run(connection)
+                    result = item.write_alone(connection)
             except BaseException as error:
                 if not isinstance(error, Repeatable) or attempt == _TRIES - 1:
-                    return [_Outcome(work.future, None, error)]
+                    return _Outcome(item, None, error)
                 time.sleep(0.01 * 2**attempt * (1 + secrets.randbelow(1000) / 1000))
             else:
                 self._observe(Batch(1, time.perf_counter() - started))
-                return [_Outcome(work.future, value, None)]
+                return _Outcome(item, result, None)
         raise AssertionError("every attempt returns or repeats")
 
 
-def _all_failed(works: list[_Work], error: BaseException) -> list[_Outcome]:
+def _all_failed(items: list[_Item], error: BaseException) -> list[_Outcome]:
     """An error of its own for each: one that many raise at once grows the traces of all of them."""
     if not isinstance(error, StoreUnavailable):
-        return [_Outcome(work.future, None, error) for work in works]
+        return [_Outcome(item, None, error) for item in items]
     outcomes = []
-    for work in works:
+    for item in items:
         own = type(error)(error.message)
         own.__cause__ = error.__cause__
-        outcomes.append(_Outcome(work.future, None, own))
+        outcomes.append(_Outcome(item, None, own))
     return outcomes
 
 
-def _answer(works: list[_Work], outcomes: list[_Outcome]) -> None:
+def _answer(outcomes: list[_Outcome]) -> None:
     by_loop: dict[asyncio.AbstractEventLoop, list[_Outcome]] = {}
-    for work, outcome in zip(works, outcomes, strict=True):
-        by_loop.setdefault(work.loop, []).append(outcome)
-    for loop, mine in by_loop.items():
+    for outcome in outcomes:
+        by_loop.setdefault(outcome.item.loop, []).append(outcome)
+    for loop, own in by_loop.items():
         with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits any more
-            loop.call_soon_threadsafe(_resolve, mine)
+            loop.call_soon_threadsafe(_resolve, own)
 
 
 def _resolve(outcomes: list[_Outcome]) -> None:
-    for future, value, error in outcomes:
-        if future.done():  # cancelled by whoever waited
+    for item, result, error in outcomes:
+        if item.future.done():  # cancelled by whoever waited
             continue
         if error is None:
-            future.set_result(value)
+            item.future.set_result(result)
         else:
-            future.set_exception(error)
+            item.future.set_exception(error)

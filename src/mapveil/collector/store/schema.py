@@ -139,8 +139,8 @@ shards: Final = Table(
     Column("graph_seed", LargeBinary(32), nullable=False),
 )
 
-seats: Final = Table(
-    "seats",
+assignments: Final = Table(
+    "assignments",
     METADATA,
     Column("collection", _ID, primary_key=True),
     Column("round", Integer, primary_key=True),
@@ -177,6 +177,7 @@ results: Final = Table(
     METADATA,
     Column("collection", _ID, ForeignKey("collections.id"), primary_key=True),
     Column("geoparquet", LargeBinary, nullable=False),  # the map, whole, with its guarantee
+    Column("measurements", LargeBinary, nullable=False),  # npz: what the map's bounds are made of
     Column("guarantee", Text, nullable=False),  # JSON of Guarantee.to_dict()
 )
 

@@ -1,4 +1,7 @@
-"""What devices ask of the engine and send to it. Whatever is acknowledged was committed."""
+"""The service that devices use: documents, progress, joining, reports and messages.
+
+Whatever is acknowledged was committed.
+"""
 
 from __future__ import annotations
 
@@ -6,30 +9,21 @@ import asyncio
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import select
 
 from mapveil.collector.faults import Conflict, Invalid, NotFound, TooLate
 from mapveil.collector.rounds.collection import find, listed
-from mapveil.collector.rounds.intake import (
-    Intake,
-    Kept,
-    Message,
-    Report,
-    take_members,
-    take_messages,
-    take_reports,
-)
-from mapveil.collector.rounds.life_cycle import State, phase_name, phase_named
+from mapveil.collector.rounds.intake import KeepMembers, KeepMessages, KeepReports, Kept, Message, Report
+from mapveil.collector.rounds.life_cycle import State
 from mapveil.collector.rounds.progress import Progress, ProgressBoard
 from mapveil.collector.rounds.reports import report_check
-from mapveil.collector.rounds.shard_machines import RoundMachines, Seat, ShardMachine, ShardMachines
+from mapveil.collector.rounds.shard_machines import Assignment, RoundMachines, ShardMachine, ShardMachines
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.schema import messages, rounds
 from mapveil_client.secure_sum.faults import PeerFault, ProtocolError
-from mapveil_client.secure_sum.states import ServerState
+from mapveil_client.secure_sum.states import ServerState, phase_name, phase_named
 from mapveil_client.terms import CollectionTerms
 
 _INLINE_BYTES: Final = 1 << 14  # a larger message is checked in a thread
@@ -37,15 +31,15 @@ _CHECKS: Final = 8
 _TERMS: Final = 256
 
 
-class Mail(NamedTuple):
-    """What a device is sent in a phase."""
+class ServerMessage(NamedTuple):
+    """The server's message to one device at the beginning of a phase."""
 
     phase: str
-    body: bytes  # empty where nothing is for this device: it was left out, or the phase has none
+    body: bytes  # empty where the device was left out, or the phase has none
 
 
-class DeviceSide:
-    """The devices' half of the engine.
+class DeviceService:
+    """Answers devices.
 
     Parameters
     ----------
@@ -59,7 +53,6 @@ class DeviceSide:
 
     def __init__(self, store: Store, machines: ShardMachines, board: ProgressBoard) -> None:
         self._store, self._machines, self._board = store, machines, board
-        self._intake = Intake(store)
         self._lock = threading.Lock()
         self._terms: OrderedDict[str, CollectionTerms] = OrderedDict()
         self._checks: OrderedDict[str, Callable[[bytes], None]] = OrderedDict()
@@ -124,10 +117,9 @@ class DeviceSide:
         terms = await self._terms_for(id)
         if terms.trust != "distributed":
             raise Conflict("this collection is of reports", "a report")
-        take = partial(take_members, identifier=id, wanted=terms.devices)
-        kept = await self._intake.put(("join", id), device, take)
+        kept = await self._store.put(KeepMembers(id, terms.devices), device)
         if kept is Kept.FULL:
-            raise TooLate("as many devices as are wanted have joined")
+            raise TooLate("as many devices as are expected have joined")
         if kept is Kept.LATE:
             raise TooLate("the collection takes no more devices")
 
@@ -146,48 +138,48 @@ class DeviceSide:
         if check is None:
             check = await asyncio.to_thread(self._make_check, id, terms)
         check(body)
-        kept = await self._intake.put(
-            ("report", id), Report(device, body), partial(take_reports, identifier=id)
-        )
+        kept = await self._store.put(KeepReports(id), Report(device, body))
         if kept is Kept.CONFLICT:
             raise Conflict("another report of this device is there; one is accepted")
         if kept is Kept.LATE:
             raise TooLate("the collection takes no more reports")
 
-    def seat(self, id: str, number: int, device: int) -> Seat:
-        """Where a device takes part in a round.
+    def assignment(self, id: str, number: int, device: int) -> Assignment:
+        """The shard and number of a device in a round.
 
         Raises
         ------
         NotFound, TooLate
             There is no such round, it does not ask this device, or it is over.
         """
-        return self._seated(self._round(id, number), device)
+        return self._assigned(self._round(id, number), device)
 
-    def mail(self, id: str, number: int, device: int) -> Mail:
-        """What a device is sent in the phase that a round is in. May rebuild the machine: not for an event loop.
+    def server_message(self, id: str, number: int, device: int) -> ServerMessage:
+        """The server's message to a device in the phase that a round is in.
+
+        May rebuild the shard's machine: not for an event loop.
 
         Raises
         ------
         NotFound, TooLate
-            As :meth:`seat`.
+            As :meth:`assignment`.
         """
         held = self._round(id, number)
-        seat = self._seated(held, device)
+        assigned = self._assigned(held, device)
         now = self._board.of(id)
         if now.state != State.RUNNING or now.round != number or now.phase is None:
             now = self._board.read(id)
         phase = None if now.phase is None else phase_named(now.phase)
         if now.state != State.RUNNING or now.round != number or phase is None:
             raise TooLate("the round is over")
-        machine = held.machines[seat.shard]
+        machine = held.machines[assigned.shard]
         with machine.lock:
             self._bring_up(machine, phase)
-            body = machine.mail(phase, seat.client)
-        return Mail(now.phase or "", body)
+            body = machine.server_message(phase, assigned.client)
+        return ServerMessage(now.phase or "", body)
 
-    def seat_at_hand(self, id: str, number: int, device: int) -> Seat | None:
-        """As :meth:`seat`, for an event loop: None where something must be read or built first.
+    def assignment_at_hand(self, id: str, number: int, device: int) -> Assignment | None:
+        """As :meth:`assignment`, for an event loop: None where something must be read or built first.
 
         Raises
         ------
@@ -195,10 +187,10 @@ class DeviceSide:
             The round does not ask this device.
         """
         held = self._machines.held(id, number)
-        return None if held is None else self._seated(held, device)
+        return None if held is None else self._assigned(held, device)
 
-    def mail_at_hand(self, id: str, number: int, device: int) -> Mail | None:
-        """As :meth:`mail`, for an event loop: None where something must be read, built or waited for first.
+    def server_message_at_hand(self, id: str, number: int, device: int) -> ServerMessage | None:
+        """As :meth:`server_message`, for an event loop: None where something must be read, built or waited for first.
 
         Raises
         ------
@@ -209,18 +201,18 @@ class DeviceSide:
         if held is None or now is None or now.state != State.RUNNING or now.round != number:
             return None
         phase = None if now.phase is None else phase_named(now.phase)
-        seat = self._seated(held, device)
-        machine = held.machines[seat.shard]
+        assigned = self._assigned(held, device)
+        machine = held.machines[assigned.shard]
         if phase is None or not machine.lock.acquire(blocking=False):
             return None
         try:
             if machine.server.state is not phase:
                 return None
-            return Mail(now.phase or "", machine.mail(phase, seat.client))
+            return ServerMessage(now.phase or "", machine.server_message(phase, assigned.client))
         finally:
             machine.lock.release()
 
-    async def message(self, id: str, number: int, phase_name: str, device: int, body: bytes) -> None:
+    async def message(self, id: str, number: int, phase_text: str, device: int, body: bytes) -> None:
         """Take a device's message of a phase; the same once more changes nothing.
 
         Raises
@@ -229,14 +221,14 @@ class DeviceSide:
             There is no such round or phase, another message was sent before, the phase is over, or the protocol
             refuses it.
         """
-        phase = phase_named(phase_name)
+        phase = phase_named(phase_text)
         if phase is None:
             raise NotFound("there is no such phase")
         held = self._machines.held(id, number)
         if held is None:
             held = await asyncio.to_thread(self._round, id, number)
-        seat = self._seated(held, device)
-        message = Message(seat.shard, seat.client, bytes(body))
+        assigned = self._assigned(held, device)
+        message = Message(assigned.shard, assigned.client, bytes(body))
         now = self._board.fresh(id)
         if now is None:
             now = await asyncio.to_thread(self._board.of, id)
@@ -249,22 +241,20 @@ class DeviceSide:
                 self._machines.forget(id)  # another process ended it
             await self._settle_late(id, number, phase, message)
             return
-        machine = held.machines[seat.shard]
+        machine = held.machines[assigned.shard]
         if len(body) <= _INLINE_BYTES and machine.lock.acquire(blocking=False):
             try:
                 ready = machine.server.state is phase
                 if ready:
-                    self._check(machine, seat, body)
+                    self._check(machine, assigned, body)
             finally:
                 machine.lock.release()
         else:
             ready = False
-        if not ready and not await asyncio.to_thread(self._check_slowly, machine, phase, seat, body):
+        if not ready and not await asyncio.to_thread(self._check_slowly, machine, phase, assigned, body):
             await self._settle_late(id, number, phase, message)
             return
-        take = partial(take_messages, identifier=id, number=number, phase=phase)
-        kept = await self._intake.put(("message", id, number, phase), message, take)
-        _raise_unless_kept(kept)
+        _raise_unless_kept(await self._store.put(KeepMessages(id, number, phase), message))
 
     def _terms_of(self, id: str) -> CollectionTerms:
         kept = self._terms.get(id)
@@ -300,11 +290,11 @@ class DeviceSide:
         raise TooLate("the round is over")
 
     @staticmethod
-    def _seated(held: RoundMachines, device: int) -> Seat:
-        seat = held.seat(device)
-        if seat is None:
-            raise NotFound("this device is not asked in this round")
-        return seat
+    def _assigned(held: RoundMachines, device: int) -> Assignment:
+        assigned = held.assignment(device)
+        if assigned is None:
+            raise NotFound("this device takes no part in this round")
+        return assigned
 
     @staticmethod
     def _bring_up(machine: ShardMachine, phase: ServerState) -> None:
@@ -314,19 +304,21 @@ class DeviceSide:
             raise TooLate("the round cannot be finished") from None
 
     @staticmethod
-    def _check(machine: ShardMachine, seat: Seat, body: bytes) -> None:
+    def _check(machine: ShardMachine, assigned: Assignment, body: bytes) -> None:
         try:
-            machine.server.check(seat.client, body)
+            machine.server.check(assigned.client, body)
         except PeerFault as fault:
             raise Invalid(str(fault)) from None
 
-    def _check_slowly(self, machine: ShardMachine, phase: ServerState, seat: Seat, body: bytes) -> bool:
+    def _check_slowly(
+        self, machine: ShardMachine, phase: ServerState, assigned: Assignment, body: bytes
+    ) -> bool:
         """Check a message, whatever must be waited for; False where the phase is over."""
         with machine.lock:
             self._bring_up(machine, phase)
             if machine.server.state is not phase:
                 return False
-            self._check(machine, seat, body)
+            self._check(machine, assigned, body)
         return True
 
     async def _settle_late(self, id: str, number: int, phase: ServerState, message: Message) -> None:
