@@ -76,7 +76,8 @@ def test_altered_words_of_insiders_never_make_a_wrong_sum(
 ) -> None:
     engine = Engine(sqlite_store, clock, Randomness(seed))
     crowd = crowd_of(sqlite_store, DEVICES, seed=seed)
-    id, _ = opened(engine, make_spec("distributed", devices=DEVICES))
+    options = {"shard_size": 12, "tolerated_dropout": 0.25, "corrupt": 0, "rounds": 1}
+    id, _ = opened(engine, make_spec("distributed", devices=DEVICES, options=options))
     assert play(engine, id, clock, crowd, Mutants(seed, []), set(phases.split()))
     record = engine.collection(id)
     total, included = totals_of(sqlite_store, id)[1]
