@@ -12,6 +12,7 @@ import numpy as np
 from benchmarks.record import Context, Result, best_of, line
 from mapveil.geo.measurements import Measurements
 from mapveil.obfuscation.export.phone import read_phone_privatizer
+from mapveil.obfuscation.export.phone_export import export_privatizer
 from mapveil.obfuscation.privatizers.table import PRIVATIZERS, find_privatizer
 
 ROWS = 1_000_000
@@ -49,7 +50,7 @@ def run(context: Context) -> list[Result]:
             )
         )
         path = context.folder / f"{row.name}.{'json' if row.name in ON_DEVICE else 'onnx'}"
-        fitted.export(path)
+        export_privatizer(fitted, path)
         phone = read_phone_privatizer(path)
         results.append(
             line(

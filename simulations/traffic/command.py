@@ -141,7 +141,7 @@ def command(
     from dataclasses import asdict
 
     from mapveil.geo.parse_tiling import parse_tiling
-    from mapveil.navigation.route_exports import ROUTE_SUFFIXES, write_routes
+    from mapveil.navigation.route_map import RouteMap
     from simulations.traffic.scene import congested_world, make_scene
     from simulations.traffic.study import study_routes
 
@@ -150,7 +150,7 @@ def command(
     if method == _METHOD:
         given = {"estimator": _ESTIMATOR, **given}
     mechanism = local_mechanism(method, epsilons[0], given)
-    check_outputs(outputs, ROUTE_SUFFIXES)
+    check_outputs(outputs, RouteMap.suffixes)
     for flag, value in (("--updates", updates), ("--vehicles", vehicles), ("--retrieve", retrieve)):
         if value is not None and value < 1:
             raise ParameterError(f"{flag} is {value}; at least 1 is accepted")
@@ -207,7 +207,7 @@ def command(
                     "nobody was late, so nobody reported and there is no traffic to draw; a smaller --theta or "
                     "--capacity, more --vehicles, or --reporting probe is accepted"
                 )
-            write_routes(made, output, title=title)
+            made.save(output, title=title)
         progress("write", 1.0)
     if source is not None:
         console.warn("a study reads true places: do not publish its figures for data of real people")

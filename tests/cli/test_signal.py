@@ -33,10 +33,11 @@ def phones(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def noise(phones: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A fitted privatizer."""
     from mapveil.geo.read_measurements import read_measurements
+    from mapveil.obfuscation.export.privatizer_file import write_privatizer
     from mapveil.obfuscation.privatizers.local_gaussian import LocalGaussian
 
     path = tmp_path_factory.mktemp("fitted") / "noise.mapveil"
-    LocalGaussian(epsilon=30).fit(read_measurements(phones), rng=1).save(path)
+    write_privatizer(LocalGaussian(epsilon=30).fit(read_measurements(phones), rng=1), path)
     return path
 
 

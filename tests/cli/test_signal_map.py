@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import mapveil as mv
-from mapveil.maps.signal_map import SIGNAL_SUFFIXES
+from mapveil.maps.signal_map import SignalMap
 
 BOX = "24.0,35.5,24.04,35.53"
 
@@ -64,7 +64,7 @@ def test_a_map_of_rewritten_measurements_carries_their_guarantee(
     )  # fmt: skip
     assert done.code == 0, done.err
     assert mapveil("signal", "privatize", fitted, phones, "-o", private).code == 0
-    outputs = [tmp_path / f"map{suffix}" for suffix in SIGNAL_SUFFIXES if suffix not in (".tiff", ".json")]
+    outputs = [tmp_path / f"map{suffix}" for suffix in SignalMap.suffixes if suffix not in (".tiff", ".json")]
     named = [part for output in outputs for part in ("-o", output)]
     done = mapveil("signal", "map", private, "--region", BOX, "--tiling", "quadtree:4", *named)
     assert done.code == 0, done.err

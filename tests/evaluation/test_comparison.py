@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from mapveil.evaluation.comparison import NOT_FOR_RELEASE, Comparison, Row, interval_of_mean
+from mapveil.evaluation.report import write_comparison
 
 
 def made() -> Comparison:
@@ -61,7 +62,7 @@ def test_summary_and_csv_say_the_same() -> None:
 
 def test_the_report_is_whole_and_says_it_is_not_for_release(tmp_path: Path) -> None:
     folder = tmp_path / "a" / "report"
-    paths = made().write_report(folder)
+    paths = write_comparison(made(), folder)
     assert sorted(path.name for path in paths) == ["curves.png", "index.html", "rows.csv", "summary.csv"]
     assert sorted(path.name for path in folder.iterdir()) == sorted(path.name for path in paths)
     page = (folder / "index.html").read_text()
@@ -71,5 +72,5 @@ def test_the_report_is_whole_and_says_it_is_not_for_release(tmp_path: Path) -> N
     for outside in ("http://", "https://", 'src="/', "<script"):
         assert outside not in page
     assert (folder / "curves.png").read_bytes().startswith(b"\x89PNG")
-    again = made().write_report(folder)
+    again = write_comparison(made(), folder)
     assert again == paths

@@ -18,7 +18,7 @@ from mapveil.engines import UNIT
 from mapveil.geo.grid import Grid
 from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.region import Region
-from mapveil.maps.density_map import SUFFIXES, DensityMap, Measurement
+from mapveil.maps.density_map import DensityMap, Measurement
 from mapveil.privacy.discrete_laplace import discrete_laplace
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.errors import InputError, ParameterError
@@ -162,7 +162,7 @@ def test_values_of_another_tiling_are_refused(make_map: MakeMap) -> None:
         replace(make_map(), tiling=Quadtree(make_map().tiling.region, 8))
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("suffix", DensityMap.suffixes)
 def test_every_suffix_is_written(suffix: str, make_map: MakeMap, tmp_path: Path) -> None:
     path = tmp_path / f"map{suffix.upper()}"
     make_map().save(path)
@@ -170,7 +170,9 @@ def test_every_suffix_is_written(suffix: str, make_map: MakeMap, tmp_path: Path)
 
 
 def test_another_suffix_is_refused_with_the_list(make_map: MakeMap, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"\.tif, \.tiff, \.parquet, \.geojson, \.json, \.png, \.html"):
+    with pytest.raises(
+        InputError, match=r"\.tif, \.tiff, \.parquet, \.geojson, \.json, \.csv, \.png, \.html"
+    ):
         make_map().save(tmp_path / "map.shp")
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mapveil.geo.grid import Grid
 from mapveil.geo.region import Region
-from mapveil.maps.flow_map import FLOW_SUFFIXES, FlowMap
+from mapveil.maps.flow_map import FlowMap
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.errors import InputError, ParameterError
 
@@ -112,7 +112,7 @@ def test_numbers_out_of_range_are_refused() -> None:
 
 def test_every_suffix_is_written_and_no_other(tmp_path: Path) -> None:
     flows = flow_map([0, 1], [1, 1], [2.0, 5.0])
-    for suffix in FLOW_SUFFIXES:
+    for suffix in FlowMap.suffixes:
         flows.save(tmp_path / f"flows{suffix.upper()}")
         assert (tmp_path / f"flows{suffix.upper()}").stat().st_size > 80
     with pytest.raises(InputError, match=r"\.parquet"):

@@ -191,7 +191,7 @@ class TestExports:
         dataset = heat.to_xarray()
         np.testing.assert_allclose(dataset["proportion_1"].to_numpy().reshape(-1), heat.proportion())
         assert dataset["proportion_1"].attrs["units"] == "1"
-        assert dataset["users"].attrs["units"] == "users"
+        assert dataset["users"].attrs["units"] == "users per cell"
 
     @pytest.mark.parametrize("suffix", [".tif", ".parquet"])
     def test_a_file_reads_back_as_a_map_of_everybody(self, suffix: str, tmp_path: Path) -> None:

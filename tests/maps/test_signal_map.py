@@ -24,8 +24,8 @@ from mapveil.geo.region import Region
 from mapveil.geo.web_mercator import WebMercatorTiles
 from mapveil.maps.frame import raster_frame
 from mapveil.maps.signal_map import SignalMap
-from mapveil.pictures.signal_page import signal_page
-from mapveil.pictures.signal_picture import signal_scale
+from mapveil.pictures.colours import layer_scale
+from mapveil.pictures.page import page_html
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.errors import InputError, ParameterError
 
@@ -119,7 +119,8 @@ def test_one_measurement_and_none() -> None:
     )
     none = SignalMap.from_measurements(measured().take(np.arange(0)), tiling, PROMISE)
     assert none.coverage() == (0, 0, 48)
-    assert signal_scale(none).top > signal_scale(none).low
+    scale = layer_scale(none.columns()[0])
+    assert scale.top > scale.low
     assert none.plot().get_title(loc="left")
 
 
@@ -176,7 +177,7 @@ def test_geotiff_comes_back(tmp_path: Path) -> None:
     with rasterio.open(tmp_path / "a.tif") as file:
         frame = raster_frame(signal.tiling)
         assert frame is not None
-        for band, layer in enumerate(signal.layers(), start=1):
+        for band, layer in enumerate(signal.columns(), start=1):
             np.testing.assert_array_equal(frame.cells(file.read(band)), layer.values)
         assert file.descriptions[0] == "mean signal strength"
         assert file.units[0] == "dBm"
@@ -192,7 +193,7 @@ def test_geoparquet_comes_back(signal: SignalMap, tmp_path: Path) -> None:
 
     signal.save(tmp_path / "a.parquet")
     table = parquet.read_table(tmp_path / "a.parquet")
-    for layer in signal.layers():
+    for layer in signal.columns():
         np.testing.assert_array_equal(table[layer.name].to_numpy(), layer.values)
     assert json.loads(table.schema.metadata[b"mapveil"]) == json.loads(signal.metadata_json())
     assert json.loads(table.schema.metadata[b"geo"])["version"] == "1.1.0"
@@ -201,7 +202,7 @@ def test_geoparquet_comes_back(signal: SignalMap, tmp_path: Path) -> None:
 def test_geojson_comes_back(signal: SignalMap, tmp_path: Path) -> None:
     signal.save(tmp_path / "a.geojson")
     read = json.loads((tmp_path / "a.geojson").read_text())
-    assert read["mapveil"] == json.loads(signal.metadata_json())
+    assert read["mapveil"] == {**json.loads(signal.metadata_json()), "empty_cells_left_out": False}
     assert len(read["features"]) == signal.tiling.size
     for cell, feature in enumerate(read["features"]):
         strength = feature["properties"]["rss_dbm"]
@@ -240,15 +241,15 @@ def unpacked(packed: dict[str, str]) -> np.ndarray:
 
 
 def test_the_page_holds_every_number(signal: SignalMap) -> None:
-    text = signal_page(signal, title="A <b>title</b>")
+    text = page_html(signal, title="A <b>title</b>")
     assert "A &lt;b&gt;title&lt;/b&gt;" in text
     found = re.search(r'<script type="application/json" id="map">(.*?)</script>', text, re.DOTALL)
     assert found is not None
     record = json.loads(found.group(1))
-    assert record["users"] is None
+    assert record["bounds"] is None
     assert record["layers"][0]["scale"]["under"].startswith("#")
     assert record["layers"][0]["scale"]["low"] == -97
-    for layer, shown in zip(signal.layers(), record["layers"], strict=True):
+    for layer, shown in zip(signal.columns(), record["layers"], strict=True):
         np.testing.assert_allclose(unpacked(shown["values"]), layer.values, rtol=2e-4, atol=1e-6)
     assert record["metadata"] == json.loads(signal.metadata_json())
     assert "{{" not in text.split("<script")[0]
@@ -256,7 +257,7 @@ def test_the_page_holds_every_number(signal: SignalMap) -> None:
 
 def test_the_scale_spans_what_is_covered() -> None:
     signal = SignalMap.from_measurements(measured(), TILINGS["grid"](), PROMISE, hole_dbm=-97)
-    scale = signal_scale(signal)
+    scale = layer_scale(signal.columns()[0])
     assert scale.low == -97
     assert signal.mean_dbm[signal.known].max() <= scale.top + 0.5
     assert scale.fraction([scale.low, scale.top]).tolist() == [0, 1]
@@ -264,7 +265,7 @@ def test_the_scale_spans_what_is_covered() -> None:
     assert ticks[0] >= scale.low
     assert ticks[-1] <= scale.top
     assert len(ticks) >= 3
-    assert signal_scale(signal.with_holes_below(-130)).low > -130
+    assert layer_scale(signal.with_holes_below(-130).columns()[0]).low > -130
 
 
 def test_wrong_arrays_and_files_are_refused(tmp_path: Path) -> None:

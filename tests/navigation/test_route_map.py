@@ -14,8 +14,9 @@ from scipy.sparse.csgraph import dijkstra
 
 import mapveil as mv
 from mapveil.maps.density_map import DensityMap
-from mapveil.navigation.route_exports import plot_routes, route_page, write_routes
 from mapveil.navigation.route_map import RouteMap, most_helped
+from mapveil.pictures.page import page_html
+from mapveil.pictures.picture import plot
 from mapveil.privacy.guarantee import Guarantee
 from mapveil.synthetic import SEA_BOX
 from mapveil_client.errors import InputError, ParameterError
@@ -103,10 +104,10 @@ def test_delays_must_be_of_the_roads() -> None:
 
 def test_geojson_holds_every_road_both_ways_and_the_promise(routes: RouteMap, tmp_path: Path) -> None:
     path = tmp_path / "routes.geojson"
-    write_routes(routes, path)
+    routes.save(path)
     record = json.loads(path.read_text())
-    roads = [each for each in record["features"] if "road" in each["properties"]]
-    ways = [each for each in record["features"] if "way" in each["properties"]]
+    roads = [each for each in record["features"] if each["properties"]["road"] is not None]
+    ways = [each for each in record["features"] if each["properties"]["way"] is not None]
     assert len(roads) == GRAPH.roads
     assert [each["properties"]["way"] for each in ways] == ["as predicted", "with the traffic"]
     road = roads[17]
@@ -119,7 +120,7 @@ def test_geojson_holds_every_road_both_ways_and_the_promise(routes: RouteMap, tm
 
 
 def test_a_picture_draws_roads_and_ways_and_says_the_promise(routes: RouteMap, tmp_path: Path) -> None:
-    axes = plot_routes(routes)
+    axes = plot(routes)
     lines = next(each for each in axes.collections if isinstance(each, LineCollection))
     assert len(lines.get_segments()) == GRAPH.roads
     free = int((routes.delay_s < 1).sum())
@@ -130,32 +131,32 @@ def test_a_picture_draws_roads_and_ways_and_says_the_promise(routes: RouteMap, t
     words = " ".join(text.get_text() for text in axes.texts)
     assert "Differentially private" in words
     assert "another" in words
-    write_routes(routes, tmp_path / "routes.png")
+    routes.save(tmp_path / "routes.png")
     content = (tmp_path / "routes.png").read_bytes()
     assert content.startswith(b"\x89PNG")
     assert b"mapveil" in content
 
 
 def test_a_page_is_one_file_that_loads_nothing(routes: RouteMap, tmp_path: Path) -> None:
-    page = route_page(routes)
+    page = page_html(routes)
     assert "<h1>Routes under private traffic</h1>" in page
     assert "one trip per user" in page
     assert not re.search(r"<(?:script|link|img)[^>]+(?:src|href)=[\"']?(?!data:)", page)
-    write_routes(routes, tmp_path / "routes.html", title="A & B")
+    routes.save(tmp_path / "routes.html", title="A & B")
     assert "A &amp; B" in (tmp_path / "routes.html").read_text(encoding="utf-8")
 
 
 def test_seeded_maps_are_marked(tmp_path: Path) -> None:
     routes = RouteMap(GRAPH, traffic_of(seeded=True), np.zeros(GRAPH.roads))
-    assert "NOT FOR RELEASE" in route_page(routes)
-    assert any("NOT FOR RELEASE" in text.get_text() for text in plot_routes(routes).texts)
+    assert "NOT FOR RELEASE" in page_html(routes)
+    assert any("NOT FOR RELEASE" in text.get_text() for text in plot(routes).texts)
 
 
 def test_another_suffix_is_refused_and_nothing_partial_left(routes: RouteMap, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="the suffix must be one of"):
-        write_routes(routes, tmp_path / "routes.tif")
+        routes.save(tmp_path / "routes.tif")
     with pytest.raises(InputError):
-        write_routes(routes, tmp_path / "absent" / "routes.geojson")
+        routes.save(tmp_path / "absent" / "routes.geojson")
     assert not list(tmp_path.iterdir())
 
 

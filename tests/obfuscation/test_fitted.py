@@ -55,7 +55,7 @@ def test_many_chunks_are_as_one(made_up: Tables, monkeypatch: pytest.MonkeyPatch
     fitted = RunMean(sigma=1, sequence=3).fit(made_up(200))
     rows = made_up(300, seed=2).rows
     whole = fitted.rewrite(rows)
-    monkeypatch.setattr("mapveil.obfuscation.privatizers.fitted._CHUNK", 10)
+    monkeypatch.setattr("mapveil.obfuscation.privatizers.privatizer._CHUNK", 10)
     assert (fitted.rewrite(rows) == whole).all()
 
 

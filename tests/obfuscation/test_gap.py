@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mapveil.obfuscation.privatizers.gap import Gap
-from mapveil.obfuscation.training.gap_training import attacker_loss, batch_utility
+from mapveil.obfuscation.privatizers.gap import Gap, attacker_loss, batch_utility
 from mapveil.obfuscation.utility import utility
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness

@@ -13,10 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mapveil.geo.measurements import Measurements
-from mapveil.obfuscation.export.privatizer_file import decode_privatizer, encode_privatizer, read_privatizer
-from mapveil.obfuscation.privatizers.fitted import FittedPrivatizer
+from mapveil.obfuscation.export.privatizer_file import (
+    decode_privatizer,
+    encode_privatizer,
+    read_privatizer,
+    write_privatizer,
+)
 from mapveil.obfuscation.privatizers.gaussian_noise import GaussianNoise
 from mapveil.obfuscation.privatizers.local_gaussian import LocalGaussian
+from mapveil.obfuscation.privatizers.privatizer import FittedPrivatizer
 from mapveil_client.errors import InputError
 
 Tables = Callable[..., Measurements]
@@ -42,7 +47,7 @@ def edited(data: bytes, **changes: object) -> bytes:
 
 def test_a_privatizer_comes_back_exactly(fitted: FittedPrivatizer, made_up: Tables, tmp_path: Path) -> None:
     path = tmp_path / "a.mapveil"
-    fitted.save(path)
+    write_privatizer(fitted, path)
     back = read_privatizer(path)
     assert back.privatizer == LocalGaussian(epsilon="1/3", delta=1e-6)
     assert back.names == fitted.names
@@ -119,7 +124,7 @@ def test_files_of_other_kinds_and_versions_are_named(fitted: FittedPrivatizer, t
 
 def test_nothing_is_left_of_a_file_that_cannot_be_written(fitted: FittedPrivatizer, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="there is no folder"):
-        fitted.save(tmp_path / "none" / "a.mapveil")
+        write_privatizer(fitted, tmp_path / "none" / "a.mapveil")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -15,9 +15,9 @@ from pyarrow import parquet
 
 from mapveil.geo.measurements import Measurements
 from mapveil.geo.read_measurements import read_measurements
-from mapveil.obfuscation.privatizers.fitted import FittedPrivatizer
 from mapveil.obfuscation.privatizers.gaussian_noise import GaussianNoise
 from mapveil.obfuscation.privatizers.local_gaussian import LocalGaussian
+from mapveil.obfuscation.privatizers.privatizer import FittedPrivatizer
 from mapveil.obfuscation.rewrite_table import (
     METADATA_KEY,
     rewrite_table,

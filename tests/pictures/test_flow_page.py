@@ -9,13 +9,14 @@ import zlib
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from mapveil.geo.grid import Grid
 from mapveil.geo.places import Places
 from mapveil.geo.region import Region
 from mapveil.maps.flow_map import FlowMap
-from mapveil.pictures.flow_arcs import POINTS
-from mapveil.pictures.flow_page import flow_page, write_flow_page
+from mapveil.pictures.arcs import POINTS
+from mapveil.pictures.page import page_html, write_page
 from mapveil.privacy.guarantee import Guarantee
 
 REGION = Region.from_bbox(-8.70, 41.10, -8.52, 41.22)
@@ -42,7 +43,7 @@ def unpack(packed: dict) -> np.ndarray:
 
 def test_arcs_and_their_facts_come_back() -> None:
     flows = flows_of(60, deviation=np.arange(60.0))
-    held = record(flow_page(flows))
+    held = record(page_html(flows))
     between = flows.origin != flows.destination
     np.testing.assert_allclose(unpack(held["value"]), flows.trips[between], rtol=1e-3)
     np.testing.assert_allclose(unpack(held["facts"]["Length, m"]), flows.lengths_m()[between], rtol=1e-3)
@@ -58,14 +59,15 @@ def test_arcs_and_their_facts_come_back() -> None:
     assert held["metadata"] == json.loads(flows.metadata_json())
 
 
-def test_only_the_largest_are_drawn_and_the_page_says_so() -> None:
-    page = flow_page(flows_of(), most=10)
+def test_only_the_largest_are_drawn_and_the_page_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mapveil.maps.flow_map._ON_PAGE", 10)
+    page = page_html(flows_of())
     assert "10 of 144 flows are here" in page
     assert unpack(record(page)["value"]).size <= 10
 
 
 def test_it_loads_nothing_and_tells_the_promise(tmp_path: Path) -> None:
-    write_flow_page(flows_of(), tmp_path / "flows.html", title="Porto <b>")
+    write_page(flows_of(), tmp_path / "flows.html", title="Porto <b>")
     page = (tmp_path / "flows.html").read_text(encoding="utf-8")
     assert "default-src 'none'" in page
     assert not re.search(r'(src|href)\s*=\s*"(?!#|data:)', page)
@@ -77,10 +79,10 @@ def test_it_loads_nothing_and_tells_the_promise(tmp_path: Path) -> None:
 def test_names_of_places_cannot_end_the_script() -> None:
     places = Places([-8.65, -8.60], [41.12, 41.15], REGION, names=("</script><b>x", "y"))
     flows = FlowMap(np.array([0]), np.array([1]), np.array([3.0]), places, PROMISE, "by hand")
-    page = flow_page(flows)
+    page = page_html(flows)
     assert "</script><b>" not in page
     assert record(page)["facts"]["From"][0].startswith("</script><b>x (")
 
 
 def test_no_flows_are_a_page_too() -> None:
-    assert "0 of 0 flows are here" in flow_page(flows_of(0))
+    assert "0 of 0 flows are here" in page_html(flows_of(0))

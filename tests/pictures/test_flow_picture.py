@@ -12,8 +12,8 @@ from PIL import Image
 from mapveil.geo.grid import Grid
 from mapveil.geo.region import Region
 from mapveil.maps.flow_map import FlowMap
-from mapveil.pictures.flow_arcs import POINTS
-from mapveil.pictures.flow_picture import flow_notebook_html, plot_flows, write_flow_png
+from mapveil.pictures.arcs import POINTS
+from mapveil.pictures.picture import notebook_html, plot, write_png
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.errors import ParameterError
 
@@ -33,7 +33,7 @@ def words(axes) -> str:
 
 
 def test_the_largest_arcs_are_drawn_thicker_towards_their_end() -> None:
-    axes = plot_flows(flows_of(), arcs=20)
+    axes = plot(flows_of(), arcs=20)
     lines = next(each for each in axes.collections if hasattr(each, "get_segments"))
     dots = int(sum(a == b for a, b in zip(flows_of().origin[:20], flows_of().destination[:20], strict=True)))
     widths = np.asarray(lines.get_linewidths()).reshape(20 - dots, POINTS - 1)
@@ -43,15 +43,15 @@ def test_the_largest_arcs_are_drawn_thicker_towards_their_end() -> None:
 
 
 def test_words_tell_the_promise_the_notes_and_what_is_left_out() -> None:
-    said = words(plot_flows(flows_of(), arcs=20))
+    said = words(plot(flows_of(), arcs=20))
     for part in ("ε = 2", "so it is", "20 largest of 144 flows", "% of the estimated trips"):
         assert part in said
-    assert "largest of" not in words(plot_flows(flows_of(10)))
-    assert "My city" in words(plot_flows(flows_of(), title="My city"))
+    assert "largest of" not in words(plot(flows_of(10)))
+    assert "My city" in words(plot(flows_of(), title="My city"))
 
 
 def test_arcs_at_the_border_are_not_cut() -> None:
-    axes = plot_flows(flows_of(), arcs=144)
+    axes = plot(flows_of(), arcs=144)
     lines = next(each for each in axes.collections if hasattr(each, "get_segments"))
     corners = np.concatenate(lines.get_segments())
     for part, limits in zip(corners.T, (axes.get_xlim(), axes.get_ylim()), strict=True):
@@ -61,22 +61,22 @@ def test_arcs_at_the_border_are_not_cut() -> None:
 
 @pytest.mark.parametrize("count", [0, 1])
 def test_few_flows_are_a_picture_too(count: int, tmp_path: Path) -> None:
-    write_flow_png(flows_of(count), tmp_path / "few.png")
+    write_png(flows_of(count), tmp_path / "few.png")
     assert (tmp_path / "few.png").stat().st_size > 5_000
 
 
 def test_the_file_carries_the_metadata(tmp_path: Path) -> None:
-    write_flow_png(flows_of(), tmp_path / "flows.png", title="A city")
+    write_png(flows_of(), tmp_path / "flows.png", title="A city")
     with Image.open(tmp_path / "flows.png") as picture:
         assert json.loads(picture.text["mapveil"]) == flows_of().metadata()
 
 
 def test_a_notebook_shows_picture_and_promise() -> None:
-    shown = flow_notebook_html(flows_of())
+    shown = notebook_html(flows_of())
     assert "data:image/png;base64," in shown
     assert "2-DP per user" in shown
 
 
 def test_no_arcs_are_refused() -> None:
-    with pytest.raises(ParameterError, match="arcs is 0"):
-        plot_flows(flows_of(), arcs=0)
+    with pytest.raises(ParameterError, match="arcs must be at least 1"):
+        plot(flows_of(), arcs=0)

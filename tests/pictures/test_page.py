@@ -67,20 +67,22 @@ def area_of(page):
 def test_values_come_back_to_four_digits(make_map, kind):
     heat = make_map(kind)
     page = record(heat)
-    for name, values in (("users", heat.values), ("lower", heat.interval().lower)):
-        assert np.allclose(unpack(page[name]), values, rtol=2**-13, atol=0), name
+    users = unpack(page["layers"][page["main"]]["values"])
+    assert np.allclose(users, heat.values, rtol=2**-13, atol=0)
+    assert np.allclose(unpack(page["bounds"][0]), heat.interval().lower, rtol=2**-13, atol=0)
+    assert page["layers"][0]["values"] == {"over_area": "users"}
     inside = heat.tiling.lattice().inside
-    density = unpack(page["users"]) / area_of(page)
+    density = users / area_of(page)
     known = np.ones(heat.tiling.size, bool) if inside is None else inside
     assert np.allclose(density[known], heat.per_km2()[known], rtol=2**-12)
     assert np.isnan(density[~known]).all()
 
 
 def test_a_bound_that_is_not_there_stays_infinite(make_map):
-    upper = unpack(record(make_map("grid", partial=True))["upper"])
+    upper = unpack(record(make_map("grid", partial=True))["bounds"][1])
     assert math.isinf(upper[-1])
     assert np.isfinite(upper[:-1]).all()
-    assert record(make_map("grid", measured=False))["upper"] is None
+    assert record(make_map("grid", measured=False))["bounds"] is None
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("hexagons", "places")])

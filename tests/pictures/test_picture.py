@@ -12,7 +12,8 @@ from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
 
 from mapveil.pictures.colours import colormap, density_scale, ramp
-from mapveil.pictures.picture import guarantee_line, notebook_html, number_text, odds_factor, plot_map
+from mapveil.pictures.picture import notebook_html, plot
+from mapveil.pictures.picture_words import guarantee_line, number_text, odds_factor
 from mapveil_client.errors import InputError, ParameterError
 
 KINDS = ["grid", "quadtree", "polygon", "utm", "degrees", "tiles", "no georeference", "hexagons", "places"]
@@ -25,7 +26,7 @@ def texts(axes):
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_tiling_is_drawn_in_its_densities(make_map, kind):
     heat = make_map(kind)
-    axes = plot_map(heat)
+    axes = plot(heat)
     axes.figure.canvas.draw()
     if axes.images:
         shown = np.ma.filled(axes.images[0].get_array(), np.nan)
@@ -41,7 +42,7 @@ def test_every_tiling_is_drawn_in_its_densities(make_map, kind):
 
 
 def test_northern_row_is_on_top(make_map):
-    image = plot_map(make_map("grid")).images[0]
+    image = plot(make_map("grid")).images[0]
     assert image.origin == "upper"
     west, east, south, north = image.get_extent()
     assert west < east
@@ -50,20 +51,20 @@ def test_northern_row_is_on_top(make_map):
 
 def test_a_kilometre_is_as_long_both_ways(make_map):
     """Degrees of longitude are shorter than those of latitude: at 1.31 N by cos(1.31)."""
-    aspect = plot_map(make_map("degrees")).get_aspect()
+    aspect = plot(make_map("degrees")).get_aspect()
     assert aspect == pytest.approx(1 / np.cos(np.radians(1.31)), rel=0.01)
-    assert plot_map(make_map("no georeference")).get_aspect() == 1.0
+    assert plot(make_map("no georeference")).get_aspect() == 1.0
 
 
 def test_says_method_epsilon_guarantee_and_notes(make_map):
-    said = " ".join(" ".join(texts(plot_map(make_map("grid"), title="A city"))).split())
+    said = " ".join(" ".join(texts(plot(make_map("grid"), title="A city"))).split())
     for part in ("A city", "laplace, ε = 0.333333", "one note", guarantee_line(make_map("grid").guarantee)):
         assert part in said
 
 
 @pytest.mark.parametrize("seeded", [False, True])
 def test_seeded_maps_are_marked(make_map, seeded):
-    assert ("SEEDED: NOT FOR RELEASE" in texts(plot_map(make_map("grid", seeded=seeded)))) == seeded
+    assert ("SEEDED: NOT FOR RELEASE" in texts(plot(make_map("grid", seeded=seeded)))) == seeded
 
 
 def test_draws_into_given_axes(make_map):
@@ -81,7 +82,7 @@ def test_refuses_another_scale(make_map, tmp_path):
 def test_a_map_of_nobody_is_drawn(make_map):
     heat = make_map("grid")
     heat.values[:] = 0.0
-    plot_map(heat).figure.canvas.draw()
+    plot(heat).figure.canvas.draw()
 
 
 def test_png_carries_the_metadata(make_map, tmp_path):
@@ -110,7 +111,7 @@ def test_notebook_escapes_and_names_the_promise(make_map):
 
 def test_pyplot_is_never_loaded():
     code = (
-        "import sys; from mapveil.pictures.picture import plot_map; from mapveil.pictures.colours import colormap;"
+        "import sys; from mapveil.pictures.picture import plot; from mapveil.pictures.colours import colormap;"
         "import matplotlib.figure; colormap(); sys.exit('matplotlib.pyplot' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -10,7 +10,7 @@ from pyproj import Geod
 
 from mapveil.geo.projection import projection_of
 from mapveil.maps.density_map import DensityMap
-from mapveil.maps.frame import density_unit, raster_frame, require_frame, shown_density
+from mapveil.maps.frame import raster_frame, require_frame
 from mapveil.pictures.plane import map_plane, region_rings
 from mapveil_client.errors import InputError
 
@@ -67,9 +67,9 @@ def test_the_outline_keeps_its_hole(make_map: MakeMap) -> None:
 def test_what_lies_outside_the_polygon_is_not_shown(make_map: MakeMap) -> None:
     heat = make_map("polygon")
     lon, lat = heat.tiling.centres()
-    np.testing.assert_array_equal(np.isfinite(shown_density(heat)), heat.tiling.region.contains(lon, lat))
+    np.testing.assert_array_equal(np.isfinite(heat.density()), heat.tiling.region.contains(lon, lat))
 
 
 def test_densities_are_named_by_what_is_known(make_map: MakeMap) -> None:
-    assert density_unit(make_map("grid").tiling) == "users per km²"
-    assert "km" not in density_unit(make_map("no georeference").tiling)
+    assert make_map("grid").density_unit == "users per km²"
+    assert "km" not in make_map("no georeference").density_unit

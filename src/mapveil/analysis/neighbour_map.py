@@ -6,22 +6,16 @@ import json
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from mapveil.analysis.nearest_users import NearestUsers, nearest_users
 from mapveil.maps.density_map import DensityMap
-from mapveil.maps.layer import Layer
+from mapveil.maps.scene import Layer, ScaleKind, Scene, Shading
 from mapveil.retrieval.database import Database
 from mapveil_client.arrays import IntArray
 from mapveil_client.errors import ParameterError
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    from mapveil.pictures.colours import ScaleKind
-
 
 _CELL = np.dtype("<i4")
 
@@ -78,38 +72,23 @@ class NeighbourMap(DensityMap):
 
     def layers(self) -> tuple[Layer, ...]:
         """The distance to the k-th nearest user, NaN where the map has fewer."""
-        radius = self.lists.radius_m
+        radius = np.where(np.isfinite(self.lists.radius_m), self.lists.radius_m, np.nan)
         title = f"distance to the {_ordinal(self.k)} nearest user"
-        return (Layer(f"radius_{self.k}_m", title, "m", np.where(np.isfinite(radius), radius, np.nan)),)
+        return (Layer(f"radius_{self.k}_m", title, "m", radius, Shading("linear")),)
 
-    def metadata(self) -> dict[str, Any]:
-        """The JSON-ready record that every export carries."""
-        return {**super().metadata(), "neighbours": {"k": self.k, "asker_counts": self.asker_counts}}
-
-    def plot(self, ax: Axes | None = None, *, scale: ScaleKind = "linear", title: str | None = None) -> Axes:
-        """Draw the distance to the k-th nearest user; see :func:`mapveil.pictures.picture.plot_cells`."""
-        from mapveil.pictures.picture import plot_cells
-
+    def scene(self, *, page: bool = False, scale: ScaleKind | None = None) -> Scene:
+        """The distance to the k-th nearest user, and on a page what the density map shows."""
+        scene = super().scene(page=page)
         (radius,) = self.layers()
-        return plot_cells(
-            self, radius.values, f"m to the {_ordinal(self.k)} nearest user", ax, scale=scale, title=title
+        shown = radius._replace(unit=radius.unit if page else f"m to the {_ordinal(self.k)} nearest user")
+        shown = shown._replace(shading=Shading(scale or "linear"))
+        return scene._replace(
+            title=f"How far the {self.k} nearest users are", layers=(shown, *scene.layers[:2]), main=2
         )
 
-    def to_png(
-        self, path: str | PathLike[str], *, scale: ScaleKind = "linear", title: str | None = None
-    ) -> None:
-        """Write :meth:`plot` as a picture; see :func:`mapveil.pictures.picture.write_png`."""
-        super().to_png(path, scale=scale, title=title or self._head)
-
-    def to_html(self, path: str | PathLike[str], *, title: str | None = None) -> None:
-        """Write a page that shows the distances at first; see :func:`mapveil.pictures.page.write_page`."""
-        from mapveil.pictures.page import write_page
-
-        write_page(self, path, title=title or self._head, first=0)
-
-    @property
-    def _head(self) -> str:
-        return f"How far the {self.k} nearest users are"
+    def about(self) -> dict[str, Any]:
+        """The metadata that are particular to a map of neighbours."""
+        return {**super().about(), "neighbours": {"k": self.k, "asker_counts": self.asker_counts}}
 
     def database(self, *, queries: int = 100) -> Database:
         """The lists for private retrieval: record i is what a user in cell i asks for. Run by: the server.
@@ -137,7 +116,7 @@ class NeighbourMap(DensityMap):
         """
         import pyarrow as pa
 
-        from mapveil.formats.flow_table import write_csv
+        from mapveil.formats.csv import write_csv_table
 
         lists = self.lists
         listed = np.flatnonzero(lists.cell.ravel() >= 0)
@@ -149,7 +128,7 @@ class NeighbourMap(DensityMap):
                 "distance_m": np.round(lists.distance_m.ravel()[listed], 1),
             }
         )
-        write_csv(table, self.metadata_json(), path)
+        write_csv_table(table, self.metadata_json(), path)
 
 
 def neighbour_cells(record: bytes) -> IntArray:

@@ -284,7 +284,7 @@ def _fetch(points: Points, columns: Mapping[str, str], order: str) -> dict[str, 
 
 def _as_points(table: Table, types: Mapping[str, str], given: Mapping[str, str | None]) -> Points:
     found = find_columns(table.name, types, {**dict.fromkeys(USUAL_NAMES), **given})
-    return Points(table, found.columns, found.expressions, None, found.written)
+    return Points(table, found.columns, found.expressions, found.written)
 
 
 def _pair(names: Mapping[str, str], prefixes: tuple[str, ...]) -> tuple[str, str] | None:

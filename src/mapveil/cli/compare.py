@@ -77,6 +77,7 @@ def command(
       mapveil compare grid.npz --methods emd,emd:width=200 --metrics kl,emd --json
     """  # fmt: skip
     from mapveil.evaluation.compare import compare
+    from mapveil.evaluation.report import write_comparison
     from mapveil.geo.points import Points
     from mapveil.geo.read_points import read_source
 
@@ -111,7 +112,7 @@ def command(
             workers=workers,
             progress=progress,
         )
-    written = found.write_report(output) if output else []
+    written = write_comparison(found, output) if output else []
     console.warn("a comparison reads the true data: do not publish its figures")
     lines = [f"{'method':<24} {'epsilon':>8} {'metric':<14} {'mean':>10}  95 % interval"]
     for row in found.summary():

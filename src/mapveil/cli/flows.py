@@ -113,7 +113,7 @@ def command(
     from mapveil.analysis.trip_cells import cells_of_trips
     from mapveil.analysis.trips import read_trips
     from mapveil.cli.accounting import Accounting
-    from mapveil.maps.flow_map import FLOW_SUFFIXES
+    from mapveil.maps.flow_map import FlowMap
     from mapveil.mechanisms.mechanism import check_tiling
     from mapveil_client.local.domain import Domain
 
@@ -133,7 +133,7 @@ def command(
         )
 
     asked = asked_of(method or "grr")
-    check_outputs(outputs, FLOW_SUFFIXES)
+    check_outputs(outputs, FlowMap.suffixes)
     cells = None if tiling is None else _cells(tiling, where)
     pairs = None if candidates is None else _candidates(candidates)
     rng = as_randomness(seed)

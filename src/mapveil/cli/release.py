@@ -203,7 +203,7 @@ def _wing(trust: str) -> Any:
 
 def _check_outputs(outputs: tuple[Path, ...]) -> None:
     """Refuse what could not be written before anything is read or spent."""
-    from mapveil.maps.density_map import SUFFIXES
+    from mapveil.maps.released import SUFFIXES
 
     for output in outputs:
         if output.suffix.lower() not in SUFFIXES:

@@ -76,10 +76,9 @@ def command(
     from mapveil.formats.read_map import read_map
     from mapveil.navigation.congestion import congestion_named, junction_cells
     from mapveil.navigation.read_roads import read_roads
-    from mapveil.navigation.route_exports import ROUTE_SUFFIXES, write_routes
     from mapveil.navigation.route_map import RouteMap, most_helped
 
-    check_outputs(outputs, ROUTE_SUFFIXES)
+    check_outputs(outputs, RouteMap.suffixes)
     model, ends = congestion_named(congestion, capacity, delay), parse_ends(start, goal)
     if active is not None and not 0 < active < float("inf"):
         raise ParameterError(f"--active must be above 0, got {active:g}")
@@ -100,7 +99,7 @@ def command(
         made = RouteMap.between(graph, users, graph.seconds, delay_s, between, parameters=about)
         for at, output in enumerate(outputs):
             progress("write", at / len(outputs))
-            write_routes(made, output, title=title)
+            made.save(output, title=title)
         progress("write", 1.0)
     lines = [f"wrote {output}" for output in outputs]
     lines += [

@@ -50,7 +50,8 @@ def command(
       mapveil signal fit pilot.parquet --privatizer gap --option rho=0.4 -o gap.mapveil -o gap.onnx
       mapveil signal fit pilot.csv --privatizer local-gaussian --option epsilon=10 --feature speed -o noise.json
     """
-    from mapveil.obfuscation.export.phone_export import check_phone_name
+    from mapveil.obfuscation.export.phone_export import check_phone_name, export_privatizer
+    from mapveil.obfuscation.export.privatizer_file import write_privatizer
     from mapveil.obfuscation.privatizers.table import find_privatizer
     from mapveil_client.errors import ParameterError
     from mapveil_client.randomness.random import as_randomness
@@ -74,10 +75,10 @@ def command(
         fitted = made.fit(pilot, rng=rng.child("fit"), progress=progress)
         # What phones are given may turn out too large: it comes first, so that then nothing is written.
         for output in phones:
-            fitted.export(output)
+            export_privatizer(fitted, output)
         for output in outputs:
             if output not in phones:
-                fitted.save(output)
+                write_privatizer(fitted, output)
     guarantee = fitted.guarantee(seeded=False)
     lines = [f"wrote {output}" for output in outputs]
     lines.append(f"fitted on {len(pilot)} rows; rewrites {', '.join(fitted.names)}")

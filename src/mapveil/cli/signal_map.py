@@ -84,9 +84,9 @@ def command(
     from mapveil.analysis.signal_mapping import map_signal
     from mapveil.analysis.signal_models.models import signal_model
     from mapveil.geo.parse_tiling import parse_tiling
-    from mapveil.maps.signal_map import SIGNAL_SUFFIXES, SignalMap
+    from mapveil.maps.signal_map import SignalMap
 
-    check_suffixes(outputs, SIGNAL_SUFFIXES)
+    check_suffixes(outputs, SignalMap.suffixes)
     place = parse_region(region)
     given = read_options(options)
     chosen = None if model == "cells" else signal_model(model, given)

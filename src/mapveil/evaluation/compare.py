@@ -90,7 +90,7 @@ def compare(
     Returns
     -------
     Comparison
-        With ``rows``, ``summary()``, ``to_csv()`` and ``write_report(folder)``.
+        Its report is written by :func:`mapveil.evaluation.report.write_comparison`.
 
     Raises
     ------

@@ -6,7 +6,6 @@ import csv
 import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -142,26 +141,9 @@ class Comparison:
             ]
         )
 
-    def to_csv(self, path: str | Path | None = None) -> str:
-        """The rows as CSV text, a header first; written to ``path`` too where one is given."""
-        text = table_csv(Row._fields, self.rows)
-        if path is not None:
-            from mapveil.evaluation.report import write_atomically
-
-            write_atomically(Path(path), text.encode())
-        return text
-
-    def write_report(self, folder: str | Path) -> list[Path]:
-        """Write CSV tables, curves as PNG and one self-contained HTML page; the paths written.
-
-        Raises
-        ------
-        MissingExtra
-            matplotlib is not installed.
-        """
-        from mapveil.evaluation.report import write_comparison
-
-        return write_comparison(self, Path(folder))
+    def to_csv(self) -> str:
+        """The rows as CSV text, a header first."""
+        return table_csv(Row._fields, self.rows)
 
 
 def table_csv(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

@@ -17,9 +17,8 @@ from mapveil.attacks.signal_attack import attack_signal
 from mapveil.attacks.signal_evidence import SignalEvidence
 from mapveil.attacks.signal_score import SignalAttack
 from mapveil.geo.measurements import RSS, Measurements, MeasurementSplit
-from mapveil.obfuscation.privatizers.fitted import FittedPrivatizer
 from mapveil.obfuscation.privatizers.normalisation import Normalisation
-from mapveil.obfuscation.privatizers.privatizer import Privatizer
+from mapveil.obfuscation.privatizers.privatizer import FittedPrivatizer, Privatizer
 from mapveil.obfuscation.utility import Utility, linear_parameters, utility
 from mapveil_client.arrays import FloatArray
 from mapveil_client.randomness.random import Randomness

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def as_dataset(heat: DensityMap) -> xarray.Dataset:
-    """The map as labelled arrays: ``users``, ``users_per_km2``, ``lower`` and ``upper`` where known, and its layers.
+    """Make labelled arrays of every number of a map's cells: ``users``, ``users_per_km2``, bounds where known.
 
     A raster map has dimensions ``y`` (north to south) and ``x`` (west to east) in its plane, and its CRS in
     ``spatial_ref`` as rioxarray reads it. Any other has the dimension ``cell`` with ``lon`` and
@@ -29,15 +29,8 @@ def as_dataset(heat: DensityMap) -> xarray.Dataset:
     """
     module = require("xarray", "geo")
     frame = raster_frame(heat.tiling)
-    columns = {"users": heat.values}
-    if heat.tiling.region.georeferenced:
-        columns["users_per_km2"] = heat.per_km2()
-    interval = heat.interval()
-    if interval is not None:
-        columns.update(lower=interval.lower, upper=interval.upper)
-    units = dict.fromkeys(columns, "users") | {"users_per_km2": "users/km2"}
-    for layer in heat.layers():
-        columns[layer.name], units[layer.name] = layer.values, layer.unit
+    columns = {layer.name: layer.values for layer in heat.columns()}
+    units = {layer.name: layer.unit for layer in heat.columns()}
     coords: dict[str, Any]
     variables: dict[str, Any]
     if frame is None:

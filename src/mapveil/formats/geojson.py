@@ -3,103 +3,86 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.formats.atomic import atomic_path
-from mapveil.formats.cell_table import CellChunk, cell_chunks
+from mapveil.formats.table import Chunk, chunks
 from mapveil_client.errors import InputError
 
 if TYPE_CHECKING:
-    from mapveil.maps.density_map import DensityMap
+    import pyarrow
+
+    from mapveil.maps.released import ReleasedMap
 
 
-def write_geojson(heat: DensityMap, path: str | PathLike[str], *, skip_empty: bool = False) -> None:
-    """Write one feature a cell, with the map's metadata as the foreign member ``mapveil``.
+def write_geojson(released: ReleasedMap, path: str | PathLike[str], *, skip_empty: bool = False) -> None:
+    """Write one feature per cell or line, a line of text each, and the metadata as the foreign member ``mapveil``.
 
-    Properties: ``cell``, ``users``, ``users_per_km2``, ``lower``, ``upper`` and the map's layers, null where there is
-    none; and ``name`` where cells have one: H3 index, quadkey or place. One feature a line. Memory is bounded by the
-    map and a chunk of features.
+    Properties are the columns of the map's table, null where there is none; ``name`` where cells have one.
 
     Parameters
     ----------
-    heat : DensityMap
+    released : ReleasedMap
         The map.
     path : path-like
         Where to write.
     skip_empty : bool
-        Leave out cells whose estimate is exactly zero; the metadata then says so.
+        Whether cells whose estimate is exactly zero are left out; the metadata then says so.
 
     Raises
     ------
     InputError
         The region has no georeference, or the file cannot be written.
     """
-    if not heat.tiling.region.georeferenced:
+    if not released.tiling.region.georeferenced:
         raise InputError(
             "GeoJSON holds places on Earth, and this map has no georeference; "
-            "GeoTIFF (.tif) and GeoParquet (.parquet) can do without"
+            "GeoTIFF (.tif), GeoParquet (.parquet) and CSV (.csv) can do without"
         )
-    metadata = {**heat.metadata(), "empty_cells_left_out": skip_empty}
+    left_out = {"empty_cells_left_out": skip_empty} if released.rows() is None else {}
+    metadata = {**released.metadata(), **left_out}
     head = json.dumps(metadata, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     with atomic_path(path) as place, place.open("w", encoding="utf-8", newline="\n") as file:
         file.write('{"type":"FeatureCollection","mapveil":' + head + ',"features":[')
         separator = "\n"
-        for chunk in cell_chunks(heat, skip_empty=skip_empty):
-            file.write(separator + _features(chunk))
-            separator = ",\n"
+        for chunk in chunks(released, skip_empty=skip_empty):
+            if chunk.geometry.size:
+                file.write(separator + features(chunk))
+                separator = ",\n"
         file.write("\n]}\n")
 
 
-def _features(chunk: CellChunk) -> str:
-    columns = {name: getattr(chunk, name) for name in ("users", "users_per_km2", "lower", "upper")}
-    return feature_lines(chunk.cells, chunk.names, chunk.polygons, {**columns, **chunk.layers})
-
-
-def feature_lines(
-    cells: npt.NDArray[np.int64],
-    names: list[str] | None,
-    polygons: npt.NDArray[np.object_],
-    columns: Mapping[str, npt.NDArray[np.float64] | None],
-) -> str:
-    """Features of cells as text, one a line, joined column by column: a Python loop would take minutes.
-
-    Parameters
-    ----------
-    cells : ndarray of int64, shape (cells,)
-        Their codes.
-    names : list of str, optional
-        What they are called.
-    polygons : ndarray of shapely polygons, shape (cells,)
-        Their outlines.
-    columns : mapping of str to ndarray of float64, shape (cells,)
-        Properties by name; null where a number is not finite or the column is None.
-    """
+def features(chunk: Chunk) -> str:
+    """Features as text, one a line, joined column by column: a Python loop would take minutes."""
     import pyarrow as pa
     import pyarrow.compute as pc
     import shapely
 
-    codes = pc.cast(pa.array(cells), pa.string())
-    outlines = pa.array(shapely.to_geojson(polygons), type=pa.string())
-    pieces: list[Any] = ['{"type":"Feature","id":', codes, ',"geometry":', outlines]
-    pieces += [',"properties":{"cell":', codes]
-    if names is not None:
-        pieces += [',"name":', pa.array([json.dumps(name, ensure_ascii=False) for name in names])]
-    for name, column in columns.items():
-        pieces += [f',"{name}":', _json_numbers(column, cells.size)]
-    lines = pc.binary_join_element_wise(*pieces, "}}", "")
-    return ",\n".join(lines.to_pylist())
+    columns = {name: _json(column) for name, column in chunk.columns.items()}
+    if "name" in columns and chunk.columns["name"].null_count == len(chunk.geometry):
+        del columns["name"]
+    pieces: list[Any] = ['{"type":"Feature"']
+    if "cell" in columns:
+        pieces += [',"id":', columns["cell"]]
+    pieces += [',"geometry":', pa.array(shapely.to_geojson(chunk.geometry), pa.string())]
+    separator = ',"properties":{'
+    for name, texts in columns.items():
+        pieces += [f'{separator}"{name}":', texts]
+        separator = ","
+    return ",\n".join(pc.binary_join_element_wise(*pieces, "}}", "").to_pylist())
 
 
-def _json_numbers(column: npt.NDArray[np.float64] | None, size: int) -> Any:
+def _json(column: pyarrow.Array) -> pyarrow.Array:
+    """A column as JSON texts; JSON knows no infinity: a bound that is not there is null."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    # JSON knows no infinity: a bound that is not there is null.
-    missing = np.ones(size, dtype=np.bool_) if column is None else ~np.isfinite(column)
-    numbers = pa.array(np.zeros(size) if column is None else column, mask=missing)
-    return pc.fill_null(pc.cast(numbers, pa.string()), "null")
+    if pa.types.is_string(column.type):
+        return pa.array([json.dumps(text, ensure_ascii=False) for text in column.to_pylist()], pa.string())
+    if pa.types.is_floating(column.type):
+        values = column.to_numpy(zero_copy_only=False)
+        column = pa.array(values, mask=~np.isfinite(values))
+    return pc.fill_null(pc.cast(column, pa.string()), "null")

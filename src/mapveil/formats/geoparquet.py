@@ -1,4 +1,4 @@
-"""A map as GeoParquet 1.1: one row a cell, whatever the cells' shape."""
+"""A map as GeoParquet 1.1: one row per cell, whatever the cells' shape, or per line."""
 
 from __future__ import annotations
 
@@ -10,107 +10,79 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.formats.atomic import atomic_path
-from mapveil.formats.cell_table import CellChunk, cell_chunks
+from mapveil.formats.table import Chunk, chunks
 
 if TYPE_CHECKING:
     import pyarrow
 
-    from mapveil.geo.tiling import Tiling
-    from mapveil.maps.density_map import DensityMap
+    from mapveil.maps.released import ReleasedMap
 
 METADATA_KEY: Final = b"mapveil"
-"""The key of the file's schema metadata that holds the map's whole metadata as JSON."""
+"""Key of the file's schema metadata that holds the map's whole metadata as JSON."""
 
 _CORNERS: Final = ("xmin", "ymin", "xmax", "ymax")
 
 
-def write_geoparquet(heat: DensityMap, path: str | PathLike[str]) -> None:
-    """Write one row a cell: its code, polygon (WGS84), estimate, density, bounds and layers.
+def write_geoparquet(released: ReleasedMap, path: str | PathLike[str]) -> None:
+    """Write the map's table: codes, names and numbers, ``geometry`` (WKB, WGS84) and ``bbox``.
 
-    Columns: ``cell`` int64; ``name``, its H3 index, quadkey or place; ``users``, ``users_per_km2``, ``lower``,
-    ``upper`` and each layer's name float64; ``geometry``, WKB; ``bbox``, the covering of GeoParquet 1.1. Null where
-    there is none: names of plain pixels, bounds without measurements, density without georeference. Memory is bounded
-    by the map and a chunk of polygons.
+    A number is null where it is not known: bounds without measurements, density without georeference. A line within
+    one cell has no length. Memory is bounded by the map and a chunk of geometries.
 
     Raises
     ------
     InputError
         The file cannot be written.
     """
-    import pyarrow as pa
     from pyarrow import parquet
 
-    names = ("users", "users_per_km2", "lower", "upper", *(layer.name for layer in heat.layers()))
-    numbers = [pa.field(name, pa.float64()) for name in names]
-    schema = pa.schema(
-        [
-            pa.field("cell", pa.int64(), nullable=False),
-            pa.field("name", pa.string()),
-            *numbers,
-            pa.field("geometry", pa.binary()),
-            bbox_field(),
-        ],
-        metadata={
-            METADATA_KEY: heat.metadata_json().encode(),
-            b"geo": json.dumps(geo_record(heat.tiling)).encode(),
-        },
-    )
+    walk = (_table(chunk, released) for chunk in chunks(released))
+    first = next(walk)
     with (
         atomic_path(path) as place,
-        parquet.ParquetWriter(place, schema, compression="zstd", version="2.6") as file,
+        parquet.ParquetWriter(place, first.schema, compression="zstd", version="2.6") as file,
     ):
-        for chunk in cell_chunks(heat):
-            file.write_table(_table(chunk, schema))
+        file.write_table(first)
+        for table in walk:
+            file.write_table(table)
 
 
-def _table(chunk: CellChunk, schema: pyarrow.Schema) -> pyarrow.Table:
+def _table(chunk: Chunk, released: ReleasedMap) -> pyarrow.Table:
     import pyarrow as pa
     import shapely
 
-    numbers = (chunk.users, chunk.users_per_km2, chunk.lower, chunk.upper)
-    return pa.Table.from_arrays(
-        [
-            pa.array(chunk.cells),
-            pa.nulls(chunk.cells.size, pa.string()) if chunk.names is None else pa.array(chunk.names),
-            *(
-                pa.nulls(chunk.cells.size, pa.float64()) if column is None else pa.array(column)
-                for column in numbers
-            ),
-            *(pa.array(column, mask=np.isnan(column)) for column in chunk.layers.values()),
-            pa.array(shapely.to_wkb(chunk.polygons), type=pa.binary()),
-            bbox_of(chunk.polygons),
-        ],
-        schema=schema,
-    )
+    geometry = pa.array(shapely.to_wkb(chunk.geometry), type=pa.binary())
+    columns = {**chunk.columns, "geometry": geometry, "bbox": _bbox(chunk.geometry)}
+    fields = [pa.field(name, column.type, nullable=name != "cell") for name, column in columns.items()]
+    metadata = {
+        METADATA_KEY: released.metadata_json().encode(),
+        b"geo": json.dumps(_geo_record(released)).encode(),
+    }
+    return pa.Table.from_arrays(list(columns.values()), schema=pa.schema(fields, metadata=metadata))
 
 
-def bbox_field() -> pyarrow.Field:
-    """The column ``bbox``: the covering of GeoParquet 1.1."""
-    import pyarrow as pa
-
-    return pa.field("bbox", pa.struct([pa.field(name, pa.float64(), nullable=False) for name in _CORNERS]))
-
-
-def bbox_of(polygons: npt.NDArray[np.object_]) -> pyarrow.StructArray:
-    """The bounds of polygons, for :func:`bbox_field`."""
+def _bbox(shapes: npt.NDArray[np.object_]) -> pyarrow.StructArray:
+    """The bounds of geometries: the covering of GeoParquet 1.1."""
     import pyarrow as pa
     import shapely
 
-    bounds = shapely.bounds(polygons)
-    corners = [pa.array(bounds[:, corner]) for corner in range(4)]
-    return pa.StructArray.from_arrays(corners, fields=list(bbox_field().type))
+    fields = [pa.field(name, pa.float64(), nullable=False) for name in _CORNERS]
+    bounds = shapely.bounds(shapes).reshape(-1, 4)
+    return pa.StructArray.from_arrays([pa.array(bounds[:, corner]) for corner in range(4)], fields=fields)
 
 
-def geo_record(tiling: Tiling) -> dict[str, Any]:
+def _geo_record(released: ReleasedMap) -> dict[str, Any]:
     """The ``geo`` record of the GeoParquet 1.1 specification; a CRS left out means WGS84 degrees."""
+    region, rows = released.tiling.region, released.rows()
+    cells = rows is None
     column: dict[str, Any] = {
         "encoding": "WKB",
-        "geometry_types": [],
-        "orientation": "counterclockwise",
+        "geometry_types": ["LineString"] if rows and rows.start.size > 1 else [],
+        **({"orientation": "counterclockwise"} if cells else {}),
         "covering": {"bbox": {name: ["bbox", name] for name in _CORNERS}},
     }
-    if tiling.region.georeferenced:
-        column["bbox"] = list(tiling.region.bbox)
-    else:
+    if not region.georeferenced:
         column["crs"] = None
+    elif cells:
+        column["bbox"] = list(region.bbox)
     return {"version": "1.1.0", "primary_column": "geometry", "columns": {"geometry": column}}

@@ -3,58 +3,28 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mapveil.formats.atomic import atomic_path
-from mapveil.maps.density_map import INTERVAL_ALPHA
 from mapveil.maps.frame import require_frame
-from mapveil.maps.layer import Layer
-from mapveil.pictures.picture_frame import Pictured
 from mapveil_client.errors import require
 
 if TYPE_CHECKING:
-    from mapveil.maps.density_map import DensityMap
+    from mapveil.maps.released import ReleasedMap
 
 METADATA_TAG = "MAPVEIL"
 """The GDAL tag that holds the map's whole metadata as JSON."""
 
 
-def write_geotiff(heat: DensityMap, path: str | PathLike[str]) -> None:
-    """Write a raster map: band 1 the estimate, bands 2 and 3 its bounds, users per cell; then its layers.
+def write_geotiff(released: ReleasedMap, path: str | PathLike[str]) -> None:
+    """Write a raster map: one band per number of a cell, but no density, which follows from the cells' areas.
 
-    The bounds (at the alpha of the metadata's ``interval``) are there when the map has
-    measurements; a cell without an upper bound is infinite there. North is up, in the plane of the region; a
-    region without georeference gives a file without one.
-
-    Raises
-    ------
-    InputError
-        The cells are no raster, or the file cannot be written.
-    MissingExtra
-        rasterio is not installed.
-    """
-    interval = heat.interval()
-    bounds = () if interval is None else (interval.lower, interval.upper)
-    own = zip((heat.values, *bounds), _titles(), strict=False)
-    bands = [*(Layer("", title, "users per cell", values) for values, title in own), *heat.layers()]
-    write_bands(heat, bands, path)
-
-
-def write_bands(drawn: Pictured, bands: Sequence[Layer], path: str | PathLike[str]) -> None:
-    """Write numbers per cell of a raster map as bands, with the map's metadata, promise and georeference.
-
-    Parameters
-    ----------
-    drawn : Pictured
-        The map.
-    bands : sequence of Layer
-        Band by band; NaN is "no data".
-    path : path-like
-        Where to write.
+    Band 1 of a map of users is the estimate, bands 2 and 3 its bounds (at the alpha of the metadata's ``interval``)
+    where it has measurements; a cell without an upper bound is infinite there, NaN is "no data". North is up, in the
+    plane of the region; a region without georeference gives a file without one.
 
     Raises
     ------
@@ -63,7 +33,8 @@ def write_bands(drawn: Pictured, bands: Sequence[Layer], path: str | PathLike[st
     MissingExtra
         rasterio is not installed.
     """
-    frame = require_frame(drawn.tiling, "GeoTIFF")
+    bands = [layer for layer in released.columns() if not layer.derived]
+    frame = require_frame(released.tiling, "GeoTIFF")
     rasterio = require("rasterio", "geo")
     profile: dict[str, Any] = {
         "driver": "COG",
@@ -79,11 +50,11 @@ def write_bands(drawn: Pictured, bands: Sequence[Layer], path: str | PathLike[st
     if frame.crs:
         profile["crs"] = rasterio.crs.CRS.from_user_input(frame.crs)
         profile["transform"] = rasterio.Affine.from_gdal(*frame.geotransform())
-    guarantee = drawn.guarantee
+    guarantee = released.guarantee
     tags = {
-        METADATA_TAG: drawn.metadata_json(),
-        "TIFFTAG_SOFTWARE": f"mapveil {drawn.version}",
-        "TIFFTAG_IMAGEDESCRIPTION": f"{drawn.method}, {guarantee.label} per {guarantee.unit}",
+        METADATA_TAG: released.metadata_json(),
+        "TIFFTAG_SOFTWARE": f"mapveil {released.version}",
+        "TIFFTAG_IMAGEDESCRIPTION": f"{released.method}, {guarantee.label} per {guarantee.unit}",
         "MAPVEIL_GUARANTEE": guarantee.in_words(),
     }
     with atomic_path(path) as place, warnings.catch_warnings():
@@ -94,12 +65,3 @@ def write_bands(drawn: Pictured, bands: Sequence[Layer], path: str | PathLike[st
                 file.set_band_description(band, layer.title)
                 file.set_band_unit(band, layer.unit)
             file.update_tags(**tags)
-
-
-def _titles() -> tuple[str, str, str]:
-    coverage = f"{100 * (1 - INTERVAL_ALPHA):g} % interval"
-    return (
-        "users, estimate",
-        f"users, lower bound of the {coverage}",
-        f"users, upper bound of the {coverage}",
-    )

@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Final
 
+from mapveil.geo.point_query import PointQuery
 from mapveil.geo.tables import Table, quote_name, quote_text, reading
 from mapveil_client.errors import InputError
 
 if TYPE_CHECKING:
     import duckdb
 
-    from mapveil.geo.points import Points
 
 _LARGEST_WEIGHT: Final = 1e12
 """Weights are summed as integers of a millionth, so a larger one could overflow."""
@@ -26,8 +26,8 @@ _WANTED: Final = {
 _LONGEST: Final = 60
 
 
-def check_points(points: Points) -> None:
-    """Raise for the first row that cannot be used; see :meth:`Points.check`."""
+def check_points(points: PointQuery) -> None:
+    """Raise for the first row that cannot be used; see :meth:`mapveil.geo.points.Points.check`."""
     rows, users, good = _counted(points)
     if rows == 0:
         raise InputError(f"{points.source}: holds no rows; at least one is accepted")
@@ -36,7 +36,7 @@ def check_points(points: Points) -> None:
         raise InputError(_first_failure(points) or changed)
 
 
-def _counted(points: Points) -> tuple[int, int, int]:
+def _counted(points: PointQuery) -> tuple[int, int, int]:
     """Numbers of rows, of rows with a user, and of rows whose numbers can be used."""
     import duckdb
 
@@ -60,7 +60,7 @@ def _counted(points: Points) -> tuple[int, int, int]:
     return rows, users, good
 
 
-def _accepted(points: Points) -> dict[str, str]:
+def _accepted(points: PointQuery) -> dict[str, str]:
     """What must hold of each canonical column; an unknown (null) counts as failing."""
     holds = {"lon": "lon >= -180 AND lon <= 180", "lat": "lat >= -90 AND lat <= 90"}
     if points.columns.weight is not None:
@@ -68,7 +68,7 @@ def _accepted(points: Points) -> dict[str, str]:
     return holds
 
 
-def _first_failure(points: Points) -> str | None:
+def _first_failure(points: PointQuery) -> str | None:
     import duckdb
 
     with duckdb.connect() as connection, reading(points.source):
@@ -79,7 +79,7 @@ def _first_failure(points: Points) -> str | None:
     return None
 
 
-def _failure_in(points: Points, part: Table, connection: duckdb.DuckDBPyConnection) -> str | None:
+def _failure_in(points: PointQuery, part: Table, connection: duckdb.DuckDBPyConnection) -> str | None:
     """The message about the first failing row of a part, if there is one."""
     holds = {"user": "user_id IS NOT NULL", **_accepted(points)}
     names = points.columns._asdict()
@@ -116,7 +116,7 @@ def _failure_in(points: Points, part: Table, connection: duckdb.DuckDBPyConnecti
     )
 
 
-def _look_swapped(points: Points, connection: duckdb.DuckDBPyConnection) -> bool:
+def _look_swapped(points: PointQuery, connection: duckdb.DuckDBPyConnection) -> bool:
     """Whether most rows would be places if lat and lon changed names, and are none as they are."""
     rows = connection.execute(
         "SELECT 2 * COUNT(*) FILTER (ABS(lat) > 90 AND ABS(lat) <= 180 AND ABS(lon) <= 90) > COUNT(*) "

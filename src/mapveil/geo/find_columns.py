@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from mapveil.geo.points import Columns, Expressions
+from mapveil.geo.point_query import Columns, Expressions
 from mapveil.geo.tables import Place, quote_name
 from mapveil_client.errors import InputError
 

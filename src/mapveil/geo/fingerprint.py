@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from mapveil.geo.point_query import PointQuery
 from mapveil.geo.tables import connection, reading
-
-if TYPE_CHECKING:
-    from mapveil.geo.points import Points
 
 # Two sums of mixed integers for each user's rows, then a digest per user: a digest per row takes several
 # times as long. Nothing here depends on the version of the engine, unlike its own HASH. With |x| <= 1.8e9,
@@ -35,7 +33,7 @@ FROM users
 """
 
 
-def fingerprint(points: Points) -> bytes:
+def fingerprint(points: PointQuery) -> bytes:
     """SHA-256 over the multiset of (user id as text, place to 1e-7 degrees, weight to 1e-6).
 
     It tells datasets apart for book-keeping; it is not meant to resist somebody who forges one. Order

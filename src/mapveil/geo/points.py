@@ -8,36 +8,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.geo.tables import FrameTable, Table, quote_name, reading
+from mapveil.geo.check_points import check_points
+from mapveil.geo.fingerprint import fingerprint
+from mapveil.geo.point_query import Columns, Expressions, PointQuery
+from mapveil.geo.tables import FrameTable, quote_name, reading
 from mapveil_client.errors import InputError
 
 if TYPE_CHECKING:
-    import duckdb
     import pyarrow
 
     from mapveil.geo.region import Region
-
-
-class Columns(NamedTuple):
-    """Names of the columns in the source, None where it has no such column."""
-
-    user: str
-    lon: str
-    lat: str
-    time: str | None = None
-    weight: str | None = None
-    label: str | None = None
-
-
-class Expressions(NamedTuple):
-    """One SQL expression over the source per column: DOUBLE for lon, lat and weight."""
-
-    user: str
-    lon: str
-    lat: str
-    time: str | None = None
-    weight: str | None = None
-    label: str | None = None
 
 
 class PointArrays(NamedTuple):
@@ -49,7 +29,7 @@ class PointArrays(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Points:
+class Points(PointQuery):
     """Rows of a user at a place. Made by :func:`mapveil.read_points` or :meth:`from_arrays`.
 
     Nothing is read before it is asked for; every question is one streaming pass of DuckDB, whose memory does
@@ -63,10 +43,10 @@ class Points:
         Names of the columns in the source; what is None is not there.
     expressions : Expressions
         How each canonical column is computed from the source.
-    region : Region, optional
-        The region the points belong to, where the source declares one; never derived from the points.
     written : Expressions, optional
         Each column as the source has it, for messages; the named columns by default.
+    region : Region, optional
+        The region the points belong to, where the source declares one; never derived from the points.
 
     Examples
     --------
@@ -75,16 +55,7 @@ class Points:
     Points(arrays: user, lon, lat)
     """
 
-    table: Table
-    columns: Columns
-    expressions: Expressions
     region: Region | None = None
-    written: Expressions | None = None
-
-    @property
-    def source(self) -> str:
-        """What messages call the source."""
-        return self.table.name
 
     @classmethod
     def from_arrays(
@@ -131,19 +102,8 @@ class Points:
             FrameTable(pyarrow.table(arrays), source),
             Columns("user", "lon", "lat", *optional),
             Expressions('"user"', '"lon"', '"lat"', *(name and quote_name(name) for name in optional)),
-            region,
+            region=region,
         )
-
-    def scan(self, connection: duckdb.DuckDBPyConnection) -> str:
-        """Register the source on a connection; the SELECT text of the canonical columns.
-
-        Yields ``user_id``, ``lon``, ``lat`` (degrees, DOUBLE) and, where the source has them, ``weight``
-        (DOUBLE), ``time`` and ``label``.
-        """
-        kept = self.expressions._asdict()
-        select = [f"{kept.pop('user')} AS user_id"]
-        select += [f"{sql} AS {name}" for name, sql in kept.items() if sql]
-        return f"SELECT {', '.join(select)} FROM {self.table.relation(connection)}"
 
     def check(self) -> None:
         """Look for rows that cannot be used, in one pass. Run by: the curator.
@@ -155,14 +115,10 @@ class Points:
             range, or a weight that is missing or negative: names the row (1 is the first of
             the data) and the value.
         """
-        from mapveil.geo.check_points import check_points
-
         check_points(self)
 
     def fingerprint(self) -> bytes:
         """32 bytes that tell this content from others, in whatever order and format it is kept."""
-        from mapveil.geo.fingerprint import fingerprint
-
         return fingerprint(self)
 
     def arrays(self) -> PointArrays:

@@ -86,7 +86,7 @@ def read_points(
         table = _with_place(table, types)
     place = table.place if lon is None and lat is None and isinstance(table, PlaceTable) else None
     found = find_columns(table.name, types, given, place)
-    return Points(table, found.columns, found.expressions, region, found.written)
+    return Points(table, found.columns, found.expressions, found.written, region)
 
 
 def read_source(

@@ -2,38 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from mapveil.geo.tiling import Tiling
-from mapveil.maps.layer import Layer
+from mapveil.maps.released import ReleasedMap
 from mapveil.maps.round_cost import RoundCost
+from mapveil.maps.scene import Layer, ScaleKind, Scene, Shading
 from mapveil.maps.software import software_version
 from mapveil.privacy.discrete_laplace import laplace_quantile, laplace_variance
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.arrays import FloatArray, IntArray
-from mapveil_client.errors import InputError, ParameterError
-
-if TYPE_CHECKING:
-    from os import PathLike
-
-    import xarray
-    from matplotlib.axes import Axes
-
-    from mapveil.pictures.colours import ScaleKind
-
+from mapveil_client.errors import ParameterError
 
 INTERVAL_ALPHA: Final = 0.05
 """Exports carry bounds that hold for each cell with probability at least one minus this."""
-
-SUFFIXES: Final = (".tif", ".tiff", ".parquet", ".geojson", ".json", ".png", ".html")
-"""What :meth:`DensityMap.save` can write, by the suffix of the file."""
 
 
 class Interval(NamedTuple):
@@ -86,7 +73,7 @@ class Measurement:
 
 
 @dataclass(frozen=True, eq=False)
-class DensityMap:
+class DensityMap(ReleasedMap):
     """A released map: estimated users per cell, with its guarantee.
 
     Each user counts 1 in total, divided over the cells they were in.
@@ -201,8 +188,64 @@ class DensityMap:
         return self.error(INTERVAL_ALPHA) if self.measurements else None
 
     def layers(self) -> tuple[Layer, ...]:
-        """What every export carries for each cell beside users and their bounds; nothing here."""
+        """Further numbers of each cell, beside users and their bounds; none here."""
         return ()
+
+    def columns(self) -> tuple[Layer, ...]:
+        """Every number of a cell, for the exports: users, density, bounds where known, and :meth:`layers`."""
+        found = [Layer("users", "users, estimate", "users per cell", self.values)]
+        if self.tiling.region.georeferenced:
+            found.append(Layer("users_per_km2", "users per km²", "users/km2", self.per_km2(), derived=True))
+        interval = self.interval()
+        if interval is not None:
+            for side, bound in (("lower", interval.lower), ("upper", interval.upper)):
+                title = f"users, {side} bound of the {100 * (1 - INTERVAL_ALPHA):g} % interval"
+                found.append(Layer(side, title, "users per cell", bound))
+        return (*found, *self.layers())
+
+    def density(self) -> FloatArray:
+        """:meth:`per_km2` with NaN outside the region's polygon, shape (cells,): what pictures show."""
+        inside = getattr(self.tiling, "inside", None)
+        if self.tiling.region.polygon is None or inside is None:
+            return self.per_km2()
+        return np.where(inside(), self.per_km2(), np.nan)
+
+    @property
+    def density_unit(self) -> str:
+        """The unit of :meth:`density`."""
+        return "users per km²" if self.tiling.region.georeferenced else "users per cell"
+
+    def scene(self, *, page: bool = False, scale: ScaleKind | None = None) -> Scene:
+        """The density, and on a page users with their bounds and the further layers.
+
+        Parameters
+        ----------
+        page : bool
+            Whether the scene is for a page rather than a picture.
+        scale : {"log", "linear"}, optional
+            How values become colours: logarithmic for densities, which copes with the skew of where people are.
+        """
+        shading = Shading(scale or "log", faint=self.faint)
+        name = "users_per_km2" if self.tiling.region.georeferenced else "density"
+        density = Layer(name, "Density", self.density_unit, self.density(), shading, derived=True)
+        users = Layer("users", "Estimated users", "", self.values)
+        interval = self.interval()
+        made = [("Elsewhere", f"{self.elsewhere:.6g} users, merged out of small cells")]
+        noise = "The bounds are about the noise alone: not about people who are missing from the table."
+        return Scene(
+            title="Where people are",
+            layers=(density, users, *self.layers()),
+            main=1,
+            bounds=None if interval is None else (*interval, f"{100 * (1 - INTERVAL_ALPHA):g} %"),
+            made=tuple(made if self.elsewhere else ()),
+            tables=(("What a device sent", [(each.purpose, each.in_words()) for each in self.rounds]),),
+            notes=(
+                "Each user counts 1 in total, divided over the cells they were in; an estimate may be a fraction.",
+                *((noise,) if self.measurements else ()),
+                *self.notes,
+            ),
+            left_out="cells estimated at zero",
+        )
 
     def merge_below(self, minimum: float) -> DensityMap:
         """Move every cell whose estimate is below ``minimum`` users into the elsewhere bucket.
@@ -220,107 +263,16 @@ class DensityMap:
             notes=(*self.notes, f"cells estimated below {minimum:g} users are merged into 'elsewhere'"),
         )
 
-    def metadata(self) -> dict[str, Any]:
-        """The JSON-ready record that every export carries."""
+    def about(self) -> dict[str, Any]:
+        """The metadata that are particular to a density map."""
+        interval = {"alpha": INTERVAL_ALPHA, "of": "each cell's true sum"}
         return {
-            "software": "mapveil",
-            "version": self.version,
-            "method": self.method,
-            "parameters": self.parameters,
-            "guarantee": self.guarantee.to_dict(),
-            "guarantee_in_words": self.guarantee.in_words(),
-            "tiling": self.tiling.to_dict(),
             "unit": "users per cell",
-            "interval": {"alpha": INTERVAL_ALPHA, "of": "each cell's true sum"}
-            if self.measurements
-            else None,
+            "interval": interval if self.measurements else None,
             "elsewhere": self.elsewhere,
-            "notes": list(self.notes),
             **({"faint_per_km2": self.faint} if self.faint else {}),
             **({"rounds": [each.to_dict() for each in self.rounds]} if self.rounds else {}),
         }
-
-    def metadata_json(self) -> str:
-        """:meth:`metadata` as canonical JSON."""
-        return json.dumps(self.metadata(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-
-    def plot(self, ax: Axes | None = None, *, scale: ScaleKind = "log", title: str | None = None) -> Axes:
-        """Draw the map with its guarantee; see :func:`mapveil.pictures.picture.plot_map`."""
-        from mapveil.pictures.picture import plot_map
-
-        return plot_map(self, ax, scale=scale, title=title)
-
-    def to_xarray(self) -> xarray.Dataset:
-        """The map as a dataset; see :func:`mapveil.formats.dataset.as_dataset`."""
-        from mapveil.formats.dataset import as_dataset
-
-        return as_dataset(self)
-
-    def to_geotiff(self, path: str | PathLike[str]) -> None:
-        """Write a Cloud-Optimised GeoTIFF; see :func:`mapveil.formats.geotiff.write_geotiff`."""
-        from mapveil.formats.geotiff import write_geotiff
-
-        write_geotiff(self, path)
-
-    def to_geoparquet(self, path: str | PathLike[str]) -> None:
-        """Write GeoParquet; see :func:`mapveil.formats.geoparquet.write_geoparquet`."""
-        from mapveil.formats.geoparquet import write_geoparquet
-
-        write_geoparquet(self, path)
-
-    def to_geojson(self, path: str | PathLike[str], *, skip_empty: bool = False) -> None:
-        """Write GeoJSON; see :func:`mapveil.formats.geojson.write_geojson`."""
-        from mapveil.formats.geojson import write_geojson
-
-        write_geojson(self, path, skip_empty=skip_empty)
-
-    def to_png(
-        self, path: str | PathLike[str], *, scale: ScaleKind = "log", title: str | None = None
-    ) -> None:
-        """Write a picture; see :func:`mapveil.pictures.picture.write_png`."""
-        from mapveil.pictures.picture import write_png
-
-        write_png(self, path, scale=scale, title=title)
-
-    def to_html(self, path: str | PathLike[str], *, title: str | None = None) -> None:
-        """Write a page that works offline; see :func:`mapveil.pictures.page.write_page`."""
-        from mapveil.pictures.page import write_page
-
-        write_page(self, path, title=title)
-
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the format that the suffix names.
-
-        Parameters
-        ----------
-        path : path-like
-            Ends in .tif, .tiff, .parquet, .geojson, .json (GeoJSON), .png or .html.
-
-        Raises
-        ------
-        InputError
-            Another suffix, cells the format cannot hold, or a file that cannot be written.
-        MissingExtra
-            The format needs an extra that is not installed.
-        """
-        suffix = Path(path).suffix.lower()
-        if suffix in (".tif", ".tiff"):
-            self.to_geotiff(path)
-        elif suffix == ".parquet":
-            self.to_geoparquet(path)
-        elif suffix in (".geojson", ".json"):
-            self.to_geojson(path)
-        elif suffix == ".png":
-            self.to_png(path)
-        elif suffix == ".html":
-            self.to_html(path)
-        else:
-            raise InputError(f"{path}: no format has that suffix; accepted: {', '.join(SUFFIXES)}")
-
-    def _repr_html_(self) -> str:
-        from mapveil.pictures.picture import notebook_html
-
-        return notebook_html(self)
 
     def __repr__(self) -> str:
         return f"DensityMap({self.method}, {self.tiling.spec}, {self.tiling.size} cells)\n{self.guarantee!r}"

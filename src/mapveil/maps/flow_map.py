@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from mapveil.geo.places import Places
 from mapveil.geo.tiling import Tiling
+from mapveil.maps.released import LINE_SUFFIXES, ReleasedMap
+from mapveil.maps.scene import Layer, Lines, Rows, Scene
 from mapveil.maps.software import software_version
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.arrays import FloatArray, IntArray
-from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.errors import ParameterError
 
 if TYPE_CHECKING:
-    from os import PathLike
-
-    from matplotlib.axes import Axes
     from scipy.sparse import csr_array
 
 
-FLOW_SUFFIXES: Final = (".parquet", ".geojson", ".json", ".csv", ".png", ".html")
-"""What :meth:`FlowMap.save` can write, by the suffix of the file."""
+_ON_PAGE: Final = 4000  # flows
+_MOST_DOTS: Final = 5000  # cells whose centres are all shown
 
 
 class Ends(NamedTuple):
@@ -38,7 +36,7 @@ class Ends(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class FlowMap:
+class FlowMap(ReleasedMap):
     """Estimated trips from cells to cells: the flows that were kept, largest first.
 
     Parameters
@@ -81,6 +79,8 @@ class FlowMap:
     >>> flows.merge_below(2).elsewhere
     1.0
     """
+
+    suffixes: ClassVar[tuple[str, ...]] = LINE_SUFFIXES
 
     origin: IntArray
     destination: IntArray
@@ -241,67 +241,84 @@ class FlowMap:
             elsewhere=self.elsewhere + float(self.trips[~kept].sum()),
         )
 
-    def metadata(self) -> dict[str, Any]:
-        """The JSON-ready record that every export carries."""
-        return {
-            "software": "mapveil",
-            "version": self.version,
-            "method": self.method,
-            "parameters": self.parameters,
-            "guarantee": self.guarantee.to_dict(),
-            "guarantee_in_words": self.guarantee.in_words(),
-            "tiling": self.tiling.to_dict(),
-            "unit": "trips per pair of cells",
-            "flows": self.size,
-            "elsewhere": self.elsewhere,
-            "notes": list(self.notes),
-        }
+    def about(self) -> dict[str, Any]:
+        """The metadata that are particular to flows."""
+        return {"unit": "trips per pair of cells", "flows": self.size, "elsewhere": self.elsewhere}
 
-    def metadata_json(self) -> str:
-        """:meth:`metadata` as canonical JSON."""
-        return json.dumps(self.metadata(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    def _names(self, cells: IntArray) -> list[str] | None:
+        names = self.tiling.names if isinstance(self.tiling, Places) else None
+        return None if names is None else [names[cell] for cell in cells.tolist()]
 
-    def plot(self, ax: Axes | None = None, *, title: str | None = None, arcs: int = 200) -> Axes:
-        """Draw the largest flows as arcs; see :func:`mapveil.pictures.flow_picture.plot_flows`."""
-        from mapveil.pictures.flow_picture import plot_flows
+    def rows(self) -> Rows:
+        """One row per flow, the largest first: cells, their names where they have one, trips, length, ends."""
+        columns: dict[str, Any] = {"origin": self.origin, "destination": self.destination}
+        for name, cells in (("origin", self.origin), ("destination", self.destination)):
+            called = self._names(cells)
+            if called is not None:
+                columns[f"{name}_name"] = called
+        columns["trips"] = self.trips
+        if self.deviation is not None:
+            columns["deviation"] = self.deviation
+        columns["length_m"] = np.round(self.lengths_m(), 1)
+        columns |= {name: np.round(degrees, 8) for name, degrees in self.ends._asdict().items()}
+        ends = self.ends
+        return Rows(
+            columns,
+            np.stack([ends.origin_lon, ends.destination_lon], axis=1).ravel(),
+            np.stack([ends.origin_lat, ends.destination_lat], axis=1).ravel(),
+            2 * np.arange(self.size + 1),
+        )
 
-        return plot_flows(self, ax, title=title, arcs=arcs)
-
-    def save(self, path: str | PathLike[str], *, title: str | None = None) -> None:
-        """Write the format that the suffix names; a CSV's metadata lie beside it in ``NAME.csv-metadata.json``.
+    def scene(self, *, page: bool = False, arcs: int = 200) -> Scene:
+        """The largest flows between cells as arcs, and those within a cell as dots.
 
         Parameters
         ----------
-        path : path-like
-            Ends in .parquet (GeoParquet), .geojson, .json (GeoJSON), .csv, .png or .html.
-        title : str, optional
-            Head of a picture or page.
+        page : bool
+            Whether the scene is for a page, which has room for 4000 flows.
+        arcs : int
+            Largest flows in a picture, at least 1.
 
         Raises
         ------
-        InputError
-            Another suffix, or a file that cannot be written.
-        MissingExtra
-            The format needs an extra that is not installed.
+        ParameterError
+            ``arcs`` is below 1.
         """
-        suffix = Path(path).suffix.lower()
-        if suffix in (".png", ".html"):
-            from mapveil.pictures.flow_page import write_flow_page
-            from mapveil.pictures.flow_picture import write_flow_png
-
-            (write_flow_png if suffix == ".png" else write_flow_page)(self, path, title=title)
-        elif suffix in FLOW_SUFFIXES:
-            from mapveil.formats.flow_table import write_flow_csv, write_flow_geojson, write_flow_geoparquet
-
-            writers = {".parquet": write_flow_geoparquet, ".csv": write_flow_csv}
-            writers.get(suffix, write_flow_geojson)(self, path)
-        else:
-            raise InputError(f"{path}: no format has that suffix; accepted: {', '.join(FLOW_SUFFIXES)}")
-
-    def _repr_html_(self) -> str:
-        from mapveil.pictures.flow_picture import flow_notebook_html
-
-        return flow_notebook_html(self)
+        if arcs < 1:
+            raise ParameterError(f"arcs must be at least 1, got {arcs!r}")
+        shown = self.largest(_ON_PAGE if page else arcs)
+        part = 100 * shown.trips.sum() / self.total if self.total else 100.0
+        between = np.flatnonzero(shown.origin != shown.destination)
+        facts: dict[str, FloatArray | list[str]] = {"Estimated trips": shown.trips[between]}
+        if page:
+            if shown.deviation is not None:
+                facts["Standard deviation"] = shown.deviation[between]
+            facts["Length, m"] = shown.lengths_m()[between]
+            for name, cells in (("From", shown.origin[between]), ("To", shown.destination[between])):
+                called = self._names(cells) or [f"cell {cell}" for cell in cells.tolist()]
+                lon, lat = self.tiling.centres(cells)
+                facts[name] = [
+                    f"{place} ({x:.5f}, {y:.5f})" for place, x, y in zip(called, lon, lat, strict=True)
+                ]
+        rows = shown._kept(shown.origin != shown.destination).rows()
+        dots = np.full(self.tiling.size, 0.0 if self.tiling.size <= _MOST_DOTS else np.nan)
+        within = shown.origin == shown.destination
+        dots[shown.origin[within]] = shown.trips[within]
+        return Scene(
+            title="Where people go",
+            layers=(Layer("trips", "trips", "trips", shown.trips[between]),),
+            lines=Lines(rows.lon, rows.lat, rows.start, facts, directed=True),
+            dots=dots,
+            reading=f"{shown.size} of {self.size} flows are here, {part:.0f} % of the estimated trips; the slider "
+            "hides the small ones. An arc bends to the left of its direction; dots are trips within one cell."
+            if page
+            else (
+                f"The {shown.size} largest of {self.size} flows are drawn, " if shown.size < self.size else ""
+            )
+            + f"{part:.0f} % of the estimated trips; arcs thicken towards their destination.",
+            made=(("Trips", f"{self.total:.6g}, {self.elsewhere:.6g} of them elsewhere"),),
+            notes=self.notes,
+        )
 
     def __repr__(self) -> str:
         return f"FlowMap({self.method}, {self.tiling.spec}, {self.size} flows)\n{self.guarantee!r}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -12,10 +12,6 @@ from mapveil.geo.tiling import Tiling
 from mapveil.geo.web_mercator import WebMercatorTiles
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import InputError
-
-if TYPE_CHECKING:
-    from mapveil.maps.density_map import DensityMap
-
 
 _EARTH_RADIUS_M: Final = 6378137.0  # of the sphere of EPSG:3857
 
@@ -93,16 +89,3 @@ def require_frame(tiling: Tiling, what: str) -> RasterFrame:
             "GeoParquet (.parquet) and GeoJSON (.geojson) hold cells of any shape"
         )
     return frame
-
-
-def density_unit(tiling: Tiling) -> str:
-    """What densities are counted in."""
-    return "users per km²" if tiling.region.georeferenced else "users per cell"
-
-
-def shown_density(heat: DensityMap) -> FloatArray:
-    """The densities a picture shows, in :func:`density_unit`; NaN outside the region's polygon."""
-    inside = getattr(heat.tiling, "inside", None)
-    if heat.tiling.region.polygon is None or inside is None:
-        return heat.per_km2()
-    return np.where(inside(), heat.per_km2(), np.nan)

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 import numpy as np
 
 from mapveil.inference.wilson import noisy_wilson, normal_quantile
 from mapveil.maps.density_map import INTERVAL_ALPHA, DensityMap, Interval, Measurement
-from mapveil.maps.layer import Layer
+from mapveil.maps.scene import Layer, ScaleKind, Scene, Shading
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import ParameterError
-
-if TYPE_CHECKING:
-    from os import PathLike
-
-    from matplotlib.axes import Axes
-
-    from mapveil.pictures.colours import ScaleKind
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,18 +103,7 @@ class ProportionMap(DensityMap):
     @classmethod
     def of(cls, heat: DensityMap) -> ProportionMap:
         """The same map, when one of its measurements is by label."""
-        return cls(
-            values=heat.values,
-            tiling=heat.tiling,
-            guarantee=heat.guarantee,
-            method=heat.method,
-            parameters=heat.parameters,
-            measurements=heat.measurements,
-            notes=heat.notes,
-            elsewhere=heat.elsewhere,
-            rounds=heat.rounds,
-            version=heat.version,
-        )
+        return cls(**{item.name: getattr(heat, item.name) for item in fields(DensityMap)})
 
     @property
     def measured(self) -> LabelMeasurement:
@@ -180,36 +162,45 @@ class ProportionMap(DensityMap):
             name, title = f"proportion_{label}", f"proportion of label {label}"
             bounds = self.proportion_interval(label=label)
             made += [
-                Layer(name, f"{title}, estimate", "1", self.proportion(label)),
-                Layer(f"{name}_lower", f"{title}, lower bound of the {coverage}", "1", bounds.lower),
-                Layer(f"{name}_upper", f"{title}, upper bound of the {coverage}", "1", bounds.upper),
+                Layer(name, f"{title}, estimate", "1", self.proportion(label), Shading("linear")),
+                Layer(
+                    f"{name}_lower",
+                    f"{title}, lower bound of the {coverage}",
+                    "1",
+                    bounds.lower,
+                    Shading("linear"),
+                ),
+                Layer(
+                    f"{name}_upper",
+                    f"{title}, upper bound of the {coverage}",
+                    "1",
+                    bounds.upper,
+                    Shading("linear"),
+                ),
             ]
         return tuple(made)
 
-    def metadata(self) -> dict[str, Any]:
-        """The JSON-ready record that every export carries."""
+    def scene(self, *, page: bool = False, scale: ScaleKind | None = None, label: int = 1) -> Scene:
+        """The proportion of a label; a page shows the density first.
+
+        Parameters
+        ----------
+        page, scale
+            As for :meth:`mapveil.maps.density_map.DensityMap.scene`; linear by default.
+        label : int
+            Which label a picture shows.
+        """
+        scene = super().scene(page=page, scale=scale if page else None)
+        if page:
+            return scene
+        unit, shading = f"proportion of label {label}", Shading(scale or "linear")
+        shown = Layer(f"proportion_{label}", unit, unit, self.proportion(label), shading)
+        return scene._replace(title=f"Proportion of people with label {label}", layers=(shown,), main=0)
+
+    def about(self) -> dict[str, Any]:
+        """The metadata that are particular to a map of proportions."""
         interval = {"alpha": INTERVAL_ALPHA, "of": "the proportion among those the people were drawn from"}
-        return {**super().metadata(), "labels": self.labels, "proportion_interval": interval}
-
-    def plot(
-        self,
-        ax: Axes | None = None,
-        *,
-        scale: ScaleKind = "linear",
-        title: str | None = None,
-        label: int = 1,
-    ) -> Axes:
-        """Draw the proportion of a label; see :func:`mapveil.pictures.picture.plot_cells`."""
-        from mapveil.pictures.picture import plot_cells
-
-        unit = f"proportion of label {label}"
-        return plot_cells(self, self.proportion(label), unit, ax, scale=scale, title=title)
-
-    def to_png(
-        self, path: str | PathLike[str], *, scale: ScaleKind = "linear", title: str | None = None
-    ) -> None:
-        """Write a picture of the proportion of label 1; see :func:`mapveil.pictures.picture.write_png`."""
-        super().to_png(path, scale=scale, title=title)
+        return {**super().about(), "labels": self.labels, "proportion_interval": interval}
 
     def _checked(self, label: int) -> int:
         if not 0 <= label < self.labels:

@@ -22,6 +22,14 @@ class RoundCost(NamedTuple):
         """A JSON-ready record."""
         return {**self._asdict(), "bytes_up": dict(self.bytes_up), "bytes_down": dict(self.bytes_down)}
 
+    def in_words(self) -> str:
+        """The cost in one line."""
+        up, down = (sum(each.values()) / 1024 for each in (self.bytes_up, self.bytes_down))
+        return (
+            f"{self.length} numbers of {self.bits} bits; {up:.1f} KiB up, {down:.1f} KiB down at most; "
+            f"{self.included} of {self.devices} devices in the sum{'s' if self.shards > 1 else ''}"
+        )
+
     @staticmethod
     def total_length(rounds: Iterable[RoundCost]) -> int:
         """Coordinates a device sends in all rounds: the communication overhead of Bagdasaryan et al. (2022)."""

@@ -2,35 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from mapveil.geo.measurements import LAT, LON, RSS, Measurements
 from mapveil.geo.tiling import Tiling
-from mapveil.maps.layer import Layer
+from mapveil.maps.released import ReleasedMap
+from mapveil.maps.scene import Layer, Scene, Shading
 from mapveil.maps.software import software_version
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.arrays import FloatArray, IntArray
-from mapveil_client.errors import InputError, ParameterError
-
-if TYPE_CHECKING:
-    from os import PathLike
-
-    from matplotlib.axes import Axes
-
+from mapveil_client.errors import ParameterError
 
 HOLE_DBM: Final = -110.0
 """Below this mean strength a cell is a coverage hole, unless a map says otherwise."""
 
-SIGNAL_SUFFIXES: Final = (".tif", ".tiff", ".parquet", ".geojson", ".json", ".csv", ".png", ".html")
-"""What :meth:`SignalMap.save` can write, by the suffix of the file."""
-
+_RARE: Final = 0.5  # per cent of the cells beyond either end of the ramp
 _BORROWED: Final = 4.0  # measurements' worth of the whole map's variance in each cell's
 
 
@@ -43,7 +34,7 @@ class Coverage(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class SignalMap:
+class SignalMap(ReleasedMap):
     """Mean signal strength of each cell, with its guarantee.
 
     Parameters
@@ -278,93 +269,71 @@ class SignalMap:
         """The same map with another limit, dBm."""
         return replace(self, hole_dbm=hole_dbm)
 
-    def layers(self) -> tuple[Layer, ...]:
+    def columns(self) -> tuple[Layer, ...]:
         """Every number of a cell, for the exports; ``hole`` is 1 below the limit, 0 above it."""
         hole = np.where(self.known, self.holes.astype(np.float64), np.nan)
+        low, top = self._span()
+        strength = Shading("linear", low=low, top=top, holes=bool(self.holes.any()), blank=True)
+        other, chance = Shading("linear", blank=True), Shading("linear", top=1.0, blank=True)
+        limit = f"below {self.hole_dbm:g} dBm"
+        of, count = self.deviation_of, self.measurements.astype(np.float64)
         return (
-            Layer("rss_dbm", "mean signal strength", "dBm", self.mean_dbm),
-            Layer("deviation_db", f"standard deviation of {self.deviation_of}", "dB", self.deviation_db),
-            Layer("measurements", "measurements", "", self.measurements.astype(np.float64)),
-            Layer("hole", f"coverage hole: below {self.hole_dbm:g} dBm", "1", hole),
-            Layer(
-                "hole_chance",
-                f"chance that {self.deviation_of} is below {self.hole_dbm:g} dBm",
-                "1",
-                self.hole_chance(),
-            ),
+            Layer("rss_dbm", "mean signal strength", "dBm", self.mean_dbm, strength),
+            Layer("deviation_db", f"standard deviation of {of}", "dB", self.deviation_db, other),
+            Layer("measurements", "measurements", "", count, other),
+            Layer("hole", f"coverage hole: {limit}", "1", hole, chance, ("no", "yes")),
+            Layer("hole_chance", f"chance that {of} is {limit}", "1", self.hole_chance(), chance),
         )
 
-    def metadata(self) -> dict[str, Any]:
-        """The JSON-ready record that every export carries."""
+    def _span(self) -> tuple[float, float]:
+        """Ends of the colour ramp, dBm: the range of all covered cells but one in two hundred; holes lie below."""
+        shown = self.mean_dbm[self.known & ~self.holes]
+        if not shown.size:
+            return self.hole_dbm, self.hole_dbm + 10.0
+        low, top = (float(each) for each in np.percentile(shown, [_RARE, 100 - _RARE]))
+        low = self.hole_dbm if self.holes.any() else float(math.floor(low))
+        return low, max(float(math.ceil(top)), low + 1.0)
+
+    def scene(self, *, page: bool = False) -> Scene:
+        """The strength, and on a page every other number of a cell."""
+        count, size = self.coverage(), max(self.tiling.size, 1)
+        orange, grey = "orange, " if count.holes else "", " (grey)" if count.unknown else ""
+        sure = self.deviation_db[self.known]
+        error = (
+            f" Median standard deviation of {self.deviation_of}: {np.median(sure):.1f} dB."
+            if sure.size
+            else ""
+        )
+        return Scene(
+            title="How strong the signal is",
+            layers=self.columns(),
+            reading=""
+            if page
+            else f"{count.covered} cells covered ({100 * count.covered / size:.0f} %), {count.holes} holes "
+            f"({orange}below {self.hole_dbm:g} dBm), {count.unknown} unknown{grey}.{error}",
+            made=(
+                ("Covered", f"{count.covered} cells"),
+                ("Holes", f"{count.holes} cells below {self.hole_dbm:g} dBm"),
+                ("Unknown", f"{count.unknown} cells without a strength"),
+                ("Measurements", f"{int(self.measurements.sum())} in the region"),
+            ),
+            notes=(
+                f"The deviation is that of {self.deviation_of}.",
+                "A cell that nobody measured is unknown: that is no coverage hole.",
+                *self.notes,
+            ),
+            left_out="cells without a strength",
+        )
+
+    def about(self) -> dict[str, Any]:
+        """The metadata that are particular to a map of signal strength."""
         return {
-            "software": "mapveil",
-            "version": self.version,
             "kind": "signal",
-            "method": self.method,
-            "parameters": self.parameters,
-            "guarantee": self.guarantee.to_dict(),
-            "guarantee_in_words": self.guarantee.in_words(),
-            "tiling": self.tiling.to_dict(),
             "unit": "dBm",
             "deviation_of": self.deviation_of,
             "hole_dbm": self.hole_dbm,
             "coverage": self.coverage()._asdict(),
-            "notes": list(self.notes),
         }
-
-    def metadata_json(self) -> str:
-        """:meth:`metadata` as canonical JSON."""
-        return json.dumps(self.metadata(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-
-    def plot(self, ax: Axes | None = None, *, title: str | None = None) -> Axes:
-        """Draw it; see :func:`mapveil.pictures.signal_picture.plot_signal`."""
-        from mapveil.pictures.signal_picture import plot_signal
-
-        return plot_signal(self, ax, title=title)
-
-    def save(self, path: str | PathLike[str], *, title: str | None = None) -> None:
-        """Write the format that the suffix names; a CSV's metadata lie beside it in ``NAME.csv-metadata.json``.
-
-        Parameters
-        ----------
-        path : path-like
-            Ends in .tif, .tiff (GeoTIFF), .parquet (GeoParquet), .geojson, .json (GeoJSON), .csv, .png or .html.
-        title : str, optional
-            Head of a picture or page.
-
-        Raises
-        ------
-        InputError
-            Another suffix, cells the format cannot hold, or a file that cannot be written.
-        MissingExtra
-            The format needs an extra that is not installed.
-        """
-        suffix = Path(path).suffix.lower()
-        if suffix == ".png":
-            from mapveil.pictures.signal_picture import write_signal_png
-
-            write_signal_png(self, path, title=title)
-        elif suffix == ".html":
-            from mapveil.pictures.signal_page import write_signal_page
-
-            write_signal_page(self, path, title=title)
-        elif suffix in SIGNAL_SUFFIXES:
-            from mapveil.formats import signal_table
-
-            writers = {
-                ".parquet": signal_table.write_signal_geoparquet,
-                ".geojson": signal_table.write_signal_geojson,
-                ".json": signal_table.write_signal_geojson,
-                ".csv": signal_table.write_signal_csv,
-            }
-            writers.get(suffix, signal_table.write_signal_geotiff)(self, path)
-        else:
-            raise InputError(f"{path}: no format has that suffix; accepted: {', '.join(SIGNAL_SUFFIXES)}")
-
-    def _repr_html_(self) -> str:
-        from mapveil.pictures.picture import notebook_html
-
-        return notebook_html(self)
 
     def __repr__(self) -> str:
         return f"SignalMap({self.method}, {self.tiling.spec}, {self.tiling.size} cells)\n{self.guarantee!r}"

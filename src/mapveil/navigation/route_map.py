@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.density_map import DensityMap
+from mapveil.maps.released import LINE_SUFFIXES, ReleasedMap
+from mapveil.maps.scene import Layer, Lines, Rows, Scene, Shading
 from mapveil.navigation.road_graph import RoadGraph
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import ParameterError
+
+_FREE_S: Final = 1.0  # a road with less delay is drawn as free, seconds
+_ON_PAGE: Final = 60_000  # roads
 
 
 class Way(NamedTuple):
@@ -27,7 +31,7 @@ class Way(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class RouteMap:
+class RouteMap(ReleasedMap):
     """Roads, their delay by a private map of the traffic, and routes. Run by: the client, or anybody with the map.
 
     Post-processing: the guarantee is that of the traffic map; roads and ends of routes are public.
@@ -52,6 +56,8 @@ class RouteMap:
     ParameterError
         The number of delays is not that of the roads.
     """
+
+    suffixes: ClassVar[tuple[str, ...]] = LINE_SUFFIXES
 
     graph: RoadGraph
     traffic: DensityMap
@@ -121,11 +127,10 @@ class RouteMap:
             ways.append(Way(name, nodes, *times))
         return cls(graph, traffic, delay_s, ways, **about)
 
-    def metadata(self) -> dict[str, Any]:
-        """The JSON-ready record that every export carries: the traffic map's, with roads and routes."""
+    def about(self) -> dict[str, Any]:
+        """The traffic map's own metadata, with roads and routes."""
         return {
-            **self.traffic.metadata(),
-            "method": self.method,
+            **self.traffic.about(),
             "parameters": {**self.traffic.parameters, **self.parameters},
             "roads": {"source": self.graph.source, "junctions": self.graph.nodes, "roads": self.graph.roads},
             "ways": [
@@ -137,12 +142,7 @@ class RouteMap:
                 }
                 for way in self.ways
             ],
-            "notes": list(self.notes),
         }
-
-    def metadata_json(self) -> str:
-        """:meth:`metadata` as canonical JSON."""
-        return json.dumps(self.metadata(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
     def course(self, way: Way) -> FloatArray:
         """The corners of a route, WGS84 degrees, shape (corners, 2)."""
@@ -153,6 +153,85 @@ class RouteMap:
             return np.array([[self.graph.lon[way.nodes[0]], self.graph.lat[way.nodes[0]]]])
         at = np.concatenate(parts)
         return np.stack([shapes.lon[at], shapes.lat[at]], axis=1)
+
+    def rows(self) -> Rows:
+        """One row per road, then one per way: its number or name, length, delay, and seconds of a way."""
+        return self._rows(np.arange(self.graph.roads))
+
+    def _rows(self, roads: IntArray) -> Rows:
+        """The rows of some roads, and of all ways."""
+        shapes, ways = self.graph.courses(), len(self.ways)
+        lengths = np.diff(shapes.start)[roads]
+        at = np.repeat(shapes.start[roads] - (np.cumsum(lengths) - lengths), lengths) + np.arange(
+            lengths.sum()
+        )
+        courses = [self.course(way) for way in self.ways]
+        corners = np.concatenate([np.stack([shapes.lon[at], shapes.lat[at]], axis=1), *courses])
+        ends = np.cumsum([*lengths.tolist(), *map(len, courses)], dtype=np.int64)
+        of_ways = [self.graph.road_between(way.nodes[:-1], way.nodes[1:]) for way in self.ways]
+        metres = [float(self.graph.length_m[road].sum()) for road in of_ways]
+        free, seconds = ([getattr(way, name) for way in self.ways] for name in ("free_s", "traffic_s"))
+        delays = [slow - fast for slow, fast in zip(seconds, free, strict=True)]
+        unknown = [None] * roads.size
+        return Rows(
+            {
+                "road": [*roads.tolist(), *[None] * ways],
+                "way": [*unknown, *(way.name for way in self.ways)],
+                "length_m": np.round([*self.graph.length_m[roads].tolist(), *metres], 1),
+                "delay_s": np.round([*self.delay_s[roads].tolist(), *delays], 1),
+                "free_s": [*unknown, *np.round(free, 1).tolist()],
+                "traffic_s": [*unknown, *np.round(seconds, 1).tolist()],
+            },
+            corners[:, 0],
+            corners[:, 1],
+            np.append(0, ends),
+        )
+
+    def scene(self, *, page: bool = False) -> Scene:
+        """Roads by the delay on them, and the ways on top; a page has room for 60,000 roads."""
+        graph, ways = self.graph, len(self.ways)
+        order = np.argsort(-self.delay_s, kind="stable")[: _ON_PAGE if page else None]
+        roads = np.sort(order)
+        rows, blank = self._rows(roads), np.full(ways, np.nan)
+        delay, speed = self.delay_s[roads], graph.length_m[roads] / graph.seconds[roads]
+        cell = self.tiling.locate(graph.lon[graph.head], graph.lat[graph.head])[roads]
+        users = np.where(cell < 0, np.nan, self.traffic.values[cell])
+        minutes = [way.traffic_s / 60 for way in self.ways]
+        lines = Lines(
+            rows.lon,
+            rows.lat,
+            rows.start,
+            {
+                "Delay, s": rows.columns["delay_s"],
+                "Way": [way or "" for way in rows.columns["way"]],
+                "Minutes": np.append(np.full(roads.size, np.nan), minutes),
+                "Estimated users in its cell": np.append(users, blank),
+                "Length, m": rows.columns["length_m"],
+            },
+            weight=np.append(speed / speed.max(), blank),
+            mark=np.append(np.full(roads.size, -1), np.arange(ways)),
+            marks=tuple(
+                f"{way.name}: {minute:.1f} min" for way, minute in zip(self.ways, minutes, strict=True)
+            ),
+            widths=(1.0, 3.5),
+        )
+        value = np.append(np.where(delay >= _FREE_S, delay, np.nan), blank)
+        shading = Shading("log" if page else "linear")
+        return Scene(
+            title="Routes under private traffic",
+            layers=(Layer("delay_s", "seconds of delay", "seconds of delay", value, shading),),
+            lines=lines,
+            reading="Roads are coloured by what the estimated traffic costs on them; pale ones cost less than a second."
+            if page
+            else "",
+            made=(
+                (
+                    "Roads",
+                    f"{graph.source}: {graph.nodes} junctions, {graph.roads} roads, one direction each",
+                ),
+            ),
+            notes=self.notes,
+        )
 
     def __repr__(self) -> str:
         return f"RouteMap({self.graph!r}, {self.traffic.method}, {len(self.ways)} ways)\n{self.guarantee!r}"

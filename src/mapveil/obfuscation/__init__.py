@@ -9,11 +9,11 @@ if TYPE_CHECKING:
     from mapveil.obfuscation.export.phone import read_phone_privatizer
     from mapveil.obfuscation.export.privatizer_file import read_privatizer
     from mapveil.obfuscation.privatizers.codebook import Codebook
-    from mapveil.obfuscation.privatizers.fitted import FittedPrivatizer
     from mapveil.obfuscation.privatizers.funnel import Funnel
     from mapveil.obfuscation.privatizers.gap import Gap
     from mapveil.obfuscation.privatizers.gaussian_noise import GaussianNoise
     from mapveil.obfuscation.privatizers.local_gaussian import LocalGaussian
+    from mapveil.obfuscation.privatizers.privatizer import FittedPrivatizer
     from mapveil.obfuscation.privatizers.truncated_laplacian import TruncatedLaplacian
 
 __all__ = [
@@ -30,7 +30,7 @@ __all__ = [
 
 _MODULES = {
     "Codebook": "privatizers.codebook",
-    "FittedPrivatizer": "privatizers.fitted",
+    "FittedPrivatizer": "privatizers.privatizer",
     "Funnel": "privatizers.funnel",
     "Gap": "privatizers.gap",
     "GaussianNoise": "privatizers.gaussian_noise",

@@ -16,7 +16,7 @@ from mapveil.geo.measurements import LAT, LON, RSS, Measurements
 from mapveil.geo.read_measurements import STRONGEST_DBM, WEAKEST_DBM
 from mapveil.geo.read_points import open_table
 from mapveil.geo.tables import reading
-from mapveil.obfuscation.privatizers.fitted import FittedPrivatizer
+from mapveil.obfuscation.privatizers.privatizer import FittedPrivatizer
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.errors import InputError
 from mapveil_client.randomness.random import Randomness, as_randomness

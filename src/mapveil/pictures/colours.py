@@ -7,11 +7,12 @@ look equal, print in grey, and stay readable with any colour vision.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from mapveil.maps.scene import Layer, ScaleKind
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import ParameterError
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from matplotlib.colors import Colormap, Normalize
 
 
-ScaleKind = Literal["linear", "log"]
 _KINDS: Final = ("linear", "log")
 
 _LIGHTNESS = (0.972, 0.245)
@@ -82,33 +82,37 @@ def colormap() -> Colormap:
 class DensityScale(NamedTuple):
     r"""How a density becomes a place on the ramp.
 
-    .. math:: f(d) = d / m \quad\text{(linear)}, \qquad
+    .. math:: f(d) = (d - l) / (m - l) \quad\text{(linear)}, \qquad
               f(d) = \frac{\log(1 + d / k)}{\log(1 + m / k)} \quad\text{(log)}
 
-    where: :math:`m` is ``top``, :math:`k` is ``knee``, both users per km²; below the knee the log
-    scale is nearly linear, so zero has a colour. Densities below zero count as zero.
+    where: :math:`m` is ``top``, :math:`k` is ``knee``, both users per km², and :math:`l` is ``low``; below the knee
+    the log scale is nearly linear, so zero has a colour. Densities below ``low`` count as ``low``.
     """
 
     kind: ScaleKind
     top: float
     knee: float
+    low: float = 0.0
 
     def fraction(self, density: npt.ArrayLike) -> FloatArray:
         """Where densities (users per km²) lie on the ramp, not clipped above 1."""
-        kept = np.maximum(np.asarray(density, dtype=np.float64), 0.0)
+        kept = np.maximum(np.asarray(density, dtype=np.float64), self.low)
         if self.kind == "linear":
-            return np.asarray(kept / self.top)
+            return np.asarray((kept - self.low) / (self.top - self.low))
         return np.asarray(np.log1p(kept / self.knee) / math.log1p(self.top / self.knee))
 
     def density(self, fraction: npt.ArrayLike) -> FloatArray:
         """The density (users per km²) at a place on the ramp: the inverse of :meth:`fraction`."""
         part = np.asarray(fraction, dtype=np.float64)
         if self.kind == "linear":
-            return np.asarray(part * self.top)
+            return np.asarray(self.low + part * (self.top - self.low))
         return np.asarray(np.expm1(part * math.log1p(self.top / self.knee)) * self.knee)
 
     def ticks(self) -> FloatArray:
-        """Round densities to write beside the ramp, from zero up."""
+        """Round values to write beside the ramp, from zero (or ``low``) up."""
+        if self.low:
+            step = max(round_down((self.top - self.low) / 3), 1.0)
+            return np.arange(math.ceil(self.low / step) * step, self.top + 1e-9, step)
         decades = self.knee * 10.0 ** np.arange(0, _DECADES + 2)
         decades = decades[decades <= self.top * (1 + 1e-9)]
         # A scale of less than a decade is nearly linear.
@@ -116,12 +120,14 @@ class DensityScale(NamedTuple):
             return np.arange(0.0, self.top * (1 + 1e-9), round_down(self.top / 4))
         return np.concatenate([[0.0], decades])
 
-    def norm(self) -> Normalize:
-        """The scale as a matplotlib norm; needs the extra ``viz``."""
+    def norm(self, *, clip: bool = True) -> Normalize:
+        """The scale as a matplotlib norm, values beyond its ends clipped or not; needs the extra ``viz``."""
         from mapveil_client.errors import require
 
         colors = require("matplotlib.colors", "viz")
-        made: Normalize = colors.FuncNorm((self.fraction, self.density), vmin=0.0, vmax=self.top, clip=True)
+        made: Normalize = colors.FuncNorm(
+            (self.fraction, self.density), vmin=self.low, vmax=self.top, clip=clip
+        )
         return made
 
 
@@ -155,6 +161,14 @@ def density_scale(densities: FloatArray, kind: ScaleKind = "log", *, faint: floa
         top = 1.0
     knee = 10.0 ** (math.floor(math.log10(top)) - _DECADES)
     return DensityScale(kind, top, max(knee, 10.0 ** math.ceil(math.log10(faint)) if faint > 0 else 0.0))
+
+
+def layer_scale(layer: Layer) -> DensityScale:
+    """The scale of a layer's colours, as its shading has it."""
+    shading = layer.shading
+    if shading.top is not None:
+        return DensityScale(shading.kind, shading.top, 1.0, shading.low)
+    return density_scale(layer.values, shading.kind, faint=shading.faint)
 
 
 def round_down(value: float) -> float:

@@ -25,7 +25,7 @@
   const order = [...paths.keys()].sort((a, b) => mark[a] - mark[b] || (value[a] || 0) - (value[b] || 0));
 
   // ---- colours and widths ----
-  const ramp = colourRamp(map.ramp), { top: most, knee } = map.scale, faintest = 0.22;
+  const ramp = colourRamp(map.ramp), { top: most, knee } = map.scale, { faintest } = map;
   const fraction = (v) => Math.min(1, Math.log1p(Math.max(v, 0) / knee) / Math.log1p(most / knee));
   const colour = (part) => ramp(faintest + (1 - faintest) * part);
   const [thin, thick] = map.widths;
@@ -136,6 +136,7 @@
   }
 
   // ---- downloads ----
+  $("sizes").hidden = false;
   const quote = (text) => (/[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
   const plain = (v) => (typeof v === "number" ? (Number.isFinite(v) ? String(Number(v.toPrecision(5))) : "") : quote(v));
   $("csv").addEventListener("click", () => {

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from mapveil.formats.atomic import atomic_path
-from mapveil.maps.density_map import INTERVAL_ALPHA
-from mapveil.maps.frame import density_unit, shown_density
-from mapveil.pictures.colours import density_scale, ramp
+from mapveil.pictures.colours import layer_scale, ramp
 from mapveil.pictures.page_parts import (
     banner_html,
     fill_page,
@@ -24,133 +22,196 @@ from mapveil.pictures.page_parts import (
     script_json,
     section_html,
 )
+from mapveil.pictures.picture import FAINTEST, HOLE_COLOUR, MARK_COLOURS, PALEST, planar
 from mapveil.pictures.picture_words import epsilon_text
 from mapveil.pictures.plane import MapPlane, map_plane, region_rings
 from mapveil_client.arrays import FloatArray
 
 if TYPE_CHECKING:
     from mapveil.geo.tiling import Tiling
-    from mapveil.maps.density_map import DensityMap
-    from mapveil.maps.round_cost import RoundCost
+    from mapveil.maps.released import ReleasedMap
+    from mapveil.maps.scene import Layer, Scene
 
 
 _MESH: Final = 64
 _DEGREE_DECIMALS: Final = 7
 _STRAIGHT: Final = 1e-9  # degrees
+_MOST_DOTS: Final = 20_000  # cells whose centres are all shown
 
 
-def write_page(
-    heat: DensityMap, path: str | PathLike[str], *, title: str | None = None, first: int = -1
-) -> None:
+def write_page(released: ReleasedMap, path: str | PathLike[str], *, title: str | None = None) -> None:
     """Write :func:`page_html` to a file. Run by: anybody who holds the map.
-
-    Parameters
-    ----------
-    heat : DensityMap
-        The map.
-    path : path-like
-        Where to write.
-    title, first
-        As for :func:`page_html`.
 
     Raises
     ------
     InputError
         The file cannot be written.
     """
-    text = page_html(heat, title=title, first=first)
+    text = page_html(released, title=title)
     with atomic_path(path) as place:
         place.write_text(text, encoding="utf-8", newline="\n")
 
 
-def page_html(heat: DensityMap, *, title: str | None = None, first: int = -1) -> str:
-    """The map as a page: pan and zoom, a reading of each cell, legend, guarantee, downloads.
+def page_html(released: ReleasedMap, *, title: str | None = None) -> str:
+    """Make a page of a map: pan and zoom, a reading of each cell or line, legend, guarantee, downloads.
 
-    Estimates and bounds are rounded to four digits; the page fetches nothing and sends nothing, which its
-    content security policy enforces.
+    Numbers are rounded to four digits; the page fetches nothing and sends nothing, which its content security
+    policy enforces.
 
     Parameters
     ----------
-    heat : DensityMap
+    released : ReleasedMap
         The map.
     title : str, optional
-        Head of the page.
-    first : int
-        Which of the map's layers the colours show at first; the density by default.
+        Head of the page; that of the map's scene by default.
     """
-    head = title or "Where people are"
-    guarantee = heat.guarantee
+    scene, guarantee, tiling = released.scene(page=True), released.guarantee, released.tiling
+    metadata = released.metadata()
+    head, thing = title or scene.title, "cell" if scene.lines is None else "line"
+    made = [
+        ("Method", released.method),
+        ("Cells", f"{tiling.spec}, {tiling.size} cells"),
+        ("Region", str(tiling.region)),
+        *scene.made,
+        ("Software", f"Mapveil {released.version}"),
+    ]
+    tables = [
+        ("How it was made", made),
+        ("Parameters", [(name, plain_text(value)) for name, value in metadata["parameters"].items()]),
+        (
+            "How the privacy budget was spent",
+            [(share.purpose, f"ε = {float(share.epsilon):.6g}") for share in guarantee.shares],
+        ),
+        *scene.tables,
+    ]
+    record = {
+        "title": head,
+        "metadata": metadata,
+        **_ground(tiling),
+        **(_cells(tiling, scene) if scene.lines is None else _lines(tiling, scene)),
+    }
     fields = {
         "title": html.escape(head),
         "banner": banner_html(guarantee),
         "subtitle": html.escape(
-            f"{heat.method}, {epsilon_text(guarantee)}, {heat.tiling.spec} ({heat.tiling.size} cells)"
+            f"{released.method}, {epsilon_text(guarantee)}, {tiling.spec} ({tiling.size} cells)"
         ),
-        "unit": html.escape(density_unit(heat.tiling)),
+        "unit": html.escape(_named(scene.layers[0])),
+        "thing": thing,
+        "reading": html.escape(scene.reading),
         "promise": promise_html(guarantee),
-        "method": section_html("How it was made", _method_rows(heat)),
-        "parameters": section_html(
-            "Parameters", [(name, plain_text(part)) for name, part in heat.parameters.items()]
-        ),
-        "shares": section_html(
-            "How the privacy budget was spent",
-            [(share.purpose, f"ε = {float(share.epsilon):.6g}") for share in guarantee.shares],
-        )
-        + section_html("What a device sent", [(each.purpose, _sent(each)) for each in heat.rounds]),
-        "notes": _notes(heat),
-        "left_out": "cells estimated at zero",
-        "data": script_json({**_record(heat, head), "first": first}),
+        "tables": "".join(section_html(name, rows) for name, rows in tables),
+        "notes": "".join(f"<li>{html.escape(note)}</li>" for note in scene.notes)
+        or "<li>There are none.</li>",
+        "left_out": f"GeoJSON leaves out {scene.left_out}."
+        if scene.left_out
+        else "The lines that are drawn here.",
+        "data": script_json(record),
         "style": resource_text("page.css"),
-        "script": resource_text("view.js") + resource_text("page.js"),
+        "script": resource_text("view.js") + resource_text(f"{thing}s.js"),
     }
     return fill_page("page.html", fields)
 
 
-def _record(heat: DensityMap, title: str) -> dict[str, Any]:
-    """Everything the page's script works on."""
-    density = shown_density(heat)
-    scale = density_scale(density, "log", faint=heat.faint)
-    interval = heat.interval()
-    area = heat.tiling.area_m2() / (1e6 if heat.tiling.region.georeferenced else 1.0)
-    area = np.where(np.isnan(density), np.nan, area)
-    return {
-        **cells_record(heat.tiling),
-        "title": title,
-        "metadata": heat.metadata(),
-        "unit": density_unit(heat.tiling),
-        "certainty": f"{100 * (1 - INTERVAL_ALPHA):g} %",
-        "scale": {"top": scale.top, "knee": scale.knee},
-        "users": packed(heat.values, rounded=True),
-        "lower": None if interval is None else packed(interval.lower, rounded=True),
-        "upper": None if interval is None else packed(interval.upper, rounded=True),
-        # Equal cells need one number.
-        "area": float(area[0]) if np.allclose(area, area[0], rtol=1e-9) else packed(area),
-        "layers": [
-            {
-                "title": layer.title,
-                "unit": layer.unit,
-                "values": packed(layer.values, rounded=True),
-                "scale": {"top": (own := density_scale(layer.values, "log")).top, "knee": own.knee},
-            }
-            for layer in heat.layers()
-        ],
-    }
+def _named(layer: Layer) -> str:
+    """The title of a layer and its unit, for the head of a legend."""
+    title = layer.title[0].upper() + layer.title[1:]
+    return title if layer.unit in ("", "1", layer.title) else f"{title}, {layer.unit}"
 
 
-def cells_record(tiling: Tiling) -> dict[str, Any]:
-    """Where the cells lie, for the page's script: pixels or outlines, extent, and how to get back to degrees."""
+def _ground(tiling: Tiling) -> dict[str, Any]:
+    """The plane that a page is drawn in."""
     plane = map_plane(tiling)
     x0, y0, x1, y1 = plane.bounds
-    record: dict[str, Any] = {
+    return {
         "georeferenced": tiling.region.georeferenced,
         "ramp": base64.b64encode(ramp().tobytes()).decode(),
-        "size": tiling.size,
         "extent": [x1 - x0, y1 - y0],
         "metres": [plane.metres_per_x, plane.metres_per_y],
-        "outline": None,
+        "outline": None
+        if tiling.region.polygon is None
+        else packed_rings(region_rings(tiling, plane.projection), plane),
     }
-    if tiling.region.polygon is not None:
-        record["outline"] = packed_rings(region_rings(tiling, plane.projection), plane)
+
+
+def _cells(tiling: Tiling, scene: Scene) -> dict[str, Any]:
+    """The layers of a map of cells, and where its cells lie."""
+    area, bounds = tiling.area_m2() / (1e6 if tiling.region.georeferenced else 1.0), scene.bounds
+    for layer in scene.layers:
+        if layer.derived:
+            area = np.where(np.isnan(layer.values), np.nan, area)  # so that no density is known there
+    return {
+        "main": scene.main,
+        "empty": None if scene.layers[0].shading.blank else 0,
+        "bounds": bounds and [packed(bounds[0], rounded=True), packed(bounds[1], rounded=True), bounds[2]],
+        # Equal cells need one number.
+        "area": float(area[0]) if np.allclose(area, area[0], rtol=1e-9) else packed(area),
+        "layers": [_layer(layer) for layer in scene.layers],
+        **_places(tiling),
+    }
+
+
+def _layer(layer: Layer) -> dict[str, Any]:
+    """A layer for the page's script."""
+    scale, shading = layer_scale(layer), layer.shading
+    return {
+        "name": layer.name,
+        "title": layer.title[0].upper() + layer.title[1:],
+        "unit": layer.unit,
+        "values": {"over_area": "users"} if layer.derived else packed(layer.values, rounded=True),
+        "words": layer.words,
+        "scale": {
+            "kind": shading.kind,
+            "low": scale.low,
+            "top": scale.top,
+            "knee": scale.knee,
+            "palest": PALEST if shading.blank else 0.0,
+            "under": HOLE_COLOUR if shading.holes else None,
+        },
+    }
+
+
+def _lines(tiling: Tiling, scene: Scene) -> dict[str, Any]:
+    """The lines of a map, their facts, and the dots under them."""
+    if scene.lines is None:
+        raise AssertionError("a scene of lines has lines")
+    lines, plane, (layer,) = scene.lines, map_plane(tiling), scene.layers
+    courses, scale = planar(plane, lines), layer_scale(layer)
+    x0, _, _, y1 = plane.bounds
+    mark = np.full(layer.values.size, -1) if lines.mark is None else lines.mark
+    dots = None
+    if scene.dots is not None:
+        sites = np.flatnonzero(scene.dots > 0) if tiling.size > _MOST_DOTS else np.arange(tiling.size)
+        x, y = plane.projection.project(*tiling.centres(sites))
+        size = packed(np.nan_to_num(scene.dots[sites]), rounded=True)
+        dots = {"x": packed(x - x0), "y": packed(y1 - y), "size": size}
+    return {
+        "unit": layer.unit,
+        "directed": lines.directed,
+        "widths": list(lines.widths),
+        "faintest": FAINTEST,
+        "scale": {"top": scale.top, "knee": scale.knee},
+        "x": packed(courses.corners[:, 0] - x0),
+        "y": packed(y1 - courses.corners[:, 1]),
+        "start": packed(courses.start),
+        "value": packed(layer.values, rounded=True),
+        "mark": packed(mark.astype(np.int64)),
+        "marks": [
+            {"name": name, "colour": MARK_COLOURS[at % len(MARK_COLOURS)]}
+            for at, name in enumerate(lines.marks)
+        ],
+        "facts": {
+            name: packed(column, rounded=True) if isinstance(column, np.ndarray) else list(column)
+            for name, column in lines.facts.items()
+        },
+        "dots": dots,
+    }
+
+
+def _places(tiling: Tiling) -> dict[str, Any]:
+    """Where the cells lie: pixels or outlines, and how to get back to degrees."""
+    plane = map_plane(tiling)
+    record: dict[str, Any] = {"size": tiling.size}
     if plane.frame is not None:
         frame = plane.frame
         record["raster"] = {
@@ -192,36 +253,3 @@ def _degrees(plane: MapPlane) -> dict[str, Any]:
         lon, lat = corners(plane.frame.columns, 1)[0][0], corners(1, plane.frame.rows)[1][:, 0]
     rounded = (np.round(part.ravel(), _DEGREE_DECIMALS).tolist() for part in (lon, lat))
     return {"straight": straight, "mesh": _MESH, **dict(zip(("lon", "lat"), rounded, strict=True))}
-
-
-def _method_rows(heat: DensityMap) -> list[tuple[str, str]]:
-    rows = [
-        ("Method", heat.method),
-        ("Cells", f"{heat.tiling.spec}, {heat.tiling.size} cells"),
-        ("Region", str(heat.tiling.region)),
-        ("Software", f"Mapveil {heat.version}"),
-    ]
-    if heat.elsewhere:
-        rows.append(("Elsewhere", f"{heat.elsewhere:.6g} users, merged out of small cells"))
-    return rows
-
-
-def _sent(cost: RoundCost) -> str:
-    """One round's cost for a person."""
-    up, down = sum(cost.bytes_up.values()), sum(cost.bytes_down.values())
-    return (
-        f"{cost.length} numbers of {cost.bits} bits; {up / 1024:.1f} KiB up, {down / 1024:.1f} KiB down at most; "
-        f"{cost.included} of {cost.devices} devices in the sum{'s' if cost.shards > 1 else ''}"
-    )
-
-
-def _notes(heat: DensityMap) -> str:
-    notes = [
-        "Each user counts 1 in total, divided over the cells they were in; an estimate may be a fraction.",
-        *heat.notes,
-    ]
-    if heat.measurements:
-        notes.insert(
-            1, "The bounds are about the noise alone: not about people who are missing from the table."
-        )
-    return "".join(f"<li>{html.escape(note)}</li>" for note in notes)

@@ -1,4 +1,4 @@
-"""A map as a picture: its colours, its scale, and under it the promise.
+"""The picture of a map's scene: cells or lines in colours, the scale, and under them the guarantee.
 
 Figures are made as objects, never through ``pyplot``: nothing is shown, no global state is touched, and no
 display is needed.
@@ -9,13 +9,16 @@ from __future__ import annotations
 import base64
 import html
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
 
 from mapveil.formats.atomic import atomic_path
-from mapveil.maps.frame import density_unit, shown_density
-from mapveil.pictures.colours import ScaleKind, colormap, density_scale
+from mapveil.pictures.arcs import POINTS, arcs
+from mapveil.pictures.colours import DensityScale, colormap, layer_scale, ramp
 from mapveil.pictures.picture_frame import (
     DPI,
+    INK,
     PAPER,
     draw_bar,
     draw_outline,
@@ -25,121 +28,109 @@ from mapveil.pictures.picture_frame import (
     style_frame,
     write_words,
 )
-from mapveil.pictures.picture_words import epsilon_text, guarantee_line, number_text, odds_factor
 from mapveil.pictures.plane import MapPlane, map_plane
-from mapveil_client.arrays import FloatArray
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import MissingExtra, require
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import Colormap
 
-    from mapveil.maps.density_map import DensityMap
-    from mapveil.maps.signal_map import SignalMap
+    from mapveil.maps.released import ReleasedMap
+    from mapveil.maps.scene import Layer, Lines
 
-__all__ = [
-    "draw_cells",
-    "epsilon_text",
-    "guarantee_line",
-    "notebook_html",
-    "number_text",
-    "odds_factor",
-    "plot_cells",
-    "plot_map",
-    "write_png",
-]
+HOLE_COLOUR: Final = "#e2552b"
+"""Colour of a coverage hole: none of the ramp."""
+
+MARK_COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
+"""Colours of marked lines, after Okabe and Ito: told apart by every eye."""
+
+PALEST: Final = 0.06
+"""Fraction of the ramp left out where blank cells are unknown: its paper would pass for unknown."""
+
+FAINTEST: Final = 0.22
+"""Fraction of the ramp left out for lines: its first colours are paper, which no thin line can show."""
+
+_UNKNOWN: Final = "#ececf0"
+_FREE: Final = "#cfcfd6"  # lines without a value
+_SITE: Final = "#d5d5db"
+_WIDTHS: Final = (0.35, 3.6)  # points, of the smallest and the largest arc at its destination
+_TAPER: Final = 0.25  # thickness of an arc at its origin, as a fraction of that at its destination
 
 
-def plot_map(
-    heat: DensityMap, ax: Axes | None = None, *, scale: ScaleKind = "log", title: str | None = None
-) -> Axes:
+def plot(released: ReleasedMap, ax: Axes | None = None, *, title: str | None = None, **shown: Any) -> Axes:
     """Draw a map with its colour bar, scale bar and guarantee. Run by: anybody who holds the map.
+
+    Arcs bend to the left of their direction and thicken towards their destination; dots are flows within one cell.
 
     Parameters
     ----------
-    heat : DensityMap
+    released : ReleasedMap
         The map.
     ax : matplotlib Axes, optional
         Where to draw; a new figure (``.figure`` of the result, outside ``pyplot``) by default.
-    scale : {"log", "linear"}
-        How densities become colours; see :func:`mapveil.pictures.colours.density_scale`.
     title : str, optional
-        The method and epsilon by default, which otherwise stay as a second line.
+        Head of the picture, over method and epsilon; that of the scene by default.
+    **shown
+        Arguments of the map's ``scene``, such as ``scale``, ``label`` or ``arcs``.
 
     Raises
     ------
     ParameterError
-        ``scale`` is neither.
+        An argument of the scene is outside its range.
     MissingExtra
         matplotlib is not installed.
     """
-    return plot_cells(
-        heat, shown_density(heat), density_unit(heat.tiling), ax, scale=scale, title=title, faint=heat.faint
-    )
-
-
-def plot_cells(
-    heat: DensityMap,
-    values: FloatArray,
-    unit: str,
-    ax: Axes | None = None,
-    *,
-    scale: ScaleKind = "linear",
-    title: str | None = None,
-    faint: float = 0.0,
-) -> Axes:
-    """Draw any number per cell of a map as :func:`plot_map` draws its density.
-
-    Parameters
-    ----------
-    heat : DensityMap
-        The map.
-    values : ndarray of float64, shape (cells,)
-        What to draw, none negative; NaN stays blank.
-    unit : str
-        What they are, for the colour bar.
-    ax, scale, title
-        As for :func:`plot_map`.
-    faint : float
-        As for :func:`mapveil.pictures.colours.density_scale`.
-    """
-    colours = density_scale(values, scale, faint=faint)
-    plane = map_plane(heat.tiling)
+    scene, plane = released.scene(**shown), map_plane(released.tiling)
+    layer = scene.layers[0]
+    scale = layer_scale(layer)
     axes = new_axes(plane) if ax is None else ax
-    axes.set_facecolor(PAPER)
-    mappable = draw_cells(plane, axes, values, cmap=colormap(), norm=colours.norm())
-    draw_outline(heat, plane, axes)
-    draw_bar(axes, mappable, colours, unit)
-    style_frame(heat, plane, axes)
-    write_words(heat, axes, title)
+    axes.set_facecolor(_UNKNOWN if layer.shading.blank else PAPER)
+    if scene.lines is None:
+        mappable = draw_cells(plane, axes, *_coloured(layer, scale))
+    else:
+        cm = require("matplotlib.cm", "viz")
+        mappable = cm.ScalarMappable(norm=scale.norm(), cmap=_map_of_ramp(FAINTEST))
+        courses = planar(plane, scene.lines)
+        _frame(plane, axes, courses.corners if scene.lines.directed else np.empty((0, 2)))
+        _draw_lines(axes, courses, scene.lines, layer.values, mappable, scale)
+        if scene.dots is not None:
+            _draw_dots(released, plane, axes, scene.dots, mappable, scale)
+    draw_outline(released, plane, axes)
+    draw_bar(axes, mappable, scale, _unit(layer), holes=layer.shading.holes)
+    style_frame(released, plane, axes)
+    write_words(released, axes, title or scene.title, lead=scene.reading)
     return axes
 
 
 def write_png(
-    heat: DensityMap, path: str | PathLike[str], *, scale: ScaleKind = "log", title: str | None = None
+    released: ReleasedMap, path: str | PathLike[str], *, title: str | None = None, **shown: Any
 ) -> None:
-    """Write ``heat.plot()`` as a PNG whose text chunk ``mapveil`` holds the map's whole metadata.
+    """Write :func:`plot` as a PNG whose text chunk ``mapveil`` holds the map's whole metadata.
 
     Raises
     ------
     ParameterError
-        ``scale`` is neither.
+        An argument of the scene is outside its range.
     InputError
         The file cannot be written.
     MissingExtra
         matplotlib is not installed.
     """
-    picture = png_bytes(heat, heat.plot(scale=scale, title=title), title, DPI)
+    picture = png_bytes(released, plot(released, title=title, **shown), title, DPI)
     with atomic_path(path) as place:
         place.write_bytes(picture)
 
 
-def notebook_html(heat: DensityMap | SignalMap) -> str:
-    """What a notebook shows for a map: the picture and the promise; the promise alone without matplotlib."""
-    words = html.escape(repr(heat.guarantee))
-    head = html.escape(f"{type(heat).__name__}: {heat.method}, {heat.tiling.spec}, {heat.tiling.size} cells")
+def notebook_html(released: ReleasedMap) -> str:
+    """Show a map in a notebook: the picture and the guarantee; the guarantee alone without matplotlib."""
+    words = html.escape(repr(released.guarantee))
+    head = html.escape(
+        f"{type(released).__name__}: {released.method}, {released.tiling.spec}, {released.tiling.size} cells"
+    )
     try:
-        code = base64.b64encode(png_bytes(heat, heat.plot(), None, 96)).decode()
+        code = base64.b64encode(png_bytes(released, plot(released), None, 96)).decode()
         image = f'<img alt="{head}" src="data:image/png;base64,{code}" style="max-width:100%">'
     except MissingExtra as missing:
         image = f"<p>{html.escape(str(missing))}</p>"
@@ -149,7 +140,14 @@ def notebook_html(heat: DensityMap | SignalMap) -> str:
     )
 
 
-def draw_cells(plane: MapPlane, axes: Axes, values: FloatArray, **style: Any) -> ScalarMappable:
+class Courses(NamedTuple):
+    """Lines in the plane of a picture."""
+
+    corners: FloatArray  # shape (corners, 2): x, y
+    start: IntArray  # of each line in ``corners``, and the end; shape (lines + 1,)
+
+
+def draw_cells(plane: MapPlane, axes: Axes, values: FloatArray, style: dict[str, Any]) -> ScalarMappable:
     """Fill the cells of a plane with the colours of numbers, shape (cells,); NaN stays blank.
 
     Parameters
@@ -159,8 +157,8 @@ def draw_cells(plane: MapPlane, axes: Axes, values: FloatArray, **style: Any) ->
     axes : matplotlib Axes
         Where to draw.
     values : ndarray of float64, shape (cells,)
-        What to draw.
-    **style
+        The numbers.
+    style : dict
         ``cmap`` and ``norm`` of matplotlib.
     """
     x0, y0, x1, y1 = plane.bounds
@@ -187,3 +185,115 @@ def draw_cells(plane: MapPlane, axes: Axes, values: FloatArray, **style: Any) ->
     axes.set_aspect(plane.aspect)
     made: ScalarMappable = cells
     return made
+
+
+def planar(plane: MapPlane, lines: Lines) -> Courses:
+    """Project lines to the plane; directed ones become arcs."""
+    corners = np.stack(plane.projection.project(lines.lon, lines.lat), axis=1)
+    if not lines.directed:
+        return Courses(corners, lines.start)
+    bent = arcs(corners.reshape(-1, 2, 2), plane.aspect)
+    return Courses(bent.reshape(-1, 2), POINTS * np.arange(len(bent) + 1))
+
+
+def _unit(layer: Layer) -> str:
+    return f"{layer.title}, {layer.unit}" if layer.shading.low else layer.unit
+
+
+def _map_of_ramp(first: float) -> Colormap:
+    """The ramp of every map without its faintest colours."""
+    colors = require("matplotlib.colors", "viz")
+    made: Colormap = colors.ListedColormap(ramp()[int(first * 256) :] / 255.0, name="mapveil lines")
+    return made
+
+
+def _coloured(layer: Layer, scale: DensityScale) -> tuple[FloatArray, dict[str, Any]]:
+    """The numbers of a layer as they are coloured, and the colours."""
+    if not layer.shading.blank:
+        return layer.values, {"cmap": colormap(), "norm": scale.norm()}
+    holes = layer.shading.holes
+    plain = _map_of_ramp(PALEST)
+    # Weak cells of a map without holes take the ramp's end, not the holes' colour.
+    under: Any = HOLE_COLOUR if holes else tuple(plain(0))
+    cmap = plain.with_extremes(under=under, bad=(0.0, 0.0, 0.0, 0.0))
+    norm = require("matplotlib.colors", "viz").Normalize(scale.low, scale.top)
+    return layer.values if holes else np.maximum(layer.values, scale.low), {"cmap": cmap, "norm": norm}
+
+
+def _frame(plane: MapPlane, axes: Axes, corners: FloatArray) -> None:
+    """Show the whole plane, and arcs between cells at the border, which bend out of the region."""
+    x0, y0, x1, y1 = plane.bounds
+    low = np.min(np.vstack([[(x0, y0)], corners]), axis=0)
+    high = np.max(np.vstack([[(x1, y1)], corners]), axis=0)
+    axes.set_xlim(low[0], high[0])
+    axes.set_ylim(low[1], high[1])
+    axes.set_aspect(plane.aspect)
+
+
+def _draw_lines(
+    axes: Axes,
+    courses: Courses,
+    lines: Lines,
+    values: FloatArray,
+    mappable: ScalarMappable,
+    scale: DensityScale,
+) -> None:
+    """Draw lines by their value, the largest on top; then the marked ones."""
+    collections = require("matplotlib.collections", "viz")
+    mark = np.full(values.size, -1) if lines.mark is None else lines.mark
+    # Lines without a value lie lowest.
+    order = np.argsort(np.where(np.isnan(values), -np.inf, values), kind="stable")
+    order = order[mark[order] < 0]
+    pieces = [courses.corners[courses.start[line] : courses.start[line + 1]] for line in order.tolist()]
+    value = values[order]
+    colours = mappable.to_rgba(value)
+    colours[np.isnan(value)] = require("matplotlib.colors", "viz").to_rgba(_FREE)
+    fraction = scale.fraction(value)
+    if lines.directed:
+        taper = np.linspace(_TAPER, 1.0, POINTS - 1)
+        drawn: Any = (
+            np.concatenate([np.stack([piece[:-1], piece[1:]], axis=1) for piece in pieces]) if pieces else []
+        )
+        colours = np.repeat(colours, POINTS - 1, axis=0)
+        widths = np.outer(_WIDTHS[0] + (_WIDTHS[1] - _WIDTHS[0]) * fraction, taper).ravel()
+    else:
+        drawn, weight = pieces, np.zeros(value.size) if lines.weight is None else lines.weight[order]
+        widths = np.where(np.isnan(value), 0.4 + 0.9 * weight, 1.0 + 1.4 * np.clip(fraction, 0, 1))
+    axes.add_collection(
+        collections.LineCollection(drawn, colors=colours, linewidths=widths, capstyle="round", zorder=2),
+        autolim=False,
+    )
+    for line in np.flatnonzero(mark >= 0).tolist():
+        number = int(mark[line])
+        x, y = courses.corners[courses.start[line] : courses.start[line + 1]].T
+        axes.plot(x, y, color=PAPER, linewidth=4.6, solid_capstyle="round", zorder=3)
+        axes.plot(
+            x,
+            y,
+            color=MARK_COLOURS[number % len(MARK_COLOURS)],
+            linewidth=2.6,
+            linestyle="-" if number else (0, (4, 1.5)),
+            label=lines.marks[number],
+            zorder=4,
+        )
+        axes.plot(x[[0, -1]], y[[0, -1]], "o", color=INK, markersize=5, zorder=5)
+    if lines.marks:
+        axes.legend(loc="upper right", fontsize=8, framealpha=0.9)
+
+
+def _draw_dots(
+    released: ReleasedMap,
+    plane: MapPlane,
+    axes: Axes,
+    dots: FloatArray,
+    mappable: ScalarMappable,
+    scale: DensityScale,
+) -> None:
+    """Draw cells as faint dots, and those with a value as discs of its colour."""
+    x, y = plane.projection.project(*released.tiling.centres())
+    site, disc = np.isfinite(dots), dots > 0
+    axes.scatter(x[site], y[site], s=2, color=_SITE, linewidths=0, zorder=1)
+    if disc.any():
+        size = 12 + 90 * scale.fraction(dots[disc])
+        colour = mappable.to_rgba(dots[disc])
+        axes.scatter(x[disc], y[disc], s=size, c=colour, edgecolors=PAPER, linewidths=0.6, zorder=3)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import textwrap
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.cm import ScalarMappable
     from matplotlib.path import Path
 
-    from mapveil.geo.tiling import Tiling
-    from mapveil.privacy.guarantee import Guarantee
+    from mapveil.maps.released import ReleasedMap
 
 
 INK: Final = "#22222a"
@@ -32,39 +31,6 @@ _SEEDED: Final = "SEEDED: NOT FOR RELEASE"
 _MAP_INCHES: Final = 6.4
 _HIGHEST_INCHES: Final = 8.5
 _LINE: Final = 112
-
-
-class Pictured(Protocol):
-    """What can be drawn with its promise: a map of cells, of flows, of roads."""
-
-    @property
-    def tiling(self) -> Tiling:
-        """The cells."""
-        ...
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """What was promised."""
-        ...
-
-    @property
-    def method(self) -> str:
-        """How it was made."""
-        ...
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What a reader must know."""
-        ...
-
-    @property
-    def version(self) -> str:
-        """The version of Mapveil that made it."""
-        ...
-
-    def metadata_json(self) -> str:
-        """Everything that is known about it."""
-        ...
 
 
 def new_axes(plane: MapPlane) -> Axes:
@@ -91,7 +57,7 @@ def ring_paths(rings: Rings) -> tuple[list[Path], IntArray]:
     return [path(corners, kinds) for corners, kinds in pieces], cell
 
 
-def draw_outline(drawn: Pictured, plane: MapPlane, axes: Axes) -> None:
+def draw_outline(drawn: ReleasedMap, plane: MapPlane, axes: Axes) -> None:
     """The outline of the region's polygon, where it has one."""
     if drawn.tiling.region.polygon is None:
         return
@@ -102,20 +68,23 @@ def draw_outline(drawn: Pictured, plane: MapPlane, axes: Axes) -> None:
     )
 
 
-def draw_bar(axes: Axes, mappable: ScalarMappable, colours: DensityScale, unit: str) -> None:
-    """The colour bar beside the map."""
+def draw_bar(
+    axes: Axes, mappable: ScalarMappable, colours: DensityScale, unit: str, *, holes: bool = False
+) -> None:
+    """Draw the colour bar beside the map, with a tip below it for ``holes``."""
     # Inset, so that the bar is as high as the map, whatever the axes' shape.
     place = axes.inset_axes((1.03, 0.0, 0.035, 1.0))
-    bar = axes.figure.colorbar(mappable, cax=place)
+    bar = axes.figure.colorbar(mappable, cax=place, extend="min" if holes else "neither")
     ticks = colours.ticks()
     bar.set_ticks(ticks.tolist(), labels=[number_text(float(tick)) for tick in ticks])
     bar.minorticks_off()
     bar.ax.tick_params(colors=QUIET, labelsize=8, length=3)
-    bar.set_label(f"{unit}, {'logarithmic' if colours.kind == 'log' else 'linear'} scale", color=INK, size=9)
+    kind = "" if colours.low else f", {'logarithmic' if colours.kind == 'log' else 'linear'} scale"
+    bar.set_label(unit + kind, color=INK, size=9)
     bar.outline.set_edgecolor("#b9b9c2")
 
 
-def style_frame(drawn: Pictured, plane: MapPlane, axes: Axes) -> None:
+def style_frame(drawn: ReleasedMap, plane: MapPlane, axes: Axes) -> None:
     """Degrees and scale bar (or the word for their absence), and quiet edges."""
     if drawn.tiling.region.georeferenced:
         draw_degrees(plane, axes)
@@ -159,6 +128,7 @@ def draw_scale_bar(plane: MapPlane, axes: Axes) -> None:
         color=INK,
         linewidth=1.4,
         path_effects=halo,
+        zorder=6,
         scalex=False,
         scaley=False,
     )
@@ -176,7 +146,7 @@ def draw_scale_bar(plane: MapPlane, axes: Axes) -> None:
     )
 
 
-def write_words(drawn: Pictured, axes: Axes, title: str | None, *, lead: str = "") -> None:
+def write_words(drawn: ReleasedMap, axes: Axes, title: str | None, *, lead: str = "") -> None:
     """Title above; what to read (``lead``), promise and notes below; and a warning across what was seeded."""
     by = f"{drawn.method}, {epsilon_text(drawn.guarantee)}"
     head = f"{title}\n{by}" if title else by
@@ -216,7 +186,7 @@ def write_words(drawn: Pictured, axes: Axes, title: str | None, *, lead: str = "
         )
 
 
-def png_bytes(drawn: Pictured, axes: Axes, title: str | None, dpi: int) -> bytes:
+def png_bytes(drawn: ReleasedMap, axes: Axes, title: str | None, dpi: int) -> bytes:
     """The figure as a PNG whose text chunk ``mapveil`` holds the whole metadata."""
     chunks = {
         "Title": title or f"{drawn.method}, {drawn.guarantee.label}",

@@ -8,7 +8,7 @@ const degree = (value, letters) => `${Math.abs(value).toFixed(5)}° ${letters[va
 // ---- data: 32-bit words, bytes of like weight together, deflated, base64 ----
 const bytesOf = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
 async function unpack(packed) {
-  if (packed === null || typeof packed !== "object") return packed;
+  if (!packed?.data) return packed;
   const stream = new Blob([bytesOf(packed.data)]).stream().pipeThrough(new DecompressionStream("deflate"));
   const planes = new Uint8Array(await new Response(stream).arrayBuffer());
   const count = planes.length / 4, bytes = new Uint8Array(planes.length);

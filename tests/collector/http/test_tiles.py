@@ -22,7 +22,6 @@ from mapveil.geo.region import Region
 from mapveil.geo.tiling import Tiling
 from mapveil.geo.web_mercator import WebMercatorTiles
 from mapveil.maps.density_map import DensityMap, Measurement
-from mapveil.maps.frame import shown_density
 from mapveil.pictures.colours import density_scale, ramp
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.errors import InputError
@@ -83,7 +82,7 @@ def place_of(z: int, x: int, y: int, column: float, row: float) -> tuple[float, 
 @pytest.mark.parametrize("layer", LAYERS)
 def test_a_pixel_has_the_colour_of_its_middle(name: str, theme: Any, layer: Any) -> None:
     heat = a_map(TILINGS[name])
-    density = shown_density(heat)
+    density = heat.density()
     if layer == "uncertainty":
         bounds, area = heat.interval(), heat.tiling.area_m2() / 1e6
         assert bounds is not None
@@ -241,7 +240,7 @@ def test_the_cells_record_holds_the_maps_numbers(name: str) -> None:
     tiling = Hexagons(REGION, 7) if name == "hexagons" else TILINGS[name]
     heat = a_map(tiling)
     record = json.loads(json.dumps(cells_record(heat), allow_nan=False))
-    bounds, density = heat.interval(), shown_density(heat)
+    bounds, density = heat.interval(), heat.density()
     assert bounds is not None
     inside = np.isfinite(density)
     for key, truth in (

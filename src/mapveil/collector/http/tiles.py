@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from mapveil.geo.quadtree import Quadtree
 from mapveil.maps.density_map import INTERVAL_ALPHA
-from mapveil.maps.frame import raster_frame, shown_density
+from mapveil.maps.frame import raster_frame
 from mapveil.pictures.colours import DensityScale, density_scale, ramp
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError
@@ -172,7 +172,7 @@ class MapTiles:
 
     @cached_property
     def _density(self) -> FloatArray:
-        return shown_density(self.heat)
+        return self.heat.density()
 
     @cached_property
     def _half_width(self) -> FloatArray | None:
@@ -249,7 +249,7 @@ def cells_record(heat: DensityMap) -> dict[str, Any]:
         where all cells are of one size. None stands for a cell outside the region, and for no bound.
     """
     tiling = heat.tiling
-    density, interval = shown_density(heat), heat.interval()
+    density, interval = heat.density(), heat.interval()
     inside = np.isfinite(density)
     area = tiling.area_m2() / 1e6
     return {

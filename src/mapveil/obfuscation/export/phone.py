@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.obfuscation.privatizers.dense_network import network_normals
-from mapveil.obfuscation.privatizers.fitted import FittedPrivatizer
 from mapveil.obfuscation.privatizers.normalisation import Normalisation
+from mapveil.obfuscation.privatizers.privatizer import FittedPrivatizer
 from mapveil.obfuscation.privatizers.table import find_privatizer
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.errors import InputError, require
@@ -110,7 +110,7 @@ class PhonePrivatizer:
 
 
 def read_phone_privatizer(path: str | Path) -> PhonePrivatizer:
-    """Read what ``FittedPrivatizer.export`` wrote. Run by: the client.
+    """Read what :func:`mapveil.obfuscation.export.phone_export.export_privatizer` wrote. Run by: the client.
 
     Raises
     ------

@@ -21,7 +21,7 @@ from mapveil.formats.atomic import atomic_path
 from mapveil.maps.software import software_version
 from mapveil.obfuscation.export.phone import PHONE_FORMAT, seal
 from mapveil.obfuscation.export.phone_graph import Graph
-from mapveil.obfuscation.privatizers.fitted import FittedPrivatizer
+from mapveil.obfuscation.privatizers.privatizer import FittedPrivatizer
 from mapveil_client.errors import InputError, ParameterError, require
 
 LARGEST_BYTES: Final = 1_000_000

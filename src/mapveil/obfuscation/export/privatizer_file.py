@@ -24,8 +24,8 @@ import numpy.typing as npt
 
 from mapveil.formats.atomic import atomic_path
 from mapveil.maps.software import software_version
-from mapveil.obfuscation.privatizers.fitted import FittedPrivatizer
 from mapveil.obfuscation.privatizers.normalisation import Normalisation
+from mapveil.obfuscation.privatizers.privatizer import FittedPrivatizer
 from mapveil.obfuscation.privatizers.table import find_privatizer
 from mapveil_client.errors import InputError
 

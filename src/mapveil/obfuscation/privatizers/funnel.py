@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from mapveil.obfuscation.privatizers.cells import nearest_centre
 from mapveil.obfuscation.privatizers.codebook import choose_codes
+from mapveil.obfuscation.privatizers.funnel_game import Game, play_funnel
 from mapveil.obfuscation.privatizers.privatizer import Privatizer, Progress, Rows, State
 from mapveil.privacy.guarantee import Guarantee, Measured
 from mapveil_client.randomness.random import Randomness
@@ -89,13 +90,16 @@ class Funnel(Privatizer):
             whole = isinstance(value, int) and not isinstance(value, bool)
             self._check(whole and least <= value <= most, name, f"a whole number from {least} to {most}")
 
+    @property
+    def game(self) -> Game:
+        """The rules that the channel is found by."""
+        return Game(**{name: getattr(self, name) for name in Game._fields})
+
     def learn(
         self, pilot: Rows, users: npt.NDArray[np.int64], rng: Randomness, progress: Progress
     ) -> dict[str, npt.NDArray[Any]]:
         """Play the game; see :class:`Privatizer`."""
-        from mapveil.obfuscation.training.funnel_game import play_funnel
-
-        channel, certificate = play_funnel(self, pilot, users, rng, progress)
+        channel, certificate = play_funnel(self.game, pilot, users, rng, progress)
         return {**channel._asdict(), "certificate": np.array(certificate)}
 
     def rewrite(self, state: State, rows: Rows, rng: Randomness) -> Rows:

@@ -4,11 +4,17 @@
   const raster = map.raster, rings = map.rings;
   const [width, height] = map.extent;
 
-  let layers = [], users, lower, upper, area, row, col, cellAt, shapes, outline, paths, boxes, ringsOf, degrees;
+  let layers = [], lower, upper, area, row, col, cellAt, shapes, outline, paths, boxes, ringsOf, degrees;
   try {
-    [users, lower, upper, area] = await Promise.all([map.users, map.lower, map.upper, map.area].map(unpack));
+    [lower, upper, area] = await Promise.all([map.bounds?.[0], map.bounds?.[1], map.area].map(unpack));
     layers = await Promise.all(map.layers.map(async (each) => ({ ...each, values: await unpack(each.values) })));
     for (const each of layers) {
+      // A density follows from users and areas; outside the region no area is known.
+      if (each.values.over_area) {
+        const { values } = layers.find((other) => other.name === each.values.over_area);
+        const areaOf = (i) => (typeof area === "number" ? area : area[i]);
+        each.values = values.map((users, i) => (areaOf(i) > 0 ? users / areaOf(i) : areaOf(i) === 0 ? 0 : NaN));
+      }
       each.read = (cell, style) => {
         const value = each.values[cell];
         const text = Number.isNaN(value) ? "unknown" : each.words ? each.words[value] : `${number(value)} ${each.unit === "1" ? "" : each.unit}`;
@@ -29,10 +35,6 @@
     cannotDraw(canvas, error);
     return;
   }
-  // A map of users has a density; one of something else, such as signal strength, has its layers only.
-  const areaOf = (i) => (typeof area === "number" ? area : area[i]);
-  const densityOf = (i) => (areaOf(i) > 0 ? users[i] / areaOf(i) : areaOf(i) === 0 ? 0 : NaN);
-
   if (shapes) {
     paths = pathsOf(shapes);
     boxes = new Map();
@@ -51,9 +53,9 @@
 
   // ---- colours ----
   const colour = colourRamp(map.ramp);
-  let { low = 0, top: most, knee, under, palest = 0 } = map.scale;
-  let unit = map.unit, kind = "log", selected = -2, layer = null;
-  const shownOf = (i) => (layer === null ? densityOf(i) : layer.values[i]);
+  let layer = layers[0], selected = -2;
+  let { kind, low, top: most, knee, under, palest } = layer.scale;
+  const shownOf = (i) => layer.values[i];
   const fraction = (d) =>
     Math.min(1, kind === "linear" ? Math.max(d - low, 0) / (most - low) : Math.log1p(Math.max(d, 0) / knee) / Math.log1p(most / knee));
   const ink = (part) => colour(palest + (1 - palest) * part);
@@ -113,7 +115,7 @@
       const c = Math.floor((x / width) * raster.columns), r = Math.floor((y / height) * raster.rows);
       if (c < 0 || r < 0 || c >= raster.columns || r >= raster.rows) return -1;
       const cell = cellAt[r * raster.columns + c];
-      return cell >= 0 && !(users && Number.isNaN(densityOf(cell))) ? cell : -1;
+      return cell >= 0 && !(typeof area !== "number" && Number.isNaN(area[cell])) ? cell : -1;
     }
     pen.setTransform(1, 0, 0, 1, 0, 0);
     for (const [cell, box] of boxes) {
@@ -143,20 +145,19 @@
     if (cell < 0) {
       rows.push(["Outside the map", ""]);
     } else {
-      rows.push(users ? ["Estimated users", number(users[cell]), "main"] : layers[0].read(cell, "main"));
+      rows.push(layers[map.main].read(cell, "main"));
       if (lower) {
         const bounds = upper[cell] === Infinity ? `at least ${number(lower[cell])}` : `${number(lower[cell])} to ${number(upper[cell])}`;
-        rows.push([`${map.certainty} bounds`, bounds]);
+        rows.push([`${map.bounds[2]} bounds`, bounds]);
+      }
+      for (const [at, each] of layers.entries()) {
+        if (at !== map.main && !Number.isNaN(each.values[cell])) rows.push(each.read(cell));
       }
       if (map.georeferenced) {
         const [lon, lat] = centre(cell);
-        if (users) rows.push(["Density", `${number(densityOf(cell))} per km²`]);
         rows.push(["Longitude", degree(lon, "EW")], ["Latitude", degree(lat, "NS")]);
       } else {
         rows.push(["Column, row", `${col[cell]}, ${row[cell]}`]);
-      }
-      for (const each of users ? layers : layers.slice(1)) {
-        if (!Number.isNaN(each.values[cell])) rows.push(each.read(cell));
       }
       rows.push(["Cell", String(cell)]);
     }
@@ -179,9 +180,9 @@
     $("below").hidden = !under;
     if (under) {
       $("below").style.setProperty("--swatch", under);
-      $("below").textContent = `Below ${number(low)} ${unit}: a coverage hole`;
+      $("below").textContent = `Below ${number(low)} ${layer.unit}: a coverage hole`;
     }
-    legend.setAttribute("aria-label", `Colours from ${number(low)} to ${number(most)} ${unit}, ${kind === "log" ? "logarithmic" : "linear"} scale`);
+    legend.setAttribute("aria-label", `Colours from ${number(low)} to ${number(most)} ${layer.unit}, ${kind === "log" ? "logarithmic" : "linear"} scale`);
   }
   function recolour() {
     paint();
@@ -195,31 +196,23 @@
   }
 
   // ---- what the colours show ----
-  $("scales").hidden = !users;
-  for (const [at, name] of [...(users ? [[-1, map.unit]] : []), ...layers.entries()]) $("layer").append(new Option(at < 0 ? name : name.title, String(at)));
-  $("choice").hidden = layers.length === 0;
+  for (const [at, { title }] of layers.entries()) $("layer").append(new Option(title, String(at)));
+  $("choice").hidden = layers.length === 1;
   $("layer").addEventListener("change", () => {
-    const at = Number($("layer").value);
-    layer = at < 0 ? null : layers[at];
-    ({ low = 0, top: most, knee, under, palest = 0 } = layer === null ? map.scale : layer.scale);
-    unit = layer === null ? map.unit : layer.unit;
-    $("colours").textContent = layer === null ? map.unit : layer.title + (unit === "1" || unit === "" ? "" : `, ${unit}`);
-    choose(layer === null ? "log" : "linear");
+    layer = layers[Number($("layer").value)];
+    ({ kind, low, top: most, knee, under, palest } = layer.scale);
+    const { title, unit } = layer;
+    $("colours").textContent = unit && unit !== "1" ? `${title}, ${unit}` : title;
+    $("scales").hidden = kind !== "log";
+    choose(kind);
   });
-  if (map.first >= 0) {
-    $("layer").value = String(map.first);
-    $("layer").dispatchEvent(new Event("change"));
-  }
+  $("scales").hidden = kind !== "log";
 
   // ---- downloads ----
   const short = (value) => (Number.isFinite(value) ? Number(value.toPrecision(5)) : null);
-  function known(cell) {
-    if (!users) return { cell, ...Object.fromEntries(layers.map((each) => [each.name, short(each.values[cell])])) };
-    return {
-      cell, users: short(users[cell]), users_per_km2: map.georeferenced ? short(densityOf(cell)) : null,
-      lower: lower ? short(lower[cell]) : null, upper: upper ? short(upper[cell]) : null,
-    };
-  }
+  const columns = [...layers.filter((_, at) => at === map.main), ...layers.filter((_, at) => at !== map.main)].map(({ name, values }) => [name, values]);
+  if (lower) columns.push(["lower", lower], ["upper", upper]);
+  const known = (cell) => ({ cell, ...Object.fromEntries(columns.map(([name, values]) => [name, short(values[cell])])) });
   const stem = `mapveil-${map.metadata.method}`.replace(/[^\w-]+/g, "-");
   function saveCsv() {
     const place = map.georeferenced ? ["lon", "lat"] : ["column", "row"];
@@ -258,7 +251,8 @@
     const parts = [`{"type":"FeatureCollection","mapveil":${head},"features":[`];
     let separator = "\n";
     for (let i = 0; i < map.size; i++) {
-      if (users ? users[i] === 0 : Number.isNaN(layers[0].values[i])) continue;
+      const value = layers[map.main].values[i];
+      if (value === map.empty || Number.isNaN(value)) continue;
       parts.push(separator + JSON.stringify({ type: "Feature", id: i, geometry: outlineOf(i), properties: known(i) }));
       separator = ",\n";
     }
@@ -270,7 +264,8 @@
   $("log").addEventListener("click", () => choose("log"));
   $("linear").addEventListener("click", () => choose("linear"));
   $("csv").addEventListener("click", saveCsv);
-  if (map.georeferenced) $("geojson").addEventListener("click", saveGeojson); else $("geojson").hidden = true;
+  $("geojson").hidden = !map.georeferenced;
+  $("geojson").addEventListener("click", saveGeojson);
   const view = mapView({
     canvas, map, paint: paintMap, resized: drawLegend, read: (px, py) => read(find(px, py)),
   });

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from mapveil.geo.measurements import RSS
 from mapveil.obfuscation.privatizers.cells import Rows32, find_centres, nearest_centre, row_distances
+from mapveil.obfuscation.privatizers.privatizer import Progress, Rows
 from mapveil.obfuscation.utility import linear_parameters
-
-if TYPE_CHECKING:
-    from mapveil.obfuscation.privatizers.funnel import Funnel
-    from mapveil.obfuscation.privatizers.privatizer import Progress, Rows
-    from mapveil_client.randomness.random import Randomness
+from mapveil_client.randomness.random import Randomness
 
 _SAMPLE = 1 << 14  # runs that distances are taken of
 _PART = 8  # one run in so many is kept for the certificate
@@ -32,6 +29,20 @@ _KEPT_RESIDUALS = (
     0.1,
     0.0,
 )  # parts of what the linear model leaves unsaid that codes may keep
+
+
+class Game(NamedTuple):
+    """The rules of the game, as :class:`mapveil.obfuscation.privatizers.funnel.Funnel` documents them."""
+
+    sequence: int
+    codes: int
+    cells: int
+    rounds: int
+    rho: float
+    v1: float
+    v2: float
+    w1: float
+    w2: float
 
 
 class Channel(NamedTuple):
@@ -61,7 +72,7 @@ class _Sample(NamedTuple):
 
 
 def play_funnel(
-    funnel: Funnel, pilot: Rows, users: npt.NDArray[np.int64], rng: Randomness, progress: Progress
+    game: Game, pilot: Rows, users: npt.NDArray[np.int64], rng: Randomness, progress: Progress
 ) -> tuple[Channel, Certificate]:
     r"""Find the channel, the codes and what they are worth. Run by: the curator of the pilot.
 
@@ -74,8 +85,8 @@ def play_funnel(
 
     Parameters
     ----------
-    funnel : Funnel
-        The parameters.
+    game : Game
+        The rules.
     pilot : ndarray of float64, shape (runs, L x features)
         Normalised runs.
     users : ndarray of int64, shape (runs,)
@@ -86,25 +97,25 @@ def play_funnel(
         Called with ``"play"`` and the part done.
     """
     generator = rng.generator()
-    length = funnel.sequence
+    length = game.sequence
     rows = pilot.astype(np.float32)
     codes_of_users = np.unique(users, return_inverse=True)[1]
     order = generator.permutation(len(rows))
     kept = order[: max(len(rows) // _PART, 1)]
     played = order[max(len(rows) // _PART, 1) :] if len(rows) >= 2 * _PART else order
     sampled = np.sort(played[:_SAMPLE])
-    centres, nearest = find_centres(rows[sampled], max(min(funnel.cells, len(sampled) // 4), 1), generator)
+    centres, nearest = find_centres(rows[sampled], max(min(game.cells, len(sampled) // 4), 1), generator)
     everyone = nearest_centre(rows[played], centres)
     sizes = np.bincount(everyone, minlength=len(centres))
     who = np.zeros((len(centres), codes_of_users.max() + 1), dtype=np.float32)
     np.add.at(who, (everyone, codes_of_users[played]), 1)
     who /= sizes[:, None]
     sample = _sample(rows[sampled], nearest, sizes / sizes.sum(), length)
-    weights, played_codes = _play(funnel, sample, who, generator, progress)
+    weights, played_codes = _play(game, sample, who, generator, progress)
     made = Channel(centres, weights, _settle(played_codes, weights, sample, length).astype(np.float64))
-    if funnel.w2 > 0:
+    if game.w2 > 0:
         model = linear_parameters(pilot.reshape(len(pilot) * length, -1))
-        made = _match(funnel, made, sample, rows[kept], model, generator)
+        made = _match(game, made, sample, rows[kept], model, generator)
     return made, certify(made, rows[kept], codes_of_users[kept], length)
 
 
@@ -165,21 +176,21 @@ def _places(rows: Rows32, length: int) -> Rows32:
 
 
 def _play(
-    funnel: Funnel,
+    game: Game,
     sample: _Sample,
     who: npt.NDArray[np.float32],
     generator: np.random.Generator,
     progress: Progress,
 ) -> tuple[npt.NDArray[np.float32], Rows32]:
-    length, rho = funnel.sequence, np.float32(funnel.rho)
-    codes = find_centres(sample.rows, funnel.codes, generator, rounds=8)[0]
+    length, rho = game.sequence, np.float32(game.rho)
+    codes = find_centres(sample.rows, game.codes, generator, rounds=8)[0]
     guesses = _places(codes, length)
     mass = np.add.reduceat(sample.share, sample.starts)
     within = (sample.share / mass[sample.cells])[:, None]
     preference = np.zeros((len(mass), len(codes)), dtype=np.float32)
     total = np.zeros_like(preference)
     channel = np.full_like(preference, 1 / len(codes))
-    for at in range(funnel.rounds):
+    for at in range(game.rounds):
         distortion = row_distances(sample.rows, codes, length)
         off = row_distances(sample.places, guesses, length)
         per_cell = np.add.reduceat(distortion * within, sample.starts)
@@ -189,19 +200,19 @@ def _play(
         belief = (sent.T @ who) / np.maximum(sent.sum(axis=0), 1e-12)[:, None]
         named = np.exp((belief - belief.max(axis=1, keepdims=True)) / np.float32(_SOFTNESS))
         named /= named.sum(axis=1, keepdims=True)
-        loss = rho * np.float32(funnel.w1) * per_cell
-        loss += (1 - rho) * np.float32(funnel.v1) * (who @ named.T)
-        loss -= (1 - rho) * np.float32(funnel.v2) * np.add.reduceat(off * within, sample.starts)
+        loss = rho * np.float32(game.w1) * per_cell
+        loss += (1 - rho) * np.float32(game.v1) * (who @ named.T)
+        loss -= (1 - rho) * np.float32(game.v2) * np.add.reduceat(off * within, sample.starts)
         preference -= np.float32(_STEP) * loss
         preference -= preference.max(axis=1, keepdims=True)
         channel = np.exp(preference)
         channel /= channel.sum(axis=1, keepdims=True)
-        if at >= funnel.rounds // 2:
+        if at >= game.rounds // 2:
             total += channel
         weights = channel[sample.cells] * sample.share[:, None]
         codes = _towards(weights, distortion, sample.rows, codes)
         guesses = _towards(weights, off, sample.places, guesses)
-        progress("play", (at + 1) / funnel.rounds)
+        progress("play", (at + 1) / game.rounds)
     return total / total.sum(axis=1, keepdims=True), codes
 
 
@@ -223,7 +234,7 @@ def _towards(
 
 
 def _match(
-    funnel: Funnel,
+    game: Game,
     channel: Channel,
     sample: _Sample,
     kept: Rows32,
@@ -235,7 +246,7 @@ def _match(
     Residuals carry signal beyond the linear model. Where features nearly depend on each other they make the
     parameters of few codes swing, so what they cost is measured on rows that took no part.
     """
-    length = funnel.sequence
+    length = game.sequence
     mass = (channel.weights[sample.cells] * sample.share[:, None]).sum(axis=0)
     sent = channel.weights[nearest_centre(kept, channel.centres)]
     reached = np.cumsum(sent, axis=1, dtype=np.float64)
@@ -255,7 +266,7 @@ def _match(
             float(np.abs(linear_parameters(codes[drawn].reshape(len(drawn) * length, -1)) - model).sum())
             for drawn in trials
         ]
-        useful = -funnel.w1 * distortion - funnel.w2 * sum(off) / _TRIALS
+        useful = -game.w1 * distortion - game.w2 * sum(off) / _TRIALS
         if useful > best:
             best, found = useful, channel._replace(codes=codes)
     return found

@@ -1,1 +1,0 @@
-"""Training of privatizers on a pilot set."""
