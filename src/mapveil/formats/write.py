@@ -46,9 +46,8 @@ def write(released: ReleasedMap, path: str | PathLike[str], *, title: str | None
     """
     suffix = Path(path).suffix.lower()
     if suffix not in released.suffixes:
-        raise InputError(
-            f"{path}: no format has that suffix; one of {', '.join(released.suffixes)} is needed"
-        )
+        known = ", ".join(released.suffixes)
+        raise InputError(f"{path}: the suffix must be one of {known}, got {suffix or 'none'}")
     module, _, name = WRITERS[suffix].partition(":")
     writer: Any = getattr(importlib.import_module(f"mapveil.{module}"), name)
     writer(released, path, **({"title": title} if suffix in (".png", ".html") else {}))
