@@ -19,9 +19,10 @@ from mapveil.random_features.frequencies import unit_frequencies
 from mapveil.random_features.kernels import Gaussian
 from mapveil.random_features.query import Query
 from mapveil.random_features.report import Reports, Visits, client_reports
-from mapveil.random_features.surface import SurfaceSum, direct_surface
+from mapveil.random_features.surface import SurfaceSum
 from mapveil_client.arrays import FloatArray
 from mapveil_client.randomness.random import Randomness
+from tests.random_features.direct_surface import direct_surface
 
 SIDE = 512
 EXTENT = 11_200.0

@@ -10,6 +10,7 @@ from benchmarks.record import Context, Result, best_of, line
 from mapveil.central import emd_heatmap
 from mapveil.inference import tree_median
 from mapveil_client.morton import interleave
+from tests.inference.tree_median_lp import cost, reconstruct_lp
 
 
 def run(context: Context) -> list[Result]:
@@ -27,11 +28,11 @@ def run(context: Context) -> list[Result]:
         noise = [values + generator.laplace(0, 3, values.size) for values in levels]
         chosen = emd_heatmap.select(noise, [np.ones(values.size, dtype=np.int64) for values in levels], width)
         tree, noisy = chosen.tree, chosen.noisy
-        fast, slow = tree_median.reconstruct(tree, noisy), tree_median.reconstruct_lp(tree, noisy)
-        if not np.isclose(tree_median.cost(tree, noisy, fast), tree_median.cost(tree, noisy, slow)):
+        fast, slow = tree_median.reconstruct(tree, noisy), reconstruct_lp(tree, noisy)
+        if not np.isclose(cost(tree, noisy, fast), cost(tree, noisy, slow)):
             raise AssertionError("the two solutions differ in cost")
         ours = best_of(3, partial(tree_median.reconstruct, tree, noisy))
-        theirs = best_of(1, partial(tree_median.reconstruct_lp, tree, noisy))
+        theirs = best_of(1, partial(reconstruct_lp, tree, noisy))
         results.append(
             line(f"l1 reconstruction, w = {width:,}, depth {depth}", ours, "s", "HiGHS", theirs, ">= 5 x",
                  theirs >= 5 * ours)

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from mapveil.attacks.localisation_score import (
     PAPER_RATIO,
+    _score_framed,
     score_places,
     score_silence,
-    score_surfaces,
     score_waves,
 )
 from mapveil.random_features.even_grid import EvenGrid
@@ -22,6 +22,14 @@ from mapveil.random_features.query import Query
 from mapveil.random_features.report import Visits, client_reports, grid_reports
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
+
+
+def score_surfaces(surfaces, places, grid, *, ratio=PAPER_RATIO):
+    """The score from surfaces that are already evaluated, shape (devices, P, Q)."""
+    framed = np.empty((surfaces.shape[0], grid.count[0] + 1, grid.count[1] + 1))
+    framed[:, :-1, :-1] = surfaces
+    return _score_framed(framed, places, grid, ratio)
+
 
 GRID = EvenGrid((10.0, 200.0), (7.0, -9.0), (13, 17))
 

@@ -2,8 +2,22 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.stats import beta
 
-from mapveil.inference.split_prior import CONCENTRATIONS, PUBLIC_WEIGHTS, SplitPrior, posterior_half
+from mapveil.inference.split_prior import CONCENTRATIONS, PUBLIC_WEIGHTS, SplitPrior
+
+
+def posterior_half(
+    parent: float, measured: float, deviation: float, weights: np.ndarray, terms: int = 0
+) -> float:
+    """Posterior mean of an even box's half by plain numerical integration: the slow, obvious oracle."""
+    ends = 0.5 + 0.5 * np.tanh(np.linspace(-20, 20, 40_001))
+    theta = (ends[1:] + ends[:-1]) / 2
+    mass = np.zeros(theta.size)
+    for weight, concentration in zip(weights, CONCENTRATIONS, strict=True):
+        mass += weight * np.diff(beta.cdf(ends, concentration, concentration))
+    mass *= np.exp(-(((measured - parent * theta) / deviation) ** 2) / 2)  # noise of many terms is normal
+    return float(parent * (mass * theta).sum() / mass.sum())
 
 
 def halves(prior: SplitPrior, parent: float, measured: float, deviation: float, share: float = 0.5) -> float:

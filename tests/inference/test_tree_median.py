@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mapveil.inference.tree_median import KeptTree, Masses, cost, reconstruct, reconstruct_lp
+from mapveil.inference.tree_median import KeptTree, Masses, reconstruct
+from tests.inference.tree_median_lp import cost, reconstruct_lp
 
 
 def some_tree(

@@ -18,8 +18,8 @@ from mapveil.random_features.map_points import (
 )
 from mapveil.random_features.query import Query
 from mapveil.random_features.report import Visits, client_reports
-from mapveil.random_features.surface import direct_surface
 from mapveil_client.randomness.random import Randomness
+from tests.random_features.direct_surface import direct_surface
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
 DEGREES = mv.Region.from_bounds_in("EPSG:4326", -74.03, 40.69, -73.90, 40.83)

@@ -18,15 +18,13 @@ from mapveil.random_features.kernels import KERNELS
 from mapveil.random_features.message import (
     VERSION,
     digest,
-    read_grid_reports,
     read_query,
     read_reports,
-    write_grid_reports,
     write_query,
     write_reports,
 )
 from mapveil.random_features.query import Query
-from mapveil.random_features.report import Reports, grid_reports
+from mapveil.random_features.report import Reports
 from mapveil_client.canonical_cbor import encode
 from mapveil_client.errors import InputError, ParameterError
 
@@ -60,12 +58,6 @@ def test_reports_are_the_vectors(vector):
     read = read_reports([bytes.fromhex(message) for message in vector["compact"]], query)
     np.testing.assert_array_equal(read.frequencies, reports.frequencies)
     np.testing.assert_array_equal(read.projections, reports.projections)
-    if query.grid is not None:
-        # Cosines differ in the last digit between machines, so the grid form is pinned by value.
-        back = read_grid_reports([bytes.fromhex(message) for message in vector["grid"]], query)
-        np.testing.assert_allclose(back.evaluations, grid_reports(reports, query).evaluations, atol=1e-12)
-        again = [message.hex() for message in write_grid_reports(back, query)]
-        assert again == vector["grid"]
 
 
 @pytest.mark.parametrize("vector", VECTORS["refused"], ids=lambda vector: vector["name"])
@@ -74,7 +66,6 @@ def test_bad_messages_are_refused_with_the_reason_of_the_vectors(vector):
     readers = {
         "query": lambda: read_query(data),
         "compact": lambda: read_reports([data], query_of(vector["query"])),
-        "grid": lambda: read_grid_reports([data], query_of(vector["query"])),
     }
     with pytest.raises(InputError, match=re.escape(vector["reason"])):
         readers[vector["kind"]]()
@@ -106,11 +97,7 @@ def test_queries_come_back_and_have_one_encoding(axes, features, kernel, gridded
 @given(st.binary(max_size=80))
 def test_garbage_is_refused_and_nothing_else_happens(data):
     query = query_of(VECTORS["reports"][0]["query"])
-    for read in (
-        read_query,
-        lambda data: read_reports([data], query),
-        lambda data: read_grid_reports([data], query),
-    ):
+    for read in (read_query, lambda data: read_reports([data], query)):
         with pytest.raises(InputError):
             read(data)
 
@@ -127,13 +114,11 @@ def test_a_changed_byte_never_reads_as_another_query_silently(data):
     assert write_query(read) == bytes(message)
 
 
-def test_compact_is_small_and_the_papers_form_is_not(make_query, make_reports):
+def test_a_report_is_four_numbers_of_each_wave_and_39_bytes(make_query, make_reports):
     query = make_query(2, 2)
-    reports, _ = make_reports(query, 3)
-    compact, grid = write_reports(reports, query), write_grid_reports(grid_reports(reports, query), query)
-    assert {len(message) for message in compact} == {8 * 4 * 2 + 39}
-    assert {len(message) for message in grid} == {8 * query.grid.size + 40}
-    for name, size in (("compact-report", 4), ("grid-report", 4), ("query", 11)):
+    messages = write_reports(make_reports(query, 3)[0], query)
+    assert {len(message) for message in messages} == {8 * 4 * 2 + 39}
+    for name, size in (("compact-report", 4), ("query", 11)):
         body = SCHEMA.split(f"\n{name} = [")[1].split("]")[0]
         assert len(re.findall(r"^\s+[a-z]+: ", body, re.M)) == size
 
@@ -147,9 +132,6 @@ def test_a_report_cannot_be_louder_than_one_user(make_query, make_reports):
     shrill = reports._replace(frequencies=reports.frequencies + np.array([[[0.0]], [[9.0]]]))
     with pytest.raises(InputError, match="report 0: a frequency outside"):
         read_reports(write_reports(shrill, query), query)
-    evaluations = grid_reports(reports, query).evaluations * 3
-    with pytest.raises(InputError, match="report 0: an evaluation above"):
-        read_grid_reports(write_grid_reports(type(grid_reports(reports, query))(evaluations), query), query)
 
 
 def test_answers_to_another_query_are_refused(make_query, make_reports):
@@ -157,9 +139,6 @@ def test_answers_to_another_query_are_refused(make_query, make_reports):
     messages = write_reports(make_reports(query, 2)[0], query)
     with pytest.raises(InputError, match="report 0: answers another query"):
         read_reports(messages, other)
-    bare = make_query(2, 1, grid=False)
-    with pytest.raises(InputError, match="no grid"):
-        read_grid_reports([], bare)
 
 
 def test_numbers_that_are_none_are_refused(make_query):

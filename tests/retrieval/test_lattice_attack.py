@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from mapveil.retrieval.lattice_attack import primal_attack
 from mapveil.retrieval.parameters import DEVIATION
 from mapveil_client.errors import ParameterError
+from tests.retrieval.lattice_attack import primal_attack
 
 
 @pytest.mark.parametrize(
@@ -33,6 +33,12 @@ def test_ternary_secrets_and_the_papers_errors_would_be_easier():
     ours = primal_attack().block
     assert primal_attack(secret_deviation=math.sqrt(2 / 3)).block < ours - 50
     assert primal_attack(secret_deviation=6.4, error_deviation=6.4).block < ours - 50
+
+
+def test_the_figures_of_the_documentation():
+    ours, paper = primal_attack(), primal_attack(secret_deviation=6.4, error_deviation=6.4)
+    assert (ours.block, round(ours.core_bits), round(ours.bits)) == (395, 115, 146)
+    assert (paper.block, round(paper.core_bits), round(paper.bits)) == (326, 95, 126)
 
 
 def test_it_grows_with_what_makes_it_hard():

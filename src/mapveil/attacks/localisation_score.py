@@ -53,33 +53,6 @@ class Score(NamedTuple):
         return float(self.expected_m.mean()), float(self.literal_m.mean())
 
 
-def score_surfaces(
-    surfaces: FloatArray, places: FloatArray, grid: EvenGrid, *, ratio: float = PAPER_RATIO
-) -> Score:
-    """The score from surfaces that are already evaluated.
-
-    Parameters
-    ----------
-    surfaces : ndarray of float64, shape (devices, P, Q)
-        What each device sent.
-    places : ndarray of float64, shape (2, devices)
-        Where they are, metres.
-    grid : EvenGrid
-        The points; two axes.
-    ratio : float
-        The paper's epsilon, at least 1.
-
-    Raises
-    ------
-    ParameterError
-        ``ratio`` is below 1, or the grid has not two axes.
-    """
-    _check(grid, ratio)
-    framed = np.empty((surfaces.shape[0], grid.count[0] + 1, grid.count[1] + 1))
-    framed[:, :-1, :-1] = surfaces
-    return _score_framed(framed, places, grid, ratio)
-
-
 def _score_framed(framed: FloatArray, places: FloatArray, grid: EvenGrid, ratio: float) -> Score:
     """The score from surfaces with one more column and row, whose values do not matter and are overwritten.
 

@@ -184,21 +184,6 @@ class SplitPrior:
         return np.asarray((table.moment @ self.weights) / np.maximum(table.likelihood @ self.weights, 1e-280))
 
 
-def posterior_half(
-    parent: float, measured: float, deviation: float, weights: FloatArray, terms: int = _GAUSSIAN
-) -> float:
-    """Posterior mean of an even box's half by plain numerical integration: the slow, obvious oracle."""
-    from scipy.stats import beta
-
-    ends = 0.5 + 0.5 * np.tanh(np.linspace(-20, 20, 40_001))
-    theta = (ends[1:] + ends[:-1]) / 2
-    mass = np.zeros(theta.size)
-    for weight, concentration in zip(weights, CONCENTRATIONS, strict=True):
-        mass += weight * np.diff(beta.cdf(ends, concentration, concentration))
-    mass *= _noise_density((measured - parent * theta) / deviation, terms)
-    return float(parent * (mass * theta).sum() / mass.sum())
-
-
 def _chunks(index: IntArray) -> list[IntArray]:
     return [index[start : start + _CHUNK] for start in range(0, index.size, _CHUNK)]
 

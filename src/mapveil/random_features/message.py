@@ -22,13 +22,13 @@ import numpy.typing as npt
 
 from mapveil.random_features.even_grid import EvenGrid
 from mapveil.random_features.query import Query
-from mapveil.random_features.report import GridReports, Reports
+from mapveil.random_features.report import Reports
 from mapveil_client import canonical_cbor
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError
 
 VERSION: Final = 1
-_QUERY, _COMPACT, _GRID = 1, 2, 3
+_QUERY, _COMPACT = 1, 2
 _ROUNDING: Final = 1e-9
 
 
@@ -112,28 +112,6 @@ def read_reports(messages: Sequence[bytes], query: Query) -> Reports:
             np.asarray((np.abs(frequencies) > band).any(axis=(0, 2))), "a frequency outside the grid's band"
         )
     return Reports(frequencies, projections)
-
-
-def write_grid_reports(reports: GridReports, query: Query) -> list[bytes]:
-    """Encode each device's evaluations. Run by: the client that sends the paper's form."""
-    name = digest(query)
-    return [canonical_cbor.encode([VERSION, _GRID, name, _pack(row)]) for row in reports.evaluations]
-
-
-def read_grid_reports(messages: Sequence[bytes], query: Query) -> GridReports:
-    """Decode and check evaluations. Run by: the server.
-
-    Raises
-    ------
-    InputError
-        A message is not a report of this query, or has a number larger than B waves can add up to.
-    """
-    if query.grid is None:
-        raise InputError("this query has no grid to report on")
-    rows = _rows(messages, _GRID, query, query.grid.size)
-    largest = np.abs(rows).max(axis=1)
-    _refuse(np.asarray(largest > query.features + _ROUNDING), "an evaluation above the number of waves")
-    return GridReports(rows.reshape(-1, *query.grid.count))
 
 
 def _rows(messages: Sequence[bytes], kind: int, query: Query, size: int) -> FloatArray:

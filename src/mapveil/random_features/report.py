@@ -7,7 +7,7 @@ For device i with frequencies :math:`\omega_1 \dots \omega_B` at place d the pap
           = \sum_b \operatorname{Re}\, e^{i \omega_b \cdot (g - o)} \bar z_b, \qquad z_b = e^{i \omega_b \cdot (d - o)}
 
 where: o is the query's origin. Whoever has :math:`\omega_b` and :math:`z_b` has all of it; and whoever has it on a
-grid has them (:mod:`mapveil.random_features.solve_grid`), up to what no point of the grid can tell: the sign
+grid can solve for them (``tests/random_features/solve_grid.py``), up to what no point of the grid can tell: the sign
 of both, and
 frequencies that differ by a multiple of :math:`2 \pi / \text{step}`. The compact report is folded by that period, so
 the two forms carry the same.

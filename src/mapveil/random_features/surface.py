@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from mapveil.random_features.even_grid import EvenGrid
 from mapveil.random_features.query import Query
-from mapveil.random_features.report import GridReports, Reports
+from mapveil.random_features.report import Reports
 from mapveil.random_features.transforms import to_grid, to_points
 from mapveil_client.arrays import ComplexArray, FloatArray
 from mapveil_client.errors import InputError
@@ -144,15 +144,6 @@ class SurfaceSum:
         self._sum += evaluate_on_grid(reports, self.query, self.grid, tolerance=self.tolerance)
         self.devices += reports.projections.shape[0]
 
-    def add_grid(self, reports: GridReports) -> None:
-        """Add evaluations, as the paper sends them."""
-        if reports.evaluations.shape[1:] != self.grid.count:
-            raise InputError(
-                f"evaluations of shape {reports.evaluations.shape[1:]} for a grid of {self.grid.count}"
-            )
-        self._sum += reports.evaluations.sum(axis=0)
-        self.devices += reports.evaluations.shape[0]
-
     def kernel_sum(self) -> FloatArray:
         """S: an estimate of the sum of all users' kernels, each 1 at its own place, shape ``grid.count``."""
         return self._sum / self.query.features
@@ -164,22 +155,6 @@ class SurfaceSum:
     def density(self) -> FloatArray:
         """Estimated users per square metre (per metre, per cubic metre and second): S over the kernel's integral."""
         return self.kernel_sum() / self.query.kernel_integral
-
-
-def direct_surface(reports: Reports, query: Query, points: FloatArray) -> FloatArray:
-    """S at any points, wave by wave: the slow, obvious oracle of every fast sum.
-
-    Parameters
-    ----------
-    reports : Reports
-        Compact reports.
-    query : Query
-        What was asked.
-    points : ndarray of float64, shape (dimension, points)
-        Where.
-    """
-    frequencies = reports.frequencies.reshape(query.dimension, -1)
-    return _summed(frequencies, reports.projections.reshape(-1), points, query) / query.features
 
 
 def _summed(

@@ -13,7 +13,7 @@ the modulus. The attacker picks m. One call of a sieve in dimension :math:`\beta
 :math:`2^{0.292 \beta}` operations (``core_bits``); with the usual overheads, a reduction costs
 :math:`2^{0.292 \beta + 16.4} \cdot 8 d` (``bits``), the figure to set beside published parameter tables.
 
-Run by: whoever doubts the parameters. It is an estimate of one attack with today's algorithms, no bound: dual attacks
+It is an estimate of one attack with today's algorithms, no bound: dual attacks
 with guessing are claimed to gain a few bits, Arora-Ge and BKW need far more samples than a query has.
 
 Source: Alkim, Ducas, Poppelmann, Schwabe, "Post-quantum key exchange: a new hope" (USENIX Security 2016), section 6.3;
@@ -66,16 +66,6 @@ def primal_attack(
     ------
     ParameterError
         A parameter is not above 0 (1 for the modulus).
-
-    Examples
-    --------
-    What a query of this package withstands, and what one with the paper's parameters does:
-
-    >>> primal_attack().block, round(primal_attack().bits)
-    (395, 146)
-    >>> paper = primal_attack(secret_deviation=6.4, error_deviation=6.4)
-    >>> paper.block, round(paper.bits)
-    (326, 126)
     """
     if secret < 1 or modulus < 2 or not (secret_deviation > 0 and error_deviation > 0):
         raise ParameterError(
