@@ -53,7 +53,7 @@ def test_release_is_a_finite_map_that_carries_its_promise(method: Method, tiling
     assert np.isfinite(heat.values).all()
     assert heat.values.min() >= 0
     assert heat.method == method.name
-    assert heat.guarantee.trust == method.trust
+    assert heat.guarantee.model == method.trust
     assert heat.guarantee.epsilon == 1
     assert heat.guarantee.seeded
     assert "not for release" in repr(heat.guarantee)

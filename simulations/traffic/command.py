@@ -16,6 +16,7 @@ from mapveil_client.randomness.random import as_randomness
 
 if TYPE_CHECKING:
     from mapveil.navigation.route_map import RouteMap
+    from mapveil.privacy.claim import Assumes
     from simulations.traffic.drive import Reporting
     from simulations.traffic.scene import Scene
     from simulations.traffic.study import RouteStudy
@@ -235,7 +236,7 @@ def _map(
     if true_trips:
         told = (
             *traffic.guarantee.assumptions,
-            "the promise is to simulated vehicles: nothing is promised to the people whose trips these are",
+            Assumes.SIMULATED_VEHICLES(),
         )
         traffic = replace(traffic, guarantee=replace(traffic.guarantee, assumptions=told))
     delay_s = world.delays(traffic.values)

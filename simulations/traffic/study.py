@@ -135,6 +135,7 @@ def study_routes(
             )
             if shown is None and traffic.maps:
                 shown = traffic.maps[max(traffic.maps, key=server.reports)]
+                shown = replace(shown, guarantee=shown.guarantee.as_simulation())
             minutes = (float(np.mean(each.seconds)) / 60 for each in (private, exact, free))
             rows.append(
                 StudyRow(epsilon, float(theta), route_quality(exact, private, float(epsilon)), *minutes)

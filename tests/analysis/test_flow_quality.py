@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 import mapveil as mv
 from mapveil.analysis.flow_quality import flow_quality
 from mapveil.maps.flow_map import FlowMap
+from mapveil.privacy.claim import Adversary, TrustModel
 from mapveil_client.errors import ParameterError
 
 GRID = mv.Grid(mv.Region.from_bbox(-8.70, 41.10, -8.52, 41.22), rows=2, columns=3)
-PROMISE = mv.Guarantee(trust="local", epsilon=None, bounding="", neighbours="")
+PROMISE = mv.Guarantee(model=TrustModel.LOCAL, epsilon=None, adversary=Adversary.REPORTS)
 
 
 def trips_of(seed: int, count: int) -> tuple[np.ndarray, np.ndarray]:

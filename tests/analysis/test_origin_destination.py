@@ -22,6 +22,7 @@ from mapveil.local import (
     StaircaseResponse,
     SubsetSelection,
 )
+from mapveil.privacy.claim import Assumes
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.local.randomizer import Reports
 from mapveil_client.randomness.random import Randomness
@@ -122,8 +123,9 @@ def test_a_user_reports_one_trip_however_many_they_have() -> None:
     by_trip = OriginDestination(mechanism=GRR, unit="trip").release(trips, GRID, rng=4)
     assert by_user.total == pytest.approx(500)
     assert by_trip.total == pytest.approx(3000)
-    assert (by_user.guarantee.unit, by_trip.guarantee.unit) == ("user", "report")
-    assert "add up" in by_trip.guarantee.assumptions[0]
+    assert (by_user.guarantee.unit, by_trip.guarantee.unit) == ("user", "trip")
+    assert Assumes.COMPOSES() in by_trip.guarantee.assumptions
+    assert by_trip.guarantee.simulated
 
 
 @given(most=st.integers(1, 150), least=st.floats(0, 30))
@@ -176,7 +178,7 @@ def test_ends_outside_are_told_apart_by_option() -> None:
     assert flows.total == pytest.approx(300)
     # The northern row is nearest to all of them.
     assert flows.departures()[GRID.centres().lat > 41.18].sum() > 200
-    assert "in the region" not in flows.guarantee.neighbours
+    assert Assumes.PARTICIPATION_PUBLIC() not in flows.guarantee.assumptions
 
 
 @pytest.mark.parametrize(

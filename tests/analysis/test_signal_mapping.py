@@ -10,6 +10,7 @@ from mapveil.analysis.signal_models.linear import LinearSignal
 from mapveil.geo.grid import Grid
 from mapveil.geo.measurements import Measurements
 from mapveil.geo.region import Region
+from mapveil.privacy.claim import Adversary, TrustModel
 from mapveil.privacy.guarantee import Guarantee
 
 
@@ -21,7 +22,7 @@ def test_the_map_is_the_model_at_the_centres() -> None:
     rows[:, 2] += 200 * (rows[:, 1] - 24.02)
     data = Measurements(rows, ("lat", "lon", "rss_dbm"), np.arange(300) % 2, ("a", "b"), None, np.arange(300))
     tiling = Grid(Region.from_bbox(24.0, 35.5, 24.04, 35.53), rows=6, columns=8)
-    promise = Guarantee(trust="obfuscation", epsilon=None, bounding="", neighbours="")
+    promise = Guarantee(model=TrustModel.OBFUSCATION, epsilon=None, adversary=Adversary.REPORTS)
     found = map_signal(LinearSignal(), data, tiling, promise, reach_m=500, hole_dbm=-91, notes=("a note",))
     centres = tiling.centres()
     predicted = LinearSignal().fit(data).at(centres.lat, centres.lon)

@@ -101,6 +101,7 @@ def audit_privatizer(
         The privatizer promises nothing, too few trials, or no such confidence.
     """
     promise = fitted.guarantee()
+    delta = float(promise.delta)
     if promise.epsilon is None:
         raise ParameterError(f"{fitted.privatizer.name} claims no epsilon that could be audited")
     if trials < _FEWEST:
@@ -111,13 +112,13 @@ def audit_privatizer(
     error = (1 - confidence) / 2
     pairs = _pairs(len(fitted.names) * fitted.privatizer.sequence)
     share = max(trials // len(pairs), _FEWEST // 2)
-    choices = (_choose(fitted, pair, share, promise.delta, error, stream) for pair in pairs)
+    choices = (_choose(fitted, pair, share, delta, error, stream) for pair in pairs)
     event = max(choices, key=lambda choice: choice[0])[1]
     counts = [
         event.count(_rewritten(fitted, report, trials, stream))
         for report in (event.pair.report, -event.pair.report)
     ]
-    bound = _bound(np.array(counts[:1]), np.array(counts[1:]), trials, promise.delta, error)[0]
+    bound = _bound(np.array(counts[:1]), np.array(counts[1:]), trials, delta, error)[0]
     return AuditReport(
         epsilon_lower=max(float(bound), 0.0),
         claimed=promise.epsilon if claimed is None else as_epsilon(claimed, "claimed"),

@@ -15,8 +15,8 @@ from mapveil.central.laplace_histogram import LaplaceHistogram
 from mapveil.central.mechanism import CentralMechanism, declared_or_noisy_users, noisy_sums
 from mapveil.engines import UNIT, UserSums
 from mapveil.mechanisms.mechanism import Estimate
+from mapveil.privacy.claim import ContributionBound, Neighbouring, Norm, Share
 from mapveil.privacy.discrete_laplace import discrete_laplace
-from mapveil.privacy.guarantee import Share
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.randomness.random import Randomness
 
@@ -103,14 +103,15 @@ def test_a_release_carries_what_was_promised_and_how():
     assert heat.parameters == {"epsilon": "3/2", "spends": "1", "width": 3}
     assert heat.notes == ("spent it",)
     guarantee = heat.guarantee
-    assert (guarantee.trust, guarantee.epsilon, guarantee.unit, guarantee.delta) == (
+    assert (guarantee.model, guarantee.epsilon, guarantee.unit, guarantee.delta) == (
         "central",
         Fraction(3, 2),
         "user",
         0,
     )
-    assert guarantee.neighbours == "add or remove all rows of one user"
-    assert f"1/{UNIT}" in guarantee.bounding
+    assert guarantee.neighbours is Neighbouring.ADD_OR_REMOVE
+    assert guarantee.bound == ContributionBound(Norm.L1, Fraction(1), Fraction(1, UNIT))
+    assert not guarantee.simulated
     assert guarantee.seeded
     assert not Spender(epsilon=2).release(counts()).guarantee.seeded
 

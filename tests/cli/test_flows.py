@@ -36,7 +36,7 @@ def test_writes_every_format_and_charges_the_ledger(mapveil: Callable, trips: Pa
     done = mapveil("flows", trips, "--region", BOX, "--epsilon", "2", *flags)
     assert done.code == 0, done.err
     assert all(output.stat().st_size > 200 for output in outputs)
-    assert "2-DP per user" in done.out
+    assert "user-level, replace-one, (2, " in done.out
     assert "2 of 3 spent" in done.out
     assert "joint flows" in mapveil("ledger").out
 
@@ -93,7 +93,7 @@ def test_the_promise_about_a_trip_is_said_to_be_one(mapveil: Callable, trips: Pa
         "flows", trips, "--region", BOX, "--epsilon", "2", "--unit", "trip", "-o", tmp_path / "f.csv"
     )
     assert done.code == 0, done.err
-    assert "2-DP per report" in done.out
+    assert "trip-level, replace-one, (2, " in done.out
     assert "somebody of ten trips has ten times the epsilon" in done.err
     assert "nothing was spent" in mapveil("ledger").out
 

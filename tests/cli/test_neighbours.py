@@ -20,7 +20,7 @@ def test_writes_every_format_and_charges_the_ledger(mapveil: Callable, table: Pa
     )
     assert done.code == 0, done.err
     assert all((tmp_path / f"near{suffix}").stat().st_size > 500 for suffix in suffixes)
-    assert "2-DP per user, trust: local" in done.out
+    assert "user-level, replace-one, (2, " in done.out
     assert "2 of 3 spent" in done.out
     assert "olh-h, neighbours" in mapveil("ledger").out
     assert (tmp_path / "near.csv").read_text().startswith('"cell","rank","neighbour","distance_m"\n')
@@ -55,7 +55,7 @@ def test_a_released_map_is_asked_for_nothing(mapveil: Callable, table: Path, tmp
     done = mapveil("neighbours", released, "-k", "5", "--at", "-73.98,40.75", "-o", tmp_path / "near.png")
     assert done.code == 0, done.err
     assert "the 5 nearest users of -73.98, 40.75 are within" in done.out
-    assert "1-DP per user" in done.out
+    assert "user-level, add-or-remove, (1, " in done.out
     assert mapveil("ledger").out == before
 
 

@@ -20,7 +20,7 @@ def test_writes_every_format_and_charges_the_ledger(mapveil: Callable, table: Pa
     done = mapveil("release", table, "--region", BOX, "--tiling", "quadtree:5", "--epsilon", "1", *flags)
     assert done.code == 0, done.err
     assert all(output.stat().st_size > 500 for output in outputs)
-    assert "1-DP per user" in done.out
+    assert "user-level, add-or-remove, (1, " in done.out
     assert "1 of 3 spent" in done.out
     shown = mapveil("ledger")
     assert "multiscale" in shown.out

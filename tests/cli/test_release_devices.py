@@ -40,7 +40,7 @@ def test_every_round_is_charged_and_together_they_are_the_budget(
     )  # fmt: skip
     assert done.code == 0, done.err
     record = json.loads(done.out)
-    assert record["guarantee"]["trust"] == "distributed"
+    assert record["guarantee"]["model"] == "distributed"
     assert sum(Fraction(share["epsilon"]) for share in record["guarantee"]["shares"]) == 1
     assert [each["shards"] for each in record["rounds"]] == [3] * len(record["rounds"])
     assert all(each["included"] == 1425 for each in record["rounds"])

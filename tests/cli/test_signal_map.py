@@ -45,7 +45,7 @@ def test_a_map_of_raw_measurements_promises_nothing(
     )  # fmt: skip
     assert done.code == 0, done.err
     record = json.loads(done.out)
-    assert record["guarantee"]["trust"] == "unknown"
+    assert record["guarantee"]["disclosure"] == {"kind": "undocumented"}
     assert record["guarantee"]["epsilon"] is None
     assert record["coverage"]["holes"] > 5
     assert record["rmse_db"] < 6
@@ -71,7 +71,7 @@ def test_a_map_of_rewritten_measurements_carries_their_guarantee(
     assert "8" in done.out
     assert "lie outside the region" in done.out
     metadata = json.loads((tmp_path / "map.csv-metadata.json").read_text())
-    assert metadata["guarantee"]["trust"] == "obfuscation"
+    assert metadata["guarantee"]["model"] == "obfuscation"
     assert metadata["guarantee"]["epsilon"] is not None
     assert all(output.stat().st_size > 100 for output in outputs)
 

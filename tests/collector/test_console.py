@@ -23,6 +23,7 @@ from mapveil.geo.web_mercator import WebMercatorTiles
 from mapveil.maps.density_map import DensityMap
 from mapveil.mechanisms.methods import METHODS
 from mapveil.pictures.colours import density_scale
+from mapveil.privacy.claim import Adversary, Neighbouring, TrustModel
 from mapveil.privacy.guarantee import Guarantee
 
 ROOT = Path(__file__).parents[2]
@@ -128,7 +129,12 @@ def test_the_form_offers_the_methods_there_are() -> None:
 @pytest.mark.parametrize("name", TILINGS)
 def test_the_page_finds_the_cell_that_python_finds(name: str) -> None:
     tiling = TILINGS[name]
-    promise = Guarantee(trust="local", epsilon=Fraction(1), bounding="", neighbours="")
+    promise = Guarantee(
+        model=TrustModel.LOCAL,
+        neighbours=Neighbouring.REPLACE_ONE,
+        epsilon=Fraction(1),
+        adversary=Adversary.REPORTS,
+    )
     heat = DensityMap(np.arange(tiling.size, dtype=float) + 1, tiling, promise, "grr")
     west, south, east, north = tiling.region.bbox
     draw = np.random.default_rng(5)
@@ -160,7 +166,12 @@ def test_the_page_finds_the_cell_that_python_finds(name: str) -> None:
 
 def test_the_legends_scale_is_the_pictures() -> None:
     tiling = TILINGS["grid"]
-    promise = Guarantee(trust="local", epsilon=Fraction(1), bounding="", neighbours="")
+    promise = Guarantee(
+        model=TrustModel.LOCAL,
+        neighbours=Neighbouring.REPLACE_ONE,
+        epsilon=Fraction(1),
+        adversary=Adversary.REPORTS,
+    )
     heat = DensityMap(np.random.default_rng(2).exponential(9.0, tiling.size), tiling, promise, "grr")
     legend = MapTiles(heat).legend()
     scale = density_scale(heat.per_km2(), "log")

@@ -20,7 +20,7 @@ from mapveil.distributed.mechanism import DistributedMechanism
 from mapveil.distributed.query import NoisySums, Query, Setting
 from mapveil.geo.counts import Counts
 from mapveil.mechanisms.mechanism import Estimate
-from mapveil.privacy.guarantee import Share
+from mapveil.privacy.claim import Assumes, Share
 from mapveil.secure_sum.drivers import IdealSum, ProtocolSum
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.morton import interleave
@@ -149,11 +149,10 @@ def test_the_guarantee_lists_what_each_round_revealed():
     heat = HierarchicalHistogram(epsilon="1/3").release(some_counts(), rng=1, before_reveal=told.append)
     assert heat.guarantee.shares == tuple(told) == (Share("every level", Fraction(1, 3)),)
     assert heat.guarantee.epsilon == Fraction(1, 3)
-    assert heat.guarantee.trust == "distributed"
+    assert heat.guarantee.model == "distributed"
     assert heat.guarantee.seeded
-    words = heat.guarantee.in_words()
-    assert "10%" in words
-    assert "5%" in words
+    assert Assumes.DROPOUT(tolerated=0.1, corrupt=0.05) in heat.guarantee.assumptions
+    assert heat.guarantee.simulated
     assert len(heat.rounds) == 1
     assert json.loads(heat.metadata_json())["rounds"][0]["length"] == sum(4**level for level in range(1, 5))
     assert (

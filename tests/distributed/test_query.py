@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mapveil.distributed.query import NoisySums, Query, Setting
-from mapveil.privacy.guarantee import Share
+from mapveil.privacy.claim import Share
 from mapveil_client.encodings import NodeEncoding
 from mapveil_client.prefix_tree import PrefixTree
 from mapveil_client.randomness.noise_shares import noise_shares

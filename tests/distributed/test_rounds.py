@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from mapveil.distributed import rounds
 from mapveil.distributed.flat_histogram import FlatHistogram
 from mapveil.distributed.query import Query
+from mapveil.privacy.claim import Share
 from mapveil.privacy.discrete_laplace import laplace_variance
-from mapveil.privacy.guarantee import Share
 from mapveil.secure_sum.drivers import IdealSum, ProtocolSum
 from mapveil_client.encodings import NodeEncoding
 from mapveil_client.errors import InputError, ParameterError

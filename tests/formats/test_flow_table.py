@@ -18,11 +18,12 @@ from mapveil.geo.grid import Grid
 from mapveil.geo.places import Places
 from mapveil.geo.region import Region
 from mapveil.maps.flow_map import FlowMap
+from mapveil.privacy.claim import Adversary, TrustModel
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.errors import InputError
 
 REGION = Region.from_bbox(-8.70, 41.10, -8.52, 41.22)
-PROMISE = Guarantee(trust="local", epsilon=None, bounding="", neighbours="")
+PROMISE = Guarantee(model=TrustModel.LOCAL, epsilon=None, adversary=Adversary.REPORTS)
 ODD = ('said "here"', "a,b\nc", "São João 🚕")
 
 

@@ -16,6 +16,7 @@ import mapveil as mv
 from mapveil.inference import heatmap as module
 from mapveil.inference.heatmap import gaussian_filter, heatmap, smooth
 from mapveil.maps.density_map import DensityMap
+from mapveil.privacy.claim import Adversary, Neighbouring, TrustModel
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.cells import Centres, Lattice
 from mapveil_client.errors import ParameterError
@@ -105,7 +106,12 @@ def test_unusable_arguments_are_refused(raster, sigma, mask, says):
 
 def released(tiling, values=None):
     values = np.ones(tiling.size) if values is None else values
-    promise = Guarantee(trust="central", epsilon=Fraction(1), bounding="None.", neighbours="add one user")
+    promise = Guarantee(
+        model=TrustModel.CURATOR,
+        neighbours=Neighbouring.ADD_OR_REMOVE,
+        epsilon=Fraction(1),
+        adversary=Adversary.RELEASE,
+    )
     return DensityMap(np.asarray(values, dtype=np.float64), tiling, promise, "test")
 
 

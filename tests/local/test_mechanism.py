@@ -15,6 +15,7 @@ import mapveil as mv
 from mapveil.geo.counts import Counts
 from mapveil.local import Domain, GeneralizedRandomizedResponse, StaircaseResponse, UnaryEncoding
 from mapveil.local.estimators.measurement import EstimatedUsers
+from mapveil.privacy.claim import Assumes
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.randomness.random import Randomness
 
@@ -40,7 +41,7 @@ def test_a_release_is_a_map_that_carries_its_promise(kind: str) -> None:
     assert heat.values.sum() == pytest.approx(3000)
     assert heat.method == kind
     promise = heat.guarantee
-    assert (promise.trust, promise.epsilon, promise.unit) == ("local", Fraction(3, 2), "user")
+    assert (promise.model, promise.epsilon, promise.unit) == ("local", Fraction(3, 2), "user")
     assert sum(share.epsilon for share in promise.shares) == Fraction(3, 2)
     assert promise.seeded
     assert not promise.for_release
@@ -134,12 +135,12 @@ def test_a_table_of_visits_is_one_report_of_each_user() -> None:
     city = mv.synthetic.city(users=200, seed=3)
     heat = StaircaseResponse(epsilon=2).release(city, mv.Quadtree(city.region, depth=4), rng=6)
     assert heat.values.sum() <= 200 + 1e-6
-    assert "that a phone reports tells that it is in the region" in heat.guarantee.neighbours
+    assert Assumes.PARTICIPATION_PUBLIC() in heat.guarantee.assumptions
     near = StaircaseResponse(epsilon=2, outside="nearest").release(
         city, mv.Quadtree(city.region, depth=4), rng=6
     )
     assert near.values.sum() == pytest.approx(200)
-    assert "that a phone reports" not in near.guarantee.neighbours
+    assert Assumes.PARTICIPATION_PUBLIC() not in near.guarantee.assumptions
 
 
 def test_cells_outside_a_polygon_hold_nobody() -> None:

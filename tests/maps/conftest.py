@@ -17,7 +17,8 @@ from mapveil.geo.region import Region
 from mapveil.geo.tiling import Tiling
 from mapveil.geo.web_mercator import WebMercatorTiles
 from mapveil.maps.density_map import DensityMap, Measurement
-from mapveil.privacy.guarantee import Guarantee, Share
+from mapveil.privacy.claim import Adversary, Assumes, Neighbouring, Share, TrustModel
+from mapveil.privacy.guarantee import Guarantee
 
 MapMaker = Callable[..., DensityMap]
 
@@ -47,15 +48,13 @@ TILINGS: dict[str, Callable[[], Tiling]] = {
 }
 
 
-def make_guarantee(
-    *, seeded: bool = False, neighbours: str = "add or remove all rows of one user"
-) -> Guarantee:
+def make_guarantee(*, seeded: bool = False) -> Guarantee:
     return Guarantee(
-        trust="central",
+        model=TrustModel.CURATOR,
+        neighbours=Neighbouring.ADD_OR_REMOVE,
         epsilon=Fraction(1, 3),
-        bounding="Each user counts 1 in total.",
-        neighbours=neighbours,
-        assumptions=("the curator keeps the table secret",),
+        adversary=Adversary.RELEASE,
+        assumptions=(Assumes.TABLE_SECRET(),),
         shares=(Share("every cell", Fraction(1, 3)),),
         seeded=seeded,
     )

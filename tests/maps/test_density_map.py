@@ -19,6 +19,7 @@ from mapveil.geo.grid import Grid
 from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.region import Region
 from mapveil.maps.density_map import DensityMap, Measurement
+from mapveil.privacy.claim import Adversary, Neighbouring, TrustModel
 from mapveil.privacy.discrete_laplace import discrete_laplace
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.errors import InputError, ParameterError
@@ -33,7 +34,12 @@ NEVER = 1e-9
 
 def plain_map(values: list[float]) -> DensityMap:
     region = Region.from_bbox(10.0, 50.0, 10.1, 50.1)
-    guarantee = Guarantee(trust="central", epsilon=EPSILON, bounding="Once.", neighbours="one user")
+    guarantee = Guarantee(
+        model=TrustModel.CURATOR,
+        neighbours=Neighbouring.ADD_OR_REMOVE,
+        epsilon=EPSILON,
+        adversary=Adversary.RELEASE,
+    )
     return DensityMap(np.array(values, dtype=float), Grid(region, len(values), 1), guarantee, "laplace")
 
 
@@ -50,7 +56,12 @@ def truth() -> np.ndarray:
 
 def noisy_map(measurements: tuple[Measurement, ...]) -> DensityMap:
     tiling = Grid(Region.without_georeference(SIDE, SIDE), SIDE, SIDE)
-    guarantee = Guarantee(trust="central", epsilon=Fraction(1), bounding="Once.", neighbours="one user")
+    guarantee = Guarantee(
+        model=TrustModel.CURATOR,
+        neighbours=Neighbouring.ADD_OR_REMOVE,
+        epsilon=Fraction(1),
+        adversary=Adversary.RELEASE,
+    )
     return DensityMap(np.zeros(tiling.size), tiling, guarantee, "test", measurements=measurements)
 
 
@@ -152,7 +163,7 @@ def test_the_metadata_is_json_and_remakes_the_guarantee(make_map: MakeMap) -> No
     record = json.loads(heat.metadata_json())
     assert record == heat.metadata()
     assert Guarantee.from_dict(record["guarantee"]) == heat.guarantee
-    assert record["guarantee"]["seeded"] == "seeded: not for release"
+    assert record["guarantee"]["seeded"] is True
     assert record["interval"]["alpha"] == 0.05
     assert json.loads(make_map(measured=False).metadata_json())["interval"] is None
 
@@ -178,5 +189,5 @@ def test_another_suffix_is_refused_with_the_list(make_map: MakeMap, tmp_path: Pa
 
 def test_the_repr_shows_the_promise_and_no_data(make_map: MakeMap) -> None:
     text = repr(make_map())
-    assert "0.333333-DP per user" in text
+    assert "user-level, add-or-remove, (0.333333, 0)-DP" in text
     assert "123456" not in text

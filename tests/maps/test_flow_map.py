@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from mapveil.geo.grid import Grid
 from mapveil.geo.region import Region
 from mapveil.maps.flow_map import FlowMap
+from mapveil.privacy.claim import Adversary, TrustModel
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.errors import InputError, ParameterError
 
 GRID = Grid(Region.from_bbox(-8.70, 41.10, -8.52, 41.22), rows=2, columns=3)
-PROMISE = Guarantee(trust="local", epsilon=None, bounding="", neighbours="")
+PROMISE = Guarantee(model=TrustModel.LOCAL, epsilon=None, adversary=Adversary.REPORTS)
 MATRICES = st.lists(st.floats(0, 50), min_size=36, max_size=36).map(
     lambda trips: np.array(trips).reshape(6, 6)
 )
@@ -77,7 +78,7 @@ def test_metadata_tell_everything() -> None:
     record = json.loads(flows.metadata_json())
     assert (record["flows"], record["elsewhere"], record["notes"]) == (1, 3.0, ["so"])
     assert record["parameters"] == {"a": 1}
-    assert record["guarantee"]["trust"] == "local"
+    assert record["guarantee"]["model"] == "local"
     assert record["version"]
     assert "FlowMap(by hand" in repr(flows)
 

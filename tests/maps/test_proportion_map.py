@@ -19,8 +19,9 @@ from mapveil.geo.tiling import Tiling
 from mapveil.inference.wilson import noisy_wilson, normal_quantile
 from mapveil.maps.density_map import DensityMap, Measurement
 from mapveil.maps.proportion_map import LabelMeasurement, ProportionMap
+from mapveil.privacy.claim import Adversary, Neighbouring, Share, TrustModel
 from mapveil.privacy.discrete_laplace import laplace_quantile, laplace_variance
-from mapveil.privacy.guarantee import Guarantee, Share
+from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import ParameterError
 
@@ -50,11 +51,10 @@ def made(
         values=np.where(of_cell >= 0, each[of_cell], 0.0),
         tiling=tiling,
         guarantee=Guarantee(
-            trust="distributed",
+            model=TrustModel.SECURE_AGGREGATION,
+            neighbours=Neighbouring.ZERO_OUT,
             epsilon=HALF,
-            bounding="Each device counts 1.",
-            neighbours="one device",
-            assumptions=("none",),
+            adversary=Adversary.HONEST_SERVER,
             shares=(Share("all", HALF),),
         ),
         method="proportions",

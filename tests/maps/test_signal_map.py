@@ -26,6 +26,7 @@ from mapveil.maps.frame import raster_frame
 from mapveil.maps.signal_map import SignalMap
 from mapveil.pictures.colours import layer_scale
 from mapveil.pictures.page import page_html
+from mapveil.privacy.claim import Adversary, TrustModel, Unit
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.errors import InputError, ParameterError
 
@@ -35,9 +36,7 @@ TILINGS: dict[str, Callable[[], Any]] = {
     "hexagons": lambda: Hexagons(REGION, resolution=8),
     "tiles": lambda: WebMercatorTiles(REGION, zoom=15),
 }
-PROMISE = Guarantee(
-    trust="obfuscation", epsilon=None, unit="report", bounding="Each row is rewritten.", neighbours="two rows"
-)
+PROMISE = Guarantee(model=TrustModel.OBFUSCATION, epsilon=None, unit=Unit.REPORT, adversary=Adversary.REPORTS)
 
 
 def measured(count: int = 400, *, seed: int = 1, spread: float = 6.0) -> Measurements:
@@ -185,7 +184,7 @@ def test_geotiff_comes_back(tmp_path: Path) -> None:
         tags = file.tags()
     metadata = json.loads(tags["MAPVEIL"])
     assert metadata == json.loads(signal.metadata_json())
-    assert metadata["guarantee"]["trust"] == "obfuscation"
+    assert metadata["guarantee"]["model"] == "obfuscation"
 
 
 def test_geoparquet_comes_back(signal: SignalMap, tmp_path: Path) -> None:

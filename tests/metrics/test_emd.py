@@ -28,6 +28,7 @@ from mapveil.metrics.emd_network import (
     minimum_cost,
     spanner_network,
 )
+from mapveil.privacy.claim import Adversary, Neighbouring, TrustModel
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.arrays import FloatArray
 from mapveil_client.cells import Centres, Lattice
@@ -272,7 +273,12 @@ REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
 
 def released(tiling, values=None):
     values = np.ones(tiling.size) if values is None else values
-    promise = Guarantee(trust="central", epsilon=Fraction(1), bounding="None.", neighbours="add one user")
+    promise = Guarantee(
+        model=TrustModel.CURATOR,
+        neighbours=Neighbouring.ADD_OR_REMOVE,
+        epsilon=Fraction(1),
+        adversary=Adversary.RELEASE,
+    )
     return DensityMap(np.asarray(values, dtype=np.float64), tiling, promise, "test")
 
 

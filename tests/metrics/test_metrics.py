@@ -15,6 +15,7 @@ import mapveil as mv
 from mapveil.maps.density_map import DensityMap
 from mapveil.metrics.emd import emd
 from mapveil.metrics.metrics import METRICS, compare
+from mapveil.privacy.claim import Adversary, Neighbouring, TrustModel
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.errors import ParameterError
 
@@ -197,7 +198,12 @@ def test_huge_values_stay_finite():
 
 def released(tiling, values=None):
     values = np.ones(tiling.size) if values is None else values
-    promise = Guarantee(trust="central", epsilon=Fraction(1), bounding="None.", neighbours="add one user")
+    promise = Guarantee(
+        model=TrustModel.CURATOR,
+        neighbours=Neighbouring.ADD_OR_REMOVE,
+        epsilon=Fraction(1),
+        adversary=Adversary.RELEASE,
+    )
     return DensityMap(np.asarray(values, dtype=np.float64), tiling, promise, "test")
 
 

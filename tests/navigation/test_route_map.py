@@ -17,6 +17,7 @@ from mapveil.maps.density_map import DensityMap
 from mapveil.navigation.route_map import RouteMap, most_helped
 from mapveil.pictures.page import page_html
 from mapveil.pictures.picture import plot
+from mapveil.privacy.claim import Adversary, Assumes, Neighbouring, TrustModel
 from mapveil.privacy.guarantee import Guarantee
 from mapveil.synthetic import SEA_BOX
 from mapveil_client.errors import InputError, ParameterError
@@ -28,8 +29,8 @@ GRID = mv.Quadtree(mv.Region.from_bbox(*SEA_BOX), depth=3)
 
 def traffic_of(*, seeded: bool = False) -> DensityMap:
     guarantee = Guarantee(
-        trust="local", epsilon=Fraction(3), bounding="One report.", neighbours="any two places",
-        assumptions=("one trip per user",), seeded=seeded,
+        model=TrustModel.LOCAL, epsilon=Fraction(3), neighbours=Neighbouring.REPLACE_ONE,
+        adversary=Adversary.REPORTS, assumptions=(Assumes.ONE_TRIP(),), seeded=seeded,
     )  # fmt: skip
     values = np.random.default_rng(4).gamma(0.5, 20, GRID.size)
     return DensityMap(
@@ -129,7 +130,7 @@ def test_a_picture_draws_roads_and_ways_and_says_the_promise(routes: RouteMap, t
     legend = [text.get_text() for text in axes.get_legend().get_texts()]
     assert legend[1] == f"with the traffic: {routes.ways[1].traffic_s / 60:.1f} min"
     words = " ".join(text.get_text() for text in axes.texts)
-    assert "Differentially private" in words
+    assert "(3, 0)-DP" in words
     assert "another" in words
     routes.save(tmp_path / "routes.png")
     content = (tmp_path / "routes.png").read_bytes()
@@ -140,7 +141,7 @@ def test_a_picture_draws_roads_and_ways_and_says_the_promise(routes: RouteMap, t
 def test_a_page_is_one_file_that_loads_nothing(routes: RouteMap, tmp_path: Path) -> None:
     page = page_html(routes)
     assert "<h1>Routes under private traffic</h1>" in page
-    assert "one trip per user" in page
+    assert "each user makes one trip" in page
     assert not re.search(r"<(?:script|link|img)[^>]+(?:src|href)=[\"']?(?!data:)", page)
     routes.save(tmp_path / "routes.html", title="A & B")
     assert "A &amp; B" in (tmp_path / "routes.html").read_text(encoding="utf-8")
@@ -162,4 +163,4 @@ def test_another_suffix_is_refused_and_nothing_partial_left(routes: RouteMap, tm
 
 def test_a_repr_ends_with_the_promise(routes: RouteMap) -> None:
     assert "2 ways" in repr(routes)
-    assert "3-DP" in repr(routes)
+    assert "(3, 0)-DP" in repr(routes)

@@ -11,6 +11,7 @@ import pytest
 import mapveil as mv
 from mapveil.local.randomizers.generalized_response import GeneralizedRandomizedResponse
 from mapveil.navigation.traffic import TrafficServer, update_guarantee
+from mapveil.privacy.claim import Assumes, ContributionBound, Norm
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.local.domain import Domain
 from mapveil_client.local.randomizer import Reports
@@ -72,11 +73,10 @@ def test_the_promise_is_lambda_epsilon_and_every_map_carries_it() -> None:
     assert made is not None
     promise = made.guarantee
     assert promise.epsilon == 12
-    assert promise.trust == "local"
+    assert promise.model == "local"
     assert [share.epsilon for share in promise.shares] == [Fraction(4)] * 3
     assert promise.shares[0].purpose == "location 1 of a trip"
-    assert any("who sends one is late" in each for each in promise.assumptions)
-    assert any("several trips" in each for each in promise.assumptions)
+    assert {Assumes.TIMING_PUBLIC(), Assumes.ONE_TRIP()} <= set(promise.assumptions)
     assert made.notes == ("from 50 randomized locations in 120 s, scaled to 70 active users",)
     assert made.parameters["window"] == 0
 
@@ -84,9 +84,9 @@ def test_the_promise_is_lambda_epsilon_and_every_map_carries_it() -> None:
 def test_a_probe_promises_one_epsilon_and_hides_no_asking() -> None:
     promise = update_guarantee(replace(MECHANISM, epsilon=Fraction(1, 3)), 1, timed=False)
     assert promise.epsilon == Fraction(1, 3)
-    assert "one randomized location" in promise.bounding
-    assert any("asks for the traffic" in each for each in promise.assumptions)
-    assert not any("who sends one is late" in each for each in promise.assumptions)
+    assert promise.bound == ContributionBound(Norm.REPORTS, Fraction(1))
+    assert Assumes.TRIPS_PUBLIC() in promise.assumptions
+    assert Assumes.TIMING_PUBLIC() not in promise.assumptions
 
 
 def test_seeded_reports_are_marked() -> None:

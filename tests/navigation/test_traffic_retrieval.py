@@ -11,6 +11,7 @@ import mapveil as mv
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.density_map import DensityMap
 from mapveil.navigation.traffic_retrieval import TrafficClient, traffic_blocks, traffic_database
+from mapveil.privacy.claim import Adversary, TrustModel
 from mapveil.privacy.guarantee import Guarantee
 from mapveil.retrieval.server import Server
 from mapveil_client.errors import InputError, ParameterError
@@ -20,7 +21,7 @@ REGION = mv.Region.from_bbox(-40.08, 40.0, -39.92, 40.12)
 
 
 def map_of(tiling: Tiling, seed: int = 1) -> DensityMap:
-    guarantee = Guarantee(trust="local", epsilon=None, bounding="none", neighbours="none")
+    guarantee = Guarantee(model=TrustModel.LOCAL, epsilon=None, adversary=Adversary.REPORTS)
     values = np.random.default_rng(seed).gamma(0.3, 50, tiling.size)
     return DensityMap(values=values, tiling=tiling, guarantee=guarantee, method="test", parameters={})
 

@@ -151,7 +151,7 @@ def test_the_promise_states_what_was_measured() -> None:
     promise = Funnel(rho=0.4).promise(state, 5, seeded=False)
     assert promise.epsilon is None
     assert [each.value for each in promise.measured] == state["certificate"][:2].tolist()
-    assert "32 codes" in promise.bounding
+    assert "32 codes" in promise.in_words()
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ def test_the_file_gives_the_same_privatizer(fitted: FittedPrivatizer, made_up: T
 
 def test_the_guarantee_says_what_is_proved(fitted: FittedPrivatizer) -> None:
     promise = fitted.guarantee()
-    assert promise.trust == "obfuscation"
+    assert promise.model == "obfuscation"
     assert promise.unit == "report"
     assert promise.for_release
     assert not fitted.guarantee(seeded=True).for_release
@@ -97,7 +97,7 @@ def test_the_guarantee_says_what_is_proved(fitted: FittedPrivatizer) -> None:
     assert (promise.delta > 0) == fitted.privatizer.formal
     if not fitted.privatizer.formal:
         assert "verage case" in promise.in_words()
-    assert any("pilot" in text for text in promise.assumptions)
+    assert any("pilot" in text for name, text in promise.promise.rows if name == "assumes")
 
 
 def test_a_repr_tells_no_row(fitted: FittedPrivatizer, made_up: Tables) -> None:

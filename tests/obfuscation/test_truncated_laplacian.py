@@ -126,4 +126,4 @@ def test_a_sequence_is_one_report(made_up: Tables) -> None:
     # Five measurements are about five times as long in L1, and so is the noise of each.
     assert float(five.state["scale"]) / float(one.state["scale"]) == pytest.approx(5, rel=0.3)
     assert five.guarantee().epsilon == 1
-    assert "run of 5 measurements" in five.guarantee().bounding
+    assert "5 measurements" in five.guarantee().in_words()

@@ -6,6 +6,7 @@ import base64
 import json
 import re
 import zlib
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -17,11 +18,17 @@ from mapveil.geo.region import Region
 from mapveil.maps.flow_map import FlowMap
 from mapveil.pictures.arcs import POINTS
 from mapveil.pictures.page import page_html, write_page
+from mapveil.privacy.claim import Adversary, Neighbouring, TrustModel
 from mapveil.privacy.guarantee import Guarantee
 
 REGION = Region.from_bbox(-8.70, 41.10, -8.52, 41.22)
 GRID = Grid(REGION, rows=3, columns=4)
-PROMISE = Guarantee(trust="local", epsilon=2, bounding="Two reports.", neighbours="one trip", unit="user")
+PROMISE = Guarantee(
+    model=TrustModel.LOCAL,
+    neighbours=Neighbouring.REPLACE_ONE,
+    epsilon=Fraction(2),
+    adversary=Adversary.REPORTS,
+)
 
 
 def flows_of(count: int = 144, **about) -> FlowMap:
@@ -72,8 +79,7 @@ def test_it_loads_nothing_and_tells_the_promise(tmp_path: Path) -> None:
     assert "default-src 'none'" in page
     assert not re.search(r'(src|href)\s*=\s*"(?!#|data:)', page)
     assert "<h1>Porto &lt;b&gt;" in page
-    assert "7.39 at most" in page
-    assert "Two reports." in page
+    assert "At most 7.39 times" in page
 
 
 def test_names_of_places_cannot_end_the_script() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +15,17 @@ from mapveil.geo.region import Region
 from mapveil.maps.flow_map import FlowMap
 from mapveil.pictures.arcs import POINTS
 from mapveil.pictures.picture import notebook_html, plot, write_png
+from mapveil.privacy.claim import Adversary, Neighbouring, TrustModel
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.errors import ParameterError
 
 GRID = Grid(Region.from_bbox(-8.70, 41.10, -8.52, 41.22), rows=3, columns=4)
-PROMISE = Guarantee(trust="local", epsilon=2, bounding="Two reports.", neighbours="one trip", unit="user")
+PROMISE = Guarantee(
+    model=TrustModel.LOCAL,
+    neighbours=Neighbouring.REPLACE_ONE,
+    epsilon=Fraction(2),
+    adversary=Adversary.REPORTS,
+)
 
 
 def flows_of(count: int = 144, seed: int = 0) -> FlowMap:
@@ -74,7 +81,7 @@ def test_the_file_carries_the_metadata(tmp_path: Path) -> None:
 def test_a_notebook_shows_picture_and_promise() -> None:
     shown = notebook_html(flows_of())
     assert "data:image/png;base64," in shown
-    assert "2-DP per user" in shown
+    assert "user-level, replace-one, (2, 0)-DP" in shown
 
 
 def test_no_arcs_are_refused() -> None:

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from mapveil.pictures.colours import colormap, density_scale, ramp
 from mapveil.pictures.picture import notebook_html, plot
-from mapveil.pictures.picture_words import guarantee_line, number_text, odds_factor
+from mapveil.pictures.picture_words import number_text
 from mapveil_client.errors import InputError, ParameterError
 
 KINDS = ["grid", "quadtree", "polygon", "utm", "degrees", "tiles", "no georeference", "hexagons", "places"]
@@ -58,7 +58,7 @@ def test_a_kilometre_is_as_long_both_ways(make_map):
 
 def test_says_method_epsilon_guarantee_and_notes(make_map):
     said = " ".join(" ".join(texts(plot(make_map("grid"), title="A city"))).split())
-    for part in ("A city", "laplace, ε = 0.333333", "one note", guarantee_line(make_map("grid").guarantee)):
+    for part in ("A city", "laplace, epsilon 0.333333", "one note", make_map("grid").guarantee.promise.line):
         assert part in said
 
 
@@ -105,7 +105,7 @@ def test_notebook_escapes_and_names_the_promise(make_map):
     shown = notebook_html(make_map("grid", method="<b>&"))
     assert "&lt;b&gt;&amp;" in shown
     assert "<b>" not in shown
-    assert "0.333333-DP" in shown
+    assert "(0.333333, 0)-DP" in shown
     assert shown == make_map("grid", method="<b>&")._repr_html_()
 
 
@@ -156,7 +156,3 @@ def test_ramp_darkens_evenly():
 )
 def test_numbers_are_short(value, text):
     assert number_text(value) == text
-
-
-def test_odds_factor_is_never_rounded_to_one(make_map):
-    assert odds_factor(make_map("grid").guarantee) == "1.4"

@@ -51,6 +51,6 @@ def test_well_inside_every_user_counts_one():
 
 def test_it_says_that_nothing_is_hidden():
     words = FederatedKde(bandwidth_m=500).guarantee().in_words()
-    assert "the server reads the place off it" in words
-    assert "What stays hidden: nothing" in words
+    assert "a surface whose maximum is the client's location" in words
+    assert "Hidden: nothing" in words
     assert "posterior error 0 m" in words

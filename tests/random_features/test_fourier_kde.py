@@ -11,6 +11,7 @@ from scipy import stats
 
 import mapveil as mv
 from mapveil.formats.read_map import read_map
+from mapveil.privacy.claim import Assumes, Reveals
 from mapveil.random_features.chunks import Chunk
 from mapveil.random_features.devices import all_places, visits_of
 from mapveil.random_features.federated_kde import FederatedKde
@@ -116,10 +117,8 @@ def test_where_the_bandwidth_came_from_is_said():
     assert given.notes[0] == "bandwidth 100 m as given"
     assert "no place was read for it" in public.notes[0]
     assert "a tenth of the places were read in the clear" in read.notes[0]
-    assert any("read a tenth of the places" in text for text in read.guarantee.assumptions)
-    assert not any(
-        "read a tenth" in text for text in (*given.guarantee.assumptions, *public.guarantee.assumptions)
-    )
+    assert Assumes.BANDWIDTH_READ() in read.guarantee.assumptions
+    assert Assumes.BANDWIDTH_READ() not in (*given.guarantee.assumptions, *public.guarantee.assumptions)
 
 
 def test_a_rules_bandwidth_is_held_to_lemma_3s():
@@ -150,8 +149,8 @@ def test_few_places_are_warned_of_and_features_said_plainly():
     assert heat.notes[0].startswith(
         "WARNING: a device that answered is as good as found: 1 place left, error 0 m"
     )
-    assert "6 random plane waves" in heat.guarantee.bounding
-    assert heat.guarantee.neighbours.startswith("nothing: three waves cross at one point")
+    assert heat.guarantee.disclosure == Reveals.PHASES(features=6, jitter_m=0.0)
+    assert "Hidden: nothing: three phases agree at one point" in heat.guarantee.in_words()
 
 
 def test_one_report_per_device_however_many_rows():

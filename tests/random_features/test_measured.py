@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mapveil.privacy.guarantee import Measured
+from mapveil.privacy.claim import Measured
 from mapveil.random_features.measured import FEW_PLACES, SMALL_PART, hiding_facts, hiding_warnings
 from mapveil.random_features.posterior import Hiding
 

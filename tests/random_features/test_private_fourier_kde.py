@@ -150,7 +150,7 @@ def test_spends_its_budget_on_the_number_and_the_waves(monkeypatch: pytest.Monke
     assert waves.purpose == f"{found[0][2].count} waves"
     assert float(number.epsilon) == pytest.approx(0.14)
     assert Fraction(699, 1000) < number.epsilon + waves.epsilon <= Fraction(7, 10) == heat.guarantee.epsilon
-    assert heat.guarantee.trust == "central"
+    assert heat.guarantee.model == "central"
     assert found[0][1] == pytest.approx(20_000, rel=0.02)
     assert heat.values.sum() == pytest.approx(float(heat.measurements[0].noisy[0]))
 

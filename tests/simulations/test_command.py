@@ -46,7 +46,7 @@ def test_a_synthetic_study_writes_pictures_and_says_the_promise(traffic: Callabl
     for output in outputs:
         assert f"wrote {output}" in done.out
         assert output.stat().st_size > 1000
-    assert "3-DP per user, trust: local" in done.out
+    assert "user-level, replace-one, (3, " in done.out
     assert "not for release" in done.out
     record = json.loads(outputs[2].read_text())["mapveil"]
     assert record["guarantee"]["epsilon"] == "3"
@@ -91,7 +91,7 @@ def test_trips_make_roads_and_the_study_says_that_it_is_not_private(
     record = json.loads(done.out)
     assert record["roads"]["source"] == "roads of taxis.csv"
     promise = record["map"]["guarantee"]
-    assert any("nothing is promised to the people" in each for each in promise["assumptions"])
+    assert {"kind": "simulated vehicles"} in promise["assumptions"]
     assert any("true trips of taxis.csv" in note for note in record["map"]["notes"])
     assert str(positions.parent) not in (tmp_path / "r.geojson").read_text()
 

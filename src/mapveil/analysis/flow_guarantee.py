@@ -7,7 +7,8 @@ from fractions import Fraction
 from typing import Literal
 
 from mapveil.local.mechanism import LocalMechanism
-from mapveil.privacy.guarantee import Guarantee, Share
+from mapveil.privacy.claim import Assumes, ContributionBound, Norm, Share, Unit
+from mapveil.privacy.guarantee import Guarantee
 
 
 def flow_guarantee(
@@ -28,27 +29,13 @@ def flow_guarantee(
     """
     half: Fraction = mechanism.budget / 2
     base = mechanism.guarantee(seeded=seeded)
-    sends, replaced = (
-        ("Each user sends two reports, about origin and destination of one trip", "one user's trip")
-        if unit == "user"
-        else ("Each trip has two reports, about its origin and its destination", "one trip")
-    )
-    silent = "that a device reports tells that it has a trip in the region; "
+    one = unit == "user"
     return replace(
         base,
-        unit="user" if unit == "user" else "report",
-        bounding=(
-            f"{sends}, randomized on the device with half of epsilon each: nobody else ever has the trip."
-        ),
-        neighbours=(
-            f"{silent if mechanism.outside == 'drop' else ''}{replaced} replaced by any other between two places of "
-            "the map"
-        ),
-        assumptions=(
-            "one device per user, one pair of reports per device: the epsilons of several reports add up"
-            if unit == "user"
-            else "the promise is about one trip: the epsilons of a user's trips add up",
-            *base.assumptions[1:],
-        ),
+        unit=Unit.USER if one else Unit.TRIP,
+        bound=ContributionBound(Norm.REPORTS, Fraction(2)),
+        assumptions=base.assumptions
+        if one
+        else (Assumes.COMPOSES(), *base.assumes_besides(Assumes.ONE_CLIENT, Assumes.ONE_CONTRIBUTION)),
         shares=(Share("the origin", half), Share("the destination", half)),
     )

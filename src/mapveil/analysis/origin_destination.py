@@ -309,7 +309,7 @@ class OriginDestination:
             kept[second],
             trips_of,
             tiling,
-            self.guarantee(seeded=stream.seeded),
+            self.guarantee(seeded=stream.seeded).as_simulation(),
             self.method,
             deviation=None if deviation is None else deviation[first, second],
             elsewhere=max(count - float(trips_of.sum()), 0.0),

@@ -14,7 +14,7 @@ from mapveil.geo.tiling import Tiling
 from mapveil.inference.block_inference import block_inference
 from mapveil.maps.density_map import Measurement
 from mapveil.mechanisms.mechanism import Estimate, Progress
-from mapveil.privacy.guarantee import Share
+from mapveil.privacy.claim import Share
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.cells import Lattice
 from mapveil_client.epsilon import split_epsilon

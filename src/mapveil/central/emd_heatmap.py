@@ -15,7 +15,7 @@ from mapveil.engines import UNIT
 from mapveil.geo.tiling import Tiling
 from mapveil.inference.tree_median import KeptTree, Masses, reconstruct
 from mapveil.mechanisms.mechanism import Estimate, Progress
-from mapveil.privacy.guarantee import Share
+from mapveil.privacy.claim import Share
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.epsilon import split_epsilon
 from mapveil_client.morton import children

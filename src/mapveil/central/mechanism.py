@@ -15,8 +15,17 @@ from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.density_map import DensityMap, Measurement
 from mapveil.mechanisms.mechanism import Estimate, Mechanism, Progress, tiling_of
+from mapveil.privacy.claim import (
+    Adversary,
+    Assumes,
+    ContributionBound,
+    Neighbouring,
+    Norm,
+    Share,
+    TrustModel,
+)
 from mapveil.privacy.discrete_laplace import discrete_laplace
-from mapveil.privacy.guarantee import Guarantee, Share
+from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.epsilon import split_epsilon
 from mapveil_client.randomness.random import Randomness, as_randomness
@@ -154,19 +163,12 @@ class CentralMechanism(Mechanism):
         """The promise of one release with these parameters."""
         self._spent(shares)
         return Guarantee(
-            trust="central",
+            model=TrustModel.CURATOR,
+            neighbours=Neighbouring.ADD_OR_REMOVE,
             epsilon=self.budget,
-            unit="user",
-            bounding=(
-                "Each user counts 1 in total, divided over the cells they were in "
-                f"(exact to 1/{UNIT} of a user, L1 norm at most 1)."
-            ),
-            neighbours="add or remove all rows of one user",
-            assumptions=(
-                "the curator keeps the table secret",
-                "user ids tell people apart",
-                "noise within 2^-60 total variation per sample of its exact law",
-            ),
+            adversary=Adversary.RELEASE,
+            bound=ContributionBound(Norm.L1, Fraction(1), Fraction(1, UNIT)),
+            assumptions=(Assumes.TABLE_SECRET(), Assumes.DISTINCT_USERS(), Assumes.SAMPLER(bits=60)),
             shares=shares,
             seeded=seeded,
         )

@@ -16,7 +16,7 @@ from mapveil.inference.shrinkage import multiscale_shrinkage, pool, spread
 from mapveil.inference.two_rounds import divide_blocks, shrink_two_rounds
 from mapveil.maps.density_map import Measurement
 from mapveil.mechanisms.mechanism import Estimate, Progress
-from mapveil.privacy.guarantee import Share
+from mapveil.privacy.claim import Share
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.cells import Lattice
 from mapveil_client.epsilon import split_epsilon

@@ -26,7 +26,7 @@ from mapveil.geo.grid import Grid
 from mapveil.geo.points import Points
 from mapveil.geo.region import Region
 from mapveil.mechanisms.mechanism import Progress
-from mapveil.privacy.guarantee import Share
+from mapveil.privacy.claim import Share
 from mapveil_client.epsilon import split_epsilon
 from mapveil_client.errors import PromiseError
 from mapveil_client.randomness.random import Randomness

@@ -15,8 +15,8 @@ from mapveil.engines import UNIT
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.density_map import Measurement
 from mapveil.mechanisms.mechanism import Estimate, Progress
+from mapveil.privacy.claim import Share
 from mapveil.privacy.discrete_laplace import discrete_laplace
-from mapveil.privacy.guarantee import Share
 from mapveil_client.arrays import IntArray
 from mapveil_client.epsilon import split_epsilon
 from mapveil_client.morton import children

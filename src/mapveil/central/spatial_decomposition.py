@@ -14,7 +14,7 @@ from mapveil.engines import UNIT
 from mapveil.geo.tiling import Tiling
 from mapveil.inference.tree_least_squares import tree_least_squares
 from mapveil.mechanisms.mechanism import Estimate, Progress
-from mapveil.privacy.guarantee import Share
+from mapveil.privacy.claim import Share
 from mapveil_client.arrays import IntArray
 from mapveil_client.epsilon import split_epsilon
 from mapveil_client.randomness.random import Randomness

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mapveil.geo.points import Points
     from mapveil.maps.density_map import DensityMap
     from mapveil.mechanisms.mechanism import Progress
-    from mapveil.privacy.guarantee import Share
+    from mapveil.privacy.claim import Share
     from mapveil.secure_sum.drivers import SecureSum
 
 

@@ -101,8 +101,8 @@ def command(
             )
     by = (str(given["by"]),) if given.get("by") else ()
     columns = {"rss": rss, "lon": lon, "lat": lat}
-    guarantee = _guarantee(source)
-    if place is None and guarantee.trust == "unknown":
+    documented, guarantee = _guarantee(source)
+    if place is None and not documented:
         raise InputError(
             f"{source}: the region must not be taken from measurements that were not rewritten; --region W,S,E,N or a "
             "polygon file is accepted"
@@ -136,7 +136,7 @@ def command(
             progress("write", 0.7 + 0.3 * at / len(outputs))
             made.save(output, title=title)
         progress("write", 1.0)
-    if guarantee.trust == "unknown":
+    if not documented:
         console.warn(f"nothing in {source} says that it was rewritten: take this map as NOT private")
     coverage = made.coverage()
     lines = [f"wrote {output}" for output in outputs]
@@ -203,23 +203,21 @@ def _frame_name(whole: Any) -> str:
     return open_table(whole).name
 
 
-def _guarantee(source: str) -> Guarantee:
-    """What the file says was promised; nothing where it says nothing."""
+def _guarantee(source: str) -> tuple[bool, Guarantee]:
+    """Whether the file documents a guarantee, and the guarantee: none where it does not."""
     import dataclasses
 
     from mapveil.obfuscation.rewrite_table import rewritten_guarantee
+    from mapveil.privacy.claim import Adversary, Assumes, Reveals, TrustModel, Unit
     from mapveil.privacy.guarantee import Guarantee
 
     found = None if source == "-" else rewritten_guarantee(source)
     if found is not None:
-        return dataclasses.replace(
-            found, assumptions=(*found.assumptions, "the measurements are what 'signal privatize' wrote")
-        )
-    return Guarantee(
-        trust="unknown",
+        return True, dataclasses.replace(found, assumptions=(*found.assumptions, Assumes.PRIVATIZED_INPUT()))
+    return False, Guarantee(
+        model=TrustModel.OBFUSCATION,
+        unit=Unit.REPORT,
         epsilon=None,
-        unit="report",
-        bounding="The measurements do not say how they were rewritten, or whether they were.",
-        neighbours="nothing that this map knows of",
-        assumptions=(),
+        adversary=Adversary.REPORTS,
+        disclosure=Reveals.UNDOCUMENTED(),
     )

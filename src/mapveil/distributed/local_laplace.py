@@ -12,8 +12,9 @@ from mapveil.distributed.level_choice import LevelSums, require_level, show_leve
 from mapveil.distributed.mechanism import DistributedMechanism, ServerHalf
 from mapveil.distributed.query import Query, Setting
 from mapveil.mechanisms.mechanism import Estimate
+from mapveil.privacy.claim import Adversary, Assumes, Share
 from mapveil.privacy.discrete_laplace import laplace_variance
-from mapveil.privacy.guarantee import Guarantee, Share
+from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.errors import ParameterError
 from mapveil_client.level_encoding import LevelEncoding
 from mapveil_client.sum_report import sensitivity
@@ -108,14 +109,8 @@ class LocalLaplace(DistributedMechanism):
         """The promise of one release: of every report, without any cryptography."""
         return replace(
             super().guarantee(shares, seeded=seeded),
-            bounding=(
-                "Each device's places count 1 in total (L1 norm at most 1), and its report carries the whole noise."
-            ),
-            assumptions=(
-                "one device per user",
-                "the report alone holds the promise: neither the secure sum nor the other devices are trusted",
-                "noise within 2^-40 total variation per sample of its exact law",
-            ),
+            adversary=Adversary.REPORTS,
+            assumptions=(Assumes.ONE_CLIENT(), Assumes.CLIENT_ALONE(), Assumes.SAMPLER(bits=60)),
         )
 
     def _draws(self, setting: Setting, encoding: LevelEncoding) -> float:

@@ -19,7 +19,16 @@ from mapveil.geo.tiling import Tiling
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.round_cost import RoundCost
 from mapveil.mechanisms.mechanism import Estimate, Mechanism, Progress, check_tiling, tiling_of
-from mapveil.privacy.guarantee import Guarantee, Share
+from mapveil.privacy.claim import (
+    Adversary,
+    Assumes,
+    ContributionBound,
+    Neighbouring,
+    Norm,
+    Share,
+    TrustModel,
+)
+from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.arrays import IntArray
 from mapveil_client.cells import Lattice
 from mapveil_client.errors import InputError
@@ -169,9 +178,10 @@ class DistributedMechanism(Mechanism):
         )
         server = self.server(collection.setting(lattice.depth, morton_members(lattice)))
         made = run_server(server, collection.ask)
-        return self.map_of(
+        heat = self.map_of(
             made, cells, tuple(collection.revealed), tuple(collection.costs), seeded=stream.seeded
         )
+        return dataclasses.replace(heat, guarantee=heat.guarantee.as_simulation())
 
     def map_of(
         self,
@@ -248,26 +258,18 @@ class DistributedMechanism(Mechanism):
     def guarantee(self, shares: tuple[Share, ...] = (), *, seeded: bool = False) -> Guarantee:
         """The promise of one release with these parameters."""
         self._spent(shares)
-        lost, corrupt = float(self.tolerated_dropout), float(self.corrupt)
         return Guarantee(
-            trust="distributed",
+            model=TrustModel.SECURE_AGGREGATION,
+            neighbours=Neighbouring.ZERO_OUT,
             epsilon=self.budget,
-            unit="user",
-            bounding=(
-                "Each device's places count 1 in total in each round (L1 norm at most 1), and every sum the server "
-                "sees carries the noise shares of all devices in it."
-            ),
-            neighbours=(
-                "one device's places replaced by none; that it took part is known to the server, and between any two "
-                "places of a device the factor is at most the square"
-            ),
+            adversary=Adversary.HONEST_SERVER,
+            bound=ContributionBound(Norm.L1, Fraction(1)),
             assumptions=(
-                "one device per user",
-                f"at most {lost:.0%} of a shard drop out (checked: otherwise nothing is revealed) and at most "
-                f"{corrupt:.0%} are corrupt",
-                "the secure sum shows the server nothing but the sum (computational)",
-                "the server follows the protocol, or its checks of consistency are switched on",
-                "noise within 2^-40 total variation per sample of its exact law",
+                Assumes.ONE_CLIENT(),
+                Assumes.DROPOUT(tolerated=float(self.tolerated_dropout), corrupt=float(self.corrupt)),
+                Assumes.SECURE_SUM(),
+                Assumes.PARTICIPATION_PUBLIC(),
+                Assumes.SAMPLER(bits=60),
             ),
             shares=shares,
             seeded=seeded,

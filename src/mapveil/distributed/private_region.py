@@ -24,7 +24,7 @@ from mapveil.geo.points import Points
 from mapveil.geo.region import Region
 from mapveil.maps.round_cost import RoundCost
 from mapveil.mechanisms.mechanism import Progress
-from mapveil.privacy.guarantee import Share
+from mapveil.privacy.claim import Share
 from mapveil.privacy.laplace_sum import laplace_sum_quantile
 from mapveil_client.encodings import MarginsEncoding
 from mapveil_client.epsilon import split_epsilon

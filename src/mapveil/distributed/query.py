@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from mapveil.maps.density_map import Measurement
-from mapveil.privacy.guarantee import Share
+from mapveil.privacy.claim import Share
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.encodings import Encoding
 

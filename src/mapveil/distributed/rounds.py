@@ -19,7 +19,7 @@ from mapveil.distributed.query import NoisySums, Query, Setting
 from mapveil.distributed.round_terms import Overflow, RoundTerms, shard_boundaries
 from mapveil.maps.round_cost import RoundCost
 from mapveil.mechanisms.mechanism import Progress
-from mapveil.privacy.guarantee import Share
+from mapveil.privacy.claim import Share
 from mapveil.secure_sum.drivers import SecureSum
 from mapveil_client.arrays import IntArray
 from mapveil_client.errors import InputError

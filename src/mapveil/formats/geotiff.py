@@ -54,7 +54,7 @@ def write_geotiff(released: ReleasedMap, path: str | PathLike[str]) -> None:
     tags = {
         METADATA_TAG: released.metadata_json(),
         "TIFFTAG_SOFTWARE": f"mapveil {released.version}",
-        "TIFFTAG_IMAGEDESCRIPTION": f"{released.method}, {guarantee.label} per {guarantee.unit}",
+        "TIFFTAG_IMAGEDESCRIPTION": f"{released.method}, {guarantee.promise.label} per {guarantee.unit}",
         "MAPVEIL_GUARANTEE": guarantee.in_words(),
     }
     with atomic_path(path) as place, warnings.catch_warnings():

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +19,16 @@ from mapveil.local.randomizers.randomizer import Randomizer, SymbolRandomizer
 from mapveil.local.randomizers.report import Tally
 from mapveil.maps.density_map import DensityMap
 from mapveil.mechanisms.mechanism import Mechanism, Progress, tiling_of
-from mapveil.privacy.guarantee import Guarantee, Share
+from mapveil.privacy.claim import (
+    Adversary,
+    Assumes,
+    ContributionBound,
+    Neighbouring,
+    Norm,
+    Share,
+    TrustModel,
+)
+from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import ParameterError
 from mapveil_client.local.domain import Domain
@@ -127,6 +137,7 @@ class LocalMechanism(LocalMethod, Mechanism):
             tell("ask the phones", min(1.0, (start + _CHUNK) / cells.size))
         tell("estimate", 0.0)
         made = self.estimate(tally, randomizer, seeded=stream.seeded)
+        made = replace(made, guarantee=made.guarantee.as_simulation())
         tell("estimate", 1.0)
         return made
 
@@ -138,19 +149,17 @@ class LocalMechanism(LocalMethod, Mechanism):
     def guarantee(self, shares: tuple[Share, ...] = (), *, seeded: bool = False) -> Guarantee:
         """The promise of one release with these parameters."""
         self._spent(shares)
-        silent = "that a phone reports tells that it is in the region; " if self.outside == "drop" else ""
         return Guarantee(
-            trust="local",
+            model=TrustModel.LOCAL,
+            neighbours=Neighbouring.REPLACE_ONE,
             epsilon=self.budget,
-            unit="user",
-            bounding=(
-                "Each user sends one report about one place, randomized on their own device: nobody else ever "
-                "has the place."
-            ),
-            neighbours=f"{silent}one user's place replaced by any other of the map",
+            adversary=Adversary.REPORTS,
+            bound=ContributionBound(Norm.REPORTS, Fraction(1)),
             assumptions=(
-                "one device per user, one report per device: the epsilons of several reports add up",
-                "the device draws its randomness as the code does (every probability is an exact ratio of integers)",
+                Assumes.ONE_CLIENT(),
+                Assumes.ONE_CONTRIBUTION(),
+                Assumes.CLIENT_RANDOMNESS(),
+                *((Assumes.PARTICIPATION_PUBLIC(),) if self.outside == "drop" else ()),
             ),
             shares=shares,
             seeded=seeded,

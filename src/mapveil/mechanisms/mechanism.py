@@ -17,7 +17,8 @@ from mapveil.geo.places import Places
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.density_map import DensityMap, Measurement
-from mapveil.privacy.guarantee import Guarantee, Share
+from mapveil.privacy.claim import Share
+from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.epsilon import EpsilonLike, as_epsilon
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.randomness.random import Randomness

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,8 @@ from mapveil.local.mechanism import LocalMechanism
 from mapveil.local.randomizers.randomizer import Randomizer
 from mapveil.local.randomizers.report import Tally
 from mapveil.maps.density_map import DensityMap
-from mapveil.privacy.guarantee import Guarantee, Share
+from mapveil.privacy.claim import Assumes, ContributionBound, Norm, Share
+from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.errors import ParameterError
 from mapveil_client.local.randomizer import Reports
 
@@ -33,24 +35,14 @@ def update_guarantee(
         Whether the randomness can be repeated.
     """
     base = mechanism.guarantee(seeded=seeded)
-    one = "one randomized location" if most == 1 else f"at most {most} randomized locations"
-    timing = (
-        "that a location is sent, and when, is not hidden: who sends one is late"
-        if timed
-        else "that a trip takes place, about when, and that somebody late asks for the traffic, is not hidden"
-    )
     return replace(
         base,
         epsilon=most * mechanism.budget,
-        bounding=(
-            f"Each trip sends {one}, made on the device with epsilon {float(mechanism.budget):g} each: nobody else "
-            "ever has a place."
-        ),
-        neighbours="one user's places when locations are sent replaced by any others of the map",
+        bound=ContributionBound(Norm.REPORTS, Fraction(most)),
         assumptions=(
-            "one trip per user: the epsilons of several trips add up",
-            timing,
-            *base.assumptions[1:],
+            Assumes.ONE_TRIP(),
+            Assumes.TIMING_PUBLIC() if timed else Assumes.TRIPS_PUBLIC(),
+            *base.assumes_besides(Assumes.ONE_CLIENT, Assumes.ONE_CONTRIBUTION),
         ),
         shares=tuple(
             Share(f"location {number} of a trip", mechanism.budget) for number in range(1, most + 1)

@@ -113,7 +113,7 @@ def rewrite_table(
             )
             rows[:, at] = np.clip(rows[:, at], low, high)
     taken = whole.take(pyarrow.array(measurements.positions))
-    guarantee = fitted.guarantee(seeded=stream.seeded)
+    guarantee = fitted.guarantee(seeded=stream.seeded).as_simulation()
     untyped = all(pyarrow.types.is_string(field.type) for field in taken.schema)
     emptied, columns, kinds = [], [], []
     for field in taken.schema:

@@ -23,7 +23,6 @@ from mapveil.pictures.page_parts import (
     section_html,
 )
 from mapveil.pictures.picture import FAINTEST, HOLE_COLOUR, MARK_COLOURS, PALEST, planar
-from mapveil.pictures.picture_words import epsilon_text
 from mapveil.pictures.plane import MapPlane, map_plane, region_rings
 from mapveil_client.arrays import FloatArray
 
@@ -94,7 +93,7 @@ def page_html(released: ReleasedMap, *, title: str | None = None) -> str:
         "title": html.escape(head),
         "banner": banner_html(guarantee),
         "subtitle": html.escape(
-            f"{released.method}, {epsilon_text(guarantee)}, {tiling.spec} ({tiling.size} cells)"
+            f"{released.method}, {guarantee.promise.label}, {tiling.spec} ({tiling.size} cells)"
         ),
         "unit": html.escape(_named(scene.layers[0])),
         "thing": thing,

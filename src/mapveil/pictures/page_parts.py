@@ -14,20 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.pictures.picture_words import odds_factor
-
 if TYPE_CHECKING:
     from mapveil.pictures.plane import MapPlane, Rings
     from mapveil.privacy.guarantee import Guarantee
 
-_TRUST: Final = {
-    "central": "One trusted curator saw the raw locations; whoever sees the map does not",
-    "distributed": "Nobody but each device saw its raw locations; the server saw noisy sums over many devices",
-    "local": "Nobody but each device saw its raw locations; the server saw randomized reports only",
-    "unknown": "Nobody says who saw the raw measurements",
-    "obfuscation": "Nobody but each device saw its raw measurements; the server saw rewritten ones only",
-    "projection": "Nobody but each device saw its raw locations; the server saw what every device reported",
-}
 _KEPT_BITS: Final = 13  # of a float's 23: four digits are shown and kept, and the page stays small
 
 
@@ -87,67 +77,16 @@ def _finite(value: Any) -> Any:
 
 
 def promise_html(guarantee: Guarantee) -> str:
-    """The guarantee for somebody who never heard of epsilon, as HTML."""
-    whose = "one person's" if guarantee.unit == "user" else f"one {html.escape(guarantee.unit)}'s"
-    trust = _TRUST.get(guarantee.trust, "Kind of trust: " + html.escape(guarantee.trust))
-    if guarantee.epsilon is None:
-        return "\n".join([*_measured(guarantee, whose), f"<p>{trust}.</p>", *_assumptions(guarantee)])
-    factor, epsilon = odds_factor(guarantee), float(guarantee.epsilon)
-    beyond = f", plus a probability of {guarantee.delta:g}" if guarantee.delta else ""
-    lines = [
-        f'<p class="factor"><strong>&times; {factor} at most</strong> So much can {whose} data change the '
-        f"odds of anything that this map shows, and so of any conclusion drawn from it{beyond}.</p>"
-    ]
-    # Between presence and absence the factor is e^epsilon; between two whereabouts it may be its square.
-    if guarantee.neighbours.startswith("add or remove"):
-        chance = 100 / (1 + math.exp(-epsilon))
-        lines.append(
-            f"<p>Say you hold it for equally likely that {whose} data are, or are not, in the table behind "
-            f"this map: 50&nbsp;%. Study the map, with whatever else you know, and you can get to "
-            f"{chance:.3g}&nbsp;% at most, and to {100 - chance:.3g}&nbsp;% at least.</p>"
-        )
-    lines.append(
-        f"<p>Experts write ε = {epsilon:.6g}; the factor is e<sup>{epsilon:.6g}</sup>. The smaller, the more "
-        f"private. {html.escape(guarantee.bounding)} Tables that differ by this look alike: "
-        f"{html.escape(guarantee.neighbours)}. {trust}.</p>"
-    )
-    return "\n".join([*lines, *_assumptions(guarantee)])
-
-
-def _measured(guarantee: Guarantee, whose: str) -> list[str]:
-    """What a promise that is not differential privacy says, and what was measured of it."""
-    lines = [
-        f'<p class="factor"><strong>Not differential privacy</strong> No number bounds what can be learnt from '
-        f"{'one' if guarantee.unit == 'report' else whose} report.</p>",
-        f"<p>{html.escape(guarantee.bounding)} What stays hidden: {html.escape(guarantee.neighbours)}.</p>",
-    ]
-    if guarantee.measured:
-        items = "".join(
-            f"<li>{html.escape(each.quantity)}: <strong>{_three(each.value)} {html.escape(each.unit)}</strong>, "
-            f"against {html.escape(each.against)}</li>"
-            for each in guarantee.measured
-        )
-        lines.append(f"<p>Measured:</p><ul>{items}</ul>")
-    return lines
-
-
-def _three(value: float) -> str:
-    """Three digits, and no exponent below a million."""
-    return f"{float(f'{value:.3g}'):g}"
-
-
-def _assumptions(guarantee: Guarantee) -> list[str]:
-    items = "".join(f"<li>{html.escape(text)}</li>" for text in guarantee.assumptions)
-    return [f"<p>It rests on this:</p><ul>{items}</ul>"] if items else []
+    """The guarantee as HTML: its headline and a paragraph for each sentence."""
+    head, *rest = (html.escape(text) for text in guarantee.promise.sentences)
+    factor = f"<strong>{html.escape(guarantee.promise.headline)}</strong> {head}"
+    return "\n".join((f'<p class="factor">{factor}</p>', *(f"<p>{text}</p>" for text in rest)))
 
 
 def banner_html(guarantee: Guarantee) -> str:
-    """The warning on top of what was seeded; else nothing."""
-    if not guarantee.seeded:
-        return ""
-    return (
-        '<p class="banner" role="alert"><strong>SEEDED: NOT FOR RELEASE.</strong> '
-        "Whoever knows the seed can take the noise away; this map protects nobody.</p>"
+    """The warnings on top of what was simulated or seeded; else nothing."""
+    return "\n".join(
+        f'<p class="banner" role="alert">{html.escape(text)}</p>' for text in guarantee.promise.warnings
     )
 
 

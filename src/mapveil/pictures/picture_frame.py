@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from mapveil.pictures.colours import DensityScale, round_down
-from mapveil.pictures.picture_words import epsilon_text, guarantee_line, number_text
+from mapveil.pictures.picture_words import number_text
 from mapveil.pictures.plane import MapPlane, Rings, region_rings
 from mapveil_client.arrays import IntArray
 from mapveil_client.errors import require
@@ -148,10 +148,10 @@ def draw_scale_bar(plane: MapPlane, axes: Axes) -> None:
 
 def write_words(drawn: ReleasedMap, axes: Axes, title: str | None, *, lead: str = "") -> None:
     """Title above; what to read (``lead``), promise and notes below; and a warning across what was seeded."""
-    by = f"{drawn.method}, {epsilon_text(drawn.guarantee)}"
+    by = f"{drawn.method}, {drawn.guarantee.promise.label}"
     head = f"{title}\n{by}" if title else by
     axes.set_title(head, loc="left", color=INK, size=12, pad=8)
-    lines = textwrap.wrap(lead, _LINE) + textwrap.wrap(guarantee_line(drawn.guarantee), _LINE)
+    lines = textwrap.wrap(lead, _LINE) + textwrap.wrap(drawn.guarantee.promise.line, _LINE)
     for note in drawn.notes:
         lines += textwrap.wrap(f"Note: {note}.", _LINE)
     lines.append(f"{drawn.tiling.spec}, {drawn.tiling.size} cells. Mapveil {drawn.version}.")
@@ -189,7 +189,7 @@ def write_words(drawn: ReleasedMap, axes: Axes, title: str | None, *, lead: str 
 def png_bytes(drawn: ReleasedMap, axes: Axes, title: str | None, dpi: int) -> bytes:
     """The figure as a PNG whose text chunk ``mapveil`` holds the whole metadata."""
     chunks = {
-        "Title": title or f"{drawn.method}, {drawn.guarantee.label}",
+        "Title": title or f"{drawn.method}, {drawn.guarantee.promise.label}",
         "Description": drawn.guarantee.in_words(),
         "Software": f"mapveil {drawn.version}",
         "mapveil": drawn.metadata_json(),

@@ -12,7 +12,8 @@ from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
 from mapveil.mechanisms.mechanism import Progress
-from mapveil.privacy.guarantee import Guarantee, Measured
+from mapveil.privacy.claim import Adversary, Assumes, Assumption, Measured, Reveals, TrustModel
+from mapveil.privacy.guarantee import Guarantee
 from mapveil.random_features.chunks import Chunk, sum_chunks
 from mapveil.random_features.devices import visits_of
 from mapveil.random_features.kernels import kernel_named
@@ -74,16 +75,15 @@ class FederatedKde(ProjectionMechanism):
         return Collected(users / (kernel.integral(2) * h * h) * where.area, made.devices, bandwidth=h)
 
     def promise(
-        self, measured: tuple[Measured, ...], assumptions: tuple[str, ...], *, seeded: bool
+        self, measured: tuple[Measured, ...], assumptions: tuple[Assumption, ...], *, seeded: bool
     ) -> Guarantee:
         """See :class:`ProjectionMechanism`."""
         return Guarantee(
-            trust="projection",
+            model=TrustModel.RANDOM_FEATURES,
             epsilon=None,
-            unit="user",
-            bounding="Each device sends a surface whose maximum is its place: the server reads the place off it.",
-            neighbours="nothing",
-            assumptions=("everybody may be trusted with every place", *assumptions),
+            adversary=Adversary.REPORTS,
+            disclosure=Reveals.LOCATION(),
+            assumptions=(Assumes.LOCATIONS_TRUSTED(), *assumptions),
             measured=(Measured("posterior error", 0.0, "m", "any server"), *measured),
             seeded=seeded,
         )

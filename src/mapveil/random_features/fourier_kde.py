@@ -14,7 +14,8 @@ from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
 from mapveil.mechanisms.mechanism import Progress
-from mapveil.privacy.guarantee import Guarantee, Measured
+from mapveil.privacy.claim import Adversary, Assumes, Assumption, Measured, Reveals, TrustModel
+from mapveil.privacy.guarantee import Guarantee
 from mapveil.random_features.bandwidth import neighbour_bandwidth, public_bandwidth, smooth, smoothing_scale
 from mapveil.random_features.chunks import Chunk, ChunkSum, sum_chunks
 from mapveil.random_features.devices import PlaceChoice, all_places, visits_of
@@ -45,7 +46,7 @@ _LEAST_SIDE_M: Final = 1000.0
 class _Bandwidth(NamedTuple):
     metres: float
     note: str
-    assumption: str | None = None
+    assumption: Assumption | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -279,7 +280,7 @@ class FourierKde(ProjectionMechanism):
             tiling,
             where,
             f"mean distance to neighbour {self.neighbours}; a tenth of the places were read in the clear for it",
-            "whoever chose the bandwidth read a tenth of the places in the clear, and may be trusted",
+            Assumes.BANDWIDTH_READ(),
         )
 
     def _public_bandwidth(self, tiling: Tiling, where: MapPoints, users: int) -> _Bandwidth:
@@ -293,7 +294,7 @@ class FourierKde(ProjectionMechanism):
         return self._held(found, tiling, where, how)
 
     def _held(
-        self, found: float, tiling: Tiling, where: MapPoints, how: str, assumption: str | None = None
+        self, found: float, tiling: Tiling, where: MapPoints, how: str, assumption: Assumption | None = None
     ) -> _Bandwidth:
         """A bandwidth that a rule found, held to Lemma 3's largest."""
         side = inscribed_side(tiling, where)
@@ -336,41 +337,21 @@ class FourierKde(ProjectionMechanism):
         return hiding_warnings(measured)
 
     def promise(
-        self, measured: tuple[Measured, ...], assumptions: tuple[str, ...], *, seeded: bool
+        self, measured: tuple[Measured, ...], assumptions: tuple[Assumption, ...], *, seeded: bool
     ) -> Guarantee:
         """See :class:`ProjectionMechanism`."""
-        waves = "one random plane wave" if self.features == 1 else f"{self.features} random plane waves"
-        if self.features > 2:
-            hidden = "nothing: three waves cross at one point, and the server reads the place off them"
-            if self.jitter_m:
-                hidden = f"where within about {self.jitter_m:g} m of the point at which its waves cross a device is"
-        elif self.features == 2:
-            hidden = "at which of the points where the bands of its two waves cross a device is"
-        else:
-            hidden = "which band of its wave a device is on, and where along it"
-        lists = (
-            f"the server's list of exact places is no finer than {self.jitter_m:g} m"
-            if self.jitter_m
-            else "the server has no list of exact places, such as of venues: exact phases tell them apart"
-        )
+        jitter_m = float(self.jitter_m)
         return Guarantee(
-            trust="projection",
+            model=TrustModel.RANDOM_FEATURES,
             epsilon=None,
-            unit="user",
-            bounding=(
-                f"Each device reports the phase of its place on {waves} of its own, without noise: "
-                "the server knows the waves and the phases exactly."
-            ),
-            neighbours=hidden,
+            adversary=Adversary.REPORTS,
+            disclosure=Reveals.PHASES(features=self.features, jitter_m=jitter_m),
             assumptions=(
-                "one device per user, which draws its waves once and answers every query with the same",
-                "that a device answers may be known, and that it is in the region",
-                lists,
-                *(
-                    ("what is measured is of devices at one place: the mean of several tells no more",)
-                    if self.places == "mean"
-                    else ()
-                ),
+                Assumes.ONE_CLIENT(),
+                Assumes.FIXED_FREQUENCIES(),
+                Assumes.PARTICIPATION_PUBLIC(),
+                Assumes.COARSE_SITE_LIST(jitter_m=jitter_m) if jitter_m else Assumes.NO_SITE_LIST(),
+                *((Assumes.SINGLE_LOCATION(),) if self.places == "mean" else ()),
                 *assumptions,
             ),
             measured=measured,

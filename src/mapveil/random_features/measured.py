@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mapveil.privacy.guarantee import Measured
+from mapveil.privacy.claim import Measured
 from mapveil.random_features.posterior import Hiding
 
 FEW_PLACES: Final = 20

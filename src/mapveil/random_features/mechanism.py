@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -14,7 +14,8 @@ from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.density_map import DensityMap
 from mapveil.mechanisms.mechanism import AnyMechanism, Progress, tiling_of
-from mapveil.privacy.guarantee import Guarantee, Measured, Share
+from mapveil.privacy.claim import Assumption, Measured, Share
+from mapveil.privacy.guarantee import Guarantee
 from mapveil.random_features.map_points import MapPoints, map_points
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError
@@ -30,7 +31,7 @@ class Collected(NamedTuple):
     users: FloatArray  # estimated users per cell, negative where chance says so; shape (cells,)
     devices: int
     notes: tuple[str, ...] = ()
-    assumptions: tuple[str, ...] = ()  # beyond the mechanism's own
+    assumptions: tuple[Assumption, ...] = ()  # beyond the mechanism's own
     bandwidth: float | None = None  # that was asked, metres
     faint: float = 0.0  # users per km² that chance puts anywhere, one standard error; 0: not known
 
@@ -109,7 +110,7 @@ class ProjectionMechanism(AnyMechanism):
 
     @abstractmethod
     def promise(
-        self, measured: tuple[Measured, ...], assumptions: tuple[str, ...], *, seeded: bool
+        self, measured: tuple[Measured, ...], assumptions: tuple[Assumption, ...], *, seeded: bool
     ) -> Guarantee:
         """What is promised, in words that do not say more."""
 
@@ -162,7 +163,8 @@ class ProjectionMechanism(AnyMechanism):
         cells = tiling_of(points, tiling)
         tell = progress or (lambda step, done: None)
         made = self.collect(points, cells, stream, tell)
-        return self.map_of(made, cells, seeded=stream.seeded, progress=tell, negative=negative)
+        heat = self.map_of(made, cells, seeded=stream.seeded, progress=tell, negative=negative)
+        return replace(heat, guarantee=heat.guarantee.as_simulation())
 
     def map_of(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -13,7 +14,17 @@ from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
 from mapveil.mechanisms.mechanism import Progress
-from mapveil.privacy.guarantee import Guarantee, Measured
+from mapveil.privacy.claim import (
+    Adversary,
+    Assumes,
+    Assumption,
+    ContributionBound,
+    Measured,
+    Norm,
+    Reveals,
+    TrustModel,
+)
+from mapveil.privacy.guarantee import Guarantee
 from mapveil.random_features.chunks import Chunk, sum_chunks
 from mapveil.random_features.devices import visits_of
 from mapveil.random_features.kernels import kernel_named
@@ -211,24 +222,18 @@ class PlanarLaplace(ProjectionMechanism):
         return Collected(users, made.devices, bandwidth=h)
 
     def promise(
-        self, measured: tuple[Measured, ...], assumptions: tuple[str, ...], *, seeded: bool
+        self, measured: tuple[Measured, ...], assumptions: tuple[Assumption, ...], *, seeded: bool
     ) -> Guarantee:
         """See :class:`ProjectionMechanism`."""
         return Guarantee(
-            trust="projection",
+            model=TrustModel.RANDOM_FEATURES,
             epsilon=None,
-            unit="user",
-            bounding=(
-                "Each device reports its most visited place moved by planar Laplace noise: a report tells two places "
-                f"{self.radius_m:g} m apart by a factor of at most {math.exp(self.level):.3g}, two places twice as far "
-                f"apart by its square, and so on (geo-indistinguishability, {self.epsilon_per_m:.3g} per m)."
+            adversary=Adversary.REPORTS,
+            bound=ContributionBound(Norm.REPORTS, Fraction(1)),
+            disclosure=Reveals.PLANAR_LAPLACE(
+                per_m=self.epsilon_per_m, radius_m=float(self.radius_m), level=float(self.level)
             ),
-            neighbours=f"where within about {2 / self.epsilon_per_m:.3g} m of its report a device is",
-            assumptions=(
-                "one device per user, one report per device: the noise of several averages out",
-                "noise in floating point, reported to a centimetre",
-                *assumptions,
-            ),
+            assumptions=(Assumes.ONE_CLIENT(), Assumes.FLOATING_POINT(), *assumptions),
             measured=measured,
             seeded=seeded,
         )

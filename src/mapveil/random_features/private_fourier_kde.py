@@ -15,8 +15,17 @@ from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.density_map import DensityMap, Measurement
 from mapveil.mechanisms.mechanism import Estimate, Mechanism, Progress, tiling_of
+from mapveil.privacy.claim import (
+    Adversary,
+    Assumes,
+    ContributionBound,
+    Neighbouring,
+    Norm,
+    Share,
+    TrustModel,
+)
 from mapveil.privacy.discrete_laplace import discrete_laplace, laplace_variance
-from mapveil.privacy.guarantee import Guarantee, Share
+from mapveil.privacy.guarantee import Guarantee
 from mapveil.random_features.map_points import MapPoints, map_points
 from mapveil.random_features.mechanism import check_bandwidth, non_negative
 from mapveil.random_features.shared_waves import MOST_WAVES, SharedWaves, choose_waves, signal_bandwidth
@@ -201,19 +210,12 @@ class PrivateFourierKde(Mechanism):
         """The promise of one release with these parameters."""
         self._spent(shares)
         return Guarantee(
-            trust="central",
+            model=TrustModel.CURATOR,
+            neighbours=Neighbouring.ADD_OR_REMOVE,
             epsilon=self.budget,
-            unit="user",
-            bounding=(
-                "Each user counts 1 in total, divided over the cells they were in "
-                f"(exact to 1/{UNIT} of a user), and a cell's waves are whole numbers of a bounded sum."
-            ),
-            neighbours="add or remove all rows of one user",
-            assumptions=(
-                "the curator keeps the table secret",
-                "user ids tell people apart",
-                "noise within 2^-60 total variation per sample of its exact law",
-            ),
+            adversary=Adversary.RELEASE,
+            bound=ContributionBound(Norm.L1, Fraction(1), Fraction(1, UNIT)),
+            assumptions=(Assumes.TABLE_SECRET(), Assumes.DISTINCT_USERS(), Assumes.SAMPLER(bits=60)),
             shares=shares,
             seeded=seeded,
         )

@@ -12,7 +12,8 @@ from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
 from mapveil.mechanisms.mechanism import Progress
-from mapveil.privacy.guarantee import Guarantee, Measured
+from mapveil.privacy.claim import Adversary, Assumes, Assumption, Measured, Reveals, TrustModel
+from mapveil.privacy.guarantee import Guarantee
 from mapveil.random_features.map_points import MapPoints, map_points, prior_cells
 from mapveil.random_features.mechanism import Collected, ProjectionMechanism
 from mapveil.random_features.posterior import blind_error
@@ -49,16 +50,15 @@ class ZeroFeatures(ProjectionMechanism):
         return (Measured("posterior error", error, unit, "a server that knows the region only"),)
 
     def promise(
-        self, measured: tuple[Measured, ...], assumptions: tuple[str, ...], *, seeded: bool
+        self, measured: tuple[Measured, ...], assumptions: tuple[Assumption, ...], *, seeded: bool
     ) -> Guarantee:
         """See :class:`ProjectionMechanism`."""
         return Guarantee(
-            trust="projection",
+            model=TrustModel.RANDOM_FEATURES,
             epsilon=None,
-            unit="user",
-            bounding="Each device says that it is in the region, and nothing else.",
-            neighbours="where in the region it is",
-            assumptions=assumptions,
+            adversary=Adversary.REPORTS,
+            disclosure=Reveals.PRESENCE(),
+            assumptions=(Assumes.PARTICIPATION_PUBLIC(), *assumptions),
             measured=measured,
             seeded=seeded,
         )

@@ -114,7 +114,7 @@ def test_downloads_hold_the_map(collector: Any, pages: Any, finished: Any, tmp_p
         heat = read_map(path)
         np.testing.assert_allclose(heat.values, values, rtol=1e-3, atol=1e-9)
         assert heat.guarantee.epsilon == 1
-        assert heat.guarantee.trust == "local"
+        assert heat.guarantee.model == "local"
     elif name == "geojson":
         features = json.loads(path.read_text(encoding="utf-8"))["features"]
         assert len(features) == values.size

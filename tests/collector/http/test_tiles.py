@@ -23,15 +23,16 @@ from mapveil.geo.tiling import Tiling
 from mapveil.geo.web_mercator import WebMercatorTiles
 from mapveil.maps.density_map import DensityMap, Measurement
 from mapveil.pictures.colours import density_scale, ramp
+from mapveil.privacy.claim import Adversary, Neighbouring, TrustModel
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.errors import InputError
 from mapveil_client.morton import interleave
 
 PROMISE = Guarantee(
-    trust="distributed",
+    model=TrustModel.SECURE_AGGREGATION,
+    neighbours=Neighbouring.ZERO_OUT,
     epsilon=Fraction(1),
-    bounding="Each device counts at most once.",
-    neighbours="add or remove one user",
+    adversary=Adversary.HONEST_SERVER,
 )
 REGION = Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
 TRIANGLE = Region.from_polygon(

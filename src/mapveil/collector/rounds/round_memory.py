@@ -16,7 +16,7 @@ from mapveil.collector.store.schema import assignments, charges, devices, member
 from mapveil.distributed.query import Query
 from mapveil.maps.round_cost import RoundCost
 from mapveil.mechanisms.mechanism import Estimate
-from mapveil.privacy.guarantee import Share
+from mapveil.privacy.claim import Share
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.arrays import IntArray
 from mapveil_client.terms import CollectionTerms

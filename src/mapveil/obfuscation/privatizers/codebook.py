@@ -11,6 +11,7 @@ import numpy.typing as npt
 from mapveil.obfuscation.privatizers.cells import row_distances
 from mapveil.obfuscation.privatizers.privatizer import Privatizer, Progress, Rows, State
 from mapveil.obfuscation.utility import distortion_utility, map_utility
+from mapveil.privacy.claim import Adversary, Assumes, Reveals, TrustModel, Unit
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.errors import InputError
 from mapveil_client.randomness.random import Randomness
@@ -117,20 +118,13 @@ class Codebook(Privatizer):
 
     def promise(self, state: State, features: int, *, seeded: bool) -> Guarantee:
         """Average case, and how often the raw row leaves."""
-        leak = (
-            f" The raw row is one of the {self.size} codes: it leaves unchanged with a probability of at least "
-            f"1/{self.size}."
-            if self.raw
-            else ""
-        )
-        whole = f" One code is chosen for {self.batch} runs together." if self.batch > 1 else ""
         return Guarantee(
-            trust="obfuscation",
+            model=TrustModel.OBFUSCATION,
+            unit=Unit.REPORT,
             epsilon=None,
-            unit="report",
-            bounding=f"Average case, no formal guarantee: a report is one of {self.size} codes.{leak}{whole}",
-            neighbours="user and place, on average, from attackers like those it was measured with",
-            assumptions=("the pilot is like those who report", "the curator of the pilot saw its rows raw"),
+            adversary=Adversary.REPORTS,
+            disclosure=Reveals.CODE(codes=self.size, raw=self.raw, batch=self.batch),
+            assumptions=(Assumes.PILOT_REPRESENTATIVE(), Assumes.PILOT_RAW(), Assumes.ATTACKERS_TRIED()),
             seeded=seeded,
         )
 

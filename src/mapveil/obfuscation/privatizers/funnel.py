@@ -12,7 +12,8 @@ from mapveil.obfuscation.privatizers.cells import nearest_centre
 from mapveil.obfuscation.privatizers.codebook import choose_codes
 from mapveil.obfuscation.privatizers.funnel_game import Game, play_funnel
 from mapveil.obfuscation.privatizers.privatizer import Privatizer, Progress, Rows, State
-from mapveil.privacy.guarantee import Guarantee, Measured
+from mapveil.privacy.claim import Adversary, Assumes, Measured, Reveals, TrustModel, Unit
+from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.randomness.random import Randomness
 
 _CHUNK = 1 << 13
@@ -121,16 +122,12 @@ class Funnel(Privatizer):
         user_error, place_error, _ = state["certificate"].tolist()
         against = "the best attacker there is on one report, on rows of the pilot kept aside"
         return Guarantee(
-            trust="obfuscation",
+            model=TrustModel.OBFUSCATION,
+            unit=Unit.REPORT,
             epsilon=None,
-            unit="report",
-            bounding=f"Average case: a report is one of {len(state['codes'])} codes and says nothing else.",
-            neighbours="user and place, on average over people like those of the pilot, whatever the attacker",
-            assumptions=(
-                "the pilot is like those who report",
-                "an attacker sees one report of a person, not several that it knows to be of one person",
-                "the curator of the pilot saw its rows raw",
-            ),
+            adversary=Adversary.REPORTS,
+            disclosure=Reveals.BEST_CODE(codes=len(state["codes"])),
+            assumptions=(Assumes.PILOT_REPRESENTATIVE(), Assumes.UNLINKED_REPORTS(), Assumes.PILOT_RAW()),
             measured=(
                 Measured("user error", user_error, "of reports", against),
                 Measured("place error", place_error, "deviations", against),

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from mapveil.obfuscation.privatizers.dense_network import DenseNetwork, network_normals
 from mapveil.obfuscation.privatizers.privatizer import Privatizer, Progress, Rows, State
+from mapveil.privacy.claim import Adversary, Assumes, Reveals, TrustModel, Unit
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.errors import require
 from mapveil_client.randomness.random import Randomness
@@ -125,18 +126,13 @@ class Gap(Privatizer):
 
     def promise(self, state: State, features: int, *, seeded: bool) -> Guarantee:
         """No factor bounds what is learnt: average case, against the attackers it was measured with."""
-        fixed = (
-            "the network is a fixed function of the row: an attacker trained on its output can undo it. "
-            if self.noise == 0
-            else ""
-        )
         return Guarantee(
-            trust="obfuscation",
+            model=TrustModel.OBFUSCATION,
+            unit=Unit.REPORT,
             epsilon=None,
-            unit="report",
-            bounding=f"Average case, no formal guarantee: {fixed}privacy is what attackers trained afresh measure.",
-            neighbours="user and place, on average, from attackers like those it was measured with",
-            assumptions=("the pilot is like those who report", "the curator of the pilot saw its rows raw"),
+            adversary=Adversary.REPORTS,
+            disclosure=Reveals.NETWORK(noise=self.noise),
+            assumptions=(Assumes.PILOT_REPRESENTATIVE(), Assumes.PILOT_RAW(), Assumes.ATTACKERS_TRIED()),
             seeded=seeded,
         )
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from mapveil.obfuscation.privatizers.lattice_noise import add_gaussian
 from mapveil.obfuscation.privatizers.privatizer import Privatizer, Progress, Rows, State
+from mapveil.privacy.claim import Adversary, Assumes, Reveals, TrustModel, Unit
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.randomness.random import Randomness
 
@@ -55,17 +56,11 @@ class GaussianNoise(Privatizer):
     def promise(self, state: State, features: int, *, seeded: bool) -> Guarantee:
         """See :class:`Privatizer`: none is made."""
         return Guarantee(
-            trust="obfuscation",
+            model=TrustModel.OBFUSCATION,
+            unit=Unit.REPORT,
             epsilon=None,
-            unit="report",
-            bounding=(
-                f"Every feature is given Gaussian noise of {self.sigma:g} of its deviation in the pilot; nothing is "
-                "clipped."
-            ),
-            neighbours="nothing for certain: on average what trained adversaries could not find out",
-            assumptions=(
-                "average case, no formal guarantee: several reports of one user average the noise away",
-                "the pilot's means and deviations are in the privatizer's file",
-            ),
+            adversary=Adversary.REPORTS,
+            disclosure=Reveals.GAUSSIAN(deviation=float(self.sigma)),
+            assumptions=(Assumes.UNLINKED_REPORTS(), Assumes.PILOT_PUBLIC(), Assumes.ATTACKERS_TRIED()),
             seeded=seeded,
         )

@@ -14,6 +14,17 @@ from mapveil.obfuscation.privatizers.analytic_gaussian import gaussian_deviation
 from mapveil.obfuscation.privatizers.clipping import clip_rows, pilot_radius
 from mapveil.obfuscation.privatizers.lattice_noise import add_gaussian
 from mapveil.obfuscation.privatizers.privatizer import Privatizer, Progress, Rows, State
+from mapveil.privacy.claim import (
+    Adversary,
+    Assumes,
+    ContributionBound,
+    Disclosure,
+    Neighbouring,
+    Norm,
+    Reveals,
+    TrustModel,
+    Unit,
+)
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.epsilon import EpsilonLike, as_epsilon
 from mapveil_client.randomness.random import Randomness
@@ -71,23 +82,21 @@ class ClippedNoise(Privatizer):
         return self.clip if self.clip is not None else max(pilot_radius(pilot, self.clipped, order), 1e-6)
 
     def _guarantee(
-        self, epsilon: Fraction, delta: float, ball: str, noise: str, *, seeded: bool
+        self, epsilon: Fraction, delta: float, ball: ContributionBound, noise: Disclosure, *, seeded: bool
     ) -> Guarantee:
-        what = "measurement" if self.sequence == 1 else f"run of {self.sequence} measurements"
-        pilot = "means and deviations" + ("" if self.clip is not None else " and the radius of the ball")
         return Guarantee(
-            trust="obfuscation",
+            model=TrustModel.OBFUSCATION,
+            unit=Unit.REPORT,
+            neighbours=Neighbouring.REPLACE_ONE,
             epsilon=epsilon,
-            delta=delta,
-            unit="report",
-            bounding=(
-                f"Every {what} is brought to the pilot's units, cut to {ball} and given {noise} on the phone."
-            ),
-            neighbours=f"one report's {what} replaced by any other",
+            delta=Fraction(delta),
+            adversary=Adversary.REPORTS,
+            bound=ball,
+            disclosure=noise,
             assumptions=(
-                "it holds of one report: the epsilons and deltas of a user's reports add up",
-                f"the pilot's {pilot} are in the privatizer's file: the pilot's people are not protected by this",
-                "noise and values lie on one lattice; every probability of the noise is within 2^-60 of its law",
+                Assumes.COMPOSES(),
+                Assumes.PILOT_RADIUS_PUBLIC() if self.clip is None else Assumes.PILOT_PUBLIC(),
+                Assumes.SAMPLER(bits=60),
             ),
             seeded=seeded,
         )
@@ -138,7 +147,7 @@ class LocalGaussian(ClippedNoise):
         return self._guarantee(
             epsilon,
             self.delta,
-            f"an L2 norm of {radius:.4g}",
-            f"Gaussian noise of {deviation:.4g} pilot deviations",
+            ContributionBound(Norm.L2, Fraction(radius)),
+            Reveals.CLIPPED_GAUSSIAN(deviation=deviation, measurements=self.sequence),
             seeded=seeded,
         )

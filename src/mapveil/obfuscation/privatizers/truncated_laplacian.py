@@ -17,6 +17,7 @@ from mapveil.obfuscation.privatizers.clipping import clip_rows
 from mapveil.obfuscation.privatizers.lattice_noise import add_laplacian
 from mapveil.obfuscation.privatizers.local_gaussian import ClippedNoise
 from mapveil.obfuscation.privatizers.privatizer import Progress, Rows, State
+from mapveil.privacy.claim import ContributionBound, Norm, Reveals
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.randomness.slot_table import DIGITS
@@ -103,8 +104,8 @@ class TruncatedLaplacian(ClippedNoise):
         return self._guarantee(
             epsilon,
             delta,
-            f"an L{self._order} norm of {radius:.4g}",
-            f"Laplacian noise of scale {scale:.4g}, cut at {reach:.4g} (pilot deviations),",
+            ContributionBound(Norm.L1 if self._order == 1 else Norm.L2, Fraction(radius)),
+            Reveals.CLIPPED_LAPLACIAN(scale=scale, reach=reach, measurements=self.sequence),
             seeded=seeded,
         )
 

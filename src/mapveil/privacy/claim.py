@@ -1,0 +1,294 @@
+"""The fields of a privacy claim: enumerations, numbers and their JSON, without a sentence.
+
+:mod:`mapveil.privacy.promise` renders them; :mod:`mapveil.privacy.guarantee` is a claim with its rendered text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from fractions import Fraction
+from typing import Any, NamedTuple, Self
+
+from mapveil_client.errors import ParameterError
+
+
+class TrustModel(StrEnum):
+    """Who computes on raw data; the values are the names of ``--trust``."""
+
+    CURATOR = "central"
+    SECURE_AGGREGATION = "distributed"
+    TWO_OPERATORS = "two-operators"
+    LOCAL = "local"
+    RANDOM_FEATURES = "projection"
+    OBFUSCATION = "obfuscation"
+
+
+class Unit(StrEnum):
+    """Whose data two neighbouring inputs differ in."""
+
+    USER = "user"
+    USER_WINDOW = "user and window"
+    REPORT = "report"
+    TRIP = "trip"
+
+
+class Neighbouring(StrEnum):
+    """The neighbouring relation."""
+
+    ADD_OR_REMOVE = "add-or-remove"
+    ZERO_OUT = "zero-out"
+    REPLACE_ONE = "replace-one"
+
+
+class Adversary(StrEnum):
+    """What the adversary sees, and how far it deviates from the protocol."""
+
+    RELEASE = "release"
+    HONEST_SERVER = "honest-but-curious server"
+    MALICIOUS_SERVER = "malicious server"
+    REPORTS = "reports"
+
+
+class Norm(StrEnum):
+    """What a contribution bound is measured in."""
+
+    L1 = "L1"
+    L2 = "L2"
+    REPORTS = "reports"
+
+
+class ContributionBound(NamedTuple):
+    """The largest contribution of one unit."""
+
+    norm: Norm
+    value: Fraction
+    step: Fraction | None = (
+        None  # contributions are whole multiples of it; None where they are floating point
+    )
+
+
+@dataclass(frozen=True)
+class Assumption:
+    """A condition of the guarantee, with its parameters."""
+
+    kind: Assumes
+    parameters: tuple[tuple[str, float], ...] = ()
+
+
+class Assumes(StrEnum):
+    """The conditions under which a guarantee holds; call a member with its parameters for an :class:`Assumption`."""
+
+    TABLE_SECRET = "table secret"
+    DISTINCT_USERS = "distinct users"
+    ONE_CLIENT = "one client per user"
+    ONE_CONTRIBUTION = "one contribution"
+    ONE_TRIP = "one trip per user"
+    COMPOSES = "composes"
+    DROPOUT = "dropout"
+    SECURE_SUM = "secure sum"
+    CLIENT_RANDOMNESS = "client randomness"
+    CLIENT_ALONE = "client alone"
+    PARTICIPATION_PUBLIC = "participation public"
+    TIMING_PUBLIC = "timing public"
+    TRIPS_PUBLIC = "trips public"
+    SIMULATED_VEHICLES = "simulated vehicles"
+    FIXED_FREQUENCIES = "fixed frequencies"
+    NO_SITE_LIST = "no site list"
+    COARSE_SITE_LIST = "coarse site list"
+    SINGLE_LOCATION = "single location"
+    BANDWIDTH_READ = "bandwidth read"
+    LOCATIONS_TRUSTED = "locations trusted"
+    FLOATING_POINT = "floating point"
+    PILOT_PUBLIC = "pilot public"
+    PILOT_RADIUS_PUBLIC = "pilot radius public"
+    PILOT_REPRESENTATIVE = "pilot representative"
+    PILOT_RAW = "pilot raw"
+    UNLINKED_REPORTS = "unlinked reports"
+    ATTACKERS_TRIED = "attackers tried"
+    PRIVATIZED_INPUT = "privatized input"
+    SAMPLER = "sampler"
+
+    def __call__(self, **parameters: float) -> Assumption:
+        """The assumption with these parameters."""
+        return Assumption(self, tuple(parameters.items()))
+
+
+@dataclass(frozen=True)
+class Disclosure:
+    """What one report reveals by construction, with its parameters."""
+
+    kind: Reveals
+    parameters: tuple[tuple[str, float], ...] = ()
+
+
+class Reveals(StrEnum):
+    """Kinds of reports; call a member with its parameters for a :class:`Disclosure`."""
+
+    PHASES = "phases"
+    PLANAR_LAPLACE = "planar laplace"
+    LOCATION = "location"
+    PRESENCE = "presence"
+    CLIPPED_GAUSSIAN = "clipped gaussian"
+    CLIPPED_LAPLACIAN = "clipped laplacian"
+    GAUSSIAN = "gaussian"
+    NETWORK = "network"
+    CODE = "code"
+    BEST_CODE = "best code"
+    UNDOCUMENTED = "undocumented"
+
+    def __call__(self, **parameters: float) -> Disclosure:
+        """The disclosure with these parameters."""
+        return Disclosure(self, tuple(parameters.items()))
+
+
+class Share(NamedTuple):
+    """One part of a budget: the sums that were measured with it, and its exact epsilon."""
+
+    purpose: str
+    epsilon: Fraction
+
+
+class Measured(NamedTuple):
+    """What an adversary achieves, measured where nothing is proved (or beside what is)."""
+
+    quantity: str  # such as "posterior error"
+    value: float
+    unit: str  # such as "m"
+    against: str  # the adversary, and on what it was measured
+
+
+class AccountReference(NamedTuple):
+    """Where epsilon was charged."""
+
+    ledger: str
+    dataset: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """The fields of a guarantee.
+
+    Parameters
+    ----------
+    model : TrustModel
+        Who computes on raw data.
+    unit : Unit
+        Whose data two neighbouring inputs differ in.
+    neighbours : Neighbouring or None
+        The neighbouring relation; None exactly where ``epsilon`` is.
+    epsilon : Fraction or None
+        The exact privacy parameter of everything that was released; None where the claim is not differential privacy.
+    delta : Fraction
+        Additive slack in Pr[M(x) in S] <= e^epsilon Pr[M(x') in S] + delta, from 0 to below 1, the samplers' distance
+        from their laws included.
+    adversary : Adversary
+        What the adversary sees.
+    bound : ContributionBound or None
+        The contribution bound of one unit.
+    disclosure : Disclosure or None
+        What a report reveals by construction, where epsilon alone does not say it.
+    assumptions : tuple of Assumption
+        Conditions of the claim.
+    shares : tuple of Share
+        How epsilon was spent; sums to at most ``epsilon``.
+    measured : tuple of Measured
+        What adversaries achieve.
+    account : AccountReference or None
+        The ledger that epsilon was charged to; None: not accounted.
+    simulated : bool
+        Whether one process read the raw data in place of clients.
+    seeded : bool
+        Whether the noise can be repeated by whoever knows the seed.
+    """
+
+    model: TrustModel
+    unit: Unit = Unit.USER
+    neighbours: Neighbouring | None = None
+    epsilon: Fraction | None
+    delta: Fraction = Fraction(0)
+    adversary: Adversary
+    bound: ContributionBound | None = None
+    disclosure: Disclosure | None = None
+    assumptions: tuple[Assumption, ...] = ()
+    shares: tuple[Share, ...] = ()
+    measured: tuple[Measured, ...] = ()
+    account: AccountReference | None = None
+    simulated: bool = field(default=False)
+    seeded: bool = field(default=False)
+
+    def __post_init__(self) -> None:
+        if (self.epsilon is None) != (self.neighbours is None):
+            raise ParameterError(
+                f"a guarantee needs a neighbouring relation with epsilon and none without, got {self.neighbours} with "
+                f"epsilon {self.epsilon}"
+            )
+        if not 0 <= self.delta < 1:
+            raise ParameterError(f"delta must be from 0 to below 1, got {float(self.delta):g}")
+
+    def assumes_besides(self, *kinds: Assumes) -> tuple[Assumption, ...]:
+        """The assumptions of all kinds but these."""
+        return tuple(each for each in self.assumptions if each.kind not in kinds)
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-ready record; exact fractions as strings, beside their decimals."""
+        bound = self.bound
+        return {
+            "model": self.model.value,
+            "unit": self.unit.value,
+            "neighbours": self.neighbours and self.neighbours.value,
+            "epsilon": _text(self.epsilon),
+            "epsilon_decimal": None if self.epsilon is None else float(self.epsilon),
+            "delta": str(self.delta),
+            "delta_decimal": float(self.delta),
+            "adversary": self.adversary.value,
+            "bound": bound
+            and {"norm": bound.norm.value, "value": str(bound.value), "step": _text(bound.step)},
+            "disclosure": self.disclosure and _clause(self.disclosure),
+            "assumptions": [_clause(each) for each in self.assumptions],
+            "shares": [{"purpose": share.purpose, "epsilon": str(share.epsilon)} for share in self.shares],
+            "measured": [each._asdict() for each in self.measured],
+            "account": self.account and self.account._asdict(),
+            "simulated": self.simulated,
+            "seeded": self.seeded,
+        }
+
+    @classmethod
+    def from_dict(cls, record: dict[str, Any]) -> Self:
+        """Read back what :meth:`to_dict` wrote."""
+        bound, disclosure, account = record["bound"], record["disclosure"], record["account"]
+        return cls(
+            model=TrustModel(record["model"]),
+            unit=Unit(record["unit"]),
+            neighbours=None if record["neighbours"] is None else Neighbouring(record["neighbours"]),
+            epsilon=_fraction(record["epsilon"]),
+            delta=Fraction(record["delta"]),
+            adversary=Adversary(record["adversary"]),
+            bound=bound
+            and ContributionBound(Norm(bound["norm"]), Fraction(bound["value"]), _fraction(bound["step"])),
+            disclosure=disclosure and Disclosure(Reveals(disclosure["kind"]), _parameters(disclosure)),
+            assumptions=tuple(
+                Assumption(Assumes(each["kind"]), _parameters(each)) for each in record["assumptions"]
+            ),
+            shares=tuple(Share(part["purpose"], Fraction(part["epsilon"])) for part in record["shares"]),
+            measured=tuple(Measured(**part) for part in record["measured"]),
+            account=account and AccountReference(**account),
+            simulated=bool(record["simulated"]),
+            seeded=bool(record["seeded"]),
+        )
+
+
+def _text(value: Fraction | None) -> str | None:
+    return None if value is None else str(value)
+
+
+def _fraction(text: str | None) -> Fraction | None:
+    return None if text is None else Fraction(text)
+
+
+def _clause(clause: Assumption | Disclosure) -> dict[str, Any]:
+    return {"kind": clause.kind.value, **dict(clause.parameters)}
+
+
+def _parameters(record: dict[str, Any]) -> tuple[tuple[str, float], ...]:
+    return tuple((name, value) for name, value in record.items() if name != "kind")

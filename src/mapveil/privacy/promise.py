@@ -1,0 +1,340 @@
+"""The one renderer of privacy claims: a layperson's sentences, an expert's line, rows of a table.
+
+Always in this order: unit, neighbouring relation, (epsilon, delta), adversary, assumptions. Belief bounds follow from
+Bayes' rule: a factor f between two hypotheses held for equally likely leaves at most f / (1 + f) for either.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Final, NamedTuple
+
+from mapveil.privacy.claim import (
+    Adversary,
+    Assumes,
+    Claim,
+    ContributionBound,
+    Disclosure,
+    Neighbouring,
+    Norm,
+    Reveals,
+    TrustModel,
+    Unit,
+)
+
+MODELS: Final[Mapping[TrustModel, str]] = {
+    TrustModel.CURATOR: "one trusted curator reads the raw locations",
+    TrustModel.SECURE_AGGREGATION: "secure aggregation: the server learns noisy sums over many clients",
+    TrustModel.TWO_OPERATORS: "two operators that do not collude learn noisy sums over many clients",
+    TrustModel.LOCAL: "local: each report is randomized on the client",
+    TrustModel.RANDOM_FEATURES: "each client reports for itself, without a privacy budget",
+    TrustModel.OBFUSCATION: "each measurement is privatized before it is sent",
+}
+_ADVERSARIES: Final[Mapping[Adversary, str]] = {
+    Adversary.RELEASE: "whoever sees the release, whatever else they know",
+    Adversary.HONEST_SERVER: (
+        "a server that follows the protocol and sees noisy sums and who takes part, whatever else it knows"
+    ),
+    Adversary.MALICIOUS_SERVER: (
+        "a server that may deviate from the protocol and sees noisy sums and who takes part, whatever else it knows"
+    ),
+    Adversary.REPORTS: "whoever sees the reports, the server included, whatever else they know",
+}
+_ASSUMPTIONS: Final[Mapping[Assumes, str]] = {
+    Assumes.TABLE_SECRET: "the curator keeps the table secret",
+    Assumes.DISTINCT_USERS: "different users have different ids, and one user has one id",
+    Assumes.ONE_CLIENT: "each user has one client",
+    Assumes.ONE_CONTRIBUTION: "each user takes part once: the epsilons of several contributions add up",
+    Assumes.ONE_TRIP: "each user makes one trip: the epsilons of several trips add up",
+    Assumes.COMPOSES: "the guarantee is for one {unit}: the epsilons and deltas of a user's {unit}s add up",
+    Assumes.DROPOUT: (
+        "at most {tolerated:.0%} of a shard's clients drop out (checked: otherwise no sum is revealed) and at most "
+        "{corrupt:.0%} add no noise"
+    ),
+    Assumes.SECURE_SUM: "secure aggregation reveals the sum only (a computational assumption)",
+    Assumes.CLIENT_RANDOMNESS: "the client draws its randomness as the code does, from the operating system's source",
+    Assumes.CLIENT_ALONE: "each report carries the whole noise: neither a secure sum nor another client is trusted",
+    Assumes.PARTICIPATION_PUBLIC: "not protected: that a client takes part, and so is in the region",
+    Assumes.TIMING_PUBLIC: "not protected: that a location is sent, and when; a late client sends one",
+    Assumes.TRIPS_PUBLIC: (
+        "not protected: that a trip takes place, about when, and that a late client asks for the traffic"
+    ),
+    Assumes.SIMULATED_VEHICLES: "protected are simulated vehicles, not the people whose trips were read",
+    Assumes.FIXED_FREQUENCIES: "each client draws its frequencies once and answers every query with the same",
+    Assumes.NO_SITE_LIST: "the server has no list of exact sites, such as venues: exact phases tell them apart",
+    Assumes.COARSE_SITE_LIST: "the server's list of exact sites is no finer than {jitter_m:g} m",
+    Assumes.SINGLE_LOCATION: "measured for clients with one location: the mean of several reveals no more",
+    Assumes.BANDWIDTH_READ: (
+        "whoever chose the bandwidth read a tenth of the locations without protection, and is trusted with them"
+    ),
+    Assumes.LOCATIONS_TRUSTED: "the server is trusted with every location",
+    Assumes.FLOATING_POINT: "the noise is in floating point, rounded to a centimetre",
+    Assumes.PILOT_PUBLIC: "the pilot's means and deviations are public: the pilot's users are not protected",
+    Assumes.PILOT_RADIUS_PUBLIC: (
+        "the pilot's means, deviations and clipping radius are public: the pilot's users are not protected"
+    ),
+    Assumes.PILOT_REPRESENTATIVE: "the pilot is like those who report",
+    Assumes.PILOT_RAW: "the curator of the pilot saw its rows raw",
+    Assumes.UNLINKED_REPORTS: "an adversary sees one report of a user, or cannot link several",
+    Assumes.ATTACKERS_TRIED: "adversaries are like those that the privatizer was measured against",
+    Assumes.PRIVATIZED_INPUT: "the measurements are what 'mapveil signal privatize' wrote",
+    Assumes.SAMPLER: "noise within 2^-{bits:.0f} total variation per sample of its exact law",
+}
+_NEIGHBOURS: Final[Mapping[Neighbouring, str]] = {
+    Neighbouring.ADD_OR_REMOVE: "all rows of one {unit} are added or removed",
+    Neighbouring.ZERO_OUT: "the contribution of one {unit} is replaced by zero",
+    Neighbouring.REPLACE_ONE: "the data of one {unit} are replaced by any other",
+}
+_SIMULATION: Final = (
+    "SIMULATION: one process read the raw data and played every client; what is stated of clients holds only where "
+    "they run on the users' own devices."
+)
+_SEEDED: Final = "SEEDED: NOT FOR RELEASE. Whoever knows the seed can remove the noise."
+
+
+class Promise(NamedTuple):
+    """A rendered claim."""
+
+    label: str  # for titles and tags
+    title: str  # unit, neighbouring relation and (epsilon, delta), without their definitions
+    headline: str  # the factor, or its absence
+    sentences: tuple[str, ...]  # for a layperson
+    line: str  # for an expert
+    rows: tuple[tuple[str, str], ...]  # of a table: name, text
+    warnings: tuple[str, ...]  # that it is a simulation; that it must not be released
+
+    @property
+    def listing(self) -> str:
+        """Several lines of a terminal."""
+        return "\n".join((f"Guarantee: {self.title}", *(f"  {name:<13} {text}" for name, text in self.rows)))
+
+
+def render(claim: Claim) -> Promise:
+    """A claim in words.
+
+    Parameters
+    ----------
+    claim : Claim
+        The typed fields.
+    """
+    parameters = _parameters(claim)
+    assumptions = tuple(
+        _ASSUMPTIONS[each.kind].format(unit=claim.unit, **dict(each.parameters)) for each in claim.assumptions
+    )
+    warnings = (_SIMULATION,) * claim.simulated + (_SEEDED,) * claim.seeded
+    reveals, hidden = ("", "") if claim.disclosure is None else _disclosure(claim.disclosure)
+    measured = tuple(
+        f"{each.quantity} {_three(each.value)} {each.unit} against {each.against}" for each in claim.measured
+    )
+    adversary, relation = _ADVERSARIES[claim.adversary], _relation(claim)
+    line = [f"{claim.unit}-level", relation, parameters, f"adversary: {adversary}"]
+    if assumptions:
+        line.append("assumptions: " + ", ".join(assumptions))
+    marks = ("simulation",) * claim.simulated + ("seeded: not for release",) * claim.seeded
+    rows = [
+        ("unit", f"one {claim.unit}"),
+        ("neighbours", relation),
+        ("(ε, δ)", parameters),
+        ("adversary", adversary),
+        *(("assumes", text) for text in assumptions),
+        ("trust", MODELS[claim.model]),
+        ("contribution", "" if claim.bound is None else _bound(claim.bound, claim.unit)),
+        ("reveals", reveals),
+        ("hidden", hidden),
+        *(("measured", text) for text in measured),
+        *(("spent", f"{_six(share.epsilon)} on {share.purpose}") for share in claim.shares),
+        ("account", _account(claim)),
+        *(("warning", text) for text in marks),
+    ]
+    sentences = [*_statement(claim), f"Adversary: {adversary}."]
+    if assumptions:
+        sentences.append(f"Assumptions: {'; '.join(assumptions)}.")
+    sentences.append(f"Trust model: {MODELS[claim.model]}.")
+    if claim.bound is not None:
+        sentences.append(f"Contribution bound: {_bound(claim.bound, claim.unit)}.")
+    if reveals:
+        sentences += [f"Each report: {reveals}.", f"Hidden: {hidden}."]
+    if measured:
+        sentences.append(f"Measured: {'; '.join(measured)}.")
+    return Promise(
+        label="not differentially private" if claim.epsilon is None else f"epsilon {float(claim.epsilon):g}",
+        title=", ".join((f"{claim.unit}-level", *filter(None, (claim.neighbours,)), parameters, *marks)),
+        headline="Not differential privacy"
+        if claim.epsilon is None
+        else f"At most {factor(claim.epsilon)} times",
+        sentences=tuple(sentences),
+        line="; ".join((*line, *marks)),
+        rows=tuple((name, text) for name, text in rows if text),
+        warnings=warnings,
+    )
+
+
+def factor(epsilon: Fraction) -> str:
+    """e to the epsilon in three digits, and in four decimals near 1.
+
+    Examples
+    --------
+    >>> factor(Fraction(1)), factor(Fraction(1, 100)), factor(Fraction(10))
+    ('2.72', '1.0101', '22000')
+    """
+    value = math.exp(min(float(epsilon), 700.0))
+    return _three(value) if value >= 1.1 else f"{value:.4f}"
+
+
+def _parameters(claim: Claim) -> str:
+    if claim.epsilon is None:
+        return "NOT differential privacy: no epsilon"
+    return f"({_six(claim.epsilon)}, {_three(float(claim.delta))})-DP" + ("" if claim.delta else ", pure")
+
+
+def _relation(claim: Claim) -> str:
+    if claim.neighbours is None:
+        return "no neighbouring relation"
+    return f"{claim.neighbours}: {_NEIGHBOURS[claim.neighbours].format(unit=claim.unit)}"
+
+
+def _statement(claim: Claim) -> list[str]:
+    """What changes by how much, and how far a belief can move."""
+    if claim.epsilon is None:
+        return [
+            f"Protected unit: one {claim.unit}.",
+            f"This is NOT differential privacy: no factor bounds what can be learnt of one {claim.unit}.",
+        ]
+    assert claim.neighbours is not None
+    changed = _NEIGHBOURS[claim.neighbours].format(unit=claim.unit)
+    slack = f", plus at most {_three(float(claim.delta))} (delta)" if claim.delta else ""
+    aside = "Leaving delta aside, somebody" if claim.delta else "Somebody"
+    told = [
+        f"Protected unit: one {claim.unit}.",
+        f"If {changed}, the probability of any outcome changes by a factor of at most {factor(claim.epsilon)} "
+        f"(e^epsilon, epsilon = {_six(claim.epsilon)}){slack}.",
+    ]
+    either = f"{_belief(claim.epsilon)} sure of either"
+    if claim.neighbours is Neighbouring.REPLACE_ONE:
+        return [
+            *told,
+            f"{aside} who holds two possible values for equally likely can become at most {either}.",
+        ]
+    pair = (
+        "presence and absence"
+        if claim.neighbours is Neighbouring.ADD_OR_REMOVE
+        else "a contribution and none"
+    )
+    return [
+        *told,
+        f"{aside} who holds {pair} of one {claim.unit} for equally likely can become at most {either}; between two "
+        f"possible locations, at most {_belief(2 * claim.epsilon)} (factor e^(2 epsilon) = "
+        f"{factor(2 * claim.epsilon)}).",
+    ]
+
+
+def _belief(epsilon: Fraction) -> str:
+    """e^epsilon / (1 + e^epsilon) in per cent, rounded up."""
+    chance = 100 / (1 + math.exp(-float(epsilon)))
+    return "100 %" if chance >= 99.995 else f"{math.ceil(chance * 100) / 100:.4g} %"
+
+
+def _bound(bound: ContributionBound, unit: Unit) -> str:
+    if bound.norm is Norm.REPORTS:
+        number = int(bound.value)
+        return f"each {unit} sends at most {number} report{'' if number == 1 else 's'}"
+    text = f"each {unit}'s contribution has an {bound.norm} norm of at most {_three(float(bound.value))}"
+    if bound.step is None:
+        return text
+    bits = bound.step.denominator.bit_length() - 1
+    step = f"2^-{bits}" if bound.step == Fraction(1, 1 << bits) and bits > 1 else str(bound.step)
+    return f"{text}, in whole multiples of {step}"
+
+
+def _account(claim: Claim) -> str:
+    if claim.epsilon is None:
+        return ""
+    return "not accounted" if claim.account is None else f"charged to {claim.account.ledger}"
+
+
+def _disclosure(disclosure: Disclosure) -> tuple[str, str]:
+    """What a report reveals, and what stays hidden."""
+    given = {"batch": 1.0, "noise": 0.0, "raw": 0.0, "jitter_m": 0.0, "measurements": 1.0}
+    given.update(disclosure.parameters)
+    run = "one measurement" if given["measurements"] == 1 else f"{given['measurements']:.0f} measurements"
+    average = "average case: user and location, on average over people like the pilot's"
+    match disclosure.kind:
+        case Reveals.PHASES:
+            return _phases(int(given["features"]), given["jitter_m"])
+        case Reveals.PLANAR_LAPLACE:
+            return (
+                "the most visited location with planar Laplace noise (geo-indistinguishability, "
+                f"{given['per_m']:.3g} per m): two locations {_three(given['radius_m'])} m apart differ by a factor "
+                f"of at most {_three(math.exp(given['level']))}, two locations twice as far apart by its square",
+                f"the location within about {2 / given['per_m']:.3g} m of the report",
+            )
+        case Reveals.LOCATION:
+            return "a surface whose maximum is the client's location", "nothing"
+        case Reveals.PRESENCE:
+            return "that the client is in the region", "the location in the region"
+        case Reveals.CLIPPED_GAUSSIAN:
+            return (
+                f"{run} in the pilot's units, clipped, with Gaussian noise of {_four(given['deviation'])} pilot "
+                "deviations",
+                "up to epsilon and delta, which values the report had",
+            )
+        case Reveals.CLIPPED_LAPLACIAN:
+            return (
+                f"{run} in the pilot's units, clipped, with Laplacian noise of scale {_four(given['scale'])} pilot "
+                f"deviations, truncated at {_four(given['reach'])}",
+                "up to epsilon and delta, which values the report had",
+            )
+        case Reveals.GAUSSIAN:
+            return (
+                f"every feature with Gaussian noise of {given['deviation']:g} of its deviation in the pilot, not "
+                "clipped",
+                average,
+            )
+        case Reveals.NETWORK:
+            fixed = ", a fixed function: an adversary trained on its output can undo it"
+            return f"the output of a neural network{'' if given['noise'] else fixed}", average
+        case Reveals.CODE:
+            raw = f"; the raw row is one of them, with probability at least 1/{given['codes']:.0f}"
+            batch = f"; one code for {given['batch']:.0f} runs together"
+            return (
+                f"one of {given['codes']:.0f} codes{raw * bool(given['raw'])}{batch * (given['batch'] > 1)}",
+                average,
+            )
+        case Reveals.BEST_CODE:
+            return f"one of {given['codes']:.0f} codes and nothing else", f"{average}, whatever the adversary"
+        case Reveals.UNDOCUMENTED:
+            return (
+                "not documented: how the measurements were privatized, or whether they were",
+                "nothing known",
+            )
+
+
+def _phases(features: int, jitter_m: float) -> tuple[str, str]:
+    one = "one random Fourier feature" if features == 1 else f"{features} random Fourier features"
+    if features == 1:
+        hidden = "the band of the feature's phase on which the client is, and the location along it"
+    elif features == 2:
+        hidden = "at which crossing of the two features' bands the client is"
+    elif jitter_m:
+        hidden = f"the location within about {jitter_m:g} m of the point at which the phases agree"
+    else:
+        hidden = "nothing: three phases agree at one point, and the server reads the location off them"
+    return (
+        f"the exact phase of the client's location on {one} of its own, whose frequencies the server knows",
+        hidden,
+    )
+
+
+def _three(value: float) -> str:
+    """Three digits, and no exponent below a million."""
+    return f"{float(f'{value:.3g}'):g}"
+
+
+def _four(value: float) -> str:
+    return f"{value:.4g}"
+
+
+def _six(epsilon: Fraction) -> str:
+    return f"{float(epsilon):.6g}"
