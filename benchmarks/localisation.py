@@ -9,10 +9,9 @@ from scipy.ndimage import maximum_filter
 
 from benchmarks.record import Context, Result, line
 from mapveil.attacks.localisation_score import PAPER_RATIO, score_waves
-from mapveil.random_features.even_grid import EvenGrid
-from mapveil.random_features.frequencies import unit_frequencies
-from mapveil.random_features.query import Query
-from mapveil.random_features.report import Reports, Visits, client_reports, grid_reports
+from mapveil_client.random_features.frequencies import unit_frequencies
+from mapveil_client.random_features.query import EvenGrid, Query
+from mapveil_client.random_features.report import Reports, Visits, client_reports, grid_reports
 from mapveil_client.randomness.random import Randomness
 
 DEVICES = 100_000

@@ -13,14 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.record import Context, Result, best_of, in_process, line
-from mapveil.random_features.even_grid import EvenGrid
 from mapveil.random_features.exact_density import direct_density, kernel_density
-from mapveil.random_features.frequencies import unit_frequencies
-from mapveil.random_features.kernels import Gaussian
-from mapveil.random_features.query import Query
-from mapveil.random_features.report import Reports, Visits, client_reports
 from mapveil.random_features.surface import SurfaceSum
 from mapveil_client.arrays import FloatArray
+from mapveil_client.random_features.frequencies import unit_frequencies
+from mapveil_client.random_features.kernels import Gaussian
+from mapveil_client.random_features.query import EvenGrid, Query
+from mapveil_client.random_features.report import Reports, Visits, client_reports
 from mapveil_client.randomness.random import Randomness
 from tests.random_features.direct_surface import direct_surface
 

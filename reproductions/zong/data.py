@@ -22,9 +22,9 @@ import numpy as np
 
 from mapveil.geo.region import Region
 from mapveil.random_features.bandwidth import neighbour_bandwidth
-from mapveil.random_features.even_grid import EvenGrid
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.random_features.query import EvenGrid
 from mapveil_client.randomness.random import Randomness
 
 GRID: Final = 100

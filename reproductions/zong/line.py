@@ -10,14 +10,13 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from mapveil.evaluation.report import png_bytes
-from mapveil.random_features.even_grid import EvenGrid
 from mapveil.random_features.exact_density import kernel_density
-from mapveil.random_features.frequencies import unit_frequencies
-from mapveil.random_features.kernels import Gaussian
-from mapveil.random_features.query import Query
-from mapveil.random_features.report import Visits, client_reports
 from mapveil.random_features.surface import SurfaceSum
 from mapveil_client.arrays import FloatArray
+from mapveil_client.random_features.frequencies import unit_frequencies
+from mapveil_client.random_features.kernels import Gaussian
+from mapveil_client.random_features.query import EvenGrid, Query
+from mapveil_client.random_features.report import Visits, client_reports
 from mapveil_client.randomness.random import Randomness
 from reproductions.reproduction import Claim, Picture, Report, Table, joint_verdict
 from reproductions.zong.data import line_density, line_people

@@ -15,16 +15,15 @@ from mapveil.evaluation.report import maps_figure, png_bytes
 from mapveil.geo.counts import Counts
 from mapveil.geo.grid import Grid
 from mapveil.geo.region import Region
-from mapveil.random_features.even_grid import EvenGrid
 from mapveil.random_features.exact_density import kernel_density
-from mapveil.random_features.frequencies import unit_frequencies
-from mapveil.random_features.kernels import Gaussian
 from mapveil.random_features.map_points import MapPoints, map_points
 from mapveil.random_features.private_fourier_kde import PrivateFourierKde
-from mapveil.random_features.query import Query
-from mapveil.random_features.report import Visits, client_reports
 from mapveil.random_features.surface import evaluate_on_grid
 from mapveil_client.arrays import FloatArray
+from mapveil_client.random_features.frequencies import unit_frequencies
+from mapveil_client.random_features.kernels import Gaussian
+from mapveil_client.random_features.query import EvenGrid, Query
+from mapveil_client.random_features.report import Visits, client_reports
 from mapveil_client.randomness.random import Randomness
 from reproductions.reproduction import Claim, Picture, Report, Table, joint_verdict
 from reproductions.zong.data import CITIES, City, read_city

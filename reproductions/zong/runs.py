@@ -17,15 +17,15 @@ import numpy.typing as npt
 
 from mapveil.attacks.localisation_score import Score, score_places, score_silence, score_waves
 from mapveil.random_features.exact_density import kernel_density
-from mapveil.random_features.frequencies import unit_frequencies
-from mapveil.random_features.kernels import Gaussian
 from mapveil.random_features.planar_laplace import planar_laplace
 from mapveil.random_features.posterior import PriorCells, effective_places, expected_error, hiding
-from mapveil.random_features.query import Query
-from mapveil.random_features.report import Reports, Visits, client_reports
 from mapveil.random_features.surface import evaluate_on_grid
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import ParameterError
+from mapveil_client.random_features.frequencies import unit_frequencies
+from mapveil_client.random_features.kernels import Gaussian
+from mapveil_client.random_features.query import Query
+from mapveil_client.random_features.report import Reports, Visits, client_reports
 from mapveil_client.randomness.random import Randomness
 from reproductions.zong.data import CITIES, SYNTHETIC, Scene, city_scene, synthetic_scene, true_density
 from reproductions.zong.sections import (

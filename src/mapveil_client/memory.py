@@ -14,12 +14,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from mapveil.random_features.frequencies import Kept, offsets, unit_frequencies
-from mapveil.random_features.kernels import kernel_named
-from mapveil.random_features.policy import Policy
 from mapveil_client.account import Account
-from mapveil_client.errors import InputError, PromiseError
+from mapveil_client.errors import InputError
 from mapveil_client.log import DeviceLog, Line, one_line
+from mapveil_client.random_features.frequencies import KeptFrequencies
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.identity import Identity
 from mapveil_client.vault import Vault
@@ -95,78 +93,6 @@ class Part:
         return cls(**given)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class KeptWaves:
-    """The frequencies and the offset that a device draws once for all projections. Secret.
-
-    Parameters
-    ----------
-    kernel : str
-        Whose spectral law.
-    kept : Kept
-        What was drawn.
-    jitter_m : float
-        Standard deviation of the offset, metres.
-    """
-
-    kernel: str
-    kept: Kept
-    jitter_m: float
-
-    @classmethod
-    def draw(cls, policy: Policy, jitter_m: float, rng: Randomness) -> KeptWaves:
-        """Draw them, for the policy's largest number of features. Run by: the device, once in its life."""
-        units = unit_frequencies(1, policy.features, kernel_named(policy.kernel), policy.dimension, rng)
-        return cls(policy.kernel, Kept(units, offsets(1, policy.dimension, jitter_m, rng)), jitter_m)
-
-    def refusal(self, policy: Policy, jitter_m: float) -> str | None:
-        """Why they cannot answer under this policy and offset: nothing is drawn a second time."""
-        dimension, _, features = self.kept.units.shape
-        if (self.kernel, dimension, features) != (policy.kernel, policy.dimension, policy.features):
-            return "this device's waves were drawn under another policy, and are not drawn again"
-        if self.jitter_m != jitter_m:
-            return (
-                f"an offset of {jitter_m:g} m is asked; this device has one of {self.jitter_m:g} m, "
-                "and does not draw another"
-            )
-        return None
-
-    def take(self, features: int) -> Kept:
-        """The first ``features`` frequencies, and the offset; see :class:`mapveil.random_features.device.Device`.
-
-        Raises
-        ------
-        PromiseError
-            It has fewer.
-        """
-        if not 1 <= features <= self.kept.units.shape[2]:
-            raise PromiseError(
-                f"{features} frequencies are asked; this device has {self.kept.units.shape[2]}"
-            )
-        return Kept(self.kept.units[:, :, :features].copy(), self.kept.offset.copy())
-
-    def to_record(self) -> dict[str, Any]:
-        """A JSON-ready record; floats keep every digit."""
-        return {
-            "kernel": self.kernel,
-            "units": self.kept.units[:, 0].tolist(),
-            "offset": self.kept.offset[:, 0].tolist(),
-            "jitter_m": self.jitter_m,
-        }
-
-    @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> KeptWaves:
-        """Read back what :meth:`to_record` wrote."""
-        units = np.array(record["units"], dtype=np.float64)[:, None, :]
-        offset = np.array(record["offset"], dtype=np.float64)[:, None]
-        if offset.shape != (units.shape[0], 1) or not bool(np.isfinite(units).all()):
-            raise ValueError("waves of another shape")
-        return cls(str(record["kernel"]), Kept(units, offset), float(record["jitter_m"]))
-
-    def __reduce__(self) -> str | tuple[object, ...]:
-        raise TypeError("a device's waves are secret and cannot be pickled or copied")
-
-
 class DeviceMemory:
     """The memory of one device.
 
@@ -187,7 +113,7 @@ class DeviceMemory:
         What it spent.
     parts : dict of str to Part
         Where it stands, by collection.
-    waves : KeptWaves or None
+    waves : KeptFrequencies or None
         What it draws for its first projection.
     refused : dict of str to str
         Why it takes no part in a collection, by collection; the last 1000. What was forgotten is judged once more.
@@ -201,7 +127,7 @@ class DeviceMemory:
         self.device: int | None = None
         self.account = Account()
         self.parts: dict[str, Part] = {}
-        self.waves: KeptWaves | None = None
+        self.waves: KeptFrequencies | None = None
         self.refused: dict[str, str] = {}
         self.log = DeviceLog()
 
@@ -268,7 +194,7 @@ class DeviceMemory:
             made.device = record["device"]
             made.account = Account.from_record(record["account"])
             made.parts = {name: Part.from_record(part) for name, part in record["parts"].items()}
-            made.waves = None if record["waves"] is None else KeptWaves.from_record(record["waves"])
+            made.waves = None if record["waves"] is None else KeptFrequencies.from_record(record["waves"])
             made.refused = dict(record["refused"])
             made.log = DeviceLog(Line(*line) for line in record["log"])
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:

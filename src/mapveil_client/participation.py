@@ -12,15 +12,16 @@ from typing import Final
 
 from mapveil.distributed.mechanism import DistributedMechanism
 from mapveil.local.mechanism import LocalMechanism
-from mapveil.random_features import message as wave_message
-from mapveil.random_features.device import Device
 from mapveil.random_features.fourier_kde import FourierKde
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.errors import BudgetExceeded, InputError, MapveilError, ParameterError, PromiseError
 from mapveil_client.local import message as local_message
-from mapveil_client.memory import DeviceMemory, KeptWaves, Part
+from mapveil_client.memory import DeviceMemory, Part
 from mapveil_client.places import Whereabouts
 from mapveil_client.policy import DevicePolicy
+from mapveil_client.random_features import message as wave_message
+from mapveil_client.random_features.frequencies import KeptFrequencies
+from mapveil_client.random_features.report import Device
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.client import Client
 from mapveil_client.secure_sum.faults import ProtocolError
@@ -175,7 +176,7 @@ class Participation:
         if not lon.size:
             return None
         if self.memory.waves is None:
-            self.memory.waves = KeptWaves.draw(policy, mechanism.jitter_m, self._rng)
+            self.memory.waves = KeptFrequencies.draw(policy, mechanism.jitter_m, self._rng)
             self.memory.save()
         reports = Device(policy, self.memory.waves).answer(query, lon, lat, weights=weights)
         return None if reports is None else wave_message.write_reports(reports, query)[0]

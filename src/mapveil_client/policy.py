@@ -17,12 +17,12 @@ import numpy as np
 from mapveil.distributed.mechanism import TABLE_SCALE, DistributedMechanism
 from mapveil.geo.projection import OtherCrs
 from mapveil.random_features.fourier_kde import FourierKde
-from mapveil.random_features.policy import Policy
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.epsilon import keeps
 from mapveil_client.errors import InputError, MapveilError, ParameterError
 from mapveil_client.log import one_line
 from mapveil_client.provision import share_shape
+from mapveil_client.random_features.parameters import Policy
 from mapveil_client.terms import TRUSTS, CollectionTerms
 
 _MOST_CELLS: Final = 1 << 22

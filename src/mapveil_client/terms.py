@@ -24,11 +24,11 @@ from mapveil.local.mechanism import LocalMechanism
 from mapveil.local.randomizers.randomizer import Randomizer
 from mapveil.mechanisms.mechanism import AnyMechanism
 from mapveil.mechanisms.methods import Method, find_method
-from mapveil.random_features.message import read_query
-from mapveil.random_features.query import Query
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.local.domain import Domain
 from mapveil_client.morton import interleave
+from mapveil_client.random_features.message import read_query
+from mapveil_client.random_features.query import Query
 
 VERSION: Final = 1
 TRUSTS: Final = ("distributed", "local", "projection")
@@ -91,7 +91,7 @@ class CollectionTerms:
     active : bool
         Whether secure sums are also safe against a server that lies about who is in them.
     query : bytes
-        What a projection asks (:func:`mapveil.random_features.message.write_query`); empty otherwise.
+        What a projection asks (:func:`mapveil_client.random_features.message.write_query`); empty otherwise.
 
     Raises
     ------

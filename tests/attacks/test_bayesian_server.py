@@ -18,11 +18,11 @@ from mapveil.attacks.bayesian_server import (
     one_report,
     walking,
 )
-from mapveil.random_features.frequencies import unit_frequencies
 from mapveil.random_features.posterior import PriorCells, blind_error, posterior, simulated_devices
-from mapveil.random_features.query import Query
-from mapveil.random_features.report import Visits, client_reports
 from mapveil_client.errors import ParameterError
+from mapveil_client.random_features.frequencies import unit_frequencies
+from mapveil_client.random_features.query import Query
+from mapveil_client.random_features.report import Visits, client_reports
 from mapveil_client.randomness.random import Randomness
 
 SIDE = 12_000.0

@@ -16,11 +16,10 @@ from mapveil.attacks.localisation_score import (
     score_silence,
     score_waves,
 )
-from mapveil.random_features.even_grid import EvenGrid
-from mapveil.random_features.frequencies import unit_frequencies
-from mapveil.random_features.query import Query
-from mapveil.random_features.report import Visits, client_reports, grid_reports
 from mapveil_client.errors import ParameterError
+from mapveil_client.random_features.frequencies import unit_frequencies
+from mapveil_client.random_features.query import EvenGrid, Query
+from mapveil_client.random_features.report import Visits, client_reports, grid_reports
 from mapveil_client.randomness.random import Randomness
 
 

@@ -14,7 +14,6 @@ from mapveil.distributed.round_terms import RoundTerms
 from mapveil.geo import Quadtree, Region
 from mapveil.random_features.fourier_kde import FourierKde
 from mapveil.random_features.map_points import map_points
-from mapveil.random_features.message import write_query
 from mapveil.secure_sum.server import Server
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.encodings import NodeEncoding
@@ -24,6 +23,7 @@ from mapveil_client.places import Whereabouts
 from mapveil_client.policy import DevicePolicy
 from mapveil_client.prefix_tree import PrefixTree
 from mapveil_client.provision import share_shape
+from mapveil_client.random_features.message import write_query
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.states import ServerState
 from mapveil_client.terms import CollectionTerms

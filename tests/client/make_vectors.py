@@ -17,16 +17,16 @@ import mapveil as mv
 from mapveil.geo.tiling import Tiling
 from mapveil.geo.web_mercator import WebMercatorTiles
 from mapveil.local import Domain
-from mapveil.random_features.frequencies import offsets, unit_frequencies
-from mapveil.random_features.kernels import kernel_named
 from mapveil.random_features.map_points import map_points
-from mapveil.random_features.message import digest, write_query
-from mapveil.random_features.message import write_reports as write_waves
-from mapveil.random_features.policy import Policy
-from mapveil.random_features.query import Query
-from mapveil.random_features.report import Visits, client_reports
 from mapveil_client.epsilon import odds, power
 from mapveil_client.local.message import setting_fingerprint, write_reports
+from mapveil_client.random_features.frequencies import offsets, unit_frequencies
+from mapveil_client.random_features.kernels import kernel_named
+from mapveil_client.random_features.message import digest, write_query
+from mapveil_client.random_features.message import write_reports as write_waves
+from mapveil_client.random_features.parameters import Policy
+from mapveil_client.random_features.query import Query
+from mapveil_client.random_features.report import Visits, client_reports
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.identity import Identity
 from mapveil_client.signature import authorization, enrolment_statement, request_statement

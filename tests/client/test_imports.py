@@ -43,7 +43,7 @@ from mapveil_client.participation import Participation
 from mapveil_client.places import Whereabouts
 from mapveil_client.policy import DevicePolicy
 from mapveil_client.terms import CollectionTerms
-from mapveil.random_features.policy import Policy
+from mapveil_client.random_features.parameters import Policy
 
 for module in pkgutil.iter_modules(mapveil_client.__path__):
     importlib.import_module("mapveil_client." + module.name)

@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mapveil.random_features.policy import Policy
 from mapveil_client.errors import InputError, PromiseError
-from mapveil_client.memory import DeviceMemory, KeptWaves, Part
+from mapveil_client.memory import DeviceMemory, Part
+from mapveil_client.random_features.frequencies import KeptFrequencies
+from mapveil_client.random_features.parameters import Policy
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.vault import Vault
 
@@ -26,7 +27,7 @@ def filled(vault: Vault) -> DeviceMemory:
     memory.account.grant("a" * 32, Fraction(1, 3), lifetime=Fraction(1))
     memory.account.charge("a" * 32, 1, Fraction(1, 7), lifetime=Fraction(1))
     memory.parts["a" * 32] = Part("b" * 64, round=1, phase="inputs", answer=b"\x00\xff", machine=b"machine")
-    memory.waves = KeptWaves.draw(POLICY, 25.0, Randomness(3))
+    memory.waves = KeptFrequencies.draw(POLICY, 25.0, Randomness(3))
     memory.refused["c" * 32] = "too dear"
     memory.log.add("refused", "too dear", "c" * 32)
     memory.save()
@@ -76,7 +77,7 @@ def test_a_record_that_lacks_something_is_an_error(tmp_path: Path, name: str) ->
 
 
 def test_kept_waves_refuse_every_other_policy() -> None:
-    waves = KeptWaves.draw(POLICY, 25.0, Randomness(1))
+    waves = KeptFrequencies.draw(POLICY, 25.0, Randomness(1))
     assert waves.refusal(POLICY, 25.0) is None
     for other, jitter in (
         (Policy((150.0, 150.0), features=2), 25.0),

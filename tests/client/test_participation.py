@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 
 from mapveil.distributed.round_terms import RoundTerms
-from mapveil.random_features import message as wave_message
-from mapveil.random_features.policy import Policy
 from mapveil.secure_sum.server import Server
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.errors import MapveilError
@@ -19,6 +17,8 @@ from mapveil_client.memory import DeviceMemory
 from mapveil_client.participation import DeviceRefusal, Participation
 from mapveil_client.places import Whereabouts
 from mapveil_client.policy import DevicePolicy
+from mapveil_client.random_features import message as wave_message
+from mapveil_client.random_features.parameters import Policy
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.messages import read_set, write_set
 from mapveil_client.terms import CollectionTerms

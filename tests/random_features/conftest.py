@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mapveil.random_features.even_grid import EvenGrid
-from mapveil.random_features.frequencies import unit_frequencies
-from mapveil.random_features.query import Query
-from mapveil.random_features.report import Visits, client_reports
+from mapveil_client.random_features.frequencies import unit_frequencies
+from mapveil_client.random_features.query import EvenGrid, Query
+from mapveil_client.random_features.report import Visits, client_reports
 from mapveil_client.randomness.random import Randomness
 
 GRIDS = {

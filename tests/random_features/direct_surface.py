@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from mapveil.random_features.query import Query
-from mapveil.random_features.report import Reports
 from mapveil_client.arrays import FloatArray
+from mapveil_client.random_features.query import Query
+from mapveil_client.random_features.report import Reports
 
 _BLOCK = 256  # waves
 

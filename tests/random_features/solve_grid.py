@@ -15,10 +15,10 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.random_features.query import Query
-from mapveil.random_features.report import Reports
 from mapveil_client.arrays import ComplexArray, FloatArray
 from mapveil_client.errors import InputError
+from mapveil_client.random_features.query import Query
+from mapveil_client.random_features.report import Reports
 
 _WINDOW = 500  # points
 _OFFSETS = 700

@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 
 from mapveil.random_features.bandwidth import neighbour_bandwidth, public_bandwidth, smooth, smoothing_scale
-from mapveil.random_features.even_grid import EvenGrid
 from mapveil.random_features.exact_density import kernel_density
-from mapveil.random_features.frequencies import unit_frequencies
-from mapveil.random_features.kernels import Gaussian
-from mapveil.random_features.query import Query
-from mapveil.random_features.report import Visits, client_reports
 from mapveil.random_features.surface import SurfaceSum
 from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.random_features.frequencies import unit_frequencies
+from mapveil_client.random_features.kernels import Gaussian
+from mapveil_client.random_features.query import EvenGrid, Query
+from mapveil_client.random_features.report import Visits, client_reports
 from mapveil_client.randomness.random import Randomness
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mapveil.random_features.chunks import sum_chunks
-from mapveil.random_features.report import Visits
+from mapveil_client.random_features.report import Visits
 from mapveil_client.randomness.random import Randomness
 
 CHUNKS = [Visits(np.full((2, n), float(n))) for n in (3, 1, 4, 1, 5, 9, 2, 6, 5, 3)]

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from mapveil.random_features.crossings import crossings
-from mapveil.random_features.frequencies import unit_frequencies
-from mapveil.random_features.query import Query
-from mapveil.random_features.report import Visits, client_reports
 from mapveil_client.errors import ParameterError
+from mapveil_client.random_features.frequencies import unit_frequencies
+from mapveil_client.random_features.query import Query
+from mapveil_client.random_features.report import Visits, client_reports
 from mapveil_client.randomness.random import Randomness
 
 SIDE = 9000.0

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mapveil.random_features.even_grid import EvenGrid
 from mapveil.random_features.exact_density import direct_density, kernel_density, kernel_density_at
-from mapveil.random_features.kernels import KERNELS, Gaussian
+from mapveil_client.random_features.kernels import KERNELS, Gaussian
+from mapveil_client.random_features.query import EvenGrid
 
 GRIDS = {
     1: EvenGrid((1.0,), (-1.0,), (64,)),

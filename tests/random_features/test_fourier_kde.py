@@ -16,13 +16,13 @@ from mapveil.random_features.chunks import Chunk
 from mapveil.random_features.devices import all_places, visits_of
 from mapveil.random_features.federated_kde import FederatedKde
 from mapveil.random_features.fourier_kde import FourierKde
-from mapveil.random_features.frequencies import unit_frequencies
-from mapveil.random_features.kernels import KERNELS, kernel_named
 from mapveil.random_features.map_points import map_points
 from mapveil.random_features.measured import FEW_PLACES
-from mapveil.random_features.message import read_reports, write_reports
-from mapveil.random_features.report import client_reports
 from mapveil_client.errors import InputError, ParameterError, PromiseError
+from mapveil_client.random_features.frequencies import unit_frequencies
+from mapveil_client.random_features.kernels import KERNELS, kernel_named
+from mapveil_client.random_features.message import read_reports, write_reports
+from mapveil_client.random_features.report import client_reports
 from mapveil_client.randomness.random import Randomness
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)

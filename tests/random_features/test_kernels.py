@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import integrate, special, stats
 
-from mapveil.random_features.kernels import KERNELS, Matern, kernel_named
 from mapveil_client.errors import ParameterError
+from mapveil_client.random_features.kernels import KERNELS, Matern, kernel_named
 from mapveil_client.randomness.random import Randomness
 
 COUNT = 400_000
@@ -99,11 +99,12 @@ def test_names_are_read_back_and_others_listed():
 
 @EVERY
 @pytest.mark.parametrize("probability", [1e-6, 0.0488, 0.5, 0.999])
-def test_closed_forms_of_the_plane_are_the_quantiles_of_the_libraries_laws(kernel, probability) -> None:
+@pytest.mark.parametrize("dimension", [1, 2, 3])
+def test_lengths_have_the_quantiles_of_the_libraries_laws(kernel, probability, dimension) -> None:
     if kernel.name == "gaussian":
-        right = stats.chi2.ppf(probability, 2) ** 0.5
+        right = stats.chi2.ppf(probability, dimension) ** 0.5
     elif kernel.name == "cauchy":
-        right = stats.gamma.ppf(probability, 2)
+        right = stats.gamma.ppf(probability, dimension)
     else:
-        right = (2 * stats.f.ppf(probability, 2, 2 * kernel.order + 1)) ** 0.5
-    assert kernel.length_quantile(probability, 2) == pytest.approx(right, rel=1e-9)
+        right = (dimension * stats.f.ppf(probability, dimension, 2 * kernel.order + 1)) ** 0.5
+    assert kernel.length_quantile(probability, dimension) == pytest.approx(right, rel=1e-8)

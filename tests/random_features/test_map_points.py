@@ -7,8 +7,6 @@ import pytest
 
 import mapveil as mv
 from mapveil.random_features.exact_density import direct_density
-from mapveil.random_features.frequencies import unit_frequencies
-from mapveil.random_features.kernels import Gaussian
 from mapveil.random_features.map_points import (
     inscribed_side,
     map_points,
@@ -16,8 +14,10 @@ from mapveil.random_features.map_points import (
     sum_of_kernels,
     sum_of_waves,
 )
-from mapveil.random_features.query import Query
-from mapveil.random_features.report import Visits, client_reports
+from mapveil_client.random_features.frequencies import unit_frequencies
+from mapveil_client.random_features.kernels import Gaussian
+from mapveil_client.random_features.query import Query
+from mapveil_client.random_features.report import Visits, client_reports
 from mapveil_client.randomness.random import Randomness
 from tests.random_features.direct_surface import direct_surface
 

@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import mapveil.random_features
-from mapveil.random_features.even_grid import EvenGrid
-from mapveil.random_features.kernels import KERNELS
-from mapveil.random_features.message import (
+import mapveil_client.random_features
+from mapveil_client.canonical_cbor import encode
+from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.random_features.kernels import KERNELS
+from mapveil_client.random_features.message import (
     VERSION,
     digest,
     read_query,
@@ -23,15 +24,15 @@ from mapveil.random_features.message import (
     write_query,
     write_reports,
 )
-from mapveil.random_features.query import Query
-from mapveil.random_features.report import Reports
-from mapveil_client.canonical_cbor import encode
-from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.random_features.query import EvenGrid, Query
+from mapveil_client.random_features.report import Reports
 
 VECTORS = json.loads(
     (Path(__file__).parents[1] / "vectors" / "random_features" / "messages.json").read_text("utf-8")
 )
-SCHEMA = (Path(mapveil.random_features.__file__).parent / "random_features.cddl").read_text(encoding="utf-8")
+SCHEMA = (Path(mapveil_client.random_features.__file__).parent / "random_features.cddl").read_text(
+    encoding="utf-8"
+)
 
 
 def query_of(record):

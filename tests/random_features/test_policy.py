@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import mapveil as mv
-from mapveil.random_features.even_grid import EvenGrid
-from mapveil.random_features.kernels import KERNELS, Gaussian, kernel_named
 from mapveil.random_features.map_points import map_points
-from mapveil.random_features.policy import Policy, largest_bandwidth
-from mapveil.random_features.query import Query
 from mapveil_client.errors import ParameterError, PromiseError
+from mapveil_client.random_features.kernels import KERNELS, Gaussian, kernel_named
+from mapveil_client.random_features.parameters import Policy, largest_bandwidth
+from mapveil_client.random_features.query import EvenGrid, Query
 from mapveil_client.randomness.random import Randomness
 
 POLICY = Policy((100.0, 100.0))
@@ -110,7 +109,10 @@ def test_a_plane_whose_metres_are_no_metres_is_refused():
     POLICY.check(Query((100.0, 100.0), where.low, where.high, crs=where.crs))
     utm = mv.Region.from_bounds_in("EPSG:32618", 580_000, 4_504_000, 592_000, 4_520_000)
     at = map_points(mv.Grid(utm, 8, 8))
-    POLICY.check(Query((100.0, 100.0), at.low, at.high, crs=at.crs))
+    asked = Query((100.0, 100.0), at.low, at.high, crs=at.crs)
+    POLICY.check(asked, plane=mv.geo.projection.projection_of(at.crs))
+    with pytest.raises(PromiseError, match="does not project"):
+        POLICY.check(asked)
     squeezed = REGION.crs.replace(f"lat_ts={REGION.crs.split('lat_ts=')[1].split()[0]}", "lat_ts=85.0")
     x, y = mv.geo.projection.projection_of(squeezed).project(
         np.array([-74.03, -73.90]), np.array([40.69, 40.83])

@@ -8,7 +8,6 @@ import math
 import numpy as np
 import pytest
 
-from mapveil.random_features.frequencies import unit_frequencies
 from mapveil.random_features.posterior import (
     PriorCells,
     best_guess,
@@ -19,8 +18,9 @@ from mapveil.random_features.posterior import (
     posterior,
     simulated_devices,
 )
-from mapveil.random_features.query import Query
-from mapveil.random_features.report import Visits, client_reports
+from mapveil_client.random_features.frequencies import unit_frequencies
+from mapveil_client.random_features.query import Query
+from mapveil_client.random_features.report import Visits, client_reports
 from mapveil_client.randomness.random import Randomness
 
 SIDE = 12_000.0

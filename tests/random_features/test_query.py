@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mapveil.random_features.even_grid import EvenGrid
-from mapveil.random_features.query import Query
 from mapveil_client.errors import ParameterError
+from mapveil_client.random_features.query import EvenGrid, Query
 
 QUERY = Query((150.0, 150.0), (0.0, 0.0), (10_000.0, 12_000.0))
 steps = st.floats(0.01, 1000) | st.floats(-1000, -0.01)

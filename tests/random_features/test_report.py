@@ -10,12 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mapveil.random_features.even_grid import EvenGrid
-from mapveil.random_features.frequencies import unit_frequencies
-from mapveil.random_features.kernels import KERNELS
-from mapveil.random_features.query import Query
-from mapveil.random_features.report import Visits, client_reports, fold, grid_reports
 from mapveil_client.errors import InputError
+from mapveil_client.random_features.frequencies import unit_frequencies
+from mapveil_client.random_features.kernels import KERNELS
+from mapveil_client.random_features.query import EvenGrid, Query
+from mapveil_client.random_features.report import Visits, client_reports, fold, grid_reports
 from mapveil_client.randomness.random import Randomness
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mapveil.random_features.frequencies import unit_frequencies
-from mapveil.random_features.report import Visits, client_reports, grid_reports
 from mapveil_client.errors import InputError
+from mapveil_client.random_features.frequencies import unit_frequencies
+from mapveil_client.random_features.report import Visits, client_reports, grid_reports
 from mapveil_client.randomness.random import Randomness
 from tests.random_features.solve_grid import solve_grid
 

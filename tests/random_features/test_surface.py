@@ -8,14 +8,13 @@ import math
 import numpy as np
 import pytest
 
-from mapveil.random_features.even_grid import EvenGrid
 from mapveil.random_features.exact_density import direct_density
-from mapveil.random_features.frequencies import unit_frequencies
-from mapveil.random_features.kernels import KERNELS
-from mapveil.random_features.query import Query
-from mapveil.random_features.report import Reports, Visits, client_reports, grid_reports
 from mapveil.random_features.surface import SurfaceSum, evaluate_on_points
 from mapveil_client.errors import InputError
+from mapveil_client.random_features.frequencies import unit_frequencies
+from mapveil_client.random_features.kernels import KERNELS
+from mapveil_client.random_features.query import EvenGrid, Query
+from mapveil_client.random_features.report import Reports, Visits, client_reports, grid_reports
 from mapveil_client.randomness.random import Randomness
 from tests.random_features.direct_surface import direct_surface
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mapveil.random_features.variates import exponentials, normals, uniforms
+from mapveil_client.random_features.kernels import exponentials, normals, uniforms
 from mapveil_client.randomness.random import Randomness
 
 CERTAIN = 1e-9

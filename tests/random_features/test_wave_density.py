@@ -12,12 +12,12 @@ from scipy import stats
 from mapveil.privacy.discrete_laplace import laplace_variance
 from mapveil.random_features import wave_density
 from mapveil.random_features.exact_density import direct_density
-from mapveil.random_features.kernels import Gaussian
-from mapveil.random_features.report import Visits
 from mapveil.random_features.shared_waves import SharedWaves, choose_waves
 from mapveil.random_features.wave_density import WaveSums, server_density, shrink_factors
 from mapveil.random_features.wave_vectors import client_vectors, place_vectors
 from mapveil.secure_sum.modulus import centre
+from mapveil_client.random_features.kernels import Gaussian
+from mapveil_client.random_features.report import Visits
 from mapveil_client.randomness.noise_shares import noise_shares
 from mapveil_client.randomness.random import Randomness
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mapveil.random_features.report import Visits
 from mapveil.random_features.shared_waves import SharedWaves, choose_waves
 from mapveil.random_features.wave_vectors import client_vectors, place_vectors, sum_of_vectors
 from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.random_features.report import Visits
 from mapveil_client.randomness.random import Randomness
 
 WAVES = choose_waves((500.0, -200.0), (6_500.0, 4_800.0), 700.0, epsilon=1, users=4_000)

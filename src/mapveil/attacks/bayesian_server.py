@@ -28,7 +28,6 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from mapveil.random_features.crossings import crossings
-from mapveil.random_features.frequencies import offsets, unit_frequencies
 from mapveil.random_features.posterior import (
     Posterior,
     PriorCells,
@@ -38,10 +37,11 @@ from mapveil.random_features.posterior import (
     expected_error,
     posterior,
 )
-from mapveil.random_features.query import Query
-from mapveil.random_features.report import Reports, Visits, client_reports
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import ParameterError
+from mapveil_client.random_features.frequencies import offsets, unit_frequencies
+from mapveil_client.random_features.query import Query
+from mapveil_client.random_features.report import Reports, Visits, client_reports
 from mapveil_client.randomness.random import Randomness
 
 _BLOCK: Final = 1 << 21

@@ -31,8 +31,8 @@ from mapveil.random_features.fourier_kde import FourierKde
 from mapveil.random_features.map_points import inscribed_side
 from mapveil.random_features.measured import hiding_facts, hiding_warnings
 from mapveil.random_features.posterior import Hiding, Simulated, simulated_devices
-from mapveil.random_features.query import Query
 from mapveil_client.errors import ParameterError
+from mapveil_client.random_features.query import Query
 from mapveil_client.randomness.random import Randomness
 
 Progress = Callable[[str, float], None]

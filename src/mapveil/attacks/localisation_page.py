@@ -14,12 +14,11 @@ import numpy as np
 from mapveil.attacks.bayesian_server import Verdict, devices_at, first_features
 from mapveil.attacks.localisation import LocalisationReport
 from mapveil.attacks.localisation_scene import Scene
-from mapveil.random_features.even_grid import EvenGrid
 from mapveil.random_features.posterior import posterior, simulated_devices
-from mapveil.random_features.query import Query
-from mapveil.random_features.report import Reports, grid_reports
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import require
+from mapveil_client.random_features.query import EvenGrid, Query
+from mapveil_client.random_features.report import Reports, grid_reports
 from mapveil_client.randomness.random import Randomness
 
 if TYPE_CHECKING:

@@ -11,14 +11,13 @@ from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
 from mapveil.random_features.bandwidth import public_bandwidth
 from mapveil.random_features.devices import all_places
-from mapveil.random_features.even_grid import EvenGrid
 from mapveil.random_features.exact_density import kernel_density_at
-from mapveil.random_features.kernels import Gaussian
 from mapveil.random_features.map_points import MapPoints, map_points, prior_cells
 from mapveil.random_features.posterior import PriorCells
-from mapveil.random_features.query import Query
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError
+from mapveil_client.random_features.kernels import Gaussian
+from mapveil_client.random_features.query import EvenGrid, Query
 from mapveil_client.randomness.random import Randomness
 
 if TYPE_CHECKING:

@@ -27,11 +27,10 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.random_features.even_grid import EvenGrid
-from mapveil.random_features.query import Query
-from mapveil.random_features.report import Reports
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import ParameterError
+from mapveil_client.random_features.query import EvenGrid, Query
+from mapveil_client.random_features.report import Reports
 
 PAPER_RATIO: Final = 1.1
 """The paper's epsilon: maxima lower than the highest over this are left out."""

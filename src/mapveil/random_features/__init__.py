@@ -5,22 +5,21 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from mapveil_client.random_features.parameters import Policy
+from mapveil_client.random_features.query import Query
+from mapveil_client.random_features.report import Device
+
 if TYPE_CHECKING:
-    from mapveil.random_features.device import Device
     from mapveil.random_features.federated_kde import FederatedKde
     from mapveil.random_features.fourier_kde import FourierKde
-    from mapveil.random_features.frequencies import FrequencyStore
     from mapveil.random_features.planar_laplace import PlanarLaplace
-    from mapveil.random_features.policy import Policy
     from mapveil.random_features.private_fourier_kde import PrivateFourierKde
-    from mapveil.random_features.query import Query
     from mapveil.random_features.zero_features import ZeroFeatures
 
 __all__ = [
     "Device",
     "FederatedKde",
     "FourierKde",
-    "FrequencyStore",
     "PlanarLaplace",
     "Policy",
     "PrivateFourierKde",
@@ -29,14 +28,10 @@ __all__ = [
 ]
 
 _MODULES = {
-    "Device": "device",
     "FederatedKde": "federated_kde",
     "FourierKde": "fourier_kde",
-    "FrequencyStore": "frequencies",
     "PlanarLaplace": "planar_laplace",
-    "Policy": "policy",
     "PrivateFourierKde": "private_fourier_kde",
-    "Query": "query",
     "ZeroFeatures": "zero_features",
 }
 

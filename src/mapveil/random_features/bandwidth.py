@@ -16,11 +16,10 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.random_features.even_grid import EvenGrid
-from mapveil.random_features.kernels import Gaussian
-from mapveil.random_features.query import Query
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.random_features.kernels import Gaussian
+from mapveil_client.random_features.query import EvenGrid, Query
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.randomness.uniform import uniform_below
 

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mapveil.random_features.report import Visits
 from mapveil_client.arrays import FloatArray
+from mapveil_client.random_features.report import Visits
 from mapveil_client.randomness.random import Randomness
 
 _MOST_WORKERS = 8  # each holds a chunk

@@ -16,10 +16,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from mapveil.random_features.query import Query
-from mapveil.random_features.report import Reports
 from mapveil_client.arrays import BoolArray, FloatArray, IntArray
 from mapveil_client.errors import ParameterError
+from mapveil_client.random_features.query import Query
+from mapveil_client.random_features.report import Reports
 
 _MOST: Final = 1 << 20  # whole numbers tried for one device
 _BLOCK: Final = 1 << 22  # and at once
@@ -64,8 +64,8 @@ def crossings(reports: Reports, query: Query, low: Sequence[float], high: Sequen
     Examples
     --------
     >>> from mapveil_client.randomness.random import Randomness
-    >>> from mapveil.random_features.frequencies import unit_frequencies
-    >>> from mapveil.random_features.report import Visits, client_reports
+    >>> from mapveil_client.random_features.frequencies import unit_frequencies
+    >>> from mapveil_client.random_features.report import Visits, client_reports
     >>> query = Query((100.0, 100.0), (0.0, 0.0), (9000.0, 9000.0), features=3)
     >>> units = unit_frequencies(1, 3, query.law, 2, Randomness(seed=1))
     >>> report = client_reports(units, Visits(np.array([[1234.5], [6789.0]])), query)

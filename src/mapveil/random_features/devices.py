@@ -14,8 +14,8 @@ from mapveil.engines.contributions import CHUNK, check_tiling, user_rows
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
-from mapveil.random_features.report import Visits
 from mapveil_client.arrays import FloatArray, IntArray
+from mapveil_client.random_features.report import Visits
 
 PlaceChoice = Literal["mean", "most-visited"]
 

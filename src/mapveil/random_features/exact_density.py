@@ -18,10 +18,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.random_features.even_grid import EvenGrid
-from mapveil.random_features.kernels import Gaussian, Kernel
 from mapveil.random_features.transforms import to_grid, to_points_from_grid
 from mapveil_client.arrays import ComplexArray, FloatArray
+from mapveil_client.random_features.kernels import Gaussian, Kernel
+from mapveil_client.random_features.query import EvenGrid
 
 _TOLERANCE: Final = 1e-9
 _MOST_MODES: Final = 1 << 22

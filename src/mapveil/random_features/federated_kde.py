@@ -16,10 +16,10 @@ from mapveil.privacy.claim import Adversary, Assumes, Assumption, Measured, Reve
 from mapveil.privacy.guarantee import Guarantee
 from mapveil.random_features.chunks import Chunk, sum_chunks
 from mapveil.random_features.devices import visits_of
-from mapveil.random_features.kernels import kernel_named
 from mapveil.random_features.map_points import map_points, sum_of_kernels
 from mapveil.random_features.mechanism import Collected, ProjectionMechanism, check_bandwidth
 from mapveil_client.arrays import FloatArray
+from mapveil_client.random_features.kernels import kernel_named
 from mapveil_client.randomness.random import Randomness
 
 

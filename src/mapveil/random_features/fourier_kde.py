@@ -5,22 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar, Final, Literal, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from mapveil.engines.contributions import count_users
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
+from mapveil.geo.projection import projection_of
 from mapveil.geo.tiling import Tiling
 from mapveil.mechanisms.mechanism import Progress
 from mapveil.privacy.claim import Adversary, Assumes, Assumption, Measured, Reveals, TrustModel
 from mapveil.privacy.guarantee import Guarantee
 from mapveil.random_features.bandwidth import neighbour_bandwidth, public_bandwidth, smooth, smoothing_scale
 from mapveil.random_features.chunks import Chunk, ChunkSum, sum_chunks
-from mapveil.random_features.devices import PlaceChoice, all_places, visits_of
-from mapveil.random_features.frequencies import offsets, unit_frequencies
-from mapveil.random_features.kernels import kernel_named
+from mapveil.random_features.devices import all_places, visits_of
 from mapveil.random_features.map_points import (
     MapPoints,
     inscribed_side,
@@ -30,17 +29,15 @@ from mapveil.random_features.map_points import (
 )
 from mapveil.random_features.measured import hiding_facts, hiding_warnings
 from mapveil.random_features.mechanism import Collected, ProjectionMechanism, check_bandwidth
-from mapveil.random_features.policy import Policy, largest_bandwidth
 from mapveil.random_features.posterior import hiding
-from mapveil.random_features.query import Query
-from mapveil.random_features.report import Reports, client_reports
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError
+from mapveil_client.random_features.frequencies import offsets, unit_frequencies
+from mapveil_client.random_features.kernels import kernel_named
+from mapveil_client.random_features.parameters import LEAST_SIDE_M, FourierParameters, largest_bandwidth
+from mapveil_client.random_features.query import Query
+from mapveil_client.random_features.report import Reports, client_reports
 from mapveil_client.randomness.random import Randomness
-
-BandwidthRule = Literal["public", "neighbours"]
-
-_LEAST_SIDE_M: Final = 1000.0
 
 
 class _Bandwidth(NamedTuple):
@@ -50,7 +47,7 @@ class _Bandwidth(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FourierKde(ProjectionMechanism):
+class FourierKde(FourierParameters, ProjectionMechanism):
     r"""Every device answers with a few plane waves through its place; their sum tends to the kernel density.
 
     .. math:: \hat f(g) = \frac{1}{B \int k_h} \sum_i \sum_b \cos(\omega_{ib} \cdot (g - d_i)),
@@ -58,39 +55,14 @@ class FourierKde(ProjectionMechanism):
 
     where: B is ``features``, h is ``bandwidth_m``, p the spectral law of ``kernel``, :math:`d_i` the place of device i
     (for several places the mean of the cosines); a cell's estimate is :math:`\hat f` at its middle times its area. The
-    client half is :func:`mapveil.random_features.report.client_reports`, behind a
-    :class:`mapveil.random_features.policy.Policy`;
+    client half is :func:`mapveil_client.random_features.report.client_reports`, behind a
+    :class:`mapveil_client.random_features.parameters.Policy`;
     the server half is :func:`mapveil.random_features.map_points.sum_of_waves`.
 
     Deviation: the paper's surface is the mean of the waves; here it is divided by the kernel's integral, so that it is
     a density of users. Its check-ins are users of their own; here a user counts once.
 
-    Parameters
-    ----------
-    bandwidth_m : float, optional
-        h, metres (cells without georeference); without one the rule chooses it.
-    features : int
-        B, waves per device. Two leave some points where they cross; three leave one, the place itself, which any server
-        then has.
-    kernel : str
-        ``gaussian``, ``laplace``, ``cauchy``, ``matern-3/2``, ``matern-5/2`` or ``matern-7/2``.
-    bandwidth_rule : str
-        Where none is given: ``public`` reads no place (:func:`mapveil.random_features.bandwidth.public_bandwidth`);
-        ``neighbours`` is the paper's and reads a tenth of the places in the clear. Either gives at most Lemma 3's.
-    neighbours : int
-        k of either rule.
-    smoothing : str
-        ``reports`` smooths the surface further, as much as the reports say (Gaussian kernel on an even grid); or
-        ``none``.
-    places : str
-        What a device with several places reports: the ``mean`` of their waves, or its ``most-visited`` cell's.
-    jitter_m : float
-        Standard deviation of the offset that each device draws once and keeps, metres; blurs the map by as much.
-    bands : int
-        j of the devices' policy, Lemma 3.
-    gamma : float
-        Its :math:`\gamma`.
-
+    Its parameters are those of :class:`mapveil_client.random_features.parameters.FourierParameters`.
     Examples
     --------
     >>> import mapveil as mv
@@ -100,42 +72,8 @@ class FourierKde(ProjectionMechanism):
     True
     """
 
-    name: ClassVar[str] = "fourier-kde"
     summary: ClassVar[str] = "each device sends plane waves through its place; their sum is the density"
     source: ClassVar[str] = "Zong et al. 2023, Algorithm 2"
-
-    bandwidth_m: float | None = None
-    features: int = 1
-    kernel: str = "gaussian"
-    bandwidth_rule: BandwidthRule = "public"
-    neighbours: int = 500
-    smoothing: Literal["none", "reports"] = "none"
-    places: PlaceChoice = "mean"
-    jitter_m: float = 0.0
-    bands: int = 3
-    gamma: float = 0.1
-
-    def __post_init__(self) -> None:
-        if self.bandwidth_m is not None:
-            self._check_positive("bandwidth_m")
-        for name in ("features", "bands", "neighbours"):
-            value = getattr(self, name)
-            whole = isinstance(value, int) and not isinstance(value, bool)
-            self._check(whole and value >= 1, name, "a whole number of at least 1")
-        kernel_named(self.kernel)
-        self._check(self.bandwidth_rule in ("public", "neighbours"), "bandwidth_rule", "public or neighbours")
-        self._check(self.smoothing in ("none", "reports"), "smoothing", "none or reports")
-        self._check(
-            self.smoothing == "none" or self.kernel == "gaussian", "smoothing", "none for this kernel"
-        )
-        self._check(self.places in ("mean", "most-visited"), "places", "mean or most-visited")
-        self._check(0 <= self.jitter_m < math.inf, "jitter_m", "a number of metres from 0")
-        self._check_positive("gamma")
-
-    def policy(self, bandwidth: float, *, smallest_side: float = _LEAST_SIDE_M) -> Policy:
-        """The policy of the devices that are asked. Run by: the client."""
-        h = float(bandwidth)
-        return Policy((h, h), self.kernel, self.features, self.bands, self.gamma, smallest_side)
 
     def query(self, where: MapPoints, bandwidth: float) -> Query:
         """What the server asks. Run by: the server."""
@@ -197,7 +135,7 @@ class FourierKde(ProjectionMechanism):
         Parameters
         ----------
         chunks : iterable of Reports
-            Decoded and checked (:func:`mapveil.random_features.message.read_reports`); memory holds one at a time.
+            Decoded and checked (:func:`mapveil_client.random_features.message.read_reports`); one is held at a time.
         tiling : Tiling
             The cells.
         users : int
@@ -229,8 +167,10 @@ class FourierKde(ProjectionMechanism):
 
     def _checked(self, query: Query, tiling: Tiling, where: MapPoints) -> Query:
         """The query, if devices with the policy of these parameters answer it."""
-        least = _LEAST_SIDE_M if tiling.region.georeferenced else 0.0
-        self.policy(query.bandwidth[0], smallest_side=least).check(query, side=inscribed_side(tiling, where))
+        least = LEAST_SIDE_M if tiling.region.georeferenced else 0.0
+        self.policy(query.bandwidth[0], smallest_side=least).check(
+            query, side=inscribed_side(tiling, where), plane=projection_of(query.crs)
+        )
         return query
 
     def _collected(

@@ -9,15 +9,14 @@ import numpy as np
 
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.frame import raster_frame
-from mapveil.random_features.even_grid import EvenGrid
 from mapveil.random_features.exact_density import kernel_density, kernel_density_at
-from mapveil.random_features.kernels import Kernel
 from mapveil.random_features.posterior import PriorCells
-from mapveil.random_features.query import Query
-from mapveil.random_features.report import Reports
 from mapveil.random_features.surface import evaluate_on_grid, evaluate_on_points
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.plane import Projection
+from mapveil_client.random_features.kernels import Kernel
+from mapveil_client.random_features.query import EvenGrid, Query
+from mapveil_client.random_features.report import Reports
 
 _PRIOR_SIDE = 96
 _SQUARE_SIDE = 256

@@ -29,10 +29,10 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.random_features.crossings import crossings
-from mapveil.random_features.frequencies import offsets, unit_frequencies
-from mapveil.random_features.query import Query
-from mapveil.random_features.report import Reports, Visits, client_reports
 from mapveil_client.arrays import BoolArray, FloatArray, IntArray
+from mapveil_client.random_features.frequencies import offsets, unit_frequencies
+from mapveil_client.random_features.query import Query
+from mapveil_client.random_features.report import Reports, Visits, client_reports
 from mapveil_client.randomness.random import Randomness
 
 AnyArray = npt.NDArray[Any]

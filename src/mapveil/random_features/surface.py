@@ -15,12 +15,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.random_features.even_grid import EvenGrid
-from mapveil.random_features.query import Query
-from mapveil.random_features.report import Reports
 from mapveil.random_features.transforms import to_grid, to_points
 from mapveil_client.arrays import ComplexArray, FloatArray
 from mapveil_client.errors import InputError
+from mapveil_client.random_features.query import EvenGrid, Query
+from mapveil_client.random_features.report import Reports
 
 TOLERANCE: Final = 1e-9
 """What is asked of the transform: its errors stay below 1e-7 of the surface's root mean square."""

@@ -19,10 +19,10 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.mechanisms.mechanism import Progress
-from mapveil.random_features.report import Visits
 from mapveil.random_features.shared_waves import SharedWaves
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.random_features.report import Visits
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.user_shares import round_shares
 

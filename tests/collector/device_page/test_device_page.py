@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from mapveil.local import Domain
-from mapveil.random_features.message import read_reports as read_waves
 from mapveil_client.local.message import read_reports
+from mapveil_client.random_features.message import read_reports as read_waves
 
 if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext, Page

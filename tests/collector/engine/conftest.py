@@ -13,12 +13,12 @@ from mapveil.collector.faults import TooLate
 from mapveil.collector.rounds.engine import Engine
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.schema import devices, enrolments, operators, rounds
-from mapveil.random_features import message as projection_message
-from mapveil.random_features.frequencies import unit_frequencies
-from mapveil.random_features.report import Visits, client_reports
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.local.message import write_reports
 from mapveil_client.morton import interleave
+from mapveil_client.random_features import message as projection_message
+from mapveil_client.random_features.frequencies import unit_frequencies
+from mapveil_client.random_features.report import Visits, client_reports
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.client import Client
 from mapveil_client.secure_sum.faults import ProtocolError

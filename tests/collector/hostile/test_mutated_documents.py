@@ -18,12 +18,12 @@ from mapveil.collector.rounds.drafting import draft_terms
 from mapveil.collector.rounds.server_half import announce, replay, shard_sizes
 from mapveil.distributed.mechanism import DistributedMechanism
 from mapveil.distributed.query import Query
-from mapveil.random_features.policy import Policy
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.errors import InputError
 from mapveil_client.participation import DeviceRefusal, Participation
 from mapveil_client.policy import DevicePolicy
 from mapveil_client.provision import share_shape
+from mapveil_client.random_features.parameters import Policy
 from mapveil_client.terms import CollectionTerms
 
 ALTERED: Final = 7000

@@ -107,7 +107,7 @@ def draft_terms(spec: Mapping[str, Any], identifier: str) -> Draft:
 def _query(mechanism: AnyMechanism, tiling: Tiling, devices: int) -> bytes:
     """What a projection asks; nothing for another trust."""
     from mapveil.random_features.fourier_kde import FourierKde
-    from mapveil.random_features.message import write_query
+    from mapveil_client.random_features.message import write_query
 
     if not isinstance(mechanism, FourierKde):
         return b""

@@ -13,10 +13,10 @@ from mapveil.collector.store.database import Store
 from mapveil.collector.store.schema import reports
 from mapveil.local.mechanism import LocalMechanism
 from mapveil.maps.density_map import DensityMap
-from mapveil.random_features import message as projection_message
 from mapveil.random_features.fourier_kde import FourierKde
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.local.message import read_reports
+from mapveil_client.random_features import message as projection_message
 from mapveil_client.terms import CollectionTerms
 
 _ROWS: Final = 1 << 14

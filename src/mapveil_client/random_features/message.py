@@ -20,12 +20,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.random_features.even_grid import EvenGrid
-from mapveil.random_features.query import Query
-from mapveil.random_features.report import Reports
 from mapveil_client import canonical_cbor
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError
+from mapveil_client.random_features.query import EvenGrid, Query
+from mapveil_client.random_features.report import Reports
 
 VERSION: Final = 1
 _QUERY, _COMPACT = 1, 2

@@ -16,6 +16,11 @@ favoured axes and Lemma 3 holds for each with its own law of :math:`\lVert u \rV
 
 Deviation: Zong et al. (2023) use the Gaussian only; Rahimi and Recht (2008) tabulate products over the axes for
 Laplace and Cauchy, which are not isotropic (in one dimension they are those above).
+
+Frequencies are private, so they never come from a NumPy generator.
+A word w of 64 bits stands for :math:`U = (w + 1) / 2^{64}` in (0, 1]. Logarithms of U reach 64 ln 2, so normals
+reach 9.4 standard deviations; the part of a law that lies beyond, or that rounding moves, is below
+:math:`2^{-50}` in total variation per variate.
 """
 
 from __future__ import annotations
@@ -27,12 +32,53 @@ from typing import Final
 
 import numpy as np
 
-from mapveil.random_features.variates import exponentials, normals
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
 
 _HALVINGS: Final = 100
+_NODES: Final = 32  # of a quadrature that is exact for every law here
+_CHUNK = 1 << 14  # temporaries that stay in the cache
+
+
+def uniforms(count: int, rng: Randomness) -> FloatArray:
+    """Uniform on (0, 1], shape (count,)."""
+    made = rng.words(count, np.uint64).astype(np.float64)
+    made += 1.0
+    made *= 2.0**-64
+    return made
+
+
+def exponentials(count: int, rng: Randomness) -> FloatArray:
+    """Exponential with mean 1, shape (count,)."""
+    made = uniforms(count, rng)
+    np.log(made, out=made)
+    return np.negative(made, out=made)
+
+
+def normals(count: int, rng: Randomness) -> FloatArray:
+    r"""Standard normal, shape (count,), by the transform of Box and Muller (1958).
+
+    .. math:: (\sqrt{-2 \ln U} \cos 2 \pi V, \; \sqrt{-2 \ln U} \sin 2 \pi V)
+
+    where: U and V are uniform and independent. The first half of what is returned are cosines, the second sines:
+    element i and element i + ceil(count / 2) are one pair.
+    """
+    half = (count + 1) // 2
+    made = np.empty(2 * half)
+    for start in range(0, half, _CHUNK):
+        stop = min(start + _CHUNK, half)
+        radius = uniforms(stop - start, rng)
+        np.log(radius, out=radius)
+        radius *= -2.0
+        np.sqrt(radius, out=radius)
+        angle = uniforms(stop - start, rng)
+        angle *= 2 * math.pi
+        np.cos(angle, out=made[start:stop])
+        made[start:stop] *= radius
+        np.sin(angle, out=angle)
+        np.multiply(angle, radius, out=made[half + start : half + stop])
+    return made[:count]
 
 
 @dataclass(frozen=True)
@@ -60,8 +106,20 @@ class Kernel(ABC):
         """
 
     @abstractmethod
+    def length_below(self, length: float, dimension: int) -> float:
+        """The probability that a frequency's length is at most this."""
+
     def length_quantile(self, probability: float, dimension: int) -> float:
-        """The length that a frequency is below with this probability."""
+        """The length that a frequency is below with this probability, by bisection."""
+        low, high = 0.0, 1.0
+        while self.length_below(high, dimension) < probability:
+            high *= 2
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            low, high = (
+                (middle, high) if self.length_below(middle, dimension) < probability else (low, middle)
+            )
+        return high
 
 
 @dataclass(frozen=True)
@@ -87,11 +145,16 @@ class Gaussian(Kernel):
 
     def length_quantile(self, probability: float, dimension: int) -> float:
         """The root of a chi-squared quantile: the paper's C is its law for two dimensions (Lemma 3)."""
-        if dimension == 2:  # in closed form: a phone has no SciPy
+        if dimension == 2:
             return math.sqrt(-2 * math.log1p(-probability))
-        from scipy.stats import chi2
+        return super().length_quantile(probability, dimension)
 
-        return math.sqrt(chi2.ppf(probability, dimension))
+    def length_below(self, length: float, dimension: int) -> float:
+        """See :class:`Kernel`: the chi law of one to three degrees of freedom."""
+        if dimension == 2:
+            return -math.expm1(-length * length / 2)
+        ends = length * math.sqrt(2 / math.pi) * math.exp(-length * length / 2) if dimension == 3 else 0.0
+        return math.erf(length / math.sqrt(2)) - ends
 
 
 @dataclass(frozen=True)
@@ -153,9 +216,21 @@ class Matern(Kernel):
         """See :class:`Kernel`: the squared length over d follows an F law."""
         if dimension == 2:
             return math.sqrt(self._freedom * math.expm1(-2 / self._freedom * math.log1p(-probability)))
-        from scipy.stats import f
+        return super().length_quantile(probability, dimension)
 
-        return math.sqrt(dimension * f.ppf(probability, dimension, self._freedom))
+    def length_below(self, length: float, dimension: int) -> float:
+        r"""See :class:`Kernel`.
+
+        .. math:: \Pr[\lVert u \rVert \le \sqrt m \tan \theta] \propto
+            \int_0^\theta \sin^{d - 1} t \cos^{m - 1} t \, dt
+        """
+        node, weight = np.polynomial.legendre.leggauss(_NODES)
+
+        def integral(angle: float) -> float:
+            t = angle * (node + 1) / 2
+            return float(angle * weight @ (np.sin(t) ** (dimension - 1) * np.cos(t) ** (self._freedom - 1)))
+
+        return integral(math.atan(length / math.sqrt(self._freedom))) / integral(math.pi / 2)
 
 
 @dataclass(frozen=True)
@@ -183,20 +258,9 @@ class Cauchy(Kernel):
         made *= length / np.maximum(np.sqrt(np.square(made).sum(axis=0)), np.finfo(np.float64).tiny)
         return made
 
-    def length_quantile(self, probability: float, dimension: int) -> float:
-        """See :class:`Kernel`: the length follows a Gamma law."""
-        low, high = 0.0, 1.0
-        while _erlang(high, dimension) < probability:
-            high *= 2
-        for _ in range(_HALVINGS):
-            middle = (low + high) / 2
-            low, high = (middle, high) if _erlang(middle, dimension) < probability else (low, middle)
-        return high
-
-
-def _erlang(length: float, order: int) -> float:
-    """The probability that a sum of ``order`` exponentials is at most ``length``."""
-    return 1 - math.exp(-length) * math.fsum(length**k / math.factorial(k) for k in range(order))
+    def length_below(self, length: float, dimension: int) -> float:
+        """See :class:`Kernel`: the length is a sum of ``dimension`` exponential variables."""
+        return 1 - math.exp(-length) * math.fsum(length**k / math.factorial(k) for k in range(dimension))
 
 
 KERNELS: tuple[Kernel, ...] = (Gaussian(), Matern(0), Cauchy(), Matern(1), Matern(2), Matern(3))

@@ -19,11 +19,14 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from mapveil.random_features.even_grid import EvenGrid
-from mapveil.random_features.query import Query
 from mapveil_client.arrays import ComplexArray, FloatArray, IntArray
 from mapveil_client.errors import InputError
+from mapveil_client.plane import closed_projection
+from mapveil_client.random_features.frequencies import KeptFrequencies
+from mapveil_client.random_features.parameters import Policy
+from mapveil_client.random_features.query import EvenGrid, Query
 
 
 class Visits(NamedTuple):
@@ -89,7 +92,7 @@ def client_reports(units: FloatArray, visits: Visits, query: Query) -> Reports:
 
     where: u are ``units``, h is ``query.bandwidth`` (Algorithm 3 rescales the kept u for each query), and :math:`d_m`,
     :math:`w_m` the device's places and weights. The policy is checked before
-    (:class:`mapveil.random_features.policy.Policy`).
+    (:class:`mapveil_client.random_features.parameters.Policy`).
 
     Deviation: the paper gives every visit a report of its own, as if of another user. One mean for each device is one
     report however many visits there were, counts each device once, and is computed from what those reports show.
@@ -150,3 +153,74 @@ def grid_reports(reports: Reports, query: Query) -> GridReports:
         along = np.exp(1j * reports.frequencies[axis][..., None] * offset)
         waves = (waves[..., None] * along[..., None, :]).reshape(*waves.shape[:2], -1)
     return GridReports(waves.real.sum(axis=1).reshape(-1, *grid.count))
+
+
+class Device:
+    """Answers queries inside a policy with the same frequencies each time, wherever it is.
+
+    Parameters
+    ----------
+    policy : Policy
+        What it answers.
+    kept : KeptFrequencies
+        Its frequencies, drawn under the same policy.
+    """
+
+    def __init__(self, policy: Policy, kept: KeptFrequencies) -> None:
+        self.policy, self._kept = policy, kept
+
+    def answer(
+        self,
+        query: Query,
+        lon: npt.ArrayLike,
+        lat: npt.ArrayLike,
+        *,
+        time_s: npt.ArrayLike | None = None,
+        weights: npt.ArrayLike | None = None,
+    ) -> Reports | None:
+        """The report of this device, or None: it stays silent outside the region. Run by: the client.
+
+        Silence tells the server what asking the devices in a region tells anyway. Everything else that is not an answer
+        is an error that says nothing of the place, and is decided before the place is looked at, but for a place that
+        is no number.
+
+        Parameters
+        ----------
+        query : Query
+            What the server asks.
+        lon, lat : float or array of float
+            Where the device is, or was: degrees (coordinates of the plane where the query names no projection).
+        time_s : float or array of float, optional
+            When, seconds, for a query with a third axis.
+        weights : array of float, optional
+            How much each place counts; equally by default.
+
+        Raises
+        ------
+        PromiseError
+            The query is outside the policy.
+        InputError
+            A place is not a finite number; nothing is answered and nothing is used up.
+        """
+        self.policy.check(query)
+        axes = [lon, lat] if time_s is None else [lon, lat, time_s]
+        places = np.stack([np.atleast_1d(np.asarray(axis, dtype=np.float64)) for axis in axes])
+        counted = np.ones(places.shape[1]) if weights is None else np.asarray(weights, dtype=np.float64)
+        if places.shape[0] != query.dimension or not bool(np.isfinite(places).all()):
+            raise InputError("a place is not a finite number on each axis of the query; nothing is answered")
+        if counted.shape != places.shape[1:] or not bool((counted > 0).all() and np.isfinite(counted).all()):
+            raise InputError("weights are one number above 0 for each place; nothing is answered")
+        plane = closed_projection(query.crs)
+        if query.crs and plane is not None:
+            places[:2] = plane.project(places[0], places[1])
+        low, high = (np.asarray(end)[:, None] for end in (query.low, query.high))
+        inside = ((places >= low) & (places <= high)).all(axis=0)
+        if not inside.any():
+            return None
+        starts = np.array([0, np.count_nonzero(inside)])
+        kept = self._kept.take(query.features)
+        visits = Visits(places[:, inside], starts, counted[inside] / math.fsum(counted[inside]))
+        return client_reports(kept.units, visits.moved(kept.offset), query)
+
+    def __repr__(self) -> str:
+        return f"Device({self.policy!r})"

@@ -17,18 +17,24 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar, Final, Literal
 
 import numpy as np
 
-from mapveil.geo.projection import projection_of
-from mapveil.random_features.kernels import Kernel, kernel_named
-from mapveil.random_features.query import Query
 from mapveil_client.errors import ParameterError, PromiseError
-from mapveil_client.plane import EqualAreaCylinder
+from mapveil_client.plane import EqualAreaCylinder, Projection, closed_projection
+from mapveil_client.random_features.kernels import Kernel, kernel_named
+from mapveil_client.random_features.query import Query
 
 _LARGEST_GRID = 1 << 26
 _SLACK = 1e-9
 _STRETCH = 1.5
+
+PlaceChoice = Literal["mean", "most-visited"]
+BandwidthRule = Literal["public", "neighbours"]
+
+LEAST_SIDE_M: Final = 1000.0
+"""Extent of a region that is asked about at least, along x and y, metres."""
 
 
 def largest_bandwidth(side: float, *, bands: int, gamma: float, kernel: Kernel, dimension: int = 2) -> float:
@@ -104,7 +110,7 @@ class Policy:
         """Number of axes of the queries that are answered."""
         return len(self.bandwidth)
 
-    def check(self, query: Query, *, side: float | None = None) -> None:
+    def check(self, query: Query, *, side: float | None = None, plane: Projection | None = None) -> None:
         """Refuse a query outside the policy. Run by: the client, before its place is looked at.
 
         Parameters
@@ -113,17 +119,21 @@ class Policy:
             What is asked.
         side : float, optional
             Of the largest square inside a region that is no box, metres; the box's shorter side by default.
+        plane : Projection, optional
+            The query's plane, where it has no closed form that a device knows.
 
         Raises
         ------
         PromiseError
             Names the rule. Nothing here depends on where the device is, or on whether it ever answered.
         """
-        refusal = self.refusal(query, side=side)
+        refusal = self.refusal(query, side=side, plane=plane)
         if refusal is not None:
             raise PromiseError(f"the query is outside the policy, nothing is answered: {refusal}")
 
-    def refusal(self, query: Query, *, side: float | None = None) -> str | None:
+    def refusal(
+        self, query: Query, *, side: float | None = None, plane: Projection | None = None
+    ) -> str | None:
         """Why a query is refused; None for one that is answered."""
         if query.dimension != self.dimension:
             return f"{query.dimension} axes are asked, {self.dimension} are answered"
@@ -133,7 +143,10 @@ class Policy:
             return f"{query.features} features are asked, at most {self.features} are answered"
         if query.grid is not None and query.grid.size > _LARGEST_GRID:
             return f"a grid of {query.grid.size} points is asked, at most {_LARGEST_GRID} are answered"
-        if query.crs and not _true_to_scale(query):
+        plane = plane or closed_projection(query.crs)
+        if plane is None:
+            return "the query is about a plane that this device does not project"
+        if query.crs and not _true_to_scale(query, plane):
             return f"a metre of the query's plane is not within a factor of {_STRETCH:g} of one on the ground"
         least = min(query.sides[:2]) if side is None else side
         if least < self.smallest_side:
@@ -160,13 +173,12 @@ class Policy:
         return None
 
 
-def _true_to_scale(query: Query) -> bool:
+def _true_to_scale(query: Query, plane: Projection) -> bool:
     """Whether the plane's metres are metres: a server that stretched them would have larger bandwidths."""
-    projection = projection_of(query.crs)
     ends = [(low, (low + high) / 2, high) for low, high in zip(query.low[:2], query.high[:2], strict=True)]
     x, y = (part.ravel() for part in np.meshgrid(*ends))
     step = min(query.sides[:2]) * 1e-4
-    lon, lat = projection.unproject(np.stack([x, x + step, x]), np.stack([y, y, y + step]))
+    lon, lat = plane.unproject(np.stack([x, x + step, x]), np.stack([y, y, y + step]))
     if not bool(np.isfinite(lon).all() and np.isfinite(lat).all()):
         return False
     for at in range(x.size):
@@ -176,3 +188,81 @@ def _true_to_scale(query: Query) -> bool:
         if not bool(((along > step / _STRETCH) & (along < step * _STRETCH)).all()):
             return False
     return True
+
+
+@dataclass(frozen=True, kw_only=True)
+class FourierParameters:
+    r"""The public parameters of Federated KDE by random Fourier features; client and server share them.
+
+    Parameters
+    ----------
+    bandwidth_m : float, optional
+        h, metres (cells without georeference); without one the rule chooses it.
+    features : int
+        B, waves per device. Two leave some points where they cross; three leave one, the place itself, which any server
+        then has.
+    kernel : str
+        ``gaussian``, ``laplace``, ``cauchy``, ``matern-3/2``, ``matern-5/2`` or ``matern-7/2``.
+    bandwidth_rule : str
+        Where none is given: ``public`` reads no place (:func:`mapveil.random_features.bandwidth.public_bandwidth`);
+        ``neighbours`` is the paper's and reads a tenth of the places in the clear. Either gives at most Lemma 3's.
+    neighbours : int
+        k of either rule.
+    smoothing : str
+        ``reports`` smooths the surface further, as much as the reports say (Gaussian kernel on an even grid); or
+        ``none``.
+    places : str
+        What a device with several places reports: the ``mean`` of their waves, or its ``most-visited`` cell's.
+    jitter_m : float
+        Standard deviation of the offset that each device draws once and keeps, metres; blurs the map by as much.
+    bands : int
+        j of the devices' policy, Lemma 3.
+    gamma : float
+        Its :math:`\gamma`.
+    """
+
+    name: ClassVar[str] = "fourier-kde"
+
+    bandwidth_m: float | None = None
+    features: int = 1
+    kernel: str = "gaussian"
+    bandwidth_rule: BandwidthRule = "public"
+    neighbours: int = 500
+    smoothing: Literal["none", "reports"] = "none"
+    places: PlaceChoice = "mean"
+    jitter_m: float = 0.0
+    bands: int = 3
+    gamma: float = 0.1
+
+    def __post_init__(self) -> None:
+        if self.bandwidth_m is not None:
+            self._check_positive("bandwidth_m")
+        for name in ("features", "bands", "neighbours"):
+            value = getattr(self, name)
+            whole = isinstance(value, int) and not isinstance(value, bool)
+            self._check(whole and value >= 1, name, "a whole number of at least 1")
+        kernel_named(self.kernel)
+        self._check(self.bandwidth_rule in ("public", "neighbours"), "bandwidth_rule", "public or neighbours")
+        self._check(self.smoothing in ("none", "reports"), "smoothing", "none or reports")
+        self._check(
+            self.smoothing == "none" or self.kernel == "gaussian", "smoothing", "none for this kernel"
+        )
+        self._check(self.places in ("mean", "most-visited"), "places", "mean or most-visited")
+        self._check(0 <= self.jitter_m < math.inf, "jitter_m", "a number of metres from 0")
+        self._check_positive("gamma")
+
+    def policy(self, bandwidth: float, *, smallest_side: float = LEAST_SIDE_M) -> Policy:
+        """The policy of the devices that are asked. Run by: the client."""
+        h = float(bandwidth)
+        return Policy((h, h), self.kernel, self.features, self.bands, self.gamma, smallest_side)
+
+    def _check(self, held: bool, name: str, accepted: str) -> None:
+        """Refuse a parameter outside its range."""
+        if not held:
+            raise ParameterError(f"{name} is {getattr(self, name)!r}; {accepted} is accepted")
+
+    def _check_positive(self, *names: str) -> None:
+        for name in names:
+            value = getattr(self, name)
+            number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            self._check(number and math.isfinite(value) and value > 0, name, "a number above 0")
