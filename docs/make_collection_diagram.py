@@ -17,7 +17,7 @@ _WIDTH, _HEIGHT = 880, 316
 _HALF_WIDTH, _HALF_HEIGHT = 52, 18
 _ROW, _ENDED = 78, 168  # heights of the states that go on, and of the one where collections fail
 _PLACES: dict[State, tuple[int, int]] = {
-    State.DRAFT: (68, _ROW),
+    State.PENDING: (68, _ROW),
     State.OPEN: (254, _ROW),
     State.RUNNING: (440, _ROW),
     State.FINISHING: (626, _ROW),

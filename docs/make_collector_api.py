@@ -48,7 +48,7 @@ ERRORS = """## Errors
 One shape everywhere, whoever refuses, the protocol's own limits included:
 
 ```json
-{"error": {"code": "conflict", "message": "the collection is open; a draft is accepted", "accepted": "a draft"}}
+{"error": {"code": "conflict", "message": "the collection is open; a pending one is accepted", "accepted": "a pending one"}}
 ```
 
 `message` is one line for people, `code` a word for programs; `accepted` is there where something else would do.
@@ -115,7 +115,7 @@ def page() -> str:
         head = "| address | who | | answers |\n|---|---|---|---|\n"
         parts.append(f"## {title}\n\n{text}{head}" + "\n".join(rows) + "\n")
         if tag == "collections":
-            parts.append(_draft(made["components"]["schemas"]["CollectionDraft"]))
+            parts.append(_specification(made["components"]["schemas"]["CollectionSpec"]))
     codes = "\n".join(f"| {status} | `{code}` |" for status, code in CODES.items())
     parts.append(f"{ERRORS}\n| status | code |\n|---|---|\n{codes}\n")
     rows = [
@@ -149,12 +149,12 @@ def _codes(operation: dict[str, Any]) -> str:
     return " ".join(status for status in operation["responses"] if status not in common)
 
 
-def _draft(schema: dict[str, Any]) -> str:
+def _specification(schema: dict[str, Any]) -> str:
     rows = []
     for name, field in schema["properties"].items():
         needed = "" if name in schema["required"] else "optional"
         rows.append(f"| `{name}` | {needed} | {field.get('description', '')} |")
-    text = "### What a draft says\n\nNothing is converted, and nothing unknown is passed over.\n\n"
+    text = "### The specification of a collection\n\nNothing is converted, and nothing unknown is passed over.\n\n"
     return text + "| field | | |\n|---|---|---|\n" + "\n".join(rows) + "\n"
 
 

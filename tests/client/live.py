@@ -76,7 +76,7 @@ class Live:
         }
         if given["trust"] == "projection":
             del given["epsilon"]
-        made: str = self.engine.draft(given, self.actor)["id"]
+        made: str = self.engine.create(given, self.actor)["id"]
         self.engine.open(made, self.actor)
         return made
 

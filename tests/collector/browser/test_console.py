@@ -27,20 +27,20 @@ def test_a_collection_from_the_form_to_the_map(collector: Any, pages: Any, peopl
     page.get_by_label("Seconds for each step").fill("20")
     page.locator(".map.small canvas").wait_for()
     pages.shoot(page, "2-new")
-    page.get_by_role("button", name="Make the draft").click()
+    page.get_by_role("button", name="Create the collection").click()
 
     page.get_by_role("heading", name="Evenings in Manhattan", level=1).wait_for()
     identifier = re.search(r"[0-9a-f]{32}", page.url)
     assert identifier is not None
     record = collector.ask("GET", f"/collections/{identifier[0]}")
-    assert record["state"] == "draft"
+    assert record["state"] == "pending"
     assert (record["devices"], record["minimum"], record["epsilon"]) == (DEVICES, DEVICES // 2, "1")
     assert (record["trust"], record["tiling"], record["region"]) == (
         "distributed",
         "quadtree:5",
         [-74.03, 40.69, -73.9, 40.83],
     )
-    pages.shoot(page, "3-draft")
+    pages.shoot(page, "3-pending")
     page.get_by_role("button", name="Open to devices").click()
     page.get_by_role("button", name="Begin now").wait_for()
 
@@ -148,7 +148,7 @@ def test_a_viewer_sees_and_changes_nothing(collector: Any, pages: Any) -> None:
     page.get_by_text("What it asks").wait_for()
     for name in ("Open to devices", "Drop", "Make an enrolment token"):
         assert page.get_by_role("button", name=name).count() == 0
-    assert collector.ask("GET", f"/collections/{identifier}")["state"] == "draft"
+    assert collector.ask("GET", f"/collections/{identifier}")["state"] == "pending"
 
 
 def test_a_service_that_is_gone_is_said_and_found_again(collector: Any, pages: Any) -> None:

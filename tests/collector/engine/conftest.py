@@ -261,7 +261,7 @@ def opened():
     """Draft and open a collection; returns its identifier and terms."""
 
     def made(engine, spec):
-        id = engine.draft(spec, ACTOR)["id"]
+        id = engine.create(spec, ACTOR)["id"]
         engine.open(id, ACTOR)
         return id, CollectionTerms.decode(engine.devices.terms(id))
 

@@ -159,7 +159,7 @@ def test_an_operator_begins_when_the_minimum_is_there(engine, store, crowd_of, o
 
 def test_an_operator_aborts_at_any_time_but_after_the_end(engine, store, clock, crowd_of, opened, make_spec):
     crowd_of(store, 1)
-    draft = engine.draft(make_spec("local"), ACTOR)
+    draft = engine.create(make_spec("local"), ACTOR)
     assert engine.abort(draft["id"], ACTOR, "not needed")["reason"] == "not needed"
     assert engine.abort(draft["id"], ACTOR, "again")["reason"] == "not needed"
     with pytest.raises(Conflict):
@@ -218,7 +218,7 @@ def test_seats_are_a_random_permutation_in_even_shards(engine, store, crowd_of, 
 
 def test_a_draft_is_told_to_nobody(engine, store, crowd_of, make_spec):
     crowd_of(store, 1)
-    id = engine.draft(make_spec("local"), ACTOR)["id"]
+    id = engine.create(make_spec("local"), ACTOR)["id"]
     assert engine.devices.open_collections() == []
     with pytest.raises(NotFound):
         engine.devices.terms(id)
@@ -231,9 +231,9 @@ def test_a_draft_is_told_to_nobody(engine, store, crowd_of, make_spec):
         "terms": engine.collection(id)["terms"],
     }
     with pytest.raises(InputError):
-        engine.draft({}, ACTOR)
+        engine.create({}, ACTOR)
     with pytest.raises(Invalid):
-        engine.draft(make_spec("local"), "nobody")
+        engine.create(make_spec("local"), "nobody")
 
 
 def test_a_fault_of_one_collection_leaves_the_others_alone(

@@ -23,13 +23,13 @@ def test_every_row_is_the_only_one_of_its_kind():
 
 
 def test_every_state_is_reached_and_only_the_ends_are_not_left():
-    reached = {State.DRAFT}
+    reached = {State.PENDING}
     for _ in State:
         reached |= {step.after for step in STEPS if step.state in reached}
     assert reached == set(State)
     left = {step.state for step in STEPS}
     assert set(State) - left == {State.DONE, State.ABORTED}
-    assert set(ACTIVE) == left - {State.DRAFT}
+    assert set(ACTIVE) == left - {State.PENDING}
 
 
 @pytest.mark.parametrize("state", State)

@@ -8,7 +8,6 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from mapveil.collector.rounds.drafting import draft_terms
 from mapveil.collector.rounds.server_half import (
     DoneRound,
     announce,
@@ -18,6 +17,7 @@ from mapveil.collector.rounds.server_half import (
     round_terms,
     shard_sizes,
 )
+from mapveil.collector.rounds.specification import read_specification
 from mapveil.distributed.mechanism import morton_members, run_server
 from mapveil.distributed.query import Query, Setting
 from mapveil.mechanisms.methods import METHODS
@@ -32,7 +32,7 @@ NAMES = [method.name for method in METHODS if method.trust == "distributed" and 
 
 def terms_of(make_spec, **changes):
     spec = make_spec("distributed", devices=40, options={"shard_size": 20}, tiling="quadtree:4", epsilon="4")
-    return draft_terms({**spec, **changes}, ID).terms
+    return read_specification({**spec, **changes}, ID).terms
 
 
 def sums(announced, sites, seed):
@@ -118,5 +118,5 @@ def test_shards_of_fewer_than_three_are_refused(make_spec):
     with pytest.raises(PromiseError, match="at least 3"):
         shard_sizes(2, mechanism_of(terms))
     with pytest.raises(ParameterError):
-        mechanism_of(draft_terms(make_spec("local"), ID).terms)
+        mechanism_of(read_specification(make_spec("local"), ID).terms)
     check_feasible(terms)

@@ -14,8 +14,8 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from mapveil.collector.rounds.drafting import draft_terms
 from mapveil.collector.rounds.server_half import announce, replay, shard_sizes
+from mapveil.collector.rounds.specification import read_specification
 from mapveil.distributed.mechanism import DistributedMechanism
 from mapveil.distributed.query import Query
 from mapveil_client.announcement import RoundAnnouncement
@@ -80,7 +80,9 @@ KINDS: Final[dict[str, dict[str, Any]]] = {
 
 def terms_of(kind: str) -> CollectionTerms:
     spec = {**SPEC, **KINDS[kind]}
-    return draft_terms({key: value for key, value in spec.items() if value is not None}, "ab" * 16).terms
+    return read_specification(
+        {key: value for key, value in spec.items() if value is not None}, "ab" * 16
+    ).terms
 
 
 def announced_of(terms: CollectionTerms) -> RoundAnnouncement:

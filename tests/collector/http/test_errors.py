@@ -6,7 +6,8 @@ import pytest
 from starlette.exceptions import HTTPException
 
 from mapveil.collector import faults
-from mapveil.collector.http.errors import CODES, Failure, failure_of, invalid_text
+from mapveil.collector.http.errors import CODES, Failure, failure_of
+from mapveil.collector.rounds.specification import validation_text
 from mapveil_client.errors import BudgetExceeded, InputError, ParameterError, PromiseError
 
 REFUSALS = [
@@ -90,7 +91,7 @@ def test_what_was_sent_is_never_repeated() -> None:
             for letter in "abcde"
         ),
     ]
-    text = invalid_text(problems)
+    text = validation_text(problems)
     assert "secret" not in text
     assert text == (
         "body.epsilon: Input should be a number; body.field_a: Extra inputs; body.field_b: Extra inputs; and 3 more"
@@ -99,7 +100,7 @@ def test_what_was_sent_is_never_repeated() -> None:
 
 def test_a_name_that_is_no_field_s_is_not_repeated() -> None:
     def told(*place: object) -> str:
-        return invalid_text([{"loc": place, "msg": "not accepted"}])
+        return validation_text([{"loc": place, "msg": "not accepted"}])
 
     assert told("body", "tilling") == "body.tilling: not accepted"
     assert told("body", "region", 3, "list[float]") == "body.region.3.list[float]: not accepted"

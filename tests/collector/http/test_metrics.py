@@ -40,7 +40,7 @@ def test_what_happens_is_counted_by_route_and_never_by_name(api: Any) -> None:
     assert requests("/v1/open", "other", 400) + requests("/v1/open", "other", 405) <= 1
     assert sum(value for (name, _), value in found.items() if name == "mapveil_requests_total") >= 10
     assert found["mapveil_collections", (("state", "open"),)] == 2
-    assert found["mapveil_collections", (("state", "draft"),)] == 1
+    assert found["mapveil_collections", (("state", "pending"),)] == 1
     assert found["mapveil_reports_total", ()] == 0
     assert found["mapveil_store_commit_seconds_count", ()] >= 1
     assert collection not in told.text

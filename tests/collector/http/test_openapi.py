@@ -125,11 +125,11 @@ def test_no_endpoint_takes_a_person_s_coordinates(document: dict[str, Any]) -> N
         path
         for path, _, operation in operations(document)
         if "application/json" in operation.get("requestBody", {}).get("content", {})
-        and "CollectionDraft" in str(operation["requestBody"])
+        and "CollectionSpec" in str(operation["requestBody"])
     ]
     assert taking == ["/v1/collections"]
     for name, schema in document["components"]["schemas"].items():
-        if name not in ("PlacesRecord", "CollectionDraft", "CollectionRecord", "BoxGeometry"):
+        if name not in ("PlacesRecord", "CollectionSpec", "CollectionRecord", "BoxGeometry"):
             assert not {"lon", "lat", "longitude", "latitude", "coordinates"} & set(
                 schema.get("properties", ())
             )

@@ -20,7 +20,7 @@ def test_a_draft_is_opened_begun_and_aborted(api: Any) -> None:
     assert made.status_code == 201
     record = made.json()
     at = f"/v1/collections/{record['id']}"
-    assert (record["state"], record["epsilon"], record["minimum"]) == ("draft", "1/3", 20)
+    assert (record["state"], record["epsilon"], record["minimum"]) == ("pending", "1/3", 20)
     assert api.ask("GET", at).json() == record
     assert api.ask("GET", "/v1/collections").json() == [record]
     assert api.ask("POST", f"{at}/begin").status_code == 409

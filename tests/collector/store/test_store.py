@@ -518,7 +518,7 @@ def add_collection(store) -> None:
         connection.execute(
             text(
                 "INSERT INTO collections (id, state, terms, join_seconds, phase_seconds, created_by, created_at) "
-                "VALUES ('c', 'draft', :terms, 1, 1, 1, 'a')"
+                "VALUES ('c', 'pending', :terms, 1, 1, 1, 'a')"
             ),
             {"terms": b""},
         )

@@ -24,7 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from mapveil.collector.faults import Unauthorized
 from mapveil.collector.http.access import Access
 from mapveil.collector.http.devices import DeviceRoutes
-from mapveil.collector.http.errors import Failure, failure_of, invalid_text
+from mapveil.collector.http.errors import Failure, failure_of
 from mapveil.collector.http.exchange import Exchange, read_body
 from mapveil.collector.http.gate import Gate, internal
 from mapveil.collector.http.limits import Bodies
@@ -36,6 +36,7 @@ from mapveil.collector.http.results import add_result_routes
 from mapveil.collector.http.security import PAGE_POLICY
 from mapveil.collector.http.service import Service, refusals
 from mapveil.collector.http.settings import Settings
+from mapveil.collector.rounds.specification import validation_text
 from mapveil.collector.store.accounts import Accounts
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.schema import collections
@@ -219,7 +220,7 @@ def _add_handlers(app: FastAPI) -> None:
 
     def unread(request: Request, error: Exception) -> Response:
         problems: list[dict[str, Any]] = list(getattr(error, "errors", list)())
-        return _response(Failure(422, "invalid", invalid_text(problems)))
+        return _response(Failure(422, "invalid", validation_text(problems)))
 
     app.add_exception_handler(
         Exception, refused

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from http import HTTPStatus
 from typing import Final, NamedTuple
 
@@ -87,29 +86,3 @@ def _told(status: int, code: str, error: MapveilError) -> Failure:
         headers = ((b"retry-after", str(1 if wait is None else max(1, math.ceil(wait))).encode()),)
     text = " ".join(str(error).split())[:_LONGEST]
     return Failure(status, code, text, getattr(error, "accepted", None), headers)
-
-
-_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z_\-\[\],]{0,39}")
-
-
-def _named(part: object) -> str:
-    """A field's name. One that nobody would give to a field may be a token or a place, and is not repeated."""
-    text = str(part)
-    return text if isinstance(part, int) or _NAME.fullmatch(text) else "a name"
-
-
-def invalid_text(problems: list[dict[str, object]]) -> str:
-    """One line about what a body lacks; names fields and what is accepted, never repeats a value.
-
-    Parameters
-    ----------
-    problems : list of dict
-        As pydantic lists them.
-    """
-    told = []
-    for problem in problems[:3]:
-        place = problem.get("loc")
-        parts = [_named(part) for part in place] if isinstance(place, tuple | list) else []
-        told.append(f"{'.'.join(parts) or 'body'}: {str(problem.get('msg', 'not accepted'))[:200]}")
-    more = len(problems) - len(told)
-    return "; ".join(told) + (f"; and {more} more" if more > 0 else "")

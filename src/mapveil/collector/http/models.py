@@ -6,28 +6,17 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-_MOST_CELLS = 1 << 22
+from mapveil.collector.rounds.specification import BoundsDegrees, StrictModel, Trust
+
 _YEAR_DAYS = 366
 
 Name = Annotated[
     str, Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f]*[^\x00-\x20\x7f][^\x00-\x1f\x7f]*$")
 ]
-Longitude = Annotated[float, Field(ge=-180, le=180)]
-Latitude = Annotated[float, Field(ge=-90, le=90)]
-Corner = Annotated[list[float], Field(min_length=2, max_length=3)]
-Ring = Annotated[list[Corner], Field(min_length=5, max_length=5)]
-Option = bool | int | float | Annotated[str, Field(max_length=200)] | None
 Hexadecimal = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Role = Literal["viewer", "operator", "admin"]
-State = Literal["draft", "open", "running", "finishing", "done", "aborted"]
-Trust = Literal["distributed", "local", "projection"]
-
-
-class _Asked(BaseModel):
-    """A body that is accepted: nothing is converted, nothing unknown is passed over."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+State = Literal["pending", "open", "running", "finishing", "done", "aborted"]
 
 
 class _Told(BaseModel):
@@ -48,83 +37,7 @@ class ErrorBody(_Told):
     error: ErrorDetail
 
 
-BoundsDegrees = Annotated[
-    list[float], Field(min_length=4, max_length=4, description="West, south, east, north")
-]
-
-
-class PlacesRecord(_Asked):
-    """A public list of sites: each device counts where the nearest one is."""
-
-    kind: Literal["places"]
-    lon: Annotated[list[Longitude], Field(min_length=2, max_length=_MOST_CELLS)]
-    lat: Annotated[list[Latitude], Field(min_length=2, max_length=_MOST_CELLS)]
-    names: Annotated[list[str], Field(max_length=_MOST_CELLS)] | None = None
-    max_distance_m: Annotated[float, Field(gt=0)] | None = None
-
-
-class BoxGeometry(_Asked):
-    """A GeoJSON polygon of four sides along meridians and parallels."""
-
-    type: Literal["Polygon"]
-    coordinates: Annotated[list[Ring], Field(min_length=1, max_length=1)]
-
-
-class BoxFeature(_Asked):
-    """The same as a GeoJSON feature."""
-
-    type: Literal["Feature"]
-    geometry: BoxGeometry
-    properties: dict[str, Any] | None = None
-
-
-class CollectionDraft(_Asked):
-    """What an operator asks for; what devices will be told is made from it, and fixed."""
-
-    title: Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")] = Field(
-        description="For people: operators and the owners of phones read it"
-    )
-    trust: Trust = Field(description="Who is trusted with what: distributed, local or projection")
-    method: Annotated[str, Field(max_length=60)] | None = Field(
-        default=None, description="A method of that trust; the usual one by default"
-    )
-    epsilon: (
-        Annotated[
-            str, Field(max_length=61, pattern=r"^([0-9]{1,20}(\.[0-9]{1,30})?|[0-9]{1,30}/[0-9]{1,30})$")
-        ]
-        | Annotated[float, Field(gt=0, le=10_000)]
-        | None
-    ) = Field(
-        default=None, description="What taking part may cost a device in all; exact as text, such as 1/3"
-    )
-    options: dict[Annotated[str, Field(max_length=60)], Option] | None = Field(
-        default=None, description="The mechanism's other parameters"
-    )
-    region: BoundsDegrees | BoxGeometry | BoxFeature = Field(
-        description="West, south, east and north in degrees, or the same box as GeoJSON"
-    )
-    tiling: (
-        Annotated[str, Field(pattern=r"^(grid:[0-9]{1,5}x[0-9]{1,5}|quadtree:[0-9]{1,2}|tiles:[0-9]{1,2})$")]
-        | PlacesRecord
-    ) = Field(description="quadtree:8, grid:ROWSxCOLUMNS, tiles:15, or a public list of places")
-    devices: Annotated[int, Field(ge=3, le=1 << 24)] = Field(
-        description="Begin, or end, as soon as so many are there"
-    )
-    minimum: Annotated[int, Field(ge=3, le=1 << 24)] | None = Field(
-        default=None, description="With fewer nothing is made; half of the devices by default"
-    )
-    active: bool | None = Field(
-        default=None, description="Secure sums safe against a server that lies; true by default"
-    )
-    join_seconds: Annotated[int, Field(ge=1, le=90 * 24 * 3600)] | None = Field(
-        default=None, description="How long devices may join, or report; 3600 by default"
-    )
-    phase_seconds: Annotated[int, Field(ge=1, le=24 * 3600)] | None = Field(
-        default=None, description="How long a phase of a round waits for its devices; 60 by default"
-    )
-
-
-class Aborting(_Asked):
+class Aborting(StrictModel):
     """Why a collection is stopped; everybody may read it."""
 
     reason: Annotated[str, Field(min_length=1, max_length=500, pattern=r"^[^\x00-\x1f\x7f]+$")]
@@ -210,7 +123,7 @@ class AuditLine(_Told):
     detail: dict[str, Any]
 
 
-class EnrolmentSpec(_Asked):
+class EnrolmentSpec(StrictModel):
     """A token with which devices enrol."""
 
     name: Name
@@ -236,7 +149,7 @@ class EnrolmentMade(EnrolmentRecord):
     token: str = Field(description="Shown this once; only its SHA-256 is kept")
 
 
-class OperatorSpec(_Asked):
+class OperatorSpec(StrictModel):
     """An operator."""
 
     name: Name
@@ -267,7 +180,7 @@ class DeviceCount(_Told):
     devices: int
 
 
-class Enrolling(_Asked):
+class Enrolling(StrictModel):
     """A new device: that it holds its key, and a token that lets it in."""
 
     token: Annotated[str, Field(pattern="^mve_[A-Za-z0-9_-]{43}$")]

@@ -14,7 +14,6 @@ from mapveil.collector.http.models import (
     Aborting,
     AuditLine,
     Charge,
-    CollectionDraft,
     CollectionRecord,
     DeviceCount,
     EnrolmentMade,
@@ -25,6 +24,7 @@ from mapveil.collector.http.models import (
     OperatorSpec,
 )
 from mapveil.collector.http.service import CollectionId, Service, refusals
+from mapveil.collector.rounds.specification import CollectionSpec
 from mapveil.collector.store.accounts import Operator
 from mapveil.collector.store.schema import MOST_NUMBER
 
@@ -53,8 +53,8 @@ def _add_collections(app: FastAPI, service: Service) -> None:
         return _each(CollectionRecord, engine.collections())
 
     @post("/v1/collections", status_code=201, summary="Create a pending collection: no device is asked yet")
-    def create(spec: CollectionDraft, who: Operator = operator) -> CollectionRecord:
-        return record(engine.draft(spec.model_dump(exclude_none=True), who.actor))
+    def create(spec: CollectionSpec, who: Operator = operator) -> CollectionRecord:
+        return record(engine.create(spec, who.actor))
 
     @get(one, summary="One collection")
     def show(id: CollectionId, who: Operator = viewer) -> CollectionRecord:

@@ -1,1 +1,1 @@
-"""Collections and their rounds: drafted, started, closed phase by phase."""
+"""Collections and their rounds: created, started, closed phase by phase."""

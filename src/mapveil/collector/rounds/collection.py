@@ -18,8 +18,8 @@ from sqlalchemy.engine import Connection
 
 from mapveil.collector.clock import Clock, read_time, time_text
 from mapveil.collector.faults import Conflict, Invalid, NotFound
-from mapveil.collector.rounds.drafting import Draft
 from mapveil.collector.rounds.life_cycle import Happening, State, step_of
+from mapveil.collector.rounds.specification import PendingCollection
 from mapveil.collector.store import audit
 from mapveil.collector.store.backends import CLOCK
 from mapveil.collector.store.database import lock_collection
@@ -67,8 +67,8 @@ def now_text(connection: Connection) -> str:
     return time_text(clock.now())
 
 
-def create(connection: Connection, draft: Draft, actor: str) -> None:
-    """Store a draft.
+def create(connection: Connection, pending: PendingCollection, actor: str) -> None:
+    """Store a pending collection.
 
     Raises
     ------
@@ -77,15 +77,15 @@ def create(connection: Connection, draft: Draft, actor: str) -> None:
     """
     operator = _OPERATOR.fullmatch(actor)
     if operator is None:
-        raise Invalid("a collection is drafted by an operator")
-    terms = draft.terms
+        raise Invalid("only an operator creates a collection")
+    terms = pending.terms
     connection.execute(
         insert(collections).values(
             id=terms.identifier,
-            state=State.DRAFT.value,
+            state=State.PENDING.value,
             terms=terms.encode(),
-            join_seconds=draft.join_seconds,
-            phase_seconds=draft.phase_seconds,
+            join_seconds=pending.join_seconds,
+            phase_seconds=pending.phase_seconds,
             created_by=int(operator[1]),
             created_at=now_text(connection),
         )
@@ -93,7 +93,7 @@ def create(connection: Connection, draft: Draft, actor: str) -> None:
     audit.record(
         connection,
         actor,
-        "collection.draft",
+        "collection.create",
         terms.identifier,
         trust=terms.trust,
         method=terms.method,

@@ -77,7 +77,7 @@ class DeviceService:
         Raises
         ------
         NotFound
-            There is none, or it is a draft: nobody is told yet.
+            There is none, or it is pending: no device is told yet.
         """
         return self._terms_of(id).encode()
 
@@ -262,7 +262,7 @@ class DeviceService:
             return kept
         with self._store.read() as connection:
             found = find(connection, id)
-        if found.state is State.DRAFT:
+        if found.state is State.PENDING:
             raise NotFound("there is no such collection")
         with self._lock:
             self._terms[id] = found.terms

@@ -19,12 +19,12 @@ from mapveil.collector.rounds.collection import find, listed, move
 from mapveil.collector.rounds.conductor import Conductor
 from mapveil.collector.rounds.deadlines import Deadlines
 from mapveil.collector.rounds.device_service import DeviceService
-from mapveil.collector.rounds.drafting import draft_terms
 from mapveil.collector.rounds.life_cycle import Happening
 from mapveil.collector.rounds.progress import ProgressBoard, progress_of
 from mapveil.collector.rounds.records import audit_lines, ledger_lines, record_of
 from mapveil.collector.rounds.results import stored_guarantee, stored_map
 from mapveil.collector.rounds.shard_machines import ShardMachines
+from mapveil.collector.rounds.specification import CollectionSpec, read_specification
 from mapveil.collector.store.database import Store
 from mapveil.maps.density_map import DensityMap
 from mapveil_client.randomness.random import Randomness
@@ -62,30 +62,30 @@ class Engine:
 
     # Operators
 
-    def draft(self, spec: Mapping[str, Any], actor: str) -> dict[str, Any]:
-        """Make a collection that nobody is asked for yet; see :func:`mapveil.collector.rounds.drafting.draft_terms`.
+    def create(self, spec: CollectionSpec | Mapping[str, Any], actor: str) -> dict[str, Any]:
+        """Create a pending collection: no device is asked yet.
 
         Raises
         ------
         InputError
-            Says what of it cannot be used.
+            The specification cannot be used; says why.
         """
-        made = draft_terms(spec, secrets.token_hex(16))
+        made = read_specification(spec, secrets.token_hex(16))
         with self._store.write() as connection:
             records.create(connection, made, actor)
         return self.collection(made.terms.identifier)
 
     def open(self, id: str, actor: str) -> dict[str, Any]:
-        """Offer a draft to devices.
+        """Offer a pending collection to devices.
 
         Raises
         ------
         NotFound, Conflict
-            There is none, or it is no draft.
+            There is none, or it is not pending.
         """
         with self._store.write() as connection:
             if move(connection, id, Happening.OPENED, actor) is None:
-                raise Conflict(f"the collection is {find(connection, id).state.value}", "a draft")
+                raise Conflict(f"the collection is {find(connection, id).state.value}", "a pending one")
         self._board.forget(id)
         return self.collection(id)
 

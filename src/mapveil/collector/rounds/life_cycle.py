@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 class State(StrEnum):
     """Where a collection stands; the value is what the store holds."""
 
-    DRAFT = "draft"  # its terms can be read by operators
+    PENDING = "pending"  # its terms can be read by operators
     OPEN = "open"  # devices join, or report
     RUNNING = "running"  # rounds of secure sums
     FINISHING = "finishing"  # everything is in, the map is being made
@@ -44,12 +44,12 @@ class Step(NamedTuple):
 _S, _H = State, Happening
 
 STEPS: Final[tuple[Step, ...]] = (
-    Step(_S.DRAFT, _H.OPENED, _S.OPEN),
+    Step(_S.PENDING, _H.OPENED, _S.OPEN),
     Step(_S.OPEN, _H.JOINED, _S.RUNNING),
     Step(_S.OPEN, _H.REPORTED, _S.FINISHING),
     Step(_S.RUNNING, _H.SUMMED, _S.FINISHING),
     Step(_S.FINISHING, _H.MAPPED, _S.DONE),
-    Step(_S.DRAFT, _H.FAILED, _S.ABORTED),
+    Step(_S.PENDING, _H.FAILED, _S.ABORTED),
     Step(_S.OPEN, _H.FAILED, _S.ABORTED),
     Step(_S.RUNNING, _H.FAILED, _S.ABORTED),
     Step(_S.FINISHING, _H.FAILED, _S.ABORTED),
@@ -69,7 +69,7 @@ def step_of(state: State, happening: Happening) -> State | None:
 
     Examples
     --------
-    >>> step_of(State.DRAFT, Happening.OPENED)
+    >>> step_of(State.PENDING, Happening.OPENED)
     <State.OPEN: 'open'>
     """
     return _table().get((state, happening))

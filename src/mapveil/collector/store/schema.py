@@ -88,7 +88,7 @@ collections: Final = Table(
     "collections",
     METADATA,
     Column("id", _ID, primary_key=True),
-    Column("state", String(16), nullable=False),  # draft | open | running | finishing | done | aborted
+    Column("state", String(16), nullable=False),  # pending | open | running | finishing | done | aborted
     Column("terms", LargeBinary, nullable=False),  # CollectionTerms.encode()
     Column("join_seconds", Integer, nullable=False),
     Column("phase_seconds", Integer, nullable=False),

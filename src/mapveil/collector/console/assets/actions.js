@@ -17,7 +17,7 @@ export function actionsOf(one, who, done, trouble) {
     await done();
   };
   const made = [];
-  if (one.state === "draft") {
+  if (one.state === "pending") {
     made.push(
       el("button", { type: "button", class: "primary", on: { click: act("open") } }, "Open to devices"),
     );
@@ -31,12 +31,12 @@ export function actionsOf(one, who, done, trouble) {
       ),
     );
   }
-  if (["draft", "open", "running"].includes(one.state)) {
+  if (["pending", "open", "running"].includes(one.state)) {
     made.push(
       el(
         "button",
         { type: "button", class: "danger", on: { click: () => askReason(one, done, trouble) } },
-        one.state === "draft" ? "Drop" : "Abort",
+        one.state === "pending" ? "Drop" : "Abort",
       ),
     );
   }
@@ -78,7 +78,7 @@ function askReason(one, done, trouble) {
         el(
           "button",
           { type: "submit", class: "danger", value: "abort" },
-          one.state === "draft" ? "Drop it" : "Abort it",
+          one.state === "pending" ? "Drop it" : "Abort it",
         ),
         el("button", { type: "submit", value: "keep", formnovalidate: true }, "Keep it"),
       ),

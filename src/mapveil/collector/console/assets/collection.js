@@ -64,7 +64,7 @@ export async function showPage(main, context) {
       const { showResult } = await import("./result.js");
       if (!signal.aborted) await showResult(result, one, context);
     }
-    return ACTIVE.includes(one.state) ? 1000 : one.state === "draft" ? 4000 : null;
+    return ACTIVE.includes(one.state) ? 1000 : one.state === "pending" ? 4000 : null;
   }
   await poll(step, signal);
 }
@@ -133,7 +133,7 @@ function about(one, who, signal) {
     ),
   );
   if (one.state === "done") return [asked];
-  const waiting = ["draft", "open"].includes(one.state);
+  const waiting = ["pending", "open"].includes(one.state);
   return [
     el(
       "div",

@@ -44,7 +44,7 @@ export async function showPage(main, { signal, who, heading }) {
           "There is no collection yet.",
           who.role === "viewer"
             ? ""
-            : " Make the first with the button above: it stays a draft until you open it.",
+            : " Make the first with the button above: it stays pending until you open it.",
         ),
       );
       return 5000;

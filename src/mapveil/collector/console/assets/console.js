@@ -7,7 +7,7 @@ import { startTheme } from "./theme.js";
 
 const PAGES = [
   [/^\/$/, () => import("./collections.js")],
-  [/^\/new$/, () => import("./draft.js")],
+  [/^\/new$/, () => import("./new_collection.js")],
   [/^\/collections\/([0-9a-f]+)$/, () => import("./collection.js")],
   [/^\/compare$/, () => import("./compare.js")],
   [/^\/ledger$/, () => import("./ledger.js")],

@@ -43,7 +43,7 @@ export function time(text) {
 }
 
 export const STATES = {
-  draft: ["○", "Draft", "Nobody has been asked yet; it can still be opened or dropped."],
+  pending: ["○", "Pending", "No device has been asked yet; the collection can be opened or dropped."],
   open: ["◔", "Open", "Devices may take part."],
   running: ["◑", "Running", "The devices and the server work out the noisy sums together."],
   finishing: ["◕", "Finishing", "The answers are in; the map is being made."],

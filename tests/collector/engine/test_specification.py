@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mapveil.collector.rounds.drafting import draft_terms
+from mapveil.collector.rounds.specification import read_specification
 from mapveil_client.errors import InputError
 from mapveil_client.terms import CollectionTerms
 
@@ -25,7 +25,7 @@ PLACES = {
 
 
 def draft(spec):
-    return draft_terms(spec, ID)
+    return read_specification(spec, ID)
 
 
 @pytest.mark.parametrize("trust", ["distributed", "local", "projection"])

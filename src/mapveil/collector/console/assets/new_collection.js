@@ -35,7 +35,7 @@ export async function showPage(main, { signal, who, heading }) {
     tiling.renew(region.value());
   }
   const trouble = el("div", {}),
-    submit = el("button", { type: "submit", class: "primary" }, "Make the draft");
+    submit = el("button", { type: "submit", class: "primary" }, "Create the collection");
   const send = async (event) => {
     event.preventDefault();
     try {
@@ -82,7 +82,7 @@ export async function showPage(main, { signal, who, heading }) {
         { class: "actions" },
         submit,
         el("a", { class: "button", href: "#/" }, "Cancel"),
-        el("span", { class: "quiet" }, "A draft asks nobody yet: you open it on the next page."),
+        el("span", { class: "quiet" }, "No device is asked yet: you open the collection on the next page."),
       ),
     ),
   );

@@ -1,0 +1,297 @@
+"""An operator's specification of a collection: its schema, and the terms that every device is told.
+
+Everything that could make a collection fail by its parameters alone is tried here, before any device is asked.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from fractions import Fraction
+from typing import Annotated, Any, Final, Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from mapveil.geo.parse_tiling import parse_tiling, tiling_from_dict
+from mapveil.geo.region import Region
+from mapveil.geo.tiling import Tiling
+from mapveil.mechanisms.mechanism import AnyMechanism, check_tiling
+from mapveil.mechanisms.methods import Method, find_method
+from mapveil_client.errors import InputError, PromiseError
+from mapveil_client.terms import CollectionTerms
+
+MAX_CELLS: Final = 1 << 22
+"""Maximum number of cells of a collection's map: chosen so that a phone and a page can hold it."""
+
+_MAX_DEPTH: Final = 12
+"""Of the raster that the cells lie on: sums are over all of its 4**12 sites, however few of them are cells."""
+
+_MIN_EPSILON: Final = Fraction(1, 1 << 20)
+_MAX_EPSILON: Final = Fraction(10_000)
+_SIMULATED_ONLY: Final = ("sample", "redraw")
+_FIELD_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z_\-\[\],]{0,39}")
+
+Trust = Literal["distributed", "local", "projection"]
+Longitude = Annotated[float, Field(ge=-180, le=180)]
+Latitude = Annotated[float, Field(ge=-90, le=90)]
+Corner = Annotated[list[float], Field(min_length=2, max_length=3)]
+Ring = Annotated[list[Corner], Field(min_length=5, max_length=5)]
+Option = (
+    bool
+    | Annotated[int, Field(ge=-(1 << 53), le=1 << 53)]
+    | float
+    | Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
+    | None
+)
+BoundsDegrees = Annotated[
+    list[float], Field(min_length=4, max_length=4, description="West, south, east, north")
+]
+_Epsilon = Annotated[
+    str, Field(max_length=61, pattern=r"^([0-9]{1,20}(\.[0-9]{1,30})?|[0-9]{1,30}/[0-9]{1,30})$")
+]
+# A closed list: places:FILE would read the service's own disk.
+_TilingText = Annotated[
+    str, Field(pattern=r"^(grid:[0-9]{1,5}x[0-9]{1,5}|quadtree:[0-9]{1,2}|tiles:[0-9]{1,2})$")
+]
+
+
+class StrictModel(BaseModel):
+    """A body that is accepted: nothing is converted, nothing unknown is passed over."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+
+
+class PlacesRecord(StrictModel):
+    """A public list of sites: each device counts at the nearest one."""
+
+    kind: Literal["places"]
+    lon: Annotated[list[Longitude], Field(min_length=2, max_length=MAX_CELLS)]
+    lat: Annotated[list[Latitude], Field(min_length=2, max_length=MAX_CELLS)]
+    names: Annotated[list[Annotated[str, Field(max_length=200)]], Field(max_length=MAX_CELLS)] | None = None
+    max_distance_m: Annotated[float, Field(gt=0)] | None = None
+
+
+class BoxGeometry(StrictModel):
+    """A GeoJSON polygon of four sides along meridians and parallels."""
+
+    type: Literal["Polygon"]
+    coordinates: Annotated[list[Ring], Field(min_length=1, max_length=1)]
+
+
+class BoxFeature(StrictModel):
+    """The same as a GeoJSON feature."""
+
+    type: Literal["Feature"]
+    geometry: BoxGeometry
+    properties: dict[str, Any] | None = None
+
+
+class CollectionSpec(StrictModel):
+    """An operator's specification; the terms that devices are told are made from it, and fixed."""
+
+    title: Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")] = Field(
+        description="For people: operators and the owners of phones read it"
+    )
+    trust: Trust = Field(description="The trust model: distributed, local or projection")
+    method: Annotated[str, Field(max_length=60)] | None = Field(
+        default=None, description="A method of that trust model; the usual one by default"
+    )
+    epsilon: _Epsilon | Annotated[float, Field(gt=0, le=10_000)] | None = Field(
+        default=None, description="Epsilon that each device is charged in all; exact as text, such as 1/3"
+    )
+    options: dict[Annotated[str, Field(max_length=60)], Option] | None = Field(
+        default=None, description="The mechanism's other parameters"
+    )
+    region: BoundsDegrees | BoxGeometry | BoxFeature = Field(
+        description="West, south, east and north in degrees, or the same box as GeoJSON"
+    )
+    tiling: _TilingText | PlacesRecord = Field(
+        description="quadtree:8, grid:ROWSxCOLUMNS, tiles:15, or a public list of places"
+    )
+    devices: Annotated[int, Field(ge=3, le=1 << 24)] = Field(
+        description="Number of devices at which the collection begins (rounds) or ends (reports)"
+    )
+    minimum: Annotated[int, Field(ge=3, le=1 << 24)] | None = Field(
+        default=None, description="Minimum number of devices; half of the devices by default"
+    )
+    active: bool = Field(default=True, description="Protection against a malicious server in secure sums")
+    join_seconds: Annotated[int, Field(ge=1, le=90 * 24 * 3600)] = Field(
+        default=3600, description="Time for devices to join, or to report"
+    )
+    phase_seconds: Annotated[int, Field(ge=1, le=24 * 3600)] = Field(
+        default=60, description="Time that a phase of a round waits for its devices"
+    )
+
+
+class PendingCollection(NamedTuple):
+    """A collection as it will be offered to devices."""
+
+    terms: CollectionTerms
+    join_seconds: int
+    phase_seconds: int
+
+
+def validation_text(problems: Iterable[Mapping[str, Any]]) -> str:
+    """One line about what is wrong with a body: names fields, never repeats a value.
+
+    Parameters
+    ----------
+    problems : iterable of mapping
+        As pydantic lists them.
+    """
+    all_problems = list(problems)
+    said = []
+    for problem in all_problems[:3]:
+        place = problem.get("loc")
+        # A name that nobody would give to a field may be a token or a location, and is not repeated.
+        parts = [
+            str(part) if isinstance(part, int) or _FIELD_NAME.fullmatch(str(part)) else "a name"
+            for part in (place if isinstance(place, tuple | list) else ())
+        ]
+        said.append(f"{'.'.join(parts) or 'body'}: {str(problem.get('msg', 'not accepted'))[:200]}")
+    more = len(all_problems) - len(said)
+    return "; ".join(said) + (f"; and {more} more" if more > 0 else "")
+
+
+def read_specification(spec: CollectionSpec | Mapping[str, Any], identifier: str) -> PendingCollection:
+    """Make the terms of a specified collection.
+
+    Parameters
+    ----------
+    spec : CollectionSpec or mapping
+        The specification; a mapping is validated first.
+    identifier : str
+        32 hexadecimal digits.
+
+    Raises
+    ------
+    InputError
+        A field is missing, unknown or out of range, or does not fit the others.
+    """
+    if not isinstance(spec, CollectionSpec):
+        try:
+            spec = CollectionSpec.model_validate(dict(spec))
+        except ValidationError as error:
+            raise InputError(validation_text(error.errors(include_url=False))) from None
+    if not spec.title.strip() or not spec.title.isprintable():
+        raise InputError("title must have 1 to 200 printable characters, not all of them spaces")
+    minimum = max(3, -(-spec.devices // 2)) if spec.minimum is None else spec.minimum
+    if minimum > spec.devices:
+        raise InputError(f"minimum must be at most devices ({spec.devices}), got {minimum}")
+    method = find_method(spec.method, spec.trust)
+    epsilon, options = _epsilon(spec.epsilon, method), _options(spec.options or {}, method)
+    tiling = _tiling(spec.tiling, _region(spec.region))
+    terms = CollectionTerms(
+        identifier=identifier,
+        title=spec.title,
+        trust=spec.trust,
+        method=method.name,
+        epsilon=epsilon,
+        options=options,
+        tiling=tiling.to_dict(),
+        devices=spec.devices,
+        minimum=minimum,
+        active=spec.active,
+        query=_query(method.make(epsilon, options), tiling, spec.devices),
+    )
+    _try(terms)
+    # Devices read the encoded terms: these must mean the same.
+    return PendingCollection(CollectionTerms.decode(terms.encode()), spec.join_seconds, spec.phase_seconds)
+
+
+def _query(mechanism: AnyMechanism, tiling: Tiling, devices: int) -> bytes:
+    """What a projection asks; nothing for another trust."""
+    from mapveil.random_features.fourier_kde import FourierKde
+    from mapveil_client.random_features.message import write_query
+
+    if not isinstance(mechanism, FourierKde):
+        return b""
+    try:
+        return write_query(mechanism.public_query(tiling, devices))
+    except PromiseError as error:
+        raise InputError(f"devices would not answer: {error}") from None
+
+
+def _try(terms: CollectionTerms) -> None:
+    """Make both halves of the mechanism, as every device and the service will."""
+    if terms.trust == "local":
+        terms.randomizer.identity()
+    if terms.trust == "distributed":
+        from mapveil.collector.rounds.server_half import check_feasible
+
+        check_feasible(terms)
+
+
+def _region(value: list[float] | BoxGeometry | BoxFeature) -> Region:
+    if isinstance(value, BoxFeature):
+        value = value.geometry
+    return Region.from_bbox(*(_box(value.coordinates[0]) if isinstance(value, BoxGeometry) else value))
+
+
+def _box(ring: list[list[float]]) -> list[float]:
+    """The sides of a closed ring that is a box: devices can test no other outline."""
+    corners = [(corner[0], corner[1]) for corner in ring]
+    lon, lat = ({corner[axis] for corner in corners} for axis in (0, 1))
+    closed = corners[0] == corners[4] and len(set(corners)) == 4
+    along = all((a[0] == b[0]) != (a[1] == b[1]) for a, b in itertools.pairwise(corners))
+    if not (closed and along and len(lon) == len(lat) == 2):
+        raise InputError(
+            "region must be a box along meridians and parallels: four numbers, or a GeoJSON polygon of four such sides"
+        )
+    return [min(lon), min(lat), max(lon), max(lat)]
+
+
+def _tiling(value: str | PlacesRecord, region: Region) -> Tiling:
+    made = parse_tiling(value, region) if isinstance(value, str) else _places(value, region)
+    if made.size > MAX_CELLS:
+        raise InputError(f"tiling must have at most {MAX_CELLS} cells, got {made.size} ({made.spec})")
+    check_tiling(made)
+    if made.lattice().depth > _MAX_DEPTH:
+        raise InputError(f"tiling {made.spec} is too narrow: at most {1 << _MAX_DEPTH} rows and columns")
+    return made
+
+
+def _places(record: PlacesRecord, region: Region) -> Tiling:
+    """A list of sites within the region."""
+    names = record.names
+    if len(record.lon) != len(record.lat) or (names is not None and len(names) != len(record.lon)):
+        raise InputError("tiling: lon, lat and names of places must be of one length")
+    if not all(name.isprintable() for name in names or ()):
+        raise InputError("tiling: names of places must be printable")
+    return tiling_from_dict({**record.model_dump(exclude_none=True), "region": region.to_dict()})
+
+
+def _epsilon(value: str | float | None, method: Method) -> Fraction | None:
+    if not method.has_budget:
+        if value is not None:
+            raise InputError(f"epsilon: {method.name} takes none: it is not differentially private")
+        return None
+    text = f"{Decimal(repr(value)):f}" if isinstance(value, float | int) else value
+    if text is None or int(text.partition("/")[2] or 1) == 0:
+        raise InputError("epsilon must be a number above 0 such as 1, '0.5' or '1/3'")
+    exact = Fraction(text)
+    if not _MIN_EPSILON <= exact <= _MAX_EPSILON:
+        raise InputError(f"epsilon must be 2**-20 to {_MAX_EPSILON}, got {float(exact):g}")
+    return exact
+
+
+def _options(options: dict[str, Any], method: Method) -> dict[str, Any]:
+    """The mechanism's parameters: those that a collection from devices can keep."""
+    if method.labels:
+        raise InputError(f"method {method.name} needs a label of every row, which devices do not report")
+    if method.trust == "projection" and method.name != "fourier-kde":
+        raise InputError(
+            f"method must be fourier-kde, got {method.name}, which sends locations or whole kernels"
+        )
+    for name, value in options.items():
+        if isinstance(value, str) and not value.isprintable():
+            raise InputError("options: texts must be printable")
+        if name in _SIMULATED_ONLY or (name == "overflow" and value != "refuse"):
+            raise InputError(
+                f"options: {name} is for simulations; a collection asks every device that joined"
+            )
+        if name == "bandwidth_rule" and value != "public":
+            raise InputError("options: bandwidth_rule must be public; any other reads raw locations")
+    return dict(options)
