@@ -48,7 +48,8 @@ ERRORS = """## Errors
 One shape everywhere, whoever refuses, the protocol's own limits included:
 
 ```json
-{"error": {"code": "conflict", "message": "the collection is open; a pending one is accepted", "accepted": "a pending one"}}
+{"error": {"code": "conflict", "message": "the collection is open; expected a pending one",
+           "expected": "a pending one"}}
 ```
 
 `message` is one line for people, `code` a word for programs; `accepted` is there where something else would do.

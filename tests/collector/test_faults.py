@@ -30,8 +30,8 @@ def test_no_two_kinds_share_a_code():
 
 def test_a_refusal_says_what_is_accepted():
     refusal = Invalid("epsilon is 0", "a number above 0")
-    assert str(refusal) == "epsilon is 0; a number above 0 is accepted"
-    assert (refusal.message, refusal.accepted) == ("epsilon is 0", "a number above 0")
+    assert str(refusal) == "epsilon is 0; expected a number above 0"
+    assert (refusal.message, refusal.expected) == ("epsilon is 0", "a number above 0")
     assert TooMany("slower", 2.5).retry_after == 2.5
 
 

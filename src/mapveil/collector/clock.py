@@ -47,7 +47,7 @@ def time_text(moment: datetime) -> str:
     '2026-03-01T12:00:00.000000+00:00'
     """
     if moment.utcoffset() is None:
-        raise InputError(f"{moment} has no time zone; a moment with one is accepted")
+        raise InputError(f"a moment needs a time zone, got {moment}")
     return moment.astimezone(UTC).isoformat(timespec="microseconds")
 
 
@@ -62,7 +62,7 @@ def read_time(text: str) -> datetime:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise InputError(f"{text[:40]!r} is no moment; ISO 8601 with a time zone is accepted") from None
+        raise InputError(f"a time must be ISO 8601 with a time zone, got {text[:40]!r}") from None
     if moment.utcoffset() is None:
-        raise InputError(f"{text[:40]!r} has no time zone; ISO 8601 with a time zone is accepted")
+        raise InputError(f"a time must be ISO 8601 with a time zone, got {text[:40]!r}")
     return moment.astimezone(UTC)

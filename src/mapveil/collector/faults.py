@@ -29,17 +29,17 @@ class Refusal(MapveilError):
     ----------
     message : str
         One line: what was wrong. Never holds a secret, a message's content or a place.
-    accepted : str, optional
-        What would be accepted instead.
+    expected : str, optional
+        An input that would be accepted.
     """
 
     status: ClassVar[int] = 500
     code: ClassVar[str] = "refused"
 
-    def __init__(self, message: str, accepted: str | None = None) -> None:
-        super().__init__(message if accepted is None else f"{message}; {accepted} is accepted")
+    def __init__(self, message: str, expected: str | None = None) -> None:
+        super().__init__(message if expected is None else f"{message}; expected {expected}")
         self.message = message
-        self.accepted = accepted
+        self.expected = expected
 
 
 class Unauthorized(Refusal):

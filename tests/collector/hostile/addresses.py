@@ -77,7 +77,7 @@ def shaped(answer: httpx.Response) -> str:
     """The code of a refusal, which has the one shape of errors and tells nothing of the inside."""
     assert 400 <= answer.status_code < 500, (answer.request.method, answer.request.url, answer.text)
     error = answer.json()["error"]
-    assert set(error) <= {"code", "message", "accepted"}
+    assert set(error) <= {"code", "message", "expected"}
     text = answer.text.lower()
     for word in ("traceback", "sqlalchemy", "sqlite", "select ", "insert ", ".py", "/src/", "pydantic"):
         assert word not in text, text

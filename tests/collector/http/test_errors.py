@@ -30,8 +30,8 @@ def test_a_refusal_keeps_its_status_code_and_what_is_accepted(kind: type[faults.
     error = json.loads(failure.body())["error"]
     assert error == {
         "code": kind.code,
-        "message": "it is not; something else is accepted",
-        "accepted": "something else",
+        "message": "it is not; expected something else",
+        "expected": "something else",
     }
 
 

@@ -76,7 +76,7 @@ def gather(*works):
     ],
 )
 def test_what_is_no_store_is_refused(url, clock):
-    with pytest.raises(InputError, match="is accepted"):
+    with pytest.raises(InputError, match="expected"):
         Store(url, clock=clock)
 
 

@@ -11,7 +11,7 @@ import { waveReport } from "./waves.mjs";
  */
 export async function answerOf(terms, plan, wave, { lon, lat }, rng = new Randomness()) {
   const good = Number.isFinite(lon) && Number.isFinite(lat) && Math.abs(lon) <= 180 && Math.abs(lat) <= 90;
-  insist(good, "That is no place: a latitude from -90 to 90 and a longitude from -180 to 180 are accepted.");
+  insist(good, "That is not a location: latitude must be -90 to 90 and longitude -180 to 180.");
   const randomizer = await plan.ready();
   if (plan.kind === "projection") return waveReport(plan.query, terms.query, wave, plan.jitter, lon, lat);
   let cell = plan.tiling.locate(lon, lat);

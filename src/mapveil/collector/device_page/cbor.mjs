@@ -25,7 +25,7 @@ function head(major, number) {
 
 /** Encode a flat list of integers (numbers or BigInts) and byte strings. */
 export function encode(values) {
-  if (values.length > MOST_FIELDS) throw new Error(`${values.length} values; at most ${MOST_FIELDS} are accepted`);
+  if (values.length > MOST_FIELDS) throw new Error(`at most ${MOST_FIELDS} values are allowed, got ${values.length}`);
   const parts = [head(ARRAY, values.length)];
   for (const value of values) {
     if (value instanceof Uint8Array) parts.push(head(BYTES, value.length), value);
@@ -39,7 +39,7 @@ function readHead(data, at) {
   const major = data[at] >> 5;
   const code = data[at] & 31;
   if (code < 24) return [major, BigInt(code), at + 1];
-  if (code > 27) throw new Error(`a head of kind ${code}; definite lengths are accepted`);
+  if (code > 27) throw new Error(`lengths must be definite, got a head of kind ${code}`);
   const width = WIDTHS[code - 24];
   const end = at + 1 + width;
   if (end > data.length) throw new Error("it ends early");
@@ -62,7 +62,7 @@ export function decode(data) {
       if (number > BigInt(data.length - at)) throw new Error("it ends early");
       values.push(data.slice(at, at + Number(number)));
       at += Number(number);
-    } else throw new Error(`a value of major type ${major}; 0 and 2 are accepted`);
+    } else throw new Error(`major type must be 0 or 2, got ${major}`);
   }
   if (at !== data.length) throw new Error(`${data.length - at} bytes after its end`);
   return values;

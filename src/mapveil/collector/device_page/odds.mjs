@@ -65,7 +65,7 @@ export function odds(epsilon, moreBits, lessBits = 40) {
   for (let bits = lessBits; bits >= 0; bits -= 1) {
     const more = (factor.top << BigInt(bits)) / factor.bottom;
     if (more < 1n << BigInt(moreBits)) {
-      if (more === 1n << BigInt(bits)) throw new Error("an epsilon too small for any report; 2^-20 or more is accepted");
+      if (more === 1n << BigInt(bits)) throw new Error("epsilon must be at least 2^-20");
       return { more, less: 1n << BigInt(bits) };
     }
   }

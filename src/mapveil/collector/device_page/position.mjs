@@ -31,7 +31,7 @@ export function typedPlace(latitude, longitude) {
     return /^[-+]?\d+(\.\d*)?$/.test(trimmed) ? Number(trimmed) : NaN;
   });
   if (!(Math.abs(lat) <= 90 && Math.abs(lon) <= 180)) {
-    throw new Refusal("That is no place: degrees such as 40.76 (latitude) and -73.97 (longitude) are accepted.");
+    throw new Refusal("That is not a location: enter degrees such as 40.76 (latitude) and -73.97 (longitude).");
   }
   return { lon, lat };
 }

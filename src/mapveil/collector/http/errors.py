@@ -40,14 +40,14 @@ class Failure(NamedTuple):
     status: int
     code: str
     message: str
-    accepted: str | None = None
+    expected: str | None = None
     headers: tuple[tuple[bytes, bytes], ...] = ()
 
     def body(self) -> bytes:
         """The JSON of it."""
         error = {"code": self.code, "message": self.message}
-        if self.accepted is not None:
-            error["accepted"] = self.accepted
+        if self.expected is not None:
+            error["expected"] = self.expected
         return json.dumps({"error": error}, ensure_ascii=False, separators=(",", ":")).encode(
             errors="replace"
         )
@@ -85,4 +85,4 @@ def _told(status: int, code: str, error: MapveilError) -> Failure:
     if status in (429, 503):
         headers = ((b"retry-after", str(1 if wait is None else max(1, math.ceil(wait))).encode()),)
     text = " ".join(str(error).split())[:_LONGEST]
-    return Failure(status, code, text, getattr(error, "accepted", None), headers)
+    return Failure(status, code, text, getattr(error, "expected", None), headers)

@@ -28,7 +28,7 @@ class ErrorDetail(_Told):
 
     code: str = Field(description="A word for programs", examples=["conflict"])
     message: str = Field(description="One line for people")
-    accepted: str | None = Field(default=None, description="What would be accepted instead")
+    expected: str | None = Field(default=None, description="An input that would be accepted")
 
 
 class ErrorBody(_Told):

@@ -86,7 +86,7 @@ def bind(settings: Settings) -> socket.socket:
     except OSError as error:
         listener.close()
         raise InputError(
-            f"port {settings.port} of {settings.host} cannot be listened on ({error.strerror}); a free one is accepted"
+            f"port {settings.port} of {settings.host} cannot be listened on ({error.strerror}); choose a free one"
         ) from None
     return listener
 

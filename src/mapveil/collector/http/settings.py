@@ -40,7 +40,7 @@ class Setting(NamedTuple):
         return "--" + self.name.replace("_", "-")
 
     @property
-    def accepted(self) -> str:
+    def range_text(self) -> str:
         """What it may be, in words."""
         if self.choices:
             return ", ".join(self.choices)
@@ -60,7 +60,7 @@ class Setting(NamedTuple):
             self.check(text, self.variable)
             return text
         if not (text.isascii() and text.isdecimal() and len(text) <= 15):
-            raise ParameterError(f"{self.variable} is {text!r}; {self.accepted} is accepted")
+            raise ParameterError(f"{self.variable} must be {self.range_text}, got {text!r}")
         self.check(int(text), self.variable)
         return int(text)
 
@@ -73,7 +73,7 @@ class Setting(NamedTuple):
         else:
             good = isinstance(value, str) and bool(value) and (not self.choices or value in self.choices)
         if not good:
-            raise ParameterError(f"{name or self.name} is {value!r}; {self.accepted} is accepted")
+            raise ParameterError(f"{name or self.name} must be {self.range_text}, got {value!r}")
 
 
 def _text(default: str | None, about: str, *choices: str) -> Any:
@@ -154,10 +154,10 @@ class Settings:
         for row in SETTINGS:
             row.check(getattr(self, row.name))
         if (self.tls_cert is None) != (self.tls_key is None):
-            raise ParameterError("TLS needs both a certificate and its key; both or neither are accepted")
+            raise ParameterError("TLS needs both tls_cert and tls_key")
         if self.workers > 1 and not self.store.startswith("postgresql"):
             raise ParameterError(
-                f"workers is {self.workers} on SQLite; 1 is accepted there, more need a store on PostgreSQL"
+                f"workers must be 1 on SQLite, got {self.workers}; more need a store on PostgreSQL"
             )
 
     @property

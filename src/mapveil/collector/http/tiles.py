@@ -102,10 +102,10 @@ class MapTiles:
         """
         if not (0 <= z <= MOST_ZOOM and 0 <= x < 1 << z and 0 <= y < 1 << z):
             raise InputError(
-                f"tile {z}/{x}/{y}: levels 0 to {MOST_ZOOM}, and columns and rows from 0 to 2**level - 1 are accepted"
+                f"tile must have level 0 to {MOST_ZOOM} and row and column 0 to 2**level - 1, got {z}/{x}/{y}"
             )
         if theme not in THEMES:
-            raise InputError(f"theme is {theme!r}; accepted: {', '.join(THEMES)}")
+            raise InputError(f"theme must be one of {', '.join(THEMES)}, got {theme!r}")
         scale = self._scale(layer)
         if scale is None:
             raise InputError(f"the map has no layer {layer!r}: it carries no measurements, so no bounds")
@@ -202,7 +202,7 @@ class MapTiles:
 
     def _scale(self, layer: Shown) -> DensityScale | None:
         if layer not in LAYERS:
-            raise InputError(f"layer is {layer!r}; accepted: {', '.join(LAYERS)}")
+            raise InputError(f"layer must be one of {', '.join(LAYERS)}, got {layer!r}")
         return self._scales[layer]
 
     def _sample(self, z: int, x: int, y: int, values: FloatArray) -> FloatArray:
@@ -231,7 +231,7 @@ class MapTiles:
 def _given_scale(top: float | None, knee: float | None) -> DensityScale:
     """A logarithmic scale from a request."""
     if top is None or knee is None or not (math.isfinite(top) and 0 < knee <= top):
-        raise InputError(f"top is {top!r} and knee {knee!r}; both are accepted, with 0 < knee <= top")
+        raise InputError(f"a scale needs 0 < knee <= top, got knee {knee!r} and top {top!r}")
     return DensityScale("log", top, knee)
 
 

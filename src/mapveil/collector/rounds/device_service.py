@@ -140,7 +140,7 @@ class DeviceService:
         check(body)
         kept = await self._store.put(KeepReports(id), Report(device, body))
         if kept is Kept.CONFLICT:
-            raise Conflict("another report of this device is there; one is accepted")
+            raise Conflict("this device has sent another report; only one is kept")
         if kept is Kept.LATE:
             raise TooLate("the collection takes no more reports")
 
@@ -351,6 +351,6 @@ def _comes(now: Progress, phase: ServerState) -> bool:
 
 def _raise_unless_kept(kept: Kept) -> None:
     if kept is Kept.CONFLICT:
-        raise Conflict("another message of this device is there; one is accepted")
+        raise Conflict("this device has sent another message; only one is kept")
     if kept is Kept.LATE:
         raise TooLate("the phase is over")

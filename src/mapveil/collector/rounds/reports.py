@@ -32,7 +32,7 @@ def projection_of(terms: CollectionTerms) -> FourierKde:
     """
     mechanism = terms.mechanism
     if not isinstance(mechanism, FourierKde):
-        raise ParameterError(f"{terms.method} makes no projections; fourier-kde is accepted")
+        raise ParameterError(f"method must be fourier-kde, got {terms.method}")
     return mechanism
 
 
@@ -97,10 +97,10 @@ def map_of_reports(store: Store, terms: CollectionTerms) -> DensityMap:
         return mechanism.map_of(made, terms.cells)
     randomizer, local = terms.randomizer, terms.mechanism
     if not isinstance(local, LocalMechanism):
-        raise ParameterError(f"{terms.method} does not randomize reports; a local method is accepted")
+        raise ParameterError(f"method must be a local one, got {terms.method}")
     tally = randomizer.tally(read_reports([], randomizer))
     for part in parts:
         tally += randomizer.tally(read_reports(part, randomizer))
     if not tally.reports:
-        raise InputError("no device reported, so there is no map; one report is accepted")
+        raise InputError("no device reported, so there is no map")
     return local.estimate(tally, randomizer)

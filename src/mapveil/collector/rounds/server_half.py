@@ -44,7 +44,7 @@ def mechanism_of(terms: CollectionTerms) -> DistributedMechanism:
     """
     mechanism = terms.mechanism
     if not isinstance(mechanism, DistributedMechanism):
-        raise ParameterError(f"{terms.method} makes no secure sums; a distributed method is accepted")
+        raise ParameterError(f"method must be a distributed one, got {terms.method}")
     return mechanism
 
 

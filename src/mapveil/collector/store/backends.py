@@ -94,23 +94,23 @@ def read_store_url(text: str) -> URL:
     InputError
         It is neither.
     """
-    accepted = "a path, sqlite:///path or postgresql://user:password@host/name is accepted"
+    expected = "expected a path, sqlite:///path or postgresql://user:password@host/name"
     if "://" not in text:
         if not text or text == ":memory:":
-            raise InputError(f"a store lasts, so it cannot be {text!r}; {accepted}")
+            raise InputError(f"store must be a file or a database, got {text!r}; {expected}")
         return URL.create("sqlite", database=text)
     try:
         url = make_url(text)
     except (ArgumentError, ValueError):
-        raise InputError(f"the URL of the store cannot be read; {accepted}") from None
+        raise InputError(f"the URL of the store cannot be read; {expected}") from None
     scheme = url.drivername
     if scheme in ("sqlite", "sqlite+pysqlite"):
         if not url.database or url.database == ":memory:" or url.host or url.query:
-            raise InputError(f"the store's URL names no file, or more than a file; {accepted}")
+            raise InputError(f"the URL of the store must name a file only; {expected}")
         return URL.create("sqlite", database=url.database)
     if scheme in ("postgresql", "postgres", "postgresql+psycopg"):
         return url.set(drivername="postgresql+psycopg")
-    raise InputError(f"a store of kind {scheme[:20]!r}; {accepted}")
+    raise InputError(f"unknown kind of store {scheme[:20]!r}; {expected}")
 
 
 def open_database(url: URL, options: dict[str, Any]) -> Database:
@@ -267,9 +267,7 @@ def create_file(path: Path) -> None:
             application = file.execute("PRAGMA application_id").fetchone()[0]
             tables = file.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
             if application != APPLICATION_ID and (application or tables):
-                raise InputError(
-                    f"{path}: another program's file; a new path, or a store of Mapveil, is accepted"
-                )
+                raise InputError(f"{path}: another program's file; use a new path, or a store of Mapveil")
             if not application:
                 file.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             file.execute("PRAGMA journal_mode = WAL")
@@ -277,7 +275,7 @@ def create_file(path: Path) -> None:
         raise StoreUnavailable(f"{path}: the store cannot be opened ({error})") from error
     except (OSError, sqlite3.Error) as error:
         raise InputError(
-            f"{path}: no store can be made here ({error}); a path in a folder that can be written is accepted"
+            f"{path}: no store can be made here ({error}); use a path in a folder that can be written"
         ) from error
 
 

@@ -38,11 +38,11 @@ async function ask(path, { method = "GET", body, signal, signingIn = false } = {
   } catch {
     // No JSON: something between us and the service answered.
   }
-  const accepted = said?.accepted ? ` Accepted: ${said.accepted}` : "";
+  const expected = said?.expected ? ` Expected: ${said.expected}` : "";
   const refused = new Refused(
     answer.status,
     said?.code || "error",
-    (said?.message || `The server answered ${answer.status}.`) + accepted,
+    (said?.message || `The server answered ${answer.status}.`) + expected,
   );
   if (answer.status === 401 && token() && !signingIn) {
     forget();

@@ -34,7 +34,7 @@ export function methodPicker() {
       try {
         const read = options.value.trim() ? JSON.parse(options.value) : {};
         if (read === null || typeof read !== "object" || Array.isArray(read))
-          throw new Error("an object is accepted");
+          throw new Error("expected an object");
         return { method: method.value, options: read };
       } catch (error) {
         element.open = true;

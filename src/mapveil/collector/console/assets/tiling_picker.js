@@ -31,7 +31,7 @@ export function cellsInWords(kind, first, columns, [west, south, east, north]) {
   return (
     `The region is about ${number(wide, 2)} × ${number(high, 2)} km: ${about}${whole(Math.round(count))} cells ` +
     `of about ${length(wide / across)} × ${length(high / down)}.` +
-    (count > MOST_CELLS ? ` That is too many; at most ${whole(MOST_CELLS)} are accepted.` : "")
+    (count > MOST_CELLS ? ` That is too many: the maximum is ${whole(MOST_CELLS)}.` : "")
   );
 }
 
