@@ -30,9 +30,9 @@ def test_texts_sort_as_moments(one, other):
 
 
 def test_a_moment_without_a_zone_is_refused():
-    with pytest.raises(InputError, match="no time zone"):
+    with pytest.raises(InputError, match="time zone"):
         time_text(datetime(2026, 3, 1))
-    with pytest.raises(InputError, match="no time zone"):
+    with pytest.raises(InputError, match="time zone"):
         read_time("2026-03-01T00:00:00")
     with pytest.raises(InputError, match="no moment"):
         read_time("yesterday")

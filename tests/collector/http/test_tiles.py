@@ -159,7 +159,7 @@ def test_a_map_without_bounds_has_no_uncertainty() -> None:
     with pytest.raises(InputError, match="no layer"):
         tiles.png(0, 0, 0, "uncertainty")
     for wrong in ({"layer": "colour"}, {"theme": "sepia"}):
-        with pytest.raises(InputError, match="must|needs"):
+        with pytest.raises(InputError, match=r"must|needs"):
             tiles.png(0, 0, 0, **wrong)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="georeference"):
         MapTiles(a_map(Grid(Region.without_georeference(4, 4), rows=2, columns=2)))
