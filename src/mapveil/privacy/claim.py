@@ -111,7 +111,7 @@ class Assumes(StrEnum):
 
     def __call__(self, **parameters: float) -> Assumption:
         """The assumption with these parameters."""
-        return Assumption(self, tuple(parameters.items()))
+        return Assumption(self, tuple(sorted(parameters.items())))
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ class Reveals(StrEnum):
 
     def __call__(self, **parameters: float) -> Disclosure:
         """The disclosure with these parameters."""
-        return Disclosure(self, tuple(parameters.items()))
+        return Disclosure(self, tuple(sorted(parameters.items())))
 
 
 class Share(NamedTuple):
@@ -291,4 +291,4 @@ def _clause(clause: Assumption | Disclosure) -> dict[str, Any]:
 
 
 def _parameters(record: dict[str, Any]) -> tuple[tuple[str, float], ...]:
-    return tuple((name, value) for name, value in record.items() if name != "kind")
+    return tuple(sorted((name, value) for name, value in record.items() if name != "kind"))

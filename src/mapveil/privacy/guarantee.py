@@ -28,8 +28,8 @@ class Guarantee(Claim):
         return " ".join((*self.promise.sentences, *self.promise.warnings))
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields as a JSON-ready record, with the expert's line beside them."""
-        return {**super().to_dict(), "promise": self.promise.line}
+        """The fields as a JSON-ready record, with their rendered text beside them."""
+        return {**super().to_dict(), "promise": self.promise._asdict()}
 
     def as_simulation(self) -> Guarantee:
         """The same, of a run in which one process read the raw data in place of clients."""

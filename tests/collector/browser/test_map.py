@@ -94,10 +94,11 @@ def test_layers_opacity_and_the_promise(collector: Any, pages: Any, finished: An
     assert any("layer=uncertainty" in address for address in tiles)
     card = page.get_by_role("region", name="What is promised")
     words = card.inner_text()
-    assert "2.72 at most" in words
+    assert "At most 2.72 times" in words
     card.get_by_text("The exact promise").click()
-    stated = collector.ask("GET", f"/collections/{finished.first}/map")["guarantee_in_words"]
-    assert stated in card.inner_text()
+    promise = collector.ask("GET", f"/collections/{finished.first}/map")["guarantee"]["promise"]
+    for text in (*promise["sentences"], *(text for _, text in promise["rows"])):
+        assert text in card.inner_text()
 
 
 @pytest.mark.parametrize("name", ["geotiff", "geoparquet", "geojson", "png", "html"])

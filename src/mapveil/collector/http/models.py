@@ -84,6 +84,7 @@ class CollectionRecord(_Told):
     devices: int
     minimum: int
     active: bool
+    guarantee: dict[str, Any]
     join_seconds: int
     phase_seconds: int
     created_at: str

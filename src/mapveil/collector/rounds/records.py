@@ -12,6 +12,7 @@ from mapveil.collector.clock import time_text
 from mapveil.collector.rounds.collection import Collection, counted, rounds_of, terms_of
 from mapveil.collector.rounds.life_cycle import State
 from mapveil.collector.rounds.progress import Progress
+from mapveil.collector.rounds.results import guarantee_of
 from mapveil.collector.store import audit
 from mapveil.collector.store.schema import charges, collections, members, reports
 from mapveil_client.announcement import RoundAnnouncement
@@ -35,6 +36,7 @@ def record_of(connection: Connection, collection: Collection, progress: Progress
         "devices": terms.devices,
         "minimum": terms.minimum,
         "active": terms.active,
+        "guarantee": guarantee_of(terms).to_dict(),
         "join_seconds": collection.join_seconds,
         "phase_seconds": collection.phase_seconds,
         "created_at": time_text(collection.created_at),

@@ -27,7 +27,11 @@ from mapveil.distributed.query import Query
 from mapveil.formats.read_map import read_map
 from mapveil.local.estimators.measurement import EstimatedUsers
 from mapveil.maps.density_map import DensityMap, Measurement
+from mapveil.mechanisms.methods import find_method
+from mapveil.privacy.claim import Adversary
+from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.errors import PromiseError
+from mapveil_client.terms import CollectionTerms
 
 _KINDS: Final[dict[str, type[Measurement]]] = {"sums": Measurement, "estimates": EstimatedUsers}
 
@@ -72,7 +76,23 @@ def make_map(store: Store, collection: Collection) -> DensityMap:
     with store.read() as connection:
         shares = round_memory.shares_of(connection, collection.id)
         costs = round_memory.costs_of(connection, collection.id)
-    return mechanism_of(terms).map_of(made, terms.cells, shares, costs)
+    heat = mechanism_of(terms).map_of(made, terms.cells, shares, costs)
+    return dataclasses.replace(heat, guarantee=_against(terms, heat.guarantee))
+
+
+def guarantee_of(terms: CollectionTerms) -> Guarantee:
+    """What the terms of a collection promise before its first round."""
+    method = find_method(terms.method, terms.trust)
+    return _against(terms, method.make(terms.epsilon, dict(terms.options)).guarantee())
+
+
+def _against(terms: CollectionTerms, made: Guarantee) -> Guarantee:
+    """The guarantee against the server that the terms guard against."""
+    return (
+        dataclasses.replace(made, adversary=Adversary.MALICIOUS_SERVER)
+        if terms.active and made.adversary is Adversary.HONEST_SERVER
+        else made
+    )
 
 
 def store_map(connection: Connection, identifier: str, heat: DensityMap, stored: StoredMap) -> bool:

@@ -139,7 +139,7 @@ function about(one, who, signal) {
       "div",
       { class: "stack" },
       waiting && who.role !== "viewer" ? enrolmentCard(one) : null,
-      promiseCard({ trust: one.trust, epsilon: one.epsilon }, null),
+      promiseCard(one.guarantee),
       waiting ? regionPicture(one.region, signal) : null,
     ),
     asked,

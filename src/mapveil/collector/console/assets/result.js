@@ -95,7 +95,7 @@ export async function showResult(place, one, { signal }) {
     el(
       "div",
       { class: "columns" },
-      promiseCard(record.guarantee, record.guarantee_in_words),
+      promiseCard(record.guarantee),
       downloadsCard(one),
       card(
         "How it was made",
