@@ -1,1 +1,1 @@
-"""Reproductions of the papers' experiments."""
+"""Reproductions of the papers' experiments: not installed, run by ``make reproduce PAPER=...``."""

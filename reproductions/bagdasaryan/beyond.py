@@ -12,21 +12,11 @@ from mapveil.evaluation.report import Panel, curves_figure, png_bytes
 from mapveil.maps.round_cost import RoundCost
 from reproductions.bagdasaryan.data import MANHATTAN
 from reproductions.bagdasaryan.figures import OTHER_IMAGES
-from reproductions.bagdasaryan.runs import PLAIN, Asked, Job, Summary
-from reproductions.bagdasaryan.sections import (
-    UNIT,
-    Claim,
-    Picture,
-    Plan,
-    Report,
-    Results,
-    Section,
-    Shown,
-    Table,
-    at_most,
-    curve,
-    joint_verdict,
-)
+from reproductions.bagdasaryan.runs import PLAIN, Asked, Job
+from reproductions.bagdasaryan.sections import UNIT, Plan, Shown, at_most
+from reproductions.driver import Section
+from reproductions.report import Claim, Picture, Report, Table, joint_verdict
+from reproductions.results import Results, Summary, curve
 
 _USERS: Final = (10_000, 100_000, 1_000_000)
 _DEPTHS: Final = {10_000: (3, 4, 5, 6), 100_000: (4, 5, 6, 7), 1_000_000: (5, 6, 7, 8)}
@@ -89,12 +79,13 @@ def _report_beyond(results: Results) -> Report:
                 f"MSE, 1e-13: {users:,} users",
                 "vector length",
                 [
-                    curve("uniform grid", [_point(found[_uniform(depth)]) for depth in depths]),
-                    curve("multiscale", [_point(found[_multiscale(depth)]) for depth in depths]),
-                    curve(_ADAPTIVE, [_point(found[_ADAPTIVE])]),
+                    curve("uniform grid", [_point(found[_uniform(depth)]) for depth in depths], UNIT),
+                    curve("multiscale", [_point(found[_multiscale(depth)]) for depth in depths], UNIT),
+                    curve(_ADAPTIVE, [_point(found[_ADAPTIVE])], UNIT),
                     curve(
                         "non-private, best level",
                         [(4.0**depth, found["non-private"]) for depth in depths[:: len(depths) - 1]],
+                        UNIT,
                     ),
                 ],
                 log_x=True,

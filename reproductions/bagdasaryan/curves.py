@@ -12,20 +12,11 @@ import numpy as np
 
 from mapveil.evaluation.report import Curve, Panel, curves_figure, png_bytes
 from reproductions.bagdasaryan.data import MANHATTAN
-from reproductions.bagdasaryan.runs import SHARD_SIZE, Asked, Job, Summary
-from reproductions.bagdasaryan.sections import (
-    UNIT,
-    Claim,
-    Picture,
-    Plan,
-    Report,
-    Results,
-    Section,
-    Shown,
-    Table,
-    curve,
-    joint_verdict,
-)
+from reproductions.bagdasaryan.runs import SHARD_SIZE, Asked, Job
+from reproductions.bagdasaryan.sections import UNIT, Plan, Shown
+from reproductions.driver import Section
+from reproductions.report import Claim, Picture, Report, Table, joint_verdict
+from reproductions.results import Results, Summary, curve
 
 _SAMPLES: Final = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
 _SAMPLE_EPSILONS: Final = (Fraction(1, 10), Fraction(1))
@@ -63,10 +54,10 @@ def _report_7(results: Results) -> Report:
         for users in _CALIBRATION_USERS
     }
     panels = [
-        Panel("MSE, 1e-13", "users sampled", [curve(name, sampled[name]) for name in names], log_x=True),
+        Panel("MSE, 1e-13", "users sampled", [curve(name, sampled[name], UNIT) for name in names], log_x=True),
         Panel("rounds", "users sampled", [_rounds(name, sampled[name]) for name in names], log_x=True),
         Panel(
-            "MSE, 1e-13", "c", [curve(f"{users:,} users", calibrated[users]) for users in _CALIBRATION_USERS],
+            "MSE, 1e-13", "c", [curve(f"{users:,} users", calibrated[users], UNIT) for users in _CALIBRATION_USERS],
             log_x=True,
         ),
         Panel(
@@ -209,13 +200,13 @@ def _report_8(results: Results) -> Report:
     panels = [
         Panel(
             f"MSE, 1e-13: level {_LEVEL}, ε = 0.1", "shard size",
-            [curve(f"{users:,} users", shards[users]) for users in _SHARD_SAMPLES], log_x=True,
+            [curve(f"{users:,} users", shards[users], UNIT) for users in _SHARD_SAMPLES], log_x=True,
         ),
         Panel(
             "MSE, 1e-13: Algorithm 2, ε = 1", "DP shard size",
-            [curve(f"{dropout:.0%} drop out", dropouts[dropout]) for dropout in _DROPOUTS],
+            [curve(f"{dropout:.0%} drop out", dropouts[dropout], UNIT) for dropout in _DROPOUTS],
         ),
-        Panel("MSE, 1e-13: Algorithm 2, ε = 1", "bits", [curve("modulo clip", clips)]),
+        Panel("MSE, 1e-13: Algorithm 2, ε = 1", "bits", [curve("modulo clip", clips, UNIT)]),
     ]  # fmt: skip
     picture = Picture(
         "figure_8",

@@ -24,6 +24,7 @@ from mapveil_client.errors import InputError
 from mapveil_client.morton import interleave
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.sum_report import Devices
+from reproductions.data import shared_file
 
 MANHATTAN: Final = "Manhattan"
 TOKYO: Final = "Tokyo"
@@ -36,7 +37,7 @@ IMAGES: Final = {
 }
 """Rasters whose every unit of brightness, population or density is read as one user at one place."""
 
-PAPER_USERS: Final = {MANHATTAN: 54_599_988}
+PAPER_USERS: Final = 54_599_988
 """Users that the paper reads from its picture."""
 
 TOKYO_DEPTH: Final = 6
@@ -62,13 +63,6 @@ class Tokyo(NamedTuple):
     homes: FloatArray  # each user at the place visited most, per cell
 
 
-def _existing(shared: Path, name: str) -> Path:
-    path = shared / name
-    if not path.is_file():
-        raise InputError(f"{path}: no such file; the folder with the shared data sets (--shared) is accepted")
-    return path
-
-
 @lru_cache(maxsize=len(IMAGES))
 def read_image(shared: Path, name: str) -> Counts:
     """One of :data:`IMAGES` as counts of users.
@@ -85,7 +79,7 @@ def read_image(shared: Path, name: str) -> Counts:
     InputError
         The file is not there.
     """
-    return read_counts(_existing(shared, IMAGES[name]))
+    return read_counts(shared_file(shared, IMAGES[name]))
 
 
 @lru_cache(maxsize=1)
@@ -97,7 +91,7 @@ def read_tokyo(shared: Path) -> Tokyo:
     InputError
         The file is not there.
     """
-    points = read_points(_existing(shared, _TOKYO_FILE))
+    points = read_points(shared_file(shared, _TOKYO_FILE))
     found = points.arrays()
     box = found.lon.min(), found.lat.min(), found.lon.max(), found.lat.max()
     tiling = Quadtree(Region.from_bbox(*(float(edge) for edge in box)), TOKYO_DEPTH)

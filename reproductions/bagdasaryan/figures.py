@@ -12,18 +12,10 @@ from mapveil.evaluation.report import maps_figure, png_bytes
 from mapveil_client.arrays import FloatArray
 from reproductions.bagdasaryan.data import IMAGES, MANHATTAN
 from reproductions.bagdasaryan.runs import PLAIN, Asked, Job
-from reproductions.bagdasaryan.sections import (
-    UNIT,
-    Claim,
-    Picture,
-    Plan,
-    Report,
-    Results,
-    Section,
-    Shown,
-    Table,
-    joint_verdict,
-)
+from reproductions.bagdasaryan.sections import UNIT, Plan, Shown
+from reproductions.driver import Section
+from reproductions.report import Claim, Picture, Report, Table, joint_verdict
+from reproductions.results import Results
 
 OTHER_IMAGES: Final = tuple(name for name in IMAGES if name != MANHATTAN)
 """In the place of Lagos and Mayotte."""

@@ -21,19 +21,11 @@ from mapveil_client.morton import interleave
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.sum_report import Devices
 from reproductions.bagdasaryan.data import MANHATTAN, bump, image_of, read_image, sampled
-from reproductions.bagdasaryan.runs import SHARD_SIZE, Found, Outcome, densities
-from reproductions.bagdasaryan.sections import (
-    UNIT,
-    Claim,
-    Picture,
-    Plan,
-    Report,
-    Results,
-    Section,
-    Shown,
-    Table,
-    joint_verdict,
-)
+from reproductions.bagdasaryan.runs import SHARD_SIZE, Found, densities
+from reproductions.bagdasaryan.sections import UNIT, Plan, Shown
+from reproductions.driver import Section
+from reproductions.report import Claim, Picture, Report, Table, joint_verdict
+from reproductions.results import Outcome, Results
 
 _USERS: Final = 100_000
 _WIDTHS: Final = {"by count": None, "by count and interval": 0.2}
@@ -85,8 +77,10 @@ def run_proportions(job: ProportionJob) -> Outcome:
     devices = infected_devices(scene.people, part, stream.child("who is infected").generator())
     truth = image_of(densities(everybody), scene.tiling)
     rows: list[Found] = []
-    maps: dict[str, FloatArray] = {"truth": image_of(part, scene.tiling)} if job.keep_maps else {}
-    costs: dict[str, tuple[RoundCost, ...]] = {}
+    maps: dict[tuple[str, str], FloatArray] = {}
+    if job.keep_maps:
+        maps[job.image, "truth"] = image_of(part, scene.tiling)
+    costs: dict[tuple[str, str], tuple[RoundCost, ...]] = {}
     for label, width in _WIDTHS.items():
         mechanism = ProportionHistogram(
             epsilon=Fraction(1), shard_size=SHARD_SIZE, tolerated_dropout=0, corrupt=0, width=width
@@ -119,9 +113,9 @@ def run_proportions(job: ProportionJob) -> Outcome:
         ]
         if job.keep_maps:
             bounds = made.proportion_interval()
-            maps[label] = image_of(np.nan_to_num(made.proportion()), scene.tiling)
-            maps[f"{label}: interval"] = image_of(bounds.upper - bounds.lower, scene.tiling)
-            costs[label] = made.rounds
+            maps[job.image, label] = image_of(np.nan_to_num(made.proportion()), scene.tiling)
+            maps[job.image, f"{label}: interval"] = image_of(bounds.upper - bounds.lower, scene.tiling)
+            costs[job.image, label] = made.rounds
     return Outcome(tuple(rows), maps, costs)
 
 

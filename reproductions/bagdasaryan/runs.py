@@ -7,14 +7,12 @@ provisioned for corrupt devices, and for dropouts only where some are simulated.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from mapveil.evaluation.comparison import interval_of_mean
 from mapveil.geo.counts import Counts
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.density_map import DensityMap, Measurement
@@ -36,6 +34,7 @@ from reproductions.bagdasaryan.data import (
 )
 from reproductions.bagdasaryan.every_level import EveryLevel
 from reproductions.bagdasaryan.modulo_clip import ClippedSum
+from reproductions.results import Outcome
 
 if TYPE_CHECKING:
     from mapveil.distributed.mechanism import DistributedMechanism
@@ -120,14 +119,6 @@ class Found(NamedTuple):
     seconds: float
 
 
-class Outcome(NamedTuple):
-    """What came of a job. Not private."""
-
-    found: tuple[Found, ...]
-    maps: dict[str, FloatArray]  # rows from the north and columns; by label, where maps were kept
-    costs: dict[str, tuple[RoundCost, ...]]  # of each round, by label, where maps were kept
-
-
 class _Answer(NamedTuple):
     """A release, as candidates for the map of which the truth may pick the best."""
 
@@ -168,8 +159,8 @@ def run_job(job: Job) -> Outcome:
     scene, truths = _scene(job)
     stream = Randomness(job.seed).child(f"noise/{job.group}/{job.image}/{job.users}/{job.trial}")
     rows: list[Found] = []
-    maps: dict[str, FloatArray] = {}
-    costs: dict[str, tuple[RoundCost, ...]] = {}
+    maps: dict[tuple[str, str], FloatArray] = {}
+    costs: dict[tuple[str, str], tuple[RoundCost, ...]] = {}
     for asked in job.asked:
         start = time.perf_counter()
         answer = _answer(asked, scene, stream.child(asked.label))
@@ -198,10 +189,10 @@ def run_job(job: Job) -> Outcome:
                     )
                 )
             if job.keep_maps:
-                maps.setdefault(asked.label, best)
-                costs[asked.label] = answer.costs
+                maps.setdefault((job.image, asked.label), best)
+                costs[job.image, asked.label] = answer.costs
     if job.keep_maps:
-        maps["truth"] = next(iter(truths.values()))
+        maps[job.image, "truth"] = next(iter(truths.values()))
     return Outcome(tuple(rows), maps, costs)
 
 
@@ -261,37 +252,3 @@ def _plain(asked: Asked, scene: Scene, rng: Randomness) -> _Answer:
     depth = scene.tiling.lattice().depth
     levels = range(depth + 1) if asked.best_level else (depth,)
     return _Answer(tuple(evened(values, scene.tiling, level) for level in levels), 2, 0, 0, ())
-
-
-def _where(rows: Iterable[Found], wanted: Mapping[str, object]) -> Iterator[Found]:
-    return (row for row in rows if all(getattr(row, name) == value for name, value in wanted.items()))
-
-
-class Summary(NamedTuple):
-    """One metric of one row of a table over the trials."""
-
-    mean: float
-    low: float  # of the 95 % confidence interval of the mean
-    high: float
-    trials: int
-    length: float  # mean coordinates a device sends
-    rounds: float
-    seconds: float
-
-
-def summary(rows: Iterable[Found], metric: str = "mse", **wanted: object) -> Summary:
-    """Mean, 95 % interval and cost of the rows whose fields are as wanted.
-
-    Raises
-    ------
-    ParameterError
-        There is no such row.
-    """
-    chosen = list(_where(rows, {"metric": metric, **wanted}))
-    if not chosen:
-        raise ParameterError(f"no row has {metric} of {wanted}")
-    mean, low, high = interval_of_mean([row.value for row in chosen])
-    means = [
-        float(np.mean([getattr(row, name) for row in chosen])) for name in ("length", "rounds", "seconds")
-    ]
-    return Summary(mean, low, high, len(chosen), *means)

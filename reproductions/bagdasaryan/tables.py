@@ -12,7 +12,11 @@ import numpy as np
 from reproductions.bagdasaryan.claims import table_1_claims, table_2_claims, table_3_claims
 from reproductions.bagdasaryan.data import MANHATTAN, TOKYO, TOKYO_DEPTH
 from reproductions.bagdasaryan.runs import COLUMN_L1, EPIDEMIC, PLAIN, Asked, Job
-from reproductions.bagdasaryan.sections import Plan, Report, Results, Section, Shown, Table
+from reproductions.bagdasaryan.sections import Plan, Shown
+from reproductions.data import printed_figures
+from reproductions.driver import Section
+from reproductions.report import Report, Table
+from reproductions.results import Results
 
 ALGORITHM_2: Final = "Algorithm 2"
 
@@ -25,12 +29,7 @@ class Setting(NamedTuple):
     dropout: float
 
 
-class _Row(NamedTuple):
-    """A row of Table 1, with the paper's error (1e-13) and vector length for each setting."""
-
-    asked: Asked
-    paper: tuple[tuple[float, int], ...] = ()
-
+_PRINTED: Final = printed_figures("bagdasaryan")
 
 _SETTINGS: Final = (
     Setting("10k users", 10_000, 0.0),
@@ -42,24 +41,15 @@ _TRIED: Final = (3, 4)  # one of these is always the best
 _GEOMETRIC: Final = (("growth", 2 ** (-1 / 3)),)  # more of the budget for higher levels, as the paper has it
 
 _ROWS_1: Final = (
-    _Row(Asked("non-private", PLAIN, best_level=True), ((7.75, 2), (6.19, 2), (6.55, 2))),
-    _Row(Asked("flat", "flat"), ((41.40, 1_048_576), (21.40, 1_048_576), (21.93, 1_048_576))),
-    _Row(
-        Asked("hierarchical", "hierarchical", best_level=True),
-        ((8.81, 1_398_100), (7.75, 1_398_100), (7.79, 1_398_100)),
-    ),
-    _Row(
-        Asked("CM sketch", "count-min", levels=_TRIED),
-        ((11.62, 40_000), (11.69, 40_000), (11.73, 40_000)),
-    ),
-    _Row(Asked("adaptive grid", "adaptive-grid"), ((9.67, 460), (9.89, 3_448), (9.96, 2_882))),
-    _Row(
-        Asked("spatial decomposition", "spatial-decomposition", _GEOMETRIC, levels=_TRIED),
-        ((8.56, 1_048_576), (7.72, 1_048_576), (7.78, 1_048_576)),
-    ),
-    _Row(Asked(ALGORITHM_2, "adaptive"), ((7.88, 340), (6.99, 1_254), (7.02, 1_244))),
-    _Row(Asked("uniform grid (ours)", "uniform")),
-    _Row(Asked("multiscale (ours)", "multiscale", (("rounds", 1),))),
+    Asked("non-private", PLAIN, best_level=True),
+    Asked("flat", "flat"),
+    Asked("hierarchical", "hierarchical", best_level=True),
+    Asked("CM sketch", "count-min", levels=_TRIED),
+    Asked("adaptive grid", "adaptive-grid"),
+    Asked("spatial decomposition", "spatial-decomposition", _GEOMETRIC, levels=_TRIED),
+    Asked(ALGORITHM_2, "adaptive"),
+    Asked("uniform grid (ours)", "uniform"),
+    Asked("multiscale (ours)", "multiscale", (("rounds", 1),)),
 )
 
 
@@ -70,7 +60,7 @@ def _jobs_1(plan: Plan, shared: Path, seed: int) -> Sequence[Job]:
             MANHATTAN,
             setting.users,
             trial,
-            tuple(_with_dropout(row.asked, setting.dropout) for row in _ROWS_1),
+            tuple(_with_dropout(asked, setting.dropout) for asked in _ROWS_1),
             shared,
             seed,
         )
@@ -84,25 +74,23 @@ def _with_dropout(asked: Asked, dropout: float) -> Asked:
     return asked._replace(options=(*asked.options, *tolerated), dropout=dropout)
 
 
+def _printed(table: str, row: str, column: str) -> str:
+    value = _PRINTED.get((table, row, column))
+    return "" if value is None else f"{value:,.0f}" if column.endswith("vector") else f"{value:.2f}"
+
+
 def _report_1(results: Results) -> Report:
-    private = [row.asked.label for row in _ROWS_1 if row.asked.method != PLAIN]
+    labels = [asked.label for asked in _ROWS_1]
     header = ["method"]
-    body: list[list[str]] = [[row.asked.label] for row in _ROWS_1]
-    for place, setting in enumerate(_SETTINGS):
-        group = f"table 1, {setting.title}"
-        found = {row.asked.label: results.of(group=group, label=row.asked.label) for row in _ROWS_1}
-        best = min(found[label].mean for label in private)
+    body: list[list[str]] = [[label] for label in labels]
+    for setting in _SETTINGS:
+        found = {label: results.of(group=f"table 1, {setting.title}", label=label) for label in labels}
+        best = min(found[label].mean for label in labels[1:])
         header += [f"{setting.title}: MSE, 1e-13", "paper", "vector", "paper"]
-        for line, row in zip(body, _ROWS_1, strict=True):
-            mine = found[row.asked.label]
+        for line, (label, mine) in zip(body, found.items(), strict=True):
             mark = "*" if mine.mean == best else ""
-            papers = row.paper[place] if row.paper else None
-            line += [
-                f"{mark}{Shown()(mine)}",
-                f"{papers[0]:.2f}" if papers else "",
-                f"{mine.length:,.0f}",
-                f"{papers[1]:,}" if papers else "",
-            ]
+            error, vector = (_printed("table 1", label, f"{setting.title}: {of}") for of in ("MSE", "vector"))
+            line += [f"{mark}{Shown()(mine)}", error, f"{mine.length:,.0f}", vector]
     note = (
         "Non-private, hierarchical, CM sketch and spatial decomposition show the level that the truth picks, as "
         "the paper does. Of the paper's vectors the CM sketch's is 400,000 in its text, the spatial decomposition's "
@@ -116,33 +104,24 @@ TABLE_1: Final = Section("table 1", _jobs_1, _report_1)
 
 
 class _Row2(NamedTuple):
-    """A row of Table 2: its error (1e-7), the paper's L1 (1e-2) and vector length."""
+    """A row of Table 2."""
 
     asked: Asked
     gamma: int
     clip: int
     rounding: str
-    paper: tuple[float, float, int] | None = None
 
 
 def _tokyo_rows() -> tuple[_Row2, ...]:
     # The paper gives no calibration for Tokyo. With Manhattan's c = 0.1 the rounds end at level 3 of 6.
     calibrated = (("c", 1.0), ("b", 1.0))
-    papers = {
-        (1, 16): (18.3, 11.6, 1_108),
-        (100, 16): (19.2, 10.8, 1_523),
-        (100, 32): (16.9, 10.8, 1_331),
-        (10_000, 32): (7.7, 6.8, 1_746),
-        (1_000_000, 32): (8.3, 7.9, 1_218),
-    }
     rows = [
-        _Row2(Asked("non-private", PLAIN), 1, 16, "", (1.2, 2.64, 5_460)),
+        _Row2(Asked("non-private", PLAIN), 1, 16, ""),
         _Row2(
             Asked("single location", "adaptive", (("scale", 1), *calibrated), clip_bits=16),
             1,
             16,
             "",
-            (13.0, 9.7, 293),
         ),
         _Row2(Asked("single location, c = 0.1, b = 2", "adaptive", (("scale", 1),), clip_bits=16), 1, 16, ""),
     ]
@@ -158,9 +137,8 @@ def _tokyo_rows() -> tuple[_Row2, ...]:
                 gamma,
                 clip,
                 rounding,
-                papers[gamma, clip] if rounding == "stochastic" else None,
             )
-            for gamma, clip in papers
+            for gamma, clip in ((1, 16), (100, 16), (100, 32), (10_000, 32), (1_000_000, 32))
         ]
     for label, options in (
         ("multiscale (ours)", (("rounds", 1),)),
@@ -196,7 +174,7 @@ def _report_2(results: Results) -> Report:
         visits = results.of(label=label, against="visits")
         column = results.of(COLUMN_L1, label=label, against="visits")
         users = results.of(label=label, against="users")
-        paper = [f"{row.paper[0]:g}", f"{row.paper[1]:g}", f"{row.paper[2]:,}"] if row.paper else [""] * 3
+        paper = [_printed("table 2", label, column) for column in ("MSE", "L1", "vector")]
         bits = int(np.max(results.values("bits", label=label))) if row.clip == 0 else row.clip
         body.append(
             [
@@ -228,24 +206,14 @@ _FIXED: Final = (("threshold", 10), ("schedule", "even"))
 _LEVELS: Final = 10
 
 _ROWS_3: Final = (
-    (
-        Asked("no noise, T = 10", "adaptive", _FIXED, Fraction(10**6), best_of_rounds=_LEVELS),
-        (7.75, 1.02, 3.10, 0.92, 0.79, 12_734),
-    ),
-    (
-        Asked("fixed ε, T = 10", "adaptive", _FIXED, best_of_rounds=_LEVELS),
-        (8.81, 1.10, 3.94, 1.12, 0.80, 43_450),
-    ),
-    (
-        Asked("scheduled ε, T = 10", "adaptive", (("threshold", 10),)),
-        (7.95, 1.05, 3.46, 1.09, 0.79, 340),
-    ),
-    (Asked("scheduled ε, adaptive T", "adaptive"), (7.88, 1.05, 3.43, 1.00, 0.79, 340)),
-    (Asked("the same, threshold of equation 6", "adaptive", (("threshold", "equation-6"),)), None),
-    (Asked("the same, threshold of Algorithm 2", "adaptive", (("threshold", "algorithm-2"),)), None),
-    (Asked("multiscale (ours)", "multiscale", (("rounds", 1),)), None),
+    Asked("no noise, T = 10", "adaptive", _FIXED, Fraction(10**6), best_of_rounds=_LEVELS),
+    Asked("fixed ε, T = 10", "adaptive", _FIXED, best_of_rounds=_LEVELS),
+    Asked("scheduled ε, T = 10", "adaptive", (("threshold", 10),)),
+    Asked("scheduled ε, adaptive T", "adaptive"),
+    Asked("the same, threshold of equation 6", "adaptive", (("threshold", "equation-6"),)),
+    Asked("the same, threshold of Algorithm 2", "adaptive", (("threshold", "algorithm-2"),)),
+    Asked("multiscale (ours)", "multiscale", (("rounds", 1),)),
 )
-"""Each with the paper's MSE (1e-13), L1 (1e-3), MAPE, sMAPE, MAAPE and vector length."""
 
 _MEASURES: Final = (
     ("mse", "MSE, 1e-13", Shown()),
@@ -258,9 +226,8 @@ _MEASURES: Final = (
 
 
 def _jobs_3(plan: Plan, shared: Path, seed: int) -> Sequence[Job]:
-    asked = tuple(asked for asked, _ in _ROWS_3)
     return [
-        Job("table 3", MANHATTAN, 10_000, trial, asked, shared, seed, EPIDEMIC)
+        Job("table 3", MANHATTAN, 10_000, trial, _ROWS_3, shared, seed, EPIDEMIC)
         for trial in range(plan.trials)
     ]
 
@@ -271,13 +238,13 @@ def _report_3(results: Results) -> Report:
         header += [title, "paper"] if place < 5 else [title]
     header += ["vector", "paper"]
     body = []
-    for asked, paper in _ROWS_3:
+    for asked in _ROWS_3:
         line = [asked.label]
-        for place, (metric, _, shown) in enumerate(_MEASURES):
+        for place, (metric, title, shown) in enumerate(_MEASURES):
             line.append(shown(results.of(metric, label=asked.label)))
             if place < 5:
-                line.append(f"{paper[place]:.2f}" if paper else "")
-        line += [f"{results.of(label=asked.label).length:,.0f}", f"{paper[5]:,}" if paper else ""]
+                line.append(_printed("table 3", asked.label, title.partition(" (")[0].partition(",")[0]))
+        line += [f"{results.of(label=asked.label).length:,.0f}", _printed("table 3", asked.label, "vector")]
         body.append(line)
     note = (
         "In the first two rows the truth picks the best of the maps after each of ten rounds, as the paper must have "

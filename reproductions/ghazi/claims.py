@@ -9,7 +9,9 @@ import numpy as np
 
 from mapveil.evaluation.comparison import Comparison, interval_of_mean
 from mapveil.evaluation.scoring import higher_is_better
-from reproductions.ghazi.experiments import BASELINES, EMD_METHOD, OURS, PEERS, Sweep
+from reproductions.ghazi.experiments import BASELINES, EMD_METHOD, OURS, PEERS
+from reproductions.report import Claim
+from reproductions.results import Ahead
 
 FLAT: Final = 0.10
 """A metric is flat where its mean changes by at most this part between the ends of a sweep."""
@@ -18,35 +20,22 @@ AVERAGED_EPSILONS: Final = (0.5, 1.0, 2.0)
 RANKED_METRICS: Final = ("kl", "similarity", "emd")
 
 
-class Claim(NamedTuple):
-    """A claim, whether it holds here, and the numbers it rests on."""
+class Sweep(NamedTuple):
+    """Comparisons along one variable. Not private."""
 
-    claim: str
-    verdict: str  # "holds", "holds in part" or "does not hold"
-    evidence: str
-
-
-class Lead(NamedTuple):
-    """How far one method is ahead of another: positive where it is better, over paired trials."""
-
-    mean: float
-    low: float
-    high: float
-
-    @property
-    def clear(self) -> bool:
-        """Whether the 95 % interval of the paired difference is above zero."""
-        return self.low > 0
+    variable: str
+    results: dict[float, Comparison]
 
 
-def lead(comparison: Comparison, method: str, other: str, metric: str, epsilon: float) -> Lead:
+def lead(comparison: Comparison, method: str, other: str, metric: str, epsilon: float) -> Ahead:
     """Paired difference of two methods over the trials of one comparison, 95 % interval."""
     sign = 1.0 if higher_is_better(metric) else -1.0
     ahead = comparison.values(method, metric, epsilon) - comparison.values(other, metric, epsilon)
-    return Lead(*interval_of_mean(sign * ahead))
+    return Ahead(*interval_of_mean(sign * ahead))
 
 
-def _mean(comparison: Comparison, method: str, metric: str, epsilons: Sequence[float]) -> float:
+def mean_over(comparison: Comparison, method: str, metric: str, epsilons: Sequence[float]) -> float:
+    """The mean of a metric over the trials and some epsilons."""
     values = [np.mean(comparison.values(method, metric, epsilon)) for epsilon in epsilons]
     return float(np.mean(values))
 
@@ -59,25 +48,24 @@ def _better(metric: str, value: float, than: float) -> bool:
     return value > than if higher_is_better(metric) else value < than
 
 
-def papers_claims(first: Comparison, users: Sweep, resolution: Sweep) -> list[Claim]:
-    """Judge what section 4.1 of the paper says of its figures.
-
-    Parameters
-    ----------
-    first : Comparison
-        Experiment 1, by epsilon.
-    users, resolution : Sweep
-        Experiments 2 and 3, at one epsilon.
-    """
+def epsilon_claims(first: Comparison) -> list[Claim]:
+    """Judge what section 4.1 of the paper says of experiment 1, and Mapveil's own claim."""
     return [
         *_ahead_of_baselines(first),
         _poor_baseline(first),
         _thresholding_helps(first),
-        _grows_with_users(users),
-        _thresholding_unpredictable(users),
-        _flat_in_resolution(resolution),
-        _baseline_suffers(resolution),
+        ours_against_peers("Experiment 1 (cells of check-ins)", {"": first}),
     ]
+
+
+def users_claims(users: Sweep) -> list[Claim]:
+    """Judge what it says of experiment 2."""
+    return [_grows_with_users(users), _thresholding_unpredictable(users)]
+
+
+def resolution_claims(resolution: Sweep) -> list[Claim]:
+    """Judge what it says of experiment 3."""
+    return [_flat_in_resolution(resolution), _baseline_suffers(resolution)]
 
 
 def _ahead_of_baselines(first: Comparison) -> list[Claim]:
@@ -117,8 +105,8 @@ def _poor_baseline(first: Comparison) -> Claim:
     last = first.epsilons[-1]
     base, ours = {}, {}
     for metric in first.metrics:
-        base[metric] = _mean(first, BASELINES[0], metric, [last])
-        ours[metric] = _mean(first, EMD_METHOD, metric, [1.0])
+        base[metric] = mean_over(first, BASELINES[0], metric, [last])
+        ours[metric] = mean_over(first, EMD_METHOD, metric, [1.0])
     held = sum(_better(metric, ours[metric], base[metric]) for metric in first.metrics)
     evidence = ", ".join(
         f"{metric} {base[metric]:.3g} against {ours[metric]:.3g}" for metric in first.metrics
@@ -230,21 +218,13 @@ def _baseline_suffers(resolution: Sweep) -> Claim:
 
 
 def ours_against_peers(name: str, comparisons: Mapping[str, Comparison]) -> Claim:
-    """Whether Mapveil's default is ahead of the EMD method and the peers, averaged over epsilon.
-
-    Parameters
-    ----------
-    name : str
-        What the comparisons are.
-    comparisons : mapping of str to Comparison
-        Each gets the same weight.
-    """
+    """Whether Mapveil's default is ahead of the EMD method and the peers, averaged over epsilon and comparisons."""
     held, words, total = 0, [], 0
     for metric in RANKED_METRICS:
         means = {}
         for method in (OURS, EMD_METHOD, *PEERS):
             found = [
-                _mean(item, method, metric, [e for e in AVERAGED_EPSILONS if e in item.epsilons])
+                mean_over(item, method, metric, [e for e in AVERAGED_EPSILONS if e in item.epsilons])
                 for item in comparisons.values()
             ]
             means[method] = float(np.mean(found))
@@ -259,31 +239,3 @@ def ours_against_peers(name: str, comparisons: Mapping[str, Comparison]) -> Clai
         _verdict(held, total),
         "; ".join(words),
     )
-
-
-class GridMean(NamedTuple):
-    """One method on one grid, averaged over epsilon."""
-
-    kind: str
-    users: str
-    grid: str
-    metric: str
-    method: str
-    mean: float
-    rank: int  # 1 is the best
-
-
-def grid_means(grids: Mapping[tuple[str, str, str], Comparison]) -> list[GridMean]:
-    """Means over epsilon in {0.5, 1, 2} and ranks, per grid, number of users and kind."""
-    found = []
-    for (grid, users, kind), comparison in grids.items():
-        for metric in comparison.metrics:
-            means = {
-                method: _mean(comparison, method, metric, AVERAGED_EPSILONS) for method in comparison.methods
-            }
-            order = sorted(means, key=lambda method: means[method], reverse=higher_is_better(metric))
-            found += [
-                GridMean(kind, users, grid, metric, method, mean, order.index(method) + 1)
-                for method, mean in means.items()
-            ]
-    return found

@@ -6,6 +6,7 @@ Gowalla and Brightkite as the paper has them are not at hand whole. What stands 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ from mapveil.geo.points import Points
 from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.region import Region
 from mapveil_client.arrays import FloatArray, IntArray
-from mapveil_client.errors import InputError
+from reproductions.data import shared_file
 
 BOX: Final = (-135.0, 0.0, -60.0, 50.0)
 """West, south, east, north of the paper's "continental US", degrees."""
@@ -115,13 +116,7 @@ def _city(code: int, check_ins: int, users: int) -> City:
     return City(name, Region.from_bbox(*box), check_ins, users, code)
 
 
-def _existing(shared: Path, name: str) -> Path:
-    path = shared / name
-    if not path.is_file():
-        raise InputError(f"{path}: no such file; the folder with the shared data sets (--shared) is accepted")
-    return path
-
-
+@functools.lru_cache(maxsize=1)
 def read_check_ins(shared: Path) -> CheckIns:
     """Read the check-ins that stand for Gowalla and Brightkite inside :data:`BOX`.
 
@@ -141,7 +136,7 @@ def read_check_ins(shared: Path) -> CheckIns:
     parts = []
     with duckdb.connect() as connection:
         for place, (name, weight) in enumerate(CHECK_INS.values()):
-            path = str(_existing(shared, name)).replace("'", "''")
+            path = str(shared_file(shared, name)).replace("'", "''")
             parts.append(
                 f"SELECT {place} AS service, user_id, lon, lat, CAST({weight} AS DOUBLE) AS weight "
                 f"FROM read_parquet('{path}') "
@@ -180,7 +175,7 @@ def read_grids(shared: Path, names: Sequence[str] = tuple(GRIDS)) -> dict[str, C
     """
     grids = {}
     for name in names:
-        path = _existing(shared, GRIDS[name])
+        path = shared_file(shared, GRIDS[name])
         with np.load(path) as content:
             values = np.nan_to_num(np.asarray(content["values"], dtype=np.float64))
         counts = np.rint(np.maximum(values, 0.0)).astype(np.int64)

@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import functools
+from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from mapveil.evaluation.comparison import Comparison, Row
 from mapveil.evaluation.population import CountedUsers, Population
 from mapveil.evaluation.scoring import Scoring
-from mapveil.evaluation.trials import (
-    MethodSpec,
-    Outcome,
-    Progress,
-    Task,
-    parse_method,
-    run_task,
-    run_tasks,
-    trial_sample_stream,
-)
+from mapveil.evaluation.trials import MethodSpec, Task, parse_method, run_task, trial_sample_stream
 from mapveil.maps.frame import require_frame
-from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError
-from reproductions.ghazi.data import CheckIns, City, read_grids
+from reproductions.ghazi.data import GRIDS, CheckIns, City, read_check_ins, read_grids
+from reproductions.results import Outcome
 
 USERS: Final = 200
 """Users sampled in a trial."""
@@ -49,9 +41,15 @@ EMD_METHOD: Final = "emd"
 OURS: Final = "multiscale"
 PEERS: Final = ("privtree", "adaptive-grid", "spatial-decomposition")
 METHODS: Final = (*BASELINES, EMD_METHOD, *PEERS, OURS)
+GRID_METHODS: Final = (*BASELINES[:2], EMD_METHOD, *PEERS, OURS)
+EXAMPLES: Final = {
+    "laplace": "baseline",
+    BASELINES[1]: "top 0.01 %",
+    EMD_METHOD: "EMD method",
+    OURS: "multiscale",
+}
+"""Methods of Figure 2 and their titles."""
 METRICS: Final = ("similarity", "pearson", "kl", "emd")
-
-_ONE_EPSILON: Final = Fraction(1)
 
 
 class Plan(NamedTuple):
@@ -80,23 +78,50 @@ class Plan(NamedTuple):
         return cls(8, 1, every, (50, 200, 500), (6, 8), 3, (10_000,), 1, 1e-2)
 
 
-class Sweep(NamedTuple):
-    """Comparisons along one variable. Not private."""
+class Job(NamedTuple):
+    """One trial: sampled people of one place, released by every method; can be pickled."""
 
-    variable: str
-    results: dict[float, Comparison]
+    experiment: str  # "epsilon", "users", "resolution", "grid" or "examples"
+    place: int | str  # rank of a cell of the partition by check-ins, or the name of a grid
+    trial: int
+    users: int | None  # None for all
+    depth: int
+    plan: Plan
+    shared: Path
+    seed: int
+
+    @property
+    def group(self) -> str:
+        """The point of the experiment."""
+        return {
+            "users": f"{self.users}",
+            "resolution": f"{2**self.depth}",
+            "grid": f"{self.place}/{self.users or 'all'}",
+        }.get(self.experiment, self.experiment)
+
+    @property
+    def stream(self) -> str:
+        """The name of the stream that draws the people: the same ones at every resolution."""
+        return {"users": f"users {self.users}", "grid": f"{self.place} {self.users}"}.get(
+            self.experiment, self.experiment
+        )
 
 
-class Examples(NamedTuple):
-    """The pictures of Figure 2: smoothed maps by method, one row per epsilon. Not private."""
+class Found(NamedTuple):
+    """One metric of one release."""
 
-    city: City
-    truth: FloatArray
-    maps: dict[tuple[str, float], FloatArray]
+    experiment: str
+    group: str
+    method: str
+    epsilon: float
+    trial: int
+    metric: str
+    value: float
+    seconds: float
 
 
-def cities(check_ins: CheckIns, count: int) -> tuple[list[City], int]:
-    """The busiest cells with at least ``LEAST_USERS`` users, and how many cells have them.
+def cities(check_ins: CheckIns, count: int) -> list[City]:
+    """The busiest cells with at least ``LEAST_USERS`` users.
 
     Raises
     ------
@@ -105,10 +130,59 @@ def cities(check_ins: CheckIns, count: int) -> tuple[list[City], int]:
     """
     found = check_ins.cities(LEAST_USERS)
     if len(found) < count:
-        raise InputError(
-            f"{len(found)} cells have {LEAST_USERS} users; check-ins with at least {count} are accepted"
+        raise InputError(f"the check-ins must have {count} cells with {LEAST_USERS} users, got {len(found)}")
+    return found[:count]
+
+
+@functools.lru_cache(maxsize=2)
+def _people(shared: Path, place: int | str, depth: int) -> tuple[str, Population]:
+    if isinstance(place, str):
+        return place, CountedUsers(read_grids(shared, [place])[place])
+    check_ins = read_check_ins(shared)
+    city = cities(check_ins, place + 1)[place]
+    return city.name, check_ins.shares(city, depth)
+
+
+def run_job(job: Job) -> Outcome:
+    """Release the sampled people by every method at every epsilon, and measure."""
+    name, people = _people(job.shared, job.place, job.depth)
+    drawn = people.draw(job.users, trial_sample_stream(job.seed, job.stream, job.trial))
+    kinds = {job.experiment: _scoring(job, people)}
+    methods: tuple[str, ...] = METHODS
+    epsilons: tuple[Fraction, ...] = (Fraction(1),)
+    if job.experiment == "epsilon":
+        epsilons = job.plan.epsilons
+    elif job.experiment == "grid":
+        methods, epsilons = GRID_METHODS, tuple(Fraction(text) for text in ("0.5", "1", "2"))
+        kinds = {"grid, cells": replace(kinds["grid"], sigma_cells=0.0), "grid, heatmap": kinds["grid"]}
+    elif job.experiment == "examples":
+        methods, epsilons = tuple(EXAMPLES), (Fraction(1), Fraction(5))
+    shown = job.experiment == "examples"
+    outcome = run_task(
+        Task(
+            job.group, job.trial, drawn.sums().sums, people.tiling, job.users, _specs(methods), epsilons,
+            () if shown else tuple(kinds.values()), job.seed, shown,
         )
-    return found[:count], len(found)
+    )  # fmt: skip
+    rows = [
+        Found(kind, job.group, *row)
+        for kind, measured in zip(kinds, outcome.rows, strict=False)
+        for row in measured
+    ]
+    if outcome.truth is None:
+        return Outcome(tuple(rows))
+    smooth = kinds[job.experiment].heatmap
+    maps = {(f"{label}", f"{epsilon:g}"): values for (label, epsilon), values in outcome.maps.items()}
+    maps = {key: smooth(np.maximum(values, 0), people.tiling) for key, values in maps.items()}
+    return Outcome((), {**maps, (name, "truth"): smooth(outcome.truth, people.tiling)})
+
+
+def _scoring(job: Job, people: Population) -> Scoring:
+    if job.experiment == "grid":
+        frame = require_frame(people.tiling, "the grids")
+        side = max(frame.rows, frame.columns)
+        return Scoring(METRICS, SIGMA_PART * side, GRID_TOLERANCE, GRID_SIDE)
+    return Scoring(METRICS, SIGMA_PART * 2**job.depth, job.plan.emd_tolerance, EMD_SIDE)
 
 
 def _specs(methods: Sequence[str]) -> tuple[MethodSpec, ...]:
@@ -120,150 +194,43 @@ def _specs(methods: Sequence[str]) -> tuple[MethodSpec, ...]:
     )
 
 
-def _scoring(plan: Plan, side: int) -> Scoring:
-    return Scoring(METRICS, SIGMA_PART * side, plan.emd_tolerance, EMD_SIDE)
-
-
-def _gather(outcomes: Iterable[Outcome], scoring: int = 0) -> dict[str, list[Row]]:
-    rows: dict[str, list[Row]] = {}
-    for outcome in outcomes:
-        rows.setdefault(outcome.group, []).extend(outcome.rows[scoring])
-    return rows
-
-
-def by_epsilon(
-    check_ins: CheckIns, plan: Plan, seed: int, *, workers: int = 1, progress: Progress | None = None
-) -> Comparison:
+def epsilon_jobs(plan: Plan, shared: Path, seed: int) -> list[Job]:
     """Experiment 1: every method at every epsilon on the busiest cells, 200 users a trial."""
-    chosen, qualified = cities(check_ins, plan.cities)
-    methods, side = _specs(METHODS), 2**DEPTH
-    scoring = _scoring(plan, side)
-    tasks = []
-    for place, city in enumerate(chosen):
-        people = check_ins.shares(city, DEPTH)
-        for repeat in range(plan.trials):
-            trial = place * plan.trials + repeat
-            sums = people.draw(USERS, trial_sample_stream(seed, "epsilon", trial)).sums().sums
-            tasks.append(
-                Task("epsilon", trial, sums, people.tiling, USERS, methods, plan.epsilons, (scoring,), seed)
-            )
-    rows = _gather(run_tasks(tasks, workers=workers, progress=progress, step="by epsilon"))
-    return Comparison(
-        rows=tuple(rows["epsilon"]),
-        title=f"{len(tasks)} runs: {len(chosen)} cells, {USERS} users, resolution {side}",
-        settings={
-            "cells with enough users": qualified,
-            "cells used": len(chosen),
-            "runs": len(tasks),
-            "users": USERS,
-            "resolution": side,
-            "sigma, cells": SIGMA_PART * side,
-            "seed": seed,
-        },
-    )
+    return [
+        Job("epsilon", place, place * plan.trials + repeat, USERS, DEPTH, plan, shared, seed)
+        for place in range(plan.cities)
+        for repeat in range(plan.trials)
+    ]
 
 
-def by_users(
-    check_ins: CheckIns, plan: Plan, seed: int, *, workers: int = 1, progress: Progress | None = None
-) -> Sweep:
-    """Experiment 2: one cell with more than 500 users, epsilon 1, a growing number of them."""
-    city = cities(check_ins, 1)[0][0]
-    people: Population = check_ins.shares(city, DEPTH)
-    scoring, methods = _scoring(plan, 2**DEPTH), _specs(METHODS)
-    tasks = [
-        Task(f"{users}", trial, people.draw(users, trial_sample_stream(seed, f"users {users}", trial)).sums().sums,
-             people.tiling, users, methods, (_ONE_EPSILON,), (scoring,), seed)
+def users_jobs(plan: Plan, shared: Path, seed: int) -> list[Job]:
+    """Experiment 2: the busiest cell, epsilon 1, a growing number of users."""
+    return [
+        Job("users", 0, trial, users, DEPTH, plan, shared, seed)
         for users in plan.users
         for trial in range(plan.sweep_trials)
-    ]  # fmt: skip
-    rows = _gather(run_tasks(tasks, workers=workers, progress=progress, step="by users"))
-    return Sweep(
-        "users", {float(key): Comparison(tuple(found), f"{key} users") for key, found in rows.items()}
-    )
+    ]
 
 
-def by_resolution(
-    check_ins: CheckIns, plan: Plan, seed: int, *, workers: int = 1, progress: Progress | None = None
-) -> Sweep:
-    """Experiment 3: one cell, epsilon 1, 200 users (the same ones), a growing resolution."""
-    city = cities(check_ins, 1)[0][0]
-    methods = _specs(METHODS)
-    tasks = []
-    for depth in plan.depths:
-        people = check_ins.shares(city, depth)
-        scoring = _scoring(plan, 2**depth)
-        for trial in range(plan.sweep_trials):
-            sums = people.draw(USERS, trial_sample_stream(seed, "resolution", trial)).sums().sums
-            tasks.append(
-                Task(
-                    f"{2**depth}",
-                    trial,
-                    sums,
-                    people.tiling,
-                    USERS,
-                    methods,
-                    (_ONE_EPSILON,),
-                    (scoring,),
-                    seed,
-                )
-            )
-    rows = _gather(run_tasks(tasks, workers=workers, progress=progress, step="by resolution"))
-    return Sweep(
-        "resolution",
-        {float(key): Comparison(tuple(found), f"resolution {key}") for key, found in rows.items()},
-    )
+def resolution_jobs(plan: Plan, shared: Path, seed: int) -> list[Job]:
+    """Experiment 3: the busiest cell, epsilon 1, the same 200 users, a growing resolution."""
+    return [
+        Job("resolution", 0, trial, USERS, depth, plan, shared, seed)
+        for depth in plan.depths
+        for trial in range(plan.sweep_trials)
+    ]
 
 
-def by_grid(
-    shared: Path, plan: Plan, seed: int, *, workers: int = 1, progress: Progress | None = None
-) -> dict[tuple[str, str, str], Comparison]:
-    """Experiment 4, not in the paper: the ready grids, whole and sampled, as they are and smoothed.
-
-    The comparisons by name of the grid, number of users ("all" for the whole grid) and kind, "cells" for the
-    maps themselves and "heatmap" for smoothed ones.
-    """
-    methods = _specs((*BASELINES[:2], EMD_METHOD, *PEERS, OURS))
-    epsilons = tuple(Fraction(text) for text in ("0.5", "1", "2"))
-    found: dict[tuple[str, str, str], Comparison] = {}
-    grids = read_grids(shared)
-    for place, (name, counts) in enumerate(grids.items()):
-        people = CountedUsers(counts)
-        frame = require_frame(people.tiling, "experiment 4")
-        side = max(frame.rows, frame.columns)
-        scorings = (
-            Scoring(METRICS, 0.0, GRID_TOLERANCE, GRID_SIDE),
-            Scoring(METRICS, SIGMA_PART * side, GRID_TOLERANCE, GRID_SIDE),
-        )
-        tasks = [
-            Task(f"{name}/{users or 'all'}", trial,
-                 people.draw(users, trial_sample_stream(seed, f"{name} {users}", trial)).sums().sums,
-                 people.tiling, users, methods, epsilons, scorings, seed)
-            for users in plan.grid_users
-            for trial in range(plan.grid_trials)
-        ]  # fmt: skip
-        outcomes = list(run_tasks(tasks, workers=workers, step=f"grid {name}"))
-        for kind, scoring in (("cells", 0), ("heatmap", 1)):
-            for group, measured in _gather(outcomes, scoring).items():
-                users = group.rpartition("/")[2]
-                found[name, users, kind] = Comparison(tuple(measured), f"{name}, {users} users, {kind}")
-        if progress:
-            progress("by grid", (place + 1) / len(grids))
-    return found
+def grid_jobs(plan: Plan, shared: Path, seed: int) -> list[Job]:
+    """Experiment 4, not in the paper: the ready grids, whole and sampled, as they are and smoothed."""
+    return [
+        Job("grid", name, trial, users, 0, plan, shared, seed)
+        for name in GRIDS
+        for users in plan.grid_users
+        for trial in range(plan.grid_trials)
+    ]
 
 
-def examples(check_ins: CheckIns, seed: int) -> Examples:
+def example_jobs(plan: Plan, shared: Path, seed: int) -> list[Job]:
     """Figure 2: one sample of the second busiest cell (San Francisco), released at epsilon 1 and 5."""
-    city = cities(check_ins, 2)[0][1]
-    people = check_ins.shares(city, DEPTH)
-    scoring = Scoring(METRICS, SIGMA_PART * 2**DEPTH)
-    sums = people.draw(USERS, trial_sample_stream(seed, "examples", 0)).sums().sums
-    methods = _specs(("laplace", BASELINES[1], EMD_METHOD, OURS))
-    task = Task(
-        "examples", 0, sums, people.tiling, USERS, methods, (Fraction(1), Fraction(5)), (), seed, True
-    )
-    outcome = run_task(task)
-    assert outcome.truth is not None
-    maps = {
-        key: scoring.heatmap(np.maximum(values, 0), people.tiling) for key, values in outcome.maps.items()
-    }
-    return Examples(city, scoring.heatmap(outcome.truth, people.tiling), maps)
+    return [Job("examples", 1, 0, USERS, DEPTH, plan, shared, seed)]

@@ -11,10 +11,12 @@ import numpy as np
 from mapveil.evaluation.comparison import interval_of_mean
 from mapveil.evaluation.report import Panel, curves_figure, png_bytes
 from mapveil.local.estimators.estimators import ESTIMATORS
-from reproductions.reproduction import Claim, Picture, Report, Table, joint_verdict
+from reproductions.driver import Section
+from reproductions.report import Claim, Picture, Report, Table, joint_verdict
+from reproductions.results import curve
 from reproductions.wang.collections import EMD, KL, L1, UNIFORM, Collection
 from reproductions.wang.data import BEYOND
-from reproductions.wang.sections import Plan, Results, Scheme, Section, curve, default_scheme
+from reproductions.wang.sections import Plan, Results, Scheme, default_scheme
 
 EPSILONS: Final = (0.5, 1.0, 2.0, 4.0)
 METRICS: Final = (L1, KL, EMD)

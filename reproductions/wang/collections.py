@@ -25,8 +25,9 @@ from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import ParameterError
 from mapveil_client.local.domain import Domain
 from mapveil_client.randomness.random import Randomness
+from reproductions.results import Outcome
 from reproductions.wang.data import DataSet, Scene, merged_scene, read_scene
-from reproductions.wang.sections import Found, Outcome, Scheme
+from reproductions.wang.sections import Found, Scheme
 
 L1: Final = "L1"
 KL: Final = "KL, nats"

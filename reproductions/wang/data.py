@@ -22,6 +22,7 @@ from mapveil_client.arrays import IntArray
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.local.domain import Domain
 from mapveil_client.randomness.random import Randomness
+from reproductions.data import shared_file
 
 Box = tuple[float, float, float, float]
 
@@ -140,9 +141,7 @@ def _most_visited(
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], IntArray]:
     import duckdb
 
-    path = shared / data.file
-    if not path.is_file():
-        raise InputError(f"{path}: no such file; the folder of the shared data sets is accepted")
+    path = shared_file(shared, data.file)
     at = "lon AS x, lat AS y"
     if data.step is not None:
         width, height = data.step

@@ -7,21 +7,24 @@ from pathlib import Path
 from typing import Final
 
 from mapveil.evaluation.report import Panel, curves_figure, png_bytes
-from reproductions.reproduction import Claim, Picture, Report, Table, joint_verdict
+from reproductions.driver import Section
+from reproductions.report import Claim, Picture, Report, Table, joint_verdict
+from reproductions.results import curve
 from reproductions.wang.collections import KL, L1, NOISE, Collection
 from reproductions.wang.data import MERGED, SETS, DataSet
-from reproductions.wang.paper import CITIES, NAMES, NEIGHBOURS, SMALL, SMALL_EPSILONS
 from reproductions.wang.sections import (
     MLE,
+    NAMES,
     OURS,
     PAPERS,
+    PRINTED,
     PUBLISHED,
+    SMALL_EPSILONS,
     SRR,
     Plan,
     Results,
     Scheme,
-    Section,
-    curve,
+    beside,
     default_scheme,
     shown,
 )
@@ -67,10 +70,6 @@ def _merged_jobs(plan: Plan, shared: Path, seed: int) -> list[Collection]:
     ]
 
 
-def _beside(text: str, printed: float | None) -> str:
-    return text if printed is None else f"{text} ({printed:g})"
-
-
 def _leaders(results: Results, data: DataSet, metric: str, levels: Sequence[float]) -> dict[float, str]:
     return {level: results.first(NAMES, data.name, level, metric) for level in levels}
 
@@ -91,14 +90,8 @@ def _small_report(number: int) -> Callable[[Results], Report]:
         levels = [level for level in SMALL_EPSILONS if level in results.levels(metric)]
         rows = []
         for scheme in dict.fromkeys(scheme.label for scheme in SCHEMES):
-            printed = SMALL[number][NAMES.index(scheme)] if scheme in NAMES else None
-            cells = [
-                _beside(
-                    shown(results.of(data.name, scheme, level, metric)),
-                    None if printed is None else printed[SMALL_EPSILONS.index(level)],
-                )
-                for level in levels
-            ]
+            found = {level: shown(results.of(data.name, scheme, level, metric)) for level in levels}
+            cells = (beside(text, f"table {number}", scheme, f"{level:g}") for level, text in found.items())
             rows.append([scheme, *cells])
         title = f"Table {number}: {metric}, {data.name}, {data.paper[0]} sites (the paper's in brackets)"
         claim = _first_claim(
@@ -252,17 +245,19 @@ def _report_3(results: Results) -> Report:
     names = [*NAMES, OURS]
     levels = results.levels("precision")
     rows, held, words = [], [], []
-    for place, data in enumerate(SETS):
+    for data in SETS:
         best = []
         for level in levels:
             best.append(results.first(NAMES, data.name, level, "precision", most=True))
-            printed = NEIGHBOURS[place].get(level)
             cells = []
             for name in names:
                 found = [results.of(data.name, name, level, part).mean for part in ("precision", "recall")]
                 text = " / ".join(f"{value:.1%}" for value in found)
-                if printed is not None and name in NAMES:
-                    paper = printed[NAMES.index(name)]
+                paper = [
+                    PRINTED.get(("table 3", f"{data.name}: {name}", f"{level:g} {part}"))
+                    for part in ("precision", "recall")
+                ]
+                if None not in paper:
                     text += f" ({paper[0]:g} / {paper[1]:g})"
                 cells.append(text)
             rows.append([f"{data.name}, ε = {level:g}", *cells])
@@ -284,8 +279,8 @@ def _merged_report(number: int) -> Callable[[Results], Report]:
         for name in [*NAMES, OURS]:
             cells = []
             for place, source in enumerate(sources):
-                printed = CITIES[number][NAMES.index(name)][place] if name in NAMES else None
-                cells.append(_beside(shown(results.of(source, name, 1.0, metric, "merged")), printed))
+                text = shown(results.of(source, name, 1.0, metric, "merged"))
+                cells.append(beside(text, f"table {number}", name, f"{place + 1}"))
             rows.append([name, *cells])
         won = [
             min(NAMES, key=lambda name: results.of(at, name, 1.0, metric, "merged").mean) for at in sources
@@ -306,6 +301,6 @@ DENSITY: Final = (
     Section("figure 9", _city_jobs, _report_9),
     Section("figure 11", _city_jobs, _report_11),
     Section("table 3", _city_jobs, _report_3),
-    *(Section(f"table {number}", _city_jobs, _small_report(number)) for number in SMALL),
-    *(Section(f"table {number}", _merged_jobs, _merged_report(number)) for number in CITIES),
+    *(Section(f"table {number}", _city_jobs, _small_report(number)) for number in range(5, 13)),
+    *(Section(f"table {number}", _merged_jobs, _merged_report(number)) for number in (13, 14)),
 )

@@ -13,25 +13,15 @@ from mapveil.evaluation.report import Panel, curves_figure, png_bytes
 from mapveil.geo.places import Places
 from mapveil.geo.region import Region
 from mapveil_client.arrays import FloatArray, IntArray
-from mapveil_client.errors import InputError
 from mapveil_client.local.domain import Domain
 from mapveil_client.randomness.random import Randomness
-from reproductions.reproduction import Claim, Picture, Report, Table, joint_verdict
+from reproductions.data import shared_file
+from reproductions.driver import Section
+from reproductions.report import Claim, Picture, Report, Table, joint_verdict
+from reproductions.results import Outcome, curve
 from reproductions.wang.collections import L1
 from reproductions.wang.data import GEOLIFE, PORTO, Box
-from reproductions.wang.paper import NAMES
-from reproductions.wang.sections import (
-    PAPERS,
-    SRR,
-    Found,
-    Outcome,
-    Plan,
-    Results,
-    Scheme,
-    Section,
-    curve,
-    shown,
-)
+from reproductions.wang.sections import NAMES, PAPERS, SRR, Found, Plan, Results, Scheme, shown
 
 
 class TripSet(NamedTuple):
@@ -111,9 +101,7 @@ def trip_ends(
     """
     import duckdb
 
-    path = shared / trips.file
-    if not path.is_file():
-        raise InputError(f"{path}: no such file; the folder of the shared data sets is accepted")
+    path = shared_file(shared, trips.file)
     at = "lon AS x, lat AS y"
     if trips.step is not None:
         width, height = trips.step

@@ -1,139 +1,75 @@
-"""The figures that Wang et al. (2022) print: Tables 1, 3 to 14, and what section 6 says of its pictures."""
+"""Wang et al. (2022), "L-SRR: Local differential privacy for location-based services": its sections."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
 
-NAMES: Final = ("GRR", "OLH-H", "PLDP", "HR", "L-SRR")
-"""The order of the rows below."""
-
-SMALL_EPSILONS: Final = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
-"""Of Tables 5 to 12."""
-
-Rows = tuple[tuple[float, ...], ...]
-
-SMALL: Final[dict[int, Rows]] = {
-    5: (
-        (0.154, 0.138, 0.125, 0.113, 0.108, 0.091),
-        (0.129, 0.121, 0.118, 0.109, 0.097, 0.084),
-        (0.125, 0.119, 0.115, 0.107, 0.094, 0.086),
-        (0.104, 0.096, 0.088, 0.085, 0.083, 0.082),
-        (0.097, 0.086, 0.079, 0.078, 0.075, 0.072),
-    ),
-    6: (
-        (1.128, 1.005, 0.985, 0.980, 0.945, 0.939),
-        (0.957, 0.938, 0.933, 0.927, 0.925, 0.922),
-        (0.941, 0.930, 0.916, 0.897, 0.874, 0.852),
-        (0.873, 0.869, 0.857, 0.791, 0.764, 0.755),
-        (0.832, 0.793, 0.782, 0.687, 0.641, 0.612),
-    ),
-    7: (
-        (2.358, 2.216, 2.195, 2.193, 2.185, 2.164),
-        (1.972, 1.961, 1.958, 1.905, 1.878, 1.845),
-        (2.043, 2.026, 2.015, 2.003, 1.974, 1.941),
-        (1.978, 1.969, 1.885, 1.871, 1.869, 1.861),
-        (1.887, 1.869, 1.797, 1.751, 1.705, 1.635),
-    ),
-    8: (
-        (0.138, 0.126, 0.115, 0.113, 0.094, 0.088),
-        (0.134, 0.127, 0.118, 0.094, 0.087, 0.082),
-        (0.123, 0.119, 0.105, 0.097, 0.085, 0.079),
-        (0.118, 0.109, 0.097, 0.091, 0.083, 0.073),
-        (0.087, 0.079, 0.072, 0.069, 0.061, 0.055),
-    ),
-    9: (
-        (2.990, 2.924, 2.911, 2.894, 2.881, 2.874),
-        (2.533, 2.491, 2.437, 2.432, 2.401, 2.385),
-        (2.713, 2.680, 2.649, 2.614, 2.582, 2.413),
-        (2.472, 2.421, 2.394, 2.372, 2.220, 2.171),
-        (1.953, 1.951, 1.871, 1.867, 1.853, 1.753),
-    ),
-    10: (
-        (1.330, 1.292, 1.285, 1.201, 1.137, 1.069),
-        (1.292, 1.113, 1.082, 1.044, 0.940, 0.939),
-        (1.114, 1.109, 1.097, 1.078, 1.022, 0.991),
-        (0.973, 0.897, 0.892, 0.815, 0.787, 0.643),
-        (0.895, 0.887, 0.775, 0.713, 0.693, 0.623),
-    ),
-    11: (
-        (1.384, 1.257, 1.154, 1.033, 0.957, 0.905),
-        (1.292, 1.121, 1.087, 0.848, 0.833, 0.749),
-        (0.943, 0.926, 0.895, 0.871, 0.735, 0.718),
-        (1.070, 1.039, 0.978, 0.841, 0.748, 0.662),
-        (0.899, 0.841, 0.838, 0.775, 0.619, 0.606),
-    ),
-    12: (
-        (2.251, 2.163, 2.155, 2.134, 2.019, 1.952),
-        (2.112, 2.091, 2.084, 2.052, 1.974, 1.946),
-        (2.154, 2.126, 2.075, 2.034, 1.994, 1.957),
-        (2.020, 1.989, 1.978, 1.952, 1.912, 1.832),
-        (1.917, 1.898, 1.883, 1.871, 1.807, 1.782),
-    ),
-}
-"""Tables 5 to 8: L1 on Gowalla, Geolife, Porto, Foursquare; 9 to 12: KL on the same."""
-
-CITIES: Final[dict[int, Rows]] = {
-    13: (
-        (0.088, 0.175, 0.204, 0.224),
-        (0.082, 0.107, 0.138, 0.158),
-        (0.079, 0.095, 0.092, 0.114),
-        (0.073, 0.094, 0.099, 0.108),
-        (0.055, 0.074, 0.083, 0.090),
-    ),
-    14: (
-        (1.952, 2.087, 2.115, 2.158),
-        (1.946, 2.065, 2.109, 2.128),
-        (1.957, 2.043, 2.098, 2.123),
-        (1.832, 1.957, 2.034, 2.115),
-        (1.782, 1.893, 1.983, 2.085),
-    ),
-}
-"""L1 (13) and KL (14) at epsilon 1 with 1 to 4 cities."""
-
-RELAXED: Final[dict[str, dict[float, float]]] = {
-    "ID-LDP": {0.5: 2.14, 1: 1.97, 2: 1.64, 3: 1.45, 4: 1.18},
-    "GI": {0.5: 2.21, 1: 1.84, 2: 1.75, 3: 1.43, 4: 1.21},
-    "CLDP": {0.5: 0.93, 1: 0.90, 2: 0.84, 3: 0.72, 4: 0.70},
-    "L-SRR": {0.5: 0.65, 1: 0.62, 2: 0.51, 3: 0.44, 4: 0.36},
-}
-"""Table 1: L1 by epsilon."""
-
-CENTRAL: Final[Rows] = (
-    (0.18, 0.16, 0.15, 0.13),
-    (0.29, 0.11, 0.08, 0.04),
-    (0.43, 0.26, 0.15, 0.07),
-    (13.87, 4.69, 2.78, 1.91),
+from reproductions.driver import Paper, Section
+from reproductions.results import Outcome, found_rows
+from reproductions.wang.beyond import BEYOND_TABLE
+from reproductions.wang.collections import Collection, run_collection
+from reproductions.wang.density import DENSITY
+from reproductions.wang.flows import FIGURE_10, FlowJob, run_flows
+from reproductions.wang.routes import ROUTES, RouteJob, run_routes
+from reproductions.wang.sections import Plan, Results
+from reproductions.wang.staircase import (
+    STAIRCASE,
+    CentralJob,
+    RelaxedJob,
+    StairJob,
+    run_central,
+    run_relaxed,
+    run_stairs,
 )
-"""Table 4: L1 of Laplace noise on Gowalla, Geolife, Porto, Foursquare at epsilon 1, 3, 5, 7."""
 
-NEIGHBOURS: Final[tuple[dict[float, tuple[tuple[float, float], ...]], ...]] = (
-    {
-        1: ((31.9, 47.6), (27.1, 35.6), (38.1, 46.4), (53.2, 63.1), (60.7, 69.4)),
-        3: ((55.5, 54.1), (30.6, 38.9), (50.1, 56.9), (66.8, 74.7), (68.7, 77.4)),
-        5: ((63.5, 66.2), (51.0, 57.2), (67.6, 74.3), (68.3, 75.8), (73.6, 78.1)),
-        7: ((78.4, 81.2), (68.8, 73.3), (73.9, 79.5), (75.4, 80.9), (80.1, 81.9)),
-        9: ((86.1, 87.2), (69.2, 74.4), (80.3, 85.3), (82.1, 84.1), (87.7, 89.3)),
-    },
-    {
-        1: ((17.8, 26.4), (30.1, 34.2), (33.4, 34.2), (30.8, 35.3), (35.2, 39.9)),
-        3: ((35.0, 43.6), (42.4, 49.1), (48.7, 54.5), (50.4, 53.1), (51.6, 58.7)),
-        5: ((53.4, 60.3), (60.5, 65.9), (69.9, 74.9), (67.1, 68.8), (78.3, 83.3)),
-        7: ((78.6, 82.9), (73.1, 76.5), (77.0, 80.7), (76.4, 78.1), (85.9, 88.9)),
-        9: ((91.4, 93.0), (89.8, 90.8), (90.2, 93.8), (90.8, 92.2), (92.7, 94.2)),
-    },
-    {
-        1: ((41.9, 50.7), (30.4, 40.4), (48.8, 58.4), (51.2, 58.4), (56.2, 64.1)),
-        3: ((63.8, 72.6), (43.6, 50.6), (55.6, 63.3), (57.7, 63.1), (68.3, 75.8)),
-        5: ((70.5, 78.2), (61.9, 66.9), (70.6, 76.1), (59.7, 65.0), (77.4, 83.8)),
-        7: ((87.8, 93.3), (66.0, 69.4), (76.2, 81.3), (84.9, 88.2), (92.7, 98.1)),
-        9: ((93.4, 98.7), (86.5, 89.5), (86.7, 89.2), (91.6, 93.3), (95.9, 98.9)),
-    },
-    {
-        1: ((32.2, 40.9), (42.2, 52.1), (46.6, 56.1), (52.2, 60.7), (55.7, 65.3)),
-        3: ((58.8, 65.2), (50.1, 57.4), (50.1, 58.0), (59.1, 67.3), (67.1, 75.3)),
-        5: ((80.7, 84.6), (64.6, 68.6), (68.1, 75.7), (80.6, 86.9), (83.9, 87.2)),
-        7: ((87.1, 89.7), (65.4, 69.1), (68.7, 76.3), (85.4, 88.9), (87.2, 91.3)),
-        9: ((88.1, 92.3), (76.1, 77.4), (82.6, 86.9), (86.1, 89.1), (91.3, 94.6)),
-    },
+_RUNS: Final[dict[type, Callable[[Any], Outcome]]] = {
+    Collection: run_collection,
+    StairJob: run_stairs,
+    RelaxedJob: run_relaxed,
+    CentralJob: run_central,
+    FlowJob: run_flows,
+    RouteJob: run_routes,
+}
+
+
+def run_task(task: Collection | StairJob | RelaxedJob | CentralJob | FlowJob | RouteJob) -> Outcome:
+    """Run a task of any section."""
+    return _RUNS[type(task)](task)
+
+
+def _in_order(section: Section) -> tuple[bool, int]:
+    """What goes beyond the paper, then its figures and its tables by number."""
+    kind, _, number = section.key.partition(" ")
+    return number.isdigit() and kind == "table", int(number) if number.isdigit() else -1
+
+
+def _preface(plan: Plan, shared: Path) -> list[str]:
+    return [
+        f"{plan.trials} seeds ({plan.route_trials} of the routes; {plan.beyond_trials} beyond the paper, "
+        f"{plan.close_trials} of them at its least epsilon, {plan.whole_trials} of the pairs that are neither the "
+        "paper's nor the default)",
+        "Every visit is one person who reports once, as in the paper. L1 is the sum of absolute differences between "
+        "the true and the estimated distribution, 0 to 2; the paper prints an 'average L1-distance' of which some "
+        "entries are above 2 (Tables 1, 4 and 7), so that it must be another quantity: the orderings can be compared, "
+        "the figures cannot. An estimate of zero under a visited site costs 36 nats times its fraction in KL.",
+        "The staircase has the strict c: its exact worst ratio is at most e^epsilon. Unbiased estimates are projected "
+        "on the distributions, alike for all.",
+        "Data: Gowalla in Austin, Geolife in Beijing, taxis in Porto as in the paper, cut to its numbers of sites; "
+        "Foursquare in Tokyo, because the shared data have no New York of it.",
+    ]
+
+
+PAPER: Final = Paper(
+    "wang",
+    "Wang et al. (2022), L-SRR: Staircase randomized response",
+    "Two seeds instead of ten, and fewer epsilons: three minutes.",
+    2022,
+    tuple(sorted((BEYOND_TABLE, *STAIRCASE, *DENSITY, FIGURE_10, *ROUTES), key=_in_order)),
+    lambda quick: Plan.quick() if quick else Plan.full(),
+    run_task,
+    Results.gather,
+    found_rows,
+    _preface,
 )
-"""Table 3: precision and recall, %, of the names in order, by epsilon; Gowalla, Geolife, Porto, Foursquare."""

@@ -21,20 +21,19 @@ from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.region import Region
 from mapveil_client.local.domain import Domain
 from mapveil_client.randomness.random import Randomness
-from reproductions.reproduction import Claim, Picture, Report, Table, joint_verdict
+from reproductions.driver import Section
+from reproductions.report import Claim, Picture, Report, Table, joint_verdict
+from reproductions.results import Outcome, curve
 from reproductions.wang.flows import TRIPS, TripSet, trip_ends
-from reproductions.wang.paper import NAMES
 from reproductions.wang.sections import (
+    NAMES,
     OURS,
     PAPERS,
     SRR,
     Found,
-    Outcome,
     Plan,
     Results,
     Scheme,
-    Section,
-    curve,
     default_scheme,
     shown,
 )

@@ -1,22 +1,17 @@
-"""What a table or a figure of the reproduction of Wang et al. (2022) is, and the pairs that are compared."""
+"""Pairs of randomizer and estimator, and results of the reproduction of Wang et al. (2022)."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import numpy as np
-
-from mapveil.evaluation.comparison import interval_of_mean
-from mapveil.evaluation.report import Curve
 from mapveil.local.mechanism import LocalMechanism
 from mapveil.mechanisms.methods import DEFAULT_METHODS, find_method
 from mapveil_client.errors import ParameterError
 from mapveil_client.local.domain import Domain
-from reproductions.reproduction import Report
+from reproductions.data import printed_figures
+from reproductions.results import Outcome, Summary
 
 
 class Scheme(NamedTuple):
@@ -45,6 +40,12 @@ PUBLISHED: Final = "L-SRR, 3 groups"
 MLE: Final = "MLE"
 OURS: Final = "Mapveil's default"
 
+PRINTED: Final = printed_figures("wang")
+"""The paper's figures: Tables 1 and 3 to 14."""
+
+SMALL_EPSILONS: Final = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+"""Of Tables 5 to 12."""
+
 PAPERS: Final = (
     Scheme("GRR", "grr", "simplex"),
     Scheme("OLH-H", "olh-h", "simplex", (("growth", 2), ("site_weight", 1))),
@@ -53,6 +54,9 @@ PAPERS: Final = (
     Scheme(SRR, "srr", "simplex"),
 )
 """The pairs of every figure and table. The equations over candidate sets have the solution of plain inversion."""
+
+
+NAMES: Final = tuple(scheme.label for scheme in PAPERS)
 
 
 def default_scheme() -> Scheme:
@@ -99,21 +103,6 @@ class Found(NamedTuple):
     group: str = ""  # where a section must tell its rows from others'
 
 
-class Outcome(NamedTuple):
-    """What came of a task. Not private."""
-
-    found: tuple[Found, ...]
-
-
-class Summary(NamedTuple):
-    """Mean and 95 % interval over the trials."""
-
-    mean: float
-    low: float
-    high: float
-    trials: int
-
-
 class Results:
     """All that was found for one section. Not private.
 
@@ -122,6 +111,11 @@ class Results:
     rows : sequence of Found
         In the order of the trials.
     """
+
+    @classmethod
+    def gather(cls, tasks: Sequence[Any], outcomes: Sequence[Outcome]) -> tuple[Results]:
+        """The rows of all tasks of a section."""
+        return (cls([row for outcome in outcomes for row in outcome.found]),)
 
     def __init__(self, rows: Sequence[Found]) -> None:
         self.rows = rows
@@ -146,7 +140,7 @@ class Results:
     def of(self, source: str, scheme: str, level: float, metric: str, group: str = "") -> Summary:
         """Mean and interval of them."""
         values = self.values(source, scheme, level, metric, group)
-        return Summary(*interval_of_mean(values), len(values))
+        return Summary.of(values)
 
     def has(self, source: str, scheme: str, level: float, metric: str, group: str = "") -> bool:
         """Whether there are any."""
@@ -168,29 +162,12 @@ class Results:
         return min(schemes, key=lambda scheme: sign * self.of(source, scheme, level, metric).mean)
 
 
-class Section(NamedTuple):
-    """A table or a figure; equal tasks of several sections are run once."""
-
-    key: str  # such as "figure 8"
-    jobs: Callable[[Plan, Path, int], Sequence[Any]]
-    report: Callable[[Results], Report]
+def beside(text: str, table: str, row: str, column: str) -> str:
+    """A text with the paper's figure in brackets, where it has one."""
+    printed = PRINTED.get((table, row, column))
+    return text if printed is None else f"{text} ({printed:g})"
 
 
 def shown(found: Summary, digits: int = 3) -> str:
-    """The mean and half its interval."""
-    half = found.high - found.mean
-    text = f"{found.mean:.{digits}f}"
-    return f"{text} ± {half:.1g}" if math.isfinite(half) and half > 10.0 ** -(digits + 1) else text
-
-
-def curve(label: str, points: Mapping[float, Summary]) -> Curve:
-    """Means along one variable, with their bands where three trials or more tell how wide they are."""
-    kept = sorted(points)
-    known = [points[x].trials >= 3 and np.isfinite(points[x].high) for x in kept]
-    return Curve(
-        label,
-        kept,
-        [points[x].mean for x in kept],
-        [points[x].low if told else points[x].mean for x, told in zip(kept, known, strict=True)],
-        [points[x].high if told else points[x].mean for x, told in zip(kept, known, strict=True)],
-    )
+    """The mean and half its interval, where that would be seen."""
+    return found.shown(digits, 10.0 ** -(digits + 1))

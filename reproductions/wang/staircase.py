@@ -22,11 +22,12 @@ from mapveil.local.randomizers.staircase_response import StaircaseResponse
 from mapveil_client.local.domain import Domain
 from mapveil_client.local.staircase_response import group_number
 from mapveil_client.randomness.random import Randomness
-from reproductions.reproduction import Claim, Picture, Report, Table, joint_verdict
+from reproductions.driver import Section
+from reproductions.report import Claim, Picture, Report, Table, joint_verdict
+from reproductions.results import Outcome
 from reproductions.wang.collections import L1
 from reproductions.wang.data import SETS, DataSet, read_scene
-from reproductions.wang.paper import CENTRAL, RELAXED
-from reproductions.wang.sections import SRR, Found, Outcome, Plan, Results, Section, shown
+from reproductions.wang.sections import SRR, Found, Plan, Results, beside, shown
 
 _EPSILONS: Final = (0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 20.0)
 _LOG_C: Final = "log c"
@@ -36,6 +37,8 @@ _OWN: Final = "published groups"
 _SIDE: Final = 10
 _PEOPLE: Final = 10_000
 _PARTS: Final = (Fraction(1, 2), Fraction(4, 5), Fraction(1))
+_RELAXED: Final = ("ID-LDP", "GI", "CLDP", SRR)
+_RELAXED_EPSILONS: Final = (0.5, 1.0, 2.0, 3.0, 4.0)
 _BUDGETS: Final = (1.0, 3.0, 5.0, 7.0)
 _WHOLE: Final = "whole epsilon for every site"
 _SHARED: Final = "epsilon / d for every site"
@@ -145,7 +148,7 @@ def _stair_jobs(plan: Plan, shared: Path, seed: int) -> list[StairJob]:
 
 
 def _relaxed_jobs(plan: Plan, shared: Path, seed: int) -> list[RelaxedJob]:
-    return [RelaxedJob(trial, tuple(RELAXED[SRR]), seed) for trial in range(plan.trials)]
+    return [RelaxedJob(trial, _RELAXED_EPSILONS, seed) for trial in range(plan.trials)]
 
 
 def _central_jobs(plan: Plan, shared: Path, seed: int) -> list[CentralJob]:
@@ -218,21 +221,21 @@ def _plain(
 
 
 def _report_1(results: Results) -> Report:
-    levels = tuple(RELAXED[SRR])
+    levels = _RELAXED_EPSILONS
     rows, won = [], []
-    for label, printed in RELAXED.items():
+    for label in _RELAXED:
         rows.append(
             [
                 label,
                 *(
-                    f"{shown(results.of('relaxed', label, level, L1))} ({printed[level]:g})"
+                    beside(shown(results.of("relaxed", label, level, L1)), "table 1", label, f"{level:g}")
                     for level in levels
                 ),
             ]
         )
         spent = [results.of("relaxed", label, level, "exact epsilon").mean for level in levels]
         rows.append([f"{label}: its ε for the worst pair", *(f"{value:.2f}" for value in spent)])
-    won = [results.first(tuple(RELAXED), "relaxed", level, L1) for level in levels]
+    won = [results.first(_RELAXED, "relaxed", level, L1) for level in levels]
     text = "; ".join(f"ε = {level:g}: {name}" for level, name in zip(levels, won, strict=True))
     claim = Claim(
         f"Table 1: {SRR} has less L1 than the relaxed notions",
@@ -248,11 +251,14 @@ def _report_1(results: Results) -> Report:
 
 def _report_4(results: Results) -> Report:
     rows = []
-    for place, data in enumerate(SETS):
+    for data in SETS:
         for label in (_SHARED, _WHOLE):
             cells = [shown(results.of(data.name, label, level, L1, "central")) for level in _BUDGETS]
             if label == _SHARED:
-                cells = [f"{cell} ({CENTRAL[place][number]:g})" for number, cell in enumerate(cells)]
+                cells = [
+                    beside(cell, "table 4", data.name, f"{level:g}")
+                    for cell, level in zip(cells, _BUDGETS, strict=True)
+                ]
             rows.append([f"{data.name}: {label}", *cells])
     shared, whole = (
         [results.of(data.name, label, 1.0, L1, "central").mean for data in SETS]

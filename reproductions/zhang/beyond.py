@@ -11,7 +11,7 @@ from mapveil.evaluation.report import Curve, Panel, curves_figure, png_bytes
 from mapveil.obfuscation.privatizers.privatizer import Privatizer
 from mapveil.obfuscation.privatizers.table import find_privatizer
 from mapveil.obfuscation.utility import Utility
-from reproductions.reproduction import Claim, Picture, Report, Table
+from reproductions.report import Claim, Picture, Report, Table
 
 OWN: Final = "funnel"
 """Mapveil's own privatizer, as the tables call it."""

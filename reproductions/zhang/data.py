@@ -15,6 +15,7 @@ from mapveil.geo.measurements import Measurements
 from mapveil.geo.read_measurements import read_measurements
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
+from reproductions.data import shared_file
 
 SIGNAL_SETS: Final = {
     "chania": "signal_chania_gsm.parquet",
@@ -65,7 +66,7 @@ def read_signal(
     """
     if name not in SIGNAL_SETS:
         raise ParameterError(f"signal set {name!r}; accepted: {', '.join(SIGNAL_SETS)}")
-    source = shared / SIGNAL_SETS[name]
+    source = shared_file(shared, SIGNAL_SETS[name])
     if name == "uji":
         found = read_measurements(
             source,

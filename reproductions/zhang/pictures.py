@@ -19,9 +19,10 @@ from mapveil.obfuscation.utility import linear_parameters
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import require
 from mapveil_client.randomness.random import Randomness
-from reproductions.reproduction import Picture, Report
+from reproductions.driver import Section
+from reproductions.report import Picture, Report
 from reproductions.zhang.beyond import Contender
-from reproductions.zhang.sections import Plan, Section, contenders, split_of
+from reproductions.zhang.sections import Plan, contenders, split_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -14,20 +14,15 @@ from mapveil.evaluation.signal_report import PLANES, parameter_figure, plane_fig
 from mapveil.evaluation.signal_tradeoff import points_of
 from mapveil.evaluation.signal_trials import SignalTask, SignalTrial
 from mapveil.obfuscation.utility import Utility
-from reproductions.reproduction import Claim, Picture, Report, Table, joint_verdict
+from reproductions.data import printed_figures
+from reproductions.driver import Section
+from reproductions.report import Claim, Picture, Report, Table, joint_verdict
 from reproductions.zhang.beyond import BeyondRow, report_beyond
 from reproductions.zhang.data import SIGNAL_SETS
-from reproductions.zhang.sections import (
-    GAUSSIAN_DP,
-    PAPER_USER,
-    Plan,
-    Section,
-    at_level,
-    plane_tasks,
-    trials_of,
-)
+from reproductions.zhang.sections import GAUSSIAN_DP, PAPER_USER, Plan, at_level, plane_tasks, trials_of
 
 _PAPERS: Final = ("noise", GAUSSIAN_DP.label, "GAP, the paper's", "IT, the paper's")
+_PRINTED: Final = printed_figures("zhang")
 _LEVELS: Final = (-4.0, -3.5, -3.0, -2.5, -2.0, -1.5, -1.0)
 
 
@@ -177,7 +172,7 @@ def _figure_12(tasks: Sequence[Any], answers: Sequence[Any]) -> Report:
         point for point in points_of(trials_of(answers, "chania")) if point.privatizer != GAUSSIAN_DP.label
     ]
     picture = parameter_figure(points, {"distortion": lambda means: -means["u1"]})
-    printed = {"noise": "0.2", "GAP, the paper's": "0.4", "IT, the paper's": "0.6"}
+    printed = {row: f"{value:g}" for (table, row, _), value in _PRINTED.items() if table == "figure 12"}
     found = at_level(trials_of(answers, "chania"), lambda point: -point.means["u1"], 3.0)
     rows = [
         [name, printed.get(name, ""), f"{found[name]['value']:.3g}" if name in found else "none measured"]

@@ -1,4 +1,4 @@
-"""What a table or a figure of the reproduction of Zhang et al. (2022) is: what it runs, and what it shows."""
+"""Samples, contenders and comparisons of the reproduction of Zhang et al. (2022)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from mapveil.evaluation.signal_tradeoff import TradeoffPoint, points_of
 from mapveil.evaluation.signal_trials import SignalTask, SignalTrial
 from mapveil.geo.measurements import MeasurementSplit
 from mapveil_client.randomness.random import Randomness
-from reproductions.reproduction import Report
 from reproductions.zhang.beyond import CONTENDERS, Contender
 from reproductions.zhang.data import read_signal
 
@@ -56,14 +55,6 @@ class Plan(NamedTuple):
     def adversaries(self) -> tuple[SignalAdversary, ...]:
         """Who attacks."""
         return signal_adversaries(quick=self.quick)
-
-
-class Section(NamedTuple):
-    """A table or a figure."""
-
-    key: str  # "table 3", "figure 10"
-    tasks: Callable[[Plan, Path, int], Sequence[Any]]
-    report: Callable[[Sequence[Any], Sequence[Any]], Report]  # of tasks and their answers
 
 
 @functools.cache

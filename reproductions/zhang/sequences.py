@@ -12,9 +12,10 @@ import numpy as np
 from mapveil.evaluation.report import Curve, Panel, curves_figure, png_bytes
 from mapveil.evaluation.signal_trials import SignalTask, SignalTrial
 from mapveil.obfuscation.privatizers.gap import Gap
-from reproductions.reproduction import Claim, Picture, Report, Table, joint_verdict
+from reproductions.driver import Section
+from reproductions.report import Claim, Picture, Report, Table, joint_verdict
 from reproductions.zhang.planes import against
-from reproductions.zhang.sections import PAPER_USER, Plan, Section, split_of, trials_of
+from reproductions.zhang.sections import PAPER_USER, Plan, split_of, trials_of
 
 _CASES: Final = ("only the adversary", "only the privatizer", "both")
 _RHOS: Final = (0.3, 0.6)

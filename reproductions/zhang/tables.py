@@ -19,13 +19,14 @@ from mapveil.obfuscation.privatizers.normalisation import Normalisation
 from mapveil.obfuscation.privatizers.privatizer import Privatizer
 from mapveil.obfuscation.utility import utility
 from mapveil_client.randomness.random import Randomness
-from reproductions.reproduction import Claim, Report, Table, joint_verdict
+from reproductions.data import printed_figures
+from reproductions.driver import Section
+from reproductions.report import Claim, Report, Table, joint_verdict
 from reproductions.zhang.beyond import Contender
 from reproductions.zhang.planes import against
 from reproductions.zhang.sections import (
     PAPER_USER,
     Plan,
-    Section,
     at_level,
     contenders,
     plane_tasks,
@@ -35,22 +36,7 @@ from reproductions.zhang.sections import (
 )
 
 _LDP: Final = (1.0, 10.0, 100.0)
-_TABLE_4: Final[Mapping[tuple[str, float], tuple[float, ...]]] = {
-    ("GLDP", 1.0): (0.68, 0.94, 113.76, 2.96),
-    ("LLDP", 1.0): (0.68, 0.94, 84.60, 2.95),
-    ("GLDP", 10.0): (0.63, 0.91, 16.46, 2.39),
-    ("LLDP", 10.0): (0.49, 0.69, 8.50, 2.49),
-    ("GLDP", 100.0): (0.32, 0.36, 4.21, 2.44),
-    ("LLDP", 100.0): (0.05, 0.10, 0.93, 2.20),
-}
-"""P1, P2, distortion and map error as printed."""
-
-_TABLE_5: Final = {"noise": 2.90, "GAP, the paper's": 2.54, "IT, the paper's": 2.48}
-_TABLE_6: Final[Mapping[str, tuple[float, ...]]] = {
-    "noise": (0.13, 0.30, 0.80, 0.13, 0.14),
-    "GAP, the paper's": (0.95, 1.54, 1.33, 1.05, 0.88),
-    "IT, the paper's": (0.70, 1.26, 1.18, 0.68, 0.70),
-}
+_PRINTED: Final = printed_figures("zhang")
 _KINDS: Final = ("own", "unobfuscated", "aggregate", "v = 0.8, 0.2", "v = 0.2, 0.8")
 _COMMON: Final[Mapping[str, tuple[float, ...]]] = {
     "noise": (0.1, 0.2, 0.35),
@@ -136,6 +122,11 @@ def _kind(score: AdversaryScore) -> str:
     return "own" if score.adversary == PAPER_USER else score.adversary.removeprefix("network, ")
 
 
+def _printed(table: str, row: str, column: str, form: str = "{:g} | ") -> str:
+    value = _PRINTED.get((table, row, column))
+    return "" if value is None else form.format(value)
+
+
 def _table_3_tasks(plan: Plan, shared: Path, seed: int) -> list[ReferenceTask]:
     return [
         ReferenceTask(split_of("chania", plan, shared, seed, trial), seed + trial)
@@ -146,8 +137,14 @@ def _table_3_tasks(plan: Plan, shared: Path, seed: int) -> list[ReferenceTask]:
 def _table_3(tasks: Sequence[ReferenceTask], answers: Sequence[tuple[float, float]]) -> Report:
     width = tasks[0].split.pilot.features
     rows = [
-        ["distortion", "0", "0", "5.74", shown([-each[0] for each in answers])],
-        ["map error", "0", "0", "2.41", shown([-each[1] for each in answers])],
+        [
+            name,
+            "0",
+            "0",
+            _printed("table 3", "random data", name, "{:g}"),
+            shown([-each[at] for each in answers]),
+        ]
+        for at, name in enumerate(("distortion", "map error"))
     ]
     header = ["metric", "no obfuscation, paper", "here", "random data, paper", "here"]
     note = (
@@ -180,7 +177,7 @@ def _table_4(tasks: Sequence[SignalTask], answers: Sequence[Any]) -> Report:
     rows, privacy = [], {}
     for (label, value), guarantee in promised.items():
         own = [each for each in trials if (each.privatizer, each.value) == (label, value)]
-        printed = _TABLE_4.get((label[:4], value)) if label.endswith("paper") else None
+        theirs = label[:4] if label.endswith("paper") else ""
         found = [[each.p1 for each in own], [each.p2 for each in own]]
         found += [[-each.u1 for each in own], [-each.u2 for each in own]]
         privacy[label, value] = float(np.mean([each.p for each in own]))
@@ -188,8 +185,8 @@ def _table_4(tasks: Sequence[SignalTask], answers: Sequence[Any]) -> Report:
             "none" if guarantee.epsilon is None else f"{float(guarantee.epsilon):.3g}, {guarantee.delta:.1g}"
         )
         cells = [
-            f"{'' if printed is None else f'{printed[at]:g} | '}{shown(each)}"
-            for at, each in enumerate(found)
+            f"{_printed('table 4', theirs, f'{value:g} {column}')}{shown(each)}"
+            for column, each in zip(("P1", "P2", "distortion", "map error"), found, strict=True)
         ]
         rows.append([f"{label}, claimed {value:g}", epsilon, *cells])
     table = Table(
@@ -238,12 +235,19 @@ def _table_5(tasks: Sequence[SignalTask], answers: Sequence[Any]) -> Report:
     by_network = at_level(against(trials, PAPER_USER), lambda point: point.means["p"], 1.0)
     by_strongest = at_level(trials, lambda point: point.means["floor"], 1.0)
     names = list(dict.fromkeys(trial.privatizer for trial in trials))
-    rows = [["none", "2.46", f"{none.rmse_dbm:.2f}", f"{none.rmse_dbm:.2f}"]]
+    rows = [
+        [
+            "none",
+            _printed("table 5", "none", "RMSE", "{:.2f}"),
+            f"{none.rmse_dbm:.2f}",
+            f"{none.rmse_dbm:.2f}",
+        ]
+    ]
     for name in names:
         cells = [
             f"{found[name]['rmse_dbm']:.2f}" if name in found else "-" for found in (by_network, by_strongest)
         ]
-        rows.append([name, f"{_TABLE_5[name]:.2f}" if name in _TABLE_5 else "", *cells])
+        rows.append([name, _printed("table 5", name, "RMSE", "{:.2f}"), *cells])
     table = Table(
         "RMSE in dBm of the map fitted to rewritten measurements at P = 1 (Table 5)",
         ["privatizer", "the paper's", "P = 1 against its network", "P = 1 against the strongest"],
@@ -309,9 +313,7 @@ def _table_6(tasks: Sequence[CommonTask], answers: Sequence[tuple[CommonAnswer, 
         }
         value = float(np.interp(_TARGET, np.array(utilities)[order], np.array(values)[order]))
         at_target[label] = found
-        printed = _TABLE_6.get(label)
-        theirs = ["" if printed is None else f"{each:g} | " for each in printed or _KINDS]
-        cells = [f"{before}{found[kind]:.2f}" for before, kind in zip(theirs, _KINDS, strict=True)]
+        cells = [f"{_printed('table 6', label, kind)}{found[kind]:.2f}" for kind in _KINDS]
         note = "" if inside else " (nearest measured)"
         rows.append([f"{label} at {value:.2g}{note}", *cells, f"{found['strongest']:.2f}"])
     table = Table(

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from mapveil.evaluation.report import maps_figure, png_bytes
-from reproductions.reproduction import Claim, Picture, Report, Table, joint_verdict
+from reproductions.driver import Section
+from reproductions.report import Claim, Picture, Report, Table, joint_verdict
 from reproductions.zong.data import CITIES, City
 from reproductions.zong.pictures import Line, TradeOff, lines_figure, trade_off_figure
 from reproductions.zong.runs import Job
@@ -24,7 +25,6 @@ from reproductions.zong.sections import (
     WAVES,
     Plan,
     Results,
-    Section,
     at_same_privacy,
 )
 from reproductions.zong.synthetic import synthetic_jobs
@@ -77,7 +77,7 @@ def city_jobs(plan: Plan, shared: Path, seed: int) -> Sequence[Job]:
 
 
 def _users(results: Results, name: str) -> int:
-    return next(row.users for row in results.rows if row.source == name)
+    return int(next(row.users for row in results.rows if row.source == name))
 
 
 def _silent(results: Results, name: str) -> float:

@@ -23,9 +23,10 @@ import numpy as np
 from mapveil.geo.region import Region
 from mapveil.random_features.bandwidth import neighbour_bandwidth
 from mapveil_client.arrays import FloatArray
-from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.errors import ParameterError
 from mapveil_client.random_features.query import EvenGrid
 from mapveil_client.randomness.random import Randomness
+from reproductions.data import shared_file
 
 GRID: Final = 100
 """Points of the mapped grid along each axis, as in Figures 2 and 4."""
@@ -189,9 +190,7 @@ def read_city(shared: Path, city: City) -> tuple[FloatArray, FloatArray]:
     """
     import duckdb
 
-    path = shared / city.file
-    if not path.is_file():
-        raise InputError(f"{path}: no such file; the folder with the shared data sets (--shared) is accepted")
+    path = shared_file(shared, city.file)
     west, south, east, north = city.box
     with duckdb.connect() as connection:
         found = connection.execute(

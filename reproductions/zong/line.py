@@ -18,10 +18,12 @@ from mapveil_client.random_features.kernels import Gaussian
 from mapveil_client.random_features.query import EvenGrid, Query
 from mapveil_client.random_features.report import Visits, client_reports
 from mapveil_client.randomness.random import Randomness
-from reproductions.reproduction import Claim, Picture, Report, Table, joint_verdict
+from reproductions.driver import Section
+from reproductions.report import Claim, Picture, Report, Table, joint_verdict
+from reproductions.results import Outcome
 from reproductions.zong.data import line_density, line_people
 from reproductions.zong.pictures import Line, lines_figure
-from reproductions.zong.sections import WAVES, Found, Outcome, Plan, Results, Section
+from reproductions.zong.sections import WAVES, Found, Plan, Results
 
 _GRID: Final = EvenGrid((-15.0,), (30 / 999,), (1000,))
 _BANDWIDTH: Final = 1.0

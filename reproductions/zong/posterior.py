@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from mapveil.evaluation.report import png_bytes
-from reproductions.reproduction import Claim, Picture, Report, Table, joint_verdict
+from reproductions.driver import Section
+from reproductions.report import Claim, Picture, Report, Table, joint_verdict
 from reproductions.zong.cities import city_jobs
 from reproductions.zong.data import CITIES
 from reproductions.zong.pictures import TradeOff, trade_off_figure
@@ -21,7 +22,6 @@ from reproductions.zong.sections import (
     WAVES,
     Plan,
     Results,
-    Section,
     at_same_privacy,
 )
 from reproductions.zong.synthetic import synthetic_jobs

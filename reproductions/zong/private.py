@@ -25,9 +25,11 @@ from mapveil_client.random_features.kernels import Gaussian
 from mapveil_client.random_features.query import EvenGrid, Query
 from mapveil_client.random_features.report import Visits, client_reports
 from mapveil_client.randomness.random import Randomness
-from reproductions.reproduction import Claim, Picture, Report, Table, joint_verdict
+from reproductions.driver import Section
+from reproductions.report import Claim, Picture, Report, Table, joint_verdict
+from reproductions.results import Outcome
 from reproductions.zong.data import CITIES, City, read_city
-from reproductions.zong.sections import Found, Outcome, Plan, Results, Section
+from reproductions.zong.sections import Found, Plan, Results
 
 SHARED: Final = "shared waves"
 CELLS: Final = "multiscale, smoothed"

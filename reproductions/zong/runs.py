@@ -27,6 +27,7 @@ from mapveil_client.random_features.kernels import Gaussian
 from mapveil_client.random_features.query import Query
 from mapveil_client.random_features.report import Reports, Visits, client_reports
 from mapveil_client.randomness.random import Randomness
+from reproductions.results import Outcome
 from reproductions.zong.data import CITIES, SYNTHETIC, Scene, city_scene, synthetic_scene, true_density
 from reproductions.zong.sections import (
     AGAINST_EXACT,
@@ -37,7 +38,6 @@ from reproductions.zong.sections import (
     SILENCE,
     WAVES,
     Found,
-    Outcome,
 )
 
 _PRIOR_SIDE: Final = 64

@@ -1,18 +1,13 @@
-"""What a table or a figure of the reproduction of Zong et al. (2023) is, and curves of performance against privacy."""
+"""Settings and results of the reproduction of Zong et al. (2023)."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Any, Final, NamedTuple
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from mapveil.evaluation.comparison import interval_of_mean
-from mapveil_client.arrays import FloatArray
-from mapveil_client.errors import ParameterError
-from reproductions.reproduction import Report
+from reproductions import results
 
 WAVES: Final = "projection"
 NOISE: Final = "GeoInd"
@@ -66,46 +61,6 @@ class Found(NamedTuple):
     value: float
 
 
-class Outcome(NamedTuple):
-    """What came of a task. Not private."""
-
-    found: tuple[Found, ...]
-    maps: dict[tuple[str, str], FloatArray]  # by source and label, rows from north to south
-
-
-class Summary(NamedTuple):
-    """Mean and 95 % interval over the trials."""
-
-    mean: float
-    low: float
-    high: float
-    trials: int
-
-    def shown(self, digits: int = 3) -> str:
-        """The mean and half its interval."""
-        half = self.high - self.mean
-        text = f"{self.mean:.{digits}f}"
-        return f"{text} ± {half:.1g}" if math.isfinite(half) and half > 0 else text
-
-
-def summary(rows: Sequence[Found], metric: str, **wanted: object) -> Summary:
-    """Mean and interval of the rows whose fields are as wanted.
-
-    Raises
-    ------
-    ParameterError
-        There is no such row.
-    """
-    values = [
-        row.value
-        for row in rows
-        if row.metric == metric and all(getattr(row, name) == value for name, value in wanted.items())
-    ]
-    if not values:
-        raise ParameterError(f"no row has {metric} of {wanted}")
-    return Summary(*interval_of_mean(values), len(values))
-
-
 class Point(NamedTuple):
     """One setting of a method: what it keeps private, and how good its map is."""
 
@@ -114,15 +69,8 @@ class Point(NamedTuple):
     performance: float
 
 
-class Results(NamedTuple):
-    """All that was found for one section. Not private."""
-
-    rows: Sequence[Found]
-    maps: Mapping[tuple[str, str], FloatArray]  # by source and label
-
-    def of(self, metric: str, **wanted: object) -> Summary:
-        """See :func:`summary`."""
-        return summary(self.rows, metric, **wanted)
+class Results(results.Results):
+    """The results of one section, with settings as points."""
 
     def levels(self, source: str, method: str) -> tuple[float, ...]:
         """The settings of a method that were run, ascending."""
@@ -141,14 +89,6 @@ class Results(NamedTuple):
             crowd = {} if users is None else {"users": users}
             made.append(Point(level, hidden.mean, self.of(performance, **wanted, level=level, **crowd).mean))
         return tuple(made)
-
-
-class Section(NamedTuple):
-    """A table or a figure; equal tasks of several sections are run once."""
-
-    key: str  # such as "figure 10"
-    jobs: Callable[[Plan, Path, int], Sequence[Any]]
-    report: Callable[[Results], Report]
 
 
 def at_same_privacy(points: Sequence[Point], privacy: float) -> float:

@@ -9,7 +9,8 @@ from typing import Final
 import numpy as np
 
 from mapveil.evaluation.report import png_bytes
-from reproductions.reproduction import Claim, Picture, Report, Table, joint_verdict
+from reproductions.driver import Section
+from reproductions.report import Claim, Picture, Report, Table, joint_verdict
 from reproductions.zong.pictures import TradeOff, trade_off_figure
 from reproductions.zong.runs import Job
 from reproductions.zong.sections import (
@@ -23,7 +24,6 @@ from reproductions.zong.sections import (
     WAVES,
     Plan,
     Results,
-    Section,
     at_same_privacy,
 )
 

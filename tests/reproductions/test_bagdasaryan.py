@@ -12,11 +12,12 @@ from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.region import Region
 from mapveil_client.errors import InputError, ParameterError
 from reproductions.bagdasaryan.data import IMAGES, MANHATTAN
+from reproductions.bagdasaryan.paper import PAPER, run_task
 from reproductions.bagdasaryan.proportions import FIGURE_9, infected_devices
 from reproductions.bagdasaryan.runs import run_job
 from reproductions.bagdasaryan.sections import Plan
-from reproductions.bagdasaryan.study import FIGURES, SECTIONS, TABLES, bagdasaryan, run_task
 from reproductions.bagdasaryan.tables import TABLE_1
+from reproductions.driver import reproduce
 
 SHARED = Path(__file__).resolve().parents[2] / "../shared/data"
 needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason="the shared data sets are not here")
@@ -41,15 +42,17 @@ def made_up(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_table_and_figure_is_a_section() -> None:
-    assert len(SECTIONS) == len(TABLES) + len(FIGURES)
-    assert {"1", "2", "3"} <= set(TABLES)
-    assert {"1", "5", "6", "7", "8", "9"} == set(FIGURES)
+    tables, figures = PAPER.names("table"), PAPER.names("figure")
+    assert len(PAPER.sections) == len(tables) + len(figures)
+    assert {"1", "2", "3"} <= set(tables)
+    assert {"1", "5", "6", "7", "8", "9"} == set(figures)
 
 
 def test_a_report_is_written_whole(tmp_path: Path, made_up: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Plan, "quick", classmethod(lambda cls: TINY))
     heard: list[float] = []
-    made = bagdasaryan(
+    made = reproduce(
+        PAPER,
         made_up,
         out=tmp_path / "out",
         tables=["3", "2", "communication"],
@@ -94,11 +97,11 @@ def test_the_same_seed_gives_the_same_rows(made_up: Path) -> None:
 
 
 def test_what_is_not_there_is_said(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no such file; the folder with the shared data sets"):
-        bagdasaryan(tmp_path / "nowhere", out=tmp_path / "out", quick=True)
+    with pytest.raises(InputError, match="no such file; put the data sets"):
+        reproduce(PAPER, tmp_path / "nowhere", out=tmp_path / "out", quick=True)
     assert not (tmp_path / "out").exists()
-    with pytest.raises(ParameterError, match="no table is called '4'; accepted: 1, 2, 3"):
-        bagdasaryan(tmp_path, out=tmp_path, tables=["4"])
+    with pytest.raises(ParameterError, match="table must be one of 1, 2, 3"):
+        reproduce(PAPER, tmp_path, out=tmp_path, tables=["4"])
 
 
 def test_infected_devices_are_drawn_by_their_cell() -> None:

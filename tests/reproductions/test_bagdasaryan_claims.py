@@ -13,7 +13,9 @@ from reproductions.bagdasaryan.claims import (
     table_3_claims,
 )
 from reproductions.bagdasaryan.runs import Found
-from reproductions.bagdasaryan.sections import Claim, Results, Shown, at_most, joint_verdict, within
+from reproductions.bagdasaryan.sections import Shown, at_most, within
+from reproductions.report import Claim, joint_verdict
+from reproductions.results import Results
 
 SETTINGS = {"table 1, 10k users": 0, "table 1, 100k users": 1, "table 1, 100k users, 10 % drop out": 2}
 PAPER = {

@@ -72,7 +72,7 @@ def test_the_bump_lies_in_the_south_west_and_scales_with_the_map() -> None:
 
 def test_missing_data_are_said() -> None:
     for read in (lambda: read_image(Path("nowhere"), MANHATTAN), lambda: read_tokyo(Path("nowhere"))):
-        with pytest.raises(InputError, match="no such file; the folder with the shared data sets"):
+        with pytest.raises(InputError, match="no such file; put the data sets"):
             read()
 
 

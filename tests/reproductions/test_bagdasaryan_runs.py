@@ -26,8 +26,8 @@ from reproductions.bagdasaryan.runs import (
     densities,
     run_job,
     spread,
-    summary,
 )
+from reproductions.results import Results
 
 TILING = Quadtree(Region.without_georeference(16, 16), 4)
 TRUTH = Counts(np.random.default_rng(8).integers(0, 60, TILING.size) ** 2, TILING, "made up")
@@ -62,7 +62,7 @@ def test_without_noise_and_sampling_the_finest_level_is_the_truth() -> None:
 
 def test_the_measures_are_those_of_the_kept_map() -> None:
     outcome = run_job(job(Asked("adaptive", "adaptive"), keep=True))
-    truth, made = outcome.maps["truth"], outcome.maps["adaptive"]
+    truth, made = outcome.maps["made up", "truth"], outcome.maps["made up", "adaptive"]
     assert truth.sum() == pytest.approx(1.0)
     assert made.sum() == pytest.approx(1.0)
     value = {row.metric: row.value for row in outcome.found}
@@ -74,7 +74,7 @@ def test_the_measures_are_those_of_the_kept_map() -> None:
         (np.abs(truth - made) / np.where(truth > 0, truth, floor)).mean()
     )
     row = outcome.found[0]
-    costs = outcome.costs["adaptive"]
+    costs = outcome.costs["made up", "adaptive"]
     assert row.length == sum(cost.length for cost in costs)
     assert row.rounds == len(costs) == len(row.epsilons.split())
     assert sum(map(float, row.epsilons.split())) == pytest.approx(1.0, abs=1e-3)
@@ -113,7 +113,7 @@ def test_a_clip_that_overflows_costs_accuracy_and_a_wide_one_nothing() -> None:
 def test_dropouts_are_left_out() -> None:
     asked = Asked("flat", "flat", (("tolerated_dropout", 0.1),), Fraction(10**6), dropout=0.1)
     outcome = run_job(job(asked, Asked("plain", PLAIN, dropout=0.1), keep=True))
-    assert outcome.costs["flat"][0].included == 18_000
+    assert outcome.costs["made up", "flat"][0].included == 18_000
     plain = {row.metric: row.value for row in outcome.found if row.label == "plain"}
     whole = {row.metric: row.value for row in run_job(job(Asked("plain", PLAIN))).found}
     assert plain["mse"] > whole["mse"]
@@ -147,9 +147,9 @@ def row(label: str, trial: int, value: float, metric: str = "mse") -> Found:
 
 def test_a_summary_is_of_the_rows_asked_for() -> None:
     rows = [row("a", trial, value) for trial, value in enumerate((1.0, 2.0, 3.0))] + [row("b", 0, 9.0)]
-    found = summary(rows, label="a")
+    found = Results(rows).of(label="a")
     assert (found.mean, found.trials, found.length) == (2.0, 3, 101.0)
     assert found.high - 2.0 == pytest.approx(2.4841, abs=1e-3)
-    assert math.isinf(summary(rows, label="b").high)
+    assert math.isinf(Results(rows).of(label="b").high)
     with pytest.raises(ParameterError, match="no row has mse of"):
-        summary(rows, label="c")
+        Results(rows).of(label="c")

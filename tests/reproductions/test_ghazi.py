@@ -1,3 +1,5 @@
+"""The experiments of Ghazi et al. (2023): people, claims, and a whole small report."""
+
 from __future__ import annotations
 
 import csv
@@ -13,11 +15,20 @@ from mapveil.geo.counts import Counts
 from mapveil.geo.grid import Grid
 from mapveil.geo.region import Region
 from mapveil_client.errors import InputError
-from reproductions.ghazi import experiments as specifications
-from reproductions.ghazi import study as reproduction
-from reproductions.ghazi.claims import grid_means, lead, ours_against_peers, papers_claims
+from reproductions.driver import reproduce
+from reproductions.ghazi import experiments, paper
+from reproductions.ghazi.claims import (
+    Sweep,
+    epsilon_claims,
+    lead,
+    ours_against_peers,
+    resolution_claims,
+    users_claims,
+)
 from reproductions.ghazi.data import BOX, PARTS, CheckIns, read_check_ins, read_grids
-from reproductions.ghazi.experiments import METHODS, METRICS, Plan, Sweep, by_epsilon, cities
+from reproductions.ghazi.experiments import METHODS, METRICS, Plan, cities
+from reproductions.ghazi.reports import comparisons, grid_table
+from reproductions.results import Results
 
 SHARED = Path(__file__).resolve().parents[2] / "../shared/data"
 
@@ -44,13 +55,12 @@ TINY = Plan(2, 1, (Fraction(1, 2), Fraction(1), Fraction(2)), (50, 100), (3, 4),
 
 def test_busy_cells_are_counted_by_distinct_users() -> None:
     check_ins = made_check_ins()
-    found, qualified = cities(check_ins, 2)
-    assert qualified == 2
+    found = cities(check_ins, 2)
     assert [city.users for city in found] == [520, 210]
     assert found[0].check_ins == int((check_ins.cell == 54449).sum())
     people = check_ins.shares(found[0], 4)
     assert people.users == 520
-    with pytest.raises(InputError, match="2 cells have 200 users"):
+    with pytest.raises(InputError, match="must have 3 cells with 200 users, got 2"):
         cities(check_ins, 3)
 
 
@@ -58,8 +68,8 @@ def test_the_shared_check_ins_give_thirty_cells() -> None:
     if not SHARED.is_dir():
         pytest.skip("the shared data sets are not here")
     check_ins = read_check_ins(SHARED)
-    found, qualified = cities(check_ins, 30)
-    assert qualified == 90
+    found = cities(check_ins, 30)
+    assert len(check_ins.cities(200)) == 90
     assert [found[0].users, found[0].check_ins] == [4023, 97373]
     assert min(city.users for city in found) >= 200
     grids = read_grids(SHARED, ["Gowalla, world", "Singapore"])
@@ -68,7 +78,7 @@ def test_the_shared_check_ins_give_thirty_cells() -> None:
 
 
 def test_missing_data_are_said() -> None:
-    with pytest.raises(InputError, match="no such file; the folder with the shared data sets"):
+    with pytest.raises(InputError, match="no such file; put the data sets"):
         read_check_ins(Path("nowhere"))
 
 
@@ -78,34 +88,30 @@ def test_the_whole_reproduction_writes_a_whole_report(
     counts = np.random.default_rng(1).integers(0, 9, 64)
     grid = Counts(counts, Grid(Region.without_georeference(8, 8), rows=8, columns=8), "made up")
     monkeypatch.setattr(Plan, "quick", classmethod(lambda cls: TINY))
-    monkeypatch.setattr(specifications, "DEPTH", 4)
-    monkeypatch.setattr(reproduction, "read_check_ins", lambda shared: made_check_ins())
-    monkeypatch.setattr(specifications, "read_grids", lambda shared: {"made up": grid})
-    heard: list[tuple[str, float]] = []
-    found = reproduction.ghazi(
-        tmp_path,
-        out=tmp_path / "out",
-        quick=True,
-        seed=1,
-        progress=lambda step, done: heard.append((step, done)),
-    )
-    assert {"by epsilon", "by users", "by resolution", "by grid"} == {step for step, _ in heard}
-    assert heard[-1] == ("by grid", 1.0)
-    names = {path.name for path in found.paths}
+    monkeypatch.setattr(experiments, "DEPTH", 4)
+    monkeypatch.setattr(experiments, "GRIDS", {"made up": ""})
+    for module in (experiments, paper):
+        monkeypatch.setattr(module, "read_check_ins", lambda shared: made_check_ins())
+    monkeypatch.setattr(experiments, "read_grids", lambda shared, names: {"made up": grid})
+    heard: list[float] = []
+    made = reproduce(
+        paper.PAPER, tmp_path, out=tmp_path / "out", quick=True, seed=1,
+        progress=lambda step, done: heard.append(done),
+    )  # fmt: skip
+    assert (heard[0], heard[-1]) == (0.0, 1.0)
+    names = {path.name for path in made.paths}
     assert names == {path.name for path in (tmp_path / "out").iterdir()}
     assert {"index.html", "rows.csv", "claims.csv", "examples.png", "tables.md"} <= names
-    assert len(found.first.rows) == 2 * len(METHODS) * 3 * len(METRICS)
+    first = comparisons(Results(made.rows), "epsilon")["epsilon"]
+    assert len(first.rows) == 2 * len(METHODS) * 3 * len(METRICS)
     with (tmp_path / "out" / "rows.csv").open() as stream:
         rows = list(csv.DictReader(stream))
     assert {row["experiment"] for row in rows} == {
-        "epsilon", "users", "resolution", "grid cells", "grid heatmap",
+        "epsilon", "users", "resolution", "grid, cells", "grid, heatmap",
     }  # fmt: skip
-    assert found.text().count("\n") == 2 * len(found.claims) - 1
     page = (tmp_path / "out" / "index.html").read_text()
     assert page.count("data:image/png;base64,") == 4
     assert "http" not in page.replace("http-equiv", "")
-    again = by_epsilon(made_check_ins(), TINY, 1, workers=2)
-    assert [row[:5] for row in again.rows] == [row[:5] for row in found.first.rows]
 
 
 def comparison(better: str, worse: tuple[str, ...], trials: int = 6) -> Comparison:
@@ -132,10 +138,13 @@ def test_claims_are_judged_by_the_rows() -> None:
     assert lead(ahead, "laplace", "emd", "similarity", 1.0).mean < 0
     sweep = Sweep("users", {50.0: ahead, 500.0: ahead})
     flat = Sweep("resolution", {64.0: ahead, 256.0: ahead})
-    verdicts = {claim.claim: claim.verdict for claim in papers_claims(ahead, sweep, flat)}
-    assert [verdict for text, verdict in verdicts.items() if "is ahead of" in text] == ["holds", "holds"]
+    claims = [*epsilon_claims(ahead), *users_claims(sweep), *resolution_claims(flat)]
+    verdicts = {claim.claim: claim.verdict for claim in claims}
+    assert [verdict for text, verdict in verdicts.items() if "EMD method is ahead of" in text] == [
+        "holds"
+    ] * 2
     assert [verdict for text, verdict in verdicts.items() if "constant" in text] == ["holds"]
-    against = papers_claims(behind, sweep, flat)
+    against = epsilon_claims(behind)
     assert against[0].verdict == "does not hold"
     assert "behind on similarity at ε = 0.5 against laplace" in against[0].evidence
 
@@ -145,6 +154,7 @@ def test_ours_against_peers_and_ranks() -> None:
     assert ours_against_peers("x", {"": first}).verdict == "holds"
     behind = comparison("privtree", tuple(method for method in METHODS if method != "privtree"))
     assert ours_against_peers("x", {"": behind}).verdict != "holds"
-    means = grid_means({("somewhere", "all", "cells"): behind})
-    best = [item.method for item in means if item.rank == 1]
-    assert best == ["privtree"] * len(METRICS)
+    for metric in METRICS:
+        header, rows = grid_table({"somewhere": behind}, metric)
+        assert header == ["method", "somewhere", "mean", "mean rank"]
+        assert [row[0] for row in rows if row[1].startswith("*")] == ["privtree"]

@@ -10,7 +10,7 @@ import pytest
 
 from mapveil.mechanisms.methods import DEFAULT_METHODS
 from mapveil_client.errors import InputError, ParameterError
-from reproductions.command import PAPERS as COMMANDS
+from reproductions.driver import reproduce
 from reproductions.wang import beyond as wang_beyond
 from reproductions.wang import flows as wang_flows
 from reproductions.wang import routes as wang_routes
@@ -18,9 +18,18 @@ from reproductions.wang import staircase as wang_staircase
 from reproductions.wang.beyond import ALL, PEERS, standing
 from reproductions.wang.collections import EMD, KL, L1, UNIFORM, emd_m
 from reproductions.wang.data import BEYOND, MERGED, SETS, merged_scene, read_scene
-from reproductions.wang.paper import CITIES, NAMES, NEIGHBOURS, RELAXED, SMALL, SMALL_EPSILONS
-from reproductions.wang.sections import OURS, PAPERS, SRR, Found, Plan, Results, default_scheme
-from reproductions.wang.study import FIGURES, SECTIONS, TABLES, wang
+from reproductions.wang.paper import PAPER
+from reproductions.wang.sections import (
+    NAMES,
+    OURS,
+    PAPERS,
+    PRINTED,
+    SRR,
+    Found,
+    Plan,
+    Results,
+    default_scheme,
+)
 
 TINY = Plan(2, True, 1, 1)
 
@@ -40,24 +49,21 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wang_flows, "TRIPS", wang_flows.TRIPS[2:])
 
 
-def test_the_command_line_knows_every_section() -> None:
-    row = next(row for row in COMMANDS if row.name == "wang")
-    assert (row.figures, row.tables) == (FIGURES, TABLES)
-    assert len({section.key for section in SECTIONS}) == len(SECTIONS)
+def test_every_table_and_figure_is_a_section() -> None:
     numbers = {f"table {number}" for number in (1, 3, *range(4, 15))}
     pictures = {f"figure {number}" for number in (5, 8, 9, 10, 11, 14, 15, 16)}
-    assert {section.key for section in SECTIONS} == numbers | pictures | {"table beyond"}
+    assert {section.key for section in PAPER.sections} == numbers | pictures | {"table beyond"}
 
 
 def test_everything_is_run_and_written(wang_shared: Path, tmp_path: Path) -> None:
-    made = wang(wang_shared, out=tmp_path, quick=True)
+    made = reproduce(PAPER, wang_shared, out=tmp_path, quick=True)
     names = {path.name for path in made.paths}
     assert names >= {
         "figure_5.png", "figure_8_l1.png", "figure_8_kl.png", "figure_9.png", "figure_10.png", "figure_11.png",
         "figure_14.png", "figure_15.png", "figure_16.png", "beyond_l1.png", "beyond_kl.png", "beyond_emd.png",
         "rows.csv", "claims.csv", "tables.md", "index.html",
     }  # fmt: skip
-    assert list(made.reports) == [section.key for section in SECTIONS]
+    assert list(made.reports) == [section.key for section in PAPER.sections]
     assert {claim.verdict for claim in made.claims} <= {"holds", "holds in part", "does not hold"}
     page = (tmp_path / "index.html").read_text()
     assert all(claim.verdict in page for claim in made.claims)
@@ -66,24 +72,30 @@ def test_everything_is_run_and_written(wang_shared: Path, tmp_path: Path) -> Non
 
 
 def test_only_what_is_asked_is_run(tmp_path: Path) -> None:
-    made = wang(tmp_path / "none", out=tmp_path / "out", tables=["1"], quick=True)
+    made = reproduce(PAPER, tmp_path / "none", out=tmp_path / "out", tables=["1"], quick=True)
     assert list(made.reports) == ["table 1"]
-    with pytest.raises(ParameterError, match="no table is called '2'; accepted: beyond, 1, 3"):
-        wang(tmp_path, out=tmp_path / "out", tables=["2"])
+    with pytest.raises(ParameterError, match="table must be one of beyond, 1, 3"):
+        reproduce(PAPER, tmp_path, out=tmp_path / "out", tables=["2"])
     with pytest.raises(InputError, match="no such file"):
-        wang(tmp_path, out=tmp_path / "not", tables=["5"], quick=True)
+        reproduce(PAPER, tmp_path, out=tmp_path / "not", tables=["5"], quick=True)
     assert not (tmp_path / "not").exists()
 
 
 def test_printed_figures_are_whole() -> None:
-    assert all(len(rows) == len(NAMES) for rows in (*SMALL.values(), *CITIES.values()))
-    assert all(len(row) == len(SMALL_EPSILONS) for rows in SMALL.values() for row in rows)
-    assert all(len(pairs) == len(NAMES) for table in NEIGHBOURS for pairs in table.values())
+    def line(table: str, row: str) -> list[float]:
+        return [value for key, value in PRINTED.items() if key[:2] == (table, row)]
+
+    small = {number: [line(f"table {number}", name) for name in NAMES] for number in (*range(5, 13), 13, 14)}
+    assert all(len(row) == (6 if number < 13 else 4) for number, rows in small.items() for row in rows)
+    for data in SETS:
+        assert all(len(line("table 3", f"{data.name}: {name}")) == 10 for name in NAMES)
+        assert len(line("table 4", data.name)) == 4
     # Everything the paper prints falls with epsilon, but for neighbours, which rise.
-    assert all(a >= b for rows in SMALL.values() for row in rows for a, b in itertools.pairwise(row))
-    assert all(a > b for row in RELAXED.values() for a, b in itertools.pairwise(row.values()))
+    falling = [row for number in range(5, 13) for row in small[number]]
+    falling += [line("table 1", name) for name in ("ID-LDP", "GI", "CLDP", SRR)]
+    assert all(a >= b for row in falling for a, b in itertools.pairwise(row))
     # The staircase is first in all of its own tables.
-    assert all(min(column) == column[-1] for rows in SMALL.values() for column in zip(*rows, strict=True))
+    assert all(min(column) == column[-1] for rows in small.values() for column in zip(*rows, strict=True))
 
 
 def test_sites_are_the_most_visited(wang_shared: Path) -> None:

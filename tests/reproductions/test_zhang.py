@@ -18,11 +18,12 @@ from mapveil.attacks.signal_network import SignalNetwork
 from mapveil.attacks.signal_score import AdversaryScore, SignalAttack
 from mapveil.evaluation.signal_trials import SignalTrial
 from mapveil_client.errors import InputError, ParameterError
+from reproductions.driver import reproduce
 from reproductions.zhang import pictures as zhang_pictures
 from reproductions.zhang import tables as zhang_tables
+from reproductions.zhang.paper import PAPER, run_task
 from reproductions.zhang.planes import FIGURE_6, FIGURE_10, against
 from reproductions.zhang.sections import GAUSSIAN_DP, Plan, at_level, contenders, split_of
-from reproductions.zhang.study import SECTIONS, run_task, zhang
 from reproductions.zhang.tables import TABLE_3, TABLE_6, CommonAnswer
 
 TINY = Plan(1, 240, 4, 32, 9, True, (1, 2))
@@ -82,7 +83,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_sections_are_run_and_written(
     shared: Path, tmp_path: Path, tables: list[str], figures: list[str]
 ) -> None:
-    made = zhang(shared, out=tmp_path, tables=tables, figures=figures, quick=True)
+    made = reproduce(PAPER, shared, out=tmp_path, tables=tables, figures=figures, quick=True)
     assert set(made.reports) == {f"table {name}" for name in tables} | {f"figure {name}" for name in figures}
     assert (tmp_path / "index.html").is_file()
     assert (tmp_path / "tables.md").read_text().count("## ") >= len(tables)
@@ -92,14 +93,14 @@ def test_sections_are_run_and_written(
 
 
 def test_what_is_wrong_is_said(shared: Path, tmp_path: Path) -> None:
-    with pytest.raises(ParameterError, match="no table is called '9'"):
-        zhang(shared, out=tmp_path, tables=["9"])
+    with pytest.raises(ParameterError, match="table must be one of 3, 4"):
+        reproduce(PAPER, shared, out=tmp_path, tables=["9"])
     with pytest.raises(InputError, match="no such file"):
-        zhang(tmp_path / "nowhere", out=tmp_path, tables=["3"], quick=True)
+        reproduce(PAPER, tmp_path / "nowhere", out=tmp_path, tables=["3"], quick=True)
 
 
 def test_every_section_has_its_own_key() -> None:
-    assert len({section.key for section in SECTIONS}) == len(SECTIONS)
+    assert len({section.key for section in PAPER.sections}) == len(PAPER.sections)
 
 
 def test_a_trial_is_parted_by_runs_and_asked_for_once(shared: Path) -> None:
@@ -114,7 +115,7 @@ def test_a_trial_is_parted_by_runs_and_asked_for_once(shared: Path) -> None:
 
 
 def test_random_data_cost_the_root_of_twice_the_features(shared: Path) -> None:
-    [task] = TABLE_3.tasks(TINY, shared, 1)
+    [task] = TABLE_3.jobs(TINY, shared, 1)
     u1, u2 = run_task(task)
     features = task.split.pilot.features
     assert -u1 == pytest.approx(np.sqrt(2 * features), rel=0.15)

@@ -11,12 +11,14 @@ import pytest
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.random_features.kernels import kernel_named
 from mapveil_client.random_features.parameters import largest_bandwidth
+from reproductions.driver import reproduce
 from reproductions.zong import posterior as zong_posterior
 from reproductions.zong import private as zong_private
 from reproductions.zong import synthetic as zong_synthetic
 from reproductions.zong.cities import FIGURE_13, few_bands
 from reproductions.zong.data import CITIES
 from reproductions.zong.line import FIGURE_3
+from reproductions.zong.paper import PAPER
 from reproductions.zong.private import PRIVATE, PrivateJob, run_private
 from reproductions.zong.sections import (
     AGAINST_EXACT,
@@ -28,7 +30,6 @@ from reproductions.zong.sections import (
     Plan,
     Results,
 )
-from reproductions.zong.study import SECTIONS, zong
 
 TINY = Plan(2, 1, 4, 8, 1)
 PEOPLE = 700
@@ -67,7 +68,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_section_has_its_own_key() -> None:
-    assert len({section.key for section in SECTIONS}) == len(SECTIONS)
+    assert len({section.key for section in PAPER.sections}) == len(PAPER.sections)
 
 
 def test_everything_is_run_and_written(shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,14 +76,14 @@ def test_everything_is_run_and_written(shared: Path, tmp_path: Path, monkeypatch
     monkeypatch.setattr(zong_private, "_PEOPLE", (300, 600))
     monkeypatch.setattr(zong_private, "_PICTURE", ("Gowalla, New York", 600, 16))
     steps: list[float] = []
-    made = zong(shared, out=tmp_path, quick=True, progress=lambda step, done: steps.append(done))
+    made = reproduce(PAPER, shared, out=tmp_path, quick=True, progress=lambda step, done: steps.append(done))
     names = {path.name for path in made.paths}
     assert names >= {
         "figure_3.png", "figure_10.png", "figure_11.png", "figure_12.png", "figure_13.png", "figure_14.png",
         "posterior.png", "private.png", "surfaces.png", "rows.csv", "claims.csv", "tables.md", "index.html",
     }  # fmt: skip
     assert all(path.stat().st_size > 300 for path in made.paths)
-    assert list(made.reports) == [section.key for section in SECTIONS]
+    assert list(made.reports) == [section.key for section in PAPER.sections]
     assert {claim.verdict for claim in made.claims} <= {"holds", "holds in part", "does not hold"}
     page = (tmp_path / "index.html").read_text()
     assert all(claim.verdict in page for claim in made.claims)
@@ -96,12 +97,12 @@ def test_everything_is_run_and_written(shared: Path, tmp_path: Path, monkeypatch
 
 
 def test_only_what_is_asked_is_run(tmp_path: Path) -> None:
-    made = zong(tmp_path / "none", out=tmp_path / "out", figures=["3"], quick=True)
+    made = reproduce(PAPER, tmp_path / "none", out=tmp_path / "out", figures=["3"], quick=True)
     assert list(made.reports) == ["figure 3"]
-    with pytest.raises(ParameterError, match="no table is called '2'; accepted: 1, posterior, private"):
-        zong(tmp_path, out=tmp_path / "out", tables=["2"])
+    with pytest.raises(ParameterError, match="table must be one of 1, posterior, private"):
+        reproduce(PAPER, tmp_path, out=tmp_path / "out", tables=["2"])
     with pytest.raises(InputError, match="no such file"):
-        zong(tmp_path, out=tmp_path / "not", tables=["1"], quick=True)
+        reproduce(PAPER, tmp_path, out=tmp_path / "not", tables=["1"], quick=True)
     assert not (tmp_path / "not").exists()
 
 

@@ -11,6 +11,7 @@ from scipy import stats
 from mapveil.random_features.posterior import blind_error
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
+from reproductions.results import Summary
 from reproductions.zong.data import synthetic_scene
 from reproductions.zong.line import LineJob, run_line
 from reproductions.zong.runs import (
@@ -34,9 +35,7 @@ from reproductions.zong.sections import (
     WAVES,
     Point,
     Results,
-    Summary,
     at_same_privacy,
-    summary,
 )
 
 NOWHERE = Path("/nowhere")
@@ -156,6 +155,6 @@ def test_points_and_summaries() -> None:
     assert at_same_privacy(steps, 9.0) == 0.2
     assert at_same_privacy(steps, 0.0) == 0.6
     with pytest.raises(ParameterError, match="no row has score of"):
-        summary(outcome.found, "score", method="none")
+        Results(outcome.found).of("score", method="none")
     assert Summary(0.5, 0.4, 0.6, 9).shown() == "0.500 ± 0.1"
     assert Summary(0.5, -np.inf, np.inf, 1).shown(1) == "0.5"

@@ -1,4 +1,4 @@
-"""What the reproductions share: claims with verdicts, tables and pictures, and how they are written.
+"""Reports of reproductions: claims with verdicts, tables, pictures, and their files.
 
 A report of several sections becomes pictures, CSV tables, one Markdown page and one self-contained HTML page.
 """
@@ -6,7 +6,7 @@ A report of several sections becomes pictures, CSV tables, one Markdown page and
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -40,7 +40,7 @@ class Picture(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What a section shows."""
+    """The report of one section."""
 
     tables: Sequence[Table]
     pictures: Sequence[Picture] = ()
@@ -69,24 +69,10 @@ def write_report(
     preface: Sequence[str],
     reports: Iterable[Report],
     claims: Sequence[Claim],
-    tables: Mapping[str, tuple[Sequence[str], Iterable[Sequence[object]]]],
+    header: Sequence[str],
+    rows: Iterable[Sequence[object]],
 ) -> list[Path]:
-    """Write every picture, ``claims.csv``, ``tables.md``, ``index.html`` and further CSV files; the paths written.
-
-    Parameters
-    ----------
-    out : Path
-        The folder; made where it is not there.
-    title : str
-        Of the page.
-    preface : sequence of str
-        Paragraphs above the claims.
-    reports : iterable of Report
-        The sections, in order.
-    claims : sequence of Claim
-        All of them, in order.
-    tables : mapping of str to (header, rows)
-        Further files by their names, such as ``rows.csv``.
+    """Write every picture, ``rows.csv``, ``claims.csv``, ``tables.md`` and ``index.html``; the paths written.
 
     Raises
     ------
@@ -110,8 +96,8 @@ def write_report(
             blocks += [f"## {table.heading}", _markdown_table(table.header, table.rows)]
             blocks += [table.note] if table.note else []
     written = [write_atomically(out / f"{picture.name}.png", picture.png) for picture in pictures]
-    for name, (header, rows) in {**tables, "claims.csv": (Claim._fields, claims)}.items():
-        written.append(write_atomically(out / name, table_csv(header, rows).encode()))
+    written.append(write_atomically(out / "rows.csv", table_csv(header, rows).encode()))
+    written.append(write_atomically(out / "claims.csv", table_csv(Claim._fields, claims).encode()))
     written.append(write_atomically(out / "tables.md", ("\n\n".join(blocks) + "\n").encode()))
     written.append(write_atomically(out / "index.html", html_page(title, "".join(body))))
     return written
