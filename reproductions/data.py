@@ -13,8 +13,8 @@ def shared_file(shared: Path, name: str) -> Path:
     path = shared / name
     if not path.is_file():
         raise InputError(
-            f"{path}: no such file; put the data sets, whose public sources docs/explanation/reproduction-data.md names, into "
-            "one folder and give it with --shared"
+            f"{path}: no such file; put the data sets, whose public sources docs/explanation/reproduction-data.md "
+            "names, into one folder and give it with --shared"
         )
     return path
 
