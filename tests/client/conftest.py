@@ -11,7 +11,8 @@ import pytest
 
 from mapveil.distributed.query import Query
 from mapveil.distributed.round_terms import RoundTerms
-from mapveil.geo import Quadtree, Region
+from mapveil.geo.quadtree import Quadtree
+from mapveil.geo.region import Region
 from mapveil.random_features.fourier_kde import FourierKde
 from mapveil.random_features.map_points import map_points
 from mapveil.secure_sum.server import Server

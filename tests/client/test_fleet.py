@@ -13,7 +13,9 @@ import pytest
 
 from mapveil.collector.fleet.fleet import Fleet, Lapses
 from mapveil.collector.fleet.fleet_table import whereabouts_of
-from mapveil.geo import Points, Quadtree, Region
+from mapveil.geo.points import Points
+from mapveil.geo.quadtree import Quadtree
+from mapveil.geo.region import Region
 from mapveil_client.client import DeviceClient
 from mapveil_client.connection import Connection, ServerRefusal
 from mapveil_client.errors import InputError, ParameterError, PromiseError

@@ -10,7 +10,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from mapveil.geo import Grid, Places, Quadtree, Region, WebMercatorTiles
+from mapveil.geo.grid import Grid
+from mapveil.geo.places import Places
+from mapveil.geo.quadtree import Quadtree
+from mapveil.geo.region import Region
+from mapveil.geo.web_mercator import WebMercatorTiles
 from mapveil.mechanisms.methods import METHODS
 from mapveil_client.terms import CollectionTerms
 

@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 
 from mapveil.engines.devices import devices_of
-from mapveil.geo import Grid, Points, Quadtree, Region
+from mapveil.geo.grid import Grid
+from mapveil.geo.points import Points
+from mapveil.geo.quadtree import Quadtree
+from mapveil.geo.region import Region
 from mapveil.local.devices import cells_of_users
 from mapveil.random_features.devices import visits_of
 from mapveil_client.errors import InputError

@@ -7,7 +7,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from mapveil.geo import Grid, Places, Quadtree, Region
+from mapveil.geo.grid import Grid
+from mapveil.geo.places import Places
+from mapveil.geo.quadtree import Quadtree
+from mapveil.geo.region import Region
 from mapveil_client.errors import ParameterError
 from mapveil_client.policy import DevicePolicy
 from mapveil_client.provision import share_shape

@@ -10,7 +10,8 @@ import shapely
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mapveil.geo import Grid, Region
+from mapveil.geo.grid import Grid
+from mapveil.geo.region import Region
 from mapveil_client.errors import ParameterError
 
 NEW_YORK = Region.from_bbox(-74.03, 40.69, -73.90, 40.83)

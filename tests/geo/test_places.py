@@ -10,7 +10,8 @@ import shapely
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mapveil.geo import Places, Region
+from mapveil.geo.places import Places
+from mapveil.geo.region import Region
 from mapveil.mechanisms.mechanism import check_tiling
 from mapveil_client.errors import InputError, ParameterError
 
@@ -129,7 +130,7 @@ def test_sites_that_no_polygon_can_tell_apart_are_refused_before_a_map_is_made()
 
 
 def test_names_travel() -> None:
-    from mapveil.geo import tiling_from_dict
+    from mapveil.geo.parse_tiling import tiling_from_dict
 
     places = Places(*TWO, NEW_YORK, names=("a", "b"), max_distance_m=100.0)
     again = tiling_from_dict(places.to_dict())

@@ -11,7 +11,9 @@ import shapely
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mapveil.geo import Grid, Quadtree, Region
+from mapveil.geo.grid import Grid
+from mapveil.geo.quadtree import Quadtree
+from mapveil.geo.region import Region
 from mapveil_client import morton
 from mapveil_client.cells import MAX_DEPTH
 from mapveil_client.errors import ParameterError

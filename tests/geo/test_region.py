@@ -14,7 +14,7 @@ import shapely
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mapveil.geo import Region
+from mapveil.geo.region import Region
 from mapveil_client.errors import InputError
 
 NEW_YORK = (-74.03, 40.69, -73.90, 40.83)

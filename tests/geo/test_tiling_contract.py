@@ -9,18 +9,14 @@ import numpy as np
 import pytest
 import shapely
 
-from mapveil.geo import (
-    Grid,
-    Hexagons,
-    Places,
-    Quadtree,
-    Region,
-    Tiling,
-    WebMercatorTiles,
-    parse_tiling,
-    tiling_from_dict,
-)
-from mapveil.geo.tiling import HierarchicalTiling
+from mapveil.geo.grid import Grid
+from mapveil.geo.hexagons import Hexagons
+from mapveil.geo.parse_tiling import parse_tiling, tiling_from_dict
+from mapveil.geo.places import Places
+from mapveil.geo.quadtree import Quadtree
+from mapveil.geo.region import Region
+from mapveil.geo.tiling import HierarchicalTiling, Tiling
+from mapveil.geo.web_mercator import WebMercatorTiles
 
 BOX = Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
 WORLD = Region.from_bbox(-180, -90, 180, 90)

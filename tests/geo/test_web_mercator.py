@@ -11,7 +11,8 @@ import shapely
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mapveil.geo import Region, WebMercatorTiles
+from mapveil.geo.region import Region
+from mapveil.geo.web_mercator import WebMercatorTiles
 from mapveil_client.errors import ParameterError
 
 NEW_YORK = Region.from_bbox(-74.03, 40.69, -73.90, 40.83)

@@ -14,7 +14,7 @@ from shapely.geometry import Polygon
 
 import mapveil as mv
 from mapveil.inference import heatmap as module
-from mapveil.inference.heatmap import gaussian_filter, heatmap, smooth
+from mapveil.inference.heatmap import heatmap, smooth
 from mapveil.maps.density_map import DensityMap
 from mapveil.privacy.claim import Adversary, Neighbouring, TrustModel
 from mapveil.privacy.guarantee import Guarantee
@@ -55,18 +55,6 @@ def test_equals_the_definition(data, shape, down, along, masked):
     found = heatmap(values, sigma_cells=(down, along), mask=mask if masked else None)
     assert np.allclose(found, by_definition(values, down, along, mask), atol=1e-12)
     assert found.sum() == pytest.approx(values.sum(), abs=1e-10)
-
-
-@settings(max_examples=20, deadline=None)
-@given(st.integers(1, 60), st.floats(0.2, 30))
-def test_every_column_of_the_filter_sums_to_one(size, sigma):
-    assert np.allclose(gaussian_filter(size, sigma).sum(axis=0), 1, atol=1e-13)
-
-
-def test_the_filter_is_the_heatmap_of_one_axis():
-    values = np.random.default_rng(1).random((12, 9))
-    both = gaussian_filter(12, 2.5) @ values @ gaussian_filter(9, 2.5).T
-    assert np.allclose(heatmap(values, sigma_cells=2.5), both, atol=1e-14)
 
 
 def test_sigma_zero_changes_nothing_and_a_huge_one_makes_it_uniform():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from mapveil.geo.point_query import Columns, Expressions
@@ -24,9 +24,11 @@ USUAL_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Names looked for, best first; case, spaces, ``_``, ``-`` and ``.`` in a column's name do not matter."""
 
-_NUMBER: Final = re.compile(
+NUMBER: Final = re.compile(
     r"^(U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|FLOAT|DOUBLE|REAL|DECIMAL.*|BIGNUM|VARINT)$"
 )
+"""SQL types of numbers."""
+
 _LISTED: Final = 12
 
 
@@ -67,12 +69,12 @@ def find_columns(
     missing = [kind for kind in ("lon", "lat") if kind in sought and found[kind] is None]
     if missing:
         raise InputError(
-            f"{source}: no {' and no '.join(missing)} column among {_listed(types)}; usual names (lon, longitude, "
+            f"{source}: no {' and no '.join(missing)} column among {listed(types)}; usual names (lon, longitude, "
             "lat, latitude) or lon=NAME and lat=NAME are accepted"
         )
     if found["user"] is None:
         raise InputError(
-            f"{source}: no column of user ids among {_listed(types)}; promises are made to users, so a "
+            f"{source}: no column of user ids among {listed(types)}; promises are made to users, so a "
             "usual name (user_id, uid, device_id) or user=NAME is needed"
         )
     computed = {kind: _expression(kind, source, name, types) for kind, name in found.items() if name}
@@ -88,7 +90,7 @@ def find_columns(
 
 def has_usual_place(types: Mapping[str, str]) -> bool:
     """Whether columns are named like a longitude and a latitude (x and y alone could be anything)."""
-    plain = {_plain(name) for name in types}
+    plain = {plain_name(name) for name in types}
     return all(plain & set(USUAL_NAMES[kind]) - {"x", "y"} for kind in ("lon", "lat"))
 
 
@@ -96,7 +98,8 @@ def _present(found: Mapping[str, str | None]) -> dict[str, str]:
     return {kind: name for kind, name in found.items() if name is not None}
 
 
-def _plain(name: str) -> str:
+def plain_name(name: str) -> str:
+    """Lower case without spaces and marks, so that usual names are found however they are written."""
     return re.sub(r"[\s_.\-]", "", name.lower())
 
 
@@ -105,10 +108,10 @@ def _find(kind: str, source: str, types: Mapping[str, str], given: str | None) -
         exact = [name for name in types if name == given]
         close = exact or [name for name in types if name.lower() == given.lower()]
         if not close:
-            raise InputError(f"{source}: no column {given!r} for {kind}; its columns are {_listed(types)}")
+            raise InputError(f"{source}: no column {given!r} for {kind}; its columns are {listed(types)}")
         return close[0]
     for usual in USUAL_NAMES[kind]:
-        same = [name for name in types if _plain(name) == usual]
+        same = [name for name in types if plain_name(name) == usual]
         if len(same) > 1:
             raise InputError(
                 f"{source}: columns {' and '.join(map(repr, same))} could both be {kind}; "
@@ -129,13 +132,14 @@ def _expression(kind: str, source: str, name: str, types: Mapping[str, str]) -> 
         return quoted
     if held == "VARCHAR":
         return f"TRY_CAST({quoted} AS DOUBLE)"
-    if not _NUMBER.match(held):
+    if not NUMBER.match(held):
         shown = held.split("(")[0].lower()
         raise InputError(f"{source}: column {name!r} for {kind} is of type {shown}; numbers are accepted")
     return f"CAST({quoted} AS DOUBLE)"
 
 
-def _listed(types: Mapping[str, str]) -> str:
-    names = [name for name in types if not name.startswith("mapveil_")]
-    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-    return ", ".join(repr(name) for name in names[:_LISTED]) + more if names else "none"
+def listed(names: Iterable[str], show: Callable[[str], str] = repr) -> str:
+    """The first names of a table's columns, for messages."""
+    shown = [name for name in names if not name.startswith("mapveil_")]
+    more = f" and {len(shown) - _LISTED} more" if len(shown) > _LISTED else ""
+    return ", ".join(show(name) for name in shown[:_LISTED]) + more if shown else "none"

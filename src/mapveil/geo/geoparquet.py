@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     import pyarrow
 
 _USUAL: Final = ("geometry", "geom", "wkb_geometry", "the_geom", "wkb")
-_SRID_FLAG: Final = 0x20000000
-_FLAGS: Final = 0xE0000000
-_POINT: Final = 1
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -112,7 +109,7 @@ def check_crs(source: str, column: str, sql_type: str, metadata: bytes | None) -
 
 
 def decode_wkb_points(values: pyarrow.BinaryArray) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Longitudes and latitudes of WKB (also ISO and extended) points; NaN for whatever is not a point.
+    """Decode WKB points (ISO and extended too); NaN for every other value.
 
     Parameters
     ----------
@@ -122,30 +119,12 @@ def decode_wkb_points(values: pyarrow.BinaryArray) -> tuple[npt.NDArray[np.float
     Returns
     -------
     tuple of two ndarrays of float64, shape (rows,)
+        Longitudes and latitudes.
     """
-    rows = len(values)
-    lon, lat = np.full(rows, np.nan), np.full(rows, np.nan)
-    if rows == 0:
-        return lon, lat
-    offsets = np.frombuffer(values.buffers()[1], dtype=np.int32)[values.offset : values.offset + rows + 1]
-    start, length = offsets[:-1].astype(np.int64), np.diff(offsets)
-    body = values.buffers()[2]
-    data = np.frombuffer(body, dtype=np.uint8) if body is not None else np.empty(0, dtype=np.uint8)
-    whole = np.flatnonzero((length >= 21) & np.asarray(values.is_valid()))
-    for order, text in ((1, "<"), (0, ">")):
-        index = whole[data[start[whole]] == order]
-        kind = _gather(data, start[index] + 1, f"{text}u4")
-        point = ((kind & ~np.uint32(_FLAGS)) % 1000) == _POINT
-        index, at = index[point], start[index[point]] + 5 + np.where(kind[point] & _SRID_FLAG, 4, 0)
-        fits = at + 16 <= start[index] + length[index]
-        index, at = index[fits], at[fits]
-        lon[index], lat[index] = _gather(data, at, f"{text}f8"), _gather(data, at + 8, f"{text}f8")
-    return lon, lat
+    import shapely
 
-
-def _gather(data: npt.NDArray[np.uint8], at: npt.NDArray[np.int64], dtype: str) -> npt.NDArray[Any]:
-    width = np.dtype(dtype).itemsize
-    return np.ascontiguousarray(data[at[:, None] + np.arange(width)]).view(dtype)[:, 0]
+    shapes = shapely.from_wkb(values.to_numpy(zero_copy_only=False), on_invalid="ignore")
+    return np.asarray(shapely.get_x(shapes)), np.asarray(shapely.get_y(shapes))
 
 
 def _register(connection: duckdb.DuckDBPyConnection) -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from mapveil_client.errors import InputError, ParameterError
-
-__all__ = ["LAT", "LON", "RSS", "MeasurementSplit", "Measurements", "Shuffler"]
 
 LAT, LON, RSS = 0, 1, 2
 """Columns of the matrix that every table has: x_1, x_2 and x_3 of the paper."""
@@ -85,29 +83,13 @@ class Measurements:
     def take(self, kept: npt.NDArray[np.int64] | npt.NDArray[np.bool_]) -> Measurements:
         """Some of the rows; users keep their codes, so that parts of one table agree about them."""
         time = None if self.time is None else self.time[kept]
-        return Measurements(
-            self.rows[kept],
-            self.names,
-            self.users[kept],
-            self.user_ids,
-            time,
-            self.positions[kept],
-            self.source,
-            self.notes,
+        return replace(
+            self, rows=self.rows[kept], users=self.users[kept], time=time, positions=self.positions[kept]
         )
 
     def with_rows(self, rows: npt.NDArray[np.float64]) -> Measurements:
         """The same users and times with other values, such as rewritten ones."""
-        return Measurements(
-            rows,
-            self.names,
-            self.users,
-            self.user_ids,
-            self.time,
-            self.positions,
-            self.source,
-            self.notes,
-        )
+        return replace(self, rows=rows)
 
     def split_random(self, rng: Shuffler, *, pilot: float = 0.7) -> MeasurementSplit:
         """Rows at random, as the paper splits (70 % and 30 %)."""

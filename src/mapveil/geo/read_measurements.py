@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.geo.find_columns import find_columns
+from mapveil.geo.find_columns import NUMBER, find_columns, listed, plain_name
 from mapveil.geo.measurements import Measurements
 from mapveil.geo.read_points import open_table
 from mapveil.geo.tables import Table, column_types, quote_name, reading
@@ -18,8 +17,6 @@ from mapveil_client.errors import InputError, ParameterError
 if TYPE_CHECKING:
     import duckdb
     import pyarrow
-
-__all__ = ["STRONGEST_DBM", "USUAL_SIGNALS", "WEAKEST_DBM", "read_measurements"]
 
 USUAL_SIGNALS: Final = (
     *("rss", "rssdbm", "rsrp", "rsrpdbm", "rssi", "rssidbm", "signal", "signaldbm", "signalstrength"),
@@ -31,11 +28,7 @@ column's name do not matter."""
 WEAKEST_DBM, STRONGEST_DBM = -160.0, 0.0
 """What a phone can report: below the floor of every standard's scale (-156 dBm), and one milliwatt."""
 
-_NUMBER: Final = re.compile(
-    r"^(U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|FLOAT|DOUBLE|REAL|DECIMAL.*|BIGNUM|VARINT)$"
-)
 _MOST_MISSING: Final = 0.01
-_LISTED: Final = 12
 
 
 class _Column(NamedTuple):
@@ -130,21 +123,21 @@ def read_measurements(
 
 
 def _numeric(name: str, types: Mapping[str, str]) -> bool:
-    return types[name] in ("VARCHAR", "BOOLEAN") or bool(_NUMBER.match(types[name]))
+    return types[name] in ("VARCHAR", "BOOLEAN") or bool(NUMBER.match(types[name]))
 
 
 def _signal(source: str, types: Mapping[str, str], given: str | None) -> str:
     name = given
     if name is None:
-        plain = {re.sub(r"[\s_.\-]", "", each.lower()): each for each in reversed(list(types))}
+        plain = {plain_name(each): each for each in reversed(list(types))}
         name = next((plain[usual] for usual in USUAL_SIGNALS if usual in plain), None)
         if name is None:
             raise InputError(
-                f"{source}: no column of signal strength among {_listed(list(types))}; a usual name (rss_dbm, "
+                f"{source}: no column of signal strength among {listed(types)}; a usual name (rss_dbm, "
                 "rsrp_dbm, rssi) or rss=NAME is accepted"
             )
     if name not in types:
-        raise InputError(f"{source}: no column {given!r} for rss; its columns are {_listed(list(types))}")
+        raise InputError(f"{source}: no column {given!r} for rss; its columns are {listed(types)}")
     if not _numeric(name, types) or types[name] == "BOOLEAN":
         raise InputError(
             f"{source}: column {name!r} for rss is of type {types[name].lower()}; numbers (dBm) are accepted"
@@ -159,15 +152,13 @@ def _further(
         # Where some columns have types, a column of text is one that was never meant as a number.
         untyped = set(types.values()) == {"VARCHAR"}
         return [
-            name
-            for name in types
-            if name not in taken and (untyped or _NUMBER.match(types[name]) is not None)
+            name for name in types if name not in taken and (untyped or NUMBER.match(types[name]) is not None)
         ]
     if isinstance(features, str):
         raise ParameterError(f"features is {features!r}; a sequence of column names is accepted")
     for name in features:
         if name not in types:
-            raise InputError(f"{source}: no column {name!r}; its columns are {_listed(list(types))}")
+            raise InputError(f"{source}: no column {name!r}; its columns are {listed(types)}")
         if not _numeric(name, types):
             raise InputError(
                 f"{source}: column {name!r} is of type {types[name].lower()}; numbers are accepted as features"
@@ -233,7 +224,7 @@ class _Rows:
         """Go on without some columns."""
         gone = {name for names in reasons.values() for name in names}
         self.columns = [column for column in self.columns if column.name not in gone]
-        notes += [f"left out, {reason}: {_listed(names)}" for reason, names in reasons.items()]
+        notes += [f"left out, {reason}: {listed(names, str)}" for reason, names in reasons.items()]
 
     def moments(
         self, name: str | None, types: Mapping[str, str], named: bool, notes: list[str]
@@ -248,7 +239,7 @@ class _Rows:
         else:
             sql = (
                 seconds
-                if _NUMBER.match(held)
+                if NUMBER.match(held)
                 else f"COALESCE(EPOCH_US(TRY_CAST({quoted} AS TIMESTAMP)), {seconds})"
             )
         found = self._arrow(f"{sql} AS moment")["moment"]
@@ -337,8 +328,3 @@ def _unfit(rows: _Rows, fill: float | None) -> dict[str, list[str]]:
         elif column.nearly_constant and (fill is None or not missing):
             reasons.setdefault("the same in all but one row in a thousand", []).append(column.name)
     return reasons
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-    return ", ".join(names[:_LISTED]) + more

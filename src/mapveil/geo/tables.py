@@ -61,8 +61,16 @@ def _alias() -> str:
     return f"mapveil_table_{next(_names)}"
 
 
+class _Whole:
+    """A table that is not made of others."""
+
+    def parts(self: Table) -> tuple[Table, ...]:
+        """See :class:`Table`."""
+        return (self,)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class FrameTable:
+class FrameTable(_Whole):
     """A table in memory (Arrow, pandas, Polars) or an Arrow dataset."""
 
     frame: Any
@@ -74,13 +82,9 @@ class FrameTable:
         connection.register(self._alias, self.frame)
         return self._alias
 
-    def parts(self) -> tuple[Table, ...]:
-        """See :class:`Table`."""
-        return (self,)
-
 
 @dataclass(frozen=True, eq=False, repr=False)
-class StreamTable:
+class StreamTable(_Whole):
     """Rows that something makes anew, batch by batch, each time they are read.
 
     Parameters
@@ -112,13 +116,9 @@ class StreamTable:
         connection.register(self._alias, self)
         return self._alias
 
-    def parts(self) -> tuple[Table, ...]:
-        """See :class:`Table`."""
-        return (self,)
-
 
 @dataclass(frozen=True, eq=False, repr=False)
-class QueryTable:
+class QueryTable(_Whole):
     """The rows of one SELECT statement."""
 
     sql: str
@@ -129,10 +129,6 @@ class QueryTable:
         # A name in the text means a file, never a Python variable of whoever calls.
         connection.execute("SET python_enable_replacements = false")
         return f"({self.sql}\n) AS query"
-
-    def parts(self) -> tuple[Table, ...]:
-        """See :class:`Table`."""
-        return (self,)
 
 
 def quote_name(name: str) -> str:

@@ -21,20 +21,6 @@ _DENSE_SIDE = 2048
 _TRUNCATION = 8.0
 
 
-def gaussian_filter(size: int, sigma: float) -> FloatArray:
-    r"""One axis of the filter as a matrix whose every column sums to one.
-
-    .. math:: G(x, x') = \frac{e^{-(x - x')^2 / 2 \sigma^2}}{Z(x')}, \qquad
-        Z(x') = \sum_{x = 0}^{n - 1} e^{-(x - x')^2 / 2 \sigma^2}
-
-    where: :math:`n` is ``size`` in cells and :math:`\sigma` is ``sigma`` in cells; 0 gives the identity.
-    """
-    if sigma == 0:
-        return np.eye(size)
-    kernel = _kernel(size, sigma)
-    return np.asarray(kernel / kernel.sum(axis=0))
-
-
 def heatmap(
     raster: npt.ArrayLike,
     *,

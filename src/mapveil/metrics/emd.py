@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.geo.positions import positions_m
 from mapveil.maps.density_map import DensityMap
 from mapveil.metrics.distribution import MapLike, distribution_pair
 from mapveil.metrics.emd_ascent import exact_by_ascent
@@ -70,27 +69,6 @@ def emd(truth: MapLike, estimate: MapLike, *, cell: tuple[float, float] | None =
             except MissingExtra:
                 pass
     return emd_of_points(np.asarray(column * width), np.asarray(row * height), moved[row, column])
-
-
-def emd_metres(truth: DensityMap, estimate: DensityMap) -> float:
-    """Earth mover's distance in metres between two maps of one tiling, whatever its cells.
-
-    As :func:`emd`, with the cells' centres in the region's metric coordinates as their places and the L1
-    distance along those axes. Run by: the evaluator.
-
-    Raises
-    ------
-    ParameterError
-        An argument is no DensityMap, or as for :func:`emd`.
-    """
-    if not (isinstance(truth, DensityMap) and isinstance(estimate, DensityMap)):
-        raise ParameterError(
-            "a distance in metres needs two DensityMaps; for arrays give emd the size of a cell"
-        )
-    moved = surplus_of_cells(truth, estimate)
-    differing = np.flatnonzero(moved)
-    x, y = positions_m(truth.tiling)
-    return emd_of_points(x[differing], y[differing], moved[differing])
 
 
 def emd_of_points(x: FloatArray, y: FloatArray, supply: FloatArray, solver: str = "auto") -> float:

@@ -212,7 +212,7 @@ METRICS: dict[str, Metric] = {
     )
 }
 """Every metric by name. ``emd`` is :func:`mapveil.metrics.emd_bounds.emd_within`, certified to 1e-4 of itself;
-the exact one is :func:`mapveil.metrics.emd.emd`, and :func:`mapveil.metrics.emd.emd_metres` the one in metres."""
+the exact one is :func:`mapveil.metrics.emd.emd`."""
 
 
 def compare(truth: MapLike, estimate: MapLike, metrics: Iterable[str] | None = None) -> dict[str, float]:

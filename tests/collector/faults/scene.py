@@ -22,7 +22,8 @@ import numpy as np
 from mapveil.collector.clock import SystemClock
 from mapveil.collector.store.accounts import Accounts
 from mapveil.collector.store.database import Store
-from mapveil.geo import Quadtree, Region
+from mapveil.geo.quadtree import Quadtree
+from mapveil.geo.region import Region
 from mapveil_client.memory import DeviceMemory
 from mapveil_client.places import Whereabouts
 from mapveil_client.vault import Vault
