@@ -74,7 +74,7 @@ def test_any_column_can_be_the_signal_and_the_user() -> None:
     table = TABLE.rename_columns(["who", "time", "lon", "lat", "speed", "level", "lac", "network"])
     with pytest.raises(InputError, match="no column of user ids"):
         read_measurements(table)
-    with pytest.raises(InputError, match="no column of signal strength among user_id, time, lon"):
+    with pytest.raises(InputError, match="no column of signal strength among 'user_id', 'time', 'lon'"):
         read_measurements(TABLE.rename_columns({"rss_dbm": "level"}))
     assert read_measurements(table, user="who", rss="level").names[2] == "level"
 
