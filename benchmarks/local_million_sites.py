@@ -11,9 +11,10 @@ import time
 import numpy as np
 
 import mapveil as mv
-from mapveil.local import Domain, StaircaseResponse
 from mapveil.local.estimators.maximum_likelihood import maximise_likelihood
 from mapveil.local.randomizers.report import Tally
+from mapveil.local.randomizers.staircase_response import StaircaseResponse
+from mapveil_client.local.domain import Domain
 from mapveil_client.randomness.random import Randomness
 
 CHUNK = 1 << 20

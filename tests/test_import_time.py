@@ -24,7 +24,7 @@ def test_the_command_line_starts_without_heavy_libraries() -> None:
 
 
 def test_a_mechanism_loads_no_reader_and_no_plotter() -> None:
-    heavy = loaded_after("import mapveil; mapveil.central.LaplaceHistogram(epsilon=1)")
+    heavy = loaded_after("import mapveil; mapveil.mechanisms.LaplaceHistogram(epsilon=1)")
     assert heavy <= {"numpy"}
 
 

@@ -53,7 +53,8 @@ def test_public_names_are_documented(name: str) -> None:
 
 
 def test_every_name_of_the_top_package_loads() -> None:
-    for name in mapveil.__all__:
-        assert getattr(mapveil, name) is not None
+    for package in (mapveil, mapveil.mechanisms):
+        for name in dir(package):
+            assert getattr(package, name) is not None
     with pytest.raises(AttributeError, match="no attribute"):
         _ = mapveil.nothing

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from mapveil.cli.answers import check_outputs, local_mechanism
-from mapveil.cli.arguments import epsilon_list, length_list, parse_region, read_options
+from mapveil.cli.arguments import epsilon_list, length_list
 from mapveil.cli.console import Console, console_options
+from mapveil.cli.options import method_options, outputs, region_option, title_option
 from mapveil.cli.routes import parse_ends
+from mapveil.navigation.route_map import RouteMap
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.randomness.random import as_randomness
 
 if TYPE_CHECKING:
-    from mapveil.navigation.route_map import RouteMap
+    from mapveil.geo.region import Region
+    from mapveil.local.mechanism import LocalMechanism
     from mapveil.privacy.claim import Assumes
     from simulations.traffic.drive import Reporting
     from simulations.traffic.scene import Scene
@@ -45,7 +47,7 @@ _HEAD = (
     show_default=True,
     help="FILE (.graphml .osm .osm.pbf), 'trajectories' (of INPUT) or 'synthetic'.",
 )
-@click.option("--region", help="W,S,E,N in degrees, or a polygon file. [default: the synthetic city's]")
+@region_option("W,S,E,N in degrees, or a polygon file. [default: the synthetic city's]")
 @click.option("--tiling", default=_TILING, show_default=True, help="The cells that traffic is counted in.")
 @click.option(
     "--epsilon", default="2", show_default=True, help="Of each randomized location; several as 1,2,4."
@@ -62,9 +64,7 @@ _HEAD = (
     help="Who asks also sends a location (the paper's); or every trip sends one, at a moment drawn before it starts.",
 )
 @click.option("--method", default=_METHOD, show_default=True, help="What randomizes: see 'mapveil methods'.")
-@click.option(
-    "--option", "options", multiple=True, metavar="K=V", help="An option of the method. Repeatable."
-)
+@method_options()
 @click.option("--vehicles", default=3000, show_default=True, help="Vehicles to simulate.")
 @click.option("--period", default=3600.0, show_default=True, help="Seconds in which they depart.")
 @click.option("--window", default=300.0, show_default=True, help="Seconds of a traffic map.")
@@ -90,9 +90,8 @@ _HEAD = (
     help="Where the way that is drawn begins. [default: two places that the traffic keeps apart]",
 )
 @click.option("--to", "goal", metavar="LON,LAT", help="Where it ends.")
-@click.option("-o", "--output", "outputs", multiple=True, type=click.Path(path_type=Path),
-              help="Where to write: .html .png .geojson. Repeatable.")  # fmt: skip
-@click.option("--title", help="Head of pictures and pages.")
+@outputs(RouteMap.suffixes, ".html .png .geojson", required=False)
+@title_option
 @click.option("--user", help="Column of user ids.")
 @click.option("--trip", help="Column of trip ids.")
 @click.option(
@@ -103,14 +102,14 @@ def command(
     console: Console,
     source: str | None,
     roads: str,
-    region: str | None,
+    region: Region | None,
     tiling: str,
     epsilon: str,
     theta: str,
     updates: int,
     reporting: Reporting,
     method: str,
-    options: tuple[str, ...],
+    options: dict[str, Any],
     vehicles: int,
     period: float,
     window: float,
@@ -142,16 +141,14 @@ def command(
     from dataclasses import asdict
 
     from mapveil.geo.parse_tiling import parse_tiling
-    from mapveil.navigation.route_map import RouteMap
+    from mapveil.mechanisms.methods import find_method
     from simulations.traffic.scene import congested_world, make_scene
     from simulations.traffic.study import study_routes
 
     epsilons, thetas = epsilon_list(epsilon), length_list(theta, "--theta")
-    given = read_options(options)
     if method == _METHOD:
-        given = {"estimator": _ESTIMATOR, **given}
-    mechanism = local_mechanism(method, epsilons[0], given)
-    check_outputs(outputs, RouteMap.suffixes)
+        options = {"estimator": _ESTIMATOR, **options}
+    mechanism = cast("LocalMechanism", find_method(method, "local").make(epsilons[0], options))
     for flag, value in (("--updates", updates), ("--vehicles", vehicles), ("--retrieve", retrieve)):
         if value is not None and value < 1:
             raise ParameterError(f"{flag} is {value}; at least 1 is accepted")
@@ -162,7 +159,7 @@ def command(
         scene = make_scene(
             source,
             roads,
-            parse_region(region),
+            region,
             user=user,
             trip=trip,
             vehicles=vehicles,

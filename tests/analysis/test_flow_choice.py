@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 import mapveil as mv
 from mapveil.analysis.flow_choice import best_depth, best_randomizer
 from mapveil.analysis.flow_deviation import flow_deviation
-from mapveil.local import Domain, GeneralizedRandomizedResponse, HadamardResponse
+from mapveil.local.randomizers.generalized_response import GeneralizedRandomizedResponse
+from mapveil.local.randomizers.hadamard_response import HadamardResponse
 from mapveil_client.errors import ParameterError
+from mapveil_client.local.domain import Domain
 
 EPSILONS = st.fractions(Fraction(1, 100), 12, max_denominator=100)
 

@@ -7,13 +7,11 @@ import pytest
 
 import mapveil as mv
 from mapveil.analysis.flow_deviation import flow_deviation
-from mapveil.local import (
-    Domain,
-    GeneralizedRandomizedResponse,
-    HadamardResponse,
-    StaircaseResponse,
-    SubsetSelection,
-)
+from mapveil.local.randomizers.generalized_response import GeneralizedRandomizedResponse
+from mapveil.local.randomizers.hadamard_response import HadamardResponse
+from mapveil.local.randomizers.staircase_response import StaircaseResponse
+from mapveil.local.randomizers.subset_selection import SubsetSelection
+from mapveil_client.local.domain import Domain
 
 GRID = mv.Grid(mv.Region.from_bbox(-8.70, 41.10, -8.52, 41.22), rows=2, columns=3)
 RUNS, TRIPS = 4000, 500

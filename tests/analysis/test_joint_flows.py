@@ -15,7 +15,9 @@ from mapveil.analysis.joint_flows import (
     proportional_fit,
 )
 from mapveil.analysis.pair_channel import pair_channel
-from mapveil.local import Domain, GeneralizedRandomizedResponse, StaircaseResponse
+from mapveil.local.randomizers.generalized_response import GeneralizedRandomizedResponse
+from mapveil.local.randomizers.staircase_response import StaircaseResponse
+from mapveil_client.local.domain import Domain
 from mapveil_client.randomness.random import Randomness
 
 REGION = mv.Region.from_bbox(-8.70, 41.10, -8.52, 41.22)

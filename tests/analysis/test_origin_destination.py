@@ -15,15 +15,13 @@ from mapveil.analysis.flow_quality import flow_quality
 from mapveil.analysis.origin_destination import FLOW_ESTIMATORS, OriginDestination, PairReports
 from mapveil.analysis.trip_cells import cells_of_trips
 from mapveil.analysis.trips import Trips
-from mapveil.local import (
-    Domain,
-    GeneralizedRandomizedResponse,
-    HadamardResponse,
-    StaircaseResponse,
-    SubsetSelection,
-)
+from mapveil.local.randomizers.generalized_response import GeneralizedRandomizedResponse
+from mapveil.local.randomizers.hadamard_response import HadamardResponse
+from mapveil.local.randomizers.staircase_response import StaircaseResponse
+from mapveil.local.randomizers.subset_selection import SubsetSelection
 from mapveil.privacy.claim import Assumes
 from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.local.domain import Domain
 from mapveil_client.local.randomizer import Reports
 from mapveil_client.randomness.random import Randomness
 

@@ -11,15 +11,13 @@ from hypothesis import strategies as st
 
 import mapveil as mv
 from mapveil.analysis.pair_channel import MOST_SITES, PairChannel, pair_channel
-from mapveil.local import (
-    DiskArea,
-    Domain,
-    GeneralizedRandomizedResponse,
-    HadamardResponse,
-    StaircaseResponse,
-    SubsetSelection,
-)
+from mapveil.local.randomizers.disk_area import DiskArea
+from mapveil.local.randomizers.generalized_response import GeneralizedRandomizedResponse
+from mapveil.local.randomizers.hadamard_response import HadamardResponse
+from mapveil.local.randomizers.staircase_response import StaircaseResponse
+from mapveil.local.randomizers.subset_selection import SubsetSelection
 from mapveil_client.errors import ParameterError
+from mapveil_client.local.domain import Domain
 
 REGION = mv.Region.from_bbox(-8.70, 41.10, -8.52, 41.22)
 PLACE = np.random.default_rng(0).uniform([-8.69, 41.11], [-8.53, 41.21], (11, 2))

@@ -8,8 +8,8 @@ import pytest
 import mapveil as mv
 from mapveil.analysis.trip_cells import cells_of_trips
 from mapveil.analysis.trips import Trips
-from mapveil.local import Domain
 from mapveil_client.errors import InputError
+from mapveil_client.local.domain import Domain
 from mapveil_client.randomness.random import Randomness
 
 GRID = mv.Grid(mv.Region.from_bbox(0.0, 0.0, 4.0, 1.0), rows=1, columns=4)

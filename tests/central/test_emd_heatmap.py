@@ -182,7 +182,7 @@ def test_is_nearer_in_the_earth_movers_distance_than_the_baselines() -> None:
     sums = user_sums(city, tiling)
     truth = lattice.to_square(sums.sums.astype(float))
 
-    def distance(mechanism: mv.central.CentralMechanism) -> float:
+    def distance(mechanism: mv.mechanisms.CentralMechanism) -> float:
         return float(
             np.mean(
                 [emd(truth, lattice.to_square(mechanism.release(sums, rng=s).normalised())) for s in range(4)]
@@ -190,8 +190,8 @@ def test_is_nearer_in_the_earth_movers_distance_than_the_baselines() -> None:
         )
 
     ours = distance(EmdHeatmap(epsilon=1))
-    assert ours < 0.8 * distance(mv.central.LaplaceHistogram(epsilon=1))
-    assert ours < 0.8 * distance(mv.central.ThresholdedHistogram(epsilon=1))
+    assert ours < 0.8 * distance(mv.mechanisms.LaplaceHistogram(epsilon=1))
+    assert ours < 0.8 * distance(mv.mechanisms.ThresholdedHistogram(epsilon=1))
 
 
 @pytest.mark.parametrize(

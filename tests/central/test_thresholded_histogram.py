@@ -49,7 +49,7 @@ def test_what_is_kept_are_the_largest_noisy_sums() -> None:
 def test_keeping_everything_is_the_plain_histogram() -> None:
     sums = sums_on(mv.Quadtree(REGION, depth=4))
     ours = ThresholdedHistogram(epsilon=1, keep_percent=100).release(sums, rng=3).values
-    plain = mv.central.LaplaceHistogram(epsilon=1).release(sums, rng=3).values
+    plain = mv.mechanisms.LaplaceHistogram(epsilon=1).release(sums, rng=3).values
     np.testing.assert_array_equal(ours, plain)
 
 

@@ -84,7 +84,7 @@ def test_without_a_bandwidth_the_rule_chooses(mapveil: Callable, table: Path) ->
 @pytest.mark.parametrize(
     ("flags", "expected"),
     [
-        ((), "needs --region"),
+        ((), "needs a region"),
         (("--region", BOX, "--option", "bandwidth_m=0"), "bandwidth_m is 0"),
         (("--region", BOX, "--option", "bandwidth_m=-5"), "bandwidth_m is -5"),
         (("--region", BOX, "--option", "bandwidth_m=0.0015"), "degrees"),
@@ -100,7 +100,7 @@ def test_without_a_bandwidth_the_rule_chooses(mapveil: Callable, table: Path) ->
         ((*ASKED, "--prior", "nowhere.tif"), "nowhere.tif"),
         ((*ASKED, "-o", "report.pdf"), ".html, .png, .json"),
         ((*ASKED, "-o", "no/such/folder/report.html"), "must exist"),
-        (("--region", "10,10,11,11", "--option", "bandwidth_m=150"), "nobody is inside"),
+        (("--region", "10,10,11,11", "--option", "bandwidth_m=150"), "no row lies inside the region"),
     ],
 )
 def test_bad_input_is_one_line(mapveil: Callable, table: Path, flags: tuple[str, ...], expected: str) -> None:

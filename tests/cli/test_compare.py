@@ -66,7 +66,7 @@ def test_compare_points(mapveil: Callable, table: Path) -> None:
         (["--metrics", "beauty"], "beauty"),
         (["--trials", "0"], "trials"),
         (["--epsilon", "1,,2"], "epsilon"),
-        (["--region", BOX], "brings its own cells"),
+        (["--region", BOX], "counts bring their own cells"),
         (["--users", "10000000"], "users"),
     ],
 )
@@ -104,15 +104,8 @@ def test_audit_names_a_claim_that_it_cannot_test(mapveil: Callable) -> None:
     done = mapveil("audit", "--methods", "private-fourier-kde")
     assert done.code == 2
     assert "claims epsilon 1 for each user" in done.err
-    assert "tests/projection/test_private_fourier_kde.py" in done.err
+    assert "tests/random_features/test_private_fourier_kde.py" in done.err
     for name in ("fourier-kde", "planar-laplace"):
         done = mapveil("audit", "--trust", "projection", "--methods", name)
         assert done.code == 2
         assert f"{name} claims no epsilon: it is not differential privacy" in done.err
-
-
-def test_reproduce_says_what_is_missing(mapveil: Callable, tmp_path: Path) -> None:
-    done = mapveil("reproduce", "ghazi", "--quick", "--shared", tmp_path, "-o", tmp_path / "out")
-    assert done.code == 2
-    assert "no such file" in done.err
-    assert not (tmp_path / "out").exists()

@@ -94,7 +94,7 @@ def test_the_promise_about_a_trip_is_said_to_be_one(mapveil: Callable, trips: Pa
     )
     assert done.code == 0, done.err
     assert "trip-level, replace-one, (2, " in done.out
-    assert "somebody of ten trips has ten times the epsilon" in done.err
+    assert "a user of ten trips has ten times the epsilon" in done.err
     assert "nothing was spent" in mapveil("ledger").out
 
 

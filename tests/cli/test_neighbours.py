@@ -22,7 +22,7 @@ def test_writes_every_format_and_charges_the_ledger(mapveil: Callable, table: Pa
     assert all((tmp_path / f"near{suffix}").stat().st_size > 500 for suffix in suffixes)
     assert "user-level, replace-one, (2, " in done.out
     assert "2 of 3 spent" in done.out
-    assert "olh-h, neighbours" in mapveil("ledger").out
+    assert "olh-h  grid:8x8" in mapveil("ledger").out
     assert (tmp_path / "near.csv").read_text().startswith('"cell","rank","neighbour","distance_m"\n')
 
 
@@ -74,7 +74,7 @@ def test_a_seed_repeats_marks_and_charges_nothing(mapveil: Callable, table: Path
 BAD = {
     "epsilon 0": (["--epsilon", "0"], "epsilon"),
     "epsilon below 0": (["--epsilon", "-2"], "epsilon"),
-    "k": (["-k", "0"], "-k is 0"),
+    "k": (["-k", "0"], "-k must be at least 1, got 0"),
     "one cell": (["--tiling", "grid:1x1"], "two or more"),
     "unknown method": (["--method", "magic"], "magic"),
     "a method of another trust": (["--method", "emd"], "emd"),

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import mapveil as mv
+from mapveil.geo.parse_tiling import tiling_from_dict
 
 REGION = mv.Region.from_bbox(139.4, 35.5, 139.9, 35.9)
 BOX = "139.4,35.5,139.9,35.9"
@@ -96,7 +97,7 @@ def test_without_a_region_the_devices_are_asked_for_one(mapveil: Callable, tmp_p
     record = json.loads(done.out)
     assert record["guarantee"]["shares"][0]["purpose"] == "the region, cut 1"
     assert sum(Fraction(share["epsilon"]) for share in record["guarantee"]["shares"]) <= 1
-    west, south, east, north = mv.geo.tiling_from_dict(record["tiling"]).region.bbox
+    west, south, east, north = tiling_from_dict(record["tiling"]).region.bbox
     # The crowd's middle is in it, and it is no continent; where it ends is the noise's doing.
     assert 138.5 < west < 139.75
     assert 139.55 < east < 140.8
@@ -119,10 +120,10 @@ def test_a_budget_that_would_not_last_is_refused_before_anybody_is_asked(
 @pytest.mark.parametrize(
     ("flags", "expected"),
     [
-        (["--secure-sum", "ideal"], "--trust distributed is accepted"),
-        (["--dropout", "0.1"], "--trust distributed is accepted"),
+        (["--secure-sum", "ideal"], "secure_sum is for trust distributed only"),
+        (["--dropout", "0.1"], "dropout is for trust distributed only"),
         (["--shard-size", "10"], "no option 'shard_size'"),
-        (["--trust", "distributed", "--dropout", "1.5"], "--dropout is 1.5"),
+        (["--trust", "distributed", "--dropout", "1.5"], "dropout must be in [0, 1), got 1.5"),
         (["--trust", "distributed", "--shard-size", "0"], "shard_size is 0"),
         (["--trust", "distributed", "--method", "emd"], "--trust central"),
         (["--trust", "nobody"], "central, distributed"),

@@ -100,7 +100,7 @@ def test_without_ends_an_example_is_shown(mapveil: Callable, roads: Path, traffi
         (["--from", "1,2", "--to", "3,4"], "outside the roads"),
         (["--from", "2.33,48.86", "--to", "2.33,48.86"], "one junction"),
         (["--traffic", "absent.parquet"], "no such file"),
-        (["-o", "routes.tif"], "no format has that suffix"),
+        (["-o", "routes.tif"], "the suffix must be one of"),
         (["-o", "absent/routes.png"], "absent"),
     ],
 )

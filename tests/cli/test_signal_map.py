@@ -128,7 +128,7 @@ def test_the_same_map_in_python(mapveil, phones: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["-o", "map.shp"], "no format here has that suffix"),
+        (["-o", "map.shp"], "the suffix must be one of"),
         (["-o", "map.tif", "--least", "0"], "least is 0"),
         (["-o", "map.tif", "--reach", "100"], "--reach is for the other models"),
         (["-o", "map.tif", "--model", "kriging", "--least", "3"], "--least is for --model cells"),
@@ -156,4 +156,4 @@ def test_a_file_without_strength_is_named(mapveil, tmp_path: Path) -> None:
     path.write_text("user_id,lat,lon\na,35.51,24.01\n")
     done = mapveil("signal", "map", path, "--region", BOX, "-o", tmp_path / "map.tif")
     assert done.code == 2
-    assert f"{path}: no column of signal strength among user_id, lat, lon;" in done.err
+    assert f"{path}: no column of signal strength among 'user_id', 'lat', 'lon';" in done.err

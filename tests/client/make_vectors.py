@@ -16,9 +16,9 @@ from scipy.spatial import cKDTree
 import mapveil as mv
 from mapveil.geo.tiling import Tiling
 from mapveil.geo.web_mercator import WebMercatorTiles
-from mapveil.local import Domain
 from mapveil.random_features.map_points import map_points
 from mapveil_client.epsilon import odds, power
+from mapveil_client.local.domain import Domain
 from mapveil_client.local.message import setting_fingerprint, write_reports
 from mapveil_client.random_features.frequencies import offsets, unit_frequencies
 from mapveil_client.random_features.kernels import kernel_named

@@ -10,18 +10,16 @@ import pytest
 
 import mapveil as mv
 from mapveil.geo.tiling import Tiling
-from mapveil.local import (
-    DiskArea,
-    Domain,
-    GeneralizedRandomizedResponse,
-    HadamardResponse,
-    HierarchicalHashing,
-    LocalHashing,
-    PlanarLaplace,
-    StaircaseResponse,
-    SubsetSelection,
-    UnaryEncoding,
-)
+from mapveil.local.randomizers.disk_area import DiskArea
+from mapveil.local.randomizers.generalized_response import GeneralizedRandomizedResponse
+from mapveil.local.randomizers.hadamard_response import HadamardResponse
+from mapveil.local.randomizers.hierarchical_hashing import HierarchicalHashing
+from mapveil.local.randomizers.local_hashing import LocalHashing
+from mapveil.local.randomizers.planar_laplace import PlanarLaplace
+from mapveil.local.randomizers.staircase_response import StaircaseResponse
+from mapveil.local.randomizers.subset_selection import SubsetSelection
+from mapveil.local.randomizers.unary_encoding import UnaryEncoding
+from mapveil_client.local.domain import Domain
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from mapveil.geo.parse_tiling import tiling_from_dict
-from mapveil.local import Domain
 from mapveil_client import canonical_cbor
+from mapveil_client.local.domain import Domain
 from mapveil_client.local.message import setting_fingerprint, write_reports
 from mapveil_client.randomness.random import Randomness
 

@@ -7,9 +7,9 @@ import pytest
 
 import mapveil as mv
 from mapveil.geo.counts import Counts
-from mapveil.local import Domain
 from mapveil.local.devices import cells_of_users
 from mapveil_client.errors import InputError
+from mapveil_client.local.domain import Domain
 from mapveil_client.randomness.random import Randomness
 
 REGION = mv.Region.from_bbox(0.0, 0.0, 4.0, 1.0)

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 import mapveil as mv
-from mapveil.local import DiskArea, Domain
+from mapveil.local.randomizers.disk_area import DiskArea
 from mapveil.local.randomizers.report import Tally
 from mapveil_client.errors import ParameterError
 from mapveil_client.local.disk_area import best_radius, disk_kernel, pixel_raster
+from mapveil_client.local.domain import Domain
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
 
@@ -71,7 +72,7 @@ def test_sites_of_one_pixel_cannot_be_told_apart_and_the_message_says_so() -> No
     with pytest.raises(ParameterError, match=r"singular.*'smoothed-em' is accepted"):
         randomizer.invert(Tally(np.ones(randomizer.symbols, dtype=np.int64), randomizer.symbols))
     heat = DiskArea(epsilon=1, estimator="em").release(
-        mv.geo.counts.Counts(np.array([90, 10, 50, 50]), domain.tiling), rng=1
+        mv.Counts(np.array([90, 10, 50, 50]), domain.tiling), rng=1
     )
     assert heat.values[0] == pytest.approx(heat.values[1])
 
@@ -124,7 +125,7 @@ def test_the_noise_of_sites_is_the_diagonal_and_intervals_cover() -> None:
     users = np.random.default_rng(3).multinomial(20_000, p)
     missed = []
     for seed in range(20):
-        bounds = mechanism.release(mv.geo.counts.Counts(users, tiling), rng=seed).error(0.05)
+        bounds = mechanism.release(mv.Counts(users, tiling), rng=seed).error(0.05)
         assert bounds.upper.min() < 20_000
         missed.append((users < bounds.lower) | (users > bounds.upper))
     assert np.mean(missed) <= 0.02
@@ -133,6 +134,6 @@ def test_the_noise_of_sites_is_the_diagonal_and_intervals_cover() -> None:
 def test_where_least_squares_would_take_long_a_map_says_how_many_reported() -> None:
     tiling = mv.Quadtree(REGION, depth=5)
     users = np.ones(tiling.size, dtype=np.int64)
-    bounds = DiskArea(epsilon=2).release(mv.geo.counts.Counts(users, tiling), rng=1).error(0.05)
+    bounds = DiskArea(epsilon=2).release(mv.Counts(users, tiling), rng=1).error(0.05)
     assert bounds.lower.max() == 0
     assert (bounds.upper == users.sum()).all()

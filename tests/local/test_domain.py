@@ -7,8 +7,8 @@ import pytest
 import shapely
 
 import mapveil as mv
-from mapveil.local import Domain
 from mapveil_client.errors import InputError
+from mapveil_client.local.domain import Domain
 
 BOX = (-74.03, 40.69, -73.90, 40.83)
 REGION = mv.Region.from_bbox(*BOX)

@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 import mapveil as mv
-from mapveil.local import Domain, HierarchicalHashing, LocalHashing
 from mapveil.local.estimators.hash_support import HashSupport
+from mapveil.local.randomizers.hierarchical_hashing import HierarchicalHashing
+from mapveil.local.randomizers.local_hashing import LocalHashing
 from mapveil.local.randomizers.report import Tally
 from mapveil_client.errors import ParameterError
+from mapveil_client.local.domain import Domain
 from mapveil_client.local.hierarchical_hashing import levels_of
 from mapveil_client.local.local_hashing import best_buckets, is_prime
 from mapveil_client.randomness.random import Randomness

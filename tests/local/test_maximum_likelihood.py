@@ -6,12 +6,15 @@ import numpy as np
 import pytest
 
 import mapveil as mv
-from mapveil.local import Domain, GeneralizedRandomizedResponse, StaircaseResponse, UnaryEncoding
 from mapveil.local.estimators.candidate_sets import candidate_sums, solve_candidate_sets
 from mapveil.local.estimators.estimators import ESTIMATORS, estimate_distribution
 from mapveil.local.estimators.maximum_likelihood import maximise_likelihood
+from mapveil.local.randomizers.generalized_response import GeneralizedRandomizedResponse
 from mapveil.local.randomizers.report import Tally
+from mapveil.local.randomizers.staircase_response import StaircaseResponse
+from mapveil.local.randomizers.unary_encoding import UnaryEncoding
 from mapveil_client.errors import ParameterError
+from mapveil_client.local.domain import Domain
 from mapveil_client.randomness.random import Randomness
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)

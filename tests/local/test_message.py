@@ -13,8 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mapveil as mv
-from mapveil.local import Domain, GeneralizedRandomizedResponse, StaircaseResponse, UnaryEncoding
+from mapveil.local.randomizers.generalized_response import GeneralizedRandomizedResponse
+from mapveil.local.randomizers.staircase_response import StaircaseResponse
+from mapveil.local.randomizers.unary_encoding import UnaryEncoding
 from mapveil_client.errors import InputError
+from mapveil_client.local.domain import Domain
 from mapveil_client.local.message import read_reports, sift_reports, write_reports
 from mapveil_client.randomness.random import Randomness
 

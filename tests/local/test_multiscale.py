@@ -8,18 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mapveil as mv
-from mapveil.local import (
-    DiskArea,
-    Domain,
-    HadamardResponse,
-    HierarchicalHashing,
-    StaircaseResponse,
-    SubsetSelection,
-)
 from mapveil.local.estimators.covariance import DenseCovariance, IndependentCovariance
 from mapveil.local.estimators.estimators import estimate_distribution
 from mapveil.local.estimators.multiscale import shrink_estimates
 from mapveil.local.estimators.site_tree import site_tree
+from mapveil.local.randomizers.disk_area import DiskArea
+from mapveil.local.randomizers.hadamard_response import HadamardResponse
+from mapveil.local.randomizers.hierarchical_hashing import HierarchicalHashing
+from mapveil.local.randomizers.staircase_response import StaircaseResponse
+from mapveil.local.randomizers.subset_selection import SubsetSelection
+from mapveil_client.local.domain import Domain
 from mapveil_client.randomness.random import Randomness
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import mapveil as mv
-from mapveil.local import Domain
 from mapveil.local.randomizers.report import Tally
 from mapveil_client.epsilon import power
 from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.local.domain import Domain
 from mapveil_client.local.randomizer import Reports
 from mapveil_client.randomness.random import Randomness
 

@@ -12,7 +12,7 @@ import pytest
 from scipy.stats import beta
 
 import mapveil as mv
-from mapveil.local import Domain
+from mapveil_client.local.domain import Domain
 from mapveil_client.randomness.random import Randomness
 
 spec = importlib.util.spec_from_file_location("local_conftest", Path(__file__).parent / "conftest.py")

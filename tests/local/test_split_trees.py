@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import mapveil as mv
-from mapveil.local import Domain
 from mapveil.local.estimators.site_tree import site_tree
 from mapveil.local.estimators.split_trees import SplitTrees, usual_concentration
+from mapveil_client.local.domain import Domain
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
 

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 import mapveil as mv
-from mapveil.local import Domain, GeneralizedRandomizedResponse, StaircaseResponse
+from mapveil.local.randomizers.generalized_response import GeneralizedRandomizedResponse
 from mapveil.local.randomizers.report import Tally
+from mapveil.local.randomizers.staircase_response import StaircaseResponse
 from mapveil_client.errors import ParameterError
+from mapveil_client.local.domain import Domain
 from mapveil_client.local.staircase_response import group_number
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)

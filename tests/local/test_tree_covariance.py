@@ -10,11 +10,11 @@ import pytest
 
 import mapveil as mv
 from mapveil.geo.counts import Counts
-from mapveil.local import Domain, HierarchicalHashing
 from mapveil.local.estimators.estimators import estimate_distribution
-from mapveil.local.randomizers.hierarchical_hashing import HierarchicalHashingRandomizer
+from mapveil.local.randomizers.hierarchical_hashing import HierarchicalHashing, HierarchicalHashingRandomizer
 from mapveil.local.randomizers.report import Tally
 from mapveil_client.errors import ParameterError
+from mapveil_client.local.domain import Domain
 from mapveil_client.randomness.random import Randomness
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)

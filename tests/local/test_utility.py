@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import mapveil as mv
-from mapveil.local import Domain
 from mapveil.local.estimators.utility import utility
 from mapveil.metrics.metrics import kl
 from mapveil_client.errors import ParameterError
+from mapveil_client.local.domain import Domain
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
 

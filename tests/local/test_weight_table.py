@@ -8,13 +8,15 @@ import numpy as np
 import pytest
 
 import mapveil as mv
-from mapveil.local import Domain, GeneralizedRandomizedResponse, PlanarLaplace
 from mapveil.local.randomizers.condensed import condensed_randomizer, geo_randomizer, greatest_confidence
+from mapveil.local.randomizers.generalized_response import GeneralizedRandomizedResponse
 from mapveil.local.randomizers.input_discriminative import InputDiscriminativeRandomizer, level_chances
+from mapveil.local.randomizers.planar_laplace import PlanarLaplace
 from mapveil.local.randomizers.report import Tally
 from mapveil.local.randomizers.weight_table import TableRandomizer, solve_regular
 from mapveil_client.epsilon import keeps
 from mapveil_client.errors import ParameterError
+from mapveil_client.local.domain import Domain
 from mapveil_client.local.message import setting_fingerprint
 from mapveil_client.local.planar_laplace import distances_m, exponential_weights, largest_rate, table_ratio
 from mapveil_client.local.random_sets import ONE

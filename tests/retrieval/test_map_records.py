@@ -27,7 +27,7 @@ def released(tiling):
     rng = np.random.default_rng(2)
     users = [str(i) for i in range(300)]
     points = mv.Points.from_arrays(users, rng.uniform(-74.03, -73.90, 300), rng.uniform(40.69, 40.83, 300))
-    return mv.central.LaplaceHistogram(epsilon=1).release(points, tiling, rng=Randomness(3))
+    return mv.mechanisms.LaplaceHistogram(epsilon=1).release(points, tiling, rng=Randomness(3))
 
 
 def connected(database):

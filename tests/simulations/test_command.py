@@ -152,7 +152,7 @@ def test_nobody_late_is_said_and_writes_nothing(traffic: Callable, tmp_path: Pat
         (["--from=-40.0,40.05", "--to=-40.0,40.05"], "one junction"),
         (["--region", "1,2,3"], "1,2,3"),
         (["absent.parquet", "--region", BOX], "absent.parquet"),
-        (["-o", "routes.tif"], "no format has that suffix"),
+        (["-o", "routes.tif"], "the suffix must be one of"),
         (["-o", "absent/routes.png"], "absent"),
     ],
 )

@@ -53,7 +53,7 @@ def flow_quality(origins: IntArray, destinations: IntArray, flows: FlowMap, *, t
     --------
     >>> import mapveil as mv
     >>> grid = mv.Grid(mv.Region.from_bbox(-8.70, 41.10, -8.52, 41.22), rows=2, columns=2)
-    >>> promise = mv.local.GeneralizedRandomizedResponse(epsilon=3).guarantee()
+    >>> promise = mv.mechanisms.GeneralizedRandomizedResponse(epsilon=3).guarantee()
     >>> flows = FlowMap(np.array([0]), np.array([1]), np.array([2.0]), grid, promise, "by hand")
     >>> flow_quality(np.array([0, 2]), np.array([1, 3]), flows).l1
     1.0

@@ -15,7 +15,7 @@ from mapveil.maps.density_map import DensityMap
 from mapveil.maps.scene import Layer, ScaleKind, Scene, Shading
 from mapveil.retrieval.database import Database
 from mapveil_client.arrays import IntArray
-from mapveil_client.errors import ParameterError
+from mapveil_client.errors import InputError, ParameterError
 
 _CELL = np.dtype("<i4")
 
@@ -39,7 +39,7 @@ class NeighbourMap(DensityMap):
     --------
     >>> import mapveil as mv
     >>> city = mv.synthetic.city(users=2000, seed=1)
-    >>> heat = mv.central.MultiscaleHeatmap(epsilon=1).release(city, mv.Grid(city.region, rows=12, columns=12))
+    >>> heat = mv.mechanisms.MultiscaleHeatmap(epsilon=1).release(city, mv.Grid(city.region, rows=12, columns=12))
     >>> near = NeighbourMap.of(heat, k=25)
     >>> near.lists.cell.shape, near.layers()[0].name
     ((144, 25), 'radius_25_m')
@@ -103,6 +103,54 @@ class NeighbourMap(DensityMap):
             ensure_ascii=False,
         )
         return Database.of(records, about.encode(), queries=queries)
+
+    def nearest(self, lon: float, lat: float) -> dict[str, Any]:
+        """The nearest users of one location, cell by cell, as a JSON-ready record.
+
+        Parameters
+        ----------
+        lon, lat : float
+            The location, degrees.
+
+        Raises
+        ------
+        InputError
+            The location is outside the map's region.
+        """
+        place = int(self.tiling.locate(np.array([lon]), np.array([lat]))[0])
+        if place < 0:
+            raise InputError(f"{lon:g},{lat:g}: is outside the map's region {self.tiling.region}")
+        found = nearest_users(
+            self.values, self.tiling, self.k, places=[place], asker_counts=self.asker_counts
+        )
+        cells, first, users = np.unique(
+            found.cell[0][found.cell[0] >= 0], return_index=True, return_counts=True
+        )
+        order = np.argsort(first)
+        centres = self.tiling.centres(cells[order])
+        rows = zip(
+            cells[order].tolist(),
+            users[order].tolist(),
+            found.distance_m[0][first[order]].tolist(),
+            centres.lon.tolist(),
+            centres.lat.tolist(),
+            strict=True,
+        )
+        return {
+            "place": [lon, lat],
+            "cell": place,
+            "radius_m": float(found.radius_m[0]),
+            "neighbours": [
+                {
+                    "cell": at,
+                    "users": many,
+                    "distance_m": round(far, 1),
+                    "lon": round(x, 6),
+                    "lat": round(y, 6),
+                }
+                for at, many, far, x, y in rows
+            ],
+        }
 
     def write_lists(self, path: str | PathLike[str]) -> None:
         """Write the lists as CSV: one row a cell and neighbour, with the metadata beside it.

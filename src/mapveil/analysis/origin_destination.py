@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Final, Literal, NamedTuple
@@ -257,6 +258,7 @@ class OriginDestination:
         candidates: tuple[IntArray, IntArray] | None = None,
         rng: Randomness | int | None = None,
         progress: Progress | None = None,
+        before_reveal: Callable[[], None] | None = None,
     ) -> FlowMap:
         """Run a whole collection in this process: every device's half, and the server's.
 
@@ -273,6 +275,8 @@ class OriginDestination:
             Leave it out for a release; an integer seeds the run and marks the flows.
         progress : callable, optional
             Told the name and the done part of each step.
+        before_reveal : callable, optional
+            Called before any client reports; may refuse by raising.
 
         Raises
         ------
@@ -289,6 +293,8 @@ class OriginDestination:
         origins, destinations = cells_of_trips(
             trips, domain, self.mechanism.outside, stream, one_each=self.unit == "user"
         )
+        if before_reveal is not None:
+            before_reveal()
         reports = self.randomize(randomizer, origins, destinations, stream)
         tell("ask the devices", 1.0)
         made = self.estimate(randomizer, reports, stream, candidates=allowed, progress=progress)

@@ -1,17 +1,14 @@
-"""How the commands read their arguments: lists, epsilons, options, regions and sources."""
+"""Readers of arguments: lists, epsilons, locations and options."""
 
 from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mapveil.mechanisms.methods import option_value
 from mapveil_client.epsilon import as_epsilon
 from mapveil_client.errors import InputError
-
-if TYPE_CHECKING:
-    from mapveil.geo.region import Region
 
 
 def name_list(text: str, what: str) -> list[str]:
@@ -35,10 +32,8 @@ def whole_list(text: str, what: str) -> list[int]:
     return [int(part) for part in parts]
 
 
-def length_list(text: str | None, what: str) -> list[float]:
-    """Read ``75,150`` as lengths above 0; nothing for None."""
-    if text is None:
-        return []
+def length_list(text: str, what: str) -> list[float]:
+    """Read ``75,150`` as lengths above 0."""
     try:
         made = [float(part) for part in name_list(text, what)]
     except ValueError:
@@ -46,6 +41,15 @@ def length_list(text: str | None, what: str) -> list[float]:
     if not all(math.isfinite(value) and value > 0 for value in made):
         raise InputError(f"{what} is {text!r}; lengths above 0 separated by commas are accepted")
     return made
+
+
+def parse_location(text: str, flag: str) -> tuple[float, float]:
+    """Read ``LON,LAT`` in degrees."""
+    try:
+        lon, lat = (float(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(f"{flag} must be LON,LAT in degrees, got {text!r}") from None
+    return lon, lat
 
 
 def read_options(pairs: tuple[str, ...]) -> dict[str, Any]:
@@ -66,12 +70,3 @@ def read_options(pairs: tuple[str, ...]) -> dict[str, Any]:
             raise InputError(f"--option {key} is given twice")
         options[key] = option_value(value.strip())
     return options
-
-
-def parse_region(text: str | None) -> Region | None:
-    """Read ``--region``: a box ``W,S,E,N`` in degrees or a file with a polygon."""
-    if text is None:
-        return None
-    from mapveil.geo.region import Region
-
-    return Region.parse(text)

@@ -4,26 +4,33 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
-from mapveil.cli.arguments import length_list, parse_region, read_options, whole_list
+from mapveil.cli.arguments import length_list, whole_list
 from mapveil.cli.console import Console, console_options
-from mapveil.cli.release_request import DEFAULT_TILING
+from mapveil.cli.options import (
+    Parsed,
+    method_options,
+    outputs,
+    region_option,
+    seed_option,
+    table_source,
+    tiling_option,
+)
 from mapveil_client.errors import InputError
 
 if TYPE_CHECKING:
     from mapveil.attacks.localisation import LocalisationReport
     from mapveil.attacks.localisation_scene import Scene
     from mapveil.geo.counts import Counts
-    from mapveil.geo.tiling import Tiling
+    from mapveil.geo.region import Region
     from mapveil.maps.density_map import DensityMap
     from mapveil.random_features.fourier_kde import FourierKde
     from mapveil_client.randomness.random import Randomness
 
 _METHOD: Final = "fourier-kde"
-_SUFFIXES: Final = (".html", ".png", ".json")
 
 
 @click.group("attack")
@@ -45,52 +52,53 @@ class _Asked(NamedTuple):
 
 @command.command("waves")
 @click.argument("source", metavar="INPUT|MAP")
-@click.option("--region", help="W,S,E,N in degrees, or a polygon file (needed for points).")
-@click.option("--tiling", help="As for 'release'. [default: quadtree:8]")
+@region_option("W,S,E,N in degrees, or a polygon file (needed for points).")
+@tiling_option()
+@method_options(of=_METHOD)
 @click.option(
-    "--option", "options", multiple=True, metavar="K=V", help="An option of fourier-kde. Repeatable."
+    "--prior",
+    help="Knowledge of a server: a map or a raster of counts. [default: the density of these devices]",
 )
 @click.option(
-    "--prior", help="What a server knows: a map or a raster of counts. [default: these devices' density]"
+    "--features",
+    type=Parsed("numbers", lambda text: whole_list(text, "--features")),
+    default="1,2,3",
+    show_default=True,
+    help="Numbers of random features to compare.",
 )
-@click.option("--features", default="1,2,3", show_default=True, help="Numbers of waves to compare.")
 @click.option(
-    "--bandwidths", help="Bandwidths to compare, metres. [default: half, once and twice the one asked]"
+    "--bandwidths",
+    type=Parsed("lengths", lambda text: length_list(text, "--bandwidths")),
+    default=(),
+    help="Bandwidths to compare, metres. [default: half, once and twice the mechanism's]",
 )
-@click.option("--devices", default=200, show_default=True, help="Devices against each server.")
-@click.option("--answers", default=8, show_default=True, help="Reports of a device on its way.")
+@click.option("--devices", default=200, show_default=True, help="Number of devices against each server.")
+@click.option("--answers", default=8, show_default=True, help="Number of reports of a moving device.")
 @click.option(
-    "--step-m", type=float, help="How far it goes between two, metres. [default: two of the prior's cells]"
+    "--step-m", type=float, help="Distance between two reports, metres. [default: two of the prior's cells]"
 )
 @click.option(
     "--ratio", default=1.1, show_default=True, help="The paper's epsilon: maxima down to highest / ratio."
 )
-@click.option("-o", "--output", "outputs", multiple=True, type=click.Path(path_type=Path),
-              help="Where to write: .html .png .json. Repeatable.")  # fmt: skip
-@click.option("--user", help="Column of user ids.")
-@click.option("--lon", help="Column of longitudes.")
-@click.option("--lat", help="Column of latitudes.")
-@click.option("--weight", help="Column of weights.")
-@click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same report.")
+@outputs((".html", ".png", ".json"), ".html .png .json", required=False)
+@table_source("user", "lon", "lat", "weight")
+@seed_option("report")
 @console_options
 def waves(
     console: Console,
     source: str,
-    region: str | None,
+    region: Region | None,
     tiling: str | None,
-    options: tuple[str, ...],
+    options: dict[str, Any],
     prior: str | None,
-    features: str,
-    bandwidths: str | None,
+    features: list[int],
+    bandwidths: list[float],
     devices: int,
     answers: int,
     step_m: float | None,
     ratio: float,
     outputs: tuple[Path, ...],
-    user: str | None,
-    lon: str | None,
-    lat: str | None,
-    weight: str | None,
+    columns: dict[str, Any],
     seed: int,
 ) -> None:
     """Where are the devices that answered with waves? The paper's score, and servers that know more.
@@ -109,9 +117,6 @@ def waves(
     from mapveil.attacks.localisation_page import report_text
     from mapveil_client.randomness.random import Randomness
 
-    wanted, widths = whole_list(features, "--features"), length_list(bandwidths, "--bandwidths")
-    _check_outputs(outputs)
-    columns = {"user": user, "lon": lon, "lat": lat, "weight": weight}
     with console.progress() as progress:
         progress("read", 0.0)
         released = _released(source)
@@ -128,8 +133,8 @@ def waves(
             asked.mechanism,
             asked.bandwidth,
             asked.scene,
-            features=wanted,
-            bandwidths=widths,
+            features=features,
+            bandwidths=bandwidths,
             devices=devices,
             answers=answers,
             step_m=step_m,
@@ -195,38 +200,25 @@ def _of_map(source: str, released: DensityMap) -> _Asked:
 
 def _of_devices(
     source: str,
-    region: str | None,
+    region: Region | None,
     tiling: str | None,
-    options: tuple[str, ...],
+    options: dict[str, Any],
     prior: str | None,
-    columns: dict[str, str | None],
+    columns: dict[str, Any],
     rng: Randomness,
 ) -> _Asked:
     from mapveil.attacks.localisation import SCORED
     from mapveil.attacks.localisation_scene import device_places, scene
-    from mapveil.geo.parse_tiling import parse_tiling
-    from mapveil.geo.points import Points
+    from mapveil.geo.parse_tiling import tiling_for
     from mapveil.geo.read_points import read_source
     from mapveil.mechanisms.methods import find_method
     from mapveil.random_features.fourier_kde import FourierKde
 
-    mechanism = find_method(_METHOD, "projection").make(None, read_options(options))
+    mechanism = find_method(_METHOD, "projection").make(None, options)
     if not isinstance(mechanism, FourierKde):
         raise AssertionError(f"{_METHOD} is another mechanism")
-    place = parse_region(region)
     read = read_source(source, **columns)
-    if isinstance(read, Points):
-        if place is None:
-            raise InputError(
-                f"{source}: a table of points needs --region W,S,E,N (degrees) or a polygon file"
-            )
-        cells: Tiling = parse_tiling(tiling or DEFAULT_TILING, place)
-    else:
-        if tiling or region:
-            raise InputError(
-                f"{source}: a raster of counts brings its own cells; leave out --region and --tiling"
-            )
-        cells = read.tiling
+    cells = tiling_for(read, tiling, region)
     public = None if prior is None else _public(prior)
     bandwidth = mechanism.chosen_bandwidth(read, cells, rng.child("bandwidth"))
     places = device_places(read, cells, SCORED, rng.child("devices"))
@@ -238,15 +230,6 @@ def _public(prior: str) -> DensityMap | Counts:
 
     found = _released(prior)
     return read_counts(prior) if found is None else found
-
-
-def _check_outputs(outputs: tuple[Path, ...]) -> None:
-    """Refuse what could not be written before anything is read."""
-    for output in outputs:
-        if output.suffix.lower() not in _SUFFIXES:
-            raise InputError(f"-o {output}: no report has that suffix; accepted: {', '.join(_SUFFIXES)}")
-        if output.is_dir() or not output.parent.is_dir():
-            raise InputError(f"-o {output}: the folder {output.parent} must exist, and the name be a file's")
 
 
 def _write(made: LocalisationReport, at: Scene, outputs: tuple[Path, ...]) -> None:

@@ -3,68 +3,64 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from mapveil.cli.arguments import epsilon_list, name_list, parse_region
 from mapveil.cli.console import Console, console_options
-from mapveil_client.errors import InputError
+from mapveil.cli.options import (
+    epsilons_option,
+    names_option,
+    region_option,
+    seed_option,
+    table_source,
+    tiling_option,
+)
 
 if TYPE_CHECKING:
-    from mapveil.geo.tiling import Tiling
+    from mapveil.geo.region import Region
 
 
 @click.command("compare")
 @click.argument("source", metavar="INPUT|GRID")
-@click.option(
+@names_option(
     "--methods",
-    default="multiscale,emd,adaptive-grid,laplace",
-    show_default=True,
-    help="Names separated by commas; options as name:key=value.",
+    "multiscale,emd,adaptive-grid,laplace",
+    "Methods, separated by commas; options as name:key=value.",
 )
-@click.option("--epsilon", default="0.5,1,2", show_default=True, help="Budgets separated by commas.")
-@click.option("--trials", default=10, show_default=True, help="Repetitions of each.")
+@epsilons_option
+@click.option("--trials", default=10, show_default=True, help="Repetitions of each method and epsilon.")
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), help="Folder for the report: CSV, PNG, one HTML page."
 )
-@click.option("--region", help="W,S,E,N in degrees, or a polygon file (needed for points).")
-@click.option("--tiling", default=None, help="As for 'release'. [default: quadtree:8]")
-@click.option("--users", type=int, help="Draw this many users in each trial. [default: all]")
-@click.option(
-    "--metrics", default="similarity,pearson,kl,emd", show_default=True, help="Separated by commas."
-)
+@region_option("W,S,E,N in degrees, or a polygon file (needed for points).")
+@tiling_option()
+@click.option("--users", type=int, help="Number of users to draw in each trial. [default: all]")
+@names_option("--metrics", "similarity,pearson,kl,emd", "Metrics, separated by commas.")
 @click.option(
     "--sigma-cells", type=float, default=0.0, help="Smooth both maps by this many cells before measuring."
 )
-@click.option("--sigma-m", type=float, help="The same in metres.")
-@click.option("--user", help="Column of user ids.")
-@click.option("--lon", help="Column of longitudes.")
-@click.option("--lat", help="Column of latitudes.")
-@click.option("--weight", help="Column of weights.")
-@click.option(
-    "--seed", type=int, default=0, show_default=True, help="The same seed gives the same comparison."
-)
-@click.option("--workers", type=int, default=1, show_default=True, help="Processes.")
+@click.option("--sigma-m", type=float, help="Smooth both maps by this many metres before measuring.")
+@table_source("user", "lon", "lat", "weight")
+@seed_option("comparison")
+@click.option("--workers", type=int, default=1, show_default=True, help="Number of processes.")
 @console_options
 def command(
     console: Console,
     source: str,
-    methods: str,
-    epsilon: str,
+    methods: list[str],
+    epsilon: list[Fraction],
     trials: int,
     output: Path | None,
-    region: str | None,
+    region: Region | None,
     tiling: str | None,
     users: int | None,
-    metrics: str,
+    metrics: list[str],
     sigma_cells: float,
     sigma_m: float | None,
-    user: str | None,
-    lon: str | None,
-    lat: str | None,
-    weight: str | None,
+    columns: dict[str, Any],
     seed: int,
     workers: int,
 ) -> None:
@@ -78,36 +74,21 @@ def command(
     """  # fmt: skip
     from mapveil.evaluation.compare import compare
     from mapveil.evaluation.report import write_comparison
-    from mapveil.geo.points import Points
+    from mapveil.geo.parse_tiling import tiling_for
     from mapveil.geo.read_points import read_source
 
-    budgets, names = epsilon_list(epsilon), name_list(methods, "--methods")
-    place = parse_region(region)
-    read = read_source(source, user=user, lon=lon, lat=lat, weight=weight)
-    cells: Tiling | None = None
-    if isinstance(read, Points):
-        if place is None:
-            raise InputError(
-                f"{source}: a table of points needs --region W,S,E,N (degrees) or a polygon file"
-            )
-        from mapveil.geo.parse_tiling import parse_tiling
-
-        cells = parse_tiling(tiling or "quadtree:8", place)
-    elif tiling or region:
-        raise InputError(
-            f"{source}: a raster of counts brings its own cells; leave out --region and --tiling"
-        )
+    read = read_source(source, **columns)
     with console.progress() as progress:
         found = compare(
             read,
-            cells,
-            names,
-            budgets,
+            tiling_for(read, tiling, region),
+            methods,
+            epsilon,
             trials,
             users=users,
             sigma_cells=sigma_cells,
             sigma_m=sigma_m,
-            metrics=name_list(metrics, "--metrics"),
+            metrics=metrics,
             seed=seed,
             workers=workers,
             progress=progress,

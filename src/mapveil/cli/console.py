@@ -6,15 +6,35 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.progress import Progress as Bar
     from rich.progress import TaskID
+
+    from mapveil.privacy.accounting import Accounting
+    from mapveil.privacy.guarantee import Guarantee
+
+
+class Answer(Protocol):
+    """A map of any kind, with the guarantee it was released under."""
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The guarantee."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Remarks for a reader."""
+
+    def metadata(self) -> dict[str, Any]:
+        """A JSON-ready record."""
 
 
 class Console:
@@ -54,6 +74,59 @@ class Console:
             )
         else:
             click.echo(text)
+
+    def warn_of_places(self, column: str | None) -> None:
+        """Warn of cells that are read from a column of the data."""
+        if column is not None:
+            self.warn(f"the list of places in {column!r} is taken to be public: it is not protected")
+
+    def answer(
+        self,
+        outputs: Sequence[Path],
+        made: Answer,
+        account: Accounting | None,
+        *,
+        lines: Sequence[str] = (),
+        more: Mapping[str, Any] | None = None,
+        seed: int | None = None,
+    ) -> None:
+        """What was released: the files, the notes, the guarantee, and how the budget stands.
+
+        Parameters
+        ----------
+        outputs : sequence of Path
+            The files that were written.
+        made : Answer
+            The map.
+        account : Accounting, optional
+            The charges of the release, marked as written here; None where the answer costs nothing.
+        lines : sequence of str
+            Further lines of text.
+        more : mapping, optional
+            Further entries of the record.
+        seed : int, optional
+            The seed of a run that is not for release.
+        """
+        record = {"outputs": [str(output) for output in outputs], **made.metadata(), **(more or {})}
+        told = [f"wrote {output}" for output in outputs] + list(lines)
+        for note in made.notes:
+            if note.startswith("WARNING: "):
+                self.warn(note.removeprefix("WARNING: "))
+            else:
+                told.append(f"note: {note}")
+        told.append(repr(made.guarantee))
+        if seed is not None:
+            self.warn("seeded: this answer is NOT FOR RELEASE, and nothing was charged for it")
+        budget = None if account is None else account.written()
+        if budget is not None:
+            spent, whole = float(budget.spent), float(budget.budget)
+            told.append(f"  ledger      {spent:g} of {whole:g} spent on these data, {whole - spent:g} left")
+            record["ledger"] = {"spent": str(budget.spent), "budget": str(budget.budget)}
+        elif account is not None and made.guarantee.epsilon is not None:
+            self.warn(
+                "not entered in a ledger: its epsilon is not added to other releases about the same people"
+            )
+        self.result("\n".join(told), record)
 
     @contextmanager
     def progress(self) -> Iterator[Callable[[str, float], None]]:
@@ -116,22 +189,40 @@ def _on_bar(bar: Bar) -> Callable[[str, float], None]:
 
 
 def options_of(function: Callable[..., Any]) -> list[click.Parameter]:
-    """What click's decorators have put on a function so far: the list itself, the last decorator's first."""
+    """The parameters that click's decorators have put on a function so far, the last decorator's first."""
     found: list[click.Parameter] = vars(function).setdefault("__click_params__", [])
     return found
 
 
+def gathered(
+    make: Callable[..., dict[str, Any]], *options: Callable[[Any], Any]
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """A decorator that adds options, and gives the command what ``make`` makes of their values."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        def command(*arguments: Any, **given: Any) -> Any:
+            values = {name: given.pop(name) for name in names}
+            return function(*arguments, **make(**values), **given)
+
+        for option in reversed(options):
+            command = option(command)
+        names = [str(option.name) for option in options_of(command)]
+        options_of(command)[:0] = options_of(function)
+        command.__name__, command.__doc__ = function.__name__, function.__doc__
+        return command
+
+    return decorate
+
+
+def _console(as_json: bool, verbose: int, quiet: bool) -> dict[str, Any]:
+    return {"console": Console(as_json=as_json, verbosity=-1 if quiet else verbose)}
+
+
 def console_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add ``--json``, ``-v`` and ``-q``; the command receives one ``console``."""
-
-    @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
-    @click.option("-v", "--verbose", count=True, help="Say more on stderr.")
-    @click.option("-q", "--quiet", is_flag=True, help="Say nothing but results, warnings and errors.")
-    def command(*arguments: Any, as_json: bool, verbose: int, quiet: bool, **options: Any) -> Any:
-        console = Console(as_json=as_json, verbosity=-1 if quiet else verbose)
-        return function(*arguments, console=console, **options)
-
-    command.__name__ = function.__name__
-    command.__doc__ = function.__doc__
-    options_of(command).extend(options_of(function))
-    return command
+    return gathered(
+        _console,
+        click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text."),
+        click.option("-v", "--verbose", count=True, help="Report steps and their times on stderr."),
+        click.option("-q", "--quiet", is_flag=True, help="Print results, warnings and errors only."),
+    )(function)

@@ -2,37 +2,36 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from mapveil.cli.arguments import epsilon_list, name_list, parse_region
 from mapveil.cli.console import Console, console_options
-from mapveil_client.errors import InputError
+from mapveil.cli.options import epsilons_option, names_option, region_option, seed_option, tiling_option
+
+if TYPE_CHECKING:
+    from mapveil.geo.region import Region
 
 
 @click.command("plan")
-@click.option("--users", type=int, required=True, help="About how many users the table has; public.")
-@click.option("--region", required=True, help="W,S,E,N in degrees, or a polygon file.")
-@click.option("--tiling", default="quadtree:8", show_default=True, help="As for 'release'.")
-@click.option("--epsilon", default="0.5,1,2", show_default=True, help="Budgets separated by commas.")
-@click.option(
-    "--methods",
-    default="multiscale,emd,adaptive-grid,privtree,laplace",
-    show_default=True,
-    help="Names separated by commas.",
-)
-@click.option("--trials", default=3, show_default=True, help="Synthetic cities.")
-@click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same plan.")
+@click.option("--users", type=int, required=True, help="Approximate number of users in the table; public.")
+@region_option(required=True)
+@tiling_option()
+@epsilons_option
+@names_option("--methods", "multiscale,emd,adaptive-grid,privtree,laplace", "Methods, separated by commas.")
+@click.option("--trials", default=3, show_default=True, help="Number of synthetic cities.")
+@seed_option("plan")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the table as CSV.")
 @console_options
 def command(
     console: Console,
     users: int,
-    region: str,
-    tiling: str,
-    epsilon: str,
-    methods: str,
+    region: Region,
+    tiling: str | None,
+    epsilon: list[Fraction],
+    methods: list[str],
     trials: int,
     seed: int,
     output: Path | None,
@@ -46,17 +45,14 @@ def command(
     """
     from mapveil.evaluation.plan import plan
     from mapveil.formats.atomic import atomic_path
-    from mapveil.geo.parse_tiling import parse_tiling
+    from mapveil.geo.parse_tiling import DEFAULT_TILING, parse_tiling
 
-    place = parse_region(region)
-    if place is None:
-        raise InputError("--region is empty; W,S,E,N in degrees or a polygon file is accepted")
     with console.progress() as progress:
         made = plan(
             users,
-            parse_tiling(tiling, place),
-            epsilon_list(epsilon),
-            name_list(methods, "--methods"),
+            parse_tiling(tiling or DEFAULT_TILING, region),
+            epsilon,
+            methods,
             trials=trials,
             seed=seed,
             progress=progress,

@@ -7,14 +7,21 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mapveil.cli.answers import check_outputs
+from mapveil.cli.arguments import parse_location
 from mapveil.cli.console import Console, console_options
+from mapveil.cli.options import outputs, title_option
 from mapveil_client.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
     from mapveil.navigation.road_graph import RoadGraph
 
 Ends = tuple[tuple[float, float], tuple[float, float]]
+
+
+def _suffixes() -> tuple[str, ...]:
+    from mapveil.navigation.route_map import RouteMap
+
+    return RouteMap.suffixes
 
 
 @click.command("routes")
@@ -43,9 +50,8 @@ Ends = tuple[tuple[float, float], tuple[float, float]]
     "--capacity", default=50.0, show_default=True, help="Users of a cell at a time that its roads carry."
 )
 @click.option("--delay", default=3.0, show_default=True, help="Delay beyond --capacity with 'step', seconds.")
-@click.option("-o", "--output", "outputs", multiple=True, type=click.Path(path_type=Path),
-              help="File to write: .html .png .geojson. Repeatable.")  # fmt: skip
-@click.option("--title", help="Heading of pictures and pages.")
+@outputs(_suffixes, ".html .png .geojson", required=False)
+@title_option
 @console_options
 def command(
     console: Console,
@@ -78,7 +84,6 @@ def command(
     from mapveil.navigation.read_roads import read_roads
     from mapveil.navigation.route_map import RouteMap, most_helped
 
-    check_outputs(outputs, RouteMap.suffixes)
     model, ends = congestion_named(congestion, capacity, delay), parse_ends(start, goal)
     if active is not None and not 0 < active < float("inf"):
         raise ParameterError(f"--active must be above 0, got {active:g}")
@@ -116,15 +121,7 @@ def parse_ends(start: str | None, goal: str | None) -> Ends | None:
         return None
     if start is None or goal is None:
         raise ParameterError(f"{'--from' if start is None else '--to'} is missing: give both ends or neither")
-    return _place(start, "--from"), _place(goal, "--to")
-
-
-def _place(text: str, flag: str) -> tuple[float, float]:
-    try:
-        lon, lat = (float(part) for part in text.split(","))
-    except ValueError:
-        raise InputError(f"{flag} must be LON,LAT in degrees, got {text!r}") from None
-    return lon, lat
+    return parse_location(start, "--from"), parse_location(goal, "--to")
 
 
 def nearest_ends(graph: RoadGraph, ends: Ends, limit_m: float = 2000.0) -> tuple[int, int]:

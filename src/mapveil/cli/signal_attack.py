@@ -11,7 +11,8 @@ import click
 import numpy as np
 
 from mapveil.cli.console import Console, console_options
-from mapveil.cli.signal_columns import SignalColumns, check_suffixes, read_signal, signal_columns
+from mapveil.cli.options import outputs
+from mapveil.cli.signal_columns import SignalColumns, read_signal, signal_columns
 from mapveil_client.errors import InputError
 
 if TYPE_CHECKING:
@@ -34,8 +35,7 @@ _FORMATS = (".html", ".png", ".json")
 )
 @click.option("--quick", is_flag=True, help="A tenth of the work: weaker adversaries flatter the rewriting.")
 @click.option("--no-network", is_flag=True, help="Leave out the adversary that needs PyTorch.")
-@click.option("-o", "--output", "outputs", multiple=True, type=click.Path(path_type=Path),
-              help="Where to write: .html .png .json. Repeatable.")  # fmt: skip
+@outputs(_FORMATS, ".html .png .json", required=False)
 @click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same report.")
 @signal_columns
 @console_options
@@ -70,7 +70,6 @@ def command(
     from mapveil.obfuscation.utility import utility
     from mapveil_client.randomness.random import Randomness
 
-    check_suffixes(outputs, _FORMATS)
     rng = Randomness(seed)
     with console.progress() as progress:
         progress("read", 0.0)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from mapveil.cli.console import options_of
-from mapveil_client.errors import InputError
+from mapveil.cli.console import gathered
+from mapveil.cli.options import column_option
 
 if TYPE_CHECKING:
     from mapveil.cli.console import Console
@@ -29,31 +27,23 @@ class SignalColumns(NamedTuple):
     time: str | None = None
 
 
-def signal_columns(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that name columns; the command receives one ``columns``."""
+def _columns(features: tuple[str, ...], **named: Any) -> dict[str, Any]:
+    return {"columns": SignalColumns(features=features or None, **named)}
 
-    def command(*arguments: Any, features: tuple[str, ...], **options: Any) -> Any:
-        named = {name: options.pop(name) for name in ("user", "lat", "lon", "rss", "fill", "time")}
-        return function(*arguments, columns=SignalColumns(features=features or None, **named), **options)
 
-    command.__name__, command.__doc__ = function.__name__, function.__doc__
-    options_of(command).extend(options_of(function))
-    for option in (
-        click.option("--time", help="Column of times, UTC."),
-        click.option("--fill", type=float, help="What a missing feature counts as, such as -105."),
-        click.option(
-            "--feature",
-            "features",
-            multiple=True,
-            help="A further column to rewrite. Repeatable. [default: all numbers that vary]",
-        ),
-        click.option("--rss", help="Column of signal strength in dBm. [default: the usual names]"),
-        click.option("--lon", help="Column of longitudes."),
-        click.option("--lat", help="Column of latitudes."),
-        click.option("--user", help="Column of user ids. [default: the usual names]"),
-    ):
-        command = option(command)
-    return command
+signal_columns = gathered(
+    _columns,
+    *(column_option(name) for name in ("user", "lat", "lon", "rss")),
+    click.option(
+        "--feature",
+        "features",
+        multiple=True,
+        help="A further column to privatize. Repeatable. [default: all numbers that vary]",
+    ),
+    click.option("--fill", type=float, help="Value of a missing feature, such as -105."),
+    column_option("time"),
+)
+"""Add the options that name columns of measurements; the command receives one ``columns``."""
 
 
 def read_signal(
@@ -85,18 +75,3 @@ def read_signal(
     for note in read.notes:
         console.note(f"note: {read.source}: {note}")
     return read
-
-
-def check_suffixes(outputs: tuple[Path, ...], accepted: tuple[str, ...]) -> None:
-    """Refuse what could not be written before anything is read.
-
-    Raises
-    ------
-    InputError
-        Another suffix, or a place where no file can be.
-    """
-    for output in outputs:
-        if output.suffix.lower() not in accepted:
-            raise InputError(f"-o {output}: no format here has that suffix; accepted: {', '.join(accepted)}")
-        if output.is_dir() or not output.parent.is_dir():
-            raise InputError(f"-o {output}: the folder {output.parent} must exist, and the name be a file's")

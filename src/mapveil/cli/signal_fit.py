@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
-from mapveil.cli.arguments import read_options
 from mapveil.cli.console import Console, console_options
-from mapveil.cli.signal_columns import SignalColumns, check_suffixes, read_signal, signal_columns
+from mapveil.cli.options import method_options, outputs
+from mapveil.cli.signal_columns import SignalColumns, read_signal, signal_columns
 
 _FORMATS = (".mapveil", ".onnx", ".json")
 
@@ -20,12 +21,9 @@ _FORMATS = (".mapveil", ".onnx", ".json")
     required=True,
     help="gaussian-noise, local-gaussian, truncated-laplacian, gap, codebook or funnel.",
 )
-@click.option(
-    "--option", "options", multiple=True, metavar="K=V", help="An option of the privatizer. Repeatable."
-)
+@method_options(of="privatizer")
 @click.option("--rows", type=int, help="Fit on at most so many rows, drawn at random. [default: all of them]")
-@click.option("-o", "--output", "outputs", multiple=True, required=True, type=click.Path(path_type=Path),
-              help="Where to write: .mapveil, or for phones .onnx or .json. Repeatable.")  # fmt: skip
+@outputs(_FORMATS, ".mapveil, or for phones .onnx or .json")
 @click.option("--seed", type=int, help="Repeat a fit exactly.")
 @signal_columns
 @console_options
@@ -34,7 +32,7 @@ def command(
     source: str,
     columns: SignalColumns,
     privatizer: str,
-    options: tuple[str, ...],
+    options: dict[str, Any],
     rows: int | None,
     outputs: tuple[Path, ...],
     seed: int | None,
@@ -56,8 +54,7 @@ def command(
     from mapveil_client.errors import ParameterError
     from mapveil_client.randomness.random import as_randomness
 
-    made = find_privatizer(privatizer).make(read_options(options))
-    check_suffixes(outputs, _FORMATS)
+    made = find_privatizer(privatizer).make(options)
     phones = [output for output in outputs if output.suffix.lower() != ".mapveil"]
     for output in phones:
         check_phone_name(output, made.name)

@@ -8,9 +8,16 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
-from mapveil.cli.arguments import parse_region, read_options
 from mapveil.cli.console import Console, console_options
-from mapveil.cli.signal_columns import check_suffixes
+from mapveil.cli.options import (
+    method_options,
+    outputs,
+    region_option,
+    seed_option,
+    table_source,
+    tiling_option,
+    title_option,
+)
 from mapveil_client.errors import InputError
 
 if TYPE_CHECKING:
@@ -22,13 +29,18 @@ _EVERYBODY = "everybody"
 _MARGIN = 0.05  # of the side of a box around reports
 
 
+def _suffixes() -> tuple[str, ...]:
+    from mapveil.maps.signal_map import SignalMap
+
+    return SignalMap.suffixes
+
+
 @click.command("map")
 @click.argument("source", metavar="INPUT")
-@click.option(
-    "--region",
-    help="W,S,E,N in degrees, or a polygon file. [default: around the middle 99 % of rewritten places]",
+@region_option(
+    "W,S,E,N in degrees, or a polygon file. [default: around the middle 99 % of privatized locations]"
 )
-@click.option("--tiling", default="quadtree:7", show_default=True, help="As for 'release'.")
+@tiling_option("quadtree:7")
 @click.option(
     "--model",
     type=click.Choice(["cells", "linear", "path-loss", "random-forest", "kriging"]),
@@ -36,28 +48,25 @@ _MARGIN = 0.05  # of the side of a box around reports
     show_default=True,
     help="The mean of each cell's measurements, or a model of the whole region.",
 )
-@click.option("--option", "options", multiple=True, metavar="K=V", help="An option of the model. Repeatable.")
+@method_options(of="model")
 @click.option("--hole", default=-110.0, show_default=True, help="Below this mean a cell is a hole, dBm.")
 @click.option("--least", type=int, help="Cells with fewer measurements are unknown (cells). [default: 1]")
 @click.option(
     "--reach", type=float, help="Cells farther from every measurement are unknown (models), metres."
 )
 @click.option("--truth", help="Measurements as they were: also report the error there. It is NOT private.")
-@click.option("-o", "--output", "outputs", multiple=True, required=True, type=click.Path(path_type=Path),
-              help="Where to write: .tif .parquet .geojson .csv .png .html. Repeatable.")  # fmt: skip
-@click.option("--title", help="Head of a picture or page.")
-@click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same map.")
-@click.option("--rss", help="Column of signal strength in dBm. [default: the usual names]")
-@click.option("--lon", help="Column of longitudes.")
-@click.option("--lat", help="Column of latitudes.")
+@outputs(_suffixes, ".tif .parquet .geojson .csv .png .html")
+@title_option
+@seed_option("map")
+@table_source("rss", "lon", "lat")
 @console_options
 def command(
     console: Console,
     source: str,
-    region: str | None,
-    tiling: str,
+    region: Region | None,
+    tiling: str | None,
     model: str,
-    options: tuple[str, ...],
+    options: dict[str, Any],
     hole: float,
     least: int | None,
     reach: float | None,
@@ -65,9 +74,7 @@ def command(
     outputs: tuple[Path, ...],
     title: str | None,
     seed: int,
-    rss: str | None,
-    lon: str | None,
-    lat: str | None,
+    columns: dict[str, str | None],
 ) -> None:
     """Map signal strength from measurements, rewritten or not.
 
@@ -86,10 +93,7 @@ def command(
     from mapveil.geo.parse_tiling import parse_tiling
     from mapveil.maps.signal_map import SignalMap
 
-    check_suffixes(outputs, SignalMap.suffixes)
-    place = parse_region(region)
-    given = read_options(options)
-    chosen = None if model == "cells" else signal_model(model, given)
+    chosen = None if model == "cells" else signal_model(model, options)
     for name, value, needed in (
         ("--reach", reach, False),
         ("--least", least, True),
@@ -99,10 +103,9 @@ def command(
             raise InputError(
                 f"{name} is for {'--model cells' if needed else 'the other models'}; leave it out here"
             )
-    by = (str(given["by"]),) if given.get("by") else ()
-    columns = {"rss": rss, "lon": lon, "lat": lat}
+    by = (str(options["by"]),) if options.get("by") else ()
     documented, guarantee = _guarantee(source)
-    if place is None and not documented:
+    if region is None and not documented:
         raise InputError(
             f"{source}: the region must not be taken from measurements that were not rewritten; --region W,S,E,N or a "
             "polygon file is accepted"
@@ -111,7 +114,7 @@ def command(
         progress("read", 0.0)
         measurements = _read(source, by, columns)
         true = None if truth is None else _read(truth, by, columns)
-        cells = parse_tiling(tiling, place or _around(measurements))
+        cells = parse_tiling(tiling or "quadtree:7", region or _around(measurements))
         progress("map", 0.3)
         error = None
         if chosen is None:
@@ -119,7 +122,7 @@ def command(
                 measurements, cells, guarantee, least=1 if least is None else least, hole_dbm=hole
             )
         else:
-            parameters = {name: value for name, value in given.items() if value is not None}
+            parameters = {name: value for name, value in options.items() if value is not None}
             made = map_signal(
                 chosen,
                 measurements,
@@ -180,7 +183,7 @@ def _read(source: str, features: tuple[str, ...], columns: dict[str, str | None]
         )
     except InputError as error:
         # The frame has no name of its own: the file that was named is what its owner knows.
-        said = str(error).replace(_frame_name(whole), source).replace(f", {_EVERYBODY}", "")
+        said = str(error).replace(_frame_name(whole), source).replace(f", {_EVERYBODY!r}", "")
         raise type(error)(said) from None
 
 

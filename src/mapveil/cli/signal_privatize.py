@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 
 from mapveil.cli.console import Console, console_options
-from mapveil.cli.signal_columns import SignalColumns, check_suffixes, read_signal, signal_columns
+from mapveil.cli.options import outputs
+from mapveil.cli.signal_columns import SignalColumns, read_signal, signal_columns
 
 _FORMATS = (".parquet", ".csv")
 
@@ -21,8 +22,7 @@ _FORMATS = (".parquet", ".csv")
     metavar="COLUMN",
     help="Leave a further column as it is. Repeatable; think twice.",
 )
-@click.option("-o", "--output", "outputs", multiple=True, required=True, type=click.Path(path_type=Path),
-              help="Where to write: .parquet or .csv. Repeatable.")  # fmt: skip
+@outputs(_FORMATS, ".parquet .csv")
 @click.option("--seed", type=int, help="Repeat a run exactly. The file is NOT FOR RELEASE.")
 @signal_columns
 @console_options
@@ -51,7 +51,6 @@ def command(
     from mapveil.obfuscation.rewrite_table import rewrite_table, write_rewritten
     from mapveil_client.randomness.random import as_randomness
 
-    check_suffixes(outputs, _FORMATS)
     with console.progress() as progress:
         fitted = read_privatizer(privatizer)
         progress("read", 0.0)

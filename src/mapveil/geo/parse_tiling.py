@@ -19,7 +19,11 @@ from mapveil.geo.web_mercator import WebMercatorTiles
 from mapveil_client.errors import InputError
 
 if TYPE_CHECKING:
+    from mapveil.geo.counts import Counts
     from mapveil.geo.points import Points
+
+DEFAULT_TILING: Final = "quadtree:8"
+"""Cells of a map where none are asked for."""
 
 _ACCEPTED: Final = (
     "quadtree:8, grid:ROWSxCOLUMNS, h3:8, tiles:15, places:FILE (lon and lat columns) or places:COLUMN "
@@ -51,6 +55,51 @@ def parse_tiling(text: str, region: Region) -> Tiling:
         if kind == "tiles":
             return WebMercatorTiles(region, number)
     raise InputError(f"tiling {text!r} is not known; {_ACCEPTED}")
+
+
+def column_of_places(tiling: str | None) -> str | None:
+    """The column of ``places:COLUMN``; None for any other tiling."""
+    kind, _, rest = (tiling or "").partition(":")
+    return rest if kind == "places" and rest and not Path(rest).is_file() else None
+
+
+def tiling_for(
+    source: Points | Counts, tiling: Tiling | str | None, region: Region | None, default: str = DEFAULT_TILING
+) -> Tiling:
+    """The cells for a source: those that counts bring, a tiling, or its specification in a region.
+
+    Parameters
+    ----------
+    source : Points or Counts
+        What the cells are for; ``places:COLUMN`` reads a column of it.
+    tiling : Tiling or str, optional
+        The cells, or their specification.
+    region : Region, optional
+        The region of a specification.
+    default : str
+        The specification where there is none.
+
+    Raises
+    ------
+    InputError
+        Counts with a tiling or region, a table without a region, or a specification that cannot be read.
+    """
+    from mapveil.geo.counts import Counts
+
+    if isinstance(source, Counts):
+        if tiling is not None or region is not None:
+            raise InputError(f"{source.source}: counts bring their own cells; leave out region and tiling")
+        return source.tiling
+    if tiling is not None and not isinstance(tiling, str):
+        if region is not None:
+            raise InputError("a tiling brings its region; leave out region, or give the tiling as text")
+        return tiling
+    if region is None:
+        raise InputError(
+            f"{source.source}: a table of points needs a region: west,south,east,north in degrees, or a polygon"
+        )
+    column = column_of_places(tiling)
+    return places_of_column(source, column, region) if column else parse_tiling(tiling or default, region)
 
 
 def _places_of_file(path: str, region: Region) -> Places:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -37,6 +38,7 @@ from mapveil_client.local.randomizer import Reports
 from mapveil_client.randomness.random import Randomness, as_randomness
 
 _CHUNK = 1 << 18
+_REPORT = "one report of each user"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +94,7 @@ class LocalMechanism(LocalMethod, Mechanism):
         return DensityMap(
             values=domain.on_cells(tally.reports * made.distribution),
             tiling=as_tiling(domain.tiling),
-            guarantee=self.guarantee((Share("one report of each user", self.budget),), seeded=seeded),
+            guarantee=self.guarantee((Share(_REPORT, self.budget),), seeded=seeded),
             method=self.name,
             parameters=self.parameters(),
             measurements=(estimated_users(randomizer, tally, made.distribution, self.budget),),
@@ -106,6 +108,7 @@ class LocalMechanism(LocalMethod, Mechanism):
         *,
         rng: Randomness | int | None = None,
         progress: Progress | None = None,
+        before_reveal: Callable[[Share], None] | None = None,
     ) -> DensityMap:
         """Run a whole collection in this process: every phone's half, and the server's.
 
@@ -119,6 +122,8 @@ class LocalMechanism(LocalMethod, Mechanism):
             Leave it out for a release; an integer seeds the run and marks the map.
         progress : callable, optional
             Told the name and the done part of each step.
+        before_reveal : callable, optional
+            Told the share of epsilon before any client reports; may refuse by raising.
 
         Raises
         ------
@@ -131,6 +136,8 @@ class LocalMechanism(LocalMethod, Mechanism):
         randomizer = self.on(domain)
         tell("ask the phones", 0.0)
         cells = cells_of_users(points, domain, self.place, self.outside, stream)
+        if before_reveal is not None:
+            before_reveal(Share(_REPORT, self.budget))
         tally = randomizer.tally(randomizer.randomize(cells[:0], stream))
         for start in range(0, cells.size, _CHUNK):
             tally += self._ask(randomizer, cells[start : start + _CHUNK], stream)

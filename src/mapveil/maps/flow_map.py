@@ -72,7 +72,7 @@ class FlowMap(ReleasedMap):
     --------
     >>> import mapveil as mv
     >>> grid = mv.Grid(mv.Region.from_bbox(-8.70, 41.10, -8.52, 41.22), rows=2, columns=2)
-    >>> promise = mv.local.GeneralizedRandomizedResponse(epsilon=3).guarantee()
+    >>> promise = mv.mechanisms.GeneralizedRandomizedResponse(epsilon=3).guarantee()
     >>> flows = FlowMap.from_matrix([[0, 3, 0, 0], [9, 0, 0, 0], [0, 0, 0, 1], [0, 0, 0, 0]], grid, promise, "by hand")
     >>> flows.origin.tolist(), flows.destination.tolist(), flows.trips.tolist()
     ([1, 0, 2], [0, 1, 3], [9.0, 3.0, 1.0])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from mapveil.local import Domain
+from mapveil_client.local.domain import Domain
 from mapveil_client.local.message import read_reports
 from mapveil_client.random_features.message import read_reports as read_waves
 

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from mapveil.formats.read_map import read_map
-from mapveil.retrieval import Client, MapRecords
+from mapveil.retrieval.client import Client
+from mapveil.retrieval.map_records import MapRecords
 from mapveil_client.local.message import write_reports
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.terms import CollectionTerms

@@ -91,7 +91,8 @@ class FinishedMap:
     @cached_property
     def retrieval(self) -> Server:
         """Who answers private queries about it; the hint takes about 1000 operations for each byte."""
-        from mapveil.retrieval import Server, map_database
+        from mapveil.retrieval.map_records import map_database
+        from mapveil.retrieval.server import Server
 
         measured = self.heat.interval() is not None
         return Server(map_database(self.heat, ("users", "lower", "upper") if measured else ("users",)))

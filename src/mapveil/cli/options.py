@@ -1,0 +1,185 @@
+"""The options that commands share: tables, regions and cells, outputs, the ledger, the mechanism."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mapveil.cli.arguments import epsilon_list, name_list, read_options
+from mapveil.cli.console import gathered
+from mapveil_client.epsilon import as_epsilon
+from mapveil_client.errors import InputError
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+    from mapveil.geo.region import Region
+    from mapveil.privacy.ledger import Ledger
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+_COLUMNS = {
+    "user": "Column of user ids. [default: the usual names]",
+    "lon": "Column of longitudes. [default: the usual names]",
+    "lat": "Column of latitudes. [default: the usual names]",
+    "weight": "Column of weights: how much each row counts within its user.",
+    "label": "Column of labels, for methods that estimate proportions.",
+    "rss": "Column of signal strength in dBm. [default: the usual names]",
+    "time": "Column of times, UTC.",
+}
+
+
+class Parsed(click.ParamType[Any]):
+    """A parameter that ``parse`` reads from text; its errors are the command's."""
+
+    def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
+        self.name = name
+        self._parse = parse
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The value that the text stands for."""
+        return self._parse(value) if isinstance(value, str) else value
+
+
+def _region(text: str) -> Region:
+    from mapveil.geo.region import Region
+
+    return Region.parse(text)
+
+
+def _epsilon(text: str) -> Fraction:
+    return as_epsilon(text)
+
+
+def column_option(name: str) -> Decorator:
+    """Add the option that names one column."""
+    return click.option(f"--{name}", help=_COLUMNS[name])
+
+
+def table_source(*columns: str) -> Decorator:
+    """Add an option for each named column; the command receives one mapping, ``columns``."""
+    return gathered(lambda **named: {"columns": named}, *(column_option(name) for name in columns))
+
+
+def region_option(
+    help: str = "W,S,E,N in degrees, or a polygon file.", *, required: bool = False
+) -> Decorator:
+    """Add ``--region``."""
+    return click.option("--region", type=Parsed("region", _region), required=required, help=help)
+
+
+def tiling_option(default: str | None = "quadtree:8", *, shown: str | None = None) -> Decorator:
+    """Add ``--tiling``; the command fills in the default."""
+    kinds = "quadtree:8, grid:300x300, h3:8, tiles:15, places:FILE or places:COLUMN."
+    return click.option("--tiling", help=f"Cells: {kinds} [default: {shown or default}]")
+
+
+def epsilon_option(help: str, *, required: bool = False) -> Decorator:
+    """Add ``--epsilon``, exact."""
+    return click.option("--epsilon", type=Parsed("epsilon", _epsilon), required=required, help=help)
+
+
+def names_option(flag: str, default: str | None, help: str, *, shown: str | None = None) -> Decorator:
+    """Add an option that is a list of names separated by commas."""
+    if shown is not None:
+        help = f"{help} [default: {shown}]"
+    kind = Parsed("names", lambda text: name_list(text, flag))
+    return click.option(flag, default=default, show_default=shown is None, type=kind, help=help)
+
+
+epsilons_option = click.option(
+    "--epsilon",
+    type=Parsed("epsilons", epsilon_list),
+    default="0.5,1,2",
+    show_default=True,
+    help="Budgets, separated by commas.",
+)
+"""Add ``--epsilon`` of several budgets."""
+
+
+def method_options(*, of: str = "method") -> Decorator:
+    """Add ``--option K=V``; the command receives one mapping, ``options``."""
+    return click.option(
+        "--option",
+        "options",
+        multiple=True,
+        metavar="K=V",
+        callback=lambda _context, _parameter, pairs: read_options(pairs),
+        help=f"Set an option of the {of}. Repeatable.",
+    )
+
+
+def outputs(
+    suffixes: Callable[[], tuple[str, ...]] | tuple[str, ...], help: str, *, required: bool = True
+) -> Decorator:
+    """Add ``-o``: files of these suffixes, checked before anything is read or spent."""
+
+    def checked(
+        _context: click.Context, _parameter: click.Parameter, paths: tuple[Path, ...]
+    ) -> tuple[Path, ...]:
+        accepted = suffixes() if callable(suffixes) else suffixes
+        for path in paths:
+            if path.suffix.lower() not in accepted:
+                raise InputError(f"-o {path}: the suffix must be one of {', '.join(accepted)}")
+            if path.is_dir() or not path.parent.is_dir():
+                raise InputError(f"-o {path}: the folder {path.parent} must exist, and the name be a file's")
+        return paths
+
+    return click.option(
+        "-o",
+        "--output",
+        "outputs",
+        multiple=True,
+        required=required,
+        type=click.Path(path_type=Path),
+        callback=checked,
+        help=f"Write a file: {help}. Repeatable.",
+    )
+
+
+def title_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--title``."""
+    return click.option("--title", help="Title of pictures and pages.")(function)
+
+
+def account_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the ledger's options and ``--seed``; the command receives ``ledger``, ``dataset`` and ``seed``.
+
+    ``ledger`` is a function that opens the ledger, and gives None where nothing is charged: a seeded answer is not
+    for release and costs nothing.
+    """
+
+    def made(ledger: Path | None, no_ledger: bool, dataset: str | None, seed: int | None) -> dict[str, Any]:
+        def opened() -> Ledger | None:
+            from mapveil.privacy.ledger import Ledger
+
+            return None if no_ledger or seed is not None else Ledger(ledger)
+
+        return {"ledger": opened, "dataset": dataset, "seed": seed}
+
+    return gathered(
+        made,
+        click.option(
+            "--ledger",
+            type=click.Path(path_type=Path),
+            help="Charge this ledger file. [default: $MAPVEIL_LEDGER or yours]",
+        ),
+        click.option(
+            "--no-ledger",
+            is_flag=True,
+            help="Do not record this release in the ledger. It still satisfies DP, but its epsilon is not added to the "
+            "total.",
+        ),
+        click.option("--dataset", help="Charge the budget of this name. [default: recognised by content]"),
+        click.option("--seed", type=int, help="Repeat a run exactly. The answer is marked NOT FOR RELEASE."),
+    )(function)
+
+
+def seed_option(what: str) -> Decorator:
+    """Add ``--seed`` of an evaluation, which is never private."""
+    return click.option(
+        "--seed", type=int, default=0, show_default=True, help=f"The same seed gives the same {what}."
+    )
