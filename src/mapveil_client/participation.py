@@ -10,17 +10,17 @@ from __future__ import annotations
 import copy
 from typing import Final
 
-from mapveil.distributed.mechanism import DistributedMechanism
-from mapveil.local.mechanism import LocalMechanism
-from mapveil.random_features.fourier_kde import FourierKde
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.errors import BudgetExceeded, InputError, MapveilError, ParameterError, PromiseError
 from mapveil_client.local import message as local_message
+from mapveil_client.local.method import LocalMethod
 from mapveil_client.memory import DeviceMemory, Part
+from mapveil_client.methods import SumParameters
 from mapveil_client.places import Whereabouts
 from mapveil_client.policy import DevicePolicy
 from mapveil_client.random_features import message as wave_message
 from mapveil_client.random_features.frequencies import KeptFrequencies
+from mapveil_client.random_features.parameters import FourierParameters
 from mapveil_client.random_features.report import Device
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.client import Client
@@ -118,10 +118,10 @@ class Participation:
         self._save(None)
 
     def _refusal_of_waves(self) -> str | None:
-        mechanism, policy = self.terms.mechanism, self.policy.waves
-        if self.memory.waves is None or policy is None or not isinstance(mechanism, FourierKde):
+        features, policy = self.terms.parameters, self.policy.waves
+        if self.memory.waves is None or policy is None or not isinstance(features, FourierParameters):
             return None
-        return self.memory.waves.refusal(policy, mechanism.jitter_m)
+        return self.memory.waves.refusal(policy, features.jitter_m)
 
     def report(self) -> bytes | None:
         """The one report of a local or a projection collection; the same bytes however often it is asked for.
@@ -154,11 +154,11 @@ class Participation:
         return body
 
     def _local_report(self) -> bytes | None:
-        mechanism, randomizer, epsilon = self.terms.mechanism, self.terms.randomizer, self.terms.epsilon
-        if not isinstance(mechanism, LocalMechanism) or epsilon is None:
+        method, randomizer, epsilon = self.terms.parameters, self.terms.randomizer, self.terms.epsilon
+        if not isinstance(method, LocalMethod) or epsilon is None:
             raise self._leave("the collection has no randomizer")
         self._check_charge(0)
-        cell = self._whereabouts.cell(randomizer.domain, mechanism.place, mechanism.outside, self._rng)
+        cell = self._whereabouts.cell(randomizer.domain, method.place, method.outside, self._rng)
         if cell is None:
             return None
         body = local_message.write_reports(randomizer.randomize([cell], self._rng), randomizer)[0]
@@ -166,17 +166,17 @@ class Participation:
         return body
 
     def _wave_report(self) -> bytes | None:
-        mechanism, policy, query = self.terms.mechanism, self.policy.waves, self.terms.waves
-        if policy is None or not isinstance(mechanism, FourierKde):
+        features, policy, query = self.terms.parameters, self.policy.waves, self.terms.waves
+        if policy is None or not isinstance(features, FourierParameters):
             raise self._leave("projections are not answered")
         reason = policy.refusal(query) or self._refusal_of_waves()
         if reason is not None:
             raise self._leave(reason)
-        lon, lat, weights = self._whereabouts.visits(self.terms.cells, mechanism.places)
+        lon, lat, weights = self._whereabouts.visits(self.terms.cells, features.places)
         if not lon.size:
             return None
         if self.memory.waves is None:
-            self.memory.waves = KeptFrequencies.draw(policy, mechanism.jitter_m, self._rng)
+            self.memory.waves = KeptFrequencies.draw(policy, features.jitter_m, self._rng)
             self.memory.save()
         reports = Device(policy, self.memory.waves).answer(query, lon, lat, weights=weights)
         return None if reports is None else wave_message.write_reports(reports, query)[0]
@@ -217,8 +217,8 @@ class Participation:
                 raise ParameterError(f"seat {client} of {parameters.clients}")
         except InputError as error:
             raise self._leave(f"round {announcement.number}: {error}") from None
-        mechanism = self.terms.mechanism
-        if not isinstance(mechanism, DistributedMechanism):
+        sums = self.terms.parameters
+        if not isinstance(sums, SumParameters):
             raise self._leave("a collection without sums has no rounds")
         before = copy.copy(part)
         vector = client_report(
@@ -226,7 +226,7 @@ class Participation:
             announcement.query,
             announcement.alpha,
             announcement.scale,
-            mechanism.rounding,
+            sums.rounding,
             self._rng,
         ).dense(0)
         identity = self.memory.identity if parameters.signed else None

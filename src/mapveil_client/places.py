@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from mapveil.geo.tiling import Tiling
-from mapveil.random_features.devices import PlaceChoice as WavePlaces
 from mapveil_client.arrays import FloatArray, IntArray
+from mapveil_client.cells import Cells
 from mapveil_client.contribution import WEIGHT_UNITS, Outside
 from mapveil_client.errors import InputError
 from mapveil_client.local.domain import Domain
@@ -18,8 +17,7 @@ from mapveil_client.randomness.random import Randomness
 from mapveil_client.randomness.uniform import uniform_below
 from mapveil_client.sum_report import Devices
 from mapveil_client.terms import CollectionTerms
-
-_PAIRS: Final = 1 << 22
+from mapveil_client.tiles_and_sites import nearest
 
 
 class Visited(NamedTuple):
@@ -108,7 +106,8 @@ class Whereabouts:
             return None
         if outside == Outside.NEAREST:
             cells = cells.copy()
-            cells[away] = domain.cells[_nearest(domain, self.lon[away], self.lat[away])]
+            at = domain.tiling.region.metric_projection.project(self.lon[away], self.lat[away])
+            cells[away] = domain.cells[nearest(np.column_stack(at), domain.plane.T)[0]]
         else:
             cells = np.where(away, -1, cells)
         found, weight = self._visits(cells)
@@ -122,12 +121,12 @@ class Whereabouts:
         drawn = int(uniform_below(1, int(ends[-1]), rng)[0])
         return int(found[np.searchsorted(ends, drawn, side="right")])
 
-    def visits(self, tiling: Tiling, places: WavePlaces) -> Visited:
+    def visits(self, tiling: Cells, places: str) -> Visited:
         """Its places inside the region, for a projection; none where it was never there. Run by: the client.
 
         Parameters
         ----------
-        tiling : Tiling
+        tiling : Cells
             Its region is asked about.
         places : str
             ``"mean"``: all of them; ``"most-visited"``: the mean of those in the one cell with the largest weight.
@@ -149,16 +148,3 @@ class Whereabouts:
 
     def __reduce__(self) -> str | tuple[object, ...]:
         raise TypeError("a device's places are secret and cannot be pickled or copied")
-
-
-def _nearest(domain: Domain, lon: FloatArray, lat: FloatArray) -> IntArray:
-    """The site nearest to each place, in metres of the plane: few places, so by plain distances."""
-    x, y = domain.tiling.region.metric_projection.project(lon, lat)
-    near = np.empty(lon.size, dtype=np.int64)
-    step = max(1, _PAIRS // domain.size)
-    for start in range(0, lon.size, step):
-        part = slice(start, start + step)
-        across = np.subtract.outer(x[part], domain.plane[0])
-        up = np.subtract.outer(y[part], domain.plane[1])
-        near[part] = np.argmin(across * across + up * up, axis=1)
-    return near

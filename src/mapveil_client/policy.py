@@ -14,13 +14,12 @@ from typing import Final
 
 import numpy as np
 
-from mapveil.distributed.mechanism import TABLE_SCALE, DistributedMechanism
-from mapveil.geo.projection import OtherCrs
-from mapveil.random_features.fourier_kde import FourierKde
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.epsilon import keeps
 from mapveil_client.errors import InputError, MapveilError, ParameterError
 from mapveil_client.log import one_line
+from mapveil_client.methods import LABELLED, SumParameters
+from mapveil_client.plane import closed_projection
 from mapveil_client.provision import share_shape
 from mapveil_client.random_features.parameters import Policy
 from mapveil_client.terms import TRUSTS, CollectionTerms
@@ -111,8 +110,8 @@ class DevicePolicy:
             return f"a {terms.trust} collection is offered; {', '.join(self.trusts)} is answered"
         if terms.minimum < self.least_shard:
             return f"it would be made of {terms.minimum} devices; at least {self.least_shard} is answered"
-        mechanism = terms.mechanism
-        if terms.method_row.labels:
+        parameters = terms.parameters
+        if terms.trust == "distributed" and terms.method in LABELLED:
             return f"{terms.method} asks for a label of every place, and this device has none"
         if terms.epsilon is not None and terms.epsilon > self.most_per_collection:
             return (
@@ -122,8 +121,8 @@ class DevicePolicy:
         refusal = self._refusal_of_cells(terms)
         if refusal is not None:
             return refusal
-        if isinstance(mechanism, DistributedMechanism):
-            return self._refusal_of_sums(terms, mechanism)
+        if isinstance(parameters, SumParameters):
+            return self._refusal_of_sums(terms, parameters)
         if terms.trust == "local":
             if terms.epsilon is None or not keeps(terms.randomizer.worst_ratio(), terms.epsilon):
                 return f"reports of {terms.method} do not keep the epsilon that is promised"
@@ -134,21 +133,20 @@ class DevicePolicy:
         record = terms.tiling["region"]
         if "polygon" in record:
             return "a region with a polygon is asked about; this device tells places in boxes only"
+        if closed_projection(str(record["crs"])) is None:
+            return "a region in another plane than its own is asked about; this device projects no other"
         cells = terms.cells
         if cells.size > self.most_cells:
             return f"a map of {cells.size} cells is asked for; at most {self.most_cells} is answered"
-        projection = cells.region.projection
-        if isinstance(projection, OtherCrs):
-            return "a region in another plane than its own is asked about; this device projects no other"
         side = math.sqrt(cells.region.area_m2 / cells.size)
         if cells.region.georeferenced and not side >= self.smallest_cell_m:
             return f"cells {side:.4g} m wide are asked about; at least {self.smallest_cell_m:g} m is answered"
         return None
 
-    def _refusal_of_sums(self, terms: CollectionTerms, mechanism: DistributedMechanism) -> str | None:
+    def _refusal_of_sums(self, terms: CollectionTerms, sums: SumParameters) -> str | None:
         if self.active_only and not terms.active:
             return "its sums would not be safe against a server that lies about who is in them"
-        corrupt, dropout = _part(mechanism.corrupt), _part(mechanism.tolerated_dropout)
+        corrupt, dropout = _part(sums.corrupt), _part(sums.tolerated_dropout)
         if corrupt < self.least_corrupt:
             return (
                 f"its noise is provisioned for {float(corrupt):.4g} of the devices siding with the server; "
@@ -159,17 +157,15 @@ class DevicePolicy:
                 f"{float(dropout):.4g} of the devices may drop out; "
                 f"at most {float(self.most_dropout):.4g} is answered"
             )
-        if mechanism.shard_size < self.least_shard:
-            return f"sums of {mechanism.shard_size} devices are asked for; at least {self.least_shard} is answered"
-        if mechanism.overflow != "refuse":
+        if sums.shard_size < self.least_shard:
+            return f"sums of {sums.shard_size} devices are asked for; at least {self.least_shard} is answered"
+        if sums.overflow != "refuse":
             return "sums that may overflow are asked for; those that do not are answered"
         return None
 
     def _refusal_of_waves(self, terms: CollectionTerms) -> str | None:
         if self.waves is None:
             return "projections are not answered: no policy says of which bandwidth"
-        if not isinstance(terms.mechanism, FourierKde):
-            return f"{terms.method} is asked; of projections only fourier-kde is answered"
         query, region = terms.waves, terms.cells.region
         plane = region.metric_projection
         west, south, east, north = region.bbox
@@ -206,8 +202,8 @@ class DevicePolicy:
     def _refusal_of_announcement(
         self, terms: CollectionTerms, asked: RoundAnnouncement, spent: Fraction
     ) -> str | None:
-        mechanism = terms.mechanism
-        if not isinstance(mechanism, DistributedMechanism) or terms.epsilon is None:
+        sums = terms.parameters
+        if not isinstance(sums, SumParameters) or terms.epsilon is None:
             return f"a {terms.trust} collection has no rounds"
         if asked.terms != terms.digest.hex():
             return "it is a round of a collection with other terms"
@@ -217,10 +213,10 @@ class DevicePolicy:
                 f"the terms promised {float(terms.epsilon):.6g} in all"
             )
         for name, told, agreed in (
-            ("tolerated_dropout", asked.dropout, _part(mechanism.tolerated_dropout)),
-            ("corrupt", asked.corrupt, _part(mechanism.corrupt)),
-            ("rounding", asked.rounding, mechanism.rounding),
-            ("scale", asked.scale, mechanism.scale or TABLE_SCALE),
+            ("tolerated_dropout", asked.dropout, _part(sums.tolerated_dropout)),
+            ("corrupt", asked.corrupt, _part(sums.corrupt)),
+            ("rounding", asked.rounding, sums.rounding),
+            ("scale", asked.scale, sums.units),
             ("active", asked.active, terms.active),
         ):
             if told != agreed:
@@ -228,12 +224,12 @@ class DevicePolicy:
         smallest, largest = min(asked.sizes), max(asked.sizes)
         if smallest < self.least_shard:
             return f"a shard of {smallest} devices is asked; at least {self.least_shard} is answered"
-        if largest > mechanism.shard_size:
-            return f"a shard of {largest} devices is asked; the terms promised {mechanism.shard_size} at most"
+        if largest > sums.shard_size:
+            return f"a shard of {largest} devices is asked; the terms promised {sums.shard_size} at most"
         if sum(asked.sizes) < terms.minimum:
             return f"{sum(asked.sizes)} devices are asked; the terms promised {terms.minimum} at least"
         for size in {*asked.sizes}:
-            needed = Fraction(1) if mechanism.whole_noise else share_shape(size, asked.dropout, asked.corrupt)
+            needed = Fraction(1) if sums.whole_noise else share_shape(size, asked.dropout, asked.corrupt)
             if not needed <= asked.alpha <= 1:
                 return (
                     f"a noise share of {float(asked.alpha):.6g} is asked; {float(needed):.6g} to 1 keeps the promise "

@@ -18,17 +18,16 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.geo.parse_tiling import tiling_from_dict
-from mapveil.geo.tiling import Tiling
-from mapveil.local.mechanism import LocalMechanism
-from mapveil.local.randomizers.randomizer import Randomizer
-from mapveil.mechanisms.mechanism import AnyMechanism
-from mapveil.mechanisms.methods import Method, find_method
+from mapveil_client.cells import Cells
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.local.domain import Domain
+from mapveil_client.local.method import LocalMethod
+from mapveil_client.local.randomizer import Randomizer
+from mapveil_client.methods import Parameters, read_parameters
 from mapveil_client.morton import interleave
 from mapveil_client.random_features.message import read_query
 from mapveil_client.random_features.query import Query
+from mapveil_client.tiles_and_sites import cells_from_dict
 
 VERSION: Final = 1
 TRUSTS: Final = ("distributed", "local", "projection")
@@ -77,13 +76,13 @@ class CollectionTerms:
     trust : str
         ``distributed``, ``local`` or ``projection``.
     method : str
-        A method of that trust, see :mod:`mapveil.mechanisms.methods`.
+        A method of that trust, see :mod:`mapveil_client.methods`.
     epsilon : Fraction, optional
         What taking part may cost a device in all; none for a projection.
     options : mapping
         The mechanism's other parameters.
     tiling : mapping
-        The cells, as :meth:`mapveil.geo.tiling.Tiling.to_dict` writes them.
+        The cells, as :meth:`mapveil_client.cells.Cells.to_dict` writes them.
     devices : int
         How many are wanted: the collection begins (or ends) as soon as they are there.
     minimum : int
@@ -129,37 +128,26 @@ class CollectionTerms:
         )
 
     @cached_property
-    def method_row(self) -> Method:
-        """The method's row of the table.
-
-        Raises
-        ------
-        ParameterError
-            There is no such method.
-        """
-        return find_method(self.method, self.trust)
-
-    @cached_property
-    def mechanism(self) -> AnyMechanism:
-        """The mechanism with these parameters; both halves of the collection use it.
+    def parameters(self) -> Parameters:
+        """The method's parameters, as a client needs them.
 
         Raises
         ------
         ParameterError
             The method does not exist, or an option is none of it.
         """
-        return self.method_row.make(self.epsilon, self.options)
+        return read_parameters(self.trust, self.method, self.epsilon, self.options)
 
     @cached_property
-    def cells(self) -> Tiling:
+    def cells(self) -> Cells:
         """The tiling.
 
         Raises
         ------
         InputError
-            The record is none.
+            The record is none, or its region is no box.
         """
-        return tiling_from_dict(self.tiling)
+        return cells_from_dict(self.tiling)
 
     @cached_property
     def randomizer(self) -> Randomizer:
@@ -170,10 +158,10 @@ class CollectionTerms:
         InputError
             The mechanism has none, or its parameters do not fit the cells.
         """
-        mechanism = self.mechanism
-        if not isinstance(mechanism, LocalMechanism):
+        parameters = self.parameters
+        if not isinstance(parameters, LocalMethod):
             raise InputError(f"{self.method} is no method of local reports")
-        return mechanism.on(Domain(self.cells))
+        return parameters.on(Domain(self.cells))
 
     @cached_property
     def depth(self) -> int:

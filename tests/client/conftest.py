@@ -67,7 +67,7 @@ def make_announcement(terms: CollectionTerms, **changes: Any) -> RoundAnnounceme
     encoding = NodeEncoding(PrefixTree.uniform(DEPTH, DEPTH))
     sizes = changes.pop("sizes", (terms.devices,))
     epsilon = changes.pop("epsilon", terms.epsilon)
-    mechanism: Any = terms.mechanism
+    mechanism: Any = terms.parameters
     corrupt, dropout = (Fraction(str(getattr(mechanism, name))) for name in ("corrupt", "tolerated_dropout"))
     alpha = share_shape(min(sizes), dropout, corrupt)
     query = Query("a test", encoding, epsilon)

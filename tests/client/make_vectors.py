@@ -128,7 +128,7 @@ def locating() -> list[dict[str, Any]]:
                 "places": [list(place) for place in places],
                 "cells": tiling.locate(lon, lat).tolist(),
                 "nearest": cKDTree(domain.plane.T)
-                .query(np.column_stack(tiling.region.project(lon, lat)))[1]
+                .query(np.column_stack(tiling.region.metric_projection.project(lon, lat)))[1]
                 .tolist(),
             }
         )
@@ -144,7 +144,7 @@ def local() -> list[dict[str, Any]]:
             if method == "planar-laplace" and tiling.size > LARGEST_TABLE:
                 continue
             terms = terms_of("local", method, tiling, epsilon=Fraction(epsilon), options=options)
-            randomizer = terms.mechanism.on(domain)
+            randomizer = terms.parameters.on(domain)
             reports = []
             for seed, (lon, lat) in enumerate(places_in(tiling, 40)):
                 cell = int(tiling.locate(np.array([lon]), np.array([lat]))[0])

@@ -591,7 +591,7 @@ def test_terms_of_nonsense_are_refused_in_words(new_terms) -> None:
         {"options": {"shard_size": "many"}},
         {"options": {"corrupt": "x"}},
         {"options": {"corrupt": None}},
-        {"method": "none"},
+        {"trust": "local", "method": "none"},
         {"tiling": {"kind": "quadtree"}},
         {"tiling": {"kind": "quadtree", "region": {}, "depth": 3}},
         {"tiling": {**record["tiling"], "depth": "3"}},

@@ -68,7 +68,7 @@ def test_a_phone_makes_shows_and_sends_one_report_that_the_server_reads(
     page.get_by_role("button", name="Send it").click()
     page.wait_for_selector(".state.good")
     assert collector.reports == [(terms.identifier, 1, shown)]
-    randomizer = terms.mechanism.on(Domain(terms.cells))
+    randomizer = terms.parameters.on(Domain(terms.cells))
     assert read_reports([shown], randomizer).count == 1
     assert page.locator("article.collection").count() == 0
     # Nothing that was asked of the collector, and nothing that is kept, says where.

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from mapveil.collector.rounds.engine import Engine
+from mapveil.collector.rounds.offer import offer
 from mapveil.maps.density_map import DensityMap
 
 
@@ -36,8 +37,8 @@ def test_a_local_collection_ends_with_the_map_of_its_reports(
     heat = engine.map(id)
     from mapveil_client.local.message import read_reports
 
-    randomizer = terms.randomizer
-    plain = terms.mechanism.estimate(randomizer.tally(read_reports(bodies, randomizer)), randomizer)
+    randomizer = offer(terms).randomizer
+    plain = offer(terms).local.estimate(randomizer.tally(read_reports(bodies, randomizer)), randomizer)
     assert np.array_equal(heat.values, plain.values)
     assert heat.guarantee == plain.guarantee
     assert np.array_equal(heat.error().upper, plain.error().upper)

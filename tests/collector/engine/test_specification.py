@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mapveil.collector.rounds.offer import offer
 from mapveil.collector.rounds.specification import read_specification
 from mapveil_client.errors import InputError
 from mapveil_client.terms import CollectionTerms
@@ -38,7 +39,7 @@ def test_a_draft_is_what_was_asked_for_and_has_sensible_defaults(make_spec, trus
     assert terms.epsilon == (None if trust == "projection" else 2)
     assert CollectionTerms.decode(terms.encode()) == terms
     assert bool(terms.query) == (trust == "projection")
-    assert terms.mechanism is not None
+    assert offer(terms).mechanism is not None
 
 
 @pytest.mark.parametrize(

@@ -22,13 +22,13 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.collector.fleet.fleet_summary import FleetSummary
-from mapveil.random_features.fourier_kde import FourierKde
 from mapveil_client.client import DeviceClient, Documents
 from mapveil_client.connection import Connection, Progress, Unreachable
 from mapveil_client.errors import InputError, ParameterError, PromiseError
 from mapveil_client.memory import DeviceMemory
 from mapveil_client.places import Whereabouts
 from mapveil_client.policy import DevicePolicy
+from mapveil_client.random_features.parameters import FourierParameters
 from mapveil_client.vault import Vault, locked
 
 Tell = Callable[[str, float], None]
@@ -248,11 +248,11 @@ class Fleet:
             if terms.trust != "distributed":
                 self._reported.add(collection)
             if terms.trust == "projection" and policy.waves is None:
-                mechanism = terms.mechanism
-                if isinstance(mechanism, FourierKde):
+                features = terms.parameters
+                if isinstance(features, FourierParameters):
                     least = min(1000.0, *terms.waves.sides)
                     policy = replace(
-                        policy, waves=mechanism.policy(terms.waves.bandwidth[0], smallest_side=least)
+                        policy, waves=features.policy(terms.waves.bandwidth[0], smallest_side=least)
                     )
             await work(partial(policy.refusal, terms))
         return policy

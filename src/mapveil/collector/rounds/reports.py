@@ -9,9 +9,9 @@ from typing import Final
 from sqlalchemy import select
 
 from mapveil.collector.faults import Invalid
+from mapveil.collector.rounds.offer import offer
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.schema import reports
-from mapveil.local.mechanism import LocalMechanism
 from mapveil.maps.density_map import DensityMap
 from mapveil.random_features.fourier_kde import FourierKde
 from mapveil_client.errors import InputError, ParameterError
@@ -30,7 +30,7 @@ def projection_of(terms: CollectionTerms) -> FourierKde:
     ParameterError
         The terms are of another trust.
     """
-    mechanism = terms.mechanism
+    mechanism = offer(terms).mechanism
     if not isinstance(mechanism, FourierKde):
         raise ParameterError(f"method must be fourier-kde, got {terms.method}")
     return mechanism
@@ -45,7 +45,7 @@ def report_check(terms: CollectionTerms) -> Callable[[bytes], None]:
         Raises :class:`Invalid` and says what was wrong; never what the report says.
     """
     read: Callable[[list[bytes]], object] = (
-        partial(read_reports, randomizer=terms.randomizer)
+        partial(read_reports, randomizer=offer(terms).randomizer)
         if terms.trust == "local"
         else partial(projection_message.read_reports, query=terms.waves)
     )
@@ -90,17 +90,15 @@ def map_of_reports(store: Store, terms: CollectionTerms) -> DensityMap:
     """
     parts = _stored(store, terms.identifier)
     if terms.trust == "projection":
-        mechanism, query = projection_of(terms), terms.waves
+        mechanism, query, tiling = projection_of(terms), terms.waves, offer(terms).tiling
         made = mechanism.of_reports(
-            (projection_message.read_reports(part, query) for part in parts), terms.cells, terms.devices
+            (projection_message.read_reports(part, query) for part in parts), tiling, terms.devices
         )
-        return mechanism.map_of(made, terms.cells)
-    randomizer, local = terms.randomizer, terms.mechanism
-    if not isinstance(local, LocalMechanism):
-        raise ParameterError(f"method must be a local one, got {terms.method}")
+        return mechanism.map_of(made, tiling)
+    randomizer = offer(terms).randomizer
     tally = randomizer.tally(read_reports([], randomizer))
     for part in parts:
         tally += randomizer.tally(read_reports(part, randomizer))
     if not tally.reports:
         raise InputError("no device reported, so there is no map")
-    return local.estimate(tally, randomizer)
+    return offer(terms).local.estimate(tally, randomizer)

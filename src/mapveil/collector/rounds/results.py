@@ -19,6 +19,7 @@ from mapveil.collector.faults import NotFound
 from mapveil.collector.rounds import round_memory
 from mapveil.collector.rounds.collection import Collection, move
 from mapveil.collector.rounds.life_cycle import Happening
+from mapveil.collector.rounds.offer import offer
 from mapveil.collector.rounds.reports import map_of_reports
 from mapveil.collector.rounds.server_half import mechanism_of
 from mapveil.collector.store.database import Store
@@ -27,7 +28,6 @@ from mapveil.distributed.query import Query
 from mapveil.formats.read_map import read_map
 from mapveil.local.estimators.measurement import EstimatedUsers
 from mapveil.maps.density_map import DensityMap, Measurement
-from mapveil.mechanisms.methods import find_method
 from mapveil.privacy.claim import Adversary
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.errors import PromiseError
@@ -76,14 +76,13 @@ def make_map(store: Store, collection: Collection) -> DensityMap:
     with store.read() as connection:
         shares = round_memory.shares_of(connection, collection.id)
         costs = round_memory.costs_of(connection, collection.id)
-    heat = mechanism_of(terms).map_of(made, terms.cells, shares, costs)
+    heat = mechanism_of(terms).map_of(made, offer(terms).tiling, shares, costs)
     return dataclasses.replace(heat, guarantee=_against(terms, heat.guarantee))
 
 
 def guarantee_of(terms: CollectionTerms) -> Guarantee:
     """What the terms of a collection promise before its first round."""
-    method = find_method(terms.method, terms.trust)
-    return _against(terms, method.make(terms.epsilon, dict(terms.options)).guarantee())
+    return _against(terms, offer(terms).mechanism.guarantee())
 
 
 def _against(terms: CollectionTerms, made: Guarantee) -> Guarantee:

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from mapveil.collector.rounds.offer import offer
 from mapveil.distributed.mechanism import TABLE_SCALE, DistributedMechanism, morton_members
 from mapveil.distributed.query import NoisySums, Query, Setting
 from mapveil.distributed.round_terms import RoundTerms, shard_boundaries
@@ -42,7 +43,7 @@ def mechanism_of(terms: CollectionTerms) -> DistributedMechanism:
     ParameterError
         The terms are of another trust.
     """
-    mechanism = terms.mechanism
+    mechanism = offer(terms).mechanism
     if not isinstance(mechanism, DistributedMechanism):
         raise ParameterError(f"method must be a distributed one, got {terms.method}")
     return mechanism

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from mapveil.collector.rounds.offer import offer
 from mapveil.geo.parse_tiling import parse_tiling, tiling_from_dict
 from mapveil.geo.region import Region
 from mapveil.geo.tiling import Tiling
@@ -217,6 +218,7 @@ def _query(mechanism: AnyMechanism, tiling: Tiling, devices: int) -> bytes:
 def _try(terms: CollectionTerms) -> None:
     """Make both halves of the mechanism, as every device and the service will."""
     if terms.trust == "local":
+        offer(terms).randomizer.identity()
         terms.randomizer.identity()
     if terms.trust == "distributed":
         from mapveil.collector.rounds.server_half import check_feasible
