@@ -42,7 +42,7 @@ def log_likelihood(randomizer, tally: Tally, p: np.ndarray) -> float:
 def test_the_maximum_satisfies_its_conditions(mechanism) -> None:
     randomizer = mechanism(epsilon=2).on(places())
     tally = a_tally(randomizer)
-    made = maximise_likelihood(randomizer, tally, tolerance=1e-9, most_steps=100_000)
+    made = maximise_likelihood(randomizer, tally, tolerance=1e-9, max_steps=100_000)
     p, matrix = made.distribution, randomizer.transition_matrix()
     assert made.converged
     assert p.sum() == pytest.approx(1)
@@ -56,8 +56,8 @@ def test_the_maximum_satisfies_its_conditions(mechanism) -> None:
 def test_acceleration_gets_at_least_as_far_in_fewer_steps() -> None:
     randomizer = StaircaseResponse(epsilon=1).on(places())
     tally = a_tally(randomizer)
-    plain = maximise_likelihood(randomizer, tally, accelerate=False, tolerance=1e-4, most_steps=20_000)
-    fast = maximise_likelihood(randomizer, tally, tolerance=1e-4, most_steps=20_000)
+    plain = maximise_likelihood(randomizer, tally, accelerate=False, tolerance=1e-4, max_steps=20_000)
+    fast = maximise_likelihood(randomizer, tally, tolerance=1e-4, max_steps=20_000)
     assert fast.log_likelihood > plain.log_likelihood - 0.5
     assert 3 * fast.steps < plain.steps
 
@@ -66,7 +66,7 @@ def test_the_likelihood_never_falls() -> None:
     randomizer = StaircaseResponse(epsilon=1).on(places())
     tally = a_tally(randomizer)
     reached = [
-        log_likelihood(randomizer, tally, maximise_likelihood(randomizer, tally, most_steps=k).distribution)
+        log_likelihood(randomizer, tally, maximise_likelihood(randomizer, tally, max_steps=k).distribution)
         for k in (0, 3, 6, 12, 24, 60)
     ]
     assert (np.diff(reached) >= -1e-7).all()
@@ -74,7 +74,7 @@ def test_the_likelihood_never_falls() -> None:
 
 def test_an_end_without_convergence_says_so() -> None:
     randomizer = StaircaseResponse(epsilon=1).on(places())
-    assert not maximise_likelihood(randomizer, a_tally(randomizer), most_steps=3).converged
+    assert not maximise_likelihood(randomizer, a_tally(randomizer), max_steps=3).converged
 
 
 @pytest.mark.parametrize("sites", [2, 3, 5, 16, 31, 32, 57])

@@ -11,7 +11,7 @@ import mapveil as mv
 from mapveil.local.estimators.covariance import DenseCovariance, IndependentCovariance
 from mapveil.local.estimators.estimators import estimate_distribution
 from mapveil.local.estimators.multiscale import shrink_estimates
-from mapveil.local.estimators.site_tree import site_tree
+from mapveil.local.estimators.split_trees import site_tree
 from mapveil.local.randomizers.disk_area import DiskArea
 from mapveil.local.randomizers.hadamard_response import HadamardResponse
 from mapveil.local.randomizers.hierarchical_hashing import HierarchicalHashing

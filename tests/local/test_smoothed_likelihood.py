@@ -138,7 +138,7 @@ def test_a_division_moves_mass_within_its_box_only() -> None:
         step = 1e-4
         signs = np.ones(at.half.size)
         after = trees.divisions(p + step * trees.moved(p, level, signs), level)
-        np.testing.assert_allclose(after.part, at.part)
+        np.testing.assert_allclose(after.fraction, at.fraction)
         np.testing.assert_allclose(after.half, at.half + step, rtol=1e-9)
 
 
@@ -166,7 +166,7 @@ def test_a_site_that_outdoes_all_others_stands_out_alone(mechanism) -> None:
     randomizer = mechanism(epsilon=1).on(domain)
     tally = randomizer.tally(randomizer.randomize(cells, Randomness(11)))
     made = smooth_likelihood(randomizer, tally)
-    assert made.outstanding.tolist() == [33]
+    assert made.peaks.tolist() == [33]
     assert made.distribution[33] == pytest.approx(0.154, abs=0.04)
     others = np.delete(made.distribution, 33)
     assert np.abs(others / others.sum() - 1 / 199).sum() < 0.45
@@ -178,7 +178,7 @@ def test_nothing_stands_out_of_an_even_crowd() -> None:
     for seed in range(5):
         randomizer = HadamardResponse(epsilon=1).on(domain)
         tally = randomizer.tally(randomizer.randomize(cells, Randomness(seed)))
-        assert smooth_likelihood(randomizer, tally).outstanding.size == 0
+        assert smooth_likelihood(randomizer, tally).peaks.size == 0
 
 
 def test_few_reports_of_two_crowded_sites_leave_a_distribution() -> None:

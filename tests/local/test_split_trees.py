@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import mapveil as mv
-from mapveil.local.estimators.site_tree import site_tree
-from mapveil.local.estimators.split_trees import SplitTrees, usual_concentration
+from mapveil.local.estimators.split_trees import SplitTrees, site_tree, usual_concentration
 from mapveil_client.local.domain import Domain
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
@@ -77,6 +76,6 @@ def test_divisions_are_of_the_first_trees_boxes(sites: int) -> None:
         at = trees.divisions(p, level)
         parts = [p[tree.order[first : first + size]].sum() for first, size in boxes]
         halves = [p[tree.order[first : first + size // 2]].sum() for first, size in boxes]
-        np.testing.assert_allclose(at.part, parts)
+        np.testing.assert_allclose(at.fraction, parts)
         np.testing.assert_allclose(at.half, np.array(halves) / parts)
-        np.testing.assert_allclose(at.share, [size // 2 / size for _, size in boxes])
+        np.testing.assert_allclose(at.even_half, [size // 2 / size for _, size in boxes])

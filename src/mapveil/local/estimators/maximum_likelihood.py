@@ -22,8 +22,8 @@ from mapveil.local.randomizers.randomizer import SymbolRandomizer
 from mapveil.local.randomizers.report import Tally
 from mapveil_client.arrays import FloatArray
 
-_MOST_STEPS: Final = 3000
-_TOLERANCE: Final = 1e-3
+_MAX_STEPS: Final = 3000
+_TOLERANCE: Final = 1e-3  # nats of the log-likelihood of all reports, a step
 _TINY: Final = 1e-300
 
 
@@ -47,7 +47,7 @@ def maximise_likelihood(
     *,
     start: FloatArray | None = None,
     tolerance: float = _TOLERANCE,
-    most_steps: int = _MOST_STEPS,
+    max_steps: int = _MAX_STEPS,
     accelerate: bool = True,
 ) -> Likeliest:
     """Run the iteration of the module's header. Run by: the server.
@@ -62,7 +62,7 @@ def maximise_likelihood(
         Where to begin; the even distribution by default. What is 0 there stays 0.
     tolerance : float
         Stop when the log-likelihood of all reports gains less than this, nats a step.
-    most_steps : int
+    max_steps : int
         Or after so many steps.
     accelerate : bool
         Whether to extrapolate; plain steps otherwise.
@@ -84,7 +84,7 @@ def maximise_likelihood(
         return _Step(after / after.sum(), likelihood)
 
     steps, reached = 0, -math.inf
-    while steps < most_steps:
+    while steps < max_steps:
         first = step(p)
         gain, reached = first.before - reached, first.before
         if gain < tolerance * (3 if accelerate else 1):
@@ -93,19 +93,32 @@ def maximise_likelihood(
             p, steps = first.after, steps + 1
             continue
         second = step(first.after)
-        p = _extrapolated(p, first.after, second.after)
+        p = extrapolated(p, first.after, second.after)
         third = step(p)
         steps += 3
         p = third.after if third.before >= second.before else second.after
     return Likeliest(p, reached, steps, False)
 
 
-def _extrapolated(p: FloatArray, once: FloatArray, twice: FloatArray) -> FloatArray:
-    moved = once - p
-    bent = twice - once - moved
-    length = float(np.einsum("i,i", bent, bent))
-    far = max(math.sqrt(float(np.einsum("i,i", moved, moved)) / length), 1.0) if length > 0 else 1.0
-    made = p + 2 * far * moved + far * far * bent
+def extrapolated(
+    p: FloatArray, once: FloatArray, twice: FloatArray, max_alpha: float = math.inf
+) -> FloatArray:
+    r"""The point of SQUAREM, :math:`p + 2 \alpha r + \alpha^2 v`, kept above 0; shape as given.
+
+    Parameters
+    ----------
+    p, once, twice : ndarray of float64
+        A point and the points after one and two steps: :math:`r` is the first step, :math:`v` the second less the
+        first, and :math:`\alpha = \lVert r \rVert / \lVert v \rVert`, at least 1.
+    max_alpha : float
+        Largest :math:`\alpha`.
+    """
+    r = once - p
+    v = twice - once - r
+    length = float(np.einsum("i,i", v, v))
+    alpha = max(math.sqrt(float(np.einsum("i,i", r, r)) / length), 1.0) if length > 0 else 1.0
+    alpha = min(alpha, max_alpha)
+    made = p + 2 * alpha * r + alpha * alpha * v
     # Beyond the border a step would end for good.
     made = np.where(made > 0, made, twice / 2)
     return np.asarray(made / made.sum())

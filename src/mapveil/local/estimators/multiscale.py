@@ -1,7 +1,7 @@
 r"""Mapveil's own estimator: unbiased estimates, shrunk at all scales by what their noise is known to be.
 
 The sites are halved, again and again, into boxes of equal numbers of sites
-(:mod:`mapveil.local.estimators.site_tree`). Of a
+(:mod:`mapveil.local.estimators.split_trees`). Of a
 box's part P of all users, how much is in its first half was measured twice, by that half's estimate and by what the
 other's leaves of P:
 
@@ -31,12 +31,12 @@ import numpy as np
 
 from mapveil.inference.split_prior import SplitPrior
 from mapveil.local.estimators.covariance import Covariance
-from mapveil.local.estimators.site_tree import SiteTree, site_tree
+from mapveil.local.estimators.split_trees import SiteTree, site_tree
 from mapveil_client.arrays import FloatArray
 
 _TREES: Final = 8
-_FEWEST: Final = 2
-_PLACES: Final = 1 << 19  # in all trees together
+_MIN_TREES: Final = 2
+_MAX_LEAVES: Final = 1 << 19  # sites of all trees together: bounds time and memory
 _GAUSSIAN: Final = 16
 _SITES: Final = 1 << 10  # of a box whose noise is Gaussian: every sum of many reports' is
 
@@ -74,7 +74,7 @@ def shrink_estimates(
         Not negative, sums to 1.
     """
     if trees is None:
-        trees = min(_TREES, max(_FEWEST, _PLACES // unbiased.size))
+        trees = min(_TREES, max(_MIN_TREES, _MAX_LEAVES // unbiased.size))
     total = np.zeros(unbiased.size)
     for number in range(trees):
         tree = site_tree(plane, number * math.pi / 2 / trees)

@@ -8,11 +8,11 @@ import numpy as np
 
 from mapveil.local.estimators.covariance import DenseCovariance, SiteNoise
 from mapveil.local.estimators.hash_support import HashSupport, LevelSupport, Supporting
-from mapveil.local.estimators.tree_consistency import make_consistent
-from mapveil.local.estimators.tree_covariance import (
+from mapveil.local.estimators.tree_consistency import (
     MeasuredLevel,
     consistent_covariance,
     consistent_site_noise,
+    make_consistent,
 )
 from mapveil.local.mechanism import LocalMechanism
 from mapveil.local.randomizers.local_hashing import hash_estimates, hash_support, line_noise, support_noise
@@ -34,7 +34,7 @@ class HierarchicalHashingRandomizer(client.HierarchicalHashingRandomizer, Symbol
         for reports, part in zip(self._reports, self._parts(tally.counts.astype(np.float64)), strict=True):
             number = max(float(part.sum()), 1.0)
             estimates.append(hash_estimates(reports, part, number))
-            variances.append(support_noise(reports).away / number)
+            variances.append(support_noise(reports).variance_other / number)
         children = [
             np.bincount(above.of_rank[below.first], minlength=above.first.size)
             for above, below in zip(self._levels[:-1], self._levels[1:], strict=True)
@@ -72,9 +72,18 @@ class HierarchicalHashingRandomizer(client.HierarchicalHashingRandomizer, Symbol
     def _measured(self) -> list[MeasuredLevel]:
         levels = []
         for blocks, weight, reports in zip(self._levels, self._weights, self._reports, strict=True):
-            noise, part = support_noise(reports), weight / self._weight
-            away, lines = noise.away / part, line_noise(reports)
-            levels.append(MeasuredLevel(blocks, noise, part, away, lines, reports.held, reports.other))
+            noise, probability = support_noise(reports), weight / self._weight
+            levels.append(
+                MeasuredLevel(
+                    blocks,
+                    noise,
+                    probability,
+                    noise.variance_other / probability,
+                    line_noise(reports),
+                    reports.held,
+                    reports.other,
+                )
+            )
         return levels
 
     def support(self, tally: Tally) -> HashSupport:

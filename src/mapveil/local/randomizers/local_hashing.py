@@ -23,20 +23,23 @@ from mapveil_client.local.local_hashing import HashedReports
 
 
 class SupportNoise(NamedTuple):
-    """Moments of what one report of a known place adds to the estimates, the mean over all triples of sites."""
+    """Moments of the terms that one report adds to the estimates, the mean over all triples of sites.
 
-    at: float  # variance of the place's
-    away: float  # of another site's
-    own: float  # covariance of the place's with another one
-    both: float  # of two other sites'
+    The held site is the one where the report's user is.
+    """
+
+    variance_held: float  # of the held site's term
+    variance_other: float  # of another site's term
+    covariance_held: float  # of the held site's term and another one's
+    covariance_others: float  # of two other sites' terms
 
 
 class LineNoise(NamedTuple):
-    """What bounds the noise of any group of sites: who shares a line with whom is a matter of the family."""
+    """Bounds of the noise of any group of sites, whichever of them the family of functions puts on one line."""
 
-    apart: float  # covariance of two sites' estimates that are on no line with the place
-    more: float  # by so much is it larger on a line
-    others: int  # sites that a line through the place holds at most, beside each one
+    covariance: float  # of the terms of two sites that are on no line with the held site
+    surplus: float  # of the covariance where the three are on one line
+    nodes: int  # largest number of other sites on a line with the held site and one more
 
 
 def hash_support(reports: HashedReports, counts: FloatArray) -> FloatArray:
@@ -55,18 +58,19 @@ def hash_covariance(reports: HashedReports, distribution: FloatArray) -> Covaria
 
     Two sites and the place are hashed as if independently unless the three are on one line.
     """
-    at, away, own, both = support_noise(reports)
+    noise = support_noise(reports)
 
     def without(number: FloatArray) -> FloatArray:
-        return np.asarray(number * (away + (number - 1) * both))
+        return np.asarray(number * (noise.variance_other + (number - 1) * noise.covariance_others))
 
-    return ExchangeableCovariance(
-        lambda number: without(number - 1) + at + 2 * (number - 1) * own, without, distribution
-    )
+    def within(number: FloatArray) -> FloatArray:
+        return without(number - 1) + noise.variance_held + 2 * (number - 1) * noise.covariance_held
+
+    return ExchangeableCovariance(within, without, distribution)
 
 
 def support_noise(reports: HashedReports) -> SupportNoise:
-    """What one report adds to the estimates of two sites varies by so much."""
+    """Variances and covariances of the terms that one report adds to the estimates."""
     g, k, n = reports.hashes.buckets, reports.hashes.digits, reports.hashes.functions
     p, q, pair = reports.held, reports.other, reports.hashes.collision
     surplus = reports.surplus / reports.total
@@ -79,18 +83,18 @@ def support_noise(reports: HashedReports) -> SupportNoise:
 
 
 def line_noise(reports: HashedReports) -> LineNoise:
-    """How lines of the family part covariances; where all sites are on one line, all are the same."""
+    """Covariances with and without a common line; the same where all sites are on one line."""
     g, k, n = reports.hashes.buckets, reports.hashes.digits, reports.hashes.functions
-    both = support_noise(reports).both
+    covariance = support_noise(reports).covariance_others
     if k == 1 or g == 2:
-        return LineNoise(both, 0.0, 0)
+        return LineNoise(covariance, 0.0, 0)
     triple = (g ** (k - 2) - 1) / n
     on_line = (
         (reports.surplus / reports.total)
         * (reports.hashes.collision - triple)
         / (reports.held - reports.other) ** 2
     )
-    return LineNoise(both - (g - 2) / (n - 1) * on_line, on_line, g - 2)
+    return LineNoise(covariance - (g - 2) / (n - 1) * on_line, on_line, g - 2)
 
 
 class HashingRandomizer(client.HashingRandomizer, SymbolRandomizer):
