@@ -8,10 +8,13 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mapveil.evaluation.comparison import table_csv
 from mapveil.evaluation.report import html_page, html_picture, html_table, text_table, write_atomically
+from mapveil.pictures.colours import ramp
+from mapveil_client.arrays import FloatArray
+from mapveil_client.errors import require
 
 
 class Claim(NamedTuple):
@@ -109,3 +112,33 @@ def _markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str
         cells = [f"**{cell[1:]}**" if cell.startswith("*") else cell for cell in row]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def maps_figure(
+    rows: Sequence[tuple[str, Sequence[tuple[str, FloatArray]]]], *, scale_of_first: bool = False
+) -> Any:
+    """Draw rows of square maps, each map in its own scale from zero to its largest value.
+
+    Parameters
+    ----------
+    rows : sequence of (row title, sequence of (title, ndarray of shape (height, width)))
+        Row 0 of a map is the northmost.
+    scale_of_first : bool
+        Whether all maps of a row have the scale of its first one.
+    """
+    colours = require("matplotlib.colors", "viz").ListedColormap(ramp() / 255.0)
+    columns = max(len(maps) for _, maps in rows)
+    figure = require("matplotlib.figure", "viz").Figure(
+        figsize=(2.0 * columns, 2.25 * len(rows)), layout="constrained"
+    )
+    for line, (row_title, maps) in enumerate(rows):
+        for column, (title, values) in enumerate(maps):
+            axes = figure.add_subplot(len(rows), columns, line * columns + column + 1)
+            top = maps[0][1] if scale_of_first else values
+            axes.imshow(values, cmap=colours, vmin=0, vmax=float(top.max()) or 1.0)
+            axes.set_xticks([])
+            axes.set_yticks([])
+            axes.set_title(title, fontsize=8)
+            if column == 0:
+                axes.set_ylabel(row_title, fontsize=9)
+    return figure

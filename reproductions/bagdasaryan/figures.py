@@ -8,13 +8,13 @@ from typing import Final
 
 import numpy as np
 
-from mapveil.evaluation.report import maps_figure, png_bytes
+from mapveil.evaluation.report import png_bytes
 from mapveil_client.arrays import FloatArray
 from reproductions.bagdasaryan.data import IMAGES, MANHATTAN
 from reproductions.bagdasaryan.runs import PLAIN, Asked, Job
 from reproductions.bagdasaryan.sections import UNIT, Plan, Shown
 from reproductions.driver import Section
-from reproductions.report import Claim, Picture, Report, Table, joint_verdict
+from reproductions.report import Claim, Picture, Report, Table, joint_verdict, maps_figure
 from reproductions.results import Results
 
 OTHER_IMAGES: Final = tuple(name for name in IMAGES if name != MANHATTAN)

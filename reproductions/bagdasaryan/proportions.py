@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from mapveil.distributed.proportion_histogram import ProportionHistogram
-from mapveil.evaluation.report import maps_figure, png_bytes
+from mapveil.evaluation.report import png_bytes
 from mapveil.geo.counts import Counts
 from mapveil.maps.proportion_map import ProportionMap
 from mapveil.maps.round_cost import RoundCost
@@ -24,7 +24,7 @@ from reproductions.bagdasaryan.data import MANHATTAN, bump, image_of, read_image
 from reproductions.bagdasaryan.runs import SHARD_SIZE, Found, densities
 from reproductions.bagdasaryan.sections import UNIT, Plan, Shown
 from reproductions.driver import Section
-from reproductions.report import Claim, Picture, Report, Table, joint_verdict
+from reproductions.report import Claim, Picture, Report, Table, joint_verdict, maps_figure
 from reproductions.results import Outcome, Results
 
 _USERS: Final = 100_000

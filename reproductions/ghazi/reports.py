@@ -11,7 +11,6 @@ from mapveil.evaluation.comparison import Comparison, Row, interval_of_mean
 from mapveil.evaluation.report import (
     Curve,
     curves_figure,
-    maps_figure,
     metric_panel,
     metric_title,
     panels_by_epsilon,
@@ -40,7 +39,7 @@ from reproductions.ghazi.experiments import (
     resolution_jobs,
     users_jobs,
 )
-from reproductions.report import Picture, Report, Table
+from reproductions.report import Picture, Report, Table, maps_figure
 from reproductions.results import Results
 
 

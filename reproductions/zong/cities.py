@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from mapveil.evaluation.report import maps_figure, png_bytes
+from mapveil.evaluation.report import png_bytes
 from reproductions.driver import Section
-from reproductions.report import Claim, Picture, Report, Table, joint_verdict
+from reproductions.report import Claim, Picture, Report, Table, joint_verdict, maps_figure
 from reproductions.zong.data import CITIES, City
 from reproductions.zong.pictures import Line, TradeOff, lines_figure, trade_off_figure
 from reproductions.zong.runs import Job

@@ -11,7 +11,7 @@ import numpy as np
 
 from mapveil.central.laplace_histogram import LaplaceHistogram
 from mapveil.central.multiscale_heatmap import MultiscaleHeatmap
-from mapveil.evaluation.report import maps_figure, png_bytes
+from mapveil.evaluation.report import png_bytes
 from mapveil.geo.counts import Counts
 from mapveil.geo.grid import Grid
 from mapveil.geo.region import Region
@@ -26,7 +26,7 @@ from mapveil_client.random_features.query import EvenGrid, Query
 from mapveil_client.random_features.report import Visits, client_reports
 from mapveil_client.randomness.random import Randomness
 from reproductions.driver import Section
-from reproductions.report import Claim, Picture, Report, Table, joint_verdict
+from reproductions.report import Claim, Picture, Report, Table, joint_verdict, maps_figure
 from reproductions.results import Outcome
 from reproductions.zong.data import CITIES, City, read_city
 from reproductions.zong.sections import Found, Plan, Results

@@ -57,17 +57,17 @@ def test_counts_bring_their_cells_and_smoothing_helps_the_noise() -> None:
     ("change", "message"),
     [
         ({"methods": ["nothing"]}, "no central method is called 'nothing'"),
-        ({"methods": []}, "no method is given"),
+        ({"methods": []}, "methods must hold"),
         ({"methods": ["laplace:clip"]}, "name:key=value"),
         ({"methods": ["laplace:clap=1"]}, "has no option 'clap'; accepted: clip"),
-        ({"epsilons": []}, "no epsilon is given"),
+        ({"epsilons": []}, "epsilons must hold"),
         ({"epsilons": [-1]}, "above 0"),
         ({"metrics": ["beauty"]}, "no metric is called 'beauty'"),
         ({"metrics": []}, "no metric is given"),
-        ({"trials": 0}, "trials is 0"),
-        ({"users": 301}, "a sample of 301 users"),
+        ({"trials": 0}, "trials must be at least 1"),
+        ({"users": 301}, "1 to 300 users, got 301"),
         ({"sigma_cells": -1.0}, "sigma is -1.0"),
-        ({"workers": 0}, "workers is 0"),
+        ({"workers": 0}, "workers must be at least 1"),
     ],
 )
 def test_bad_parameters_are_said(change: dict[str, object], message: str) -> None:

@@ -66,7 +66,7 @@ def test_counts_are_drawn_without_replacement() -> None:
     np.testing.assert_array_equal(
         people.draw(None, np.random.default_rng(0)).sums().sums, counts.values * UNIT
     )
-    with pytest.raises(ParameterError, match="1 to 10 is accepted"):
+    with pytest.raises(ParameterError, match="1 to 10 users"):
         people.draw(11, np.random.default_rng(0))
 
 

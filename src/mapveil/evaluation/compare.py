@@ -6,7 +6,7 @@ A comparison reads the true data without privacy: its result is not for release.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from mapveil.evaluation.comparison import Comparison, Row
 from mapveil.evaluation.population import population
@@ -15,8 +15,9 @@ from mapveil.evaluation.trials import (
     Progress,
     Task,
     exact_epsilons,
+    in_processes,
     parse_method,
-    run_tasks,
+    run_task,
     trial_sample_stream,
 )
 from mapveil.geo.counts import Counts
@@ -25,9 +26,6 @@ from mapveil.geo.tiling import Tiling
 from mapveil.maps.frame import raster_frame
 from mapveil_client.epsilon import EpsilonLike
 from mapveil_client.errors import ParameterError
-
-if TYPE_CHECKING:
-    from mapveil.evaluation.population import Population
 
 DEFAULT_METRICS: Final = ("similarity", "pearson", "kl", "emd")
 """The four of Ghazi et al. (2023)."""
@@ -53,10 +51,9 @@ def compare(
 ) -> Comparison:
     """Release the same data by several methods and measure every map against the true one. NOT private.
 
-    The true map is the sum of the users' shares without noise, on the same tiling. In each trial the same
-    sample is given to every method at every epsilon, so differences between methods are paired. A mechanism
-    with a parameter ``users`` (a declared public number) is given ``users`` where that is set, and must find
-    out by itself otherwise. Run by: the evaluator.
+    The true map is the sum of the users' shares without noise. In each trial every method gets the same sample at
+    every epsilon, so that differences are paired. A mechanism with a parameter ``users`` (a declared public number)
+    gets ``users`` where that is set. Run by: the evaluator.
 
     Parameters
     ----------
@@ -108,10 +105,10 @@ def compare(
     2
     """
     if trials < 1:
-        raise ParameterError(f"trials is {trials!r}; a whole number of at least 1 is accepted")
+        raise ParameterError(f"trials must be at least 1, got {trials!r}")
     specs = tuple(dict.fromkeys(parse_method(text) for text in methods))
     if not specs:
-        raise ParameterError("no method is given; at least one name from the table of methods is accepted")
+        raise ParameterError("methods must hold at least one name from the table of methods")
     budgets = exact_epsilons(epsilons)
     for spec in specs:
         for budget in budgets:
@@ -128,10 +125,11 @@ def compare(
         tasks = [
             Task("compare", trial, drawn.sums().sums, people.tiling, users, specs, budgets, (scoring,), seed,
                  people=drawn)
-            for trial, drawn in ((trial, _drawn(people, users, seed, trial)) for trial in batch)
+            for trial in batch
+            for drawn in [people.draw(users, trial_sample_stream(seed, "compare", trial))]
         ]  # fmt: skip
         tell = _part(progress, first / trials, len(batch) / trials)
-        for outcome in run_tasks(tasks, workers=workers, progress=tell, step="compare"):
+        for outcome in in_processes(run_task, tasks, workers=workers, progress=tell, step="compare"):
             rows += outcome.rows[0]
     return Comparison(
         rows=tuple(rows),
@@ -152,25 +150,14 @@ def compare(
 
 
 def sigma_in_cells(tiling: Tiling, sigma_m: float) -> float:
-    """A length in metres as a number of cells of a raster (by the square root of the cells' mean area).
-
-    Raises
-    ------
-    ParameterError
-        The tiling is no raster, or has no georeference, so that it has no metres.
-    """
+    """A length in metres in cells of a raster: in units of the square root of the cells' mean area."""
     frame = raster_frame(tiling)
     if frame is None or not tiling.region.georeferenced:
         raise ParameterError(
-            f"sigma in metres needs a raster with georeference, which {tiling.spec} is not; "
-            "sigma in cells is accepted"
+            f"sigma in metres needs a raster with georeference, which {tiling.spec} is not; give it in cells"
         )
     side = (tiling.region.area_m2 / (frame.rows * frame.columns)) ** 0.5
     return sigma_m / float(side)
-
-
-def _drawn(people: Population, users: int | None, seed: int, trial: int) -> Population:
-    return people.draw(users, trial_sample_stream(seed, "compare", trial))
 
 
 def _part(progress: Progress | None, start: float, length: float) -> Progress | None:

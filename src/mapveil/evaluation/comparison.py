@@ -141,10 +141,6 @@ class Comparison:
             ]
         )
 
-    def to_csv(self) -> str:
-        """The rows as CSV text, a header first."""
-        return table_csv(Row._fields, self.rows)
-
 
 def table_csv(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """A CSV text; floats keep all their digits."""

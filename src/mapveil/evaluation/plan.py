@@ -1,8 +1,4 @@
-"""What to expect before anything is spent: the error of each method on synthetic cities.
-
-Nothing real is read. The cities are public inventions, so trying methods, epsilons and resolutions on them
-costs no privacy.
-"""
+"""The expected error of each method on synthetic cities, before anything is spent: reads no data."""
 
 from __future__ import annotations
 
@@ -16,6 +12,7 @@ import numpy as np
 from mapveil.engines import UNIT, UserSums
 from mapveil.evaluation.comparison import interval_of_mean, table_csv
 from mapveil.evaluation.population import population
+from mapveil.evaluation.report import text_table
 from mapveil.evaluation.scoring import EMD_METRES, Scoring, higher_is_better
 from mapveil.evaluation.trials import Progress, exact_epsilons, material, parse_method
 from mapveil.geo.quadtree import Quadtree
@@ -61,27 +58,13 @@ class Recommendation(NamedTuple):
 
 @dataclass(frozen=True)
 class Forecast:
-    """The result of :func:`plan`: expectations, and a recommendation per epsilon. Based on no real data.
+    """The result of :func:`plan`: expectations, and a recommendation per epsilon. Based on no real data."""
 
-    Parameters
-    ----------
-    users : int
-        The declared number of users.
-    tiling : str
-        The tiling's spec.
-    region : str
-        The region.
-    expectations : tuple of Expectation
-        Every method, epsilon and metric.
-    recommendations : tuple of Recommendation
-        One per epsilon.
-    """
-
-    users: int
-    tiling: str
+    users: int  # declared
+    tiling: str  # its spec
     region: str
-    expectations: tuple[Expectation, ...]
-    recommendations: tuple[Recommendation, ...]
+    expectations: tuple[Expectation, ...]  # of every method, epsilon and metric
+    recommendations: tuple[Recommendation, ...]  # one per epsilon
 
     def to_csv(self) -> str:
         """The expectations as CSV text, a header first."""
@@ -100,13 +83,7 @@ class Forecast:
 
     def text(self) -> str:
         """The table and the recommendations, for a terminal."""
-        header, rows = self.table()
-        widths = [max(len(row[place]) for row in [header, *rows]) for place in range(len(header))]
-        lines = [
-            "  ".join(cell.rjust(width) if place != 1 else cell.ljust(width)
-                      for place, (cell, width) in enumerate(zip(row, widths, strict=True)))
-            for row in [header, *rows]
-        ]  # fmt: skip
+        lines = [text_table(*self.table())]
         for item in self.recommendations:
             finest = (
                 f"readable down to cells of about {_rounded(item.finest_cell_m)} m ({item.rows} rows)"
@@ -162,15 +139,13 @@ def plan(
         A number, method or option is outside what is accepted, or the region has no georeference.
     """
     if users < 1 or trials < 1:
-        raise ParameterError(
-            f"users is {users!r} and trials {trials!r}; whole numbers of at least 1 are accepted"
-        )
+        raise ParameterError(f"users and trials must be at least 1, got {users!r} and {trials!r}")
     tiling: Tiling = Quadtree(where, DEFAULT_DEPTH) if isinstance(where, Region) else where
     if not tiling.region.georeferenced:
-        raise ParameterError("a region without georeference has no cities; a box in degrees is accepted")
+        raise ParameterError("the region must be georeferenced, such as a box in degrees")
     specs = tuple(dict.fromkeys(parse_method(text) for text in methods))
     if not specs:
-        raise ParameterError("no method is given; at least one name from the table of methods is accepted")
+        raise ParameterError("methods must hold at least one name from the table of methods")
     budgets = exact_epsilons(epsilons)
     lattice = tiling.lattice()
     tell = progress or (lambda step, done: None)

@@ -1,7 +1,6 @@
-"""The people a simulation samples from: every user's exact shares, ready to be summed.
+"""The people whom trials sample: every user's exact shares, ready to be summed. Not private.
 
-A trial draws users without replacement and sums their rows, so that a thousand trials read the
-table once. Not private: for simulations only.
+A trial draws users without replacement and sums their rows, so that a thousand trials read the table once.
 """
 
 from __future__ import annotations
@@ -53,26 +52,16 @@ class Population(Protocol):
 
 def _check_size(wanted: int, there: int) -> None:
     if not 0 < wanted <= there:
-        raise ParameterError(f"a sample of {wanted} users was asked for; 1 to {there} is accepted here")
+        raise ParameterError(f"a sample must have 1 to {there} users, got {wanted}")
 
 
 @dataclass(frozen=True, eq=False)
 class UserShares:
-    """Each user's distribution over the cells, on the lattice of 1 / UNIT.
+    """Each user's distribution over the cells, on the lattice of 1 / UNIT."""
 
-    Parameters
-    ----------
-    starts : ndarray of int64, shape (users + 1,)
-        User u's entries are ``starts[u]:starts[u + 1]``.
-    cells, shares : ndarray of int64, shape (entries,)
-        Cell and share of each entry; a user's shares sum to at most UNIT.
-    tiling : Tiling
-        The cells.
-    """
-
-    starts: IntArray
-    cells: IntArray
-    shares: IntArray
+    starts: IntArray  # user u's entries are starts[u]:starts[u + 1], shape (users + 1,)
+    cells: IntArray  # shape (entries,)
+    shares: IntArray  # of each entry; a user's sum to at most UNIT
     tiling: Tiling
 
     @classmethod
@@ -148,9 +137,7 @@ class CountedUsers:
             return self
         _check_size(users, self.users)
         if self.users >= _LARGEST_COUNT:
-            raise InputError(
-                f"{self.counts.source}: a sample can be drawn from fewer than {_LARGEST_COUNT} users"
-            )
+            raise InputError(f"{self.counts.source}: samples need fewer than {_LARGEST_COUNT} users")
         drawn = rng.multivariate_hypergeometric(self.counts.values, users, method="marginals")
         return CountedUsers(Counts(np.asarray(drawn, dtype=np.int64), self.tiling, self.counts.source))
 
@@ -164,14 +151,7 @@ class CountedUsers:
 
 
 def population(source: Points | Counts, tiling: Tiling | None = None) -> Population:
-    """The people of a table or of a raster of counts, on a tiling.
-
-    Parameters
-    ----------
-    source : Points or Counts
-        Where they are.
-    tiling : Tiling, optional
-        The cells; counts bring their own.
+    """The people of a table or of a raster of counts (which brings its own tiling).
 
     Raises
     ------

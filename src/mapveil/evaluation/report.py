@@ -14,11 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from mapveil.evaluation.comparison import NOT_FOR_RELEASE, Comparison, Summary, table_csv
+from mapveil.evaluation.comparison import NOT_FOR_RELEASE, Comparison, Row, Summary, table_csv
 from mapveil.evaluation.scoring import higher_is_better
 from mapveil.formats.atomic import atomic_path
-from mapveil.pictures.colours import ramp
-from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError, require
 
 if TYPE_CHECKING:
@@ -27,9 +25,9 @@ if TYPE_CHECKING:
 
 
 # Okabe and Ito's colours, told apart by every eye; the dash pattern repeats the distinction in grey.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#6b6b6b", "#000000", "#8c564b")
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#6b6b6b", "#000000", "#8c564b")
 _DASHES = ("-", "--", "-.", ":")
-_MARKERS = "osD^vPX<>"
+MARKERS = "osD^vPX<>"
 
 _STYLE = """
 body{font:16px/1.5 system-ui,sans-serif;max-width:72rem;margin:2rem auto;padding:0 1rem;
@@ -98,31 +96,43 @@ def png_bytes(figure: Figure, dpi: int = 100) -> bytes:
     return packed.getvalue()
 
 
+def figure_grid(
+    panels: int, width: float, height: float, extra: float = 0.0, columns: int = 2
+) -> tuple[Figure, list[Axes]]:
+    """A figure of panels in rows, each of a size in inches, with extra height for a legend below."""
+    across = min(columns, panels)
+    down = -(-panels // max(across, 1))
+    figure_module = require("matplotlib.figure", "viz")
+    size = (width * across, height * down + extra)
+    figure: Figure = figure_module.Figure(figsize=size, layout="constrained")
+    return figure, [figure.add_subplot(down, across, place + 1) for place in range(panels)]
+
+
+def legend_below(figure: Figure, labels: Sequence[str]) -> None:
+    """One legend for all axes of a figure, below them."""
+    if not figure.axes:
+        return
+    found = [axes.get_legend_handles_labels() for axes in reversed(figure.axes)]
+    named = {name: handle for handles, names in found for handle, name in zip(handles, names, strict=True)}
+    handles, ncols = [named[label] for label in labels], min(4, len(labels))
+    figure.legend(handles, labels, loc="outside lower center", ncols=ncols, fontsize=8)
+
+
 def curves_figure(panels: Sequence[Panel], title: str = "") -> Figure:
     """Draw panels side by side, two in a row, with one legend below.
 
     A curve keeps its colour through all panels. The axes frame the means; a band may leave them.
     """
-    figure_module = require("matplotlib.figure", "viz")
     labels = list(dict.fromkeys(curve.label for panel in panels for curve in panel.curves))
-    columns = min(2, len(panels))
-    rows = -(-len(panels) // columns)
-    figure: Figure = figure_module.Figure(figsize=(5.2 * columns, 3.5 * rows + 0.9), layout="constrained")
-    for position, panel in enumerate(panels):
-        axes = figure.add_subplot(rows, columns, position + 1)
+    figure, every = figure_grid(len(panels), 5.2, 3.5, 0.9)
+    for axes, panel in zip(every, panels, strict=True):
         for curve in panel.curves:
             index = labels.index(curve.label)
-            colour = _COLOURS[index % len(_COLOURS)]
+            colour, dash = COLOURS[index % len(COLOURS)], _DASHES[index // len(COLOURS) % len(_DASHES)]
             axes.plot(
-                curve.x,
-                curve.mean,
-                color=colour,
-                linestyle=_DASHES[index // len(_COLOURS) % len(_DASHES)],
-                marker=_MARKERS[index % len(_MARKERS)],
-                markersize=4,
-                linewidth=1.5,
-                label=curve.label,
-            )
+                curve.x, curve.mean, color=colour, linestyle=dash, marker=MARKERS[index % len(MARKERS)],
+                markersize=4, linewidth=1.5, label=curve.label,
+            )  # fmt: skip
             if np.isfinite(curve.low).all() and np.isfinite(curve.high).all():
                 axes.fill_between(curve.x, curve.low, curve.high, color=colour, alpha=0.18, linewidth=0)
         ticks = sorted(panel.ticks or {x for curve in panel.curves for x in curve.x})
@@ -134,20 +144,7 @@ def curves_figure(panels: Sequence[Panel], title: str = "") -> Figure:
         axes.set_title(panel.title, fontsize=10)
         axes.set_xlabel(panel.x_label)
         axes.grid(visible=True, alpha=0.25)
-    if figure.axes:
-        found = [axes.get_legend_handles_labels() for axes in figure.axes]
-        named = {
-            name: handle
-            for handles, names in reversed(found)
-            for handle, name in zip(handles, names, strict=True)
-        }
-        figure.legend(
-            [named[label] for label in labels],
-            labels,
-            loc="outside lower center",
-            ncols=min(4, len(labels)),
-            fontsize=8,
-        )
+    legend_below(figure, labels)
     if title:
         figure.suptitle(title, fontsize=11)
     return figure
@@ -164,35 +161,6 @@ def _frame_means(axes: Axes, panel: Panel) -> None:
         axes.set_ylim(low / 1.4, high * 1.4)
     elif high > low:
         axes.set_ylim(low - 0.08 * (high - low), high + 0.08 * (high - low))
-
-
-def maps_figure(
-    rows: Sequence[tuple[str, Sequence[tuple[str, FloatArray]]]], *, scale_of_first: bool = False
-) -> Figure:
-    """Draw rows of square maps, each map in its own scale from zero to its largest value.
-
-    Parameters
-    ----------
-    rows : sequence of (row title, sequence of (title, ndarray of shape (height, width)))
-        Row 0 of a map is the northmost.
-    scale_of_first : bool
-        Whether all maps of a row have the scale of its first one.
-    """
-    figure_module = require("matplotlib.figure", "viz")
-    colours = require("matplotlib.colors", "viz").ListedColormap(ramp() / 255.0)
-    columns = max(len(maps) for _, maps in rows)
-    figure: Figure = figure_module.Figure(figsize=(2.0 * columns, 2.25 * len(rows)), layout="constrained")
-    for line, (row_title, maps) in enumerate(rows):
-        for column, (title, values) in enumerate(maps):
-            axes = figure.add_subplot(len(rows), columns, line * columns + column + 1)
-            top = maps[0][1] if scale_of_first else values
-            axes.imshow(values, cmap=colours, vmin=0, vmax=float(top.max()) or 1.0)
-            axes.set_xticks([])
-            axes.set_yticks([])
-            axes.set_title(title, fontsize=8)
-            if column == 0:
-                axes.set_ylabel(row_title, fontsize=9)
-    return figure
 
 
 def panels_by_epsilon(summaries: Iterable[Summary]) -> list[Panel]:
@@ -313,24 +281,35 @@ def settings_list(settings: Mapping[str, object]) -> str:
     return f"<ul>{items}</ul>\n"
 
 
+def write_folder(
+    folder: Path,
+    title: str,
+    pictures: Mapping[str, bytes],
+    tables: Mapping[str, tuple[Sequence[str], Iterable[Sequence[object]]]],
+    body: Sequence[str],
+    warning: str = "",
+) -> list[Path]:
+    """Write tables (header, rows) as CSV, pictures as PNG, and ``index.html``; the paths written."""
+    files = {f"{name}.csv": table_csv(*table).encode() for name, table in tables.items()}
+    files |= {f"{name}.png": png for name, png in pictures.items()}
+    files["index.html"] = html_page(title, "".join(body), warning)
+    return [write_atomically(folder / name, content) for name, content in files.items()]
+
+
 def write_comparison(comparison: Comparison, folder: Path) -> list[Path]:
     """Write ``rows.csv``, ``summary.csv``, ``curves.png`` and ``index.html``; the paths written."""
     summaries = comparison.summary()
     picture = png_bytes(curves_figure(panels_by_epsilon(summaries), comparison.title))
+    times = {item.method: f"{item.seconds:.3g}" for item in summaries}
     body = [
         settings_list(comparison.settings),
         html_picture(picture, "Mean over the trials; the bands are 95 % confidence intervals of the mean."),
+        *(
+            f"<h2>{html.escape(metric_title(metric))}</h2>\n{html_table(*summary_table(summaries, metric))}"
+            for metric in comparison.metrics
+        ),
+        "<h2>Seconds per release</h2>\n",
+        html_table(["method", "seconds"], list(times.items())),
     ]
-    for metric in comparison.metrics:
-        body.append(f"<h2>{html.escape(metric_title(metric))}</h2>\n")
-        body.append(html_table(*summary_table(summaries, metric)))
-    times = {item.method: item.seconds for item in summaries}
-    body.append("<h2>Seconds per release</h2>\n")
-    body.append(html_table(["method", "seconds"], [[key, f"{value:.3g}"] for key, value in times.items()]))
-    page = html_page(comparison.title, "".join(body), NOT_FOR_RELEASE)
-    return [
-        write_atomically(folder / "rows.csv", comparison.to_csv().encode()),
-        write_atomically(folder / "summary.csv", table_csv(Summary._fields, summaries).encode()),
-        write_atomically(folder / "curves.png", picture),
-        write_atomically(folder / "index.html", page),
-    ]
+    tables = {"rows": (Row._fields, comparison.rows), "summary": (Summary._fields, summaries)}
+    return write_folder(folder, comparison.title, {"curves": picture}, tables, body, NOT_FOR_RELEASE)

@@ -8,27 +8,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from mapveil.attacks.signal_score import SignalAttack
-from mapveil.evaluation.comparison import NOT_FOR_RELEASE, table_csv
+from mapveil.evaluation.comparison import NOT_FOR_RELEASE
 from mapveil.evaluation.report import (
+    COLOURS,
+    MARKERS,
     Curve,
     Panel,
     curves_figure,
-    html_page,
+    figure_grid,
     html_picture,
     html_table,
+    legend_below,
     png_bytes,
     settings_list,
-    write_atomically,
+    write_folder,
 )
 from mapveil.evaluation.signal_tradeoff import KNOBS, TradeoffPoint
 from mapveil.evaluation.signal_trials import SignalTrial, trial_record
-from mapveil_client.errors import require
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-_COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#6b6b6b")
-_MARKERS: Final = "osD^vPX"
 
 
 class Plane(NamedTuple):
@@ -62,38 +61,19 @@ def plane_figure(
     lowest_utility : float
         Points below are left out of the frame: a utility has no lower end.
     """
-    figure_module = require("matplotlib.figure", "viz")
     names = list(dict.fromkeys(point.privatizer for _, _, points in panels for point in points))
-    columns = min(2, len(panels))
-    rows = -(-len(panels) // columns)
-    figure: Figure = figure_module.Figure(figsize=(5.2 * columns, 3.9 * rows + 0.7), layout="constrained")
-    for at, (title, plane, points) in enumerate(panels):
-        axes = figure.add_subplot(rows, columns, at + 1)
-        for name in names:
+    figure, every = figure_grid(len(panels), 5.2, 3.9, 0.7)
+    for axes, (title, plane, points) in zip(every, panels, strict=True):
+        for index, name in enumerate(names):
             own = sorted((point for point in points if point.privatizer == name), key=lambda one: one.value)
             if not own:
                 continue
-            index = names.index(name)
             x, y = ([point.means[each] for point in own] for each in (plane.x, plane.y))
-            spread = [
-                [
-                    [point.means[each] - point.lows[each], point.highs[each] - point.means[each]]
-                    for point in own
-                ]
-                for each in (plane.x, plane.y)
-            ]
+            xerr, yerr = (_finite_spread(own, each) for each in (plane.x, plane.y))
             axes.errorbar(
-                x,
-                y,
-                xerr=_finite_spread(spread[0]),
-                yerr=_finite_spread(spread[1]),
-                color=_COLOURS[index % len(_COLOURS)],
-                marker=_MARKERS[index % len(_MARKERS)],
-                markersize=4.5,
-                linewidth=1.3,
-                elinewidth=0.7,
-                label=name,
-            )
+                x, y, xerr=xerr, yerr=yerr, color=COLOURS[index % 7], marker=MARKERS[index % 7], markersize=4.5,
+                linewidth=1.3, elinewidth=0.7, label=name,
+            )  # fmt: skip
         drawn = [point.means[plane.y] for point in points if point.means[plane.y] >= lowest_utility]
         if drawn:
             low = min(drawn)
@@ -102,26 +82,17 @@ def plane_figure(
         axes.set_xlabel(plane.x_label)
         axes.set_ylabel(plane.y_label)
         axes.grid(visible=True, alpha=0.25)
-    if figure.axes:
-        found = [axes.get_legend_handles_labels() for axes in figure.axes]
-        named = {
-            label: handle for handles, labels in found for handle, label in zip(handles, labels, strict=True)
-        }
-        figure.legend(
-            [named[name] for name in names],
-            names,
-            loc="outside lower center",
-            ncols=min(4, len(names)),
-            fontsize=8,
-        )
+    legend_below(figure, names)
     return figure
 
 
-def _finite_spread(pairs: Sequence[Sequence[float]]) -> list[list[float]] | None:
+def _finite_spread(points: Sequence[TradeoffPoint], key: str) -> list[list[float]] | None:
     """Errors below and above, or None where a single trial has no interval."""
-    if not all(math.isfinite(each) for pair in pairs for each in pair):
+    below = [point.means[key] - point.lows[key] for point in points]
+    above = [point.highs[key] - point.means[key] for point in points]
+    if not all(math.isfinite(each) for each in (*below, *above)):
         return None
-    return [[max(pair[side], 0.0) for pair in pairs] for side in (0, 1)]
+    return [[max(each, 0.0) for each in side] for side in (below, above)]
 
 
 def parameter_figure(
@@ -174,61 +145,47 @@ def write_tradeoff(
     settings: Mapping[str, object],
 ) -> list[Path]:
     """Write ``points.csv``, ``trials.csv``, ``tradeoff.png``, ``parameters.png`` and ``index.html``; the paths."""
-    title = "Privacy and utility of rewritten measurements"
     plane = png_bytes(plane_figure([(name, PLANES[name], points) for name in ("P-U", "P2-U1")]))
-    knobs = png_bytes(
-        parameter_figure(
-            points,
-            {
-                "distortion": lambda means: -means["u1"],
-                "P against the strongest": lambda means: means["p"],
-            },
-        )
-    )
+    measures = {"distortion": lambda means: -means["u1"], "P against the strongest": lambda means: means["p"]}
+    knobs = png_bytes(parameter_figure(points, measures))
     body = [
         settings_list(settings),
         html_picture(plane, "Top right is best. Bars are 95 % intervals of the mean over the trials."),
         html_picture(knobs, "To choose a parameter under a constraint: distortion and privacy over it."),
         html_table(*points_rows(points)),
     ]
-    records = [point.to_dict() for point in points]
-    kept = [trial_record(trial) for trial in trials]
-    return [
-        write_atomically(folder / "points.csv", _csv(records)),
-        write_atomically(folder / "trials.csv", _csv(kept)),
-        write_atomically(folder / "tradeoff.png", plane),
-        write_atomically(folder / "parameters.png", knobs),
-        write_atomically(folder / "index.html", html_page(title, "".join(body), NOT_FOR_RELEASE)),
-    ]
-
-
-def _csv(records: Sequence[Mapping[str, object]]) -> bytes:
-    header = list(records[0]) if records else []
-    return table_csv(header, ([record[key] for key in header] for record in records)).encode()
+    records = {
+        "points": [point.to_dict() for point in points],
+        "trials": [trial_record(trial) for trial in trials],
+    }
+    tables = {
+        name: (list(rows[0]) if rows else [], [list(row.values()) for row in rows])
+        for name, rows in records.items()
+    }
+    pictures, title = (
+        {"tradeoff": plane, "parameters": knobs},
+        "Privacy and utility of rewritten measurements",
+    )
+    return write_folder(folder, title, pictures, tables, body, NOT_FOR_RELEASE)
 
 
 def attack_figure(attack: SignalAttack, title: str = "") -> Figure:
     """User and location error of every adversary, beside a guess that looks at nothing."""
-    figure_module = require("matplotlib.figure", "viz")
-    figure: Figure = figure_module.Figure(
-        figsize=(9.5, 0.45 * len(attack.scores) + 1.9), layout="constrained"
-    )
+    figure, every = figure_grid(2, 4.75, 0.45 * len(attack.scores) + 1.9)
     shown = [score for score in attack.scores if score.adversary != "blind"]
     blind = [score for score in attack.scores if score.adversary == "blind"]
     labels = [
         score.adversary if score.trained_on == "own" else f"{score.adversary}, {score.trained_on}"
         for score in shown
     ]
-    for at, (measure, label) in enumerate(
-        (
-            ("p1", "part of the users it gets wrong"),
-            ("p2_m", "mean distance of its place from the true one, m"),
-        )
-    ):
-        axes = figure.add_subplot(1, 2, at + 1)
+    measures = {
+        "p1": "fraction of the users that it gets wrong",
+        "p2_m": "mean distance of its location from the true one, m",
+    }
+    for axes, (measure, label) in zip(every, measures.items(), strict=True):
         values = [float(getattr(score, measure)) for score in shown]
         least = min(values, default=0.0)
-        axes.barh(labels, values, color=[_COLOURS[1] if value == least else _COLOURS[0] for value in values])
+        axes.barh(labels, values, color=[COLOURS[1] if value == least else COLOURS[0] for value in values])
         for row, value in enumerate(values):
             axes.text(value, row, f" {value:.3g}", va="center", fontsize=8)
         if blind:
@@ -238,26 +195,15 @@ def attack_figure(attack: SignalAttack, title: str = "") -> Figure:
         axes.set_xlabel(label, fontsize=9)
         axes.invert_yaxis()
         axes.tick_params(labelsize=8)
-    figure.suptitle(
-        title or "Adversaries (the strongest in red; dashed: a guess without looking)", fontsize=10
-    )
+    words = title or "Adversaries (the strongest in red; dashed: a guess without looking)"
+    figure.suptitle(words, fontsize=10)
     return figure
 
 
 def attack_rows(attack: SignalAttack) -> tuple[list[str], list[list[str]]]:
     """A table of adversaries for people; the strongest is marked."""
-    header = [
-        "adversary",
-        "trained on",
-        "P",
-        "user error P1",
-        "cross-entropy",
-        "place error P2",
-        "metres",
-        "user nats",
-        "place nats",
-        "runs",
-    ]
+    header = ["adversary", "trained on", "P", "user error P1", "cross-entropy", "place error P2", "metres"]
+    header += ["user nats", "place nats", "runs"]
     rows = []
     for score in attack.scores:
         mark = "*" if score == attack.strongest else ""

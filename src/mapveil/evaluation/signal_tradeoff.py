@@ -1,7 +1,4 @@
-"""The trade-off plane: privatizers over their parameters, and the parameter that meets a constraint.
-
-``mapveil signal tradeoff`` and ``mapveil signal choose`` call this. It reads true places; nothing of it is private.
-"""
+"""The trade-off plane: privatizers over their parameters, and the parameter that meets a constraint. Not private."""
 
 from __future__ import annotations
 
@@ -105,20 +102,14 @@ class Choice(NamedTuple):
 def split_measurements(
     measurements: Measurements, how: str, pilot: float, rng: Randomness
 ) -> MeasurementSplit:
-    """Part the pilot from the rest, in one of :data:`SPLITS`.
-
-    Raises
-    ------
-    ParameterError
-        There is no such way, or the part is not between 0 and 1.
-    """
+    """Part the pilot (a fraction of the rows or users) from the rest, in one of :data:`SPLITS`."""
     if how == "random":
         return measurements.split_random(rng, pilot=pilot)
     if how == "time":
         return measurements.split_by_time(pilot=pilot)
     if how == "user":
         return measurements.split_by_user(rng, pilot=pilot)
-    raise ParameterError(f"split is {how!r}; accepted: {', '.join(SPLITS)}")
+    raise ParameterError(f"split must be one of {', '.join(SPLITS)}, got {how!r}")
 
 
 def tradeoff(
@@ -138,32 +129,32 @@ def tradeoff(
     workers: int = 1,
     progress: Progress | None = None,
 ) -> tuple[SignalTrial, ...]:
-    """Measure privatizers over their parameters on one table.
+    """Measure privatizers over their parameters on one table. Run by: the evaluator; not private.
 
     Parameters
     ----------
     measurements : Measurements
-        The truth.
+        The true rows.
     privatizers : mapping of str to sequence of float
-        Values of its knob for each privatizer, see :data:`KNOBS`; an empty sequence takes the knob's own.
+        Values of the knob of each privatizer, see :data:`KNOBS`; the knob's own for an empty sequence.
     options : mapping of str to mapping, optional
         Other parameters of a privatizer.
     group : str
-        What rows call the table; its source by default.
+        Name of the table in the rows; its source by default.
     trials : int
-        Splits, fits and attacks of each value; each trial has its own sample of the rows.
+        Splits, fits and attacks of each value, each with its own sample of the rows; at least 1.
     pilot, split : float, str
         See :func:`split_measurements`.
     rows : int, optional
-        Rows of a trial, whole users' runs with a longer ``length``; all of them for None.
+        Rows of a trial; all for None.
     length : int
-        Measurements of a user that adversaries see together.
+        Measurements of a user that adversaries see together; whole runs of so many are sampled.
     weights : tuple of float
         v1, v2 of the privacy P.
     adversaries : sequence of SignalAdversary, optional
         :func:`mapveil.attacks.signal_attack.signal_adversaries` by default.
     seed, workers, progress
-        The same seed gives the same trials, for any number of processes.
+        As for :func:`mapveil.evaluation.compare.compare`.
 
     Raises
     ------
@@ -171,14 +162,12 @@ def tradeoff(
         No such privatizer or parameter, or a value outside its range: before anything runs.
     """
     if trials < 1:
-        raise ParameterError(f"trials is {trials!r}; at least 1 is accepted")
+        raise ParameterError(f"trials must be at least 1, got {trials!r}")
     named = group or measurements.source
     wanted = []
     for name, values in privatizers.items():
         if name not in KNOBS:
-            raise ParameterError(
-                f"no privatizer {name!r} has a known parameter; accepted: {', '.join(KNOBS)}"
-            )
+            raise ParameterError(f"privatizer must be one of {', '.join(KNOBS)}, got {name!r}")
         knob, row = KNOBS[name], find_privatizer(name)
         others = dict((options or {}).get(name, {}))
         wanted += [
@@ -226,31 +215,12 @@ def choose_parameters(
 
     Between two measured values the measures are interpolated. Among the values that keep every constraint, the
     one with the most privacy P is taken where utility is constrained, and the one with the most utility U where
-    only privacy is.
-
-    Parameters
-    ----------
-    points : sequence of TradeoffPoint
-        Of one table.
-    constraints : sequence of Constraint
-        At least one.
-
-    Returns
-    -------
-    tuple of Choice
-        The best first; privatizers without a value last.
-
-    Raises
-    ------
-    ParameterError
-        No constraint is given.
+    only privacy is. The best choice comes first; privatizers without a value come last.
 
     Source: Section 6.4 and Figure 12 of Zhang et al. 2022.
     """
     if not constraints:
-        raise ParameterError(
-            "no constraint is given; at least one, such as a largest distortion, is accepted"
-        )
+        raise ParameterError("constraints must hold at least one, such as a largest distortion")
     goal = "p" if any(each.measure in _UTILITIES for each in constraints) else "u"
     made = []
     for name in dict.fromkeys(point.privatizer for point in points):
@@ -286,13 +256,7 @@ def _fine(
 
 
 def read_points_table(path: Path) -> tuple[TradeoffPoint, ...]:
-    """Read back the ``points.csv`` that a trade-off wrote.
-
-    Raises
-    ------
-    InputError
-        No such file, or not such a table.
-    """
+    """Read back the ``points.csv`` that a trade-off wrote; an ``InputError`` where it is none."""
     try:
         with path.open(newline="", encoding="utf-8") as opened:
             records = list(csv.DictReader(opened))
@@ -305,18 +269,13 @@ def read_points_table(path: Path) -> tuple[TradeoffPoint, ...]:
                 record["knob"],
                 float(record["value"]),
                 int(record["trials"]),
-                *(
-                    {each: float(record[f"{each}{end}"]) for each in _MEASURES}
-                    for end in ("", "_low", "_high")
-                ),
+                *({each: float(record[each + end]) for each in _MEASURES} for end in ("", "_low", "_high")),
             )
             for record in records
         )
     except FileNotFoundError:
         raise InputError(
-            f"{path}: no such file; a folder that 'mapveil signal tradeoff' wrote is accepted"
+            f"{path}: no such file; name a folder that 'mapveil signal tradeoff' wrote"
         ) from None
     except (KeyError, ValueError, TypeError, OSError) as error:
-        raise InputError(
-            f"{path}: not a table of a trade-off ({error}); its points.csv is accepted"
-        ) from None
+        raise InputError(f"{path}: not the points.csv of a trade-off ({error})") from None

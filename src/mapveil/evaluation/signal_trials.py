@@ -1,8 +1,7 @@
 """One trial of a privatizer of measurements: fitted on a pilot, used on the rest, mapped by a server, attacked.
 
-The trade-off, the choice of a parameter and the reproduction of Zhang et al. (2022) all run through
-:func:`run_signal_task`, so that there is one way a privatizer is measured: every adversary is trained afresh on what
-the privatizer makes of the pilot and judged on what it makes of rows that neither has seen. Not private.
+Every adversary is trained afresh on the privatized pilot, and judged on privatized rows that neither has seen. Not
+private.
 """
 
 from __future__ import annotations
@@ -86,18 +85,9 @@ class Rewriting(NamedTuple):
 def rewrite_split(
     split: MeasurementSplit, privatizer: Privatizer | None, rng: Randomness, *, length: int = 1
 ) -> Rewriting:
-    """Fit on the pilot and rewrite both parts.
+    """Fit a privatizer on the pilot (None sends every row as it is), and privatize both parts.
 
-    Parameters
-    ----------
-    split : MeasurementSplit
-        The pilot, and rows that nothing is learnt from.
-    privatizer : Privatizer or None
-        None sends everything as it is.
-    rng : Randomness
-        The source of bits.
-    length : int
-        Measurements of a user that adversaries see together.
+    Adversaries see runs of ``length`` measurements of a user together.
     """
     start = time.perf_counter()
     fitted: FittedPrivatizer | None = None
@@ -129,17 +119,9 @@ def rewrite_split(
 
 
 def held_out_rmse_dbm(rewritten: FloatArray, held_out: FloatArray, scale_dbm: float) -> float:
-    """Error of the server's linear model, fitted to rewritten rows, at rows as they are.
+    """Error in dBm of the server's linear model, fitted to privatized rows, at held-out rows as they are.
 
-    Parameters
-    ----------
-    rewritten : ndarray of float64, shape (rows, features)
-        Normalised; what the server fits.
-    held_out : ndarray of float64, shape (others, features)
-        Normalised; not rewritten, where it is judged.
-    scale_dbm : float
-        dBm of one normalised unit.
-
+    Both are normalised, shape (rows, features); ``scale_dbm`` is the unit of signal strength.
     Source: Table 5 of Zhang et al. 2022.
     """
     intercept, *slopes = linear_parameters(rewritten)

@@ -1,8 +1,7 @@
 """One trial: release the same sums by every method at every epsilon, and measure each map.
 
-:mod:`compare` and the reproductions all run through :func:`run_tasks`, so that there is one way a
-mechanism is measured: the true map is the sum of the sampled users' shares without noise, both maps
-are smoothed alike, normalised, and compared by the same metrics.
+Comparisons and reproductions all run through :func:`run_task`, so that there is one way a mechanism is measured: the
+true map is the sum of the sampled users' shares without noise, and both maps are smoothed and normalised alike.
 """
 
 from __future__ import annotations
@@ -35,23 +34,11 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True)
 class MethodSpec:
-    """A method as it was asked for.
+    """A method as requested."""
 
-    Parameters
-    ----------
-    label : str
-        How rows and curves call it.
-    name : str
-        Its name in the table of methods.
-    trust : str
-        Who sees raw locations.
-    options : tuple of (str, value)
-        The mechanism's parameters that were given.
-    """
-
-    label: str
-    name: str
-    options: tuple[tuple[str, Any], ...] = ()
+    label: str  # in rows and curves
+    name: str  # in the table of methods
+    options: tuple[tuple[str, Any], ...] = ()  # parameters of the mechanism that were given
     trust: str = "central"
 
     def mechanism(self, epsilon: Fraction, users: int | None = None) -> AnyMechanism:
@@ -92,7 +79,7 @@ def parse_method(text: str) -> MethodSpec:
     for part in parts:
         key, equals, value = part.partition("=")
         if not equals or not key.strip():
-            raise ParameterError(f"method {text!r}: {part!r} is not an option; name:key=value is accepted")
+            raise ParameterError(f"method {text!r}: {part!r} is not an option; write name:key=value")
         options.append((key.strip().replace("-", "_"), option_value(value.strip())))
     if len({key for key, _ in options}) < len(options):
         raise ParameterError(f"method {text!r}: an option is given twice")
@@ -151,22 +138,15 @@ def run_task(task: Task) -> Outcome:
 
 
 def material(method: MethodSpec, sums: UserSums, people: Population | None = None) -> Any:
-    """What a method is given in an experiment: exact sums for a curator, else a device for each user.
+    """The data of a method: exact sums for a curator, else a client for each user.
 
-    Where only sums are known, whole users are made of them: a device at one place each.
+    Where only sums are known, whole users are made of them: a client at one location each.
     """
     if method.trust == "central":
         return sums
     if people is not None:
         return people.on_devices()
     return Counts(np.rint(sums.sums / UNIT).astype(np.int64), sums.tiling, "simulated users")
-
-
-def run_tasks(
-    tasks: Sequence[Task], *, workers: int = 1, progress: Progress | None = None, step: str = "trials"
-) -> Iterator[Outcome]:
-    """Run tasks and yield their outcomes in the tasks' order; see :func:`in_processes`."""
-    return in_processes(run_task, tasks, workers=workers, progress=progress, step=step)
 
 
 def in_processes(
@@ -177,26 +157,13 @@ def in_processes(
     progress: Progress | None = None,
     step: str = "trials",
 ) -> Iterator[Answer]:
-    """Call a function of a module for each task and yield the answers in order, the same for any number of workers.
+    """Call a function of a module for each task, and yield the answers in order.
 
-    Parameters
-    ----------
-    function : callable
-        Takes a task; both, and its answers, can be pickled.
-    tasks : sequence
-        What to do.
-    workers : int
-        Processes; 1 runs here. More are spawned, so a script must guard its entry.
-    progress : callable, optional
-        Told ``step`` and the done part.
-
-    Raises
-    ------
-    ParameterError
-        ``workers`` is below 1.
+    The answers are the same for any number of workers. One worker is this process; more are spawned, so that a script
+    must guard its entry, and tasks and answers must be picklable. ``progress`` receives ``step`` and the fraction done.
     """
     if workers < 1:
-        raise ParameterError(f"workers is {workers!r}; a whole number of at least 1 is accepted")
+        raise ParameterError(f"workers must be at least 1, got {workers!r}")
     tell = progress or (lambda step, done: None)
     tell(step, 0.0)
     if workers == 1 or len(tasks) <= 1:
@@ -236,16 +203,10 @@ def _end_with_parent() -> None:
 
 
 def exact_epsilons(epsilons: Sequence[Any]) -> tuple[Fraction, ...]:
-    """Read a list of budgets exactly, ascending and without repetition.
-
-    Raises
-    ------
-    ParameterError
-        The list is empty, or one of them is not above zero.
-    """
+    """Read a list of budgets exactly, ascending and without repetition; at least one."""
     found = tuple(sorted({as_epsilon(value) for value in epsilons}))
     if not found:
-        raise ParameterError("no epsilon is given; at least one number above 0 is accepted")
+        raise ParameterError("epsilons must hold at least one number above 0")
     return found
 
 
