@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import json
 import re
 import shutil
 import subprocess
+import tempfile
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -28,8 +31,9 @@ from mapveil.privacy.guarantee import Guarantee
 
 ROOT = Path(__file__).parents[2]
 CONSOLE = ROOT / "src/mapveil/collector/console"
+SHARED = ROOT / "src/mapveil/pictures/shared"
 ASSETS = CONSOLE / "assets"
-MODULES = sorted(ASSETS.glob("*.js"))
+MODULES = sorted([*ASSETS.glob("*.js"), *SHARED.glob("assets/*.js")], key=lambda path: path.name)
 REGION = Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
 SITES = np.random.default_rng(3).random((200, 2)) * [0.13, 0.14] + [-74.03, 40.69]
 TILINGS: dict[str, Tiling] = {
@@ -40,6 +44,21 @@ TILINGS: dict[str, Tiling] = {
     "places": Places(SITES[:, 0], SITES[:, 1], REGION),
     "near places": Places(SITES[:, 0], SITES[:, 1], REGION, max_distance_m=500.0),
 }
+
+
+@functools.cache
+def served() -> Path:
+    """The console's files as the server has them: beside what they share with exported pages."""
+    folder = Path(tempfile.mkdtemp(prefix="mapveil-console-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    for source in (CONSOLE, SHARED):
+        shutil.copytree(source / "assets", folder / "assets", dirs_exist_ok=True)
+    return folder / "assets"
+
+
+def module(name: str) -> str:
+    """The address of a module of the console."""
+    return (served() / name).as_uri()
 
 
 def run_in_node(script: str, given: Any) -> Any:
@@ -78,7 +97,7 @@ def test_every_import_is_a_file_that_exports_the_name(module: Path) -> None:
     found = re.findall(r"import (?:\{([^}]*)\} from )?[\"'](\./[^\"']+)[\"']", text)
     found += [("", name) for name in re.findall(r"import\([\"'](\./[^\"']+)[\"']\)", text)]
     for names, path in found:
-        target = ASSETS / path
+        target = served() / path
         assert target.is_file(), path
         for name in filter(None, (part.split(" as ")[0].strip() for part in names.split(","))):
             if "vendor" not in path:
@@ -111,7 +130,7 @@ def test_the_vendored_files_are_those_of_the_lock() -> None:
 
 
 def test_the_form_offers_the_methods_there_are() -> None:
-    script = f"import {{ METHODS }} from '{(ASSETS / 'methods.js').as_uri()}'; console.log(JSON.stringify(METHODS));"
+    script = f"import {{ METHODS }} from '{module('methods.js')}'; console.log(JSON.stringify(METHODS));"
     offered = {trust: [name for name, _ in rows] for trust, rows in run_in_node(script, None).items()}
     there: dict[str, set[str]] = {trust: set() for trust in offered}
     for method in METHODS:
@@ -141,7 +160,7 @@ def test_the_page_finds_the_cell_that_python_finds(name: str) -> None:
     wide, high = (east - west) / 10, (north - south) / 20
     lon, lat = draw.uniform(west - wide, east + wide, 2000), draw.uniform(south - high, north + high, 2000)
     script = f"""
-    import {{ Cells }} from '{(ASSETS / "cells.js").as_uri()}';
+    import {{ Cells }} from '{module("cells.js")}';
     const cells = new Cells(given.record);
     const found = given.places.map(([lon, lat]) => cells.at(lon, lat));
     const inRing = found.map((cell, i) => {{
@@ -177,7 +196,8 @@ def test_the_legends_scale_is_the_pictures() -> None:
     scale = density_scale(heat.per_km2(), "log")
     densities = [0.0, scale.knee / 3, scale.knee, 20.0, scale.top]
     script = f"""
-    import {{ fractionOf, commonScale }} from '{(ASSETS / "legend.js").as_uri()}';
+    import {{ commonScale }} from '{module("legend.js")}';
+    import {{ fractionOf }} from '{module("scale.js")}';
     const faint = {{ ...given.other, top: 163, knee: 100, faint: 50 }};
     const fractions = given.densities.map((density) => fractionOf(given.legend, density));
     console.log(JSON.stringify([fractions, commonScale([given.legend, given.other]),
@@ -197,7 +217,7 @@ def test_the_legends_scale_is_the_pictures() -> None:
 
 def test_numbers_and_times_read_well() -> None:
     script = f"""
-    import {{ number, duration, fraction, epsilonWords }} from '{(ASSETS / "words.js").as_uri()}';
+    import {{ number, duration, fraction, epsilonWords }} from '{module("words.js")}';
     console.log(JSON.stringify([
       [0, 2.71828, 43061.9, 0.00042, NaN].map((v) => number(v)), [5, 65, 3700, 400000, null].map((v) => duration(v)),
       ["1/3", "0.5", null].map(fraction), epsilonWords("3/20"), epsilonWords(null)]));
@@ -211,7 +231,7 @@ def test_numbers_and_times_read_well() -> None:
 
 def test_the_graticule_runs_at_round_degrees() -> None:
     script = f"""
-    import {{ graticule }} from '{(ASSETS / "graticule.js").as_uri()}';
+    import {{ graticule }} from '{module("graticule.js")}';
     console.log(JSON.stringify(given.map((view) => graticule(...view))));
     """
     views = [
@@ -252,7 +272,7 @@ def test_the_last_line_of_the_log_is_found_in_few_questions() -> None:
 
 def test_the_form_says_what_cells_python_would_make() -> None:
     script = f"""
-    import {{ cellsInWords }} from '{(ASSETS / "tiling_picker.js").as_uri()}';
+    import {{ cellsInWords }} from '{module("tiling_picker.js")}';
     console.log(JSON.stringify(given.map((each) => cellsInWords(...each))));
     """
     box = list(REGION.bbox)

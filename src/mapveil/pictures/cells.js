@@ -56,8 +56,8 @@
   let layer = layers[0], selected = -2;
   let { kind, low, top: most, knee, under, palest } = layer.scale;
   const shownOf = (i) => layer.values[i];
-  const fraction = (d) =>
-    Math.min(1, kind === "linear" ? Math.max(d - low, 0) / (most - low) : Math.log1p(Math.max(d, 0) / knee) / Math.log1p(most / knee));
+  const scaleNow = () => ({ kind, low, top: most, knee });
+  const fraction = (d) => Math.min(1, fractionOf(scaleNow(), d));
   const ink = (part) => colour(palest + (1 - palest) * part);
   const underInk = (text) => [1, 3, 5].map((at) => parseInt(text.slice(at, at + 2), 16));
   const colourOf = (d) => (under && d < low ? underInk(under) : ink(fraction(d)));
@@ -168,15 +168,8 @@
   // ---- legend ----
   function drawLegend() {
     const legend = $("legend");
-    const ticks = [];
-    if (kind === "linear" || knee * 10 > most) {
-      const step = roundDown((most - low) / 3), slack = 1e-9 * (most - low);
-      for (let k = Math.ceil(low / step - 1e-9) + 0; k * step <= most + slack; k++) ticks.push(k * step);
-    } else {
-      ticks.push(0);
-      for (let tick = knee; tick <= most * (1 + 1e-9); tick *= 10) ticks.push(tick);
-    }
-    paintLegend(legend, ink, ticks, fraction);
+    const scale = scaleNow();
+    paintLegend(legend, ink, ticksOf(scale), fraction);
     $("below").hidden = !under;
     if (under) {
       $("below").style.setProperty("--swatch", under);

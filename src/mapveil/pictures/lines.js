@@ -26,7 +26,7 @@
 
   // ---- colours and widths ----
   const ramp = colourRamp(map.ramp), { top: most, knee } = map.scale, { faintest } = map;
-  const fraction = (v) => Math.min(1, Math.log1p(Math.max(v, 0) / knee) / Math.log1p(most / knee));
+  const fraction = (v) => Math.min(1, fractionOf(map.scale, v));
   const colour = (part) => ramp(faintest + (1 - faintest) * part);
   const [thin, thick] = map.widths;
   let least = 0, selected = -1;
@@ -116,9 +116,7 @@
 
   // ---- legend, and the smallest value that is shown ----
   function drawLegend() {
-    const ticks = [0];
-    for (let tick = knee; tick <= most * (1 + 1e-9); tick *= 10) ticks.push(tick);
-    paintLegend($("legend"), colour, ticks, fraction);
+    paintLegend($("legend"), colour, ticksOf(map.scale), fraction);
     $("legend").setAttribute("aria-label", `Colours from 0 to ${number(most)} ${map.unit}, logarithmic scale`);
   }
   function choose() {

@@ -21,6 +21,7 @@ from mapveil.pictures.page_parts import (
     resource_text,
     script_json,
     section_html,
+    viewer_script,
 )
 from mapveil.pictures.picture import FAINTEST, HOLE_COLOUR, MARK_COLOURS, PALEST, planar
 from mapveil.pictures.plane import MapPlane, map_plane, region_rings
@@ -107,7 +108,7 @@ def page_html(released: ReleasedMap, *, title: str | None = None) -> str:
         else "The lines that are drawn here.",
         "data": script_json(record),
         "style": resource_text("page.css"),
-        "script": resource_text("view.js") + resource_text(f"{thing}s.js"),
+        "script": viewer_script(f"{thing}s.js"),
     }
     return fill_page("page.html", fields)
 

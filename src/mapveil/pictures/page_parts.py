@@ -37,6 +37,12 @@ def resource_text(name: str) -> str:
     return resources.files("mapveil.pictures").joinpath(name).read_text(encoding="utf-8")
 
 
+def viewer_script(kind: str) -> str:
+    """The viewer of exported pages: what the console imports as a module, what all pages share, and one kind's own."""
+    shared = resource_text("shared/assets/scale.js").replace("export ", "")
+    return shared + resource_text("view.js") + resource_text(kind)
+
+
 def packed(values: npt.NDArray[Any], *, rounded: bool = False) -> dict[str, Any]:
     """An array as text: 32 bits each, bytes of like weight together, deflated, base64."""
     kind = "<i4" if values.dtype.kind in "iu" else "<f4"

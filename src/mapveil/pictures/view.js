@@ -2,7 +2,6 @@
 // What every page's map shares: packed arrays, theme, the view that is moved and zoomed, scale bar and hands.
 const $ = (id) => document.getElementById(id);
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-const number = (value) => value.toLocaleString("en", { maximumSignificantDigits: 3 }).replaceAll(",", "\u202f");
 const degree = (value, letters) => `${Math.abs(value).toFixed(5)}° ${letters[value < 0 ? 1 : 0]}`;
 
 // ---- data: 32-bit words, bytes of like weight together, deflated, base64 ----
@@ -64,10 +63,6 @@ function themeButton(recolour) {
   });
   prefersDark.addEventListener("change", name);
   name();
-}
-function roundDown(value) {
-  const power = 10 ** Math.floor(Math.log10(value));
-  return Math.max(...[1, 2, 5].map((step) => step * power).filter((step) => step <= value * (1 + 1e-9)));
 }
 
 // ---- legend: the ramp with ticks under it ----

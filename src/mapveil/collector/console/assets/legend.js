@@ -1,14 +1,6 @@
 // The colours and what they stand for, on the scale of mapveil.pictures.colours (logarithmic above its knee).
 import { el } from "./dom.js";
-import { number } from "./words.js";
-
-export const fractionOf = (scale, density) =>
-  Math.log1p(Math.max(0, density) / scale.knee) / Math.log1p(scale.top / scale.knee);
-
-const roundDown = (value) => {
-  const power = 10 ** Math.floor(Math.log10(value));
-  return Math.max(...[1, 2, 5].map((step) => step * power).filter((step) => step <= value * (1 + 1e-9)));
-};
+import { fractionOf, number, ticksOf } from "./scale.js";
 
 /** The scale that maps side by side share: no shade is spent below what chance alone puts into any of them. */
 export function commonScale(scales) {
@@ -16,18 +8,7 @@ export function commonScale(scales) {
     faint = Math.max(...scales.map((scale) => scale.faint));
   const deep = Math.min(...scales.map((scale) => scale.knee));
   const knee = Math.min(top, Math.max(deep, faint > 0 ? 10 ** Math.ceil(Math.log10(faint)) : 0));
-  const ticks = [0];
-  for (let decade = knee; decade <= top * (1 + 1e-9); decade *= 10) ticks.push(decade);
-  // A scale of less than a decade is nearly linear.
-  if (ticks.length < 3) {
-    const step = roundDown(top / 4);
-    ticks.splice(
-      0,
-      ticks.length,
-      ...Array.from({ length: Math.floor(top / step + 1e-9) + 1 }, (_, at) => at * step),
-    );
-  }
-  return { unit: scales[0].unit, top, knee, faint, ticks };
+  return { unit: scales[0].unit, top, knee, faint, ticks: ticksOf({ top, knee }) };
 }
 
 /** Draws a legend into an element. */

@@ -1,11 +1,10 @@
 // Numbers, times and states as a person writes them.
+import { number as numberText } from "./scale.js";
+
 const THIN = "\u202f";
 
-/** Three digits, thin spaces between thousands. */
-export function number(value, digits = 3) {
-  if (value === null || value === undefined || !Number.isFinite(value)) return "unknown";
-  return value.toLocaleString("en", { maximumSignificantDigits: digits }).replaceAll(",", THIN);
-}
+/** Three digits, thin spaces between thousands; "unknown" where there is no number. */
+export const number = (value, digits = 3) => (Number.isFinite(value) ? numberText(value, digits) : "unknown");
 export const whole = (value) => (value ?? 0).toLocaleString("en").replaceAll(",", THIN);
 export const percent = (part) => `${number(100 * part)}${THIN}%`;
 
