@@ -187,7 +187,7 @@ def test_words_picture_and_page(at: Scene, report: LocalisationReport) -> None:
     page = report_page(report, picture)
     assert "NOT private" in page
     assert not re.search(r'(src|href)="(?!data:)', page)
-    assert page.count("<tr>") == 7 + 6 + 2 + len(report.settings)
+    assert page.count("<tr>") == 7 + 6 + 3 + len(report.settings)
     for warning in report.warnings:
         assert warning in page
 

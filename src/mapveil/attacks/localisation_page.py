@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import dataclasses
 import html
 import io
@@ -14,6 +13,7 @@ import numpy as np
 from mapveil.attacks.bayesian_server import Verdict, devices_at, first_features
 from mapveil.attacks.localisation import LocalisationReport
 from mapveil.attacks.localisation_scene import Scene
+from mapveil.pictures.report_page import html_page, html_picture, html_table
 from mapveil.random_features.posterior import posterior, simulated_devices
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import require
@@ -42,14 +42,6 @@ _COSTS_HEAD: Final = (
     "on its way",
     "devices answer",
 )
-_STYLE: Final = """
-body{font:16px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem;color:#1b1b1b;background:#fff}
-h1{font-size:1.6rem}h2{font-size:1.2rem;margin-top:2rem}.scroll{overflow-x:auto}
-.warning{border:2px solid #b00020;background:#fdecef;color:#7a0016;padding:.6rem 1rem;margin:.6rem 0}
-table{border-collapse:collapse;font-size:.9rem;font-variant-numeric:tabular-nums}
-th,td{padding:.25rem .7rem;border-bottom:1px solid #ddd;text-align:right}
-td.text,th.text{text-align:left}thead th{border-bottom:2px solid #888}img{max-width:100%;height:auto}
-"""
 
 
 def report_text(report: LocalisationReport) -> str:
@@ -281,46 +273,24 @@ def report_page(report: LocalisationReport, picture: bytes) -> str:
         What :func:`report_picture` made.
     """
     settings, unit = report.settings, report.unit
-    image = base64.b64encode(picture).decode()
-    warnings = "".join(f'<p class="warning">{html.escape(text)}</p>' for text in report.warnings)
-    kept = "".join(
-        f'<tr><td class="text">{html.escape(str(key))}</td><td class="text">{html.escape(str(value))}</td></tr>'
-        for key, value in settings.items()
-    )
-    return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">
-<title>How well devices are hidden</title><style>{_STYLE}</style></head><body>
-<h1>How well devices that answer with waves are hidden</h1>
-<p class="warning">{_NOT_PRIVATE}</p>{warnings}
-<p>Each device sends {_waves(settings["features"])} through its place, bandwidth
+    warnings = "".join(f'<p class="warning">{html.escape(text)}</p>\n' for text in report.warnings)
+    body = f"""{warnings}<p>Each device sends {_waves(settings["features"])} through its place, bandwidth
 {_number(settings["bandwidth_m"])} {unit}. The paper's score, the expected distance to the maxima of a device's own
 surface, is {_number(report.score[0])} {unit} ({_number(report.score[1])} as equation 16 is printed;
 {_number(report.silence_m)} {unit} for devices that say nothing). Servers with a prior over cells of
 {_number(settings["cell"])} {unit} do better, as the tables say.</p>
-<img src="data:image/png;base64,{image}" alt="Surfaces, what a server believes, and errors against features">
+{html_picture(picture, "Surfaces, what a server believes, and errors against features")}
 <p>Above: the surface of one device (green ring) with one, two and three waves; the score looks at its darkest red.
 Below: where a server with a prior believes it to be.</p>
-<h2>Servers with a prior (lengths in {unit})</h2>{_table(_SERVERS_HEAD, _server_rows(report), 2)}
+<h2>Servers with a prior (lengths in {unit})</h2>{html_table(_SERVERS_HEAD, _server_rows(report))}
 <p>Error: distance of the best guess, with its standard error over the devices. One in twenty: the same for the
 twentieth of the devices that the server expects to know best. Places left: equally likely cells its belief is
 worth.</p>
-<h2>What waves and bandwidth cost</h2>{_table(_COSTS_HEAD, _cost_rows(report), 0)}
+<h2>What waves and bandwidth cost</h2>{html_table(_COSTS_HEAD, _cost_rows(report))}
 <p>Error of a server that knows {html.escape(settings["known prior"])}, and places left in brackets; without any report
 its error is {_number(report.blind_m)} {unit}. Cell by cell: it holds each phase against each cell by itself, and does
 not see where waves cross. Second set: the frequencies were drawn anew for a second answer. On its way:
 {settings["answers"]} reports, steps of {_number(settings["step_m"])} {unit}. Devices answer: by the default policy
 with so many waves (Lemma 3).</p>
-<h2>Settings</h2><div class="scroll"><table>{kept}</table></div></body></html>
-"""
-
-
-def _table(head: tuple[str, ...], rows: list[tuple[str, ...]], texts: int) -> str:
-    def line(cells: tuple[str, ...], tag: str) -> str:
-        made = "".join(
-            f"<{tag}{' class=text' if at < texts else ''}>{html.escape(cell)}</{tag}>"
-            for at, cell in enumerate(cells)
-        )
-        return f"<tr>{made}</tr>"
-
-    body = "".join(line(row, "td") for row in rows)
-    return f'<div class="scroll"><table><thead>{line(head, "th")}</thead><tbody>{body}</tbody></table></div>'
+<h2>Settings</h2>{html_table(("setting", "value"), settings.items())}"""
+    return html_page("How well devices that answer with waves are hidden", body, _NOT_PRIVATE).decode()

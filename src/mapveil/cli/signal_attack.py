@@ -144,8 +144,9 @@ def _text(attack: SignalAttack, utility: float, outputs: tuple[Path, ...]) -> st
 
 def _write(attack: SignalAttack, outputs: tuple[Path, ...]) -> None:
     from mapveil.evaluation.comparison import NOT_FOR_RELEASE
-    from mapveil.evaluation.report import html_page, html_picture, html_table, png_bytes, write_atomically
+    from mapveil.evaluation.report import png_bytes, write_atomically
     from mapveil.evaluation.signal_report import attack_figure, attack_rows
+    from mapveil.pictures.report_page import html_page, html_picture, html_table
 
     for output in outputs:
         suffix = output.suffix.lower()

@@ -5,7 +5,6 @@ Every file appears whole or not at all: it is written beside its place and renam
 
 from __future__ import annotations
 
-import base64
 import html
 import io
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,6 +16,7 @@ import numpy as np
 from mapveil.evaluation.comparison import NOT_FOR_RELEASE, Comparison, Row, Summary, table_csv
 from mapveil.evaluation.scoring import higher_is_better
 from mapveil.formats.atomic import atomic_path
+from mapveil.pictures.report_page import html_page, html_picture, html_table
 from mapveil_client.errors import InputError, require
 
 if TYPE_CHECKING:
@@ -28,19 +28,6 @@ if TYPE_CHECKING:
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#6b6b6b", "#000000", "#8c564b")
 _DASHES = ("-", "--", "-.", ":")
 MARKERS = "osD^vPX<>"
-
-_STYLE = """
-body{font:16px/1.5 system-ui,sans-serif;max-width:72rem;margin:2rem auto;padding:0 1rem;
-color:#1b1b1b;background:#fff}
-h1{font-size:1.7rem}h2{font-size:1.25rem;margin-top:2.2rem}
-.warning{border:2px solid #b00020;background:#fdecef;color:#7a0016;padding:.8rem 1rem;font-weight:600}
-.scroll{overflow-x:auto}table{border-collapse:collapse;font-size:.9rem;font-variant-numeric:tabular-nums}
-th,td{padding:.25rem .7rem;border-bottom:1px solid #ddd;text-align:right;white-space:nowrap}
-th:first-child,td:first-child,td.text{text-align:left;white-space:normal}
-thead th{border-bottom:2px solid #888}
-img{max-width:100%;height:auto}figcaption{color:#555;font-size:.9rem}figure{margin:1rem 0}
-.best{font-weight:700}code{background:#f4f4f4;padding:0 .2rem}
-"""
 
 
 class Curve(NamedTuple):
@@ -195,23 +182,6 @@ def metric_title(metric: str) -> str:
     return f"{metric} ({'higher' if higher_is_better(metric) else 'lower'} is better)"
 
 
-def html_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table; a cell that starts with ``*`` is set in bold."""
-
-    def cell(item: object) -> str:
-        text = str(item)
-        kind = ' class="text"' if len(text) > 40 else ""
-        if text.startswith("*"):
-            return f'<td class="best">{html.escape(text[1:])}</td>'
-        return f"<td{kind}>{html.escape(text)}</td>"
-
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in header)
-    body = "".join("<tr>" + "".join(cell(item) for item in row) + "</tr>\n" for row in rows)
-    return (
-        f'<div class="scroll"><table><thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody></table></div>\n'
-    )
-
-
 def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Columns aligned for a terminal: the first to the left, numbers to the right."""
     lines = [list(header), *[list(row) for row in rows]]
@@ -223,28 +193,6 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         ).rstrip()
         for line in lines
     )
-
-
-def html_picture(png: bytes, caption: str) -> str:
-    """A picture carried inside the page."""
-    data = base64.b64encode(png).decode()
-    words = html.escape(caption)
-    return (
-        f'<figure><img alt="{words}" src="data:image/png;base64,{data}">'
-        f"<figcaption>{words}</figcaption></figure>\n"
-    )
-
-
-def html_page(title: str, body: str, warning: str = "") -> bytes:
-    """One page that needs no other file and no network."""
-    banner = f'<p class="warning" role="alert">{html.escape(warning)}</p>\n' if warning else ""
-    heading = html.escape(title)
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>{heading}</title><style>{_STYLE}</style></head>\n"
-        f"<body><h1>{heading}</h1>\n{banner}{body}</body></html>\n"
-    ).encode()
 
 
 def summary_table(summaries: Sequence[Summary], metric: str) -> tuple[list[str], list[list[str]]]:

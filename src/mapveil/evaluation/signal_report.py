@@ -16,8 +16,6 @@ from mapveil.evaluation.report import (
     Panel,
     curves_figure,
     figure_grid,
-    html_picture,
-    html_table,
     legend_below,
     png_bytes,
     settings_list,
@@ -25,6 +23,7 @@ from mapveil.evaluation.report import (
 )
 from mapveil.evaluation.signal_tradeoff import KNOBS, TradeoffPoint
 from mapveil.evaluation.signal_trials import SignalTrial, trial_record
+from mapveil.pictures.report_page import html_picture, html_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -113,7 +113,8 @@ class _Collector:
         engine.watch_phases(lambda phase, seconds: metrics.phase_seconds.labels(phase).observe(seconds))
         self._devices = DeviceRoutes(self._service)
         self._api = self._fastapi()
-        shared = [("mapveil.pictures", "shared")]  # the colour scale, which exported pages hold too
+        # The colour scale, which exported pages hold too.
+        shared: list[str | tuple[str, str]] = [("mapveil.pictures", "shared")]
         self._console = _Pages(directory=_COLLECTOR / "console", packages=shared, html=True)
         self._device_page = _Pages(directory=_COLLECTOR / "device_page", html=True)
         self.gate = Gate(self._answer, settings, metrics)

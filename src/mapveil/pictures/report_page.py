@@ -1,0 +1,59 @@
+"""Reports as one HTML page that needs no other file: tables, pictures, warnings."""
+
+from __future__ import annotations
+
+import base64
+import html
+from collections.abc import Iterable, Sequence
+
+_STYLE = """
+body{font:16px/1.5 system-ui,sans-serif;max-width:72rem;margin:2rem auto;padding:0 1rem;
+color:#1b1b1b;background:#fff}
+h1{font-size:1.7rem}h2{font-size:1.25rem;margin-top:2.2rem}
+.warning{border:2px solid #b00020;background:#fdecef;color:#7a0016;padding:.8rem 1rem;font-weight:600}
+.scroll{overflow-x:auto}table{border-collapse:collapse;font-size:.9rem;font-variant-numeric:tabular-nums}
+th,td{padding:.25rem .7rem;border-bottom:1px solid #ddd;text-align:right;white-space:nowrap}
+th:first-child,td:first-child,td.text{text-align:left;white-space:normal}
+thead th{border-bottom:2px solid #888}
+img{max-width:100%;height:auto}figcaption{color:#555;font-size:.9rem}figure{margin:1rem 0}
+.best{font-weight:700}code{background:#f4f4f4;padding:0 .2rem}
+"""
+
+
+def html_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A table; a cell that starts with ``*`` is set in bold."""
+
+    def cell(item: object) -> str:
+        text = str(item)
+        kind = ' class="text"' if len(text) > 40 else ""
+        if text.startswith("*"):
+            return f'<td class="best">{html.escape(text[1:])}</td>'
+        return f"<td{kind}>{html.escape(text)}</td>"
+
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in header)
+    body = "".join("<tr>" + "".join(cell(item) for item in row) + "</tr>\n" for row in rows)
+    return (
+        f'<div class="scroll"><table><thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody></table></div>\n'
+    )
+
+
+def html_picture(png: bytes, caption: str) -> str:
+    """A picture carried inside the page."""
+    data = base64.b64encode(png).decode()
+    words = html.escape(caption)
+    return (
+        f'<figure><img alt="{words}" src="data:image/png;base64,{data}">'
+        f"<figcaption>{words}</figcaption></figure>\n"
+    )
+
+
+def html_page(title: str, body: str, warning: str = "") -> bytes:
+    """One page that needs no other file and no network."""
+    banner = f'<p class="warning" role="alert">{html.escape(warning)}</p>\n' if warning else ""
+    heading = html.escape(title)
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        f"<title>{heading}</title><style>{_STYLE}</style></head>\n"
+        f"<body><h1>{heading}</h1>\n{banner}{body}</body></html>\n"
+    ).encode()
