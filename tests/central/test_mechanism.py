@@ -17,6 +17,7 @@ from mapveil.engines import UNIT, UserSums
 from mapveil.mechanisms.mechanism import Estimate
 from mapveil.privacy.claim import ContributionBound, Neighbouring, Norm, Share
 from mapveil.privacy.discrete_laplace import discrete_laplace
+from mapveil.privacy.sampling import sampling_delta
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.randomness.random import Randomness
 
@@ -107,7 +108,7 @@ def test_a_release_carries_what_was_promised_and_how():
         "central",
         Fraction(3, 2),
         "user",
-        0,
+        sampling_delta(Fraction(3, 2)),
     )
     assert guarantee.neighbours is Neighbouring.ADD_OR_REMOVE
     assert guarantee.bound == ContributionBound(Norm.L1, Fraction(1), Fraction(1, UNIT))

@@ -86,7 +86,7 @@ def test_an_epsilon_needs_a_neighbouring_relation_and_delta_a_range() -> None:
     with pytest.raises(ParameterError, match="neighbouring relation"):
         guarantee(epsilon=None)
     with pytest.raises(ParameterError, match="delta must be"):
-        guarantee(delta=Fraction(1))
+        guarantee(delta=Fraction(11, 10))
 
 
 def test_every_term_has_words() -> None:

@@ -26,6 +26,7 @@ from mapveil.privacy.claim import (
 )
 from mapveil.privacy.discrete_laplace import discrete_laplace
 from mapveil.privacy.guarantee import Guarantee
+from mapveil.privacy.sampling import sampling_delta
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.epsilon import split_epsilon
 from mapveil_client.randomness.random import Randomness, as_randomness
@@ -166,9 +167,10 @@ class CentralMechanism(Mechanism):
             model=TrustModel.CURATOR,
             neighbours=Neighbouring.ADD_OR_REMOVE,
             epsilon=self.budget,
+            delta=sampling_delta(self.budget),
             adversary=Adversary.RELEASE,
             bound=ContributionBound(Norm.L1, Fraction(1), Fraction(1, UNIT)),
-            assumptions=(Assumes.TABLE_SECRET(), Assumes.DISTINCT_USERS(), Assumes.SAMPLER(bits=60)),
+            assumptions=(Assumes.TABLE_SECRET(), Assumes.DISTINCT_USERS()),
             shares=shares,
             seeded=seeded,
         )

@@ -110,7 +110,7 @@ class LocalLaplace(DistributedMechanism):
         return replace(
             super().guarantee(shares, seeded=seeded),
             adversary=Adversary.REPORTS,
-            assumptions=(Assumes.ONE_CLIENT(), Assumes.CLIENT_ALONE(), Assumes.SAMPLER(bits=60)),
+            assumptions=(Assumes.ONE_CLIENT(), Assumes.CLIENT_ALONE()),
         )
 
     def _draws(self, setting: Setting, encoding: LevelEncoding) -> float:

@@ -29,6 +29,7 @@ from mapveil.privacy.claim import (
     TrustModel,
 )
 from mapveil.privacy.guarantee import Guarantee
+from mapveil.privacy.sampling import sampling_delta
 from mapveil_client.arrays import IntArray
 from mapveil_client.cells import Lattice
 from mapveil_client.errors import InputError
@@ -262,6 +263,7 @@ class DistributedMechanism(Mechanism):
             model=TrustModel.SECURE_AGGREGATION,
             neighbours=Neighbouring.ZERO_OUT,
             epsilon=self.budget,
+            delta=sampling_delta(self.budget),
             adversary=Adversary.HONEST_SERVER,
             bound=ContributionBound(Norm.L1, Fraction(1)),
             assumptions=(
@@ -269,7 +271,6 @@ class DistributedMechanism(Mechanism):
                 Assumes.DROPOUT(tolerated=float(self.tolerated_dropout), corrupt=float(self.corrupt)),
                 Assumes.SECURE_SUM(),
                 Assumes.PARTICIPATION_PUBLIC(),
-                Assumes.SAMPLER(bits=60),
             ),
             shares=shares,
             seeded=seeded,

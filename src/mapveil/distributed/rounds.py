@@ -20,6 +20,7 @@ from mapveil.distributed.round_terms import Overflow, RoundTerms, shard_boundari
 from mapveil.maps.round_cost import RoundCost
 from mapveil.mechanisms.mechanism import Progress
 from mapveil.privacy.claim import Share
+from mapveil.privacy.sampling import check_round
 from mapveil.secure_sum.drivers import SecureSum
 from mapveil_client.arrays import IntArray
 from mapveil_client.errors import InputError
@@ -145,6 +146,7 @@ class Collection:
             query, sizes, self.alpha, self.scale, self.rounding, bits=self.bits, overflow=self.overflow
         )
         length, moves, bits = query.encoding.length, terms.sensitivity, terms.bits
+        check_round(number, length, self.alpha, query.epsilon, moves)
         settings = SumSettings(
             length=length,
             bits=bits,

@@ -107,7 +107,6 @@ class Assumes(StrEnum):
     UNLINKED_REPORTS = "unlinked reports"
     ATTACKERS_TRIED = "attackers tried"
     PRIVATIZED_INPUT = "privatized input"
-    SAMPLER = "sampler"
 
     def __call__(self, **parameters: float) -> Assumption:
         """The assumption with these parameters."""
@@ -180,7 +179,7 @@ class Claim:
     epsilon : Fraction or None
         The exact privacy parameter of everything that was released; None where the claim is not differential privacy.
     delta : Fraction
-        Additive slack in Pr[M(x) in S] <= e^epsilon Pr[M(x') in S] + delta, from 0 to below 1, the samplers' distance
+        Additive slack in Pr[M(x) in S] <= e^epsilon Pr[M(x') in S] + delta, from 0 to 1, the samplers' distance
         from their laws included.
     adversary : Adversary
         What the adversary sees.
@@ -223,8 +222,8 @@ class Claim:
                 f"a guarantee needs a neighbouring relation with epsilon and none without, got {self.neighbours} with "
                 f"epsilon {self.epsilon}"
             )
-        if not 0 <= self.delta < 1:
-            raise ParameterError(f"delta must be from 0 to below 1, got {float(self.delta):g}")
+        if not 0 <= self.delta <= 1:
+            raise ParameterError(f"delta must be from 0 to 1, got {float(self.delta):g}")
 
     def assumes_besides(self, *kinds: Assumes) -> tuple[Assumption, ...]:
         """The assumptions of all kinds but these."""

@@ -80,7 +80,6 @@ _ASSUMPTIONS: Final[Mapping[Assumes, str]] = {
     Assumes.UNLINKED_REPORTS: "an adversary sees one report of a user, or cannot link several",
     Assumes.ATTACKERS_TRIED: "adversaries are like those that the privatizer was measured against",
     Assumes.PRIVATIZED_INPUT: "the measurements are what 'mapveil signal privatize' wrote",
-    Assumes.SAMPLER: "noise within 2^-{bits:.0f} total variation per sample of its exact law",
 }
 _NEIGHBOURS: Final[Mapping[Neighbouring, str]] = {
     Neighbouring.ADD_OR_REMOVE: "all rows of one {unit} are added or removed",

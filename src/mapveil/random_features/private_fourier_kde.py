@@ -26,6 +26,7 @@ from mapveil.privacy.claim import (
 )
 from mapveil.privacy.discrete_laplace import discrete_laplace, laplace_variance
 from mapveil.privacy.guarantee import Guarantee
+from mapveil.privacy.sampling import sampling_delta
 from mapveil.random_features.map_points import MapPoints, map_points
 from mapveil.random_features.mechanism import check_bandwidth, non_negative
 from mapveil.random_features.shared_waves import MOST_WAVES, SharedWaves, choose_waves, signal_bandwidth
@@ -213,9 +214,10 @@ class PrivateFourierKde(Mechanism):
             model=TrustModel.CURATOR,
             neighbours=Neighbouring.ADD_OR_REMOVE,
             epsilon=self.budget,
+            delta=sampling_delta(self.budget),
             adversary=Adversary.RELEASE,
             bound=ContributionBound(Norm.L1, Fraction(1), Fraction(1, UNIT)),
-            assumptions=(Assumes.TABLE_SECRET(), Assumes.DISTINCT_USERS(), Assumes.SAMPLER(bits=60)),
+            assumptions=(Assumes.TABLE_SECRET(), Assumes.DISTINCT_USERS()),
             shares=shares,
             seeded=seeded,
         )

@@ -19,6 +19,7 @@ from mapveil.mechanisms.methods import METHODS, find_method
 from mapveil.privacy.accounting import Accounting
 from mapveil.privacy.claim import Share
 from mapveil.privacy.ledger import Ledger
+from mapveil.privacy.sampling import RELEASE, sampling_delta
 from mapveil_client.epsilon import EpsilonLike, as_epsilon, split_epsilon
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness, as_randomness
@@ -288,7 +289,12 @@ def split_region(budget: Fraction) -> tuple[Fraction, Fraction]:
 
 def _found(made: DensityMap, budget: Fraction, shares: tuple[Share, ...], note: str) -> DensityMap:
     """The map of a region that was found, with the charge of the search in its guarantee."""
-    guarantee = replace(made.guarantee, epsilon=budget, shares=(*shares, *made.guarantee.shares))
+    guarantee = replace(
+        made.guarantee,
+        epsilon=budget,
+        delta=sampling_delta(budget, 2 * RELEASE),
+        shares=(*shares, *made.guarantee.shares),
+    )
     if sum(share.epsilon for share in guarantee.shares) > budget:
         raise AssertionError("the shares of epsilon exceed the budget")
     return replace(made, guarantee=guarantee, notes=(*made.notes, note))

@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import decimal
 import functools
+import math
 from decimal import Decimal
 from fractions import Fraction
 from typing import NamedTuple
@@ -120,6 +121,22 @@ def noise_shares(
         position=uniform_below(total, length, rng),
         value=signed_logarithmic(total, epsilon, sensitivity, rng),
     )
+
+
+def shares_distance(length: int, alpha: Fraction, epsilon: Fraction, sensitivity: int) -> Fraction:
+    r"""Total variation between the noise of enough clients and its law, at most.
+
+    .. math:: n \left(\lceil m / 256 \rceil 2^{-64} + m\, 2^{-60}\right), \qquad n = \lceil 1 / \alpha \rceil
+
+    where: m is the mean number of a client's events. The noise of n clients suffices for the guarantee; that of more is
+    post-processing. See :func:`noise_shares` for the parameters.
+    """
+    events = math.ceil(_mean_events(length, alpha, Fraction(epsilon), int(sensitivity)))
+    clients = math.ceil(1 / alpha)
+    numbers = Fraction(clients * -(-events // 256), 1 << 64)
+    # The mean of all clients together: a client's own may be far below one event.
+    sizes = math.ceil(clients * _mean_events(length, alpha, Fraction(epsilon), int(sensitivity)))
+    return numbers + Fraction(sizes, 1 << 60)
 
 
 def as_shape(alpha: Fraction | float) -> Fraction:

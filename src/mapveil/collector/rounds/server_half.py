@@ -17,6 +17,7 @@ from mapveil.distributed.mechanism import TABLE_SCALE, DistributedMechanism, mor
 from mapveil.distributed.query import NoisySums, Query, Setting
 from mapveil.distributed.round_terms import RoundTerms, shard_boundaries
 from mapveil.mechanisms.mechanism import Estimate
+from mapveil.privacy.sampling import check_round
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.arrays import IntArray
 from mapveil_client.errors import InputError, ParameterError, PromiseError
@@ -74,12 +75,14 @@ def announce(
     Raises
     ------
     ParameterError
-        The modulus that was set is too small, or no graph keeps the promises for such shards.
+        The modulus that was set is too small, no graph keeps the promises for such shards, or a round has too many
+        coordinates for its delta.
     """
     mechanism = mechanism_of(terms)
     fixed = RoundTerms.of(
         query, sizes, _alpha(mechanism, sizes), _scale(mechanism), mechanism.rounding, bits=mechanism.bits
     )
+    check_round(number, query.encoding.length, fixed.alpha, query.epsilon, fixed.sensitivity)
     made = RoundAnnouncement(
         terms=terms.digest.hex(),
         number=number,

@@ -26,6 +26,7 @@ from mapveil.privacy.claim import (
     Unit,
 )
 from mapveil.privacy.guarantee import Guarantee
+from mapveil.privacy.sampling import SAMPLE, sampling_delta
 from mapveil_client.epsilon import EpsilonLike, as_epsilon
 from mapveil_client.randomness.random import Randomness
 
@@ -82,21 +83,27 @@ class ClippedNoise(Privatizer):
         return self.clip if self.clip is not None else max(pilot_radius(pilot, self.clipped, order), 1e-6)
 
     def _guarantee(
-        self, epsilon: Fraction, delta: float, ball: ContributionBound, noise: Disclosure, *, seeded: bool
+        self,
+        epsilon: Fraction,
+        delta: float,
+        ball: ContributionBound,
+        noise: Disclosure,
+        samples: int,
+        *,
+        seeded: bool,
     ) -> Guarantee:
         return Guarantee(
             model=TrustModel.OBFUSCATION,
             unit=Unit.REPORT,
             neighbours=Neighbouring.REPLACE_ONE,
             epsilon=epsilon,
-            delta=Fraction(delta),
+            delta=min(Fraction(str(delta)) + sampling_delta(epsilon, samples * SAMPLE), Fraction(1)),
             adversary=Adversary.REPORTS,
             bound=ball,
             disclosure=noise,
             assumptions=(
                 Assumes.COMPOSES(),
                 Assumes.PILOT_RADIUS_PUBLIC() if self.clip is None else Assumes.PILOT_PUBLIC(),
-                Assumes.SAMPLER(bits=60),
             ),
             seeded=seeded,
         )
@@ -149,5 +156,6 @@ class LocalGaussian(ClippedNoise):
             self.delta,
             ContributionBound(Norm.L2, Fraction(radius)),
             Reveals.CLIPPED_GAUSSIAN(deviation=deviation, measurements=self.sequence),
+            features * self.sequence,
             seeded=seeded,
         )

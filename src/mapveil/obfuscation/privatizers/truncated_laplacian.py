@@ -106,6 +106,7 @@ class TruncatedLaplacian(ClippedNoise):
             delta,
             ContributionBound(Norm.L1 if self._order == 1 else Norm.L2, Fraction(radius)),
             Reveals.CLIPPED_LAPLACIAN(scale=scale, reach=reach, measurements=self.sequence),
+            features * self.sequence,
             seeded=seeded,
         )
 

@@ -1,0 +1,87 @@
+r"""The distance of samplers from their laws, counted into delta.
+
+Let M draw its noise from the exact law and M' from the samplers, within total variation D of each other for every
+input. If M is :math:`(\epsilon, \delta)`-DP, then for neighbours x, x' and every set S
+
+.. math:: \Pr[M'(x) \in S] \le \Pr[M(x) \in S] + D \le e^\epsilon \Pr[M(x') \in S] + \delta + D
+    \le e^\epsilon \Pr[M'(x') \in S] + \delta + (1 + e^\epsilon) D
+
+so M' is :math:`(\epsilon, \delta + (1 + e^\epsilon) D)`-DP. Distances of samples that are drawn one after another add
+up, also where the next depends on the last. A plan may adapt the number of its sums to noisy sums, so that their number
+is no public constant: D is fixed beforehand as :data:`RELEASE`, and no release exceeds it.
+
+- A curator's samples are within :math:`2^{-60}` each. A dense map has at most :math:`2^{26}` sites, and no mechanism
+  draws more than four samples per site: at most :math:`2^{28}` samples.
+- Over secure aggregation a round is within :func:`mapveil_client.randomness.noise_shares.shares_distance`, checked to
+  stay below :math:`2^{-36}`, and a collection has at most 16 rounds (:func:`check_round`).
+"""
+
+from __future__ import annotations
+
+import decimal
+from decimal import Decimal
+from fractions import Fraction
+from typing import Final
+
+from mapveil_client.errors import ParameterError
+from mapveil_client.randomness.noise_shares import shares_distance
+
+SAMPLE: Final = Fraction(1, 1 << 60)
+"""Total variation between one sample and its law, at most (discrete Laplace, Gaussian, logarithmic)."""
+
+RELEASE: Final = Fraction(1, 1 << 32)
+"""Total variation between all samples of one release and their laws, at most."""
+
+MOST_ROUNDS: Final = 16
+"""Rounds of one collection, at most."""
+
+
+_LARGEST: Final = Decimal(10_000)
+"""An epsilon from which on delta is 1 for every distance above 2^-10000."""
+
+
+def sampling_delta(epsilon: Fraction, distance: Fraction = RELEASE) -> Fraction:
+    r"""The slack :math:`(1 + e^\epsilon) D`, rounded up to three digits, at most 1.
+
+    Parameters
+    ----------
+    epsilon : Fraction
+        Of everything that was released.
+    distance : Fraction
+        D, the total variation between the samples and their laws.
+
+    Examples
+    --------
+    >>> float(sampling_delta(Fraction(1)))
+    8.66e-10
+    """
+    with decimal.localcontext(prec=50):
+        rate = min(Decimal(epsilon.numerator) / epsilon.denominator, _LARGEST)
+        factor = 1 + rate.exp()
+        exact = factor * distance.numerator / distance.denominator * (1 + Decimal("1e-40"))
+    with decimal.localcontext(prec=3, rounding=decimal.ROUND_UP):
+        return min(Fraction(+exact), Fraction(1))
+
+
+def check_round(number: int, length: int, alpha: Fraction, epsilon: Fraction, sensitivity: int) -> None:
+    """Refuse a round of secure aggregation whose noise could leave :data:`RELEASE`.
+
+    Parameters
+    ----------
+    number : int
+        Of the round, from 1.
+    length, alpha, epsilon, sensitivity
+        See :func:`mapveil_client.randomness.noise_shares.noise_shares`.
+
+    Raises
+    ------
+    ParameterError
+        The collection has too many rounds, or the round too many coordinates.
+    """
+    if number > MOST_ROUNDS:
+        raise ParameterError(f"a collection must have at most {MOST_ROUNDS} rounds, got round {number}")
+    if shares_distance(length, alpha, epsilon, sensitivity) > RELEASE / MOST_ROUNDS:
+        raise ParameterError(
+            f"a round of {length} coordinates at epsilon {float(epsilon):g} would draw too many samples for its delta: "
+            "ask a coarser level, or raise epsilon"
+        )
