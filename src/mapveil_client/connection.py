@@ -23,14 +23,14 @@ from mapveil_client.secure_sum.identity import Identity
 from mapveil_client.signature import authorization, enrolment_statement
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from mapveil_client.wire import Answer
+    from collections.abc import Callable, Mapping
 
 _AGAIN: Final = (429, 500, 502, 503, 504)
 _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 10.0
 _MOST_ANSWER: Final = 1 << 26
+_CONNECT_S: Final = 10.0
+_SILENCE_S: Final = 30.0  # between two parts of an answer
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 _LONGEST_REASON: Final = 300
 
@@ -95,38 +95,76 @@ class Traffic:
     requests: int = 0
 
 
-class _Wire(Protocol):
-    """One request at a time."""
-
-    async def exchange(self, method: str, target: str, body: bytes, headers: Mapping[str, str]) -> Answer: ...
-
-    async def aclose(self) -> None: ...
+class TransportFault(MapveilError):
+    """The connection failed, or what came was no answer; says which, in a word."""
 
 
-class _Proxied:
-    """A connection through the proxy that the environment names; httpx knows how they are spoken to."""
+class Answer(NamedTuple):
+    """A server's answer."""
 
-    def __init__(self, library: Any, base: str, secure: ssl.SSLContext | None, wire: Any) -> None:
+    status: int
+    reason: str
+    headers: Mapping[str, str]  # names in lower case
+    content: bytes
+
+    @property
+    def good(self) -> bool:
+        """Whether the server did as it was asked."""
+        return 200 <= self.status < 300
+
+
+class Endpoint(NamedTuple):
+    """Where requests go, and over how many connections at once."""
+
+    scheme: str
+    host: str
+    port: int
+    secure: ssl.SSLContext | None
+    connections: int
+    most_bytes: int  # of an answer
+
+
+class Transport(Protocol):
+    """Exchanges of a request for an answer; raises :class:`TransportFault`. Redirections are not followed."""
+
+    async def exchange(self, method: str, target: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+        """Send a request once and read its answer."""
+        ...
+
+    async def aclose(self) -> None:
+        """Hang up."""
+        ...
+
+
+class _Httpx:
+    """The transport of a device: httpx, through the proxy that the environment names where it names one."""
+
+    def __init__(self, library: Any, endpoint: Endpoint) -> None:
+        name = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
+        self._most = endpoint.most_bytes
+        self._failed: type[Exception] = library.HTTPError
         self._client = library.AsyncClient(
-            base_url=base,
-            verify=secure or False,
-            timeout=library.Timeout(30.0, connect=10.0),
-            limits=library.Limits(max_connections=1, max_keepalive_connections=1),
+            base_url=f"{endpoint.scheme}://{name}:{endpoint.port}",
+            verify=endpoint.secure or False,
+            trust_env=endpoint.host not in _LOOPBACK,
+            timeout=library.Timeout(_SILENCE_S, connect=_CONNECT_S, pool=None),
+            limits=library.Limits(
+                max_connections=endpoint.connections, max_keepalive_connections=endpoint.connections
+            ),
         )
-        self._failed: type[Exception] = library.TransportError
-        self._wire = wire
 
     async def exchange(self, method: str, target: str, body: bytes, headers: Mapping[str, str]) -> Answer:
         try:
-            got = await self._client.request(method, target, content=body or None, headers=headers)
+            async with self._client.stream(method, target, content=body or None, headers=headers) as got:
+                content = bytearray()
+                async for part in got.aiter_bytes():
+                    content += part
+                    if len(content) > self._most:
+                        raise TransportFault(f"an answer of more than {self._most} bytes")
         except self._failed as error:
-            raise self._wire.WireFault(type(error).__name__) from None
-        if len(got.content) > _MOST_ANSWER:
-            raise self._wire.WireFault(f"an answer of more than {_MOST_ANSWER} bytes")
-        made: Answer = self._wire.Answer(
-            got.status_code, got.reason_phrase, {k.lower(): v for k, v in got.headers.items()}, got.content
-        )
-        return made
+            raise TransportFault(type(error).__name__) from None
+        named = {key.lower(): value for key, value in got.headers.items()}
+        return Answer(got.status_code, got.reason_phrase, named, bytes(content))
 
     async def aclose(self) -> None:
         await self._client.aclose()
@@ -147,6 +185,8 @@ class Connection:
         A file of certificates (PEM) to trust instead of the system's.
     plain : bool
         Accept plain HTTP to other machines too: whoever carries it then sees who takes part in what.
+    transport : callable, optional
+        Makes the transport to an endpoint; httpx by default, and wherever the environment names a proxy.
 
     Raises
     ------
@@ -164,6 +204,7 @@ class Connection:
         patience_s: float = 60.0,
         authority: str | PathLike[str] | None = None,
         plain: bool = False,
+        transport: Callable[[Endpoint], Transport] | None = None,
     ) -> None:
         try:
             parts = urlsplit(server)
@@ -176,11 +217,8 @@ class Connection:
         if parts.scheme == "http" and not here and not plain:
             raise InputError(f"{server}: plain HTTP is accepted to this machine only; https is accepted")
         library: Any = require("httpx", "device")
-        from mapveil_client import wire
-
         self._prefix = parts.path.rstrip("/")
         self._patience_s = patience_s
-        self._fault = wire.WireFault
         secure: ssl.SSLContext | None = None
         if parts.scheme == "https":
             secure = library.create_ssl_context()  # one for all: reading the certificates takes a while
@@ -193,16 +231,11 @@ class Connection:
                 ) from error
             secure = trusted if parts.scheme == "https" else None
         port = parts.port or (443 if secure is not None else 80)
-        host, base = parts.hostname, f"{parts.scheme}://{parts.netloc}"
+        endpoint = Endpoint(parts.scheme, parts.hostname, port, secure, connections, _MOST_ANSWER)
         behind = not here and any(name in getproxies() for name in (parts.scheme, "all"))
-        self._wires: list[_Wire] = [
-            _Proxied(library, base, secure, wire)
-            if behind
-            else wire.Wire(host, port, secure=secure, most_bytes=_MOST_ANSWER)
-            for _ in range(connections)
-        ]
-        self._free = list(reversed(self._wires))
-        self._room = asyncio.Semaphore(connections)
+        self._transport: Transport = (
+            _Httpx(library, endpoint) if transport is None or behind else transport(endpoint)
+        )
 
     async def __aenter__(self) -> Connection:
         return self
@@ -210,7 +243,7 @@ class Connection:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await asyncio.gather(*(each.aclose() for each in self._wires))
+        await self._transport.aclose()
 
     async def request(
         self,
@@ -254,8 +287,8 @@ class Connection:
             answer: Answer | None = None
             wait, why = pause, ""
             try:
-                answer = await self._exchange(method, path, body, headers)
-            except self._fault as error:
+                answer = await self._transport.exchange(method, path, body, headers)
+            except TransportFault as error:
                 why = f"no answer ({error})"
             if answer is not None:
                 if traffic is not None:
@@ -273,15 +306,6 @@ class Connection:
                 raise Unreachable(f"the server gave {why} for {self._patience_s:g} s") from None
             await asyncio.sleep(wait)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
-
-    async def _exchange(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
-        """Send a request once, on the connection that was used last: few are ever opened by few devices."""
-        async with self._room:
-            wire = self._free.pop()
-            try:
-                return await wire.exchange(method, path, body, headers)
-            finally:
-                self._free.append(wire)
 
     async def document(self, path: str) -> bytes:
         """A public document, as its bytes are."""

@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
+from mapveil.collector.rounds.offer import offer
 from mapveil.collector.rounds.server_half import announce, replay, shard_sizes
 from mapveil.collector.rounds.specification import read_specification
 from mapveil.distributed.mechanism import DistributedMechanism
@@ -86,7 +87,7 @@ def terms_of(kind: str) -> CollectionTerms:
 
 
 def announced_of(terms: CollectionTerms) -> RoundAnnouncement:
-    mechanism = terms.parameters
+    mechanism = offer(terms).mechanism
     assert isinstance(mechanism, DistributedMechanism)
     sizes = shard_sizes(terms.devices, mechanism)
     query = replay(terms, sizes, ())

@@ -12,12 +12,11 @@ import numpy as np
 import pytest
 
 from mapveil_client.client import DeviceClient
-from mapveil_client.connection import Connection, Progress, ServerRefusal, Unreachable
+from mapveil_client.connection import Answer, Connection, Progress, ServerRefusal, Unreachable
 from mapveil_client.memory import DeviceMemory
 from mapveil_client.places import Whereabouts
 from mapveil_client.policy import DevicePolicy
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.wire import Answer
 
 from .test_mutated_documents import STRANGE, announced_of, terms_of
 
@@ -61,7 +60,7 @@ class Canned(Connection):
     """Answers by heart: an honest round's first steps, but for what a test changes. What is never sent is counted."""
 
     def __init__(self) -> None:
-        super().__init__("http://127.0.0.1:9", patience_s=0.0)
+        super().__init__("http://127.0.0.1:9", patience_s=0.0, transport=lambda endpoint: self)
         terms = terms_of("distributed")
         progress = {"state": "running", "round": 1, "phase": "keys", "open": True, "closes_in_s": 9.5}
         self.answers: dict[str, Any] = {
@@ -76,7 +75,7 @@ class Canned(Connection):
         self.status = dict.fromkeys(self.answers, 200)
         self.sent: list[tuple[str, bytes]] = []
 
-    async def _exchange(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+    async def exchange(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> Answer:
         if method == "PUT":
             self.sent.append((path, body))
             return Answer(204, "", {}, b"")
@@ -85,6 +84,9 @@ class Canned(Connection):
         made = self.answers[path]
         content = made if isinstance(made, bytes) else json.dumps(made).encode()
         return Answer(self.status[path], "so", {"mapveil-phase": "keys"}, content)
+
+    async def aclose(self) -> None:
+        pass
 
 
 async def _looks(connection: Canned, times: int = 3) -> DeviceClient:

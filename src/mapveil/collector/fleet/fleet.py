@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.collector.fleet.fleet_summary import FleetSummary
+from mapveil.collector.fleet.wire import WirePool
 from mapveil_client.client import DeviceClient, Documents
 from mapveil_client.connection import Connection, Progress, Unreachable
 from mapveil_client.errors import InputError, ParameterError, PromiseError
@@ -208,7 +209,7 @@ class Fleet:
                 return loop.run_in_executor(pool, job)
 
             memories = await work(self._open)  # one that does not open is said before anybody is asked
-            async with Connection(self._server, **self._wire) as connection:
+            async with Connection(self._server, transport=WirePool, **self._wire) as connection:
                 documents = Documents(connection)
                 chosen = list(collections) or await self._find(documents, wait_s)
                 policy = await self._rules(documents, chosen, work)

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from mapveil_client.connection import Connection
-from mapveil_client.wire import Answer, Wire, WireFault
+from mapveil.collector.fleet.wire import Wire
+from mapveil_client.connection import Answer, Connection, TransportFault
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nMapveil-Phase: keys\r\n\r\nOK"
 GET = ("GET", "/v1/open", b"", {})
@@ -112,7 +112,7 @@ def test_chunks_and_what_goes_before_an_answer_are_read() -> None:
 )
 def test_what_is_no_answer_is_a_fault_and_the_next_request_is_sent_anew(said: bytes | None, why: str) -> None:
     async def use(wire: Wire) -> Answer:
-        with pytest.raises(WireFault, match=why):
+        with pytest.raises(TransportFault, match=why):
             await wire.exchange(*GET)
         return await wire.exchange(*GET)
 
@@ -123,7 +123,7 @@ def test_what_is_no_answer_is_a_fault_and_the_next_request_is_sent_anew(said: by
 
 def test_half_an_answer_is_none() -> None:
     async def use(wire: Wire) -> None:
-        with pytest.raises(WireFault, match="hung up"):
+        with pytest.raises(TransportFault, match="hung up"):
             await wire.exchange(*GET)
 
     run(Said(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nab"), use)
@@ -144,7 +144,7 @@ def test_what_was_not_asked_for_is_never_taken_for_an_answer() -> None:
 
 def test_silence_ends_an_exchange() -> None:
     async def use(wire: Wire) -> None:
-        with pytest.raises(WireFault, match=r"silence for 0.2 s"):
+        with pytest.raises(TransportFault, match=r"silence for 0.2 s"):
             await wire.exchange(*GET)
         assert (await wire.exchange(*GET)).content == b"OK"
 
@@ -183,7 +183,7 @@ def test_an_exchange_that_is_cancelled_leaves_nothing_for_the_next() -> None:
 
 def test_nobody_there_is_a_fault() -> None:
     async def use(wire: Wire) -> None:
-        with pytest.raises(WireFault, match="ConnectionRefusedError"):
+        with pytest.raises(TransportFault, match="ConnectionRefusedError"):
             await Wire("127.0.0.1", 9).exchange(*GET)
 
     run(Said(), use)

@@ -1,4 +1,4 @@
-"""One HTTP/1.1 connection, and nothing in it that a device does not need: a fleet sends a request every millisecond.
+"""HTTP/1.1 connections of a fleet, and nothing in them that it does not need: it sends a request every millisecond.
 
 What may be sent and received is h11's judgement; here are the socket, the clocks, and a limit on what an answer may
 weigh. Redirections are not followed, and nothing is kept from one answer to the next.
@@ -9,33 +9,15 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, cast
 
 import h11
 
-from mapveil_client.errors import MapveilError
+from mapveil_client.connection import Answer, Endpoint, TransportFault
 
 _CONNECT_S: Final = 10.0
 _SILENCE_S: Final = 30.0
 _EMPTY: Final[Mapping[str, str]] = {}
-
-
-class WireFault(MapveilError):
-    """The connection failed, or what came was no answer; says which, in a word."""
-
-
-class Answer(NamedTuple):
-    """A server's answer."""
-
-    status: int
-    reason: str
-    headers: Mapping[str, str]  # names in lower case
-    content: bytes
-
-    @property
-    def good(self) -> bool:
-        """Whether the server did as it was asked."""
-        return 200 <= self.status < 300
 
 
 class Wire:
@@ -76,7 +58,7 @@ class Wire:
 
         Raises
         ------
-        WireFault
+        TransportFault
             There is none. The request may have been received all the same.
         """
         line = self._line
@@ -88,7 +70,7 @@ class Wire:
         try:
             return await line.exchange(h11.Request(method=method, target=target, headers=head), body)
         except h11.LocalProtocolError:
-            raise WireFault("a request that is none") from None
+            raise TransportFault("a request that is none") from None
         finally:
             if not line.usable:
                 self.close()
@@ -105,7 +87,7 @@ class Wire:
                     server_hostname=None if self._secure is None else self._host,
                 )
         except (OSError, ssl.SSLError, TimeoutError) as error:
-            raise WireFault(type(error).__name__) from None
+            raise TransportFault(type(error).__name__) from None
         return made
 
     def close(self) -> None:
@@ -149,7 +131,7 @@ class _Line(asyncio.Protocol):
         """Send a request and read its answer."""
         transport = self._transport
         if transport is None:
-            raise WireFault("a connection that is closed")
+            raise TransportFault("a connection that is closed")
         sent = [self._machine.send(request)]
         if body:
             sent.append(self._machine.send(h11.Data(data=body)))
@@ -204,19 +186,19 @@ class _Line(asyncio.Protocol):
         machine = self._machine
         try:
             if data and self._waiting is None:
-                raise WireFault("an answer to nothing")
+                raise TransportFault("an answer to nothing")
             machine.receive_data(data)
             while True:
                 event: Any = machine.next_event()
                 if event is h11.NEED_DATA or event is h11.PAUSED:
                     return
                 if isinstance(event, h11.ConnectionClosed):
-                    raise WireFault("hung up")
+                    raise TransportFault("hung up")
                 self._take(event)
         except h11.RemoteProtocolError:
             self._fail("not HTTP/1.1" if data else "hung up")
             self.hang_up()
-        except WireFault as error:
+        except TransportFault as error:
             self._fail(str(error))
             self.hang_up()
 
@@ -227,7 +209,7 @@ class _Line(asyncio.Protocol):
         elif isinstance(event, h11.Data):
             self._size += len(event.data)
             if self._size > self._most:
-                raise WireFault(f"an answer of more than {self._most} bytes")
+                raise TransportFault(f"an answer of more than {self._most} bytes")
             self._parts.append(bytes(event.data))
         elif isinstance(event, h11.EndOfMessage):
             waiting, parts = self._waiting, self._parts
@@ -243,7 +225,7 @@ class _Line(asyncio.Protocol):
     def _fail(self, why: str) -> None:
         waiting, self._waiting = self._waiting, None
         if waiting is not None and not waiting.done():
-            waiting.set_exception(WireFault(why))
+            waiting.set_exception(TransportFault(why))
 
     def _look(self) -> None:
         """Give an exchange up in which nothing has moved for too long, either way."""
@@ -260,3 +242,34 @@ class _Line(asyncio.Protocol):
             self.hang_up()
         else:
             self._clock = self._loop.call_later(left, self._look)
+
+
+class WirePool:
+    """The connections of a fleet to one endpoint, a :class:`~mapveil_client.connection.Transport`.
+
+    Parameters
+    ----------
+    endpoint : Endpoint
+        Where to, and over how many connections.
+    """
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._wires = [
+            Wire(endpoint.host, endpoint.port, secure=endpoint.secure, most_bytes=endpoint.most_bytes)
+            for _ in range(endpoint.connections)
+        ]
+        self._free = list(reversed(self._wires))
+        self._room = asyncio.Semaphore(endpoint.connections)
+
+    async def exchange(self, method: str, target: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+        """Send a request once, on the connection that was used last: few are ever opened by few devices."""
+        async with self._room:
+            wire = self._free.pop()
+            try:
+                return await wire.exchange(method, target, body, headers)
+            finally:
+                self._free.append(wire)
+
+    async def aclose(self) -> None:
+        """Hang up."""
+        await asyncio.gather(*(each.aclose() for each in self._wires))
