@@ -12,8 +12,8 @@ from typing import Any
 import httpx
 
 from mapveil.collector.clock import SystemClock
+from mapveil.collector.faults import CODES
 from mapveil.collector.http.app import create_app
-from mapveil.collector.http.errors import CODES
 from mapveil.collector.http.settings import SETTINGS
 from mapveil.collector.rounds.engine import Engine
 from mapveil.collector.store.database import Store
@@ -85,7 +85,7 @@ _TEXTS = {
 
 
 def document() -> dict[str, Any]:
-    """What a collector publishes."""
+    """The OpenAPI document of a collector."""
     with tempfile.TemporaryDirectory() as folder:
         clock = SystemClock()
         store = Store(f"{folder}/store.sqlite", clock=clock)

@@ -123,7 +123,7 @@ def ask(client: httpx.Client, method: str, path: str, body: dict[str, Any] | Non
 
 
 def check(client: httpx.Client, identifier: str, page: str) -> None:
-    """That the page, all it loads, and the map answer."""
+    """Check that the page, all it loads, and the map answer."""
     answers = [client.get(page.partition("#")[0]), client.get(f"/v1/collections/{identifier}/map")]
     for path in sorted(set(re.findall(r"(?:src|href)=\"([^\"#:]+)\"", answers[0].text))):
         answers.append(client.get(urljoin(str(answers[0].url), path)))
@@ -133,7 +133,7 @@ def check(client: httpx.Client, identifier: str, page: str) -> None:
 
 
 def run_serve(store: Path, *options: str) -> str:
-    """What ``mapveil serve`` prints with these options."""
+    """Output of ``mapveil serve`` with these options."""
     command: Sequence[Any] = [MAPVEIL, "serve", "--store", store, *options]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 

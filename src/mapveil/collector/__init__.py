@@ -1,1 +1,1 @@
-"""The collector: the service that runs collections from devices nobody has to trust it with."""
+"""The collector: the service that runs collections; devices need not trust it."""

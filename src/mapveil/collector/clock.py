@@ -10,10 +10,10 @@ from mapveil_client.errors import InputError
 
 
 class Clock(Protocol):
-    """Where the collector takes the time from."""
+    """Source of the collector's time."""
 
     def now(self) -> datetime:
-        """What time it is, in UTC; may jump when the machine's clock is set."""
+        """Current time in UTC; may jump when the machine's clock is set."""
         ...
 
     def monotonic(self) -> float:
@@ -25,7 +25,7 @@ class SystemClock:
     """The machine's clocks."""
 
     def now(self) -> datetime:
-        """What time it is, in UTC."""
+        """Current time in UTC."""
         return datetime.now(UTC)
 
     def monotonic(self) -> float:
@@ -35,11 +35,6 @@ class SystemClock:
 
 def time_text(moment: datetime) -> str:
     """A moment as the store keeps it: UTC, ISO 8601, always 32 characters, so that texts sort as times do.
-
-    Raises
-    ------
-    InputError
-        The moment has no time zone.
 
     Examples
     --------
@@ -52,13 +47,7 @@ def time_text(moment: datetime) -> str:
 
 
 def read_time(text: str) -> datetime:
-    """The moment that :func:`time_text` wrote.
-
-    Raises
-    ------
-    InputError
-        It is no such text.
-    """
+    """The moment that :func:`time_text` wrote."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

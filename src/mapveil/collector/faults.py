@@ -1,25 +1,29 @@
-"""What the collector says no with: a code for programs, an HTTP status, and one line for a person.
-
-===============  ======  ==============================================================
-code             status  when
-===============  ======  ==============================================================
-unauthorized     401     no token or signature, or one that is unknown, expired, revoked
-forbidden        403     a role, or a device, that may not do this
-not-found        404     there is no such thing, or not for whoever asks
-conflict         409     something else was said before, or the state forbids it
-too-late         410     what was asked for is over
-too-large        413     more bytes than are accepted
-invalid          422     what was sent cannot be used
-too-many         429     more requests than are accepted for now
-unavailable      503     the store cannot be read or written now
-===============  ======  ==============================================================
-"""
+"""Refusals of the collector: an HTTP status, a code for programs, and one line for a person."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
-from mapveil_client.errors import InputError, MapveilError
+from mapveil_client.errors import MapveilError
+
+CODES: Final = {
+    400: "malformed",
+    401: "unauthorized",
+    403: "forbidden",
+    404: "not-found",
+    405: "not-allowed",
+    408: "too-slow",
+    409: "conflict",
+    410: "too-late",
+    413: "too-large",
+    415: "unsupported",
+    422: "invalid",
+    429: "too-many",
+    431: "too-large",
+    500: "internal",
+    503: "unavailable",
+}
+"""The word for each HTTP status; a program reads it, a person the message."""
 
 
 class Refusal(MapveilError):
@@ -34,7 +38,10 @@ class Refusal(MapveilError):
     """
 
     status: ClassVar[int] = 500
-    code: ClassVar[str] = "refused"
+    code: ClassVar[str] = CODES[500]
+
+    def __init_subclass__(cls) -> None:
+        cls.code = CODES[cls.status]
 
     def __init__(self, message: str, expected: str | None = None) -> None:
         super().__init__(message if expected is None else f"{message}; expected {expected}")
@@ -43,52 +50,45 @@ class Refusal(MapveilError):
 
 
 class Unauthorized(Refusal):
-    """Nobody knows who asks."""
+    """The request is not authenticated."""
 
     status = 401
-    code = "unauthorized"
 
 
 class Forbidden(Refusal):
-    """Whoever asks may not do this."""
+    """The role, or the device, may not do this."""
 
     status = 403
-    code = "forbidden"
 
 
 class NotFound(Refusal):
-    """There is no such thing, or not for whoever asks."""
+    """There is no such thing, or the client may not see it."""
 
     status = 404
-    code = "not-found"
 
 
 class Conflict(Refusal):
     """Something else was said before, or the state of the collection forbids it."""
 
     status = 409
-    code = "conflict"
 
 
 class TooLate(Refusal):
-    """What was asked for is over, for good."""
+    """The collection, round or phase is over, for good."""
 
     status = 410
-    code = "too-late"
 
 
 class TooLarge(Refusal):
     """More bytes than are accepted."""
 
     status = 413
-    code = "too-large"
 
 
 class Invalid(Refusal):
-    """What was sent cannot be used."""
+    """The input cannot be used."""
 
     status = 422
-    code = "invalid"
 
 
 class TooMany(Refusal):
@@ -103,7 +103,6 @@ class TooMany(Refusal):
     """
 
     status = 429
-    code = "too-many"
 
     def __init__(self, message: str, retry_after: float) -> None:
         super().__init__(message)
@@ -118,12 +117,4 @@ class StoreUnavailable(Refusal):
     """
 
     status = 503
-    code = "unavailable"
     retry_after = 1.0
-
-
-def refusal_of(error: MapveilError) -> Refusal:
-    """Any failure as a refusal: bad input is ``invalid``, a promise that cannot be kept a ``conflict``."""
-    if isinstance(error, Refusal):
-        return error
-    return (Invalid if isinstance(error, InputError) else Conflict)(str(error))

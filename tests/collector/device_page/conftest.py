@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import mapveil as mv
-from mapveil.collector.http.security import PAGE_POLICY
+from mapveil.collector.http.gate import PAGE_POLICY
 from mapveil.geo.tiling import Tiling
 from mapveil.random_features.map_points import map_points
 from mapveil_client.random_features.message import write_query

@@ -7,7 +7,7 @@ from datetime import timedelta
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mapveil.collector.rounds.deadlines import Deadlines
+from mapveil.collector.rounds.progress import Deadlines
 
 JUMP = st.floats(-1e6, 1e6)
 

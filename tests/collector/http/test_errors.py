@@ -6,7 +6,8 @@ import pytest
 from starlette.exceptions import HTTPException
 
 from mapveil.collector import faults
-from mapveil.collector.http.errors import CODES, Failure, failure_of
+from mapveil.collector.faults import CODES
+from mapveil.collector.http.errors import Failure, failure_of
 from mapveil.collector.rounds.specification import validation_text
 from mapveil_client.errors import BudgetExceeded, InputError, ParameterError, PromiseError
 

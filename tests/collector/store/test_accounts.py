@@ -11,10 +11,9 @@ import pytest
 from sqlalchemy import select, text
 
 from mapveil.collector.faults import Forbidden, Invalid, NotFound, Unauthorized
-from mapveil.collector.store.accounts import ROLES, Accounts
+from mapveil.collector.store.accounts import OPERATOR, ROLES, Accounts, draw_token, is_token
 from mapveil.collector.store.audit import lines
 from mapveil.collector.store.schema import devices
-from mapveil.collector.store.tokens import OPERATOR, draw_token, is_token
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.identity import Identity
 from mapveil_client.signature import enrolment_statement

@@ -15,11 +15,12 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import func, select, text
+from sqlalchemy.dialects import postgresql as dialect
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from mapveil.collector.faults import Conflict, StoreUnavailable
 from mapveil.collector.store.backends import Repeatable
-from mapveil.collector.store.database import Store, insert_or_ignore, lock_collection
+from mapveil.collector.store.database import Store, lock_collection
 from mapveil.collector.store.group_commit import FairLock
 from mapveil.collector.store.schema import messages, operators
 from mapveil_client.errors import InputError
@@ -129,23 +130,6 @@ def test_writing_within_writing_is_a_mistake_and_no_deadlock(store):
     with store.write() as connection:
         connection.execute(messages.insert(), message(1))
     assert clients(store) == [1]
-
-
-def test_rows_that_are_there_are_ignored(store):
-    with store.write() as connection:
-        assert insert_or_ignore(connection, messages, message(1, b"first")) == 1
-        assert insert_or_ignore(connection, messages, message(1, b"second")) == 0
-        assert insert_or_ignore(connection, messages, [message(n) for n in range(5)]) == 4
-        assert insert_or_ignore(connection, messages, []) == 0
-        assert (
-            connection.execute(select(messages.c.body).where(messages.c.client == 1)).scalar_one() == b"first"
-        )
-
-
-def test_many_rows_at_once(store):
-    with store.write() as connection:
-        assert insert_or_ignore(connection, messages, [message(n) for n in range(10_000)]) == 10_000
-    assert clients(store) == list(range(10_000))
 
 
 # Group commit
@@ -424,11 +408,12 @@ def test_a_restart_in_a_transaction_is_unavailable(postgresql, postgresql_store)
 
 def test_nothing_acknowledged_is_lost_by_restarts(postgresql, postgresql_store):
     acknowledged, stop = [], threading.Event()
+    again = dialect.insert(messages).on_conflict_do_nothing()
 
     async def one(n: int):
         while not stop.is_set():
             try:
-                await postgresql_store.commit(lambda c, n=n: insert_or_ignore(c, messages, message(n)))
+                await postgresql_store.commit(lambda c, n=n: c.execute(again.values(message(n))))
             except StoreUnavailable:
                 await asyncio.sleep(0.01)
                 continue

@@ -1,10 +1,9 @@
-"""Who asks: operators by their token, devices by their signature."""
+"""Access control: operators by their token, devices by their signature."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections import OrderedDict
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -12,10 +11,10 @@ from sqlalchemy import bindparam, select
 from starlette.types import Scope
 
 from mapveil.collector.faults import Unauthorized
-from mapveil.collector.http.exchange import Exchange
+from mapveil.collector.http.exchange import Exchange, header
 from mapveil.collector.http.limits import Buckets
-from mapveil.collector.http.media import header
 from mapveil.collector.http.settings import Settings
+from mapveil.collector.recent import Recent
 from mapveil.collector.store.accounts import Accounts, Operator
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.schema import MOST_NUMBER, devices
@@ -32,7 +31,7 @@ _LONGEST: Final = 200  # characters of a token that is looked up at all
 
 
 class Signer(NamedTuple):
-    """Who says that a request is theirs; nothing is proved yet."""
+    """The device that a request claims to be from, not yet verified."""
 
     device: int
     signature: bytes
@@ -64,22 +63,12 @@ class Access:
             settings.failure_burst,
             "this address with tokens or signatures that are refused",
         )
-        self._keys: OrderedDict[int, tuple[float, Ed25519PublicKey]] = OrderedDict()
+        self._keys: Recent[int, tuple[float, Ed25519PublicKey]] = Recent(_KEPT)
         self._asked: dict[int, asyncio.Future[Ed25519PublicKey | None]] = {}
         self._reading: asyncio.Task[None] | None = None
 
     def operator(self, scope: Scope, role: str = "viewer") -> Operator:
-        """The operator whose token a request carries. Run by: a thread that may read the store.
-
-        Raises
-        ------
-        Unauthorized
-            No token, or one that is unknown, expired or revoked.
-        Forbidden
-            The operator's role is below ``role``.
-        TooMany
-            Too many were refused from this address.
-        """
+        """The operator whose token a request carries. Run by: a thread that may read the store."""
         given = (header(scope, b"authorization") or b"").decode("latin-1")
         scheme, _, token = given.partition(" ")
         if scheme.lower() != "bearer" or not token:
@@ -94,15 +83,7 @@ class Access:
         return found
 
     async def signer(self, scope: Scope) -> Signer:
-        """The device that a request names, with the key it enrolled.
-
-        Raises
-        ------
-        Unauthorized
-            The request names none, or one that is unknown or revoked.
-        TooMany
-            Too many were refused from this address.
-        """
+        """The device that a request names, with the key it enrolled."""
         given = (header(scope, b"authorization") or b"").decode("latin-1")
         if not given.startswith(SCHEME):
             raise Unauthorized("no signature", f"the header 'Authorization: {SCHEME} <id> <signature>'")
@@ -119,15 +100,7 @@ class Access:
             raise
 
     def device(self, scope: Scope, signer: Signer, body: bytes) -> int:
-        """The device, now that its signature of this request was checked.
-
-        Raises
-        ------
-        Unauthorized
-            It is not the device's signature of this method, address and body.
-        TooMany
-            The device asks too often, or too many were refused from this address.
-        """
+        """The device, now that its signature of this request was checked."""
         from cryptography.exceptions import InvalidSignature
 
         try:
@@ -152,17 +125,12 @@ class Access:
     def count_failure(self, scope: Scope) -> None:
         """A token or a signature was refused to this address. It slows guessing down and locks nobody out: one that
         is right is never refused, for others may ask from the same address, and 256 bits are not guessed.
-
-        Raises
-        ------
-        TooMany
-            Too many were refused from this address: it is told this instead.
         """
         self._failures.take(Exchange.of(scope).address)
 
     def forget(self, device: int) -> None:
         """Look a device's key up again next time: it was revoked. Run by: any thread."""
-        self._keys.pop(device, None)
+        self._keys.pop(device)
 
     async def _key(self, device: int) -> Ed25519PublicKey:
         kept = self._keys.get(device)
@@ -191,7 +159,7 @@ class Access:
                 except BaseException as error:  # whatever it is, it belongs to those who wait
                     for asked in wanted.values():
                         asked.set_exception(error)
-                        asked.exception()  # somebody may have left
+                        asked.exception()  # a request may have been cancelled
                     if not isinstance(error, Exception):
                         raise
                 else:
@@ -206,11 +174,8 @@ class Access:
         for device, asked in wanted.items():
             key = found.get(device)
             if key is not None:
-                self._keys[device] = (now, key)
-                self._keys.move_to_end(device)
+                self._keys.put(device, (now, key))
             asked.set_result(key)
-        while len(self._keys) > _KEPT:
-            self._keys.popitem(last=False)
 
     def _read(self, wanted: list[int]) -> dict[int, Ed25519PublicKey]:
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey

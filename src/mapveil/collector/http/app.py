@@ -26,14 +26,13 @@ from mapveil.collector.http.access import Access
 from mapveil.collector.http.devices import DeviceRoutes
 from mapveil.collector.http.errors import Failure, failure_of
 from mapveil.collector.http.exchange import Exchange, read_body
-from mapveil.collector.http.gate import Gate, internal
+from mapveil.collector.http.gate import PAGE_POLICY, Gate, internal
 from mapveil.collector.http.limits import Bodies
 from mapveil.collector.http.metrics import CONTENT_TYPE, Metrics
 from mapveil.collector.http.models import DeviceNumber, Enrolling, Health
 from mapveil.collector.http.openapi import document
 from mapveil.collector.http.operators import add_operator_routes
 from mapveil.collector.http.results import add_result_routes
-from mapveil.collector.http.security import PAGE_POLICY
 from mapveil.collector.http.service import Service, refusals
 from mapveil.collector.http.settings import Settings
 from mapveil.collector.rounds.specification import validation_text
@@ -110,7 +109,7 @@ class _Collector:
             drawing=threading.Lock(),
         )
         store.on_commit = lambda batch: metrics.commit_seconds.observe(batch.seconds)
-        engine.watch_phases(lambda phase, seconds: metrics.phase_seconds.labels(phase).observe(seconds))
+        engine.observe_phases(lambda phase, seconds: metrics.phase_seconds.labels(phase).observe(seconds))
         self._devices = DeviceRoutes(self._service)
         self._api = self._fastapi()
         # The colour scale, which exported pages hold too.
@@ -319,7 +318,7 @@ def _reachable(store: Store) -> bool:
 
 
 def _states(store: Store) -> dict[str, int]:
-    """How many collections are in each state."""
+    """Number of collections in each state."""
     counted = select(collections.c.state, func.count()).group_by(collections.c.state)
     with store.read() as connection:
         return {row.state: row[1] for row in connection.execute(counted)}

@@ -10,7 +10,6 @@ import asyncio
 import json
 import re
 import time
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
@@ -19,10 +18,10 @@ from starlette.types import Receive, Scope, Send
 
 from mapveil.collector.faults import NotFound
 from mapveil.collector.http.errors import Failure
-from mapveil.collector.http.exchange import Exchange, read_body
+from mapveil.collector.http.exchange import CBOR, JSON, Exchange, read_body, require_media
 from mapveil.collector.http.gate import send_body, send_failure
-from mapveil.collector.http.media import CBOR, JSON, require_media
 from mapveil.collector.http.service import Service
+from mapveil.collector.recent import Recent
 
 _PATTERNS: Final = {"id": "[0-9a-f]{32}", "n": "[1-9][0-9]{0,5}", "phase": "[a-z]{1,20}"}
 _PROGRESS_SECONDS: Final = 0.1  # how long one answer about progress serves everybody
@@ -48,13 +47,7 @@ class Endpoint(NamedTuple):
 
 
 class DeviceRoutes:
-    """The routes of devices.
-
-    Parameters
-    ----------
-    service : Service
-        The engine, and who may use it.
-    """
+    """The routes of devices."""
 
     def __init__(self, service: Service) -> None:
         self._engine = service.engine.devices
@@ -63,7 +56,7 @@ class DeviceRoutes:
         self._metrics = service.metrics
         self._bodies = service.bodies
         self._run = service.run
-        self._documents: OrderedDict[tuple[str, int], bytes] = OrderedDict()
+        self._documents: Recent[tuple[str, int], bytes] = Recent(_KEPT)
         self._progress_of: dict[str, tuple[float, asyncio.Future[bytes]]] = {}
         self.find = lru_cache(maxsize=4096)(_find)
 
@@ -108,14 +101,12 @@ class DeviceRoutes:
 
     async def _document(self, id: str, number: int) -> bytes:
         """The terms (0) or the announcement of a round: once there, they never change."""
-        key = (id, number)
-        if key not in self._documents:
-            engine = self._engine
-            read = self._run(engine.announcement, id, number) if number else self._run(engine.terms, id)
-            self._documents[key] = await read
-            if len(self._documents) > _KEPT:
-                self._documents.popitem(last=False)
-        return self._documents[key]
+        kept = self._documents.get((id, number))
+        if kept is not None:
+            return kept
+        engine = self._engine
+        read = self._run(engine.announcement, id, number) if number else self._run(engine.terms, id)
+        return self._documents.put((id, number), await read)
 
     async def progress(self, send: Send, id: str) -> None:
         """Progress of a collection."""

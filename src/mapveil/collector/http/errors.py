@@ -1,4 +1,4 @@
-"""What a refused request is told: one shape for every error, whatever went wrong."""
+"""Error responses: one JSON shape for every error."""
 
 from __future__ import annotations
 
@@ -9,27 +9,8 @@ from typing import Final, NamedTuple
 
 from starlette.exceptions import HTTPException
 
-from mapveil.collector.faults import Refusal
+from mapveil.collector.faults import CODES, Refusal
 from mapveil_client.errors import InputError, MapveilError, PromiseError
-
-CODES: Final = {
-    400: "malformed",
-    401: "unauthorized",
-    403: "forbidden",
-    404: "not-found",
-    405: "not-allowed",
-    408: "too-slow",
-    409: "conflict",
-    410: "too-late",
-    413: "too-large",
-    415: "unsupported",
-    422: "invalid",
-    429: "too-many",
-    431: "too-large",
-    500: "internal",
-    503: "unavailable",
-}
-"""The word for each status; a program reads it, a person the message."""
 
 _LONGEST: Final = 2000  # characters of a message
 
@@ -54,7 +35,7 @@ class Failure(NamedTuple):
 
 
 def failure_of(error: Exception) -> Failure | None:
-    """What to say of an error; None where it is a fault of ours, of which nothing is told."""
+    """Response to an error; None for an internal fault, of which the client is told nothing."""
     if isinstance(error, Refusal):
         return _told(error.status, error.code, error)
     if isinstance(error, InputError):

@@ -1,4 +1,4 @@
-"""One request and what became of it: what the log, the metrics and the limits are told."""
+"""One request: its record for the log and the limits, its headers, its body."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from starlette.types import Receive, Scope
 
-from mapveil.collector.faults import TooLarge
+from mapveil.collector.faults import Refusal, TooLarge
 from mapveil.collector.http.limits import Bodies, declared_length
 
 _PROCESS: Final = secrets.token_hex(5)
@@ -16,12 +16,37 @@ _NUMBERS: Final = itertools.count(1)
 _KEY: Final = "mapveil.exchange"
 
 
+CBOR: Final = b"application/cbor"
+JSON: Final = b"application/json"
+
+
+class Unsupported(Refusal):
+    """A body of another kind than is read here."""
+
+    status = 415
+
+
+def header(scope: Scope, name: bytes) -> bytes | None:
+    """A header's first value; names are lower case."""
+    for found, value in scope["headers"]:
+        if found == name:
+            return bytes(value)
+    return None
+
+
+def require_media(scope: Scope, media: bytes) -> None:
+    """Refuse a body of another kind."""
+    given = header(scope, b"content-type") or b""
+    if given.split(b";")[0].strip().lower() != media:
+        raise Unsupported("the body is of another Content-Type", media.decode())
+
+
 class ClientGone(Exception):
-    """Whoever asked has left before the request was there."""
+    """The client disconnected before the request was complete."""
 
 
 class Exchange:
-    """What is known of one request; none of it secret.
+    """Record of one request; none of it secret.
 
     Attributes
     ----------
@@ -64,17 +89,7 @@ class Exchange:
 
 
 async def read_body(scope: Scope, receive: Receive, most: int, bodies: Bodies) -> bytes:
-    """The whole body, at most ``most`` bytes.
-
-    Raises
-    ------
-    TooLarge
-        It is longer.
-    StoreUnavailable
-        Too many bodies are held already.
-    ClientGone
-        The connection was lost before its end.
-    """
+    """The whole body, at most ``most`` bytes."""
     declared_length(scope["headers"], most)
     exchange = Exchange.of(scope)
     parts: list[bytes] = []

@@ -7,13 +7,13 @@ import itertools
 import json
 import tempfile
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from mapveil.collector.faults import NotFound
+from mapveil.collector.recent import Recent
 
 if TYPE_CHECKING:
     from mapveil.collector.http.tiles import MapTiles
@@ -55,18 +55,11 @@ class Compressed(NamedTuple):
 
 
 class FinishedMap:
-    """One map and what was made of it. Every method may be called from any thread.
-
-    Parameters
-    ----------
-    heat : DensityMap
-        The map.
-    """
+    """One map and what was made of it. Every method may be called from any thread."""
 
     def __init__(self, heat: DensityMap) -> None:
         self.heat = heat
-        self._lock = threading.Lock()
-        self._made: OrderedDict[Hashable, bytes] = OrderedDict()
+        self.pictures: Recent[Hashable, bytes] = Recent(_PICTURES)
 
     @cached_property
     def tiles(self) -> MapTiles:
@@ -90,7 +83,7 @@ class FinishedMap:
 
     @cached_property
     def retrieval(self) -> Server:
-        """Who answers private queries about it; the hint takes about 1000 operations for each byte."""
+        """Server of private queries about the map; the hint takes about 1000 operations for each byte."""
         from mapveil.retrieval.map_records import map_database
         from mapveil.retrieval.server import Server
 
@@ -98,13 +91,7 @@ class FinishedMap:
         return Server(map_database(self.heat, ("users", "lower", "upper") if measured else ("users",)))
 
     def hint_part(self, part: int) -> bytes:
-        """Some rows of the retrieval's hint.
-
-        Raises
-        ------
-        NotFound
-            There are not so many parts.
-        """
+        """Some rows of the retrieval's hint."""
         parts = self.hint_parts
         if not 0 <= part < parts:
             raise NotFound(f"the hint has parts 0 to {parts - 1}")
@@ -123,19 +110,6 @@ class FinishedMap:
             self.heat.save(path)
             return path.read_bytes()
 
-    def kept(self, key: Hashable, make: Callable[[], bytes]) -> bytes:
-        """What was made under a key, or what is made now."""
-        with self._lock:
-            if key in self._made:
-                self._made.move_to_end(key)
-                return self._made[key]
-        made = make()
-        with self._lock:
-            self._made[key] = made
-            if len(self._made) > _PICTURES:
-                self._made.popitem(last=False)
-        return made
-
 
 class FinishedMaps:
     """The maps that were asked for last.
@@ -148,19 +122,12 @@ class FinishedMaps:
 
     def __init__(self, read: Callable[[str], DensityMap]) -> None:
         self._read = read
-        self._lock = threading.Lock()
-        self._maps: OrderedDict[str, FinishedMap] = OrderedDict()
+        self._lock = threading.Lock()  # a map is read once, however many ask for it first
+        self._maps: Recent[str, FinishedMap] = Recent(_MAPS)
 
     def of(self, collection: str) -> FinishedMap:
         """A collection's map; raises as reading it does."""
         with self._lock:
-            found = self._maps.get(collection)
-            if found is not None:
-                self._maps.move_to_end(collection)
-                return found
-        made = FinishedMap(self._read(collection))
-        with self._lock:
-            kept = self._maps.setdefault(collection, made)
-            if len(self._maps) > _MAPS:
-                self._maps.popitem(last=False)
-            return kept
+            return self._maps.get(collection) or self._maps.put(
+                collection, FinishedMap(self._read(collection))
+            )

@@ -1,4 +1,4 @@
-"""The way in: limits before anything is read, one shape for errors, and a line in the log on the way out."""
+"""ASGI middleware: rate limits, security headers, error responses, access log."""
 
 from __future__ import annotations
 
@@ -13,25 +13,39 @@ from mapveil.collector.http.exchange import ClientGone, Exchange
 from mapveil.collector.http.limits import Buckets
 from mapveil.collector.http.logs import access_line
 from mapveil.collector.http.metrics import Metrics
-from mapveil.collector.http.security import BRIEF, HEADERS, STRICT_TRANSPORT
 from mapveil.collector.http.settings import Settings
 
 _LOG: Final = logging.getLogger("mapveil.collector")
-_GONE: Final = 499  # in the log and the metrics only: nobody was there to be answered
+# The pages load nothing but what this service serves, and no script that stands in a page.
+PAGE_POLICY: Final = (
+    b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
+    b"worker-src 'self' blob:; manifest-src 'self'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
+)
+"""The content security policy of the console and the browser device."""
+
+HEADERS: Final = (
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"permissions-policy", b"camera=(), microphone=(), geolocation=(self)"),
+    (b"cache-control", b"no-store"),
+)
+"""Headers of every response that does not set them itself."""
+
+BRIEF: Final = ((b"cache-control", b"no-store"),)
+"""The same of a response without a body."""
+
+STRICT_TRANSPORT: Final = (b"strict-transport-security", b"max-age=31536000")
+"""Beside them, over TLS."""
+
+_GONE: Final = 499  # in the log and the metrics only: the client had gone
 
 
 class Gate:
-    """The outermost application.
-
-    Parameters
-    ----------
-    app : ASGI application
-        What is behind it.
-    settings : Settings
-        Its limits.
-    metrics : Metrics
-        Where requests are counted.
-    """
+    """The outermost application."""
 
     def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics) -> None:
         self._app = app
@@ -70,7 +84,7 @@ class Gate:
             await self._app(scope, receive, sender)
         except ClientGone:
             status = status or _GONE
-        except Exception as error:  # the outermost frame: nothing but this may reach whoever asked
+        except Exception as error:  # the outermost frame: only this may reach the client
             failure = failure_of(error)
             if failure is None:
                 details = {"route": exchange.route, "id": exchange.id}
@@ -106,7 +120,7 @@ def _method(scope: Scope) -> str:
 
 
 def internal(exchange: Exchange) -> Failure:
-    """A fault of ours: the log says where, whoever asked is told which line of it."""
+    """An internal fault: the log says where, the client gets the id of the log line."""
     return Failure(500, "internal", f"the collector failed; its log names request {exchange.id}")
 
 

@@ -1,13 +1,13 @@
-"""How much anybody may ask: token buckets by address and device, and the bytes that wait in memory."""
+"""Rate limits: token buckets by address and device, and the bytes of bodies held in memory."""
 
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Final
 
 from mapveil.collector.faults import StoreUnavailable, TooLarge, TooMany
+from mapveil.collector.recent import Recent
 
 _MOST_KEYS: Final = 1 << 17
 
@@ -40,7 +40,7 @@ class Buckets:
         self.burst = float(max(burst, 1))
         self.what = what
         self._monotonic = monotonic
-        self._kept: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()  # tokens, and when
+        self._kept: Recent[Hashable, tuple[float, float]] = Recent(_MOST_KEYS)  # tokens, and when
 
     def wait(self, key: Hashable) -> float:
         """Seconds until one token is there; 0 where it is."""
@@ -49,19 +49,13 @@ class Buckets:
         return max(0.0, (1.0 - self._tokens(key)) / self.rate)
 
     def take(self, key: Hashable) -> None:
-        """Take one token.
-
-        Raises
-        ------
-        TooMany
-            There is none; nothing was taken.
-        """
+        """Take one token."""
         if not self.rate:
             return
         tokens = self._tokens(key)
         if tokens < 1:
             raise TooMany(f"too many requests of {self.what}", self.wait(key))
-        self._put(key, tokens - 1)
+        self._kept.put(key, (tokens - 1, self._monotonic()))
 
     def _tokens(self, key: Hashable) -> float:
         found = self._kept.get(key)
@@ -69,12 +63,6 @@ class Buckets:
             return self.burst
         tokens, since = found
         return min(self.burst, tokens + (self._monotonic() - since) * self.rate)
-
-    def _put(self, key: Hashable, tokens: float) -> None:
-        self._kept[key] = (tokens, self._monotonic())
-        self._kept.move_to_end(key)
-        if len(self._kept) > _MOST_KEYS:
-            self._kept.popitem(last=False)
 
 
 class Bodies:
@@ -91,13 +79,7 @@ class Bodies:
         self.held = 0
 
     def hold(self, size: int) -> None:
-        """Hold some more.
-
-        Raises
-        ------
-        StoreUnavailable
-            There is no room now.
-        """
+        """Hold some more."""
         if self.held + size > self.most:
             raise StoreUnavailable("too many bodies are being received; ask again in a moment")
         self.held += size
@@ -108,13 +90,7 @@ class Bodies:
 
 
 def declared_length(headers: list[tuple[bytes, bytes]], most: int) -> int | None:
-    """The length that a head declares, None where it declares none.
-
-    Raises
-    ------
-    TooLarge
-        It is more than is accepted.
-    """
+    """The length that a head declares, None where it declares none."""
     for name, value in headers:
         if name == b"content-length":
             length = int(value) if value.isdigit() and len(value) <= 18 else most + 1

@@ -1,4 +1,4 @@
-"""What the service counts, for Prometheus.
+"""Metrics of the service, for Prometheus.
 
 Labels are routes, statuses, phases and states: nothing of a person or of a collection. Several workers of one host
 share their numbers through files, where ``PROMETHEUS_MULTIPROC_DIR`` names a folder.
@@ -7,12 +7,10 @@ share their numbers through files, where ``PROMETHEUS_MULTIPROC_DIR`` names a fo
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
-if TYPE_CHECKING:
-    from prometheus_client import CollectorRegistry
-    from prometheus_client.metrics_core import Metric
+from mapveil.collector.rounds.life_cycle import State
 
 CONTENT_TYPE: Final = b"text/plain; version=0.0.4; charset=utf-8"
 
@@ -27,7 +25,7 @@ class Metrics:
     Parameters
     ----------
     states : callable
-        How many collections are in each state, asked when somebody reads the numbers.
+        Returns the number of collections in each state; called at every scrape.
     """
 
     def __init__(self, states: Callable[[], Mapping[str, int]]) -> None:
@@ -68,6 +66,13 @@ class Metrics:
             registry=self._own,
             multiprocess_mode="livesum",
         )
+        self.collections = Gauge(
+            "mapveil_collections",
+            "Collections by state",
+            ("state",),
+            registry=self._own,
+            multiprocess_mode="mostrecent",
+        )
         self._states = states
         self._counted: dict[tuple[str, str, int], Any] = {}
         self._timed: dict[str, Any] = {}
@@ -84,29 +89,16 @@ class Metrics:
         self._timed[route].observe(seconds)
 
     def text(self) -> bytes:
-        """All of it in Prometheus' text format. Run by: whoever scrapes, in a thread."""
+        """All metrics in Prometheus' text format. Run by: a thread."""
         from prometheus_client import CollectorRegistry, generate_latest
 
+        counts = self._states()
+        for state in State:
+            self.collections.labels(state.value).set(counts.get(state.value, 0))
         shown = self._own
         if os.environ.get(_FOLDER):
             from prometheus_client.multiprocess import MultiProcessCollector
 
             shown = CollectorRegistry()
             MultiProcessCollector(shown)
-        return generate_latest(shown) + generate_latest(_of_states(self._states()))
-
-
-def _of_states(states: Mapping[str, int]) -> CollectorRegistry:
-    from prometheus_client import CollectorRegistry
-    from prometheus_client.core import GaugeMetricFamily
-
-    class Counted:
-        def collect(self) -> Iterator[Metric]:
-            family = GaugeMetricFamily("mapveil_collections", "Collections by state", labels=["state"])
-            for state, count in sorted(states.items()):
-                family.add_metric([state], count)
-            yield family
-
-    registry = CollectorRegistry()
-    registry.register(Counted())
-    return registry
+        return generate_latest(shown)

@@ -24,7 +24,7 @@ class _Told(BaseModel):
 
 
 class ErrorDetail(_Told):
-    """What was wrong."""
+    """The error."""
 
     code: str = Field(description="A word for programs", examples=["conflict"])
     message: str = Field(description="One line for people")
@@ -44,7 +44,7 @@ class Aborting(StrictModel):
 
 
 class ProgressRecord(_Told):
-    """Where a collection stands."""
+    """Progress of a collection."""
 
     state: State
     round: int | None
@@ -101,7 +101,7 @@ class CollectionRecord(_Told):
 
 
 class Charge(_Told):
-    """What one round, or the reports of a collection, cost every device in it."""
+    """Epsilon that one round, or the reports of a collection, charged every device in it."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -176,7 +176,7 @@ class OperatorMade(OperatorRecord):
 
 
 class DeviceCount(_Told):
-    """How many devices are enrolled."""
+    """Number of enrolled devices."""
 
     devices: int
 
@@ -190,7 +190,7 @@ class Enrolling(StrictModel):
 
 
 class DeviceNumber(_Told):
-    """What the device signs its requests as."""
+    """Number with which the device signs its requests."""
 
     device: int
 
@@ -212,7 +212,7 @@ class AssignmentRecord(_Told):
 
 
 class GuaranteeBody(_Told):
-    """What was promised."""
+    """The guarantee."""
 
     in_words: str
     guarantee: dict[str, Any]

@@ -10,14 +10,14 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 
 from mapveil.collector.http.devices import ENDPOINTS, Endpoint
-from mapveil.collector.http.media import CBOR, JSON
+from mapveil.collector.http.exchange import CBOR, JSON
 from mapveil.collector.http.models import AssignmentRecord, OpenCollection, ProgressRecord
 from mapveil.collector.http.service import REFUSALS
 from mapveil.maps.software import software_version
 from mapveil_client.secure_sum.states import phase_name, server_phases
 
 _ABOUT: Final = (
-    "Collections of where people are, from devices that nobody has to trust the collector with. No address accepts a "
+    "Collections of locations from devices, which need not trust the collector. No address accepts a "
     "person's coordinates. A refusal has one shape everywhere: an `error` with a `code` for programs and a `message` "
     "for people. Bodies of protocol messages are canonical CBOR."
 )
@@ -44,13 +44,7 @@ _SCHEMES: Final = {
 
 
 def document(app: FastAPI) -> dict[str, Any]:
-    """The whole document.
-
-    Parameters
-    ----------
-    app : FastAPI
-        With all of its routes.
-    """
+    """The whole document."""
     made = get_openapi(
         title="Mapveil collector",
         version=software_version(),

@@ -1,4 +1,4 @@
-"""HTTP/1.1 with a clock: whoever sends or reads too slowly, or a head too long, loses the connection.
+"""HTTP/1.1 with time limits: a client that sends or reads too slowly, or sends too long a head, is disconnected.
 
 uvicorn waits for ever for the rest of a head or a body. Here a head has ``header_seconds``, a body ``body_seconds``
 beside what its bytes may take at ``body_rate``, and an answer must leave at that rate too. What a connection is told
@@ -15,8 +15,9 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from mapveil.collector.http.errors import CODES, Failure
-from mapveil.collector.http.security import HEADERS
+from mapveil.collector.faults import CODES
+from mapveil.collector.http.errors import Failure
+from mapveil.collector.http.gate import HEADERS
 from mapveil.collector.http.settings import Settings
 
 
@@ -33,13 +34,7 @@ _MESSAGES: Final = {
 
 
 class TimedProtocol(HttpToolsProtocol):
-    """One connection.
-
-    Parameters
-    ----------
-    settings : Settings
-        Its limits.
-    """
+    """One connection."""
 
     def __init__(
         self,
@@ -214,7 +209,7 @@ class TimedProtocol(HttpToolsProtocol):
             head += [b"%s: %s\r\n" % pair for pair in given]
             self.transport.write(b"".join([*head, b"content-length: %d\r\n\r\n" % len(body), body]))
         if cycle is not None and self._busy:
-            # Whoever waits for the rest of this request learns that it will not come.
+            # The application that waits for the rest of this request learns that it will not come.
             cycle.disconnected = True
             cycle.message_event.set()
         self._close()

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 from fastapi import FastAPI, Path, Query, Request, Response
 
 from mapveil.collector.faults import NotFound, Refusal
+from mapveil.collector.http.exchange import CBOR, require_media
 from mapveil.collector.http.finished import EXPORTS, Compressed, FinishedMap, FinishedMaps
-from mapveil.collector.http.media import CBOR, require_media
 from mapveil.collector.http.models import GuaranteeBody
 from mapveil.collector.http.service import CollectionId, Service, refusals
 from mapveil.collector.store.accounts import Operator
@@ -38,7 +38,6 @@ class NotInstalled(Refusal):
     """This service cannot write that format: an optional dependency is missing."""
 
     status = 503
-    code = "unavailable"
 
 
 def add_result_routes(app: FastAPI, service: Service) -> None:
@@ -105,7 +104,9 @@ def _add_map(app: FastAPI, service: Service, maps: FinishedMaps) -> None:
         if found.tiles.legend(layer) is None:
             raise NotFound("the map has no such layer: it carries no bounds")
         key = (z, x, y, layer, theme, top, knee)
-        made = found.kept(key, lambda: found.tiles.png(z, x, y, layer, theme, top=top, knee=knee))
+        made = found.pictures.get(key)
+        if made is None:
+            made = found.pictures.put(key, found.tiles.png(z, x, y, layer, theme, top=top, knee=knee))
         return Response(made, media_type="image/png")
 
     @get(_MAP + "/exports/{form}", summary="The map as a file", **_body("The file", *kinds))

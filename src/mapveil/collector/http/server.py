@@ -63,13 +63,7 @@ def _end_with_parent() -> None:
 
 
 def bind(settings: Settings) -> socket.socket:
-    """Take the port, and let connections wait for the service.
-
-    Raises
-    ------
-    InputError
-        It is taken, or the address is not this machine's.
-    """
+    """Take the port, and let connections wait for the service."""
     try:
         found = socket.getaddrinfo(
             settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -92,7 +86,7 @@ def bind(settings: Settings) -> socket.socket:
 
 
 def configuration(settings: Settings, app: Any, *, factory: bool = False) -> uvicorn.Config:
-    """How uvicorn is run.
+    """Configuration of uvicorn.
 
     Parameters
     ----------
@@ -137,15 +131,6 @@ def serve(settings: Settings, listener: socket.socket, ready: Callable[[], None]
     """Serve until SIGTERM or SIGINT; then finish what is being answered, stop the conductor, close the store.
 
     Both signals are obeyed from the call of ``ready`` on, also by a background job, which inherits SIGINT ignored.
-
-    Parameters
-    ----------
-    settings : Settings
-        As given.
-    listener : socket
-        From :func:`bind`.
-    ready : callable
-        Announces the service.
     """
     import uvicorn
     from uvicorn.supervisors import Multiprocess

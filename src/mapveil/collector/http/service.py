@@ -1,4 +1,4 @@
-"""What the endpoints share: the engine, the store, and who may use them."""
+"""State shared by the routes: the engine, the store, and access control."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ REFUSALS: Final = {
     500: "A fault of the collector",
     503: "The store cannot be read or written now; see Retry-After",
 }
-"""What each status means, for the OpenAPI document."""
+"""Meaning of each status, for the OpenAPI document."""
 
 
 @dataclass(frozen=True, eq=False)

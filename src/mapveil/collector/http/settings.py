@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, NamedTuple, cast
 
 from mapveil_client.errors import ParameterError
@@ -27,7 +28,11 @@ class Setting(NamedTuple):
     low: int  # of a number
     high: int
     choices: tuple[str, ...]  # of a word; empty where any text is accepted
-    number: bool
+
+    @property
+    def number(self) -> bool:
+        """Whether it is a number."""
+        return isinstance(self.default, int)
 
     @property
     def variable(self) -> str:
@@ -41,7 +46,7 @@ class Setting(NamedTuple):
 
     @property
     def range_text(self) -> str:
-        """What it may be, in words."""
+        """Accepted values, in words."""
         if self.choices:
             return ", ".join(self.choices)
         if self.number:
@@ -49,13 +54,7 @@ class Setting(NamedTuple):
         return "text"
 
     def read(self, text: str) -> str | int:
-        """The value that a text stands for.
-
-        Raises
-        ------
-        ParameterError
-            It stands for none that is accepted.
-        """
+        """The value that a text stands for."""
         if not self.number:
             self.check(text, self.variable)
             return text
@@ -77,39 +76,26 @@ class Setting(NamedTuple):
 
 
 def _text(default: str | None, about: str, *choices: str) -> Any:
-    return dataclasses.field(default=default, metadata={"help": about, "choices": choices, "number": False})
+    return dataclasses.field(default=default, metadata={"help": about, "choices": choices})
 
 
-def _number(default: int, about: str, low: int, high: int, unit: str = "") -> Any:
-    limits = {"help": about, "low": low, "high": high, "unit": unit, "number": True}
+def _number(default: int, about: str, low: int = 1, high: int = 1 << 40, unit: str = "") -> Any:
+    limits = {"help": about, "low": low, "high": high, "unit": unit}
     return dataclasses.field(default=default, metadata=limits)
 
 
-def _seconds(default: int, about: str, low: int = 1, high: int = 3600) -> Any:
-    return _number(default, about, low, high, "seconds")
-
-
-def _bytes(default: int, about: str, low: int = 1, high: int = 1 << 40) -> Any:
-    return _number(default, about, low, high, "bytes")
+_seconds: Final = partial(_number, high=3600, unit="seconds")
+_bytes: Final = partial(_number, unit="bytes")
+_burst: Final = partial(_number, high=10_000_000)
 
 
 def _rate(default: int, about: str) -> Any:
     return _number(default, about + "; 0 sets no limit", 0, 10_000_000)
 
 
-def _burst(default: int, about: str) -> Any:
-    return _number(default, about, 1, 10_000_000)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How the service is run; every field is a row of :data:`SETTINGS`.
-
-    Raises
-    ------
-    ParameterError
-        A value outside its range, or settings that do not go together.
-    """
+    """Configuration of the service; every field is a row of :data:`SETTINGS`."""
 
     store: str = _text(
         "sqlite:///mapveil-collector.sqlite",
@@ -125,7 +111,7 @@ class Settings:
     )
     log_format: str = _text("text", "How a line of the log is written", "text", "json")
     log_level: str = _text("info", "The least that is logged", "debug", "info", "warning", "error")
-    metrics: str = _text("open", "Who may read /metrics: anybody, viewers, nobody", "open", "viewer", "off")
+    metrics: str = _text("open", "Access to /metrics: everybody, viewers, or none", "open", "viewer", "off")
 
     json_bytes: int = _bytes(_MIB, "Largest body of JSON")
     report_bytes: int = _bytes(256 * _KIB, "Largest report of a local or a projection collection")
@@ -175,11 +161,6 @@ class Settings:
             Such as ``os.environ``; an empty variable says nothing.
         given : mapping, optional
             By name; None says nothing.
-
-        Raises
-        ------
-        ParameterError
-            A value that is not accepted.
         """
         values: dict[str, Any] = {
             row.name: row.read(text) for row in SETTINGS if (text := environment.get(row.variable))
@@ -188,7 +169,7 @@ class Settings:
         return cls(**values)
 
     def environment(self) -> dict[str, str]:
-        """The variables that :meth:`read` makes these settings of again: how a worker is told."""
+        """The variables that :meth:`read` makes these settings of again: how a worker process gets them."""
         values = ((row.variable, getattr(self, row.name)) for row in SETTINGS)
         return {variable: str(value) for variable, value in values if value is not None}
 
@@ -199,16 +180,8 @@ class Settings:
 
 def _row(each: dataclasses.Field[Any]) -> Setting:
     about = each.metadata
-    return Setting(
-        name=each.name,
-        default=cast("str | int | None", each.default),
-        help=about["help"],
-        unit=about.get("unit", ""),
-        low=about.get("low", 0),
-        high=about.get("high", 0),
-        choices=about.get("choices", ()),
-        number=about["number"],
-    )
+    default = cast("str | int | None", each.default)
+    return Setting(each.name, default, **{"unit": "", "low": 0, "high": 0, "choices": (), **about})
 
 
 SETTINGS: Final = tuple(_row(each) for each in dataclasses.fields(Settings))

@@ -40,7 +40,7 @@ MOST_ZOOM: Final = 22
 """The deepest level that is drawn."""
 
 UNIT: Final = "persons per km²"
-"""What a collection's map is counted in: a device stands for the person who carries it."""
+"""Unit of a collection's map: a device stands for the person who carries it."""
 
 _EQUATOR_M: Final = 2 * math.pi * 6378137.0
 _FINEST: Final = 4  # samples of a pixel, each way
@@ -51,18 +51,7 @@ _STEPS: Final = 255  # colours; index 0 of the palette is transparent
 
 
 class MapTiles:
-    """Pictures of one map on the web-mercator pyramid. Run by: the server, of a released map; costs no privacy.
-
-    Parameters
-    ----------
-    heat : DensityMap
-        The map, georeferenced.
-
-    Raises
-    ------
-    InputError
-        The map lies nowhere on Earth.
-    """
+    """Pictures of one map on the web-mercator pyramid. Run by: the server, of a released map; costs no privacy."""
 
     def __init__(self, heat: DensityMap) -> None:
         if not heat.tiling.region.georeferenced:
@@ -91,14 +80,9 @@ class MapTiles:
         layer : {"density", "uncertainty"}
             The estimated density, or half the width of its interval.
         theme : {"light", "dark"}
-            Whether nobody is paper or darkness.
+            Whether density 0 is white or black.
         top, knee : float, optional
             Another scale than the map's own, so that maps side by side have one; persons per km².
-
-        Raises
-        ------
-        InputError
-            The pyramid has no such tile, the map no such layer, a name is not known, or the scale is none.
         """
         if not (0 <= z <= MOST_ZOOM and 0 <= x < 1 << z and 0 <= y < 1 << z):
             raise InputError(
@@ -119,7 +103,7 @@ class MapTiles:
         return _indexed_png(index, colours[::-1] if theme == "dark" else colours)
 
     def legend(self, layer: Shown = "density") -> dict[str, Any] | None:
-        """How the layer's numbers become colours: unit, top, knee, what is faint, ticks; None without the layer."""
+        """Legend of a layer: unit, top, knee, noise floor, ticks; None without the layer."""
         scale = self._scale(layer)
         if scale is None:
             return None

@@ -46,7 +46,7 @@ class Collection(NamedTuple):
 
 
 class Round(NamedTuple):
-    """Where a round stands."""
+    """State of a round."""
 
     number: int
     phase: ServerState
@@ -62,19 +62,13 @@ def terms_of(data: bytes) -> CollectionTerms:
 
 
 def now_text(connection: Connection) -> str:
-    """What time it is by the clock of the connection's store."""
+    """Current time by the clock of the connection's store."""
     clock: Clock = connection.get_execution_options()[CLOCK]
     return time_text(clock.now())
 
 
 def create(connection: Connection, pending: PendingCollection, actor: str) -> None:
-    """Store a pending collection.
-
-    Raises
-    ------
-    Invalid
-        The actor is no operator.
-    """
+    """Store a pending collection."""
     operator = _OPERATOR.fullmatch(actor)
     if operator is None:
         raise Invalid("only an operator creates a collection")
@@ -103,13 +97,7 @@ def create(connection: Connection, pending: PendingCollection, actor: str) -> No
 
 
 def find(connection: Connection, identifier: str) -> Collection:
-    """Read a collection.
-
-    Raises
-    ------
-    NotFound
-        There is none of this name.
-    """
+    """Read a collection."""
     row = connection.execute(select(collections).where(collections.c.id == identifier)).first()
     if row is None:
         raise NotFound("there is no such collection")
@@ -148,12 +136,7 @@ def move(
     Returns
     -------
     Collection or None
-        The collection as it was before; None where the step is not there: somebody was faster.
-
-    Raises
-    ------
-    NotFound
-        There is no such collection.
+        The collection as it was before; None where the step is not possible: another process was faster.
     """
     lock_collection(connection, identifier)
     before = find(connection, identifier)
@@ -190,19 +173,12 @@ def abort(
     reason : str
         Why, for everybody to read.
     only_in : State, optional
-        Where it must still be: whoever found it there may be late.
+        State that it must still be in: the caller may be late.
 
     Returns
     -------
     bool
         Whether it was this that ended it.
-
-    Raises
-    ------
-    Conflict
-        It is done.
-    NotFound, Invalid
-        There is no such collection; the reason cannot be kept.
     """
     if not 0 < len(reason) <= _MOST_REASON or not reason.isprintable():
         raise Invalid("reason", f"a text of 1 to {_MOST_REASON} printable characters")
@@ -239,7 +215,7 @@ def charge_reports(connection: Connection, collection: Collection) -> None:
 
 
 def counted(connection: Connection, identifier: str, table: Table) -> int:
-    """How many members, or reports, a collection has."""
+    """Number of members, or of reports, of a collection."""
     query = select(func.count()).select_from(table).where(table.c.collection == identifier)
     return int(connection.execute(query).scalar_one())
 
@@ -252,7 +228,7 @@ def rounds_of(connection: Connection, identifier: str) -> list[Any]:
 
 
 def newest_round(connection: Connection, identifier: str) -> Round | None:
-    """Where the last round of a collection stands; None before the first."""
+    """State of the last round of a collection; None before the first."""
     query = (
         select(rounds.c.number, rounds.c.phase, rounds.c.open, rounds.c.phase_at, rounds.c.included)
         .where(rounds.c.collection == identifier)

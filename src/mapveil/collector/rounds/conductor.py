@@ -28,9 +28,8 @@ from mapveil.collector.rounds.collection import (
     move,
     newest_round,
 )
-from mapveil.collector.rounds.deadlines import Deadlines
 from mapveil.collector.rounds.life_cycle import ACTIVE, Happening, State
-from mapveil.collector.rounds.progress import ProgressBoard, progress_of
+from mapveil.collector.rounds.progress import Deadlines, ProgressBoard, progress_of
 from mapveil.collector.rounds.results import StoredMap, make_map, store_map
 from mapveil.collector.rounds.shard_machines import ShardMachines
 from mapveil.collector.store import audit
@@ -60,14 +59,14 @@ class Conductor:
     machines : ShardMachines
         Of this process.
     board : ProgressBoard
-        Told when a collection changed.
+        Drops the progress of a collection that changed.
     rng : Randomness
         Draws shards, graphs and the names of rounds.
 
     Attributes
     ----------
     on_phase : callable, optional
-        Told of every phase that was closed: its name, and the seconds from its opening to that of the next.
+        Called with every phase that was closed: its name, and the seconds from its opening to that of the next.
     """
 
     def __init__(
@@ -91,11 +90,6 @@ class Conductor:
         -------
         bool
             Whether this process was the conductor; another one is where it was not.
-
-        Raises
-        ------
-        StoreUnavailable
-            The store cannot be used now; nothing is lost.
         """
         with self._ticking, self._store.sole(_ROLE) as mine:
             if not mine:
@@ -132,13 +126,6 @@ class Conductor:
         -------
         bool
             Whether there was one.
-
-        Raises
-        ------
-        NotFound
-            There is no such collection.
-        StoreUnavailable
-            The store cannot be used now.
         """
         with self._store.read() as connection:
             collection = find(connection, identifier)
@@ -162,13 +149,7 @@ class Conductor:
         return done
 
     def begin(self, identifier: str, actor: str) -> None:
-        """Stop waiting for more devices. Run by: an operator.
-
-        Raises
-        ------
-        Conflict
-            The collection is not open, or too few are there.
-        """
+        """Stop waiting for more devices. Run by: an operator."""
         with self._store.read() as connection:
             collection = find(connection, identifier)
             present = counted(connection, identifier, _table(collection))

@@ -6,14 +6,13 @@ Whatever is acknowledged was committed.
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import select
 
 from mapveil.collector.faults import Conflict, Invalid, NotFound, TooLate
+from mapveil.collector.recent import Recent
 from mapveil.collector.rounds.collection import find, listed
 from mapveil.collector.rounds.intake import KeepMembers, KeepMessages, KeepReports, Kept, Message, Report
 from mapveil.collector.rounds.life_cycle import State
@@ -39,23 +38,12 @@ class ServerMessage(NamedTuple):
 
 
 class DeviceService:
-    """Answers devices.
-
-    Parameters
-    ----------
-    store : Store
-        With its tables created.
-    machines : ShardMachines
-        Of this process.
-    board : ProgressBoard
-        Of this process.
-    """
+    """Answers devices."""
 
     def __init__(self, store: Store, machines: ShardMachines, board: ProgressBoard) -> None:
         self._store, self._machines, self._board = store, machines, board
-        self._lock = threading.Lock()
-        self._terms: OrderedDict[str, CollectionTerms] = OrderedDict()
-        self._checks: OrderedDict[str, Callable[[bytes], None]] = OrderedDict()
+        self._terms: Recent[str, CollectionTerms] = Recent(_TERMS)
+        self._checks: Recent[str, Callable[[bytes], None]] = Recent(_CHECKS)
 
     def open_collections(self) -> list[dict[str, Any]]:
         """The collections that devices may take part in."""
@@ -72,33 +60,15 @@ class DeviceService:
         ]
 
     def terms(self, id: str) -> bytes:
-        """The terms of a collection, as devices are told them.
-
-        Raises
-        ------
-        NotFound
-            There is none, or it is pending: no device is told yet.
-        """
+        """Terms of a collection, as devices read them."""
         return self._terms_of(id).encode()
 
     def progress(self, id: str) -> Progress:
-        """Where a collection stands, at most a moment ago.
-
-        Raises
-        ------
-        NotFound
-            There is none.
-        """
+        """Progress of a collection, at most a moment old."""
         return self._board.of(id)
 
     def announcement(self, id: str, number: int) -> bytes:
-        """What a round asks, as devices are told it.
-
-        Raises
-        ------
-        NotFound
-            There is no such round.
-        """
+        """Announcement of a round, as devices read it."""
         query = select(rounds.c.announcement).where(rounds.c.collection == id, rounds.c.number == number)
         with self._store.read() as connection:
             found = connection.execute(query).scalar_one_or_none()
@@ -107,13 +77,7 @@ class DeviceService:
         return bytes(found)
 
     async def join(self, id: str, device: int) -> None:
-        """Let a device take part in a distributed collection; once more changes nothing.
-
-        Raises
-        ------
-        NotFound, Conflict, TooLate
-            There is none, it wants reports, or nobody may join any more.
-        """
+        """Let a device take part in a distributed collection; once more changes nothing."""
         terms = await self._terms_for(id)
         if terms.trust != "distributed":
             raise Conflict("this collection is of reports", "a report")
@@ -124,19 +88,13 @@ class DeviceService:
             raise TooLate("the collection takes no more devices")
 
     async def report(self, id: str, device: int, body: bytes) -> None:
-        """Take a device's report; the same once more changes nothing.
-
-        Raises
-        ------
-        NotFound, Conflict, TooLate, Invalid
-            There is none, another report was sent before, the collection is over, or it is no report of it.
-        """
+        """Take a device's report; the same once more changes nothing."""
         terms = await self._terms_for(id)
         if terms.trust == "distributed":
             raise Conflict("this collection is of rounds", "a message of a round")
         check = self._checks.get(id)
         if check is None:
-            check = await asyncio.to_thread(self._make_check, id, terms)
+            check = self._checks.put(id, await asyncio.to_thread(report_check, terms))
         check(body)
         kept = await self._store.put(KeepReports(id), Report(device, body))
         if kept is Kept.CONFLICT:
@@ -145,24 +103,13 @@ class DeviceService:
             raise TooLate("the collection takes no more reports")
 
     def assignment(self, id: str, number: int, device: int) -> Assignment:
-        """The shard and number of a device in a round.
-
-        Raises
-        ------
-        NotFound, TooLate
-            There is no such round, it does not ask this device, or it is over.
-        """
+        """The shard and number of a device in a round."""
         return self._assigned(self._round(id, number), device)
 
     def server_message(self, id: str, number: int, device: int) -> ServerMessage:
         """The server's message to a device in the phase that a round is in.
 
         May rebuild the shard's machine: not for an event loop.
-
-        Raises
-        ------
-        NotFound, TooLate
-            As :meth:`assignment`.
         """
         held = self._round(id, number)
         assigned = self._assigned(held, device)
@@ -179,24 +126,12 @@ class DeviceService:
         return ServerMessage(now.phase or "", body)
 
     def assignment_at_hand(self, id: str, number: int, device: int) -> Assignment | None:
-        """As :meth:`assignment`, for an event loop: None where something must be read or built first.
-
-        Raises
-        ------
-        NotFound
-            The round does not ask this device.
-        """
+        """As :meth:`assignment`, for an event loop: None where something must be read or built first."""
         held = self._machines.held(id, number)
         return None if held is None else self._assigned(held, device)
 
     def server_message_at_hand(self, id: str, number: int, device: int) -> ServerMessage | None:
-        """As :meth:`server_message`, for an event loop: None where something must be read, built or waited for first.
-
-        Raises
-        ------
-        NotFound
-            The round does not ask this device.
-        """
+        """As :meth:`server_message`, for an event loop: None where anything must be read, built or waited for."""
         held, now = self._machines.held(id, number), self._board.fresh(id)
         if held is None or now is None or now.state != State.RUNNING or now.round != number:
             return None
@@ -213,14 +148,7 @@ class DeviceService:
             machine.lock.release()
 
     async def message(self, id: str, number: int, phase_text: str, device: int, body: bytes) -> None:
-        """Take a device's message of a phase; the same once more changes nothing.
-
-        Raises
-        ------
-        NotFound, Conflict, TooLate, Invalid
-            There is no such round or phase, another message was sent before, the phase is over, or the protocol
-            refuses it.
-        """
+        """Take a device's message of a phase; the same once more changes nothing."""
         phase = phase_named(phase_text)
         if phase is None:
             raise NotFound("there is no such phase")
@@ -264,23 +192,11 @@ class DeviceService:
             found = find(connection, id)
         if found.state is State.PENDING:
             raise NotFound("there is no such collection")
-        with self._lock:
-            self._terms[id] = found.terms
-            while len(self._terms) > _TERMS:
-                self._terms.popitem(last=False)
-        return found.terms
+        return self._terms.put(id, found.terms)
 
     async def _terms_for(self, id: str) -> CollectionTerms:
         kept = self._terms.get(id)
         return kept if kept is not None else await asyncio.to_thread(self._terms_of, id)
-
-    def _make_check(self, id: str, terms: CollectionTerms) -> Callable[[bytes], None]:
-        made = report_check(terms)
-        with self._lock:
-            self._checks[id] = made
-            while len(self._checks) > _CHECKS:
-                self._checks.popitem(last=False)
-        return made
 
     def _round(self, id: str, number: int) -> RoundMachines:
         held = self._machines.of(id, number)

@@ -17,10 +17,9 @@ from mapveil.collector.faults import Conflict, StoreUnavailable
 from mapveil.collector.rounds import collection as records
 from mapveil.collector.rounds.collection import find, listed, move
 from mapveil.collector.rounds.conductor import Conductor
-from mapveil.collector.rounds.deadlines import Deadlines
 from mapveil.collector.rounds.device_service import DeviceService
 from mapveil.collector.rounds.life_cycle import Happening
-from mapveil.collector.rounds.progress import ProgressBoard, progress_of
+from mapveil.collector.rounds.progress import Deadlines, ProgressBoard, progress_of
 from mapveil.collector.rounds.records import audit_lines, ledger_lines, record_of
 from mapveil.collector.rounds.results import stored_guarantee, stored_map
 from mapveil.collector.rounds.shard_machines import ShardMachines
@@ -63,26 +62,14 @@ class Engine:
     # Operators
 
     def create(self, spec: CollectionSpec | Mapping[str, Any], actor: str) -> dict[str, Any]:
-        """Create a pending collection: no device is asked yet.
-
-        Raises
-        ------
-        InputError
-            The specification cannot be used; says why.
-        """
+        """Create a pending collection: no device is asked yet."""
         made = read_specification(spec, secrets.token_hex(16))
         with self._store.write() as connection:
             records.create(connection, made, actor)
         return self.collection(made.terms.identifier)
 
     def open(self, id: str, actor: str) -> dict[str, Any]:
-        """Offer a pending collection to devices.
-
-        Raises
-        ------
-        NotFound, Conflict
-            There is none, or it is not pending.
-        """
+        """Offer a pending collection to devices."""
         with self._store.write() as connection:
             if move(connection, id, Happening.OPENED, actor) is None:
                 raise Conflict(f"the collection is {find(connection, id).state.value}", "a pending one")
@@ -90,24 +77,12 @@ class Engine:
         return self.collection(id)
 
     def begin(self, id: str, actor: str) -> dict[str, Any]:
-        """Stop waiting for more devices, now that the minimum is there.
-
-        Raises
-        ------
-        NotFound, Conflict
-            There is none, it is not open, or too few are there.
-        """
+        """Stop waiting for more devices, now that the minimum is there."""
         self._conductor.begin(id, actor)
         return self.collection(id)
 
     def abort(self, id: str, actor: str, reason: str) -> dict[str, Any]:
-        """End a collection without a map; what was charged stays charged.
-
-        Raises
-        ------
-        NotFound, Conflict, Invalid
-            There is none, it is done, or the reason cannot be kept.
-        """
+        """End a collection without a map; what was charged stays charged."""
         with self._store.write() as connection:
             records.abort(connection, id, actor, reason)
         self._machines.forget(id)
@@ -124,19 +99,13 @@ class Engine:
             ]
 
     def collection(self, id: str) -> dict[str, Any]:
-        """The record of a collection.
-
-        Raises
-        ------
-        NotFound
-            There is none.
-        """
+        """The record of a collection."""
         with self._store.read() as connection:
             found = find(connection, id)
             return record_of(connection, found, progress_of(connection, found, self._deadlines))
 
     def ledger(self) -> list[dict[str, Any]]:
-        """What was charged, the newest first."""
+        """Lines of the ledger, the newest first."""
         with self._store.read() as connection:
             return ledger_lines(connection)
 
@@ -148,33 +117,21 @@ class Engine:
     # Results
 
     def map(self, id: str) -> DensityMap:
-        """Read the finished map of a collection from the store.
-
-        Raises
-        ------
-        NotFound
-            There is none.
-        """
+        """Read the finished map of a collection from the store."""
         with self._store.read() as connection:
             found = stored_map(connection, id)
         return found.decode()
 
     def guarantee(self, id: str) -> dict[str, Any]:
-        """The guarantee of a finished map, as its record.
-
-        Raises
-        ------
-        NotFound
-            There is none.
-        """
+        """The guarantee of a finished map, as its record."""
         with self._store.read() as connection:
             return stored_guarantee(connection, id)
 
     # The conductor
 
-    def watch_phases(self, told: Callable[[str, float], None]) -> None:
-        """Have every phase that this process closes told: its name, and how many seconds it took."""
-        self._conductor.on_phase = told
+    def observe_phases(self, observer: Callable[[str, float], None]) -> None:
+        """Call ``observer`` with every phase that this process closes: its name, and its seconds."""
+        self._conductor.on_phase = observer
 
     async def run(self) -> None:
         """Take whatever steps are due, until :meth:`stop`. A store that fails is asked again."""

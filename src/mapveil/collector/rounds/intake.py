@@ -1,6 +1,6 @@
 """Writers of what devices send: members, reports and messages, a batch of each in one transaction.
 
-Within a transaction the collection's row is locked shared, so that whoever closes a phase waits for it, and no
+Within a transaction the collection's row is locked shared, so that closing a phase waits for it, and no
 message is accepted after its phase was closed.
 """
 

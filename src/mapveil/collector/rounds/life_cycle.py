@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 
 class State(StrEnum):
-    """Where a collection stands; the value is what the store holds."""
+    """State of a collection; the store holds the value."""
 
     PENDING = "pending"  # its terms can be read by operators
     OPEN = "open"  # devices join, or report
@@ -23,7 +23,7 @@ class State(StrEnum):
 
 
 class Happening(StrEnum):
-    """What moves a collection on."""
+    """Event that moves a collection to its next state."""
 
     OPENED = "opened"  # by an operator
     JOINED = "joined"  # enough devices, or the deadline, or an operator who begins

@@ -1,28 +1,72 @@
-"""Where a collection stands, as everybody may know: how many are wanted, how many are there, how long is left."""
+"""Public progress of a collection: devices expected and present, and the time left."""
 
 from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Hashable
+from datetime import datetime
 from typing import Final, NamedTuple
 
 from sqlalchemy import func, select
 from sqlalchemy.engine import Connection
 
+from mapveil.collector.clock import Clock
 from mapveil.collector.rounds.collection import Collection, Round, counted, find, newest_round
-from mapveil.collector.rounds.deadlines import Deadlines
 from mapveil.collector.rounds.life_cycle import State
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.schema import assignments, members, messages, reports
 from mapveil_client.secure_sum.states import ServerState, phase_name, server_phases
 
 _FRESH_SECONDS: Final = 0.1
-_STALE_SECONDS: Final = 1.0  # after that, and while somebody reads it again: a thousand need not wait for one
+_STALE_SECONDS: Final = 1.0  # for which old progress serves others while one thread reads it again
 _PART: Final = 20  # counting takes at most this part of the time
 
 
+class Deadlines:
+    """Ends of the phases that this process waits for, whatever the machine's clock does.
+
+    Within a process the time left is counted on the monotonic clock, from when the process first saw the phase. What
+    was left then follows from the stored time, held between nothing and the whole: a clock that jumps ends a phase
+    early at worst, and never makes it last longer than twice.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._ends: dict[tuple[str, Hashable], float] = {}
+
+    def left(self, collection: str, what: Hashable, began: datetime, seconds: float) -> float:
+        """Seconds left, 0 once it is over.
+
+        Parameters
+        ----------
+        collection : str
+            Whose.
+        what : hashable
+            Tells it from everything else that this collection waits for.
+        began : datetime
+            As stored.
+        seconds : float
+            How long it lasts.
+        """
+        now = self._clock.monotonic()
+        key = (collection, what)
+        with self._lock:
+            if key not in self._ends:
+                passed = (self._clock.now() - began).total_seconds()
+                self._ends[key] = now + min(max(seconds - passed, 0.0), seconds)
+            return max(0.0, self._ends[key] - now)
+
+    def forget(self, collection: str) -> None:
+        """Drop what a collection that ended waited for."""
+        with self._lock:
+            for key in [key for key in self._ends if key[0] == collection]:
+                del self._ends[key]
+
+
 class Progress(NamedTuple):
-    """Where a collection stands."""
+    """Progress of a collection."""
 
     state: str
     round: int | None
@@ -66,7 +110,7 @@ def progress_of(connection: Connection, collection: Collection, deadlines: Deadl
 def _messages(connection: Connection, collection: Collection, newest: Round) -> tuple[int, int]:
     """Messages of the phase that can come, and that are there.
 
-    Whoever answered the phase before can answer this one: nobody else was written to.
+    Only devices that answered the phase before can answer this one.
     """
     order = server_phases(collection.terms.active)
     at = order.index(newest.phase)
@@ -91,15 +135,7 @@ def _asked(connection: Connection, identifier: str, newest: Round) -> int:
 
 
 class ProgressBoard:
-    """Progress, read at most ten times a second for each collection.
-
-    Parameters
-    ----------
-    store : Store
-        Holds the collections.
-    deadlines : Deadlines
-        Of this process.
-    """
+    """Progress, read at most ten times a second for each collection."""
 
     def __init__(self, store: Store, deadlines: Deadlines) -> None:
         self._store, self._deadlines = store, deadlines
@@ -108,7 +144,7 @@ class ProgressBoard:
         self._reading: set[str] = set()
 
     def fresh(self, identifier: str) -> Progress | None:
-        """What is known, where it is fresh enough, or another thread is reading it again."""
+        """Known progress, where it is fresh enough or another thread is reading it again."""
         known = self._known.get(identifier)
         if known is None:
             return None
@@ -116,15 +152,7 @@ class ProgressBoard:
         return known[1] if time.monotonic() < until else None
 
     def of(self, identifier: str) -> Progress:
-        """Where a collection stands.
-
-        Raises
-        ------
-        NotFound
-            There is none of this name.
-        StoreUnavailable
-            It cannot be read now.
-        """
+        """Progress of a collection."""
         found = self.fresh(identifier)
         if found is not None:
             return found
@@ -139,7 +167,7 @@ class ProgressBoard:
                 self._reading.discard(identifier)
 
     def read(self, identifier: str) -> Progress:
-        """Where a collection stands at this moment."""
+        """Progress of a collection, read now."""
         started = time.monotonic()
         with self._store.read() as connection:
             made = progress_of(connection, find(connection, identifier), self._deadlines)

@@ -1,4 +1,4 @@
-"""What operators read: collections with their rounds, the ledger of what was charged, the audit log."""
+"""Records that operators read: collections with their rounds, the ledger, the audit log."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _round(row: Any, state: State) -> dict[str, Any]:
 
 
 def ledger_lines(connection: Connection) -> list[dict[str, Any]]:
-    """What every collection has cost each of its devices, the newest first."""
+    """Epsilon that every collection charged each of its devices, the newest first."""
     query = (
         select(charges, collections.c.terms)
         .join_from(charges, collections, charges.c.collection == collections.c.id)

@@ -23,13 +23,7 @@ _ROWS: Final = 1 << 14
 
 
 def projection_of(terms: CollectionTerms) -> FourierKde:
-    """The mechanism of a projection collection.
-
-    Raises
-    ------
-    ParameterError
-        The terms are of another trust.
-    """
+    """The mechanism of a projection collection."""
     mechanism = offer(terms).mechanism
     if not isinstance(mechanism, FourierKde):
         raise ParameterError(f"method must be fourier-kde, got {terms.method}")
@@ -37,7 +31,7 @@ def projection_of(terms: CollectionTerms) -> FourierKde:
 
 
 def report_check(terms: CollectionTerms) -> Callable[[bytes], None]:
-    """What refuses a body that is no report of this collection, before it is stored: make it once, call it often.
+    """Make the check that refuses a body that is not a report of this collection.
 
     Returns
     -------
@@ -79,15 +73,7 @@ def _stored(store: Store, identifier: str) -> Iterator[list[bytes]]:
 
 
 def map_of_reports(store: Store, terms: CollectionTerms) -> DensityMap:
-    """The map of a local or projection collection whose reports are all in. Memory holds a part of them at a time.
-
-    Raises
-    ------
-    InputError
-        There is none, or no map can be made of them.
-    StoreUnavailable
-        The reports cannot be read now.
-    """
+    """The map of a local or projection collection whose reports are all in. Memory holds a part of them at a time."""
     parts = _stored(store, terms.identifier)
     if terms.trust == "projection":
         mechanism, query, tiling = projection_of(terms), terms.waves, offer(terms).tiling

@@ -60,13 +60,7 @@ class StoredMap(NamedTuple):
 
 
 def make_map(store: Store, collection: Collection) -> DensityMap:
-    """The map of a collection whose rounds or reports are all in. CPU-heavy: not within a transaction.
-
-    Raises
-    ------
-    MapveilError
-        No map can be made, and why.
-    """
+    """The map of a collection whose rounds or reports are all in. CPU-heavy: not within a transaction."""
     terms = collection.terms
     if terms.trust != "distributed":
         return map_of_reports(store, terms)
@@ -122,13 +116,7 @@ def store_map(connection: Connection, identifier: str, heat: DensityMap, stored:
 
 
 def stored_map(connection: Connection, identifier: str) -> StoredMap:
-    """The finished map of a collection.
-
-    Raises
-    ------
-    NotFound
-        There is none.
-    """
+    """The finished map of a collection."""
     columns = (results.c[name] for name in StoredMap._fields)
     row = connection.execute(select(*columns).where(results.c.collection == identifier)).one_or_none()
     if row is None:
@@ -137,13 +125,7 @@ def stored_map(connection: Connection, identifier: str) -> StoredMap:
 
 
 def stored_guarantee(connection: Connection, identifier: str) -> dict[str, Any]:
-    """The guarantee of a finished map, as its record.
-
-    Raises
-    ------
-    NotFound
-        There is none.
-    """
+    """The guarantee of a finished map, as its record."""
     text = connection.execute(
         select(results.c.guarantee).where(results.c.collection == identifier)
     ).scalar_one_or_none()

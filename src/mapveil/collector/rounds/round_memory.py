@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from fractions import Fraction
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from sqlalchemy import select
@@ -25,50 +26,37 @@ TOTAL: Final = np.dtype("<i8")
 """The units of a round's sums, as stored."""
 
 
-def done_rounds(connection: Connection, identifier: str) -> list[DoneRound]:
-    """The rounds of a collection whose sums are known, in order."""
+def _done(connection: Connection, identifier: str) -> Iterator[tuple[RoundAnnouncement, Any]]:
+    """Announcement and row of each round whose sums are known, in order."""
     query = (
-        select(rounds.c.announcement, rounds.c.total, rounds.c.included)
+        select(rounds.c.announcement, rounds.c.total, rounds.c.included, rounds.c.bytes)
         .where(rounds.c.collection == identifier, rounds.c.total.is_not(None))
         .order_by(rounds.c.number)
     )
+    for row in connection.execute(query):
+        yield RoundAnnouncement.decode(row.announcement), row
+
+
+def done_rounds(connection: Connection, identifier: str) -> list[DoneRound]:
+    """Rounds of a collection whose sums are known, in order."""
     return [
-        DoneRound(
-            RoundAnnouncement.decode(row.announcement),
-            np.frombuffer(row.total, dtype=TOTAL).astype(np.int64),
-            row.included,
-        )
-        for row in connection.execute(query)
+        DoneRound(announced, np.frombuffer(row.total, dtype=TOTAL).astype(np.int64), row.included)
+        for announced, row in _done(connection, identifier)
     ]
 
 
 def costs_of(connection: Connection, identifier: str) -> tuple[RoundCost, ...]:
-    """What each round that is done cost a device."""
-    query = (
-        select(rounds.c.announcement, rounds.c.bytes, rounds.c.included)
-        .where(rounds.c.collection == identifier, rounds.c.total.is_not(None))
-        .order_by(rounds.c.number)
-    )
+    """Communication cost of each round that is done, per device."""
     made = []
-    for row in connection.execute(query):
-        announced, sent = RoundAnnouncement.decode(row.announcement), json.loads(row.bytes)
-        made.append(
-            RoundCost(
-                announced.purpose,
-                announced.length,
-                announced.bits,
-                sum(announced.sizes),
-                row.included,
-                len(announced.sizes),
-                sent["up"],
-                sent["down"],
-            )
-        )
+    for announced, row in _done(connection, identifier):
+        sizes, sent = announced.sizes, json.loads(row.bytes)
+        fixed = (announced.purpose, announced.length, announced.bits, sum(sizes), row.included, len(sizes))
+        made.append(RoundCost(*fixed, sent["up"], sent["down"]))
     return tuple(made)
 
 
 def next_step(store: Store, terms: CollectionTerms, asked: int) -> Query | Estimate:
-    """What the server half wants after the rounds that are done. CPU-heavy: not within a transaction.
+    """Next query of the server half after the rounds that are done, or its estimate. CPU-heavy.
 
     Parameters
     ----------
@@ -78,11 +66,6 @@ def next_step(store: Store, terms: CollectionTerms, asked: int) -> Query | Estim
         Of the collection.
     asked : int
         How many devices the first round asks, if there was none yet.
-
-    Raises
-    ------
-    PromiseError, ParameterError
-        The collection cannot go on.
     """
     with store.read() as connection:
         done = done_rounds(connection, terms.identifier)
@@ -109,7 +92,7 @@ def asked_devices(connection: Connection, identifier: str, number: int) -> IntAr
 
 
 def shares_of(connection: Connection, identifier: str) -> tuple[Share, ...]:
-    """What the rounds of a collection were charged."""
+    """Shares of the budget that the rounds of a collection were charged."""
     query = (
         select(charges.c.purpose, charges.c.epsilon)
         .where(charges.c.collection == identifier)

@@ -48,7 +48,7 @@ class Drawn(NamedTuple):
 
 
 class Closed(NamedTuple):
-    """What the machines say at the end of a phase."""
+    """Result of a phase, over all shards."""
 
     phase: ServerState  # the next one
     included: int | None  # devices in the sums, once that is settled
@@ -56,15 +56,7 @@ class Closed(NamedTuple):
 
 
 def draw_round(terms: CollectionTerms, query: Query, number: int, asked: IntArray, rng: Randomness) -> Drawn:
-    """Put the devices that are asked into shards, at random, and fix what they are told.
-
-    Raises
-    ------
-    PromiseError
-        Too few are asked.
-    ParameterError
-        No graph keeps the promises for so few.
-    """
+    """Assign the devices to shards at random, and fix the announcement."""
     if asked.size < terms.minimum:
         raise PromiseError(f"{asked.size} devices could be asked; {terms.minimum} are promised at least")
     sizes = shard_sizes(asked.size, mechanism_of(terms))
@@ -84,7 +76,7 @@ def start_round(connection: Connection, identifier: str, drawn: Drawn) -> bool:
     Returns
     -------
     bool
-        Whether it was begun; not, where somebody was faster.
+        Whether it was begun; not, where another process was faster.
     """
     announced, number = drawn.announcement, drawn.announcement.number
     lock_collection(connection, identifier)
@@ -162,12 +154,8 @@ def shut_phase(connection: Connection, identifier: str, number: int, phase: Serv
 def close_machines(held: RoundMachines, phase: ServerState) -> Closed:
     """Second step: every shard's machine takes the phase's messages from the store. CPU-heavy.
 
-    Raises
-    ------
-    Abort
-        A shard cannot be finished, or too few of its devices are left: then no sum of the round can ever be known.
-    StoreUnavailable
-        The messages cannot be read now.
+    An :class:`Abort` means that a shard cannot be finished, or too few of its devices are left: then no sum of the
+    round can ever be known.
     """
     announced = held.announcement
     order = (*server_phases(announced.active), ServerState.DONE)
@@ -197,13 +185,13 @@ def open_next(
 ) -> bool:
     """Third step: open the next phase, or end the round.
 
-    Before the survivors can be told to anybody, and so before any sum can become known, the round is charged: here,
+    Before the survivors are sent to any device, and so before any sum can become known, the round is charged: here,
     in the transaction that opens the phase after the masked inputs.
 
     Returns
     -------
     bool
-        Whether it was done; not, where somebody was faster or ended the collection.
+        Whether it was done; not, where another process was faster or ended the collection.
     """
     number = announced.number
     lock_collection(connection, identifier)

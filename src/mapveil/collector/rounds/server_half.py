@@ -37,13 +37,7 @@ class DoneRound(NamedTuple):
 
 
 def mechanism_of(terms: CollectionTerms) -> DistributedMechanism:
-    """The mechanism of a distributed collection.
-
-    Raises
-    ------
-    ParameterError
-        The terms are of another trust.
-    """
+    """The mechanism of a distributed collection."""
     mechanism = offer(terms).mechanism
     if not isinstance(mechanism, DistributedMechanism):
         raise ParameterError(f"method must be a distributed one, got {terms.method}")
@@ -51,13 +45,7 @@ def mechanism_of(terms: CollectionTerms) -> DistributedMechanism:
 
 
 def shard_sizes(asked: int, mechanism: DistributedMechanism) -> IntArray:
-    """Devices of each shard, shape (shards,).
-
-    Raises
-    ------
-    PromiseError
-        A shard would have fewer than three devices.
-    """
+    """Devices of each shard, shape (shards,)."""
     sizes = np.diff(shard_boundaries(asked, mechanism.shard_size))
     if int(sizes.min()) < _LEAST_SHARD:
         raise PromiseError(
@@ -70,7 +58,7 @@ def shard_sizes(asked: int, mechanism: DistributedMechanism) -> IntArray:
 def announce(
     terms: CollectionTerms, query: Query, number: int, run: str, sizes: IntArray
 ) -> RoundAnnouncement:
-    """What is told of a round that asks ``query`` of shards of these sizes.
+    """Announcement of a round that puts ``query`` to shards of these sizes.
 
     Raises
     ------
@@ -106,7 +94,7 @@ def announce(
 
 
 def round_terms(announcement: RoundAnnouncement) -> RoundTerms:
-    """What the sums of an announced round mean."""
+    """Units and scale of the sums of an announced round."""
     rounding: Rounding = "stochastic" if announcement.rounding == "stochastic" else "largest-remainder"
     return RoundTerms.of(
         Query(*announcement.query),
@@ -119,7 +107,7 @@ def round_terms(announcement: RoundAnnouncement) -> RoundTerms:
 
 
 def replay(terms: CollectionTerms, sizes: IntArray, done: Sequence[DoneRound]) -> Query | Estimate:
-    """Where the server half stands after the rounds that are done: its next query, or what it makes of them.
+    """State of the server half after the rounds that are done: its next query, or its estimate.
 
     Parameters
     ----------
@@ -129,13 +117,6 @@ def replay(terms: CollectionTerms, sizes: IntArray, done: Sequence[DoneRound]) -
         Of the first round: the setting is made of them, once for all rounds.
     done : sequence of DoneRound
         In order.
-
-    Raises
-    ------
-    PromiseError
-        A stored round asked something else than the server half asks now: the code is not what made it.
-    ParameterError
-        The mechanism refuses its setting.
     """
     mechanism = mechanism_of(terms)
     server = mechanism.server(_setting(terms, mechanism, sizes))
@@ -157,13 +138,7 @@ def replay(terms: CollectionTerms, sizes: IntArray, done: Sequence[DoneRound]) -
 
 
 def check_feasible(terms: CollectionTerms) -> None:
-    """Try the first round with as many devices as are wanted.
-
-    Raises
-    ------
-    InputError
-        It could not be held.
-    """
+    """Try the first round with as many devices as are wanted."""
     mechanism = mechanism_of(terms)
     try:
         sizes = shard_sizes(terms.devices, mechanism)

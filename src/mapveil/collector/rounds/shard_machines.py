@@ -93,15 +93,7 @@ class ShardMachine:
         self._outboxes: dict[ServerState, Outbox] = {}
 
     def bring_up(self, phase: ServerState) -> None:
-        """Close phases until it stands in ``phase``; those before it must be closed to messages.
-
-        Raises
-        ------
-        Abort
-            The round cannot be finished.
-        StoreUnavailable
-            The messages cannot be read now.
-        """
+        """Close phases until it stands in ``phase``; those before it must be closed to messages."""
         if self._failure is not None:
             raise Abort(self._failure)
         while self.server.state.value < phase.value:
@@ -109,7 +101,7 @@ class ShardMachine:
                 for client, body in stored_messages(self._place, self.server.state):
                     self.server.receive(client, body)
                 outbox = self.server.close_phase()
-                # Of the phase before too: until the next one is open to everybody, nobody is sent anything of it.
+                # Of the phase before too: until the next one is open, no device is sent anything of it.
                 self._outboxes = {**dict(list(self._outboxes.items())[-1:]), self.server.state: outbox}
             except Abort as error:
                 self._failure = f"shard {self._place.shard + 1}: {error}"
@@ -178,13 +170,7 @@ class ShardMachines:
         return self._rounds.get((collection, number))
 
     def of(self, collection: str, number: int) -> RoundMachines | None:
-        """A round's machines; None where there is no such round, or its sums are known and its messages gone.
-
-        Raises
-        ------
-        StoreUnavailable
-            The round cannot be read now.
-        """
+        """A round's machines; None where there is no such round, or its sums are known and its messages gone."""
         held = self.held(collection, number)
         if held is not None:
             return held

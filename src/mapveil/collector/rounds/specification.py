@@ -203,7 +203,7 @@ def read_specification(spec: CollectionSpec | Mapping[str, Any], identifier: str
 
 
 def _query(mechanism: AnyMechanism, tiling: Tiling, devices: int) -> bytes:
-    """What a projection asks; nothing for another trust."""
+    """The query of a projection; empty for another trust model."""
     from mapveil.random_features.fourier_kde import FourierKde
     from mapveil_client.random_features.message import write_query
 

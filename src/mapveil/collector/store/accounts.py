@@ -1,4 +1,4 @@
-"""Who may ask the collector for what: operators by token and role, devices by the key they enrolled with.
+"""Accounts: operators by token and role, devices by the key they enrolled with.
 
 A token is drawn from the operating system's randomness, shown once, and kept as its SHA-256 only: ``mvo_`` and 43
 characters for an operator, ``mve_`` and 43 for enrolling devices.
@@ -6,6 +6,9 @@ characters for an operator, ``mve_`` and 43 for enrolling devices.
 
 from __future__ import annotations
 
+import hashlib
+import re
+import secrets
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
@@ -19,25 +22,52 @@ from mapveil.collector.faults import Forbidden, Invalid, NotFound, Unauthorized
 from mapveil.collector.store.audit import record
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.schema import MOST_NUMBER, devices, enrolments, operators
-from mapveil.collector.store.tokens import (
-    ENROLMENT,
-    OPERATOR,
-    Issued,
-    draw_token,
-    is_token,
-    token_hash,
-    token_name,
-)
 from mapveil_client.secure_sum.identity import signed_by
 from mapveil_client.signature import enrolment_statement
 
 ROLES: Final = ("viewer", "operator", "admin")  # each may do what the ones before may
 MOST_USES: Final = 1 << 24
 MOST_DAYS: Final = 3650
+OPERATOR: Final = "mvo_"
+ENROLMENT: Final = "mve_"
+_BYTES: Final = 32
+_REST: Final = re.compile(r"[A-Za-z0-9_-]{43}")
+
+
+class Issued(NamedTuple):
+    """A new token: the only time it is shown."""
+
+    id: int
+    token: str
+
+    def __repr__(self) -> str:
+        return f"Issued(id={self.id})"
+
+
+def draw_token(prefix: str) -> str:
+    """Draw a token: its prefix and 43 characters."""
+    return prefix + secrets.token_urlsafe(_BYTES)
+
+
+def is_token(text: str, prefix: str) -> bool:
+    """Whether a text looks like a token of a kind."""
+    return text.startswith(prefix) and _REST.fullmatch(text, len(prefix)) is not None
+
+
+def token_hash(token: str) -> bytes:
+    """Hash of a token, 32 bytes: the token is 256 uniform bits, so a plain hash reveals nothing."""
+    return hashlib.sha256(token.encode()).digest()
+
+
+def token_name(name: str) -> str:
+    """A name for people, as it is."""
+    if not 1 <= len(name) <= 100 or not name.isprintable():
+        raise Invalid("the name of a token cannot be used", "1 to 100 printable characters")
+    return name
 
 
 class Operator(NamedTuple):
-    """Somebody with a token."""
+    """An operator, without the token."""
 
     id: int
     name: str
@@ -48,7 +78,7 @@ class Operator(NamedTuple):
 
     @property
     def actor(self) -> str:
-        """Who this is in the audit log."""
+        """Name in the audit log."""
         return f"operator {self.id}"
 
     def may(self, role: str) -> bool:
@@ -56,19 +86,13 @@ class Operator(NamedTuple):
         return ROLES.index(self.role) >= ROLES.index(role)
 
     def require(self, role: str) -> None:
-        """Refuse unless this operator may do what a role may.
-
-        Raises
-        ------
-        Forbidden
-            A lesser role.
-        """
+        """Refuse unless this operator may do what a role may."""
         if not self.may(role):
             raise Forbidden(f"this needs the role {role}; the token's role is {self.role}")
 
 
 class Enrolment(NamedTuple):
-    """What lets devices enrol."""
+    """Token with which devices enrol, without the token."""
 
     id: int
     name: str
@@ -80,13 +104,7 @@ class Enrolment(NamedTuple):
 
 
 class Accounts:
-    """The operators, enrolment tokens and devices of a store. Every method may be called from any thread.
-
-    Parameters
-    ----------
-    store : Store
-        Where they are.
-    """
+    """The operators, enrolment tokens and devices of a store. Every method may be called from any thread."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -104,11 +122,6 @@ class Accounts:
             How long the token is good.
         actor : str
             Who makes it, for the audit log.
-
-        Raises
-        ------
-        Invalid
-            A value outside its range.
         """
         if role not in ROLES:
             raise Invalid("there is no such role", f"one of {', '.join(ROLES)}")
@@ -125,13 +138,7 @@ class Accounts:
         return Issued(number, token)
 
     def verify_operator(self, token: str) -> Operator:
-        """The operator that a token is of.
-
-        Raises
-        ------
-        Unauthorized
-            No token of an operator, or expired, or revoked.
-        """
+        """The operator that a token is of."""
         if not is_token(token, OPERATOR):
             raise Unauthorized("no token of an operator", "Authorization: Bearer mvo_...")
         with self._store.read() as connection:
@@ -152,13 +159,7 @@ class Accounts:
             return [_operator(row) for row in connection.execute(select(operators).order_by(operators.c.id))]
 
     def revoke_operator(self, number: int, actor: str) -> None:
-        """Take an operator's token back, at once and for good.
-
-        Raises
-        ------
-        NotFound
-            There is no such operator.
-        """
+        """Take an operator's token back, at once and for good."""
         self._revoke(operators, number, "operator", actor)
 
     def create_enrolment(
@@ -178,11 +179,6 @@ class Accounts:
             The operator; none for the command line.
         actor : str
             Who makes it, for the audit log.
-
-        Raises
-        ------
-        Invalid
-            A value outside its range.
         """
         if isinstance(uses, bool) or not isinstance(uses, int) or not 1 <= uses <= MOST_USES:
             raise Invalid("uses of an enrolment token", f"1 to {MOST_USES}")
@@ -206,13 +202,7 @@ class Accounts:
             return [Enrolment(*row) for row in connection.execute(select(*columns).order_by(enrolments.c.id))]
 
     def revoke_enrolment(self, number: int, actor: str) -> None:
-        """Let no more devices enrol with a token; those that did stay.
-
-        Raises
-        ------
-        NotFound
-            There is no such token.
-        """
+        """Let no more devices enrol with a token; those that did stay."""
         self._revoke(enrolments, number, "enrolment", actor)
 
     async def enrol(self, token: str, public_key: bytes, signature: bytes) -> int:
@@ -231,15 +221,6 @@ class Accounts:
         -------
         int
             The device.
-
-        Raises
-        ------
-        Invalid
-            No public key.
-        Unauthorized
-            The signature is not that key's, or the token is unknown, expired, revoked or used up.
-        Forbidden
-            The key is that of a device that was revoked.
         """
         if len(public_key) != 32:
             raise Invalid(f"a public key of {len(public_key)} bytes", "one of 32 bytes")
@@ -272,17 +253,11 @@ class Accounts:
         return known
 
     def revoke_device(self, device: int, actor: str) -> None:
-        """Enrol a device no more under its key; whoever checks its signatures stops accepting them within a minute.
-
-        Raises
-        ------
-        NotFound
-            There is no such device.
-        """
+        """Revoke a device; its signatures are refused within a minute."""
         self._revoke(devices, device, "device", actor)
 
     def device_count(self) -> int:
-        """How many devices are enrolled and not revoked."""
+        """Number of devices that are enrolled and not revoked."""
         with self._store.read() as connection:
             counted = select(func.count()).select_from(devices).where(devices.c.revoked_at.is_(None))
             return int(connection.execute(counted).scalar_one())

@@ -53,7 +53,7 @@ class Waiting(NamedTuple):
 
 
 class ChainReport(NamedTuple):
-    """What :func:`verify` found."""
+    """Findings of :func:`verify`."""
 
     lines: int
     head: str  # the last chain value, 64 hexadecimal digits
@@ -70,8 +70,8 @@ def record(
 ) -> None:
     """Add a line, in the transaction of what it tells of. Run by: the server.
 
-    It is numbered and written when the transaction ends, after everything else: whoever numbers lines makes other
-    processes wait, and must not wait for them in turn.
+    The line is numbered and written when the transaction ends, after everything else: a transaction that numbers lines
+    makes other processes wait, and must not wait for them in turn.
 
     Parameters
     ----------

@@ -77,7 +77,7 @@ class Database(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """Where it is, without a password."""
+        """Address, without a password."""
         return str(self.path) if self.path else self.url.render_as_string(hide_password=True)
 
     def dispose(self) -> None:
@@ -87,13 +87,7 @@ class Database(NamedTuple):
 
 
 def read_store_url(text: str) -> URL:
-    """Read where a store is: ``sqlite:///path``, a bare path, or ``postgresql://user@host/name``.
-
-    Raises
-    ------
-    InputError
-        It is neither.
-    """
+    """Read where a store is: ``sqlite:///path``, a bare path, or ``postgresql://user@host/name``."""
     expected = "expected a path, sqlite:///path or postgresql://user:password@host/name"
     if "://" not in text:
         if not text or text == ":memory:":
@@ -252,13 +246,7 @@ def failure_of(error: BaseException) -> StoreUnavailable | None:
 
 
 def create_file(path: Path) -> None:
-    """Make an empty store, readable by its owner only, unless there is a file already.
-
-    Raises
-    ------
-    InputError
-        No file can be made there, or it is another program's.
-    """
+    """Make an empty store, readable by its owner only, unless there is a file already."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with contextlib.suppress(FileExistsError):
@@ -288,12 +276,7 @@ def file_lock(path: Path, role: str) -> Iterator[bool]:
     Yields
     ------
     bool
-        Whether nobody else, in any process or thread, was in it.
-
-    Raises
-    ------
-    StoreUnavailable
-        No file can be made there.
+        Whether no other process or thread was in it.
     """
     if sys.platform == "win32":
         yield True

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
-from sqlalchemy import Table, select, text
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import select, text
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -36,14 +35,9 @@ T = TypeVar("T")
 
 
 class Store:
-    """The database of a collector. Every method may be called from any thread.
+    """The database of a collector: a path, ``sqlite:///path`` or ``postgresql://user:password@host/name``.
 
-    Parameters
-    ----------
-    url : str
-        ``sqlite:///path``, a bare path, or ``postgresql://user:password@host/name``.
-    clock : Clock
-        Where times come from.
+    Every method may be called from any thread.
 
     Attributes
     ----------
@@ -164,7 +158,7 @@ class Store:
         Yields
         ------
         bool
-            Whether nobody else was in it; if so nobody else will be until the block is left, unless the
+            Whether no other process was in it; if so none will be until the block is left, unless the
             connection to the database is lost. So what is written meanwhile is guarded by the rows' own state too.
 
         Raises
@@ -199,23 +193,6 @@ class Store:
 
     def __repr__(self) -> str:
         return f"Store({self.shown!r})"
-
-
-def insert_or_ignore(
-    connection: Connection, table: Table, rows: Mapping[str, Any] | Sequence[Mapping[str, Any]]
-) -> int:
-    """Insert rows, but none whose key is there already.
-
-    Returns
-    -------
-    int
-        How many were inserted.
-    """
-    if not rows:
-        return 0
-    dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
-    statement = dialect.insert(table).on_conflict_do_nothing()
-    return connection.execute(statement, rows, execution_options={"preserve_rowcount": True}).rowcount
 
 
 def lock_collection(connection: Connection, collection: str, *, shared: bool = False) -> bool:
@@ -262,5 +239,5 @@ def _failures() -> Iterator[None]:
 
 
 def _key(role: str) -> int:
-    """What PostgreSQL knows a lock by: 64 bits."""
+    """Key of an advisory lock of PostgreSQL, 64 bits."""
     return int.from_bytes(hashlib.sha256(f"mapveil {role}".encode()).digest()[:8], "big", signed=True)

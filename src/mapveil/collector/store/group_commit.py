@@ -46,7 +46,7 @@ class Batch(NamedTuple):
 
 
 class FairLock:
-    """A lock that is given to whoever has waited longest, so that a busy thread cannot keep the others out."""
+    """A lock that is given to the thread that has waited longest, so that a busy thread cannot keep the others out."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
@@ -55,13 +55,7 @@ class FairLock:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Hold the lock.
-
-        Raises
-        ------
-        RuntimeError
-            This thread holds it already.
-        """
+        """Hold the lock."""
         self._acquire()
         try:
             yield
@@ -139,13 +133,7 @@ class GroupCommit:
         self._thread: threading.Thread | None = None
 
     async def put(self, writer: Writer[T], value: Any) -> T:
-        """Write an item in the next transaction; returns its result once it is durable.
-
-        Raises
-        ------
-        StoreUnavailable
-            The database cannot be written, or the store is closed.
-        """
+        """Write an item in the next transaction; returns its result once it is durable."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         with self._wake:
@@ -202,7 +190,7 @@ class GroupCommit:
                         break
         except Repeatable:
             outcomes = [self._alone(item) for item in taken]
-        except BaseException as error:  # an item's own failure, whatever it is, belongs to whoever sent it
+        except BaseException as error:  # an item's own failure, whatever it is, belongs to its sender
             if not taken:  # the transaction could not even begin
                 while batch := self._next(_MAX_ITEMS):
                     taken += batch
@@ -275,13 +263,13 @@ def _answer(outcomes: list[_Outcome]) -> None:
     for outcome in outcomes:
         by_loop.setdefault(outcome.item.loop, []).append(outcome)
     for loop, own in by_loop.items():
-        with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop was closed: its waiting tasks are gone
             loop.call_soon_threadsafe(_resolve, own)
 
 
 def _resolve(outcomes: list[_Outcome]) -> None:
     for item, result, error in outcomes:
-        if item.future.done():  # cancelled by whoever waited
+        if item.future.done():  # cancelled meanwhile
             continue
         if error is None:
             item.future.set_result(result)

@@ -43,7 +43,7 @@ METADATA: Final = MetaData(
 )
 
 MOST_NUMBER: Final = (1 << 31) - 1
-"""What an integer column holds at most, on every database."""
+"""Maximum of an integer column, on every database."""
 
 _TIME = String(32)
 _ID = String(32)

@@ -16,7 +16,7 @@ from mapveil_client.errors import InputError
 
 
 class StoreReport(NamedTuple):
-    """Result of a localisation report."""
+    """Findings of an examination of a store."""
 
     where: str  # without a password
     dialect: str
@@ -40,15 +40,7 @@ def examine(
     read: Callable[[], AbstractContextManager[Connection]],
     write: Callable[[], AbstractContextManager[Connection]],
 ) -> StoreReport:
-    """Examine a store; a fault is a line of the report and never raised.
-
-    Parameters
-    ----------
-    where, dialect : str
-        For the report.
-    read, write : callable
-        Open a transaction.
-    """
+    """Examine a store; a fault is a line of the report and never raised."""
     report = StoreReport(where, dialect, False, None, False, 0, "", (), ())
     try:
         with read() as connection:
@@ -76,7 +68,7 @@ def examine(
 
 
 def _damage(connection: Connection) -> list[str]:
-    """What SQLite finds wrong with its file; PostgreSQL looks after its own."""
+    """Damage that SQLite finds in its file; PostgreSQL checks its own."""
     if connection.dialect.name != "sqlite":
         return []
     found = connection.execute(text("PRAGMA quick_check(3)")).scalars().all()
