@@ -96,5 +96,5 @@ def test_hits_are_the_part_of_the_fullest() -> None:
 )
 def test_what_makes_no_sense_is_refused(change: dict) -> None:
     given = {"truth": np.ones(10), "estimate": np.ones(10), **change}
-    with pytest.raises(ParameterError, match="accepted"):
+    with pytest.raises(ParameterError, match="must be"):
         utility(places(10), given.pop("truth"), given.pop("estimate"), **given)

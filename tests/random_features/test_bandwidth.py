@@ -37,7 +37,7 @@ def test_a_tenth_of_the_places_is_read_and_estimates_it():
 @pytest.mark.parametrize(
     ("places", "options", "message"),
     [
-        (np.zeros((2, 10)), {"neighbours": 10}, "no neighbour number 10"),
+        (np.zeros((2, 10)), {"neighbours": 10}, "below the number of places, 10, got 10"),
         (np.zeros((2, 600)), {}, "lie at one point"),
     ],
 )
@@ -127,5 +127,5 @@ def test_only_what_can_be_smoothed_is_accepted():
     from dataclasses import replace
 
     for other in (replace(query, kernel="cauchy"), replace(query, grid=None)):
-        with pytest.raises(InputError, match="Gaussian kernel on an even grid"):
+        with pytest.raises(InputError, match="Gaussian kernel and an even grid"):
             smoothing_scale(noisy, other, 100)

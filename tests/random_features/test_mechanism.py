@@ -138,9 +138,7 @@ def test_a_senseless_bandwidth_is_refused(kind, bandwidth):
 
 @pytest.mark.parametrize("kind", [FourierKde, FederatedKde, PlanarLaplace])
 def test_degrees_given_for_metres_are_suspected(kind):
-    with pytest.raises(
-        InputError, match=r"metres are accepted, at least 1 \(if these are degrees, give 777\)"
-    ):
+    with pytest.raises(InputError, match=r"at least 1 m, got 0\.007 \(if these are degrees, give 777\)"):
         kind(bandwidth_m=0.007).release(some_points(), TILINGS["quadtree"])
     tiny = mv.Region.from_bounds_in("EPSG:32618", -74.03, 40.69, -73.90, 40.83)
     with pytest.raises(InputError, match="degrees in a CRS of metres"):

@@ -14,7 +14,7 @@ import numpy as np
 
 from mapveil.retrieval.client import Client
 from mapveil.retrieval.database import Database
-from mapveil.retrieval.domain import PROTOCOL, VERSION
+from mapveil.retrieval.digests import PROTOCOL, VERSION
 from mapveil.retrieval.gaussian import draw_gaussian
 from mapveil.retrieval.matrix import matrix_key, matrix_rows
 from mapveil.retrieval.server import Server
@@ -127,23 +127,23 @@ def refused(vector: dict) -> list[dict]:
             case("a byte more", kind, data + b"\0", "after its end"),
             case("a byte less", kind, data[:-1], "ends early"),
             case("a longer head", kind, data[:1] + b"\x18" + data[1:], "no message of retrieval"),
-            case("a short name", kind, put(kind, 2, other[:31]), "named by 31 bytes"),
+            case("a short name", kind, put(kind, 2, other[:31]), "got 31"),
             case("a number for bytes", kind, put(kind, len(decode(data)) - 1, 7), "other types"),
         ]
     return [
         *cases,
-        case("an answer for an offer", "offer", good["answer"], "is an answer; an offer is accepted"),
-        case("more records to a column", "offer", put("offer", 5, 8), "8 records to a column"),
-        case("no records", "offer", put("offer", 3, 0), "records is 0"),
+        case("an answer for an offer", "offer", good["answer"], "must be an offer, got an answer"),
+        case("more records to a column", "offer", put("offer", 5, 8), "per_column must be at most"),
+        case("no records", "offer", put("offer", 3, 0), "records must be an integer"),
         case("too many rows", "offer", put("offer", 4, 1 << 20), "rows and"),
-        case("a short digest", "offer", put("offer", 6, other[1:]), "digest of 31 bytes"),
-        case("half a row", "hint", put("hint", 4, row[:8]), "rows of 4096"),
-        case("a row too many", "hint", put("hint", 3, 6), "rows up to 6"),
+        case("a short digest", "offer", put("offer", 6, other[1:]), "got 31"),
+        case("half a row", "hint", put("hint", 4, row[:8]), "whole rows of 4096"),
+        case("a row too many", "hint", put("hint", 3, 6), "below 6, got row 6"),
         case("a hint of another database", "hint", put("hint", 2, other), "start again", "OutdatedHint"),
-        case("half a word", "query", put("query", 3, query_words[:-2]), "words of 4"),
-        case("a word too few", "query", put("query", 3, query_words[:-4]), "a query of 3 words; 4 are"),
+        case("half a word", "query", put("query", 3, query_words[:-2]), "whole words of 4"),
+        case("a word too few", "query", put("query", 3, query_words[:-4]), "must have 4 words, got 3"),
         case(
-            "a word too many", "query", put("query", 3, query_words + words[:4]), "a query of 5 words; 4 are"
+            "a word too many", "query", put("query", 3, query_words + words[:4]), "must have 4 words, got 5"
         ),
         case(
             "a query of another database",
@@ -152,7 +152,7 @@ def refused(vector: dict) -> list[dict]:
             "new offer and hint",
             "OutdatedHint",
         ),
-        case("a row too few", "answer", put("answer", 3, words[:-4]), "an answer of 5 words; 6 are"),
+        case("a row too few", "answer", put("answer", 3, words[:-4]), "must have 6 words, got 5"),
         case("an answer of noise", "answer", put("answer", 3, bytes(range(24))), "fits neither"),
         case(
             "an answer of another database", "answer", put("answer", 2, other), "start again", "OutdatedHint"

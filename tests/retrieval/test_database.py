@@ -57,8 +57,8 @@ def test_it_cannot_be_changed_behind_its_hash():
     [
         (RECORDS.astype(np.int8), "int8"),
         (RECORDS[0], "shape"),
-        (RECORDS[:0], "records is 0"),
-        (RECORDS[:, :0], "record_bytes is 0"),
+        (RECORDS[:0], "records must be an integer of at least 1, got 0"),
+        (RECORDS[:, :0], "record_bytes must be an integer of at least 1, got 0"),
     ],
 )
 def test_records_that_cannot_be_laid_out(records, says):
@@ -67,7 +67,7 @@ def test_records_that_cannot_be_laid_out(records, says):
 
 
 def test_a_layout_of_other_records():
-    with pytest.raises(ParameterError, match="a layout of 23 records of 4 bytes"):
+    with pytest.raises(ParameterError, match="got 23 of 4"):
         Database.of(RECORDS, shape=Shape(23, 4, 2))
 
 

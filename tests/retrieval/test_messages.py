@@ -80,7 +80,7 @@ def test_each_reader_takes_its_own_kind_only(reader, kind):
         READERS[reader](VALID[kind])
     else:
         with pytest.raises(
-            InputError, match=f"is an? {kind.name.lower()}; an? {reader.name.lower()} is accepted"
+            InputError, match=f"must be an? {reader.name.lower()}, got an? {kind.name.lower()}"
         ):
             READERS[reader](VALID[kind])
 
@@ -108,19 +108,19 @@ def test_an_altered_message_is_refused_or_says_something_else(kind, data):
 @pytest.mark.parametrize(
     ("kind", "values", "says"),
     [
-        (Message.OFFER, [NAME, 7, 3, 2, NAME[:31], b""], "digest of 31 bytes"),
-        (Message.OFFER, [NAME, 7, 3, 8, NAME, b""], "8 records to a column"),
-        (Message.OFFER, [NAME, 0, 3, 1, NAME, b""], "records is 0"),
-        (Message.OFFER, [NAME, 1 << 40, 1, 1, NAME, b""], "are accepted"),
+        (Message.OFFER, [NAME, 7, 3, 2, NAME[:31], b""], "got 31"),
+        (Message.OFFER, [NAME, 7, 3, 8, NAME, b""], "per_column must be at most"),
+        (Message.OFFER, [NAME, 0, 3, 1, NAME, b""], "records must be an integer of at least 1, got 0"),
+        (Message.OFFER, [NAME, 1 << 40, 1, 1, NAME, b""], "must be"),
         (Message.OFFER, [NAME, 7, b"3", 2, NAME, b""], "other types"),
         (Message.HINT, [NAME, 0, bytes(4095)], "4095 bytes"),
         (Message.HINT, [NAME, 0, b""], "0 bytes"),
         (Message.HINT, [NAME, b"", bytes(4096)], "other types"),
-        (Message.QUERY, [NAME, bytes(7)], "a query of 7 bytes"),
-        (Message.ANSWER, [NAME, bytes(9)], "an answer of 9 bytes"),
-        (Message.QUERY, [NAME[:5], bytes(8)], "named by 5 bytes"),
+        (Message.QUERY, [NAME, bytes(7)], "a query must have whole words of 4 bytes, got 7"),
+        (Message.ANSWER, [NAME, bytes(9)], "an answer must have whole words of 4 bytes, got 9"),
+        (Message.QUERY, [NAME[:5], bytes(8)], "got 5"),
         (Message.QUERY, [NAME, 8], "other types"),
-        (Message.OUTDATED, [b""], "named by 0 bytes"),
+        (Message.OUTDATED, [b""], "got 0"),
     ],
 )
 def test_fields_out_of_range(kind, values, says):

@@ -54,7 +54,7 @@ def test_traffic_is_the_sum_of_its_parts():
     [(0, 1, 1), (1, 0, 1), (1, 1, 0), (3, 1, 4), (True, 1, 1), (3.0, 1, 1), (70_000, 1, 1), (2, 1 << 20, 2)],
 )
 def test_impossible_layouts(wrong):
-    with pytest.raises(ParameterError, match="accepted"):
+    with pytest.raises(ParameterError, match="must"):
         Shape(*wrong)
 
 
@@ -62,11 +62,11 @@ def test_impossible_layouts(wrong):
     "wrong", [(0, 1, 1), (5, 0, 1), (5, 1, 0), (5, 1, 1.5), (1, (1 << 20) + 1, 1), (1 << 40, 1, 1)]
 )
 def test_impossible_databases(wrong):
-    with pytest.raises(ParameterError, match="accepted"):
+    with pytest.raises(ParameterError, match="must"):
         choose_shape(*wrong)
 
 
 @pytest.mark.parametrize("record", [-1, 10, 1 << 70, 1.0, True, "3"])
 def test_no_such_record(record):
-    with pytest.raises(ParameterError, match="accepted"):
+    with pytest.raises(ParameterError, match="must"):
         Shape(10, 2, 3).place(record)

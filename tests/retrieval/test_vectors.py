@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-import mapveil.retrieval.faults
+import mapveil.retrieval.messages
 import mapveil_client.errors
 from mapveil.retrieval.client import Client
 from mapveil.retrieval.server import Server
@@ -145,7 +145,7 @@ def test_both_halves_write_the_vectors_bytes(vector):
 def test_a_message_is_refused(case):
     vector = VECTORS["tiles"]
     fault = getattr(mapveil_client.errors, case["fault"], None) or getattr(
-        mapveil.retrieval.faults, case["fault"]
+        mapveil.retrieval.messages, case["fault"]
     )
     server = Server(GENERATOR.database_of(vector), compiled=False)
     fresh, ready = Client(server.offer()), GENERATOR.client_of(server)

@@ -58,19 +58,17 @@ def neighbour_bandwidth(
     count = places.shape[1]
     if neighbours < 1 or not 0 < part <= 1:
         raise ParameterError(
-            f"neighbours is {neighbours}, part {part}; at least 1, and above 0 to 1, accepted"
+            f"neighbours must be at least 1 and part above 0 to 1, got {neighbours} and {part}"
         )
     if count <= neighbours:
-        raise InputError(
-            f"{count} places have no neighbour number {neighbours}; a smaller number is accepted"
-        )
+        raise InputError(f"neighbours must be below the number of places, {count}, got {neighbours}")
     chosen = _without_replacement(count, max(1, round(part * count)), rng)
     tree = KDTree(places.T)
     distance = tree.query(places.T[chosen], k=[neighbours + 1])[0]  # the first is the place itself
     made = float(np.mean(distance))
     if made <= 0:
         raise InputError(
-            f"{neighbours} neighbours lie at one point, so the bandwidth is 0; more are accepted"
+            f"the bandwidth must be above 0, got 0: {neighbours} neighbours lie at one point; use more"
         )
     return made
 
@@ -136,9 +134,7 @@ def smoothing_scale(kernel_sum: FloatArray, query: Query, devices: int) -> Smoot
     """
     grid = query.grid
     if grid is None or query.dimension != 2 or not isinstance(query.law, Gaussian):
-        raise InputError(
-            "smoothing is chosen for a Gaussian kernel on an even grid of two axes; no other is accepted"
-        )
+        raise InputError("smoothing by the reports needs a Gaussian kernel and an even grid of two axes")
     from scipy.fft import dctn
 
     power = np.square(dctn(kernel_sum, norm="ortho"))

@@ -74,7 +74,9 @@ def crossings(reports: Reports, query: Query, low: Sequence[float], high: Sequen
     """
     dimension, _, features = reports.frequencies.shape
     if features < dimension:
-        raise ParameterError(f"{features} waves leave whole lines of {dimension} axes; as many are accepted")
+        raise ParameterError(
+            f"features must be at least the number of axes, {dimension}, got {features}: fewer waves meet along lines"
+        )
     frequencies = np.moveaxis(reports.frequencies, 0, 2)
     # The longest waves cross least often.
     order = np.argsort(np.square(frequencies).sum(axis=2), axis=1)

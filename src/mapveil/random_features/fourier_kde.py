@@ -154,7 +154,7 @@ class FourierKde(FourierParameters, ProjectionMechanism):
             values += sum_of_waves(where, reports, query, threads=1)
             devices += reports.projections.shape[0]
         if not devices:
-            raise InputError("no device reported, so there is no map; one report is accepted")
+            raise InputError("a map needs at least one report, got none")
         return self._collected(ChunkSum(values, devices), tiling, where, query, chosen)
 
     def _where(self, tiling: Tiling) -> MapPoints:

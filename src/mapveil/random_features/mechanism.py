@@ -47,7 +47,7 @@ def check_bandwidth(bandwidth_m: float, tiling: Tiling) -> None:
     region = tiling.region
     if region.georeferenced and bandwidth_m < 1:
         raise InputError(
-            f"bandwidth_m is {bandwidth_m:g}; metres are accepted, at least 1 "
+            f"bandwidth_m must be at least 1 m, got {bandwidth_m:g} "
             f"(if these are degrees, give {bandwidth_m * 111_000:.3g})"
         )
     if region.georeferenced and max(region.width_m, region.height_m) < 1 and region.projection.in_metres:

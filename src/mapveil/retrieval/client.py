@@ -19,13 +19,13 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.retrieval.database import column_records
-from mapveil.retrieval.domain import Purpose, digest
-from mapveil.retrieval.faults import OutdatedHint
+from mapveil.retrieval.digests import Purpose, digest
 from mapveil.retrieval.gaussian import draw_gaussian
 from mapveil.retrieval.matrix import hint_times_secret, matrix_key, matrix_times_secret
 from mapveil.retrieval.messages import (
     Message,
     Offer,
+    OutdatedHint,
     Vector,
     read_hint,
     read_kind,
@@ -97,7 +97,7 @@ class Client:
         self.offer: Offer = read_offer(offer)
         size = self.offer.shape.traffic().hint
         if size > largest_hint:
-            raise InputError(f"an offer with a hint of {size} bytes; up to {largest_hint} are accepted")
+            raise InputError(f"the hint must have at most {largest_hint} bytes, got an offer of {size}")
         self._hint: Words = np.zeros((self.offer.shape.rows, SECRET), dtype=np.uint32)
         self._missing = np.ones(self.offer.shape.rows, dtype=np.bool_)
         self._key = matrix_key(self.offer.database)
@@ -123,9 +123,7 @@ class Client:
             raise self._outdated("a hint", hint.database)
         last = hint.first_row + hint.rows.shape[0]
         if last > self.offer.shape.rows:
-            raise InputError(
-                f"a hint of rows up to {last - 1}; 0 to {self.offer.shape.rows - 1} are accepted"
-            )
+            raise InputError(f"rows of the hint must be below {self.offer.shape.rows}, got row {last - 1}")
         if not self.missing_rows:
             raise InputError("a hint once more; this client has all of it")
         self._hint[hint.first_row : last] = hint.rows
@@ -200,16 +198,14 @@ class Client:
         """
         shape = self.offer.shape
         if opening.database != self.offer.database:
-            raise ParameterError(
-                "an opening of another version of the database; this client's own is accepted"
-            )
+            raise ParameterError("the opening must be of this client's version of the database, got another")
         if read_kind(answer) is Message.OUTDATED:
             raise self._outdated("the server", read_outdated(answer))
         vector = read_vector(Message.ANSWER, answer)
         if vector.database != self.offer.database:
             raise self._outdated("an answer", vector.database)
         if vector.words.size != shape.rows:
-            raise InputError(f"an answer of {vector.words.size} words; {shape.rows} are accepted")
+            raise InputError(f"an answer must have {shape.rows} words, got {vector.words.size}")
         noisy = vector.words - opening.mask
         rounded = noisy + np.uint32(_SCALE >> 1)
         error = (rounded & np.uint32(_SCALE - 1)).astype(np.int64) - (_SCALE >> 1)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.retrieval.domain import Purpose, digest
+from mapveil.retrieval.digests import Purpose, digest
 from mapveil.retrieval.parameters import PLAIN
 from mapveil.retrieval.shape import Shape, choose_shape
 from mapveil_client.errors import ParameterError
@@ -60,8 +60,8 @@ class Database:
             or not self.matrix.flags.c_contiguous
         ):
             raise ParameterError(
-                f"a matrix of {self.matrix.dtype} and shape {self.matrix.shape}; contiguous int8 of {expected} "
-                "is accepted"
+                f"the matrix must be contiguous int8 of shape {expected}, "
+                f"got {self.matrix.dtype} of {self.matrix.shape}"
             )
         matrix = self.matrix.view()
         matrix.flags.writeable = False
@@ -104,15 +104,14 @@ class Database:
         """
         if records.dtype != np.uint8 or records.ndim != 2:
             raise ParameterError(
-                f"records of {records.dtype} and shape {records.shape}; uint8 of (records, record_bytes) is accepted"
+                f"records must be uint8 of shape (records, record_bytes), got {records.dtype} of {records.shape}"
             )
         count, size = records.shape
         if shape is None:
             shape = choose_shape(count, size, queries)
         if (shape.records, shape.record_bytes) != (count, size):
             raise ParameterError(
-                f"a layout of {shape.records} records of {shape.record_bytes} bytes for {count} of {size}; "
-                "one of the same is accepted"
+                f"the layout must be of {count} records of {size} bytes, got {shape.records} of {shape.record_bytes}"
             )
         padded = np.zeros((shape.columns, shape.rows), dtype=np.uint8)
         padded.reshape(-1)[: records.size] = records.reshape(-1)

@@ -53,9 +53,7 @@ def map_database(
         columns |= {"lower": interval.lower, "upper": interval.upper}
     columns |= {layer.name: layer.values for layer in density_map.layers()}
     if not fields or len(set(fields)) < len(fields) or not set(fields) <= set(columns):
-        raise ParameterError(
-            f"fields {tuple(fields)!r}; some of {', '.join(columns)}, each once, are accepted"
-        )
+        raise ParameterError(f"fields must be among {', '.join(columns)}, each once, got {tuple(fields)!r}")
     values = np.stack([columns[name] for name in fields], axis=1).astype(_VALUE)
     about = {"fields": list(fields), "map": density_map.metadata()}
     text = json.dumps(about, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
@@ -108,7 +106,7 @@ class MapRecords:
             self.tiling.locate(np.array([lon], dtype=np.float64), np.array([lat], dtype=np.float64))[0]
         )
         if cell < 0:
-            raise InputError("the place is outside the map's region; one inside is accepted")
+            raise InputError("the place must be inside the map's region")
         return cell
 
     def values(self, records: bytes | npt.NDArray[np.uint8]) -> FloatArray:
@@ -123,6 +121,6 @@ class MapRecords:
         size = _VALUE.itemsize * len(self.fields)
         if array.shape[-1] != size:
             raise InputError(
-                f"a record of {array.shape[-1]} bytes; {size} are accepted for {', '.join(self.fields)}"
+                f"a record of {', '.join(self.fields)} must have {size} bytes, got {array.shape[-1]}"
             )
         return np.ascontiguousarray(array).view(_VALUE).astype(np.float64)

@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.retrieval.domain import Purpose, digest
+from mapveil.retrieval.digests import Purpose, digest
 from mapveil.retrieval.parameters import SECRET
 
 Bytes = npt.NDArray[np.int8]

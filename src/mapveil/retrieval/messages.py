@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.retrieval.domain import HASH_BYTES, VERSION
+from mapveil.retrieval.digests import HASH_BYTES, VERSION
 from mapveil.retrieval.parameters import SECRET
 from mapveil.retrieval.shape import Shape
 from mapveil_client import canonical_cbor
@@ -29,6 +29,25 @@ from mapveil_client.errors import InputError, ParameterError
 Words = npt.NDArray[np.uint32]
 
 _ROW_BYTES: Final = 4 * SECRET
+
+
+class OutdatedHint(InputError):
+    """The hint belongs to another version of the database: fetch the new offer and hint, then ask again.
+
+    Parameters
+    ----------
+    text : str
+        One line.
+    reply : bytes
+        At the server, the message for the client; empty at the client.
+    """
+
+    def __init__(self, text: str, reply: bytes = b"") -> None:
+        super().__init__(text)
+        self.reply = reply
+
+    def __reduce__(self) -> tuple[type[OutdatedHint], tuple[str, bytes]]:
+        return type(self), (str(self), self.reply)
 
 
 class Message(IntEnum):
@@ -87,17 +106,17 @@ def read_offer(data: bytes) -> Offer:
     Raises
     ------
     InputError
-        It is no offer of this version, or of a layout that is not accepted.
+        The message is no offer of this version, or its layout is out of range.
     """
     database, records, record_bytes, per_column, hint_digest, about = _read(data, Message.OFFER)
     if len(hint_digest) != HASH_BYTES:
         raise InputError(
-            f"an offer whose hint has a digest of {len(hint_digest)} bytes; {HASH_BYTES} are accepted"
+            f"the digest of an offer's hint must have {HASH_BYTES} bytes, got {len(hint_digest)}"
         )
     try:
         shape = Shape(records, record_bytes, per_column)
     except ParameterError as error:
-        raise InputError(f"an offer of {error}") from None
+        raise InputError(f"an offer whose {error}") from None
     return Offer(database, shape, hint_digest, about)
 
 
@@ -116,7 +135,7 @@ def read_hint(data: bytes) -> Hint:
     """
     database, first_row, rows = _read(data, Message.HINT)
     if not rows or len(rows) % _ROW_BYTES:
-        raise InputError(f"a hint of {len(rows)} bytes; rows of {_ROW_BYTES} are accepted")
+        raise InputError(f"a hint must have whole rows of {_ROW_BYTES} bytes, got {len(rows)} bytes")
     return Hint(database, first_row, _unpacked(rows).reshape(-1, SECRET))
 
 
@@ -135,7 +154,7 @@ def read_vector(kind: Message, data: bytes) -> Vector:
     """
     database, words = _read(data, kind)
     if len(words) % 4:
-        raise InputError(f"{_named(kind)} of {len(words)} bytes; words of 4 are accepted")
+        raise InputError(f"{_named(kind)} must have whole words of 4 bytes, got {len(words)} bytes")
     return Vector(database, _unpacked(words))
 
 
@@ -178,7 +197,7 @@ def _write(kind: Message, *fields: int | bytes) -> bytes:
 def _read(data: bytes, kind: Message) -> list[Any]:
     """The fields of a message of that kind, each of its type."""
     if read_kind(data) is not kind:
-        raise InputError(f"is {_named(read_kind(data))}; {_named(kind)} is accepted here")
+        raise InputError(f"the message must be {_named(kind)}, got {_named(read_kind(data))}")
     try:
         values: list[Any] = canonical_cbor.decode(bytes(data))[2:]
     except canonical_cbor.NotCanonical as error:
@@ -187,9 +206,7 @@ def _read(data: bytes, kind: Message) -> list[Any]:
         if not isinstance(value, expected):
             raise InputError(f"{_named(kind)} whose fields are of other types")
     if len(values[0]) != HASH_BYTES:
-        raise InputError(
-            f"{_named(kind)} of a database named by {len(values[0])} bytes; {HASH_BYTES} are accepted"
-        )
+        raise InputError(f"the version of a database must have {HASH_BYTES} bytes, got {len(values[0])}")
     return values
 
 

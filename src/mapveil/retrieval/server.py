@@ -18,13 +18,13 @@ import numpy.typing as npt
 
 from mapveil.retrieval.byte_product import byte_product
 from mapveil.retrieval.database import Database
-from mapveil.retrieval.domain import Purpose, digest
-from mapveil.retrieval.faults import OutdatedHint
+from mapveil.retrieval.digests import Purpose, digest
 from mapveil.retrieval.matrix import hint_of, hint_times_secret, matrix_key, matrix_times_secret
 from mapveil.retrieval.messages import (
     Hint,
     Message,
     Offer,
+    OutdatedHint,
     Vector,
     read_vector,
     write_hint,
@@ -45,7 +45,7 @@ class Server:
     """Answers queries about one version of a database.
 
     An update of the database is another server; queries made for the old one are refused by it, see
-    :class:`~mapveil.retrieval.faults.OutdatedHint`.
+    :class:`~mapveil.retrieval.messages.OutdatedHint`.
 
     Parameters
     ----------
@@ -88,8 +88,8 @@ class Server:
         shape = self.database.shape
         if hint.dtype != np.uint32 or hint.shape != (shape.rows, SECRET) or not hint.flags.c_contiguous:
             raise ParameterError(
-                f"a hint of {hint.dtype} and shape {hint.shape}; contiguous uint32 of ({shape.rows}, {SECRET}) "
-                "is accepted"
+                f"the hint must be contiguous uint32 of shape ({shape.rows}, {SECRET}), "
+                f"got {hint.dtype} of {hint.shape}"
             )
         probe = ((Randomness().words(SECRET, np.uint16) >> 5) | 1).astype(np.int16)
         asked = self._product(self.database.matrix, matrix_times_secret(key, shape.columns, probe))
@@ -125,13 +125,13 @@ class Server:
         version = self.database.version
         if vector.database != version:
             raise OutdatedHint(
-                f"a query for version {vector.database.hex()[:16]} of the database, which is at "
-                f"{version.hex()[:16]} now; a query made with its new offer and hint is accepted",
+                f"the query must be for version {version.hex()[:16]} of the database, "
+                f"got {vector.database.hex()[:16]}: fetch the new offer and hint",
                 write_outdated(version),
             )
         columns = self.database.shape.columns
         if vector.words.size != columns:
-            raise InputError(f"a query of {vector.words.size} words; {columns} are accepted")
+            raise InputError(f"a query must have {columns} words, got {vector.words.size}")
         words = self._product(self.database.matrix, vector.words)
         return write_vector(Message.ANSWER, Vector(version, words))
 

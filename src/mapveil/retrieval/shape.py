@@ -73,16 +73,15 @@ class Shape:
             ("per_column", self.per_column),
         ):
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ParameterError(f"{name} is {value!r}; an integer of at least 1 is accepted")
+                raise ParameterError(f"{name} must be an integer of at least 1, got {value!r}")
         if self.per_column > self.records:
             raise ParameterError(
-                f"{self.per_column} records to a column of a database of {self.records}; "
-                "at most all of them are accepted"
+                f"per_column must be at most the number of records, {self.records}, got {self.per_column}"
             )
         if self.rows > LARGEST_ROWS or self.columns > LARGEST_COLUMNS:
             raise ParameterError(
-                f"{self.records} records of {self.record_bytes} bytes, {self.per_column} to a column, make "
-                f"{self.rows} rows and {self.columns} columns; up to {LARGEST_ROWS} and {LARGEST_COLUMNS} are accepted"
+                f"rows and columns must be at most {LARGEST_ROWS} and {LARGEST_COLUMNS}, got {self.rows} and "
+                f"{self.columns}: {self.records} records of {self.record_bytes} bytes, {self.per_column} to a column"
             )
 
     @property
@@ -104,9 +103,9 @@ class Shape:
             There is no such record.
         """
         if isinstance(record, bool) or not isinstance(record, int | np.integer):
-            raise ParameterError(f"the record is {record!r}; an integer is accepted")
+            raise ParameterError(f"record must be an integer, got {record!r}")
         if not 0 <= record < self.records:
-            raise ParameterError(f"record {record} of {self.records}; 0 to {self.records - 1} are accepted")
+            raise ParameterError(f"record must be from 0 to {self.records - 1}, got {record}")
         column, within = divmod(int(record), self.per_column)
         return Place(column, within * self.record_bytes)
 
@@ -145,13 +144,13 @@ def choose_shape(records: int, record_bytes: int, queries: int = 100) -> Shape:
     """
     for name, value in (("records", records), ("record_bytes", record_bytes), ("queries", queries)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ParameterError(f"{name} is {value!r}; an integer of at least 1 is accepted")
+            raise ParameterError(f"{name} must be an integer of at least 1, got {value!r}")
     fewest = -(-records // LARGEST_COLUMNS)
     most = min(records, LARGEST_ROWS // record_bytes)
     if fewest > most:
         raise ParameterError(
-            f"{records} records of {record_bytes} bytes; up to {LARGEST_COLUMNS} columns of {LARGEST_ROWS} bytes, "
-            "a record in one column, are accepted"
+            f"a database must fit {LARGEST_COLUMNS} columns of {LARGEST_ROWS} bytes, a record in one column, got "
+            f"{records} records of {record_bytes} bytes"
         )
     per_column = np.arange(fewest, most + 1)
     rows, columns = per_column * record_bytes, -(-records // per_column)

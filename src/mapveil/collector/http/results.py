@@ -154,7 +154,7 @@ def _add_retrieval(app: FastAPI, service: Service, maps: FinishedMaps) -> None:
     @app.post(f"{_RETRIEVAL}/query", tags=["retrieval"], summary="Query a cell without revealing which",
               openapi_extra={**security, **body}, **answers)  # fmt: skip
     async def query(id: CollectionId, request: Request) -> Response:
-        from mapveil.retrieval.faults import OutdatedHint
+        from mapveil.retrieval.messages import OutdatedHint
 
         message = await request.body()
         await service.access.anybody_known(request.scope, message)

@@ -59,11 +59,11 @@ def solve_candidate_sets(randomizer: SymbolRandomizer, tally: Tally) -> FloatArr
         Reports are not sites, there are more than 4,096 sites, or the system is singular.
     """
     if randomizer.symbols != randomizer.size:
-        raise ParameterError("candidate sets are of sites; a randomizer whose reports are sites is accepted")
+        raise ParameterError("the estimator candidate-sets needs a randomizer whose reports are sites")
     if randomizer.size > _MOST_SITES:
         raise ParameterError(
-            f"candidate sets of {randomizer.size} sites; {_MOST_SITES} at most are accepted, or the estimators em and "
-            "simplex, which need no matrix"
+            f"the estimator candidate-sets takes at most {_MOST_SITES} sites, got {randomizer.size}; "
+            "em and simplex need no matrix"
         )
     share = tally.counts / max(tally.reports, 1)
     return solve_regular(candidate_sums(randomizer.transition_matrix()).T, candidate_sums(share[None])[0])

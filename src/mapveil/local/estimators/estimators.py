@@ -46,7 +46,7 @@ def estimate_distribution(randomizer: Randomizer, tally: Tally, estimator: str) 
     """
     check_estimator(estimator)
     if tally.counts.shape != (randomizer.symbols,):
-        raise ParameterError(f"a tally of {tally.counts.size} counts; {randomizer.symbols} are accepted")
+        raise ParameterError(f"a tally must have {randomizer.symbols} counts, got {tally.counts.size}")
     if tally.reports == 0:
         return Estimated(np.full(randomizer.size, 1 / randomizer.size), ("nobody reported: the map is even",))
     return ESTIMATORS[estimator](randomizer, tally)
@@ -55,7 +55,7 @@ def estimate_distribution(randomizer: Randomizer, tally: Tally, estimator: str) 
 def check_estimator(estimator: str) -> None:
     """Refuse a name that no estimator has."""
     if estimator not in ESTIMATORS:
-        raise ParameterError(f"estimator is {estimator!r}; {', '.join(ESTIMATORS)} are accepted")
+        raise ParameterError(f"estimator must be one of {', '.join(ESTIMATORS)}, got {estimator!r}")
 
 
 def project_to_simplex(values: FloatArray) -> FloatArray:
@@ -93,8 +93,8 @@ def norm_clip(values: FloatArray) -> FloatArray:
 def _likeliest(randomizer: Randomizer, tally: Tally) -> Estimated:
     if not isinstance(randomizer, SymbolRandomizer):
         raise ParameterError(
-            "the estimator 'em' needs reports of one symbol each: sets of sites have too many values to count; "
-            "simplex, norm-clip, multiscale and smoothed-em are accepted"
+            "the estimator 'em' needs reports of one symbol each, got sets of sites; "
+            "use simplex, norm-clip, multiscale or smoothed-em"
         )
     made = maximise_likelihood(randomizer, tally)
     note = () if made.converged else (f"the likelihood was still rising after {made.steps} steps",)
@@ -126,7 +126,7 @@ def _smoothed(randomizer: Randomizer, tally: Tally) -> Estimated:
 def _by_candidates(randomizer: Randomizer, tally: Tally) -> Estimated:
     if not isinstance(randomizer, SymbolRandomizer) or randomizer.symbols != randomizer.size:
         raise ParameterError(
-            "the estimator 'candidate-sets' needs reports that are sites; srr, grr and planar-laplace have them"
+            "the estimator 'candidate-sets' needs reports that are sites: those of srr, grr or planar-laplace"
         )
     return Estimated(project_to_simplex(solve_candidate_sets(randomizer, tally)))
 

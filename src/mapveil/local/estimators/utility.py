@@ -78,9 +78,9 @@ def utility(
     ([0.5, 0.0], {1: 1.0})
     """
     if not all(scale >= 0 and np.isfinite(scale) for scale in scales_m):
-        raise ParameterError(f"scales_m is {list(scales_m)}; metres of at least 0 are accepted")
+        raise ParameterError(f"scales_m must be metres of at least 0, got {list(scales_m)}")
     if not all(k >= 1 for k in top):
-        raise ParameterError(f"top is {list(top)}; whole numbers of at least 1 are accepted")
+        raise ParameterError(f"top must be whole numbers of at least 1, got {list(top)}")
     p, q = _distribution(truth, domain, "truth"), _distribution(estimate, domain, "estimate")
     x, y = domain.plane
     scales = []
@@ -118,6 +118,6 @@ def _distribution(values: npt.ArrayLike, domain: Domain, name: str) -> FloatArra
     given = np.asarray(values, dtype=np.float64)
     if given.shape != (domain.size,) or not (given >= 0).all() or not 0 < given.sum() < np.inf:
         raise ParameterError(
-            f"{name} has shape {given.shape}; {domain.size} numbers of at least 0, not all 0, are accepted"
+            f"{name} must be {domain.size} numbers of at least 0, not all 0, got shape {given.shape}"
         )
     return np.asarray(given / given.sum())

@@ -7,7 +7,7 @@ import hashlib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mapveil.retrieval.domain import PROTOCOL, Purpose, digest
+from mapveil.retrieval.digests import PROTOCOL, Purpose, digest
 
 PARTS = st.lists(st.binary(max_size=9), max_size=4)
 
