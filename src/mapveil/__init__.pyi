@@ -4,8 +4,11 @@ from mapveil.analysis.flows import flows as flows
 from mapveil.analysis.neighbour_map import NeighbourMap as NeighbourMap
 from mapveil.analysis.neighbours import neighbours as neighbours
 from mapveil.analysis.origin_destination import OriginDestination as OriginDestination
+from mapveil.analysis.signal_mapping import signal_map as signal_map
 from mapveil.analysis.trips import Trips as Trips
 from mapveil.analysis.trips import read_trips as read_trips
+from mapveil.attacks.attack_random_features import attack_random_features as attack_random_features
+from mapveil.attacks.audit import audit as audit
 from mapveil.evaluation.compare import compare as compare
 from mapveil.evaluation.plan import plan as plan
 from mapveil.formats.read_map import read_map as read_map

@@ -1,4 +1,4 @@
-"""``mapveil attack waves``: from a table, from a released map, its files, and bad input."""
+"""``mapveil attack random-features``: from a table, from a released map, its files, and bad input."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_table_is_reported_on_and_written(mapveil: Callable, table: Path, tmp_path: Path) -> None:
     outputs = [tmp_path / f"report.{suffix}" for suffix in ("html", "png", "json")]
     flags = [part for output in outputs for part in ("-o", output)]
-    done = mapveil("attack", "waves", table, *ASKED, *FEW, *flags)
+    done = mapveil("attack", "random-features", table, *ASKED, *FEW, *flags)
     assert done.code == 0, done.err
     assert "score" in done.out
     assert "a list of" in done.out
@@ -43,26 +43,28 @@ def test_a_table_is_reported_on_and_written(mapveil: Callable, table: Path, tmp_
 
 
 def test_json_and_a_seed_that_repeats(mapveil: Callable, table: Path) -> None:
-    first = mapveil("attack", "waves", table, *ASKED, *FEW, "--json")
-    assert json.loads(first.out) == json.loads(mapveil("attack", "waves", table, *ASKED, *FEW, "--json").out)
-    other = mapveil("attack", "waves", table, *ASKED, *FEW, "--json", "--seed", "3")
+    first = mapveil("attack", "random-features", table, *ASKED, *FEW, "--json")
+    assert json.loads(first.out) == json.loads(
+        mapveil("attack", "random-features", table, *ASKED, *FEW, "--json").out
+    )
+    other = mapveil("attack", "random-features", table, *ASKED, *FEW, "--json", "--seed", "3")
     assert json.loads(other.out)["servers"] != json.loads(first.out)["servers"]
 
 
 def test_a_released_map_brings_its_own(mapveil: Callable, released: Path) -> None:
-    done = mapveil("attack", "waves", released, *FEW, "--json")
+    done = mapveil("attack", "random-features", released, *FEW, "--json")
     assert done.code == 0, done.err
     record = json.loads(done.out)
     assert (record["settings"]["features"], record["settings"]["bandwidth_m"]) == (2, 150)
     assert record["settings"]["tiling"] == "quadtree:5"
     assert {row["features"] for row in record["costs"]} == {1, 2}
-    refused = mapveil("attack", "waves", released, "--region", BOX)
+    refused = mapveil("attack", "random-features", released, "--region", BOX)
     assert refused.code == 2
     assert "brings its own" in refused.err
 
 
 def test_a_prior_is_a_map_or_a_raster(mapveil: Callable, table: Path, released: Path) -> None:
-    done = mapveil("attack", "waves", table, *ASKED, *FEW, "--prior", released, "--json")
+    done = mapveil("attack", "random-features", table, *ASKED, *FEW, "--prior", released, "--json")
     assert done.code == 0, done.err
     assert json.loads(done.out)["settings"]["known prior"] == "waves.parquet"
 
@@ -70,13 +72,15 @@ def test_a_prior_is_a_map_or_a_raster(mapveil: Callable, table: Path, released: 
 def test_a_raster_of_counts(mapveil: Callable, tmp_path: Path) -> None:
     path = tmp_path / "counts.npz"
     np.savez(path, values=np.random.default_rng(1).poisson(2.0, (32, 32)))
-    done = mapveil("attack", "waves", path, "--option", "bandwidth_m=0.5", *FEW[:-2], "--json")
+    done = mapveil("attack", "random-features", path, "--option", "bandwidth_m=0.5", *FEW[:-2], "--json")
     assert done.code == 0, done.err
     assert json.loads(done.out)["unit"] == "cells"
 
 
 def test_without_a_bandwidth_the_rule_chooses(mapveil: Callable, table: Path) -> None:
-    done = mapveil("attack", "waves", table, *ASKED[:4], "--option", "neighbours=2", *FEW[:-2], "--json")
+    done = mapveil(
+        "attack", "random-features", table, *ASKED[:4], "--option", "neighbours=2", *FEW[:-2], "--json"
+    )
     assert done.code == 0, done.err
     assert 50 < json.loads(done.out)["settings"]["bandwidth_m"] < 2000
 
@@ -104,7 +108,7 @@ def test_without_a_bandwidth_the_rule_chooses(mapveil: Callable, table: Path) ->
     ],
 )
 def test_bad_input_is_one_line(mapveil: Callable, table: Path, flags: tuple[str, ...], expected: str) -> None:
-    done = mapveil("attack", "waves", table, *flags)
+    done = mapveil("attack", "random-features", table, *flags)
     assert done.code == 2, done.err
     assert expected in done.err
     assert len(done.err.strip().splitlines()) == 1
@@ -112,15 +116,15 @@ def test_bad_input_is_one_line(mapveil: Callable, table: Path, flags: tuple[str,
 
 
 def test_no_such_file_and_a_map_by_another_method(mapveil: Callable, table: Path, tmp_path: Path) -> None:
-    assert mapveil("attack", "waves", tmp_path / "none.parquet", *ASKED).code == 2
+    assert mapveil("attack", "random-features", tmp_path / "none.parquet", *ASKED).code == 2
     broken = tmp_path / "broken.parquet"
     broken.write_bytes(b"no parquet")
-    done = mapveil("attack", "waves", broken, *ASKED)
+    done = mapveil("attack", "random-features", broken, *ASKED)
     assert done.code == 2
     assert len(done.err.strip().splitlines()) == 1
     other = tmp_path / "other.parquet"
     made = mapveil("release", table, "--region", BOX, "--tiling", "quadtree:4", "--epsilon", "1", "-o", other)
     assert made.code == 0, made.err
-    done = mapveil("attack", "waves", other)
+    done = mapveil("attack", "random-features", other)
     assert done.code == 2
-    assert "a map by fourier-kde is accepted" in done.err
+    assert "must be released by fourier-kde, got multiscale" in done.err

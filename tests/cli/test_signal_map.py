@@ -95,7 +95,7 @@ def test_reports_may_set_the_region_and_raw_rows_may_not(mapveil, phones: Path, 
     for source in (phones, tmp_path / "p.csv"):
         done = mapveil("signal", "map", source, "-o", out)
         assert done.code == 2
-        assert "the region must not be taken from measurements that were not rewritten" in done.err
+        assert "must not be taken from measurements that were not privatized" in done.err
         assert not out.exists()
 
 
@@ -111,7 +111,7 @@ def test_reports_of_one_place_set_no_region(mapveil, phones: Path, tmp_path: Pat
     parquet.write_table(table.set_column(1, "lat", pyarrow.array([35.5] * len(table))), private)
     done = mapveil("signal", "map", private, "-o", tmp_path / "map.csv")
     assert done.code == 2
-    assert "all in one place" in done.err
+    assert "all reports are at one location" in done.err
 
 
 def test_the_same_map_in_python(mapveil, phones: Path, tmp_path: Path) -> None:
@@ -130,8 +130,8 @@ def test_the_same_map_in_python(mapveil, phones: Path, tmp_path: Path) -> None:
     [
         (["-o", "map.shp"], "the suffix must be one of"),
         (["-o", "map.tif", "--least", "0"], "least is 0"),
-        (["-o", "map.tif", "--reach", "100"], "--reach is for the other models"),
-        (["-o", "map.tif", "--model", "kriging", "--least", "3"], "--least is for --model cells"),
+        (["-o", "map.tif", "--reach", "100"], "reach_m is for other models"),
+        (["-o", "map.tif", "--model", "kriging", "--least", "3"], "least is for the model cells"),
         (["-o", "map.tif", "--model", "kriging", "--option", "width=3"], "kriging has no option 'width'"),
         (["-o", "map.tif", "--model", "path-loss", "--option", "by=mast"], "no column 'mast'"),
         (["-o", "map.tif", "--model", "linear", "--reach", "-5"], "reach_m is -5"),

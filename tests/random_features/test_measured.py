@@ -39,7 +39,8 @@ def test_devices_that_are_well_hidden_are_not_warned_of() -> None:
 )
 def test_what_is_small_is_warned_of(changes: dict[str, float], said: str) -> None:
     (text,) = warned(**changes)
-    assert text.startswith("WARNING: ")
+    assert text.level == "warning"
+    assert text == f"WARNING: {text.text}"
     assert said in text
     assert text.endswith("against a server")
 

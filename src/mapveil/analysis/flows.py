@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 from mapveil.analysis.flow_choice import best_depth, best_randomizer
@@ -107,7 +108,7 @@ def flows(
         )
         charges.spend(budget)
 
-    return mechanism.release(
+    made = mechanism.release(
         trips,
         cells,
         candidates=candidates,
@@ -115,6 +116,7 @@ def flows(
         progress=progress,
         before_reveal=charge,
     )
+    return replace(made, guarantee=replace(made.guarantee, account=charges.reference))
 
 
 def _cells(

@@ -1,15 +1,125 @@
-"""A coverage map from a model of signal strength."""
+"""Coverage maps from measurements of signal strength: means of cells, or a model of the region."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
 
 from mapveil.analysis.signal_models.model import SignalModel
+from mapveil.analysis.signal_models.models import signal_model
 from mapveil.geo.measurements import Measurements
+from mapveil.geo.parse_tiling import parse_tiling
+from mapveil.geo.region import Region
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.signal_map import SignalMap
+from mapveil.privacy.claim import Adversary, Reveals, TrustModel, Unit
 from mapveil.privacy.guarantee import Guarantee
+from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.randomness.random import Randomness
+
+_MARGIN: Final = (
+    0.05  # of the side of a box around reports: a tiling may keep only cells with their centre inside
+)
+_DEFAULT_CELLS: Final = "quadtree:7"
+
+
+def signal_map(
+    measurements: Measurements,
+    tiling: Tiling | str | None = None,
+    *,
+    region: Region | None = None,
+    guarantee: Guarantee | None = None,
+    model: str = "cells",
+    options: Mapping[str, Any] | None = None,
+    least: int | None = None,
+    reach_m: float | None = None,
+    hole_dbm: float = -110.0,
+    rng: Randomness | int | None = None,
+) -> SignalMap:
+    """Map signal strength from measurements, privatized or not. Run by: the server.
+
+    Parameters
+    ----------
+    measurements : Measurements
+        Locations and strengths.
+    tiling : Tiling or str, optional
+        The cells, or their specification in ``region``; ``"quadtree:7"`` by default.
+    region : Region, optional
+        The region of a specification; by default a box around the middle 99 % of the locations, where a
+        ``guarantee`` covers them.
+    guarantee : Guarantee, optional
+        The guarantee the measurements were privatized under; without one the map says that none is documented.
+    model : str
+        ``"cells"``: the mean of each cell's measurements; or a name of the table of signal models.
+    options : mapping, optional
+        Parameters of the model.
+    least : int, optional
+        For ``"cells"``: minimum number of measurements of a known cell, 1 by default.
+    reach_m : float, optional
+        For models: maximum distance of a known cell from a measurement, metres.
+    hole_dbm : float
+        A cell with a lower mean is a coverage hole, dBm.
+    rng : Randomness or int, optional
+        The source of bits, where the model needs any.
+
+    Raises
+    ------
+    ParameterError
+        An option of the other kind of model, or one outside its range.
+    InputError
+        The measurements are too few, or the region would be taken from raw measurements.
+    """
+    chosen = None if model == "cells" else signal_model(model, options or {})
+    for name, value, of_cells in (
+        ("reach_m", reach_m, False),
+        ("least", least, True),
+        ("options", options, False),
+    ):
+        if value and (chosen is None) != of_cells:
+            raise ParameterError(
+                f"{name} is for {'the model cells' if of_cells else 'other models'}; leave it out"
+            )
+    if tiling is None or isinstance(tiling, str):
+        if region is None and guarantee is None:
+            raise InputError(
+                "region (--region) is required: it must not be taken from measurements that were not privatized"
+            )
+        tiling = parse_tiling(tiling or _DEFAULT_CELLS, region or _around(measurements))
+    if guarantee is None:
+        guarantee = Guarantee(
+            model=TrustModel.OBFUSCATION,
+            unit=Unit.REPORT,
+            epsilon=None,
+            adversary=Adversary.REPORTS,
+            disclosure=Reveals.UNDOCUMENTED(),
+        )
+    if chosen is None:
+        return SignalMap.from_measurements(
+            measurements, tiling, guarantee, least=1 if least is None else least, hole_dbm=hole_dbm
+        )
+    parameters = {name: value for name, value in (options or {}).items() if value is not None}
+    return map_signal(
+        chosen,
+        measurements,
+        tiling,
+        guarantee,
+        reach_m=reach_m,
+        rng=rng,
+        hole_dbm=hole_dbm,
+        parameters=parameters,
+    )
+
+
+def _around(measurements: Measurements) -> Region:
+    """A box of the reported locations: reports are public, and a few may lie anywhere."""
+    (south, west), (north, east) = np.quantile(measurements.rows[:, :2], [0.005, 0.995], axis=0)
+    if not (south < north and west < east):
+        raise InputError("region (--region) is required: all reports are at one location")
+    across, up = _MARGIN * (east - west), _MARGIN * (north - south)
+    box = (west - across, max(south - up, -90.0), east + across, min(north + up, 90.0))
+    return Region.from_bbox(*map(float, box))
 
 
 def map_signal(

@@ -330,7 +330,7 @@ def _warnings(servers: Sequence[ServerFound], at: Scene) -> tuple[str, ...]:
         verdict = row.verdict
         found = Hiding(verdict.expected_m, verdict.twentieth_m, verdict.places, without.verdict.expected_m)
         facts = hiding_facts(found, f"a server that knows {row.knows}", unit=at.unit, cell=at.known.size[0])
-        said += [text.removeprefix("WARNING: ") for text in hiding_warnings(facts)]
+        said += [note.text for note in hiding_warnings(facts)]
     exact = servers[-1]
     if exact.verdict.right > 0.5:
         said.append(

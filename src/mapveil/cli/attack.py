@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -27,10 +27,6 @@ if TYPE_CHECKING:
     from mapveil.geo.counts import Counts
     from mapveil.geo.region import Region
     from mapveil.maps.density_map import DensityMap
-    from mapveil.random_features.fourier_kde import FourierKde
-    from mapveil_client.randomness.random import Randomness
-
-_METHOD: Final = "fourier-kde"
 
 
 @click.group("attack")
@@ -39,22 +35,16 @@ def command() -> None:
 
     \b
     Examples:
-      mapveil attack waves waves.tif
-      mapveil attack waves checkins.parquet --region -74.03,40.69,-73.90,40.83 --option bandwidth_m=150
+      mapveil attack random-features released.tif
+      mapveil attack random-features checkins.parquet --region -74.03,40.69,-73.90,40.83 --option bandwidth_m=150
     """
 
 
-class _Asked(NamedTuple):
-    mechanism: FourierKde
-    bandwidth: float
-    scene: Scene
-
-
-@command.command("waves")
+@command.command("random-features")
 @click.argument("source", metavar="INPUT|MAP")
 @region_option("W,S,E,N in degrees, or a polygon file (needed for points).")
 @tiling_option()
-@method_options(of=_METHOD)
+@method_options(of="fourier-kde")
 @click.option(
     "--prior",
     help="Knowledge of a server: a map or a raster of counts. [default: the density of these devices]",
@@ -84,7 +74,7 @@ class _Asked(NamedTuple):
 @table_source("user", "lon", "lat", "weight")
 @seed_option("report")
 @console_options
-def waves(
+def random_features(
     console: Console,
     source: str,
     region: Region | None,
@@ -101,38 +91,34 @@ def waves(
     columns: dict[str, Any],
     seed: int,
 ) -> None:
-    """Where are the devices that answered with waves? The paper's score, and servers that know more.
+    """Locate devices that report random Fourier features: the paper's score, and servers that know more.
 
     INPUT is a table of points or a raster of counts, as for 'release'; MAP is what 'release --method fourier-kde'
     wrote (.tif, .parquet): then devices are drawn from the map, and the options are the map's. The report reads
-    true places: it is NOT private.
+    true locations: it is NOT private.
 
     \b
     Examples:
-      mapveil attack waves checkins.parquet --region -74.03,40.69,-73.90,40.83 \\
+      mapveil attack random-features checkins.parquet --region -74.03,40.69,-73.90,40.83 \\
           --option features=1 --option bandwidth_m=150 -o report.html
-      mapveil attack waves waves.tif --features 1,2,3,5 --json
+      mapveil attack random-features released.tif --features 1,2,3,5 --json
     """
-    from mapveil.attacks.localisation import localisation_report
+    from mapveil.attacks.attack_random_features import attack_random_features
     from mapveil.attacks.localisation_page import report_text
-    from mapveil_client.randomness.random import Randomness
+    from mapveil.geo.read_points import read_source
 
     with console.progress() as progress:
         progress("read", 0.0)
-        released = _released(source)
-        if released is None:
-            asked = _of_devices(source, region, tiling, options, prior, columns, Randomness(seed))
-        elif region or tiling or options or prior:
-            raise InputError(
-                f"{source}: a released map brings its own; leave out --region, --tiling, --option and --prior"
-            )
-        else:
-            asked = _of_map(source, released)
+        read = _released(source) or read_source(source, **columns)
+        public = None if prior is None else _public(prior)
         progress("read", 1.0)
-        made = localisation_report(
-            asked.mechanism,
-            asked.bandwidth,
-            asked.scene,
+        made, scene = attack_random_features(
+            read,
+            tiling,
+            region=region,
+            options=options,
+            prior=public,
+            knows=Path(prior or "").name,
             features=features,
             bandwidths=bandwidths,
             devices=devices,
@@ -143,9 +129,9 @@ def waves(
             progress=progress,
         )
         progress("write", 0.0)
-        _write(made, asked.scene, outputs)
+        _write(made, scene, outputs)
         progress("write", 1.0)
-    console.warn("an attack reads true places: do not publish its figures for data of real people")
+    console.warn("an attack reads true locations: do not publish its figures for data of real people")
     for text in made.warnings:
         console.warn(text)
     lines = [report_text(made), *(f"wrote {output}" for output in outputs)]
@@ -181,48 +167,6 @@ def _has_metadata(path: Path) -> bool:
             return METADATA_KEY in (parquet.read_schema(opened).metadata or {})
     except (pa.ArrowException, OSError):
         return False  # whoever reads it as a table says what is wrong with it
-
-
-def _of_map(source: str, released: DensityMap) -> _Asked:
-    from mapveil.attacks.localisation_scene import scene
-    from mapveil.random_features.fourier_kde import FourierKde
-
-    if released.method != _METHOD:
-        raise InputError(f"{source}: was released by {released.method}; a map by {_METHOD} is accepted")
-    try:
-        mechanism = FourierKde(**released.parameters)
-    except TypeError as error:
-        raise InputError(f"{source}: its parameters are of another version ({error})") from None
-    if mechanism.bandwidth_m is None:
-        raise InputError(f"{source}: does not say its bandwidth; a map of this version is accepted")
-    return _Asked(mechanism, mechanism.bandwidth_m, scene(released.tiling, None, released))
-
-
-def _of_devices(
-    source: str,
-    region: Region | None,
-    tiling: str | None,
-    options: dict[str, Any],
-    prior: str | None,
-    columns: dict[str, Any],
-    rng: Randomness,
-) -> _Asked:
-    from mapveil.attacks.localisation import SCORED
-    from mapveil.attacks.localisation_scene import device_places, scene
-    from mapveil.geo.parse_tiling import tiling_for
-    from mapveil.geo.read_points import read_source
-    from mapveil.mechanisms.methods import find_method
-    from mapveil.random_features.fourier_kde import FourierKde
-
-    mechanism = find_method(_METHOD, "projection").make(None, options)
-    if not isinstance(mechanism, FourierKde):
-        raise AssertionError(f"{_METHOD} is another mechanism")
-    read = read_source(source, **columns)
-    cells = tiling_for(read, tiling, region)
-    public = None if prior is None else _public(prior)
-    bandwidth = mechanism.chosen_bandwidth(read, cells, rng.child("bandwidth"))
-    places = device_places(read, cells, SCORED, rng.child("devices"))
-    return _Asked(mechanism, bandwidth, scene(cells, places, public, knows=Path(prior or "").name))
 
 
 def _public(prior: str) -> DensityMap | Counts:

@@ -1,33 +1,36 @@
-"""``mapveil audit``: is a method's epsilon what it says?"""
+"""``mapveil audit``: an empirical test of a method's epsilon."""
 
 from __future__ import annotations
 
+from fractions import Fraction
+from typing import Any
+
 import click
 
-from mapveil.cli.arguments import name_list, read_options
 from mapveil.cli.console import Console, console_options
+from mapveil.cli.options import epsilon_option, method_options, names_option
 from mapveil.mechanisms.methods import DEFAULT_METHODS, find_method
-from mapveil_client.epsilon import as_epsilon
-from mapveil_client.errors import ParameterError
 
 
 @click.command("audit")
-@click.option("--methods", help="Names separated by commas. [default: that of the trust]")
+@names_option("--methods", None, "Methods, separated by commas.", shown="that of the trust model")
 @click.option("--trust", default="central", show_default=True, help=f"One of {', '.join(DEFAULT_METHODS)}.")
-@click.option("--epsilon", default="1", show_default=True, help="The epsilon to test.")
+@epsilon_option("Epsilon to test. [default: 1]")
 @click.option("--trials", default=4000, show_default=True, help="Runs on each of two neighbouring inputs.")
-@click.option("--confidence", default=0.999, show_default=True, help="That an honest method is not refuted.")
-@click.option("--option", "options", multiple=True, metavar="K=V", help="An option of the methods.")
+@click.option(
+    "--confidence", default=0.999, show_default=True, help="Probability that an honest method passes."
+)
+@method_options(of="methods")
 @click.option("--seed", type=int, help="The same seed gives the same audit.")
 @console_options
 def command(
     console: Console,
-    methods: str | None,
+    methods: list[str] | None,
     trust: str,
-    epsilon: str,
+    epsilon: Fraction | None,
     trials: int,
     confidence: float,
-    options: tuple[str, ...],
+    options: dict[str, Any],
     seed: int | None,
 ) -> int:
     """Test a method's epsilon by running it on worst-case neighbours. Uses invented data only.
@@ -44,30 +47,24 @@ def command(
       mapveil audit --trust distributed --methods adaptive,uniform
       mapveil audit --trust local --methods olh-h,grr
     """
-    from mapveil.attacks.epsilon_audit import (
-        NO_EPSILON,
-        audit_epsilon,
-        worst_neighbours,
-        worst_replacements,
-    )
-    from mapveil.geo.quadtree import Quadtree
-    from mapveil.geo.region import Region
+    from mapveil.attacks.audit import audit
 
-    find_method(None, trust)
-    rows = name_list(methods or DEFAULT_METHODS[trust], "--methods")
-    claim, given = as_epsilon(epsilon), read_options(options)
-    found = [find_method(name, trust) for name in rows]
-    for method in found:
-        if not method.has_budget:
-            raise ParameterError(NO_EPSILON.format(method.name))
-    mechanisms = [method.make(claim, given) for method in found]
-    tiling = Quadtree(Region.without_georeference(4, 4), depth=2)
-    pairs = worst_replacements(tiling) if trust == "local" else worst_neighbours(tiling)
+    rows = methods or [find_method(None, trust).name]
     reports = []
     with console.progress() as progress:
-        for done, mechanism in enumerate(mechanisms):
-            progress("audit", done / len(mechanisms))
-            reports.append(audit_epsilon(mechanism, pairs, trials=trials, confidence=confidence, rng=seed))
+        for done, name in enumerate(rows):
+            progress("audit", done / len(rows))
+            reports.append(
+                audit(
+                    name,
+                    trust=trust,
+                    epsilon=epsilon,
+                    options=options,
+                    trials=trials,
+                    confidence=confidence,
+                    rng=seed,
+                )
+            )
         progress("audit", 1.0)
     records = [
         {"method": name, **report._asdict(), "holds": report.holds}

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
+from mapveil.maps.note import Note
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -110,8 +112,8 @@ class Console:
         record = {"outputs": [str(output) for output in outputs], **made.metadata(), **(more or {})}
         told = [f"wrote {output}" for output in outputs] + list(lines)
         for note in made.notes:
-            if note.startswith("WARNING: "):
-                self.warn(note.removeprefix("WARNING: "))
+            if isinstance(note, Note) and note.level == "warning":
+                self.warn(note.text)
             else:
                 told.append(f"note: {note}")
         told.append(repr(made.guarantee))

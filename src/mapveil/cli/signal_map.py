@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import numpy as np
 
 from mapveil.cli.console import Console, console_options
 from mapveil.cli.options import (
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from mapveil.privacy.guarantee import Guarantee
 
 _EVERYBODY = "everybody"
-_MARGIN = 0.05  # of the side of a box around reports
 
 
 def _suffixes() -> tuple[str, ...]:
@@ -88,75 +86,46 @@ def command(
       mapveil signal map private.parquet --region city.geojson --tiling h3:9 --model kriging \\
           --reach 300 --hole -100 -o coverage.tif -o coverage.png
     """
-    from mapveil.analysis.signal_mapping import map_signal
-    from mapveil.analysis.signal_models.models import signal_model
-    from mapveil.geo.parse_tiling import parse_tiling
-    from mapveil.maps.signal_map import SignalMap
+    from mapveil.analysis.signal_mapping import signal_map
 
-    chosen = None if model == "cells" else signal_model(model, options)
-    for name, value, needed in (
-        ("--reach", reach, False),
-        ("--least", least, True),
-        ("--option", options, False),
-    ):
-        if value and (chosen is None) != needed:
-            raise InputError(
-                f"{name} is for {'--model cells' if needed else 'the other models'}; leave it out here"
-            )
     by = (str(options["by"]),) if options.get("by") else ()
-    documented, guarantee = _guarantee(source)
-    if region is None and not documented:
-        raise InputError(
-            f"{source}: the region must not be taken from measurements that were not rewritten; --region W,S,E,N or a "
-            "polygon file is accepted"
-        )
+    guarantee = _guarantee(source)
     with console.progress() as progress:
         progress("read", 0.0)
         measurements = _read(source, by, columns)
         true = None if truth is None else _read(truth, by, columns)
-        cells = parse_tiling(tiling or "quadtree:7", region or _around(measurements))
         progress("map", 0.3)
+        made = signal_map(
+            measurements,
+            tiling,
+            region=region,
+            guarantee=guarantee,
+            model=model,
+            options=options,
+            least=least,
+            reach_m=reach,
+            hole_dbm=hole,
+            rng=seed,
+        )
         error = None
-        if chosen is None:
-            made = SignalMap.from_measurements(
-                measurements, cells, guarantee, least=1 if least is None else least, hole_dbm=hole
-            )
-        else:
-            parameters = {name: value for name, value in options.items() if value is not None}
-            made = map_signal(
-                chosen,
-                measurements,
-                cells,
-                guarantee,
-                reach_m=reach,
-                rng=seed,
-                hole_dbm=hole,
-                parameters=parameters,
-            )
         if true is not None:
             error = made.rmse_dbm(true)
         for at, output in enumerate(outputs):
             progress("write", 0.7 + 0.3 * at / len(outputs))
             made.save(output, title=title)
         progress("write", 1.0)
-    if not documented:
+    if guarantee is None:
         console.warn(f"nothing in {source} says that it was rewritten: take this map as NOT private")
     coverage = made.coverage()
-    lines = [f"wrote {output}" for output in outputs]
-    lines.append(
+    lines = [
         f"{coverage.covered} cells covered, {coverage.holes} holes below {hole:g} dBm, {coverage.unknown} unknown"
-    )
-    lines += [f"note: {note}" for note in made.notes]
+    ]
+    more: dict[str, Any] = {}
     if error is not None:
         console.warn("the error is taken from true measurements: it is NOT private")
         lines.append(f"root mean square error at true measurements: {error:.2f} dB")
-    lines.append(repr(guarantee))
-    record = {
-        **made.metadata(),
-        "outputs": [str(output) for output in outputs],
-        **({} if error is None else {"rmse_db": error}),
-    }
-    console.result("\n".join(lines), record)
+        more["rmse_db"] = error
+    console.answer(outputs, made, None, lines=lines, more=more)
 
 
 def _read(source: str, features: tuple[str, ...], columns: dict[str, str | None]) -> Measurements:
@@ -187,40 +156,20 @@ def _read(source: str, features: tuple[str, ...], columns: dict[str, str | None]
         raise type(error)(said) from None
 
 
-def _around(measurements: Measurements) -> Region:
-    """A box of what was reported: reports are public, and a few may lie anywhere."""
-    from mapveil.geo.region import Region
-
-    (south, west), (north, east) = np.quantile(measurements.rows[:, :2], [0.005, 0.995], axis=0)
-    if not (south < north and west < east):
-        raise InputError("the reports are all in one place; --region W,S,E,N or a polygon file is accepted")
-    # A margin: cells of some tilings are in the region only when their middle is.
-    across, up = _MARGIN * (east - west), _MARGIN * (north - south)
-    box = (west - across, max(south - up, -90.0), east + across, min(north + up, 90.0))
-    return Region.from_bbox(*map(float, box))
-
-
 def _frame_name(whole: Any) -> str:
     from mapveil.geo.read_points import open_table
 
     return open_table(whole).name
 
 
-def _guarantee(source: str) -> tuple[bool, Guarantee]:
-    """Whether the file documents a guarantee, and the guarantee: none where it does not."""
+def _guarantee(source: str) -> Guarantee | None:
+    """The guarantee that the file documents."""
     import dataclasses
 
     from mapveil.obfuscation.rewrite_table import rewritten_guarantee
-    from mapveil.privacy.claim import Adversary, Assumes, Reveals, TrustModel, Unit
-    from mapveil.privacy.guarantee import Guarantee
+    from mapveil.privacy.claim import Assumes
 
     found = None if source == "-" else rewritten_guarantee(source)
-    if found is not None:
-        return True, dataclasses.replace(found, assumptions=(*found.assumptions, Assumes.PRIVATIZED_INPUT()))
-    return False, Guarantee(
-        model=TrustModel.OBFUSCATION,
-        unit=Unit.REPORT,
-        epsilon=None,
-        adversary=Adversary.REPORTS,
-        disclosure=Reveals.UNDOCUMENTED(),
-    )
+    if found is None:
+        return None
+    return dataclasses.replace(found, assumptions=(*found.assumptions, Assumes.PRIVATIZED_INPUT()))

@@ -8,6 +8,7 @@ from os import PathLike
 from typing import Any
 
 from mapveil.privacy.accounts import Account
+from mapveil.privacy.claim import AccountReference
 from mapveil.privacy.ledger import Fingerprinted, Ledger, SpendId
 from mapveil_client.errors import ParameterError
 
@@ -61,6 +62,14 @@ class Accounting:
             if self._dataset is not None:
                 self._ledger.name(self._identity, self._dataset)
             self._about = {"method": method, "parameters": parameters, "tiling": tiling, "region": region}
+
+    @property
+    def reference(self) -> AccountReference | None:
+        """The account as a guarantee names it: the ledger's file name and the dataset; None before any charge."""
+        if self._ledger is None or not self._spends:
+            return None
+        account = self._ledger.account(self._identity)
+        return AccountReference(self._ledger.path.name, account.name or account.datasets[0])
 
     def check(self, epsilon: Fraction) -> None:
         """Refuse an epsilon that the budget does not allow now; charge nothing."""

@@ -14,6 +14,7 @@ from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.projection import projection_of
 from mapveil.geo.tiling import Tiling
+from mapveil.maps.note import Note
 from mapveil.mechanisms.mechanism import Progress
 from mapveil.privacy.claim import Adversary, Assumes, Assumption, Measured, Reveals, TrustModel
 from mapveil.privacy.guarantee import Guarantee
@@ -272,7 +273,7 @@ class FourierKde(FourierParameters, ProjectionMechanism):
             measured += hiding_facts(found, against, unit=unit, cell=prior.size[0])
         return tuple(measured)
 
-    def warnings(self, measured: tuple[Measured, ...]) -> tuple[str, ...]:
+    def warnings(self, measured: tuple[Measured, ...]) -> tuple[Note, ...]:
         """Warns of few places, and of an error that is small beside the one without a report."""
         return hiding_warnings(measured)
 

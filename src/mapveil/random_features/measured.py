@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from mapveil.maps.note import Note
 from mapveil.privacy.claim import Measured
 from mapveil.random_features.posterior import Hiding
 
@@ -41,7 +42,7 @@ def hiding_facts(found: Hiding, against: str, *, unit: str, cell: float) -> tupl
     )
 
 
-def hiding_warnings(measured: tuple[Measured, ...]) -> tuple[str, ...]:
+def hiding_warnings(measured: tuple[Measured, ...]) -> tuple[Note, ...]:
     """One sentence for each adversary that is left with few places, or with a small error.
 
     Parameters
@@ -79,7 +80,7 @@ def hiding_warnings(measured: tuple[Measured, ...]) -> tuple[str, ...]:
             text = (
                 f"one device in twenty that answered is found to within {least} or less ({left} on average)"
             )
-        said.append(f"WARNING: {text}, against {against}")
+        said.append(Note(f"{text}, against {against}", "warning"))
     return tuple(said)
 
 

@@ -13,6 +13,7 @@ from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.density_map import DensityMap
+from mapveil.maps.note import Note
 from mapveil.mechanisms.mechanism import AnyMechanism, Progress, tiling_of
 from mapveil.privacy.claim import Assumption, Measured, Share
 from mapveil.privacy.guarantee import Guarantee
@@ -120,7 +121,7 @@ class ProjectionMechanism(AnyMechanism):
         """What adversaries achieve against the reports behind this map."""
         return ()
 
-    def warnings(self, measured: tuple[Measured, ...]) -> tuple[str, ...]:
+    def warnings(self, measured: tuple[Measured, ...]) -> tuple[Note, ...]:
         """What the measurements say that a person must hear."""
         return ()
 

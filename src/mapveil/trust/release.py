@@ -180,7 +180,8 @@ def release(
         stream,
         tell,
     )
-    return _WAYS[trust](request)
+    made = _WAYS[trust](request)
+    return replace(made, guarantee=replace(made.guarantee, account=charges.reference))
 
 
 def _mechanism(
