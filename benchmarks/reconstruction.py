@@ -7,8 +7,8 @@ from functools import partial
 import numpy as np
 
 from benchmarks.record import Context, Result, best_of, line
-from mapveil.central import emd_heatmap
 from mapveil.inference import tree_median
+from mapveil.mechanisms import emd_heatmap
 from mapveil_client.morton import interleave
 from tests.inference.tree_median_lp import cost, reconstruct_lp
 

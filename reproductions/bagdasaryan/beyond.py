@@ -241,7 +241,7 @@ _COSTED: Final = (
     Asked("adaptive grid", "adaptive-grid", _PROVISION),
     Asked("uniform grid (ours)", "uniform", _PROVISION),
     Asked("multiscale (ours)", "multiscale", (*_PROVISION, ("rounds", 1))),
-    Asked("flat", "flat", _PROVISION),
+    Asked("flat", "laplace", _PROVISION),
 )
 
 

@@ -10,12 +10,13 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from mapveil.distributed.proportion_histogram import ProportionHistogram
 from mapveil.evaluation.report import png_bytes
 from mapveil.geo.counts import Counts
 from mapveil.maps.proportion_map import ProportionMap
 from mapveil.maps.round_cost import RoundCost
+from mapveil.mechanisms.proportion_histogram import ProportionHistogram
 from mapveil.metrics.metrics import METRICS
+from mapveil.trust.secure_aggregation.model import SecureAggregation
 from mapveil_client.arrays import FloatArray
 from mapveil_client.morton import interleave
 from mapveil_client.randomness.random import Randomness
@@ -83,10 +84,14 @@ def run_proportions(job: ProportionJob) -> Outcome:
     costs: dict[tuple[str, str], tuple[RoundCost, ...]] = {}
     for label, width in _WIDTHS.items():
         mechanism = ProportionHistogram(
-            epsilon=Fraction(1), shard_size=SHARD_SIZE, tolerated_dropout=0, corrupt=0, width=width
+            epsilon=Fraction(1),
+            trust=SecureAggregation(shard_size=SHARD_SIZE, tolerated_dropout=0, corrupt=0),
+            width=width,
         )
         start = time.perf_counter()
         made = mechanism.release(devices, scene.tiling, rng=stream.child(label))
+        if not isinstance(made, ProportionMap):
+            raise AssertionError("proportions are a map of proportions")
         seconds = time.perf_counter() - start
         measured = {
             "mse": METRICS["mse"](truth, image_of(densities(made.values), scene.tiling)),

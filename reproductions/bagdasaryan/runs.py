@@ -37,7 +37,7 @@ from reproductions.bagdasaryan.modulo_clip import ClippedSum
 from reproductions.results import Outcome
 
 if TYPE_CHECKING:
-    from mapveil.distributed.mechanism import DistributedMechanism
+    from mapveil.mechanisms.sum_mechanism import SumMechanism
 
 
 SHARD_SIZE: Final = 10_000
@@ -68,7 +68,7 @@ class Asked(NamedTuple):
     levels: tuple[int, ...] = ()  # or of these levels, where the mechanism can show each
     best_of_rounds: int = 0  # and of the maps after each of so many rounds of equal cost
 
-    def mechanism(self, rounds: int | None = None) -> DistributedMechanism:
+    def mechanism(self, rounds: int | None = None) -> SumMechanism:
         """The mechanism, with the paper's shards and nothing tolerated that is not given.
 
         Parameters

@@ -42,7 +42,7 @@ _GEOMETRIC: Final = (("growth", 2 ** (-1 / 3)),)  # more of the budget for highe
 
 _ROWS_1: Final = (
     Asked("non-private", PLAIN, best_level=True),
-    Asked("flat", "flat"),
+    Asked("flat", "laplace"),
     Asked("hierarchical", "hierarchical", best_level=True),
     Asked("CM sketch", "count-min", levels=_TRIED),
     Asked("adaptive grid", "adaptive-grid"),

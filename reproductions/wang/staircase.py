@@ -9,7 +9,6 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from mapveil.central.laplace_histogram import LaplaceHistogram
 from mapveil.evaluation.report import Curve, Panel, curves_figure, png_bytes
 from mapveil.geo.counts import Counts
 from mapveil.geo.grid import Grid
@@ -19,6 +18,7 @@ from mapveil.local.estimators.estimators import estimate_distribution
 from mapveil.local.randomizers.condensed import condensed_randomizer, geo_randomizer
 from mapveil.local.randomizers.input_discriminative import InputDiscriminativeRandomizer
 from mapveil.local.randomizers.staircase_response import StaircaseResponse
+from mapveil.mechanisms.laplace_histogram import LaplaceHistogram
 from mapveil_client.local.domain import Domain
 from mapveil_client.local.staircase_response import group_number
 from mapveil_client.randomness.random import Randomness

@@ -9,15 +9,15 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from mapveil.central.laplace_histogram import LaplaceHistogram
-from mapveil.central.multiscale_heatmap import MultiscaleHeatmap
 from mapveil.evaluation.report import png_bytes
 from mapveil.geo.counts import Counts
 from mapveil.geo.grid import Grid
 from mapveil.geo.region import Region
+from mapveil.mechanisms.laplace_histogram import LaplaceHistogram
+from mapveil.mechanisms.multiscale import Multiscale
+from mapveil.mechanisms.private_fourier_kde import PrivateFourierKde
 from mapveil.random_features.exact_density import kernel_density
 from mapveil.random_features.map_points import MapPoints, map_points
-from mapveil.random_features.private_fourier_kde import PrivateFourierKde
 from mapveil.random_features.surface import evaluate_on_grid
 from mapveil_client.arrays import FloatArray
 from mapveil_client.random_features.frequencies import unit_frequencies
@@ -72,7 +72,7 @@ def run_private(job: PrivateJob) -> Outcome:
     tiling, counts = _sampled(job.shared, city, job.users, stream)
     where = map_points(tiling)
     noisy = {
-        CELLS: MultiscaleHeatmap(epsilon=1).release(counts, rng=stream.child(CELLS)).values,
+        CELLS: Multiscale(epsilon=1).release(counts, rng=stream.child(CELLS)).values,
         LAPLACE: LaplaceHistogram(epsilon=1, clip=False).release(counts, rng=stream.child(LAPLACE)).values,
     }
     side = min(high - low for low, high in zip(where.low, where.high, strict=True))

@@ -1,5 +1,6 @@
 from mapveil import mechanisms as mechanisms
 from mapveil import synthetic as synthetic
+from mapveil import trust as trust
 from mapveil.analysis.flows import flows as flows
 from mapveil.analysis.neighbour_map import NeighbourMap as NeighbourMap
 from mapveil.analysis.neighbours import neighbours as neighbours

@@ -20,9 +20,7 @@ from mapveil_client.errors import ParameterError
 @pytest.fixture(scope="module")
 def heat() -> mv.DensityMap:
     city = mv.synthetic.city(users=400, seed=1)
-    return mv.mechanisms.MultiscaleHeatmap(epsilon=1).release(
-        city, mv.Grid(city.region, rows=6, columns=7), rng=1
-    )
+    return mv.mechanisms.Multiscale(epsilon=1).release(city, mv.Grid(city.region, rows=6, columns=7), rng=1)
 
 
 def test_it_is_the_map_with_lists(heat: mv.DensityMap) -> None:

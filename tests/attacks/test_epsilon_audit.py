@@ -21,11 +21,12 @@ from mapveil.attacks.epsilon_audit import (
     worst_neighbours,
     worst_replacements,
 )
-from mapveil.central.laplace_histogram import LaplaceHistogram
-from mapveil.central.mechanism import CentralMechanism, noisy_sums
 from mapveil.engines import UNIT
+from mapveil.mechanisms.laplace_histogram import LaplaceHistogram
 from mapveil.mechanisms.mechanism import Estimate
 from mapveil.mechanisms.methods import METHODS, find_method
+from mapveil.mechanisms.sum_mechanism import SumMechanism
+from mapveil.trust.curator import noisy_sums
 from mapveil_client.errors import ParameterError
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
@@ -71,7 +72,7 @@ def test_one_report_of_a_local_method_keeps_the_claim_and_half_the_noise_is_caug
 
 
 @dataclass(frozen=True, kw_only=True)
-class Broken(CentralMechanism):
+class Broken(SumMechanism):
     """Noise on every cell, and one of the classic faults."""
 
     name: ClassVar[str] = "broken"
@@ -117,7 +118,7 @@ def test_without_a_fault_the_same_mechanism_stands():
 
 
 @dataclass(frozen=True, kw_only=True)
-class Coin(CentralMechanism):
+class Coin(SumMechanism):
     """Says whether somebody is there, truly with probability 3/4: exactly ln 3."""
 
     name: ClassVar[str] = "coin"

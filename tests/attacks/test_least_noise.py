@@ -11,9 +11,10 @@ import pytest
 import mapveil as mv
 from mapveil.attacks.epsilon_audit import audit_epsilon, worst_neighbours
 from mapveil.attacks.least_noise import audited_devices, least_noise
-from mapveil.distributed.flat_histogram import FlatHistogram
 from mapveil.engines import UNIT
+from mapveil.mechanisms.laplace_histogram import LaplaceHistogram
 from mapveil.mechanisms.methods import find_method
+from mapveil.trust.secure_aggregation.model import SecureAggregation
 from mapveil_client.provision import share_shape
 from mapveil_client.randomness.random import Randomness
 
@@ -21,7 +22,7 @@ TILING = mv.Quadtree(mv.Region.without_georeference(4, 4), depth=2)
 
 
 @pytest.mark.parametrize(
-    ("name", "trials", "least"), [("flat", 2000, 0.15), ("adaptive", 1000, 0.1), ("uniform", 1000, 0.1)]
+    ("name", "trials", "least"), [("laplace", 2000, 0.15), ("adaptive", 1000, 0.1), ("uniform", 1000, 0.1)]
 )
 def test_the_claim_stands_with_as_few_noise_shares_as_are_promised(
     name: str, trials: int, least: float
@@ -36,13 +37,18 @@ def test_halved_noise_shares_are_caught(monkeypatch: pytest.MonkeyPatch) -> None
     def half(*arguments: object) -> Fraction:
         return share_shape(*arguments) / 2  # type: ignore[arg-type]
 
-    monkeypatch.setattr("mapveil.distributed.rounds.share_shape", half)
-    report = audit_epsilon(FlatHistogram(epsilon=1, clip=False), worst_neighbours(TILING), trials=3000, rng=1)
+    monkeypatch.setattr("mapveil.trust.secure_aggregation.model.share_shape", half)
+    report = audit_epsilon(
+        LaplaceHistogram(epsilon=1, clip=False, trust=SecureAggregation()),
+        worst_neighbours(TILING),
+        trials=3000,
+        rng=1,
+    )
     assert not report.holds
 
 
 def test_exactly_one_laplace_variable_of_noise_is_left() -> None:
-    mechanism = FlatHistogram(epsilon=1, clip=False, scale=1)
+    mechanism = LaplaceHistogram(epsilon=1, clip=False, trust=SecureAggregation(scale=1))
     devices = audited_devices(TILING, np.zeros(TILING.size, dtype=np.int64), None)
     run: Callable[[Randomness], object] = least_noise(mechanism, TILING, devices)
     rng = Randomness(4)

@@ -54,7 +54,7 @@ def test_too_many_dropouts_reveal_cost_and_write_nothing(
     mapveil: Callable, checkins: Path, tmp_path: Path, driver: str
 ) -> None:
     done = mapveil(
-        "release", checkins, "--region", BOX, "--trust", "distributed", "--method", "flat",
+        "release", checkins, "--region", BOX, "--trust", "distributed", "--method", "laplace",
         "--tiling", "quadtree:2", "--secure-sum", driver, "--shard-size", "150", "--dropout", "0.3",
         "--epsilon", "1", "-o", tmp_path / "m.tif", "-o", tmp_path / "m.html",
     )  # fmt: skip
@@ -124,10 +124,10 @@ def test_a_budget_that_would_not_last_is_refused_before_anybody_is_asked(
         (["--dropout", "0.1"], "dropout is for trust distributed only"),
         (["--shard-size", "10"], "no option 'shard_size'"),
         (["--trust", "distributed", "--dropout", "1.5"], "dropout must be in [0, 1), got 1.5"),
-        (["--trust", "distributed", "--shard-size", "0"], "shard_size is 0"),
-        (["--trust", "distributed", "--method", "emd"], "--trust central"),
+        (["--trust", "distributed", "--shard-size", "0"], "shard_size must be"),
+        (["--trust", "distributed", "--method", "privtree"], "--trust central"),
         (["--trust", "nobody"], "central, distributed"),
-        (["--trust", "distributed", "--method", "flat", "--option", "bits=4"], "bits"),
+        (["--trust", "distributed", "--method", "laplace", "--option", "bits=4"], "bits"),
     ],
 )
 def test_senseless_flags_are_one_line_and_exit_2(

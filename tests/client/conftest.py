@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mapveil.distributed.query import Query
-from mapveil.distributed.round_terms import RoundTerms
 from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.region import Region
+from mapveil.mechanisms.plan import Query
 from mapveil.random_features.fourier_kde import FourierKde
 from mapveil.random_features.map_points import map_points
 from mapveil.secure_sum.server import Server
+from mapveil.trust.secure_aggregation.round_terms import RoundTerms
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.encodings import NodeEncoding
 from mapveil_client.memory import DeviceMemory
@@ -42,7 +42,7 @@ def make_terms(**changes: Any) -> CollectionTerms:
         "identifier": "0123456789abcdef" * 2,
         "title": "where people are",
         "trust": "distributed",
-        "method": "flat",
+        "method": "laplace",
         "epsilon": Fraction(1),
         "options": {},
         "tiling": Quadtree(REGION, DEPTH).to_dict(),

@@ -64,7 +64,7 @@ class Live:
         given = {
             "title": "a test",
             "trust": "distributed",
-            "method": "flat",
+            "method": "laplace",
             "epsilon": "1",
             "region": BOX,
             "tiling": "quadtree:3",

@@ -8,8 +8,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from mapveil.distributed.round_terms import RoundTerms
 from mapveil.secure_sum.server import Server
+from mapveil.trust.secure_aggregation.round_terms import RoundTerms
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.errors import MapveilError
 from mapveil_client.local.message import read_reports

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from mapveil.distributed.query import Query
+from mapveil.mechanisms.plan import Query
 from mapveil.privacy.discrete_laplace import laplace_variance
 from mapveil_client.encodings import LabelEncoding, NodeEncoding
 from mapveil_client.level_encoding import LevelEncoding

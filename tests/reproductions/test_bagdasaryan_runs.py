@@ -50,7 +50,7 @@ def job(*asked: Asked, users: int | None = 20_000, trial: int = 0, keep: bool = 
 
 
 def test_without_noise_and_sampling_the_finest_level_is_the_truth() -> None:
-    flat = Asked("flat", "flat", epsilon=Fraction(10**6))
+    flat = Asked("flat", "laplace", epsilon=Fraction(10**6))
     plain = Asked("plain", PLAIN, best_level=True)
     found = run_job(job(flat, plain, users=None)).found
     assert {row.users for row in found} == {int(TRUTH.values.sum())}
@@ -111,7 +111,7 @@ def test_a_clip_that_overflows_costs_accuracy_and_a_wide_one_nothing() -> None:
 
 
 def test_dropouts_are_left_out() -> None:
-    asked = Asked("flat", "flat", (("tolerated_dropout", 0.1),), Fraction(10**6), dropout=0.1)
+    asked = Asked("flat", "laplace", (("tolerated_dropout", 0.1),), Fraction(10**6), dropout=0.1)
     outcome = run_job(job(asked, Asked("plain", PLAIN, dropout=0.1), keep=True))
     assert outcome.costs["made up", "flat"][0].included == 18_000
     plain = {row.metric: row.value for row in outcome.found if row.label == "plain"}
@@ -121,7 +121,11 @@ def test_dropouts_are_left_out() -> None:
 
 def test_the_papers_shards_and_no_provision() -> None:
     mechanism = Asked("x", "adaptive").mechanism()
-    assert (mechanism.shard_size, mechanism.tolerated_dropout, mechanism.corrupt) == (SHARD_SIZE, 0, 0)
+    assert (mechanism.trust.shard_size, mechanism.trust.tolerated_dropout, mechanism.trust.corrupt) == (
+        SHARD_SIZE,
+        0,
+        0,
+    )
     part = Asked("x", "adaptive", best_of_rounds=10).mechanism(3)
     assert part.budget == Fraction(3, 10)
     with pytest.raises(ParameterError, match="no distributed method is called 'none'"):

@@ -39,7 +39,7 @@ class NeighbourMap(DensityMap):
     --------
     >>> import mapveil as mv
     >>> city = mv.synthetic.city(users=2000, seed=1)
-    >>> heat = mv.mechanisms.MultiscaleHeatmap(epsilon=1).release(city, mv.Grid(city.region, rows=12, columns=12))
+    >>> heat = mv.mechanisms.Multiscale(epsilon=1).release(city, mv.Grid(city.region, rows=12, columns=12))
     >>> near = NeighbourMap.of(heat, k=25)
     >>> near.lists.cell.shape, near.layers()[0].name
     ((144, 25), 'radius_25_m')

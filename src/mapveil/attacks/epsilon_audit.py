@@ -27,12 +27,14 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.attacks.report_likelihood import report_likelihoods
-from mapveil.central.mechanism import CentralMechanism
 from mapveil.engines import UNIT
 from mapveil.geo.tiling import Tiling
 from mapveil.local.mechanism import LocalMechanism
 from mapveil.mechanisms.mechanism import AnyMechanism, Estimate, Mechanism
-from mapveil.random_features.private_fourier_kde import PrivateFourierKde
+from mapveil.mechanisms.plan import run as run_plan
+from mapveil.mechanisms.private_fourier_kde import PrivateFourierKde
+from mapveil.mechanisms.sum_mechanism import SumMechanism
+from mapveil.trust.curator import Curator
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.epsilon import EpsilonLike, as_epsilon
 from mapveil_client.errors import ParameterError
@@ -211,7 +213,7 @@ def audit_epsilon(
     Examples
     --------
     >>> import mapveil as mv
-    >>> from mapveil.central.laplace_histogram import LaplaceHistogram
+    >>> from mapveil.mechanisms.laplace_histogram import LaplaceHistogram
     >>> tiling = mv.Quadtree(mv.Region.from_bbox(0, 0, 1, 1), depth=1)
     >>> audit_epsilon(LaplaceHistogram(epsilon=1), worst_neighbours(tiling), trials=2000, rng=1).holds
     True
@@ -293,18 +295,23 @@ def _run(mechanism: Mechanism, pair: Neighbours, present: bool, runs: int, rng: 
 
 def _once(mechanism: Mechanism, pair: Neighbours, present: bool) -> Callable[[Randomness], Estimate]:
     """One run of a mechanism on one side of a pair."""
-    if isinstance(mechanism, CentralMechanism):
-        sums = pair.with_one if present else pair.without
-        return lambda rng: mechanism.estimate(sums.copy(), pair.tiling, rng, _quiet)
-    from mapveil.attacks.least_noise import audited_devices, least_noise
-    from mapveil.distributed.mechanism import DistributedMechanism
-
-    if not isinstance(mechanism, DistributedMechanism):
+    if not isinstance(mechanism, SumMechanism):
         raise ParameterError(
             f"{mechanism.name} claims epsilon {mechanism.budget}, but this audit cannot run mechanisms of its kind"
         )
-    user = pair.with_one - pair.without if present else None
-    return least_noise(mechanism, pair.tiling, audited_devices(pair.tiling, pair.without, user))
+    curator = mechanism.trust
+    if not isinstance(curator, Curator):
+        from mapveil.attacks.least_noise import audited_devices, least_noise
+
+        user = pair.with_one - pair.without if present else None
+        return least_noise(mechanism, pair.tiling, audited_devices(pair.tiling, pair.without, user))
+    sums, raster = pair.with_one if present else pair.without, mechanism.raster(pair.tiling)
+
+    def once(rng: Randomness) -> Estimate:
+        answerer = curator.answerer(sums, pair.tiling, raster, rng=rng, progress=_quiet)
+        return raster.on_cells(run_plan(mechanism.plan(answerer.setting), answerer.answer))
+
+    return once
 
 
 def _quiet(step: str, done: float) -> None:

@@ -6,15 +6,20 @@ carry the promise alone. One device holds a place or none; that it takes part is
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 import numpy as np
 
-from mapveil.distributed.mechanism import DistributedMechanism, morton_members, on_cells, run_server
 from mapveil.engines import UNIT
 from mapveil.geo.tiling import Tiling
 from mapveil.mechanisms.mechanism import Estimate
+from mapveil.mechanisms.plan import Raster, run
+from mapveil.mechanisms.sum_mechanism import SumMechanism
+from mapveil.trust.secure_aggregation.model import TABLE_SCALE, SecureAggregation
+from mapveil.trust.secure_aggregation.simulation import simulate
 from mapveil_client.arrays import IntArray
+from mapveil_client.errors import ParameterError
 from mapveil_client.morton import interleave
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.sum_report import Devices
@@ -49,25 +54,28 @@ def audited_devices(tiling: Tiling, without: IntArray, user: IntArray | None) ->
 
 
 def least_noise(
-    mechanism: DistributedMechanism, tiling: Tiling, devices: Devices
+    mechanism: SumMechanism, tiling: Tiling, devices: Devices
 ) -> Callable[[Randomness], Estimate]:
     """One run of a whole collection of these devices in one shard, under the least noise; estimates of cells.
 
     Run by: an auditor.
     """
-    lattice = tiling.lattice()
-    members = morton_members(lattice)
+    raster, model = Raster.of(tiling.lattice()), mechanism.trust
+    if not isinstance(model, SecureAggregation):
+        raise ParameterError(f"trust must be SecureAggregation, got {model!r}")
+    scaled = dataclasses.replace(model, scale=model.scale or TABLE_SCALE)
 
-    def run(rng: Randomness) -> Estimate:
-        collection = mechanism.collection(
+    def once(rng: Randomness) -> Estimate:
+        simulation = simulate(
+            scaled,
             devices,
-            scale=1024,
+            tiling,
+            raster,
             rng=rng,
             progress=lambda step, done: None,
-            dropout=float(mechanism.tolerated_dropout),
-            silent=float(mechanism.corrupt),
+            dropout=float(model.tolerated_dropout),
+            silent=float(model.corrupt),
         )
-        server = mechanism.server(collection.setting(lattice.depth, members))
-        return on_cells(run_server(server, collection.ask), lattice)
+        return raster.on_cells(run(mechanism.plan(simulation.setting), simulation.answer))
 
-    return run
+    return once

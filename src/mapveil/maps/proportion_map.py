@@ -77,7 +77,7 @@ class LabelMeasurement(Measurement):
 class ProportionMap(DensityMap):
     """A released map of people by label: a density map of everybody, and the proportion of each label.
 
-    Made by :class:`mapveil.distributed.proportion_histogram.ProportionHistogram`. Its ``values`` are people of all
+    Made by :class:`mapveil.mechanisms.proportion_histogram.ProportionHistogram`. Its ``values`` are people of all
     labels, so densities and their bounds mean what they mean on any map. A proportion is that of the group of cells
     it was measured in: cells of one group show the same.
 

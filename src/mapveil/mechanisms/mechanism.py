@@ -32,9 +32,8 @@ _LARGEST = 1 << 26
 class Estimate(NamedTuple):
     """What a mechanism makes of noisy sums."""
 
-    values: npt.NDArray[np.float64]  # estimated users per cell
+    values: npt.NDArray[np.float64]  # estimated users per cell, or per site of a raster
     measurements: tuple[Measurement, ...]
-    shares: tuple[Share, ...]
     notes: tuple[str, ...] = ()
 
 

@@ -30,12 +30,12 @@ class Method(NamedTuple):
     trust: str
     path: str  # "module:class"
     labels: bool = False  # whether it needs a label of every row
+    trust_path: str = ""  # "module:class" of the trust model that answers a plan
 
     def load(self) -> type[AnyMechanism]:
         """Import the mechanism's class."""
-        module, _, attribute = self.path.partition(":")
-        found: Any = getattr(importlib.import_module(module), attribute)
-        return found  # type: ignore[no-any-return]
+        found: type[AnyMechanism] = _load(self.path)
+        return found
 
     @property
     def has_budget(self) -> bool:
@@ -44,11 +44,16 @@ class Method(NamedTuple):
 
     def options(self) -> dict[str, Any]:
         """The names of the mechanism's own parameters, with their defaults."""
+        fields = {item.name: item for item in dataclasses.fields(self.load())}
+        fields |= {item.name: item for item in self._trust_fields()}
         return {
-            item.name: None if item.default is dataclasses.MISSING else item.default
-            for item in dataclasses.fields(self.load())
-            if item.name != "epsilon"
+            name: None if item.default is dataclasses.MISSING else item.default
+            for name, item in fields.items()
+            if name not in ("epsilon", "trust")
         }
+
+    def _trust_fields(self) -> tuple[dataclasses.Field[Any], ...]:
+        return dataclasses.fields(_load(self.trust_path)) if self.trust_path else ()
 
     def make(self, epsilon: EpsilonLike | None, options: Mapping[str, Any] | None = None) -> AnyMechanism:
         """Construct the mechanism.
@@ -84,39 +89,52 @@ class Method(NamedTuple):
                 f"{self.name} has no epsilon: it is not differential privacy; leave --epsilon out"
             )
         try:
+            if self.trust_path:
+                names = [item.name for item in self._trust_fields() if item.name in given]
+                given["trust"] = _load(self.trust_path)(**{name: given.pop(name) for name in names})
             return self.load()(**given)
         except TypeError as error:
             raise ParameterError(f"{self.name}: an option has the wrong kind of value ({error})") from None
 
 
+def _load(path: str) -> Any:
+    module, _, attribute = path.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+_CURATOR = "mapveil.trust.curator:Curator"
+_SECURE = "mapveil.trust.secure_aggregation.model:SecureAggregation"
+_WHOLE_NOISE = "mapveil.trust.secure_aggregation.model:WholeNoise"
+
+
+def _plan(name: str, path: str, *trusts: str, labels: bool = False) -> tuple[Method, ...]:
+    """A row of a plan for each trust model that can answer it."""
+    path = f"mapveil.mechanisms.{path}"
+    return tuple(
+        Method(name, "central" if trust == _CURATOR else "distributed", path, labels, trust)
+        for trust in trusts
+    )
+
+
+_PLANS = (
+    _plan("multiscale", "multiscale:Multiscale", _CURATOR, _SECURE),
+    _plan("adaptive", "adaptive_histogram:AdaptiveHistogram", _CURATOR, _SECURE),
+    _plan("emd", "emd_heatmap:EmdHeatmap", _CURATOR, _SECURE),
+    _plan("adaptive-grid", "adaptive_grid:AdaptiveGrid", _CURATOR, _SECURE),
+    _plan("privtree", "privtree:PrivTree", _CURATOR),
+    _plan("spatial-decomposition", "spatial_decomposition:SpatialDecomposition", _CURATOR, _SECURE),
+    _plan("uniform", "uniform_grid:UniformGrid", _CURATOR, _SECURE),
+    _plan("hierarchical", "hierarchical_histogram:HierarchicalHistogram", _CURATOR, _SECURE),
+    _plan("laplace", "laplace_histogram:LaplaceHistogram", _CURATOR, _SECURE),
+    _plan("thresholded", "thresholded_histogram:ThresholdedHistogram", _CURATOR, _SECURE),
+    _plan("private-fourier-kde", "private_fourier_kde:PrivateFourierKde", _CURATOR),
+    _plan("count-min", "count_min_histogram:CountMinHistogram", _SECURE),
+    _plan("local-laplace", "local_laplace:LocalLaplace", _WHOLE_NOISE),
+    _plan("proportions", "proportion_histogram:ProportionHistogram", _SECURE, labels=True),
+)
+
 METHODS: tuple[Method, ...] = (
-    Method("multiscale", "central", "mapveil.central.multiscale_heatmap:MultiscaleHeatmap"),
-    Method("emd", "central", "mapveil.central.emd_heatmap:EmdHeatmap"),
-    Method("adaptive-grid", "central", "mapveil.central.adaptive_grid:AdaptiveGrid"),
-    Method("privtree", "central", "mapveil.central.privtree:PrivTree"),
-    Method("spatial-decomposition", "central", "mapveil.central.spatial_decomposition:SpatialDecomposition"),
-    Method("laplace", "central", "mapveil.central.laplace_histogram:LaplaceHistogram"),
-    Method("thresholded", "central", "mapveil.central.thresholded_histogram:ThresholdedHistogram"),
-    Method("private-fourier-kde", "central", "mapveil.random_features.private_fourier_kde:PrivateFourierKde"),
-    Method("multiscale", "distributed", "mapveil.distributed.multiscale_histogram:MultiscaleHistogram"),
-    Method("adaptive", "distributed", "mapveil.distributed.adaptive_histogram:AdaptiveHistogram"),
-    Method("uniform", "distributed", "mapveil.distributed.uniform_grid:UniformGrid"),
-    Method("hierarchical", "distributed", "mapveil.distributed.hierarchical_histogram:HierarchicalHistogram"),
-    Method("adaptive-grid", "distributed", "mapveil.distributed.adaptive_grid:AdaptiveGrid"),
-    Method(
-        "spatial-decomposition",
-        "distributed",
-        "mapveil.distributed.spatial_decomposition:SpatialDecomposition",
-    ),
-    Method("count-min", "distributed", "mapveil.distributed.count_min_histogram:CountMinHistogram"),
-    Method("flat", "distributed", "mapveil.distributed.flat_histogram:FlatHistogram"),
-    Method("local-laplace", "distributed", "mapveil.distributed.local_laplace:LocalLaplace"),
-    Method(
-        "proportions",
-        "distributed",
-        "mapveil.distributed.proportion_histogram:ProportionHistogram",
-        labels=True,
-    ),
+    *(method for plan in _PLANS for method in plan),
     Method("subset", "local", "mapveil.local.randomizers.subset_selection:SubsetSelection"),
     Method("disk", "local", "mapveil.local.randomizers.disk_area:DiskArea"),
     Method("srr", "local", "mapveil.local.randomizers.staircase_response:StaircaseResponse"),

@@ -16,6 +16,7 @@ from mapveil.geo.tiling import Tiling
 from mapveil.maps.density_map import DensityMap
 from mapveil.mechanisms.mechanism import AnyMechanism, Mechanism, Progress, check_tiling
 from mapveil.mechanisms.methods import METHODS, find_method
+from mapveil.mechanisms.sum_mechanism import SumMechanism
 from mapveil.privacy.accounting import Accounting
 from mapveil.privacy.claim import Share
 from mapveil.privacy.ledger import Ledger
@@ -197,6 +198,8 @@ def _mechanism(
         ), trust
     if epsilon is not None or options:
         raise ParameterError(f"{method.name} is a mechanism with parameters; leave out epsilon and options")
+    if isinstance(method, SumMechanism):
+        return method, method.trust.name
     path = f"{type(method).__module__}:{type(method).__qualname__}"
     return method, next((row.trust for row in METHODS if row.path == path), trust)
 
@@ -211,23 +214,37 @@ def _by_curator(request: _Request) -> DensityMap:
         request.open_account()
         request.account.spend(request.budget)
         return request.mechanism.release(ready, rng=rng, progress=tell)
-    from mapveil.central.private_region import choose_region
-
     table = cast("Points", points)
     tell("check the table", 0.0)
     table.check()
     tell("check the table", 1.0)
     request.open_account()
     request.account.spend(request.budget)
+    return _with_region(request, table, {"rng": rng, "progress": tell})
+
+
+def _with_region(request: _Request, table: Points, how: dict[str, Any]) -> DensityMap:
+    """Find the region with a tenth of the budget, and release with the rest."""
+    from mapveil.mechanisms.private_region import find_region
+
     part, rest = split_region(request.budget)
-    place, share = choose_region(table, part, rng, tell)
-    made = request.with_epsilon(rest).release(table, request.cells_in(place), rng=rng, progress=tell)
-    return _found(made, request.budget, (share,), "the region was chosen privately")
+    mechanism = request.with_epsilon(rest)
+    found = find_region(table, mechanism.trust, part, **how)
+    made: DensityMap = mechanism.release(table, request.cells_in(found.region), **how)
+    made = replace(made, rounds=(*found.rounds, *made.rounds))
+    guarantee = replace(
+        made.guarantee,
+        epsilon=part + rest,
+        delta=sampling_delta(part + rest, 2 * RELEASE),
+        shares=(*found.shares, *made.guarantee.shares),
+    )
+    if sum(share.epsilon for share in guarantee.shares) > request.budget:
+        raise AssertionError("the shares of epsilon exceed the budget")
+    return replace(made, guarantee=guarantee, notes=(*made.notes, "the region was found privately"))
 
 
 def _by_secure_sums(request: _Request) -> DensityMap:
     """Rounds of secure sums. Each is charged before the server can know it: an aborted round costs nothing."""
-    from mapveil.distributed.private_region import find_region
     from mapveil.secure_sum.drivers import IdealSum, ProtocolSum
 
     points, name = request.points, request.secure_sum
@@ -250,12 +267,7 @@ def _by_secure_sums(request: _Request) -> DensityMap:
     }
     if request.cells is not None:
         return request.with_epsilon(request.budget).release(points, request.cells, **how)  # type: ignore[no-any-return]
-    table = cast("Points", points)
-    part, rest = split_region(request.budget)
-    found = find_region(table, request.with_epsilon(part), **how)
-    made = request.with_epsilon(rest).release(table, request.cells_in(found.region), **how)
-    made = replace(made, rounds=(*found.rounds, *made.rounds))
-    return _found(made, part + rest, found.shares, "the region was found privately, by asking the devices")
+    return _with_region(request, cast("Points", points), how)
 
 
 def _by_local_reports(request: _Request) -> DensityMap:
@@ -286,19 +298,6 @@ def split_region(budget: Fraction) -> tuple[Fraction, Fraction]:
     """The fraction of a budget that finds the region, and the rest."""
     part, rest = split_epsilon(budget, [float(REGION_SHARE), float(1 - REGION_SHARE)])
     return part, rest
-
-
-def _found(made: DensityMap, budget: Fraction, shares: tuple[Share, ...], note: str) -> DensityMap:
-    """The map of a region that was found, with the charge of the search in its guarantee."""
-    guarantee = replace(
-        made.guarantee,
-        epsilon=budget,
-        delta=sampling_delta(budget, 2 * RELEASE),
-        shares=(*shares, *made.guarantee.shares),
-    )
-    if sum(share.epsilon for share in guarantee.shares) > budget:
-        raise AssertionError("the shares of epsilon exceed the budget")
-    return replace(made, guarantee=guarantee, notes=(*made.notes, note))
 
 
 _WAYS: Final[dict[str, Callable[[_Request], DensityMap]]] = {

@@ -9,14 +9,15 @@ import pytest
 
 import mapveil as mv
 from mapveil.collector.rounds.results import StoredMap
-from mapveil.distributed.multiscale_histogram import MultiscaleHistogram
 from mapveil.local.randomizers.hierarchical_hashing import HierarchicalHashing
+from mapveil.mechanisms.multiscale import Multiscale
 from mapveil.random_features.fourier_kde import FourierKde
+from mapveil.trust.secure_aggregation.model import SecureAggregation
 from mapveil_client.errors import InputError
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
 MECHANISMS = {
-    "distributed": MultiscaleHistogram(epsilon=1, shard_size=200),
+    "distributed": Multiscale(epsilon=1, trust=SecureAggregation(shard_size=200)),
     "local": HierarchicalHashing(epsilon=2),
     "projection": FourierKde(bandwidth_m=150),
 }

@@ -13,14 +13,14 @@ from mapveil.collector.rounds.server_half import (
     announce,
     check_feasible,
     mechanism_of,
+    model_of,
     replay,
     round_terms,
     shard_sizes,
 )
 from mapveil.collector.rounds.specification import read_specification
-from mapveil.distributed.mechanism import morton_members, run_server
-from mapveil.distributed.query import Query, Setting
 from mapveil.mechanisms.methods import METHODS
+from mapveil.mechanisms.plan import Query, Raster, Setting, run
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.errors import ParameterError, PromiseError
 from mapveil_client.randomness.random import Randomness
@@ -54,7 +54,7 @@ def sums(announced, sites, seed):
 def test_every_method_goes_on_from_what_was_stored(make_spec, method):
     terms = terms_of(make_spec, method=method)
     mechanism = mechanism_of(terms)
-    sizes = shard_sizes(40, mechanism)
+    sizes = shard_sizes(40, model_of(terms))
     sites = np.random.default_rng(1).integers(0, 256, 40)
     done = []
     while isinstance(wanted := replay(terms, sizes, done), Query):
@@ -68,7 +68,7 @@ def test_every_method_goes_on_from_what_was_stored(make_spec, method):
     lattice = terms.cells.lattice()
     setting = Setting(
         lattice.depth,
-        morton_members(lattice),
+        Raster.of(lattice).members,
         40,
         sizes.size,
         done[0].announcement.alpha,
@@ -81,14 +81,14 @@ def test_every_method_goes_on_from_what_was_stored(make_spec, method):
         assert query.encoding.to_dict() == each.announcement.query.encoding.to_dict()
         return round_terms(each.announcement).noisy_sums(each.units, 40)
 
-    straight = run_server(mechanism.server(setting), ask)
+    straight = run(mechanism.plan(setting), ask)
     assert np.array_equal(straight.values, wanted.values)
     assert sum((each.announcement.epsilon for each in done), Fraction(0)) <= 4
 
 
 def test_stored_rounds_of_another_code_stop_the_collection(make_spec):
     terms = terms_of(make_spec, method="uniform")
-    sizes = shard_sizes(40, mechanism_of(terms))
+    sizes = shard_sizes(40, model_of(terms))
     first = announce(terms, replay(terms, sizes, []), 1, "ab" * 16, sizes)
     for changed in (
         dataclasses.replace(first, purpose="something else"),
@@ -100,7 +100,7 @@ def test_stored_rounds_of_another_code_stop_the_collection(make_spec):
 
 def test_shards_are_provisioned_for_the_smallest(make_spec):
     terms = terms_of(make_spec, options={"shard_size": 15, "tolerated_dropout": 0.2, "corrupt": 0.1})
-    sizes = shard_sizes(40, mechanism_of(terms))
+    sizes = shard_sizes(40, model_of(terms))
     assert sizes.tolist() == [13, 13, 14]
     told = announce(terms, replay(terms, sizes, []), 1, "ab" * 16, sizes)
     assert told.alpha == Fraction(1, 13 - 2 - 1)
@@ -109,14 +109,14 @@ def test_shards_are_provisioned_for_the_smallest(make_spec):
 
 def test_a_mechanism_with_whole_noise_is_not_divided(make_spec):
     terms = terms_of(make_spec, method="local-laplace")
-    sizes = shard_sizes(40, mechanism_of(terms))
+    sizes = shard_sizes(40, model_of(terms))
     assert announce(terms, replay(terms, sizes, []), 1, "ab" * 16, sizes).alpha == 1
 
 
 def test_shards_of_fewer_than_three_are_refused(make_spec):
     terms = terms_of(make_spec)
     with pytest.raises(PromiseError, match="at least 3"):
-        shard_sizes(2, mechanism_of(terms))
+        shard_sizes(2, model_of(terms))
     with pytest.raises(ParameterError):
         mechanism_of(read_specification(make_spec("local"), ID).terms)
     check_feasible(terms)

@@ -83,7 +83,7 @@ def _preload() -> None:
             "uvicorn.lifespan.on",
             "pyarrow.parquet",
         ),
-        *("mapveil.distributed.adaptive_grid", "mapveil.secure_sum.server", "httpx", "psycopg", "uvloop"),
+        *("mapveil.mechanisms.adaptive_grid", "mapveil.secure_sum.server", "httpx", "psycopg", "uvloop"),
         *("sqlalchemy.dialects.sqlite", "sqlalchemy.dialects.postgresql.psycopg"),
     ):
         try:

@@ -212,7 +212,7 @@ class Scene:
         spec = {
             "title": "a test",
             "trust": "distributed",
-            "method": "flat",
+            "method": "laplace",
             "epsilon": "4000",
             "region": list(BOX),
             "tiling": f"quadtree:{DEPTH}",

@@ -307,7 +307,7 @@ def drafts() -> Iterator[dict[str, Any]]:
             for number in (*NUMBERS, "public", "x" * 300):
                 epsilon = None if trust == "projection" else "1"
                 yield {**DRAFT, "trust": trust, "epsilon": epsilon, "options": {name: number}}
-    for method in ("", "nothing", "flat", "adaptive", "grr", "fourier-kde", "kde", "__init__", "x" * 60):
+    for method in ("", "nothing", "laplace", "adaptive", "grr", "fourier-kde", "kde", "__init__", "x" * 60):
         for trust in OPTIONS:
             yield {
                 **DRAFT,

@@ -32,7 +32,7 @@ from .between import Answer, Between, Lie, in_json
 DEVICES: Final = 24
 SPEC: Final = {
     "trust": "distributed",
-    "method": "flat",
+    "method": "laplace",
     "epsilon": "1",
     "tiling": "quadtree:3",
     "devices": DEVICES,

@@ -14,11 +14,9 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from mapveil.collector.rounds.offer import offer
-from mapveil.collector.rounds.server_half import announce, replay, shard_sizes
+from mapveil.collector.rounds.server_half import announce, model_of, replay, shard_sizes
 from mapveil.collector.rounds.specification import read_specification
-from mapveil.distributed.mechanism import DistributedMechanism
-from mapveil.distributed.query import Query
+from mapveil.mechanisms.plan import Query
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.errors import InputError
 from mapveil_client.participation import DeviceRefusal, Participation
@@ -53,7 +51,7 @@ POLICY: Final = DevicePolicy(waves=Policy((150.0, 150.0)))
 SPEC: Final[dict[str, Any]] = {
     "title": "where people are",
     "trust": "distributed",
-    "method": "flat",
+    "method": "laplace",
     "epsilon": "1",
     "region": [-74.03, 40.69, -73.90, 40.83],
     "tiling": "quadtree:3",
@@ -87,9 +85,7 @@ def terms_of(kind: str) -> CollectionTerms:
 
 
 def announced_of(terms: CollectionTerms) -> RoundAnnouncement:
-    mechanism = offer(terms).mechanism
-    assert isinstance(mechanism, DistributedMechanism)
-    sizes = shard_sizes(terms.devices, mechanism)
+    sizes = shard_sizes(terms.devices, model_of(terms))
     query = replay(terms, sizes, ())
     assert isinstance(query, Query)
     return announce(terms, query, 1, "5a" * 16, sizes)

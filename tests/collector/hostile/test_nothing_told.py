@@ -34,7 +34,7 @@ MAPVEIL: Final = Path(sys.executable).with_name("mapveil")
 REGION: Final = [-150.2, 61.0, -149.6, 61.4]
 DEVICES: Final = 20
 KINDS: Final[dict[str, dict[str, Any]]] = {
-    "distributed": {"epsilon": "1", "method": "flat", "tiling": "quadtree:3"},
+    "distributed": {"epsilon": "1", "method": "laplace", "tiling": "quadtree:3"},
     "local": {"epsilon": "1", "tiling": "quadtree:3"},
     "projection": {"tiling": "grid:64x64", "options": {"bandwidth_m": 400.0}},
 }

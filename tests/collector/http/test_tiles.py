@@ -263,6 +263,6 @@ def test_the_cells_record_holds_the_maps_numbers(name: str) -> None:
 def test_numbers_of_the_record_are_short() -> None:
     tree = Quadtree(REGION, 2)
     values = np.array([0.0, 1 / 3, 2e-9, 123456.789, 1e15 / 3, 99999.0, 0.1, 7, *[1.0] * 8])
-    record = cells_record(DensityMap(values, tree, PROMISE, "flat"))
+    record = cells_record(DensityMap(values, tree, PROMISE, "laplace"))
     text = json.dumps(record["values"])
     assert text.startswith("[0.0, 0.3333, 2e-09, 123500.0, 333300000000000.0, 100000.0, 0.1, 7.0, 1.0")

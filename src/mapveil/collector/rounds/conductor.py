@@ -35,7 +35,7 @@ from mapveil.collector.rounds.shard_machines import ShardMachines
 from mapveil.collector.store import audit
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.schema import members, reports
-from mapveil.distributed.query import Query
+from mapveil.mechanisms.plan import Query
 from mapveil_client.errors import MapveilError
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.faults import Abort

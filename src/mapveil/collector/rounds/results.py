@@ -24,10 +24,10 @@ from mapveil.collector.rounds.reports import map_of_reports
 from mapveil.collector.rounds.server_half import mechanism_of
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.schema import reports, results
-from mapveil.distributed.query import Query
 from mapveil.formats.read_map import read_map
 from mapveil.local.estimators.measurement import EstimatedUsers
 from mapveil.maps.density_map import DensityMap, Measurement
+from mapveil.mechanisms.plan import Query
 from mapveil.privacy.claim import Adversary
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.errors import PromiseError

@@ -11,12 +11,12 @@ import numpy as np
 from sqlalchemy import select
 from sqlalchemy.engine import Connection
 
-from mapveil.collector.rounds.server_half import DoneRound, mechanism_of, replay, shard_sizes
+from mapveil.collector.rounds.server_half import DoneRound, model_of, replay, shard_sizes
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.schema import assignments, charges, devices, members, rounds
-from mapveil.distributed.query import Query
 from mapveil.maps.round_cost import RoundCost
 from mapveil.mechanisms.mechanism import Estimate
+from mapveil.mechanisms.plan import Query
 from mapveil.privacy.claim import Share
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.arrays import IntArray
@@ -70,9 +70,7 @@ def next_step(store: Store, terms: CollectionTerms, asked: int) -> Query | Estim
     with store.read() as connection:
         done = done_rounds(connection, terms.identifier)
     sizes = (
-        np.array(done[0].announcement.sizes, dtype=np.int64)
-        if done
-        else shard_sizes(asked, mechanism_of(terms))
+        np.array(done[0].announcement.sizes, dtype=np.int64) if done else shard_sizes(asked, model_of(terms))
     )
     return replay(terms, sizes, done)
 

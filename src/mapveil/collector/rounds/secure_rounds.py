@@ -18,12 +18,12 @@ from sqlalchemy.engine import Connection
 from mapveil.collector.rounds.collection import move, newest_round, now_text
 from mapveil.collector.rounds.life_cycle import Happening, State
 from mapveil.collector.rounds.round_memory import TOTAL
-from mapveil.collector.rounds.server_half import announce, mechanism_of, round_terms, shard_sizes
+from mapveil.collector.rounds.server_half import announce, model_of, round_terms, shard_sizes
 from mapveil.collector.rounds.shard_machines import RoundMachines
 from mapveil.collector.store import audit
 from mapveil.collector.store.database import lock_collection
 from mapveil.collector.store.schema import assignments, charges, collections, messages, rounds, shards
-from mapveil.distributed.query import Query
+from mapveil.mechanisms.plan import Query
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.arrays import IntArray
 from mapveil_client.errors import PromiseError
@@ -59,7 +59,7 @@ def draw_round(terms: CollectionTerms, query: Query, number: int, asked: IntArra
     """Assign the devices to shards at random, and fix the announcement."""
     if asked.size < terms.minimum:
         raise PromiseError(f"{asked.size} devices could be asked; {terms.minimum} are promised at least")
-    sizes = shard_sizes(asked.size, mechanism_of(terms))
+    sizes = shard_sizes(asked.size, model_of(terms))
     run = rng.words(_RUN_BYTES, np.uint8).tobytes().hex()
     seeds = rng.words(_SEED_BYTES * sizes.size, np.uint8).tobytes()
     order = np.argsort(rng.words(asked.size, np.uint64), kind="stable")

@@ -7,21 +7,20 @@ again brings it to where it was: nothing of it needs to be kept.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from mapveil.collector.rounds.offer import offer
-from mapveil.distributed.mechanism import TABLE_SCALE, DistributedMechanism, morton_members
-from mapveil.distributed.query import NoisySums, Query, Setting
-from mapveil.distributed.round_terms import RoundTerms, shard_boundaries
 from mapveil.mechanisms.mechanism import Estimate
+from mapveil.mechanisms.plan import NoisySums, Query, Raster, Setting
+from mapveil.mechanisms.sum_mechanism import SumMechanism
 from mapveil.privacy.sampling import check_round
+from mapveil.trust.secure_aggregation.model import TABLE_SCALE, SecureAggregation, exactly
+from mapveil.trust.secure_aggregation.round_terms import RoundTerms, shard_boundaries
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.arrays import IntArray
 from mapveil_client.errors import InputError, ParameterError, PromiseError
-from mapveil_client.provision import share_shape
 from mapveil_client.terms import CollectionTerms
 from mapveil_client.user_shares import Rounding
 
@@ -36,20 +35,45 @@ class DoneRound(NamedTuple):
     included: int  # devices in them
 
 
-def mechanism_of(terms: CollectionTerms) -> DistributedMechanism:
-    """The mechanism of a distributed collection."""
+def mechanism_of(terms: CollectionTerms) -> SumMechanism:
+    """The mechanism of a distributed collection.
+
+    Raises
+    ------
+    ParameterError
+        The terms are of another trust.
+    """
     mechanism = offer(terms).mechanism
-    if not isinstance(mechanism, DistributedMechanism):
+    if not isinstance(mechanism, SumMechanism) or not isinstance(mechanism.trust, SecureAggregation):
         raise ParameterError(f"method must be a distributed one, got {terms.method}")
     return mechanism
 
 
-def shard_sizes(asked: int, mechanism: DistributedMechanism) -> IntArray:
-    """Devices of each shard, shape (shards,)."""
-    sizes = np.diff(shard_boundaries(asked, mechanism.shard_size))
+def model_of(terms: CollectionTerms) -> SecureAggregation:
+    """How the clients of a distributed collection are asked.
+
+    Raises
+    ------
+    ParameterError
+        The terms are of another trust.
+    """
+    model = mechanism_of(terms).trust
+    assert isinstance(model, SecureAggregation)
+    return model
+
+
+def shard_sizes(asked: int, model: SecureAggregation) -> IntArray:
+    """Devices of each shard, shape (shards,).
+
+    Raises
+    ------
+    PromiseError
+        A shard would have fewer than three devices.
+    """
+    sizes = np.diff(shard_boundaries(asked, model.shard_size))
     if int(sizes.min()) < _LEAST_SHARD:
         raise PromiseError(
-            f"{asked} devices in shards of at most {mechanism.shard_size} leave one with {int(sizes.min())}; at least "
+            f"{asked} devices in shards of at most {model.shard_size} leave one with {int(sizes.min())}; at least "
             f"{_LEAST_SHARD} are needed for a secure sum"
         )
     return np.asarray(sizes, dtype=np.int64)
@@ -66,10 +90,9 @@ def announce(
         The modulus that was set is too small, no graph keeps the promises for such shards, or a round has too many
         coordinates for its delta.
     """
-    mechanism = mechanism_of(terms)
-    fixed = RoundTerms.of(
-        query, sizes, _alpha(mechanism, sizes), _scale(mechanism), mechanism.rounding, bits=mechanism.bits
-    )
+    model = model_of(terms)
+    alpha = model.alpha(int(sizes.min()))
+    fixed = RoundTerms.of(query, sizes, alpha, _scale(model), model.rounding, bits=model.bits)
     check_round(number, query.encoding.length, fixed.alpha, query.epsilon, fixed.sensitivity)
     made = RoundAnnouncement(
         terms=terms.digest.hex(),
@@ -81,10 +104,10 @@ def announce(
         epsilon=query.epsilon,
         alpha=fixed.alpha,
         scale=fixed.scale,
-        rounding=mechanism.rounding,
+        rounding=model.rounding,
         bits=fixed.bits,
-        corrupt=_part(mechanism.corrupt),
-        dropout=_part(mechanism.tolerated_dropout),
+        corrupt=exactly(model.corrupt),
+        dropout=exactly(model.tolerated_dropout),
         active=terms.active,
         sizes=tuple(int(size) for size in sizes),
     )
@@ -118,30 +141,38 @@ def replay(terms: CollectionTerms, sizes: IntArray, done: Sequence[DoneRound]) -
     done : sequence of DoneRound
         In order.
     """
-    mechanism = mechanism_of(terms)
-    server = mechanism.server(_setting(terms, mechanism, sizes))
+    plan = mechanism_of(terms).plan(_setting(terms, model_of(terms), sizes))
     try:
-        query = next(server)
+        query = next(plan)
         for each in done:
-            if (query.purpose, query.epsilon) != (each.announcement.purpose, each.announcement.epsilon) or (
-                query.encoding.to_dict() != each.announcement.query.encoding.to_dict()
+            asked = each.announcement.query
+            if not isinstance(query, Query) or (
+                (query.purpose, query.epsilon, query.encoding.to_dict())
+                != (each.announcement.purpose, asked.epsilon, asked.encoding.to_dict())
             ):
                 raise PromiseError(
                     f"round {each.announcement.number} asked for {each.announcement.purpose!r}, and this version of "
-                    f"Mapveil asks for {query.purpose!r}: the collection cannot go on"
+                    f"Mapveil asks for {query.share.purpose!r}: the collection cannot go on"
                 )
-            query = server.send(_sums(each))
+            query = plan.send(_sums(each))
     except StopIteration as stop:
         made: Estimate = stop.value
         return made
+    if not isinstance(query, Query):
+        raise PromiseError(f"{terms.method} asks what only a curator can answer")
     return query
 
 
 def check_feasible(terms: CollectionTerms) -> None:
-    """Try the first round with as many devices as are wanted."""
-    mechanism = mechanism_of(terms)
+    """Try the first round with as many devices as are wanted.
+
+    Raises
+    ------
+    InputError
+        It could not be held.
+    """
     try:
-        sizes = shard_sizes(terms.devices, mechanism)
+        sizes = shard_sizes(terms.devices, model_of(terms))
         first = replay(terms, sizes, ())
         if isinstance(first, Query):
             announce(terms, first, 1, bytes(16).hex(), sizes)
@@ -153,29 +184,18 @@ def _sums(done: DoneRound) -> NoisySums:
     return round_terms(done.announcement).noisy_sums(done.units, done.included)
 
 
-def _setting(terms: CollectionTerms, mechanism: DistributedMechanism, sizes: IntArray) -> Setting:
-    lattice = terms.cells.lattice()
+def _setting(terms: CollectionTerms, model: SecureAggregation, sizes: IntArray) -> Setting:
+    raster = Raster.of(terms.cells.lattice())
     return Setting(
-        lattice.depth,
-        morton_members(lattice),
+        raster.depth,
+        raster.members,
         int(sizes.sum()),
         sizes.size,
-        _alpha(mechanism, sizes),
-        _scale(mechanism),
+        model.alpha(int(sizes.min())),
+        _scale(model),
+        model.rounding,
     )
 
 
-def _alpha(mechanism: DistributedMechanism, sizes: IntArray) -> Fraction:
-    """Each device's part of a discrete Laplace variable, for the smallest shard."""
-    if mechanism.whole_noise:
-        return Fraction(1)
-    return share_shape(int(sizes.min()), _part(mechanism.tolerated_dropout), _part(mechanism.corrupt))
-
-
-def _scale(mechanism: DistributedMechanism) -> int:
-    return mechanism.scale or TABLE_SCALE
-
-
-def _part(part: float | Fraction) -> Fraction:
-    """The part as people write it: 0.1 is a tenth exactly."""
-    return Fraction(str(part))
+def _scale(model: SecureAggregation) -> int:
+    return model.scale or TABLE_SCALE

@@ -1,0 +1,79 @@
+"""Hierarchical one-hot encoding: every level of the quadtree in one round, one of them shown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from mapveil.mechanisms.level_choice import LevelSums, choose_levels, require_level, show_levels
+from mapveil.mechanisms.mechanism import Estimate
+from mapveil.mechanisms.plan import Plan, Query, Setting
+from mapveil.mechanisms.sum_mechanism import SumMechanism
+from mapveil_client.level_encoding import LevelEncoding
+
+
+@dataclass(frozen=True, kw_only=True)
+class HierarchicalHistogram(SumMechanism):
+    r"""Ask for every node of every level at once, and show each subregion at the level the noise allows.
+
+    A place counts at each of the L levels 1 .. ``deepest``. The levels travel as one vector, which a device moves by
+    :math:`L \gamma` units: with the whole budget :math:`\epsilon` in the one query every level has the noise that a
+    query of its own would have at :math:`\epsilon / L`. Of each subregion one level is shown and the others are
+    discarded; which, :mod:`mapveil.mechanisms.level_choice` says.
+
+    Deviation: the paper chooses the levels with the truth in hand; the default rule sees noisy sums only. All levels
+    are among the map's measurements, and ``level`` shows one of them, for whoever has the truth. Deviation:
+    negative sums become zero.
+
+    Source: Bagdasaryan et al. (2022), section 5.1, and 6.2 for the levels.
+
+    Parameters
+    ----------
+    deepest : int, optional
+        The finest level asked for; that of the cells by default.
+    level : int, optional
+        Show this level everywhere, instead of the rule's.
+    subregions : int
+        A subregion is a node of this level: with 2 a sixteenth of the map, with 0 the whole.
+    """
+
+    name: ClassVar[str] = "hierarchical"
+    summary: ClassVar[str] = "one round over all levels of the quadtree, the best-looking of them shown"
+    source: ClassVar[str] = "Bagdasaryan et al. 2022, section 5.1"
+
+    deepest: int | None = None
+    level: int | None = None
+    subregions: int = 2
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check(self.deepest is None or self.deepest >= 1, "deepest", "a level of at least 1, or none,")
+        self._check(self.level is None or self.level >= 1, "level", "a level of at least 1, or none,")
+        self._check(self.subregions >= 0, "subregions", "a level of at least 0")
+
+    def plan(self, setting: Setting) -> Plan:
+        """One query; see :meth:`SumMechanism.plan`."""
+        deepest = setting.depth if self.deepest is None else min(self.deepest, setting.depth)
+        levels = tuple(range(min(1, deepest), deepest + 1))
+        require_level(self.level, levels)
+        encoding = LevelEncoding.of_members(setting.depth, levels, setting.members)
+        sums = yield Query("every level", encoding, self.budget)
+        measured = [
+            LevelSums(level, encoding.fill(index, sums.values), sums.variance)
+            for index, level in enumerate(levels)
+        ]
+        if self.level is None:
+            chosen = choose_levels(measured, setting.members, self.subregions)
+        else:
+            chosen = np.array([self.level])
+        shown = ", ".join(str(level) for level in np.unique(chosen))
+        return Estimate(
+            show_levels(measured, setting.members, chosen),
+            tuple(
+                sums.measurement(encoding.groups(index), sums.values[encoding.coordinates(index)])
+                for index in range(len(levels))
+            ),
+            (f"levels {levels[0]} to {levels[-1]} were asked for, of which level {shown} is shown",),
+        )

@@ -1,0 +1,296 @@
+"""Mapveil's own: noisy counts of blocks, then of their parts, shrunk at all scales and shifts, sloping inside cells."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, Literal, NamedTuple
+
+import numpy as np
+
+from mapveil.inference.interpolation import Known, interpolate, slope_exponent
+from mapveil.inference.shrinkage import multiscale_shrinkage, pool, spread
+from mapveil.inference.two_rounds import Leaves, shrink_two_rounds
+from mapveil.maps.density_map import Measurement
+from mapveil.mechanisms.mechanism import Estimate
+from mapveil.mechanisms.plan import NoisySums, Plan, Query, Setting
+from mapveil.mechanisms.sum_mechanism import SumMechanism
+from mapveil.mechanisms.uniform_grid import cells_at, nearest_level, noise_deviation
+from mapveil_client.arrays import FloatArray, IntArray
+from mapveil_client.encodings import NodeEncoding
+from mapveil_client.epsilon import split_epsilon
+from mapveil_client.morton import deinterleave
+from mapveil_client.prefix_tree import PrefixTree
+
+_FLOOR = 0.5  # noise deviations of a cell: what its neighbours' differences are measured against
+_DEEPEST = 6
+_LEAST = 1e-12  # variance, users squared: a large budget's is zero in floating point
+
+
+class _Blocks(NamedTuple):
+    """The first answer, on the raster of its level."""
+
+    level: int
+    codes: IntArray  # of the cells asked for
+    members: IntArray  # of the raster of sites, shape (side, side)
+    held: IntArray  # of the level, shape (cells, cells)
+    noisy: FloatArray
+    shrunk: FloatArray
+    floor: float  # users per member
+    exponent: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Multiscale(SumMechanism):
+    r"""Measure every block of one level, then finer blocks where users are, and shrink the noisy sums.
+
+    The first of two ``rounds``, with ``first_share`` of the budget, asks for the level whose number of blocks is
+    nearest (as a ratio) to
+
+    .. math:: B = \beta\, (k\, n / s)^{2/3}, \qquad s = \sqrt{2 T / \epsilon^2 + 1}
+
+    A block where :math:`\hat x` users are expected is quartered
+
+    .. math:: d = \operatorname{round} \log_4 \frac{\hat x}{c\, s_2}, \qquad 0 \le d \le 6
+
+    times for the second. Both replies are combined by least squares and shrunk together
+    (:mod:`mapveil.inference.two_rounds`). With one round, :math:`B = k\, n / s`: about where a block holds one
+    deviation of noise and sampling.
+
+    where: n is the number of users (declared, or bought by the curator), T the discrete Laplace variables in a sum
+    (the number of shards, if nothing is provisioned for), :math:`\epsilon` is ``epsilon`` (less what n cost), k is
+    ``concentration``, c is ``leaf_signal``, and :math:`s_2` is s with the second round's budget. Over secure sums
+    :math:`\beta = 1.6`. For a curator :math:`\beta = 0.4` and s is the noise's scale alone, :math:`1 / \epsilon`;
+    both were chosen on six maps together.
+
+    What follows the queries is post-processing and costs nothing:
+
+    - sums are shrunk at all scales and shifts (:mod:`mapveil.inference.shrinkage`): a curator's by a prior on how
+      blocks split, others by an expansion whose weights minimise the estimated error
+      (:mod:`mapveil.inference.threshold_expansion`);
+    - with ``slope``, users inside a block follow the slope of the blocks around it
+      (:mod:`mapveil.inference.interpolation`).
+
+    One round is a compromise between maps: the image of Bagdasaryan et al. (2022), crowded everywhere, is best at
+    about this depth. On eight data sets kept aside, at :math:`\epsilon = 1`, two rounds over secure sums had 2 to 650
+    times less mean squared error on seven and, where the density is flat, at most 9 % more.
+
+    Parameters
+    ----------
+    epsilon, trust
+        See :class:`~mapveil.mechanisms.sum_mechanism.SumMechanism`.
+    rounds : int
+        Number of queries, 1 or 2. One round takes half the messages and waits once for every client.
+    depth : int, optional
+        The level that is asked for (first), instead of the rule's; at most the tiling's own.
+    concentration : float
+        k, at least 1: how much denser than the average the surroundings of an average person are, by public
+        knowledge such as a census (``mean(x**2) / mean(x)**2`` of its density x); 1 where nothing is known.
+    longest : int, optional
+        The longest vector that the rule for the level may choose; no limit by default.
+    of : str
+        Whose map secure sums make: ``"population"``, of all those of whom the clients are a sample, so that chance in
+        who was asked is smoothed as noise is; or ``"devices"``, of the clients asked and nobody else.
+    first_share : float, optional
+        Fraction of the budget for the first of two rounds, in (0, 1); 0.25 for a curator and 0.15 otherwise by default.
+    leaf_signal : float
+        c, above 0: what a leaf of the second round is to hold, in deviations.
+    slope : bool, optional
+        Whether users inside a block follow the slope around it; not for a curator, by default.
+    shifts : int
+        Boxes of so many cells a side are cut at every offset, larger ones at as many; at least 1.
+
+    Examples
+    --------
+    >>> import mapveil as mv
+    >>> city = mv.synthetic.city(users=500, seed=1)
+    >>> heat = Multiscale(epsilon=1, depth=3).release(city, mv.Quadtree(city.region, depth=6), rng=1)
+    >>> [share.purpose for share in heat.guarantee.shares]
+    ['every cell of level 3', 'leaves of the blocks']
+    """
+
+    name: ClassVar[str] = "multiscale"
+    summary: ClassVar[str] = "noisy blocks, divided where people are, shrunk at all scales and shifts"
+    source: ClassVar[str] = (
+        "Mapveil, after Coifman and Donoho 1995, Blu and Luisier 2007 and Qardaji et al. 2013"
+    )
+
+    rounds: int = 2
+    depth: int | None = None
+    concentration: float = 1.0
+    longest: int | None = None
+    of: Literal["population", "devices"] = "population"
+    first_share: float | None = None
+    leaf_signal: float = 1.4
+    slope: bool | None = None
+    shifts: int = 8
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check(self.rounds in (1, 2), "rounds", "1 or 2")
+        self._check(self.depth is None or 0 <= self.depth <= 23, "depth", "a level from 0 to 23, or none,")
+        self._check(
+            self.concentration >= 1 and math.isfinite(self.concentration), "concentration", "a number from 1"
+        )
+        self._check(self.longest is None or self.longest >= 1, "longest", "a whole number from 1, or none,")
+        self._check(self.of in ("population", "devices"), "of", "population or devices")
+        self._check(
+            self.first_share is None or 0 < self.first_share < 1, "first_share", "a number between 0 and 1"
+        )
+        self._check(
+            self.leaf_signal > 0 and math.isfinite(self.leaf_signal), "leaf_signal", "a number above 0"
+        )
+        self._check(self.shifts >= 1, "shifts", "a whole number of at least 1")
+
+    def level(self, setting: Setting, users: float, epsilon: Fraction) -> int:
+        """The level that is asked for (first), of so many users with so much budget."""
+        wanted = self.concentration * users / _deviation(setting, float(epsilon))
+        if self.rounds == 2:
+            wanted = (0.4 if setting.curator else 1.6) * math.pow(wanted, 2 / 3)
+        level = nearest_level(setting, wanted)
+        while level > 0 and self.longest is not None and cells_at(setting, level).size > self.longest:
+            level -= 1
+        return level
+
+    def plan(self, setting: Setting) -> Plan:
+        """One query or two, after one for the number of users where it is needed; see :meth:`SumMechanism.plan`."""
+        level, budget = self.depth, self.budget
+        before: tuple[Measurement, ...] = ()
+        if level is None:
+            number = yield from self.number_of_users(setting)
+            level, budget = self.level(setting, number.users, number.rest), number.rest
+            before = number.measurements(setting.members.size)
+        level = min(level, setting.depth)
+        single = self.rounds == 1 or level == setting.depth
+        first, second = self._budgets(setting, budget, single)
+        codes = cells_at(setting, level)
+        tree = PrefixTree.of_nodes(setting.depth, np.full(codes.shape, level), codes)
+        sums = yield Query(f"every cell of level {level}", NodeEncoding(tree), first, _row_by_row(tree))
+        blocks = self._shrink(setting, level, codes, sums)
+        sites = np.arange(setting.members.size)
+        measured = (*before, sums.measurement(tree.owner(sites)))
+        row, col = deinterleave(sites)
+        inside = (
+            "inside its cells the map follows the slope around them"
+            if self._sloped(setting)
+            else "even below it"
+        )
+        if single:
+            made = (
+                interpolate(blocks.shrunk, blocks.members, blocks.exponent, blocks.floor)
+                if self._sloped(setting)
+                else spread(blocks.shrunk, blocks.members)
+            )
+            return Estimate(made[row, col], measured, (f"measured at level {level}; {inside}",))
+        depths = self._depths(setting, blocks, float(second))
+        leaves = _leaf_nodes(setting, blocks, depths)
+        again = yield Query("leaves of the blocks", NodeEncoding(leaves), second, _row_by_row(leaves))
+        made = self._combine(setting, blocks, depths, leaves, sums, again)
+        words = f"resolution follows the people found: levels {level} to {level + int(depths.max(initial=0))}"
+        return Estimate(
+            made[row, col], (*measured, again.measurement(leaves.owner(sites))), (f"{words}; {inside}",)
+        )
+
+    def _sloped(self, setting: Setting) -> bool:
+        return not setting.curator if self.slope is None else self.slope
+
+    def _sampled(self, setting: Setting) -> bool:
+        return not setting.curator and self.of == "population"
+
+    def _budgets(self, setting: Setting, budget: Fraction, single: bool) -> tuple[Fraction, Fraction]:
+        if single:
+            return budget, budget
+        share = self.first_share or (0.25 if setting.curator else 0.15)
+        first, second = split_epsilon(budget, [share, 1 - share])
+        return first, second
+
+    def _shrink(self, setting: Setting, level: int, codes: IntArray, sums: NoisySums) -> _Blocks:
+        members = np.zeros((1 << setting.depth,) * 2, dtype=np.int64)
+        members[deinterleave(np.arange(setting.members.size))] = setting.members
+        held = pool(members, setting.depth - level)
+        noisy = np.zeros(held.shape)
+        noisy[deinterleave(codes)] = sums.values
+        shrunk = multiscale_shrinkage(
+            noisy,
+            sums.variance,
+            held,
+            shifts=self.shifts,
+            rule="prior" if setting.curator else "expansion",
+            sampled=self._sampled(setting),
+        )
+        floor = _FLOOR * math.sqrt(sums.variance) * codes.size / max(int(held.sum()), 1)
+        exponent = 0.0
+        if self._sloped(setting):
+            exponent = slope_exponent(noisy, shrunk, sums.variance, held, floor)
+        return _Blocks(level, codes, members, held, noisy, shrunk, floor, exponent)
+
+    def _depths(self, setting: Setting, blocks: _Blocks, epsilon: float) -> IntArray:
+        """d of each block, of the shape of the blocks."""
+        signal = np.maximum(blocks.shrunk / (self.leaf_signal * _deviation(setting, epsilon)), 1.0)
+        most = min(setting.depth - blocks.level, _DEEPEST)
+        depths = np.clip(np.rint(np.log2(signal) / 2), 0, most).astype(np.int64)
+        return np.where(blocks.held > 0, depths, 0)
+
+    def _combine(
+        self,
+        setting: Setting,
+        blocks: _Blocks,
+        depths: IntArray,
+        tree: PrefixTree,
+        first: NoisySums,
+        second: NoisySums,
+    ) -> FloatArray:
+        """Users per site, shape (side, side), from both replies."""
+        down = int(depths.max(initial=0))
+        level = blocks.level + down
+        members = pool(blocks.members, setting.depth - level)
+        sites = np.arange(members.size)
+        row, col = deinterleave(sites)
+        of_site = np.full(members.shape, -1, dtype=np.int64)
+        of_site[row, col] = tree.owner(sites << (2 * (setting.depth - level)))
+        of_site[members == 0] = -1
+        top, left = deinterleave(tree.code >> (2 * (tree.level - blocks.level)))
+        leaves = Leaves(of_site, tree.sites_owned(setting.members), (top << blocks.level) + left)
+        square = shrink_two_rounds(
+            blocks.noisy,
+            max(first.variance, _LEAST),
+            second.values,
+            max(second.variance, _LEAST),
+            leaves,
+            members,
+            shifts=self.shifts,
+            sampled=self._sampled(setting),
+        )
+        if not self._sloped(setting):
+            return spread(square, blocks.members)
+        # A leaf's floor: its noise over its members.
+        parts = np.bincount(leaves.block, minlength=depths.size).reshape(depths.shape)
+        floor = _FLOOR * math.sqrt(second.variance) * parts / np.maximum(blocks.held, 1)
+        return interpolate(
+            pool(square, down), blocks.members, blocks.exponent, floor, known=Known(square, depths)
+        )
+
+
+def _deviation(setting: Setting, epsilon: float) -> float:
+    """s, users: the deviation of noise and sampling; the noise's scale for a curator."""
+    return 1 / epsilon if setting.curator else math.hypot(noise_deviation(setting, epsilon), 1.0)
+
+
+def _row_by_row(tree: PrefixTree) -> IntArray:
+    """The nodes by their first site, row by row of the raster."""
+    row, col = deinterleave(tree.code << (2 * (tree.depth - tree.level)))
+    return np.argsort((row << tree.depth) + col)
+
+
+def _leaf_nodes(setting: Setting, blocks: _Blocks, depths: IntArray) -> PrefixTree:
+    """The quarters of all blocks where anybody can be."""
+    of_block = depths[deinterleave(blocks.codes)]
+    levels, codes = [], []
+    for depth in np.unique(of_block).tolist():
+        level = blocks.level + depth
+        quarters = (blocks.codes[of_block == depth, None] << (2 * depth)) + np.arange(1 << (2 * depth))
+        there = np.intersect1d(quarters.reshape(-1), cells_at(setting, level), assume_unique=True)
+        levels.append(np.full(there.shape, level))
+        codes.append(there)
+    return PrefixTree.of_nodes(setting.depth, np.concatenate(levels), np.concatenate(codes))

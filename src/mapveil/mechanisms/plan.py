@@ -1,0 +1,224 @@
+"""A mechanism's plan: queries over public groups of sites, noisy sums in reply, an estimate at the end.
+
+A plan never sees data, so nothing in it can leak, and the same plan runs under every trust model whose answerer can
+answer its queries. It depends on the public setting and on the replies only: sent stored replies again, it stands
+where it stood.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, NamedTuple, Protocol, Self
+
+import numpy as np
+
+from mapveil.geo.tiling import Tiling
+from mapveil.maps.density_map import Measurement
+from mapveil.maps.round_cost import RoundCost
+from mapveil.mechanisms.mechanism import Estimate, Progress
+from mapveil.privacy.claim import Share
+from mapveil.privacy.guarantee import Guarantee
+from mapveil_client.arrays import BoolArray, FloatArray, IntArray
+from mapveil_client.cells import Lattice
+from mapveil_client.encodings import Encoding
+from mapveil_client.morton import interleave
+from mapveil_client.randomness.random import Randomness
+from mapveil_client.sum_report import sensitivity
+from mapveil_client.user_shares import Rounding
+
+
+class Setting(NamedTuple):
+    """What is public before anything is asked; all that a plan starts from."""
+
+    depth: int  # of the raster of sites
+    members: IntArray  # cells on each site, in Morton order; 0 where nobody can be
+    devices: int | None  # asked in each round; None where the number of users is not public
+    shards: int  # sums of one round
+    alpha: Fraction  # of the noise share: the part of a discrete Laplace variable each device adds
+    scale: int  # units that one user divides over their locations
+    rounding: Rounding = "largest-remainder"
+    curator: bool = False  # whether a curator answers: one discrete Laplace variable per sum
+    users_share: float = 0.05  # part of the budget for a noisy number of users where it is not public
+    tiling: Tiling | None = None
+
+    @property
+    def least_terms(self) -> float:
+        """Discrete Laplace variables in a round's noise if nobody drops out."""
+        return 1.0 if self.curator or self.devices is None else float(self.alpha * self.devices)
+
+    def sensitivity(self, encoding: Encoding) -> int:
+        """Units by which one user moves the sums of an encoding, in L1."""
+        return sensitivity(encoding, self.scale, self.rounding)
+
+
+@dataclass(frozen=True)
+class Query:
+    """One question: noisy sums of the users in public groups of sites.
+
+    Parameters
+    ----------
+    purpose : str
+        What it is for, for the guarantee and the ledger.
+    encoding : Encoding
+        The groups: how sites become coordinates of the vector of sums.
+    epsilon : Fraction
+        What its answer costs every user.
+    order : ndarray of int64, shape (length,), optional
+        The coordinates in the order in which a curator draws their noise; ascending by default.
+    """
+
+    purpose: str
+    encoding: Encoding
+    epsilon: Fraction
+    order: IntArray | None = dataclasses.field(default=None, compare=False)
+
+    @property
+    def share(self) -> Share:
+        """Its entry in the guarantee."""
+        return Share(self.purpose, self.epsilon)
+
+
+class CuratorQuery(Protocol):
+    """A question that only a curator can answer: the noise is not on sums of disjoint groups."""
+
+    @property
+    def share(self) -> Share:
+        """Its entry in the guarantee."""
+        ...
+
+    def reply(self, sums: IntArray, rng: Randomness, progress: Progress) -> Any:
+        """Answer with epsilon-DP, from exact sums per site, units of 1 / UNIT user. Run by: the curator."""
+        ...
+
+
+class NoisySums(NamedTuple):
+    """The reply to a query: all that a plan ever learns of people."""
+
+    values: FloatArray  # users per coordinate, unbiased, shape (length,)
+    variance: float  # of the noise on each, users squared
+    terms: float  # discrete Laplace variables in each
+    epsilon: Fraction
+    sensitivity: int  # units one user changes the vector by, in L1
+    scale: int  # units per user
+    devices: int | None  # in the sums, where that is public
+
+    def measurement(self, groups: IntArray, values: FloatArray | None = None) -> Measurement:
+        """The sums as a measurement of groups of cells; of some of them, given their ``values``."""
+        return Measurement(
+            groups,
+            self.values if values is None else values,
+            self.epsilon,
+            self.scale,
+            terms=self.terms,
+            sensitivity=self.sensitivity,
+        )
+
+
+BeforeReveal = Callable[[Share], None]
+"""Called with the share of a query before its sums can become known; may refuse by raising."""
+
+Plan = Generator[Query | CuratorQuery, Any, Estimate]
+"""Yields queries, is sent their replies (:class:`NoisySums` for a :class:`Query`), returns an estimate of sites."""
+
+
+class Answerer(Protocol):
+    """Answers the queries of one release: charges first, reveals afterwards."""
+
+    @property
+    def setting(self) -> Setting:
+        """What is public before anything is asked."""
+        ...
+
+    @property
+    def revealed(self) -> list[Share]:
+        """What the answers so far cost every user."""
+        ...
+
+    @property
+    def costs(self) -> list[RoundCost]:
+        """What each answer cost the devices, where devices answer."""
+        ...
+
+    def answer(self, query: Any) -> Any:
+        """The reply to one query."""
+        ...
+
+
+class TrustModel(Protocol):
+    """Parameters of one way to answer plans, and its promise."""
+
+    @property
+    def name(self) -> str:
+        """The trust model, as the table of methods calls it."""
+        ...
+
+    def guarantee(self, epsilon: Fraction, shares: tuple[Share, ...], *, seeded: bool) -> Guarantee:
+        """The promise of one release answered like this."""
+        ...
+
+
+def run(plan: Plan, answer: Callable[[Any], Any]) -> Estimate:
+    """Pass queries and replies between a plan and whoever answers, until there is an estimate."""
+    try:
+        query = next(plan)
+        while True:
+            query = plan.send(answer(query))
+    except StopIteration as stop:
+        made: Estimate = stop.value
+        return made
+
+
+@dataclass(frozen=True, eq=False)
+class Raster:
+    """The public raster of sites that a plan works on, and the site of each cell.
+
+    Parameters
+    ----------
+    depth : int
+        The raster has 4**depth sites.
+    site : ndarray of int64, shape (cells,)
+        Morton code of each cell's site.
+    inside : ndarray of bool, shape (cells,)
+        Which cells can hold anybody.
+    """
+
+    depth: int
+    site: IntArray
+    inside: BoolArray
+
+    @classmethod
+    def of(cls, lattice: Lattice) -> Self:
+        """The lattice of a tiling."""
+        return cls(lattice.depth, interleave(lattice.row, lattice.col), _inside(lattice))
+
+    @classmethod
+    def of_cells(cls, lattice: Lattice) -> Self:
+        """A site of its own for each cell, in the order of the cells: for sums of single cells."""
+        depth = max(0, ((max(lattice.row.size, 1) - 1).bit_length() + 1) // 2)
+        return cls(depth, np.arange(lattice.row.size, dtype=np.int64), _inside(lattice))
+
+    @property
+    def members(self) -> IntArray:
+        """How many cells that can hold anybody lie on each site, shape (4**depth,)."""
+        return np.bincount(self.site[self.inside], minlength=1 << (2 * self.depth))
+
+    def on_cells(self, made: Estimate) -> Estimate:
+        """An estimate of sites as one of cells: each cell has the even part of its site's value, and its groups.
+
+        A cell where nobody can be is in no group, but for a sum of everybody, which bounds it too.
+        """
+        values = made.values[self.site] / np.maximum(self.members[self.site], 1)
+        measurements = tuple(
+            dataclasses.replace(
+                each, groups=np.where(self.inside | (each.noisy.size == 1), each.groups[self.site], -1)
+            )
+            for each in made.measurements
+        )
+        return made._replace(values=np.where(self.inside, values, 0.0), measurements=measurements)
+
+
+def _inside(lattice: Lattice) -> BoolArray:
+    return np.ones(lattice.row.size, dtype=np.bool_) if lattice.inside is None else lattice.inside

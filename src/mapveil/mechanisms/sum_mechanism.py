@@ -1,0 +1,228 @@
+"""A mechanism as a plan: it asks for noisy sums, and the trust model in its parameters answers."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import abstractmethod
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from mapveil.geo.counts import Counts
+from mapveil.geo.points import Points
+from mapveil.geo.tiling import Tiling
+from mapveil.maps.density_map import DensityMap, Measurement
+from mapveil.maps.round_cost import RoundCost
+from mapveil.mechanisms.mechanism import Estimate, Mechanism, Progress, check_tiling, tiling_of
+from mapveil.mechanisms.plan import BeforeReveal, NoisySums, Plan, Query, Raster, Setting, run
+from mapveil.privacy.claim import Share
+from mapveil.privacy.guarantee import Guarantee
+from mapveil.trust.answerers import answerer_of
+from mapveil.trust.curator import Curator
+from mapveil.trust.secure_aggregation.model import SecureAggregation
+from mapveil_client.encodings import NodeEncoding
+from mapveil_client.epsilon import split_epsilon
+from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.prefix_tree import PrefixTree
+from mapveil_client.randomness.random import Randomness, as_randomness
+from mapveil_client.sum_report import Devices
+
+if TYPE_CHECKING:
+    from mapveil.engines import UserSums
+    from mapveil.secure_sum.drivers import SecureSum
+
+
+class UserNumber(NamedTuple):
+    """A number of users that a plan may use: public, or bought with a share of the budget."""
+
+    users: float  # at least 1 where it was bought
+    rest: Fraction  # the budget that is left
+    noisy: NoisySums | None  # the noisy total, where it was bought
+
+    def measurements(self, sites: int) -> tuple[Measurement, ...]:
+        """The noisy total as a measurement of all sites, where it was bought."""
+        return () if self.noisy is None else (self.noisy.measurement(np.zeros(sites, dtype=np.int64)),)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SumMechanism(Mechanism):
+    """A mechanism that asks for noisy sums.
+
+    Parameters
+    ----------
+    epsilon : int, float, str, Decimal or Fraction
+        The whole privacy budget of one release, above zero; kept exactly.
+    trust : Curator or SecureAggregation
+        Who answers; a curator by default.
+    """
+
+    unanswerable: ClassVar[Mapping[str, str]] = {}  # trust models that cannot answer the plan, and why
+    of_cells: ClassVar[bool] = False  # whether the plan asks for single cells, wherever they lie
+
+    trust: Curator | SecureAggregation = dataclasses.field(default_factory=Curator)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        why = self.unanswerable.get(self.trust.name)
+        if why is not None:
+            raise ParameterError(f"{self.name} cannot run with trust {self.trust.name}: {why}")
+
+    @abstractmethod
+    def plan(self, setting: Setting) -> Plan:
+        """Ask for noisy sums, from the public setting on, and return an estimate.
+
+        The values of the estimate are per site of the raster, in Morton order, shape (4**depth,); its
+        measurements' groups likewise.
+        """
+
+    def check_source(self, points: Points | Counts | UserSums | Devices) -> None:
+        """Refuse a table that the plan can make nothing of, before anything is read."""
+
+    def check_cells(self, tiling: Tiling) -> None:
+        """Refuse cells that the plan cannot work on, before anything is read."""
+
+    def raster(self, tiling: Tiling) -> Raster:
+        """The raster of sites that the plan works on."""
+        lattice = tiling.lattice()
+        apart = self.of_cells and isinstance(self.trust, Curator)
+        return Raster.of_cells(lattice) if apart else Raster.of(lattice)
+
+    def number_of_users(self, setting: Setting) -> Generator[Query, NoisySums, UserNumber]:
+        """The public number of users, or a noisy total bought with ``setting.users_share`` of the budget."""
+        if setting.devices is not None:
+            return UserNumber(float(setting.devices), self.budget, None)
+        part, rest = split_epsilon(self.budget, [setting.users_share, 1 - setting.users_share])
+        root = NodeEncoding(PrefixTree.uniform(setting.depth, 0))
+        noisy = yield Query("number of users", root, part)
+        return UserNumber(max(float(noisy.values[0]), 1.0), rest, noisy)
+
+    def release(
+        self,
+        points: Points | Counts | UserSums | Devices,
+        tiling: Tiling | None = None,
+        *,
+        rng: Randomness | int | None = None,
+        progress: Progress | None = None,
+        secure_sum: SecureSum | None = None,
+        dropout: float = 0.0,
+        before_reveal: BeforeReveal | None = None,
+    ) -> DensityMap:
+        """Release a map of where the users are, epsilon-DP for each user.
+
+        Secure sums run in this process: every client's half, and the server's.
+
+        Parameters
+        ----------
+        points : Points, Counts, UserSums or Devices
+            A table, counts with each unit one user, a curator's exact sums, or the clients of a simulation.
+        tiling : Tiling, optional
+            The cells; counts bring their own.
+        rng : Randomness, int or None
+            Leave it out for a release; an integer seeds the run and marks the map.
+        progress : callable, optional
+            Told the name and the done part of each step.
+        secure_sum : SecureSum, optional
+            What adds the clients' vectors: ``ProtocolSum()`` with all the cryptography, or ``IdealSum()`` (the
+            default), which adds the same vectors in the clear.
+        dropout : float
+            Fraction of each shard of clients that drops out, to see what happens.
+        before_reveal : callable, optional
+            Told each query's share of epsilon before its sums are revealed; may refuse by raising.
+
+        Raises
+        ------
+        InputError
+            The table cannot be used, or the tiling has too many cells for a dense map.
+        PromiseError
+            Too many clients dropped out: nothing is released.
+        """
+        self.check_source(points)
+        stream = as_randomness(rng)
+        cells = _given(tiling) if isinstance(points, Devices) else tiling_of(points, tiling)
+        self.check_cells(cells)
+        answerer = answerer_of(
+            self.trust,
+            points,
+            cells,
+            self.raster(cells),
+            rng=stream,
+            progress=progress or (lambda step, done: None),
+            secure_sum=secure_sum,
+            dropout=dropout,
+            before_reveal=before_reveal,
+        )
+        made = run(self.plan(answerer.setting), answerer.answer)
+        revealed, costs = tuple(answerer.revealed), tuple(answerer.costs)
+        heat = self.map_of(made, cells, revealed, costs, seeded=stream.seeded)
+        if isinstance(self.trust, Curator):
+            return heat
+        return dataclasses.replace(heat, guarantee=heat.guarantee.as_simulation())
+
+    def map_of(
+        self,
+        made: Estimate,
+        tiling: Tiling,
+        revealed: tuple[Share, ...],
+        costs: tuple[RoundCost, ...],
+        *,
+        seeded: bool = False,
+    ) -> DensityMap:
+        """The map of what the plan returned.
+
+        Parameters
+        ----------
+        made : Estimate
+            Per site of the raster.
+        tiling : Tiling
+            The cells.
+        revealed : tuple of Share
+            What each query cost every user.
+        costs : tuple of RoundCost
+            What each round sent, where clients answered.
+        seeded : bool
+            Whether the noise can be repeated.
+        """
+        on = self.raster(tiling).on_cells(made)
+        return DensityMap(
+            values=on.values,
+            tiling=tiling,
+            guarantee=self.guarantee(revealed, seeded=seeded),
+            method=self.name,
+            parameters=self.parameters(),
+            measurements=on.measurements,
+            notes=(*on.notes, *_who(costs)),
+            rounds=costs,
+        )
+
+    def parameters(self) -> dict[str, Any]:
+        """The parameters, those of the trust model among them, as a JSON-ready record."""
+        record = super().parameters()
+        del record["trust"]
+        return record | self.trust.parameters()
+
+    def guarantee(self, shares: tuple[Share, ...] = (), *, seeded: bool = False) -> Guarantee:
+        """The promise of one release with these parameters."""
+        self._spent(shares)
+        return self.trust.guarantee(self.budget, shares, seeded=seeded)
+
+
+def _given(tiling: Tiling | None) -> Tiling:
+    if tiling is None:
+        raise InputError("devices need the tiling whose lattice their sites are of")
+    check_tiling(tiling)
+    return tiling
+
+
+def _who(costs: Sequence[RoundCost]) -> tuple[str, ...]:
+    """How many clients stand behind the sums."""
+    if not costs:
+        return ()
+    least, asked = min(each.included for each in costs), max(each.devices for each in costs)
+    rounds = f"{len(costs)} round{'s' if len(costs) != 1 else ''}"
+    length = RoundCost.total_length(costs)
+    return (
+        f"{rounds} of {asked} devices, at least {least} of them in every sum; {length} coordinates sent by each",
+    )

@@ -1,0 +1,193 @@
+"""The trusted curator: exact sums of a table, and discrete Laplace noise."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+
+from mapveil.engines import UNIT
+from mapveil.geo.tiling import Tiling
+from mapveil.maps.round_cost import RoundCost
+from mapveil.mechanisms.mechanism import Progress
+from mapveil.mechanisms.plan import BeforeReveal, CuratorQuery, NoisySums, Query, Raster, Setting
+from mapveil.privacy.claim import (
+    Adversary,
+    Assumes,
+    ContributionBound,
+    Neighbouring,
+    Norm,
+    Share,
+    TrustModel,
+)
+from mapveil.privacy.discrete_laplace import discrete_laplace
+from mapveil.privacy.guarantee import Guarantee
+from mapveil.privacy.sampling import sampling_delta
+from mapveil_client.arrays import FloatArray, IntArray
+from mapveil_client.encodings import Encoding
+from mapveil_client.errors import ParameterError
+from mapveil_client.randomness.random import Randomness
+
+_MOST_SAMPLES = 1 << 28  # each within 2^-60 of its law, together within 2^-32: mapveil.privacy.sampling
+
+
+def noisy_sums(sums: IntArray, epsilon: Fraction, rng: Randomness, copies: int = 1) -> FloatArray:
+    r"""The Laplace mechanism on user sums, Lemma 2.2 of Ghazi et al. (2023), on a lattice.
+
+    .. math:: \tilde{s} = (s + \nu) / u, \qquad \nu \sim \mathrm{DLap}(\epsilon / (u m))
+
+    where: :math:`s` is ``sums`` in units of 1 / :math:`u` of a user, :math:`u` is
+    :data:`mapveil.engines.UNIT`, :math:`\epsilon` is ``epsilon`` and m is ``copies``. One user changes the sums
+    by at most :math:`u m` in L1, so the result is epsilon-DP. Run by: the curator.
+
+    Parameters
+    ----------
+    sums : ndarray of int64, any shape
+        Exact sums, units of 1 / UNIT user.
+    epsilon : Fraction
+        Budget of this measurement.
+    rng : Randomness
+        The source of bits.
+    copies : int
+        How many of the sums a location counts in.
+
+    Returns
+    -------
+    ndarray of float64, same shape
+        Users, unbiased, with negative values where the noise says so.
+    """
+    noise = discrete_laplace(sums.size, epsilon, UNIT * copies, rng).reshape(sums.shape)
+    return np.asarray((sums + noise) / UNIT, dtype=np.float64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curator:
+    """One trusted party holds the table and releases what noise allows.
+
+    Parameters
+    ----------
+    users : int, optional
+        A public estimate of the number of users, for plans that want one; under add-or-remove neighbours the number
+        itself is not public, and without an estimate ``users_share`` is spent on a noisy one.
+    users_share : float
+        Fraction of the budget for a noisy number of users, in (0, 1).
+    """
+
+    name: ClassVar[str] = "central"
+    whole_noise: ClassVar[bool] = False
+    scale: ClassVar[int] = UNIT
+
+    users: int | None = None
+    users_share: float = 0.05
+
+    def __post_init__(self) -> None:
+        if self.users is not None and self.users < 1:
+            raise ParameterError(f"users must be a whole number of at least 1, or none, got {self.users!r}")
+        if not 0 < self.users_share < 1:
+            raise ParameterError(f"users_share must be between 0 and 1, got {self.users_share!r}")
+
+    def parameters(self) -> dict[str, Any]:
+        """The parameters as a JSON-ready record."""
+        return dataclasses.asdict(self)
+
+    def answerer(
+        self,
+        sums: IntArray,
+        tiling: Tiling,
+        raster: Raster,
+        *,
+        rng: Randomness,
+        progress: Progress,
+        before_reveal: BeforeReveal | None = None,
+    ) -> CuratorAnswerer:
+        """Answer queries about exact sums per cell, units of 1 / UNIT user."""
+        setting = Setting(
+            raster.depth,
+            raster.members,
+            self.users,
+            1,
+            Fraction(1),
+            UNIT,
+            curator=True,
+            users_share=self.users_share,
+            tiling=tiling,
+        )
+        return CuratorAnswerer(setting, sums, raster, rng, progress, before_reveal or (lambda share: None))
+
+    def noise_terms(self, users: float) -> float:
+        """Discrete Laplace variables in the noise of a sum: one."""
+        return 1.0
+
+    def asked(self, users: float) -> float:
+        """Of so many users, those whose locations count: all."""
+        return users
+
+    def guarantee(self, epsilon: Fraction, shares: tuple[Share, ...], *, seeded: bool) -> Guarantee:
+        """The promise of one release."""
+        return Guarantee(
+            model=TrustModel.CURATOR,
+            neighbours=Neighbouring.ADD_OR_REMOVE,
+            epsilon=epsilon,
+            delta=sampling_delta(epsilon),
+            adversary=Adversary.RELEASE,
+            bound=ContributionBound(Norm.L1, Fraction(1), Fraction(1, UNIT)),
+            assumptions=(Assumes.TABLE_SECRET(), Assumes.DISTINCT_USERS()),
+            shares=shares,
+            seeded=seeded,
+        )
+
+
+class CuratorAnswerer:
+    """Exact sums of one table, revealed through noise only. Run by: the curator."""
+
+    def __init__(
+        self,
+        setting: Setting,
+        sums: IntArray,
+        raster: Raster,
+        rng: Randomness,
+        progress: Progress,
+        before_reveal: BeforeReveal,
+    ) -> None:
+        self.setting = setting
+        self.revealed: list[Share] = []
+        self.costs: list[RoundCost] = []
+        self._rng, self._drawn = rng, 0
+        self._progress, self._before_reveal = progress, before_reveal
+        self._sites = np.zeros(setting.members.size, dtype=np.int64)
+        np.add.at(self._sites, raster.site, sums)
+
+    def answer(self, query: Query | CuratorQuery) -> Any:
+        """Charge the query's share, then reveal its noisy sums."""
+        self._before_reveal(query.share)
+        self.revealed.append(query.share)
+        if not isinstance(query, Query):
+            return query.reply(self._sites, self._rng, self._progress)
+        self._drawn += query.encoding.length
+        if self._drawn > _MOST_SAMPLES:
+            raise ParameterError(
+                f"a release must draw at most {_MOST_SAMPLES} samples of noise, got {self._drawn}"
+            )
+        self._progress(query.purpose, 0.0)
+        copies = query.encoding.copies
+        exact = self._exact(query.encoding)
+        values = np.empty(exact.size)
+        order = slice(None) if query.order is None else query.order
+        values[order] = noisy_sums(exact[order], query.epsilon, self._rng, copies)
+        self._progress(query.purpose, 1.0)
+        # The continuous law's variance: the lattice is finer than a float tells.
+        variance = 2 * copies**2 / float(query.epsilon) ** 2
+        return NoisySums(values, variance, 1.0, query.epsilon, UNIT * copies, UNIT, self.setting.devices)
+
+    def _exact(self, encoding: Encoding) -> IntArray:
+        """Exact sums of the groups, units of 1 / UNIT user."""
+        held = np.flatnonzero(self._sites)
+        exact = np.zeros(encoding.length, dtype=np.int64)
+        if held.size:
+            for position in encoding.positions(held).T:
+                inside = position >= 0
+                np.add.at(exact, position[inside], self._sites[held[inside]])
+        return exact

@@ -1,0 +1,1 @@
+"""Secure aggregation: one server, many clients, the noise in shares."""

@@ -1,0 +1,114 @@
+"""What is fixed before a round's devices answer, and what its sums mean: the same for a simulation and a service."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.mechanisms.plan import NoisySums, Query
+from mapveil.privacy.discrete_laplace import laplace_variance
+from mapveil.secure_sum.modulus import centre, check_modulus, highest_sum, smallest_modulus
+from mapveil.trust.secure_aggregation.model import Overflow
+from mapveil_client.arrays import IntArray
+from mapveil_client.sum_report import sensitivity
+from mapveil_client.user_shares import Rounding
+
+
+def shard_boundaries(asked: int, shard_size: int) -> IntArray:
+    """First device of each shard, and the end, shape (shards + 1,): shards are as even as can be.
+
+    Examples
+    --------
+    >>> shard_boundaries(10, 4).tolist()
+    [0, 3, 6, 10]
+    """
+    shards = max(1, -(-asked // shard_size))
+    return np.arange(shards + 1, dtype=np.int64) * asked // shards
+
+
+class RoundTerms(NamedTuple):
+    """The terms of one round; see :meth:`of`."""
+
+    query: Query
+    sizes: IntArray  # devices of each shard
+    alpha: Fraction  # each device's part of a discrete Laplace variable
+    scale: int  # units per device
+    sensitivity: int  # units one device moves the sums by, L1
+    most: int  # units of one device at one coordinate
+    bits: int  # sums are modulo 2**bits
+
+    @classmethod
+    def of(
+        cls,
+        query: Query,
+        sizes: IntArray,
+        alpha: Fraction,
+        scale: int,
+        rounding: Rounding,
+        *,
+        bits: int | None = None,
+        overflow: Overflow = "refuse",
+    ) -> RoundTerms:
+        """Fix a round. Run by: the server, which publishes it; a device computes the sensitivity for itself.
+
+        Parameters
+        ----------
+        query : Query
+            What is asked.
+        sizes : ndarray of int64, shape (shards,)
+            Devices of each shard.
+        alpha : Fraction
+            See :func:`mapveil_client.provision.share_shape`.
+        scale : int
+            Units per device.
+        rounding : str
+            See :func:`mapveil_client.sum_report.encode_places`.
+        bits : int, optional
+            The smallest safe modulus by default.
+        overflow : str
+            ``"refuse"`` a modulus in which a sum may overflow, or ``"wrap"``, to see what that does.
+
+        Raises
+        ------
+        ParameterError
+            The modulus given is too small.
+        """
+        moves = sensitivity(query.encoding, scale, rounding)
+        most = scale + (rounding == "stochastic")
+        largest = int(sizes.max())
+        noise = alpha * largest
+        if bits is None:
+            bits = smallest_modulus(largest, most, query.encoding.length, noise, query.epsilon, moves)
+        elif overflow == "refuse":
+            bits = check_modulus(bits, largest, most, query.encoding.length, noise, query.epsilon, moves)
+        return cls(query, sizes, alpha, scale, moves, most, bits)
+
+    def units(self, totals: Iterable[npt.NDArray[np.uint64]]) -> IntArray:
+        """The shards' sums modulo 2**bits as one sum of signed units. Run by: the server."""
+        highest = highest_sum(int(self.sizes.max()), self.most)
+        return np.asarray(sum(centre(total, self.bits, highest) for total in totals), dtype=np.int64)
+
+    def noisy_sums(self, units: IntArray, included: int) -> NoisySums:
+        """What a plan is told of a round.
+
+        Parameters
+        ----------
+        units : ndarray of int64, shape (length,)
+            Of all shards together.
+        included : int
+            Devices in them.
+        """
+        terms = float(self.alpha * included)
+        return NoisySums(
+            units / self.scale,
+            terms * laplace_variance(self.query.epsilon, self.sensitivity) / self.scale**2,
+            terms,
+            self.query.epsilon,
+            self.sensitivity,
+            self.scale,
+            included,
+        )

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from mapveil.geo.counts import Counts
+from mapveil.geo.quadtree import Quadtree
+from mapveil.geo.region import Region
+from mapveil.mechanisms.multiscale import Multiscale
+from mapveil.mechanisms.plan import Setting
+from mapveil.trust.curator import Curator
+from mapveil_client.errors import ParameterError
+
+DEPTH = 6
+
+
+def a_city(users: int = 3000) -> Counts:
+    tiling = Quadtree(Region.from_bbox(0, 0, 1, 1), depth=DEPTH)
+    lattice = tiling.lattice()
+    rng = np.random.default_rng(4)
+    density = sum(
+        np.exp(-((lattice.row - r) ** 2 + (lattice.col - c) ** 2) / (2 * width**2))
+        for r, c, width in [(20, 30, 3), (40, 10, 5), (50, 50, 2)]
+    )
+    return Counts(rng.multinomial(users, density / density.sum()).astype(np.int64), tiling)
+
+
+def distance(map_values: np.ndarray, truth: Counts) -> float:
+    kept = np.maximum(map_values, 0)
+    return float(np.abs(kept / kept.sum() - truth.values / truth.values.sum()).sum())
+
+
+def test_it_spends_no_more_than_its_budget() -> None:
+    for users in (None, 3000):
+        heat = Multiscale(epsilon="1/3", trust=Curator(users=users)).release(a_city(), rng=1)
+        assert sum(share.epsilon for share in heat.guarantee.shares) <= Fraction(1, 3)
+        assert len(heat.guarantee.shares) == len(heat.measurements)
+
+
+@pytest.mark.parametrize("epsilon", [0.2, 1, 5])
+def test_it_is_nearer_the_truth_than_noise_on_every_cell(epsilon: float) -> None:
+    from mapveil.mechanisms.laplace_histogram import LaplaceHistogram
+
+    city = a_city()
+    ours = np.mean(
+        [distance(Multiscale(epsilon=epsilon).release(city, rng=s).values, city) for s in range(3)]
+    )
+    plain = np.mean(
+        [distance(LaplaceHistogram(epsilon=epsilon).release(city, rng=s).values, city) for s in range(3)]
+    )
+    assert ours < 0.75 * plain
+
+
+def test_the_same_seed_gives_the_same_map() -> None:
+    first, second = (Multiscale(epsilon=1).release(a_city(), rng=9).values for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+
+
+def test_without_noise_to_speak_of_the_counts_come_back() -> None:
+    city = a_city()
+    heat = Multiscale(epsilon=1e6, depth=DEPTH).release(city, rng=1)
+    np.testing.assert_allclose(heat.values, city.values, atol=0.01)
+
+
+def test_the_interval_holds_the_truth() -> None:
+    city = a_city()
+    bounds = Multiscale(epsilon=1).release(city, rng=2).error(alpha=0.01)
+    held = (bounds.lower <= city.values) & (city.values <= bounds.upper)
+    assert held.mean() > 0.97
+
+
+def test_the_first_level_rises_with_signal() -> None:
+    setting = Setting(6, np.ones(4096, dtype=np.int64), None, 1, Fraction(1), 1, curator=True)
+    levels = [Multiscale(epsilon=1).level(setting, n, Fraction(1)) for n in (1e-9, 10, 200, 3000, 1e9)]
+    assert levels == sorted(levels)
+    assert (levels[0], levels[-1]) == (0, DEPTH)
+    assert 0 < levels[2] < levels[3] < DEPTH
+
+
+def test_the_second_round_is_finer_where_the_people_are() -> None:
+    city = a_city(users=20_000)
+    heat = Multiscale(epsilon=1, depth=2).release(city, rng=1)
+    groups = heat.measurements[-1].groups
+    lattice = city.tiling.lattice()
+    sizes = np.bincount(groups)[groups]
+    dense, empty = (sizes[(lattice.row == r) & (lattice.col == c)][0] for r, c in [(20, 30), (3, 60)])
+    assert dense < empty
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"first_share": 0.0},
+        {"leaf_signal": 0.0},
+        {"shifts": 0},
+        {"depth": -1},
+    ],
+)
+def test_a_parameter_outside_its_range_is_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(ParameterError, match=next(iter(wrong))):
+        Multiscale(epsilon=1, **wrong)  # type: ignore[arg-type]
