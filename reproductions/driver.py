@@ -78,13 +78,7 @@ class Paper:
         return tuple(name for found, _, name in keys if found == kind)
 
     def chosen(self, tables: Sequence[str] = (), figures: Sequence[str] = ()) -> tuple[Section, ...]:
-        """The named sections; all of them without a name.
-
-        Raises
-        ------
-        ParameterError
-            There is no such table or figure.
-        """
+        """The named sections; all of them without a name."""
         for kind, given in (("table", tables), ("figure", figures)):
             if unknown := [name for name in given if name not in self.names(kind)]:
                 known = ", ".join(self.names(kind))
@@ -144,15 +138,6 @@ def reproduce(
         Processes; with more than 1 a script must guard its entry.
     progress : callable, optional
         Receives the name of a step and the fraction done.
-
-    Raises
-    ------
-    ParameterError
-        There is no such table or figure.
-    InputError
-        A data set is missing, or the folder cannot be written to.
-    MissingExtra
-        An extra is not installed.
     """
     for module, extra in paper.needs:
         require(module, extra)

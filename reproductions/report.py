@@ -76,13 +76,7 @@ def write_report(
     header: Sequence[str],
     rows: Iterable[Sequence[object]],
 ) -> list[Path]:
-    """Write every picture, ``rows.csv``, ``claims.csv``, ``tables.md`` and ``index.html``; the paths written.
-
-    Raises
-    ------
-    InputError
-        The folder cannot be written to.
-    """
+    """Write every picture, ``rows.csv``, ``claims.csv``, ``tables.md`` and ``index.html``; the paths written."""
     body = [f"<p>{html.escape(text)}</p>\n" for text in preface]
     blocks = [f"<!-- {title} -->", *preface]
     if claims:

@@ -81,13 +81,7 @@ class Results:
         return (cls([row for each in outcomes for row in each.found], maps, costs),)
 
     def values(self, name: str = "value", metric: str = "mse", **wanted: object) -> list[Any]:
-        """One field of the rows whose metric and fields are as wanted.
-
-        Raises
-        ------
-        ParameterError
-            There is no such row.
-        """
+        """One field of the rows whose metric and fields are as wanted."""
         fields = {"metric": metric, **wanted}.items()
         chosen = [row for row in self.rows if all(getattr(row, key) == value for key, value in fields)]
         if not chosen:

@@ -73,24 +73,13 @@ def read_image(shared: Path, name: str) -> Counts:
         The folder with the files.
     name : str
         A key of :data:`IMAGES`.
-
-    Raises
-    ------
-    InputError
-        The file is not there.
     """
     return read_counts(shared_file(shared, IMAGES[name]))
 
 
 @lru_cache(maxsize=1)
 def read_tokyo(shared: Path) -> Tokyo:
-    """The check-ins of Foursquare's Tokyo users on 64 x 64 cells of their own box, as the paper cuts them.
-
-    Raises
-    ------
-    InputError
-        The file is not there.
-    """
+    """The check-ins of Foursquare's Tokyo users on 64 x 64 cells of their own box, as the paper cuts them."""
     points = read_points(shared_file(shared, _TOKYO_FILE))
     found = points.arrays()
     box = found.lon.min(), found.lat.min(), found.lon.max(), found.lat.max()
@@ -114,13 +103,7 @@ def read_tokyo(shared: Path) -> Tokyo:
 
 
 def sample_counts(counts: Counts, users: int | None, rng: np.random.Generator) -> Counts:
-    """The counts of ``users`` people drawn without replacement, of all for ``None``.
-
-    Raises
-    ------
-    InputError
-        There are fewer.
-    """
+    """The counts of ``users`` people drawn without replacement, of all for ``None``."""
     if users is None:
         return counts
     there = int(counts.values.sum())

@@ -124,11 +124,6 @@ def read_check_ins(shared: Path) -> CheckIns:
     ----------
     shared : Path
         The folder with the files of :data:`CHECK_INS`.
-
-    Raises
-    ------
-    InputError
-        A file is not there.
     """
     import duckdb
 
@@ -167,11 +162,6 @@ def read_grids(shared: Path, names: Sequence[str] = tuple(GRIDS)) -> dict[str, C
         The folder with the files of :data:`GRIDS`.
     names : sequence of str
         Which of them.
-
-    Raises
-    ------
-    InputError
-        A file is not there.
     """
     grids = {}
     for name in names:

@@ -121,13 +121,7 @@ class Found(NamedTuple):
 
 
 def cities(check_ins: CheckIns, count: int) -> list[City]:
-    """The busiest cells with at least ``LEAST_USERS`` users.
-
-    Raises
-    ------
-    InputError
-        There are fewer than ``count``.
-    """
+    """The busiest cells with at least ``LEAST_USERS`` users."""
     found = check_ins.cities(LEAST_USERS)
     if len(found) < count:
         raise InputError(f"the check-ins must have {count} cells with {LEAST_USERS} users, got {len(found)}")

@@ -107,13 +107,7 @@ BEYOND: Final = (
 
 @functools.lru_cache(maxsize=16)
 def read_scene(shared: Path, data: DataSet) -> Scene:
-    """Read the sites and visits of a data set.
-
-    Raises
-    ------
-    InputError
-        The file is not there, or the box holds fewer than two sites.
-    """
+    """Read the sites and visits of a data set."""
     lon, lat, visits = _most_visited(shared, data)
     if data.people is not None and data.people < visits.sum():
         generator = Randomness(1).child(f"people/{data.name}").generator()

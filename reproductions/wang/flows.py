@@ -93,11 +93,6 @@ def trip_ends(
     shared: Path, trips: TripSet
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, IntArray]:
     """Longitude and latitude of origins and of destinations, and how often each pair came, the most frequent first.
-
-    Raises
-    ------
-    InputError
-        The file is not there.
     """
     import duckdb
 

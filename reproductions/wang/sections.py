@@ -125,13 +125,7 @@ class Results:
             self._values.setdefault(key, []).append(row.value)
 
     def values(self, source: str, scheme: str, level: float, metric: str, group: str = "") -> Sequence[float]:
-        """The values of all trials.
-
-        Raises
-        ------
-        ParameterError
-            There are none.
-        """
+        """The values of all trials."""
         try:
             return self._values[source, scheme, level, metric, group]
         except KeyError:

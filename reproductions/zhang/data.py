@@ -56,13 +56,6 @@ def read_signal(
         Rows beyond so many are sampled.
     rng : Randomness, optional
         Who is sampled; needed with ``most``.
-
-    Raises
-    ------
-    ParameterError
-        There is no such set.
-    InputError
-        The file is missing.
     """
     if name not in SIGNAL_SETS:
         raise ParameterError(f"signal set {name!r}; accepted: {', '.join(SIGNAL_SETS)}")

@@ -181,13 +181,7 @@ CITIES: Final = (
 
 
 def read_city(shared: Path, city: City) -> tuple[FloatArray, FloatArray]:
-    """Longitudes and latitudes of a cut, a row for each check-in: each is a virtual user, as in section 4.1.2.
-
-    Raises
-    ------
-    InputError
-        The file is not there.
-    """
+    """Longitudes and latitudes of a cut, a row for each check-in: each is a virtual user, as in section 4.1.2."""
     import duckdb
 
     path = shared_file(shared, city.file)

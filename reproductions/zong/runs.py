@@ -81,13 +81,7 @@ def rank_correlation(first: FloatArray, second: FloatArray) -> float:
 
 
 def scene_of(source: str, users: int | None, shared: Path, seed: int, trial: int) -> Scene:
-    """The people of a job: drawn anew in each trial, or a whole city.
-
-    Raises
-    ------
-    ParameterError
-        There is no such source.
-    """
+    """The people of a job: drawn anew in each trial, or a whole city."""
     if source in SYNTHETIC:
         rng = Randomness(seed).child(f"people/{source}/{users}/{trial}")
         return synthetic_scene(source, users or 1000, rng)

@@ -93,14 +93,12 @@ class ExactTraffic(Traffic):
 
 
 class PrivateTraffic(Traffic):
-    """Devices report randomized, the server estimates, devices fetch privately.
+    """Devices report randomized locations, the server estimates maps, devices fetch them.
 
     Parameters
     ----------
-    server : TrafficServer
-        Collects and estimates.
-    updates : LocationUpdates
-        The devices.
+    server, updates : TrafficServer, LocationUpdates
+        The server half, and the client half of all devices.
     rng : Randomness
         The devices' randomness.
     reporting : str
@@ -108,11 +106,6 @@ class PrivateTraffic(Traffic):
     queries : int, optional
         Blocks of cells that a device fetches by private retrieval for each update; the whole map, fetched openly by
         everybody, by default.
-
-    Attributes
-    ----------
-    maps : dict of int to DensityMap
-        Of each window that had reports.
     """
 
     def __init__(
@@ -125,7 +118,7 @@ class PrivateTraffic(Traffic):
         queries: int | None = None,
     ) -> None:
         if reporting not in REPORTING:
-            raise ParameterError(f"reporting is {reporting!r}; {' or '.join(REPORTING)} is accepted")
+            raise ParameterError(f"reporting must be {' or '.join(REPORTING)}, got {reporting!r}")
         self.server, self.updates, self.queries = server, updates, queries
         self.reporting: Reporting = reporting
         self.maps: dict[int, DensityMap] = {}
@@ -170,23 +163,7 @@ def drive(
     seed: int = 1,
     progress: Callable[[float], None] | None = None,
 ) -> Drives:
-    """Let a fleet drive. Run by: a simulation.
-
-    Parameters
-    ----------
-    world : World
-        Roads, predictions and the true traffic.
-    fleet : Fleet
-        Who drives.
-    traffic : Traffic
-        What they learn.
-    rule : UpdateRule
-        When, and how often, a trip asks.
-    seed : int
-        Of the moments of probes, which are drawn before a trip starts.
-    progress : callable, optional
-        Told the part done.
-    """
+    """Let a fleet drive; ``seed`` draws the moments of probes before a trip starts."""
     graph, tell = world.graph, progress or (lambda done: None)
     plans = _Plans(world, graph.routes(fleet.origin, fleet.destination, world.predicted))
     clock, late = fleet.departure.copy(), np.zeros(fleet.size)

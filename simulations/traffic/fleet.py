@@ -14,15 +14,7 @@ from mapveil_client.errors import InputError, ParameterError
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Fleet:
-    """Vehicles, one trip each.
-
-    Parameters
-    ----------
-    origin, destination : ndarray of int64, shape (vehicles,)
-        Junctions, different ones.
-    departure : ndarray of float64, shape (vehicles,)
-        Seconds from the beginning.
-    """
+    """Vehicles, one trip each: junctions (different ones), and seconds from the beginning, shape (vehicles,)."""
 
     origin: IntArray
     destination: IntArray
@@ -46,31 +38,9 @@ def fleet_from_trips(
     nearest_m: float = 500.0,
     seed: int = 1,
 ) -> Fleet:
-    """Vehicles that go where trips of a table went, drawn with replacement, departing evenly over a period.
+    """Vehicles that go where trips of a table went, drawn with replacement, departing evenly over ``period_s`` seconds.
 
-    Run by: a simulation.
-
-    Parameters
-    ----------
-    trips : Trips
-        Of public or agreed data.
-    graph : RoadGraph
-        The roads.
-    vehicles : int
-        How many.
-    period_s : float
-        Seconds between the first and the last departure.
-    nearest_m : float
-        Trips with an end farther than this from every junction are left out.
-    seed : int
-        The same seed gives the same fleet.
-
-    Raises
-    ------
-    InputError
-        No trip has two different ends on the graph.
-    ParameterError
-        A parameter is outside its range.
+    Trips with an end farther than ``nearest_m`` metres from every junction are left out.
     """
     _check(vehicles, period_s)
     (origin, far), (destination, also) = (
@@ -87,17 +57,7 @@ def fleet_from_trips(
 def synthetic_fleet(
     graph: RoadGraph, vehicles: int, *, period_s: float = 3600.0, centres: int = 3, seed: int = 1
 ) -> Fleet:
-    """Vehicles between a few centres and anywhere: most end near a centre, as in a morning. Run by: a simulation.
-
-    Parameters
-    ----------
-    graph : RoadGraph
-        The roads.
-    vehicles, period_s, seed
-        As for :func:`fleet_from_trips`.
-    centres : int
-        How many centres.
-    """
+    """Vehicles between a few centres and anywhere: most end near a centre, as in a morning."""
     _check(vehicles, period_s)
     rng = np.random.default_rng(seed)
     plane = graph.plane
@@ -113,5 +73,5 @@ def synthetic_fleet(
 def _check(vehicles: int, period_s: float) -> None:
     if vehicles < 1 or not (np.isfinite(period_s) and period_s > 0):
         raise ParameterError(
-            f"vehicles is {vehicles!r}, period_s {period_s!r}; at least 1, and seconds above 0, are accepted"
+            f"vehicles must be at least 1, period_s above 0 seconds, got {vehicles!r} and {period_s!r}"
         )

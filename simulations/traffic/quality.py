@@ -33,12 +33,6 @@ def route_quality(exact: Drives, private: Drives, epsilon: float) -> RouteQualit
 
     Source: Wang et al. (2022), appendix C.1, Figures 14 to 16.
 
-    Parameters
-    ----------
-    exact, private : Drives
-        Of one fleet in one world.
-    epsilon : float
-        Of an update.
     """
     edits = edit_distances(exact.routes, private.routes)
     apart = (private.seconds - exact.seconds) / 60
@@ -56,11 +50,6 @@ def edit_distances(first: Routes, second: Routes) -> IntArray:
     """Levenshtein distances of routes, pair by pair: junctions inserted, left out or replaced.
 
     All pairs at once, row by row of their tables: within a row, insertions are a running minimum.
-
-    Parameters
-    ----------
-    first, second : Routes
-        As many routes each.
 
     Examples
     --------

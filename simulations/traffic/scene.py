@@ -56,32 +56,12 @@ def make_scene(
     period_s: float = 3600.0,
     seed: int = 1,
 ) -> Scene:
-    """Set the scene. Run by: the evaluator; it reads true trips, so nothing of it is private.
+    """Set the scene; it reads true trips, so nothing of it is private.
 
     Of a table of positions, the earlier half of the trips predicts travel times (and makes the roads, where these are
     ``"trajectories"``), and vehicles go where the later half went. Of a table of ends there is no past: roads take
-    what they take when empty.
-
-    Parameters
-    ----------
-    source : path, frame or anything :func:`mapveil.read_points` accepts, optional
-        Trips; synthetic ones by default.
-    roads : str
-        A file (see :func:`mapveil.navigation.read_roads.read_roads`), ``"trajectories"``, ``"synthetic"``, or
-        ``"auto"``: trajectories where ``source`` holds them, synthetic otherwise.
-    region : Region, optional
-        Where; needed unless all is synthetic.
-    user, trip : str, optional
-        Columns of user ids and trip ids; the usual names by default.
-    vehicles, period_s, seed
-        As for :func:`simulations.traffic.fleet.fleet_from_trips`.
-
-    Raises
-    ------
-    InputError
-        Something cannot be read or used.
-    ParameterError
-        No region, or roads of trajectories that are not there.
+    what they take when empty. ``roads`` is a file, ``"trajectories"``, ``"synthetic"``, or ``"auto"``: trajectories
+    where ``source`` holds them. A region is needed unless all is synthetic.
     """
     past, driven, name = None, None, ""
     if source is not None:
@@ -130,30 +110,10 @@ def congested_world(
     delay_s: float = 3.0,
     window_s: float = 300.0,
 ) -> World:
-    """The traffic of a scene. Run by: a simulation.
+    """The traffic of a scene.
 
-    Parameters
-    ----------
-    scene : Scene
-        Roads and vehicles.
-    tiling : Tiling
-        Cells to count users in.
-    kind : str
-        One of :data:`mapveil.navigation.congestion.CONGESTIONS`.
-    capacity : float, optional
-        Users of a cell at a time that its roads carry; by default such that trips on the ways as predicted take half
-        as long again as predicted (or half of the worst they could, if that is less), whatever the number of vehicles.
-    delay_s : float
-        Of ``"step"``, seconds.
-    window_s : float
-        Length of a window, seconds.
-
-    Raises
-    ------
-    InputError
-        A junction lies outside the tiling.
-    ParameterError
-        A parameter is outside its range.
+    ``capacity`` is in users of a cell at a time; by default such that trips on the predicted routes take half as long
+    again as predicted (or half of the worst they could, if that is less), whatever the number of vehicles.
     """
     routes = scene.graph.routes(scene.fleet.origin, scene.fleet.destination, scene.predicted)
 

@@ -73,28 +73,10 @@ def study_routes(
     rng: Randomness,
     progress: Callable[[str, float], None] | None = None,
 ) -> RouteStudy:
-    """Let a fleet drive once for each setting. Run by: the evaluator; reads true places, so it is not private.
+    """Let a fleet drive once for each epsilon (of a randomized location) and theta (seconds). Not private.
 
-    Parameters
-    ----------
-    world, fleet
-        The traffic, and who drives.
-    mechanism : LocalMechanism
-        What randomizes; its epsilon is replaced.
-    epsilons : sequence of Fraction
-        Of each randomized location.
-    thetas_s : sequence of float
-        Seconds behind the prediction after which a trip asks.
-    most : int
-        How often a trip asks, and how many locations it sends when late.
-    reporting : str
-        When devices send locations; see :mod:`simulations.traffic.drive`.
-    queries : int, optional
-        Blocks fetched by private retrieval; the whole map openly by default.
-    rng : Randomness
-        The devices' randomness.
-    progress : callable, optional
-        Told the name and the done part of each step.
+    A trip queries at most ``most`` times, and sends as many locations when late; see :mod:`simulations.traffic.drive`.
+    With ``queries`` so many blocks are fetched by private retrieval, otherwise the whole map openly.
     """
     tell = progress or (lambda step, done: None)
     domain = Domain(world.tiling)

@@ -24,25 +24,11 @@ _JITTER: Final = 0.18
 
 
 def synthetic_roads(region: Region | None = None, *, spacing_m: float = 250.0, seed: int = 1) -> RoadGraph:
-    """Roads of a city that does not exist, on a bent grid.
+    """Roads of a city that does not exist, on a bent grid, by default in :data:`mapveil.synthetic.SEA_BOX`.
 
     Every fifth row and column is an avenue (50 km/h), the outermost are a ring (80 km/h), the others streets
-    (30 km/h), a tenth of which are missing. A river crosses the middle from west to east: every second avenue and the
-    ring have a bridge.
-
-    Parameters
-    ----------
-    region : Region, optional
-        Where it stands, :data:`mapveil.synthetic.SEA_BOX` by default.
-    spacing_m : float
-        Metres between parallel streets.
-    seed : int
-        The same seed and parameters give the same roads.
-
-    Raises
-    ------
-    ParameterError
-        The spacing leaves fewer than 3 x 3 junctions, or more than a million.
+    (30 km/h, ``spacing_m`` metres apart), a tenth of which are missing. A river crosses the middle from west to east:
+    every second avenue and the ring have a bridge.
 
     Examples
     --------
@@ -58,7 +44,7 @@ def synthetic_roads(region: Region | None = None, *, spacing_m: float = 250.0, s
     )
     if not (columns >= 3 and rows >= 3 and rows * columns <= 1_000_000):
         raise ParameterError(
-            f"spacing_m is {spacing_m!r}: {rows} x {columns} junctions; a spacing for 3 x 3 to a million is accepted"
+            f"spacing_m must give 3 x 3 to a million junctions, got {rows} x {columns} from {spacing_m!r}"
         )
     rng = np.random.default_rng(seed)
     x0, y0, x1, y1 = region.bounds_m

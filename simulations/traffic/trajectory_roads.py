@@ -19,32 +19,14 @@ _FASTEST_MS: Final = 45.0  # 160 km/h: what is faster is a mistake of the positi
 def roads_from_trajectories(
     trajectories: Trajectories, tiling: Tiling, *, least_trips: int = 1, longest_step_s: float = 90.0
 ) -> RoadGraph:
-    """Make roads of what trips did: a junction a cell, a road between cells that a trip passed one after the other.
+    """Make roads of trips: a junction per cell, a road between cells that a trip passed one after the other.
 
-    A road takes the median time that the steps took. Run by: whoever holds trajectories that are public, or whose
-    people agreed. Nothing here is private: a road that one person drove becomes part of the map.
-
-    Parameters
-    ----------
-    trajectories : Trajectories
-        The trips.
-    tiling : Tiling
-        The cells; about as large as a step from position to position is long.
-    least_trips : int
-        Leave out roads that fewer trips took.
-    longest_step_s : float
-        Leave out steps that took longer: the trip stood, or was not seen.
-
-    Raises
-    ------
-    ParameterError
-        ``least_trips`` is below 1 or ``longest_step_s`` not above 0.
-    InputError
-        No road is left.
+    A road takes the median time of its steps. Not private: a road that one person drove becomes part of the map. Roads
+    of fewer than ``least_trips`` trips and steps of more than ``longest_step_s`` seconds are left out.
     """
     if least_trips < 1 or not longest_step_s > 0:
         raise ParameterError(
-            f"least_trips is {least_trips!r}, longest_step_s {longest_step_s!r}; at least 1 and above 0 are accepted"
+            f"least_trips must be at least 1, longest_step_s above 0, got {least_trips!r} and {longest_step_s!r}"
         )
     cell = tiling.locate(trajectories.lon, trajectories.lat)
     trip, seconds = trajectories.trip, trajectories.seconds

@@ -37,27 +37,14 @@ class Traversals(NamedTuple):
 def traversals(
     graph: RoadGraph, trajectories: Trajectories, *, nearest_m: float = 150.0, longest_step_s: float = 180.0
 ) -> Traversals:
-    """Put trips on the graph. Run by: whoever holds public trajectories; nothing here is private.
+    """Put public trips on the graph.
 
-    Parameters
-    ----------
-    graph : RoadGraph
-        The roads.
-    trajectories : Trajectories
-        Trips of the past.
-    nearest_m : float
-        Positions farther than this from every junction are left aside.
-    longest_step_s : float
-        So are steps from junction to junction that took longer.
-
-    Raises
-    ------
-    ParameterError
-        A parameter is not above 0.
+    Positions farther than ``nearest_m`` metres from every junction and steps of more than ``longest_step_s`` seconds
+    are left out.
     """
     if not (nearest_m > 0 and longest_step_s > 0):
         raise ParameterError(
-            f"nearest_m is {nearest_m!r}, longest_step_s {longest_step_s!r}; numbers above 0 are accepted"
+            f"nearest_m and longest_step_s must be above 0, got {nearest_m!r} and {longest_step_s!r}"
         )
     node, far = graph.nearest_nodes(trajectories.lon, trajectories.lat)
     near = far <= nearest_m
@@ -88,19 +75,7 @@ def traversals(
 
 
 def predict_times(graph: RoadGraph, past: Traversals) -> FloatArray:
-    """Predicted seconds of every road; see the module's header. Run by: anybody who holds public past trips.
-
-    Parameters
-    ----------
-    graph : RoadGraph
-        The roads.
-    past : Traversals
-        Of it; without any, roads take what they take when empty.
-
-    Returns
-    -------
-    ndarray of float64, shape (roads,)
-    """
+    """Predicted seconds of every road, shape (roads,); see the module's header. Without trips, those of empty roads."""
     if past.road.size == 0:
         return graph.seconds.copy()
     ratio = past.seconds / graph.seconds[past.road]

@@ -32,36 +32,16 @@ class Stays(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class World:
-    """What traffic really is: given, not changed by those who are watched.
-
-    Parameters
-    ----------
-    graph : RoadGraph
-        The roads.
-    tiling : Tiling
-        The cells that traffic is counted in.
-    cell : ndarray of int64, shape (nodes,)
-        The cell of each junction; who is on a road counts where it ends.
-    predicted : ndarray of float64, shape (roads,)
-        Seconds of each road as predicted from the past.
-    users : ndarray of float64, shape (windows, cells)
-        How many users are in a cell at a time, on average over a window.
-    window_s : float
-        Length of a window.
-    congestion : Congestion
-        What users cost.
-    slowdown : float
-        Mean trip time over the mean that was predicted.
-    """
+    """The true traffic: given, not changed by those who are watched."""
 
     graph: RoadGraph
     tiling: Tiling
-    cell: IntArray
-    predicted: FloatArray
-    users: FloatArray
+    cell: IntArray  # of each junction: a user on a road counts where it ends
+    predicted: FloatArray  # seconds of each road as predicted from the past
+    users: FloatArray  # in a cell at a time, mean of a window, shape (windows, cells)
     window_s: float
     congestion: Congestion
-    slowdown: float
+    slowdown: float  # mean trip time over the predicted mean
 
     @property
     def windows(self) -> int:
@@ -89,34 +69,12 @@ def make_world(
     window_s: float = 300.0,
     routes: Routes | None = None,
 ) -> World:
-    """Let a fleet take the ways that are fastest by prediction, and count where it is. Run by: a simulation.
+    """Let a fleet take the routes that are fastest by prediction (or ``routes``); count its users by cell and window.
 
-    Parameters
-    ----------
-    graph : RoadGraph
-        The roads.
-    fleet : Fleet
-        Everybody on them.
-    tiling : Tiling
-        Cells to count in; every junction must lie in their region.
-    predicted : ndarray of float64, shape (roads,)
-        Seconds of each road.
-    congestion : Congestion
-        What users cost.
-    window_s : float
-        Length of a window, seconds.
-    routes : Routes, optional
-        The fleet's ways, where they are known already.
-
-    Raises
-    ------
-    InputError
-        A junction lies outside the tiling's region.
-    ParameterError
-        The window is not above 0 seconds.
+    Every junction must lie in the region of the tiling.
     """
     if not (np.isfinite(window_s) and window_s > 0):
-        raise ParameterError(f"window_s is {window_s!r}; seconds above 0 are accepted")
+        raise ParameterError(f"window_s must be seconds above 0, got {window_s!r}")
     cell = junction_cells(graph, tiling)
     ways = graph.routes(fleet.origin, fleet.destination, predicted) if routes is None else routes
     at, last = ways.start[:-1].copy(), ways.start[1:] - 1

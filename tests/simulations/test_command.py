@@ -86,7 +86,7 @@ def test_trips_make_roads_and_the_study_says_that_it_is_not_private(
 ) -> None:
     done = traffic(positions, "--region", BOX, *QUICK, "-o", tmp_path / "r.geojson", "--json", "-v")
     assert done.code == 0, done.err
-    assert "reads true places" in done.err
+    assert "reads true locations" in done.err
     assert "roads: " in done.err
     record = json.loads(done.out)
     assert record["roads"]["source"] == "roads of taxis.csv"
@@ -130,9 +130,9 @@ def test_nobody_late_is_said_and_writes_nothing(traffic: Callable, tmp_path: Pat
         (["--epsilon", "some"], "epsilon"),
         (["--theta", "-5"], "--theta is '-5'"),
         (["--theta", "0"], "--theta is '0'"),
-        (["--updates", "0"], "--updates is 0; at least 1"),
-        (["--vehicles", "0"], "--vehicles is 0"),
-        (["--retrieve", "0"], "--retrieve is 0"),
+        (["--updates", "0"], "--updates must be at least 1"),
+        (["--vehicles", "0"], "--vehicles must be at least 1"),
+        (["--retrieve", "0"], "--retrieve must be at least 1"),
         (["--period", "0"], "period_s"),
         (["--window", "-1"], "window_s"),
         (["--capacity", "0"], "capacity must be above 0"),

@@ -69,7 +69,7 @@ def test_one_trip_back_and_forth_is_one_trip() -> None:
 
 @pytest.mark.parametrize("settings", [{"least_trips": 0}, {"longest_step_s": 0}, {"longest_step_s": np.nan}])
 def test_senseless_settings_are_refused(settings: dict) -> None:
-    with pytest.raises(ParameterError, match="accepted"):
+    with pytest.raises(ParameterError, match="must be"):
         roads_from_trajectories(trips_of(around(30)), GRID, **settings)
 
 
