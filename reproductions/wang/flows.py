@@ -92,8 +92,7 @@ class Flows(NamedTuple):
 def trip_ends(
     shared: Path, trips: TripSet
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, IntArray]:
-    """Longitude and latitude of origins and of destinations, and how often each pair came, the most frequent first.
-    """
+    """Longitude and latitude of origins and of destinations, and how often each pair came, the most frequent first."""
     import duckdb
 
     path = shared_file(shared, trips.file)
