@@ -23,13 +23,13 @@ INTRODUCTION = """# The collector's API
 
 Everything under `/v1`, as JSON but for files and protocol messages, which are canonical CBOR. A running
 collector publishes the whole of it as OpenAPI 3.1 at `/v1/openapi.json`; schemathesis holds it to that in
-`tests/collector/http/test_openapi.py`. No address takes a person's coordinates.
+`tests/collector/http/test_openapi.py`. No address accepts a location.
 
 This page is made from that document and from the table of settings by `docs/make_collector_api.py`.
 
-## Who asks
+## Authentication
 
-| who | says so by |
+| client | authenticates by |
 |---|---|
 | operator | `Authorization: Bearer mvo_...`; a `viewer`, an `operator` or an `admin` may do what the ones before may |
 | device | `Authorization: Mapveil-Device <id> <signature>`: Ed25519 over method, address with query, and body |
@@ -37,11 +37,11 @@ This page is made from that document and from the table of settings by `docs/mak
 
 A device signs `"mapveil request 1"`, a zero byte, the method, a zero byte, the address, a zero byte, and the
 SHA-256 of the body. There is no clock in it: an address names one collection, round and phase, and each takes
-one message, so a replay repeats what was said and changes nothing. A proxy in between must not rewrite
+one message, so a replay repeats the request and changes nothing. A proxy in between must not rewrite
 addresses.
 
-The same message, report or membership once more is answered as it was the first time. Other bytes for the same
-place are refused (409), and whatever comes after its phase is over (410).
+A repeated message, report or membership is answered as the first time. Different bytes of the same device and phase
+are refused (409), and so is everything that comes after its phase (410).
 """
 ERRORS = """## Errors
 
@@ -52,9 +52,9 @@ One shape everywhere, whoever refuses, the protocol's own limits included:
            "expected": "a pending one"}}
 ```
 
-`message` is one line for people, `code` a word for programs; `accepted` is there where something else would do.
+`message` is one line for people, `code` a word for programs; `expected` names an input that would be accepted.
 Answers of 429 and 503, which may come from any address, carry `Retry-After` in seconds. Every answer carries
-`X-Request-Id`, which the collector's log repeats. A fault of the collector's own (500) tells nothing but that
+`X-Request-Id`, which the collector's log repeats. An internal fault (500) reveals only that
 number.
 """
 SETTINGS_HEAD = """## Settings
@@ -71,14 +71,14 @@ _TAGS = {
     "public": "The service",
 }
 _TEXTS = {
-    "collections": "Where a collection comes from and what becomes of it.",
+    "collections": "Creating, opening and ending collections.",
     "results": "Of a collection that is done. Large bodies are compressed for whoever accepts gzip.",
-    "retrieval": "Any cell of a finished map, without telling the collector which: the messages of\n"
+    "retrieval": "Any cell of a finished map, without revealing which to the collector: the messages of\n"
     "[`mapveil.retrieval`](../explanation/retrieval.md). The offer's header `Mapveil-Parts` says in how many parts\n"
     "the hint comes.",
     "devices": "Plain routes that take and give the messages of the protocols, unchanged. The header `Mapveil-Phase`\n"
-    "of mail names the phase that the message is of.",
-    "records": "What was spent, and who did what.",
+    "of the server's message names its phase.",
+    "records": "Charges of epsilon, and the audit log.",
     "accounts": "Tokens are shown once, when they are made; the collector keeps their SHA-256 only.",
     "public": "",
 }
