@@ -232,8 +232,8 @@ def test_outside_or_without_a_position_nothing_is_made(phone: Phones, collector:
     assert "may not see your position" in (alert.text_content() or "")
     page.get_by_text("Type a place instead").click()
     for latitude, longitude, words in (
-        ("91", "0", "That is no place"),
-        ("here", "", "That is no place"),
+        ("91", "0", "That is not a location"),
+        ("here", "", "That is not a location"),
         ("48.86", "2.35", "outside this map"),
     ):
         page.get_by_label("Latitude").fill(latitude)

@@ -1,4 +1,4 @@
-"""Whoever sits between devices and their collector: passes everything on, but for one lie to each device."""
+"""A malicious proxy between devices and their collector: passes everything on but for one alteration to each device."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ import httpx
 from mapveil.collector.http.server import configuration
 from mapveil.collector.http.settings import Settings
 
-__all__ = ["Answer", "Between", "Heard", "Lie", "in_json"]
+__all__ = ["Answer", "Between", "Heard", "Tampering", "in_json"]
 
 
 @dataclass
 class Answer:
-    """What the collector answered; a lie changes it."""
+    """Answer of the collector, which a tampering changes."""
 
     status: int
-    phase: str  # of mail
+    phase: str  # of a server message
     body: bytes
 
 
@@ -39,8 +39,8 @@ class Heard(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Lie:
-    """One lie.
+class Tampering:
+    """One alteration of an answer.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class Lie:
     tell : callable
         Changes the answer.
     phase : str
-        Only of mail of this phase; of everything without.
+        Only of server messages of this phase; of everything without.
     """
 
     where: str
@@ -58,7 +58,7 @@ class Lie:
 
 
 def in_json(change: Callable[[Any], Any]) -> Callable[[Answer], None]:
-    """A lie in a document: ``change`` alters its record, or returns another."""
+    """A tampering in a document: ``change`` alters its record, or returns another."""
 
     def tell(answer: Answer) -> None:
         if answer.status == 200:
@@ -78,14 +78,14 @@ class Between:
     ----------
     upstream : str
         The collector.
-    lies : sequence of sequences of Lie
+    tamperings : sequence of sequences of Tampering
         What each device is told.
     """
 
-    def __init__(self, upstream: str, lies: list[tuple[Lie, ...]]) -> None:
-        self.upstream, self.lies = upstream, lies
-        self.told = [0] * len(lies)
-        self.heard: list[list[Heard]] = [[] for _ in lies]
+    def __init__(self, upstream: str, tamperings: list[tuple[Tampering, ...]]) -> None:
+        self.upstream, self.tamperings = upstream, tamperings
+        self.told = [0] * len(tamperings)
+        self.heard: list[list[Heard]] = [[] for _ in tamperings]
         self.addresses: list[str] = []
         self._ports: dict[int, int] = {}
         self._client: httpx.AsyncClient | None = None
@@ -96,7 +96,7 @@ class Between:
         import uvicorn
 
         with contextlib.ExitStack() as stack:
-            sockets = [stack.enter_context(socket.socket()) for _ in self.lies]
+            sockets = [stack.enter_context(socket.socket()) for _ in self.tamperings]
             for index, each in enumerate(sockets):
                 each.bind(("127.0.0.1", 0))
                 self._ports[each.getsockname()[1]] = index
@@ -114,7 +114,7 @@ class Between:
                 thread.join(20)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Pass a request on, and lie of its answer."""
+        """Pass a request on, and tamper with its answer."""
         if scope["type"] == "lifespan":
             await self._live(receive, send)
             return
@@ -127,11 +127,11 @@ class Between:
         heard = Heard(scope["method"], scope["path"], body, headers.get("authorization", ""))
         self.heard[index].append(heard)
         answer, headers = await self._ask(heard, headers)
-        for lie in self.lies[index]:
-            mail = not lie.phase or lie.phase == answer.phase
-            if mail and answer.status == 200 and re.search(lie.where, heard.path):
+        for tampering in self.tamperings[index]:
+            of_phase = not tampering.phase or tampering.phase == answer.phase
+            if of_phase and answer.status == 200 and re.search(tampering.where, heard.path):
                 before = (answer.body, answer.phase)
-                lie.tell(answer)
+                tampering.tell(answer)
                 self.told[index] += (answer.body, answer.phase) != before
         head = [
             (b"mapveil-phase", answer.phase.encode()),

@@ -1,4 +1,4 @@
-// What this phone keeps, in the browser's database: its identity, its wave, its answers and with them its account.
+// What this phone keeps, in the browser's database: its identity, its random frequency, its answers and with them its account.
 // Every write is finished on the disk before anything leaves. A place is never written.
 
 import { Fraction } from "./fraction.mjs";

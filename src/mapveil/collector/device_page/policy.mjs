@@ -5,7 +5,7 @@ import { Fraction } from "./fraction.mjs";
 import { methodOf } from "./local_report.mjs";
 import { Refusal, insist } from "./refusal.mjs";
 import { tilingOf } from "./tilings.mjs";
-import { checkedJitter, readQuery, waveRefusal } from "./waves.mjs";
+import { checkedJitter, readQuery, queryRefusal } from "./random_features.mjs";
 
 /** The rules; nobody but the owner of the device can change them. */
 export const RULES = {
@@ -83,11 +83,11 @@ async function localPlan(terms, answers, rules) {
 function projectionPlan(terms, base, jitter) {
   const asked = checkedJitter(terms.method, terms.options);
   const query = readQuery(terms.query);
-  const refusal = waveRefusal(query, base);
+  const refusal = queryRefusal(query, base);
   insist(refusal === null, refusal);
   insist(base === null || asked === jitter, "It asks for another offset than the one you answered with before.");
   const tiling = tilingOf(terms.tiling);
   insist(tiling.georeferenced, "The map of this collection lies nowhere on Earth.");
-  const words = "the phase of your place on one random wave that this phone keeps";
+  const words = "the phase of your location at one random frequency that this phone keeps";
   return { kind: "projection", tiling, query, jitter: asked, words, ready: async () => null };
 }

@@ -46,7 +46,7 @@ export function learningWords(terms, plan) {
   const offset = plan.jitter > 0
     ? ` Your place is moved first, by an offset of about ${metres(plan.jitter)} that this phone keeps.`
     : "";
-  return `Less certain than a privacy budget: the collector learns exactly on which bands of your wave (typically ${length} apart) you `
+  return `Weaker than a privacy budget: the collector learns exactly on which bands of your frequency (typically ${length} apart) you `
     + `may be, and not where along them.${offset} Whoever holds a list of addresses may find that few of them fit.`;
 }
 
@@ -62,7 +62,7 @@ export function reportParts(body, trust) {
     const turn = (Math.atan2(sine, cosine) * 180) / Math.PI;
     return [
       ["Which question", hex(decode(body)[2])],
-      ["Your wave, radians per metre east and north", `${east.toPrecision(6)}, ${north.toPrecision(6)}`],
+      ["Your frequency, radians per metre east and north", `${east.toPrecision(6)}, ${north.toPrecision(6)}`],
       ["Its phase at your place", `${turn.toFixed(3)}°`],
     ];
   }

@@ -19,7 +19,7 @@ export function peoplePicker() {
   const activeField = el(
     "div",
     { class: "field" },
-    choice(active, "Also safe against a server that lies about who is in a sum"),
+    choice(active, "Protection against a malicious server"),
   );
   let byHand = false;
   minimum.addEventListener("input", () => {

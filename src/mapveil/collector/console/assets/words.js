@@ -70,7 +70,7 @@ export const TRUST = {
   ],
   projection: [
     "Projections",
-    "Each device sends a reading on a wave over its place: hidden among many equivalent places, but not differential privacy.",
+    "Each device sends one random Fourier feature of its location: hidden among many equivalent locations, but not differential privacy.",
   ],
 };
 export const trustName = (trust) => TRUST[trust]?.[0] || trust;

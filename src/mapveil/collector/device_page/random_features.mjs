@@ -1,4 +1,4 @@
-// Reports that are projections: the phase of a place on a wave that this device draws once and keeps. The query, the
+// Reports that are projections: the phase of a location at a random frequency that this device draws once and keeps. The query, the
 // policy and the report are those of mapveil/projection; here for one place, two axes and one Gaussian wave.
 
 import { decode, encode } from "./cbor.mjs";
@@ -40,7 +40,7 @@ export function readQuery(data) {
   return { crs: text(fields[2]), kernel: text(fields[3]), features: Number(fields[4]), bandwidth, low, high, grid };
 }
 
-/** Where every wave's phase counts from: the grid's middle, or the region's. */
+/** Origin of every phase: the grid's middle, or the region's. */
 function originOf({ grid, low, high }) {
   if (grid) return grid.start.map((start, axis) => start + Math.floor(grid.count[axis] / 2) * grid.step[axis]);
   return low.map((end, axis) => (end + high[axis]) / 2);
@@ -71,10 +71,10 @@ function trueToScale({ crs, low, high }) {
  * `base` is the bandwidth of the first query that this device answered (Lemma 4: only 1, 5, 9, ... times it are
  * answered afterwards), null before.
  */
-export function waveRefusal(query, base) {
+export function queryRefusal(query, base) {
   if (query.bandwidth.length !== 2) return "It asks about other things than places; this page answers about places.";
-  if (query.kernel !== KERNEL) return "It asks for waves of another law than the one this page keeps.";
-  if (query.features > 1) return "It asks for several waves, from which your place could be read; this page sends one.";
+  if (query.kernel !== KERNEL) return "It asks for frequencies of another law than the one this page keeps.";
+  if (query.features > 1) return "It asks for several frequencies, from which your location could be read; this page sends one.";
   if (query.grid && query.grid.count[0] * query.grid.count[1] > LARGEST_GRID) return "It asks for too fine a map.";
   if (!query.crs || !trueToScale(query)) return "Its map stretches metres, so that it would learn more than it says.";
   const side = Math.min(query.high[0] - query.low[0], query.high[1] - query.low[1]);
@@ -82,12 +82,12 @@ export function waveRefusal(query, base) {
   const largest = (Math.sqrt(GAMMA) * side) / (2 * Math.PI * BANDS);
   for (const [axis, asked] of query.bandwidth.entries()) {
     if (asked > largest * (1 + SLACK)) {
-      return `It asks for waves too long for its region to hide you on ${BANDS} bands (${Math.round(asked)} m).`;
+      return `It asks for wavelengths too long for its region to hide you on ${BANDS} bands (${Math.round(asked)} m).`;
     }
     if (base === null) continue;
     const steps = (asked / base[axis] - 1) / 4;
     if (steps < -SLACK || Math.abs(steps - roundEven(steps)) > SLACK * Math.max(1, steps)) {
-      return `It asks for a wave length that, with the one you answered before (${Math.round(base[axis])} m), would narrow you down.`;
+      return `It asks for a wavelength that, with the one you answered before (${Math.round(base[axis])} m), would narrow you down.`;
     }
   }
   return null;
@@ -112,10 +112,10 @@ function normalPair(rng) {
 }
 
 /** What a device draws once and keeps: a frequency for bandwidth 1, and an offset for a jitter of 1 m. Secret. */
-export const drawWave = (rng) => ({ units: normalPair(rng), offset: normalPair(rng) });
+export const drawFrequency = (rng) => ({ units: normalPair(rng), offset: normalPair(rng) });
 
 /** The report about a place, null outside the region. */
-export async function waveReport(query, encodedQuery, wave, jitter, lon, lat) {
+export async function featureReport(query, encodedQuery, wave, jitter, lon, lat) {
   const place = planeOf(query.crs).project(lon, lat);
   if (!place.every((x, axis) => x >= query.low[axis] && x <= query.high[axis])) return null;
   const origin = originOf(query);

@@ -5,7 +5,7 @@ import test from "node:test";
 
 import { load, read, seeded } from "./vectors.mjs";
 
-const { drawWave, readQuery, waveRefusal, waveReport, checkedJitter } = await load("waves");
+const { drawFrequency, readQuery, queryRefusal, featureReport, checkedJitter } = await load("random_features");
 const { decode } = await load("cbor");
 const { concat, fromHex, hex, readNumbers, sha256, utf8 } = await load("bytes");
 const { readTerms } = await load("terms");
@@ -21,7 +21,7 @@ const close = (one, other, within = 1e-12) => one.length === other.length
 
 test("the kept wave and offset are drawn from words as Python draws them", async () => {
   for (const { seed, units, offset } of vectors.draws) {
-    const drawn = drawWave(await seeded(seed));
+    const drawn = drawFrequency(await seeded(seed));
     assert(close(drawn.units, units) && close(drawn.offset, offset), `seed ${seed}`);
   }
 });
@@ -50,7 +50,7 @@ test("the same wave at the same place gives the same report", async () => {
 test("the policy refuses what Python's refuses", () => {
   for (const { why, query, refused } of vectors.refusals) {
     const asked = readQuery(fromHex(query));
-    const words = waveRefusal(asked, [vectors.base, vectors.base]);
+    const words = queryRefusal(asked, [vectors.base, vectors.base]);
     assert.equal(words !== null, refused, `${why}: ${words}`);
   }
   assert.deepEqual(new Set(vectors.refusals.map(({ refused }) => refused)), new Set([true, false]));
@@ -189,7 +189,7 @@ test("mutated queries are read or refused", async () => {
     }
     readable += 1;
     try {
-      waveRefusal(query, null);
+      queryRefusal(query, null);
     } catch (error) {
       assert(error instanceof Refusal); // a plane that it does not know
     }
@@ -205,7 +205,7 @@ test("outside, a phone is silent or at the nearest cell, as the terms say; no pl
     const found = await planOf(terms, { answers: [], base: null, jitter: null });
     assert.equal((await answerOf(terms, found, null, far)) === null, silent);
     for (const place of [{ lon: NaN, lat: 0 }, { lon: 0, lat: 91 }, { lon: "0", lat: 0 }, {}]) {
-      await assert.rejects(answerOf(terms, found, null, place), /no place/);
+      await assert.rejects(answerOf(terms, found, null, place), /not a location/);
     }
   }
 });

@@ -1,7 +1,7 @@
-"""Devices behind somebody who lies to them: each refuses, spends nothing more, and says why in its own log.
+"""Devices behind a malicious server: each refuses, spends nothing more, and says why in its own log.
 
-The collector is real, over HTTP, and so are the devices that are lied to; each hears one lie, of a server between it
-and the collector. The others of the collection are honest and hear the truth: their sum comes out right.
+The collector is real, over HTTP, and so are the devices; a proxy between one device and the collector tampers with one
+answer. The other devices hear the collector itself: their sum comes out right.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.messages import read_set, write_set
 from mapveil_client.terms import canonical_json
 
-from .between import Answer, Between, Lie, in_json
+from .between import Answer, Between, Tampering, in_json
 
 DEVICES: Final = 24
 SPEC: Final = {
@@ -40,7 +40,7 @@ SPEC: Final = {
     "options": {"tolerated_dropout": 0.2},
 }
 LON, LAT = -73.98765, 40.75432
-TERMS, ROUND, SEAT, PROGRESS, OPEN, MAIL = (
+TERMS, ROUND, ASSIGNMENT, PROGRESS, OPEN, SERVER_MESSAGE = (
     *("/terms$", r"/rounds/\d+$", "/assignment$", "/progress$", "/v1/open$", "/server-message$"),
 )
 PHASES: Final = ("", "keys", "shares", "inputs", "consents", "answers")
@@ -49,21 +49,21 @@ PHASES: Final = ("", "keys", "shares", "inputs", "consents", "answers")
 class Told(NamedTuple):
     """What one device is told, and what it must make of it."""
 
-    lies: tuple[Lie, ...]
+    tamperings: tuple[Tampering, ...]
     says: str  # in its own log, a regular expression
     last: str  # the last phase of which it sends anything; "" where it sends none
     spent: int = 0  # epsilon; 1 where its vector is in the sum, as it agreed to
 
 
 def told(where: str, change: Callable[[Any], Any], says: str, last: str = "", spent: int = 0) -> Told:
-    return Told((Lie(where, in_json(change)),), says, last, spent)
+    return Told((Tampering(where, in_json(change)),), says, last, spent)
 
 
 def put(**values: Any) -> Callable[[dict[str, Any]], None]:
     return lambda record: record.update(values)
 
 
-def everywhere(**values: Any) -> tuple[Lie, ...]:
+def everywhere(**values: Any) -> tuple[Tampering, ...]:
     """Other terms, and announcements that go with them."""
     import hashlib
 
@@ -78,25 +78,29 @@ def everywhere(**values: Any) -> tuple[Lie, ...]:
         if "epsilon" in values:
             record["epsilon"] = values["epsilon"]
 
-    return Lie(TERMS, terms), Lie(ROUND, in_json(announcement))
+    return Tampering(TERMS, terms), Tampering(ROUND, in_json(announcement))
 
 
-def mail(phase: str, change: Callable[[list[Any]], Any], says: str, last: str, spent: int = 0) -> Told:
-    """A lie in the parts of a message."""
+def other_client(record: dict[str, Any]) -> None:
+    record["client"] = (record["client"] + 1) % DEVICES
+
+
+def altered(phase: str, change: Callable[[list[Any]], Any], says: str, last: str, spent: int = 0) -> Told:
+    """A tampering in the parts of a message."""
 
     def tell(answer: Answer) -> None:
         parts = decode(answer.body)
         changed = change(parts)
         answer.body = encode(parts if changed is None else changed)
 
-    return Told((Lie(MAIL, tell, phase),), says, last, spent)
+    return Told((Tampering(SERVER_MESSAGE, tell, phase),), says, last, spent)
 
 
 def bytes_of(phase: str, change: Callable[[bytes], bytes], says: str, last: str, spent: int = 0) -> Told:
     def tell(answer: Answer) -> None:
         answer.body = change(answer.body)
 
-    return Told((Lie(MAIL, tell, phase),), says, last, spent)
+    return Told((Tampering(SERVER_MESSAGE, tell, phase),), says, last, spent)
 
 
 def flipped(part: int, at: int = 0) -> Callable[[list[Any]], None]:
@@ -152,7 +156,7 @@ LIES: Final = {
     "terms: half may drop out": told(TERMS, put(options={"tolerated_dropout": 0.5}), "may drop out"),
     "terms: of another collection": told(TERMS, put(identifier="ab" * 16), "of another collection"),
     "terms: another title": told(TERMS, put(title="where you are"), "other terms"),
-    "terms: no JSON": Told((Lie(TERMS, lambda answer: setattr(answer, "body", b"{")),), "is no JSON", ""),
+    "terms: no JSON": Told((Tampering(TERMS, lambda answer: setattr(answer, "body", b"{")),), "is no JSON", ""),
     "terms: a list": told(TERMS, lambda record: [record], "is no JSON object"),
     # Of the round.
     "round: half the noise": told(ROUND, lambda r: r.update(alpha=str(Fraction(r["alpha"]) / 2)), "noise share"),
@@ -166,33 +170,33 @@ LIES: Final = {
     "round: another run": told(ROUND, put(run="5a" * 16), r"refuses \(422", "keys"),
     "round: another raster": told(ROUND, put(encoding={"kind": "margins", "depth": 4}, length=32), "raster of depth 4"),
     "round: another number": told(ROUND, put(number=2), "another round"),
-    "round: no JSON": Told((Lie(ROUND, lambda answer: setattr(answer, "body", b"[]")),), "no JSON object", ""),
-    # Of seats and of where the collection stands.
-    "seat: another's": told(SEAT, lambda r: r.update(client=(r["client"] + 1) % DEVICES), r"refuses \(422", "keys"),
-    "seat: past the last": told(SEAT, put(client=DEVICES), "seat 24 of 24"),
-    "seat: none": told(SEAT, put(client=-1), "names no seat"),
-    "seat: another shard": told(SEAT, put(shard=1), "shard 1"),
+    "round: no JSON": Told((Tampering(ROUND, lambda answer: setattr(answer, "body", b"[]")),), "no JSON object", ""),
+    # Of assignments and of progress.
+    "assignment: another's": told(ASSIGNMENT, other_client, r"refuses \(422", "keys"),
+    "assignment: past the last": told(ASSIGNMENT, put(client=DEVICES), "seat 24 of 24"),
+    "assignment: none": told(ASSIGNMENT, put(client=-1), "names no seat"),
+    "assignment: another shard": told(ASSIGNMENT, put(shard=1), "shard 1"),
     "progress: done": told(PROGRESS, put(state="done"), "says that it is done"),
     "progress: a later round": told(PROGRESS, put(round=2, state="running", phase="keys", open=True), r"refuses \(404"),
     "progress: no record": told(PROGRESS, lambda record: [], "lacks something"),
     "open: no list": told(OPEN, lambda record: {"a": 1}, "cannot be read"),
     # Of the messages of others.
-    "roster: a member's key": mail("shares", flipped(6), "not signed by its identity", "keys"),
-    "roster: another graph": mail("shares", flipped(4), "not signed by its identity", "keys"),
-    "roster: one member": mail("shares", one_member, "needed", "keys"),
-    "roster: of another device": mail("shares", lambda p: p.__setitem__(3, (p[3] + 1) % DEVICES), "client", "keys"),
+    "roster: a member's key": altered("shares", flipped(6), "not signed by its identity", "keys"),
+    "roster: another graph": altered("shares", flipped(4), "not signed by its identity", "keys"),
+    "roster: one member": altered("shares", one_member, "needed", "keys"),
+    "roster: of another device": altered("shares", lambda p: p.__setitem__(3, (p[3] + 1) % DEVICES), "client", "keys"),
     "roster: cut": bytes_of("shares", lambda body: body[:-1], "message", "keys"),
     "roster: left out": bytes_of("shares", lambda body: b"", "without this device", "keys"),
-    "inbox: of another round": mail("inputs", flipped(2), "round", "shares"),
-    "inbox: nobody's shares": mail("inputs", lambda p: [*p[:4], bytes(len(p[4])), b""], "needed", "shares"),
-    "inbox: the roster again": mail("inputs", lambda p: p.__setitem__(1, 2), "message", "shares"),
-    "survivors: one is kept back": mail("consents", members(without_another), r"refuses \(422", "consents", 1),
-    "survivors: too few": mail("consents", members(below_the_promise), "promised", "inputs", 1),
-    "survivors: not this device": mail("consents", members(without_itself), "not in", "inputs", 1),
-    "survivors: past the last": mail("consents", lambda p: p.__setitem__(4, b"\xff" * 4), "message of", "inputs", 1),
-    "confirmations: too few": mail("answers", fewer_signers, "needed", "consents", 1),
-    "confirmations: another signature": mail("answers", flipped(5), "has not signed", "consents", 1),
-    "confirmations: none": mail("answers", lambda p: [*p[:4], bytes(len(p[4])), b""], "needed", "consents", 1),
+    "inbox: of another round": altered("inputs", flipped(2), "round", "shares"),
+    "inbox: nobody's shares": altered("inputs", lambda p: [*p[:4], bytes(len(p[4])), b""], "needed", "shares"),
+    "inbox: the roster again": altered("inputs", lambda p: p.__setitem__(1, 2), "message", "shares"),
+    "survivors: one is kept back": altered("consents", members(without_another), r"refuses \(422", "consents", 1),
+    "survivors: too few": altered("consents", members(below_the_promise), "promised", "inputs", 1),
+    "survivors: not this device": altered("consents", members(without_itself), "not in", "inputs", 1),
+    "survivors: past the last": altered("consents", lambda p: p.__setitem__(4, b"\xff" * 4), "message of", "inputs", 1),
+    "confirmations: too few": altered("answers", fewer_signers, "needed", "consents", 1),
+    "confirmations: another signature": altered("answers", flipped(5), "has not signed", "consents", 1),
+    "confirmations: none": altered("answers", lambda p: [*p[:4], bytes(len(p[4])), b""], "needed", "consents", 1),
 }  # fmt: skip
 AT_ONCE: Final = 4  # so many of 24 may be lost
 GROUPS: Final = [list(LIES)[first : first + AT_ONCE] for first in range(0, len(LIES), AT_ONCE)]
@@ -244,7 +248,7 @@ def test_a_lie_is_refused_and_costs_nothing(
     token = api.enrolment()
     crowd = crowd_of(api.store, DEVICES - len(names))
     id = api.opened(**SPEC)
-    between = Between(api.address, [each.lies for each in given])
+    between = Between(api.address, [each.tamperings for each in given])
 
     async def play() -> None:
         victims = Victims(between)
@@ -273,7 +277,7 @@ def test_a_lie_is_refused_and_costs_nothing(
     record = api.engine.collection(id)
     assert (record["state"], record["spent"]) == ("done", "1"), record["reason"]
     for index, (name, each, client) in enumerate(zip(names, given, clients, strict=True)):
-        assert between.told[index], f"{name}: the lie was never told"
+        assert between.told[index], f"{name}: the tampering was never told"
         judge(name, each, client, between.heard[index])
     total, included = totals_of(api.store, id)[1]
     honest = sum(crowd.vectors[d, 1] for d in range(1, crowd.count + 1))
