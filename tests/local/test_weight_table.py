@@ -104,7 +104,8 @@ def test_input_discriminative_bits_keep_the_smaller_budget_of_every_pair() -> No
     for x in range(15):
         for other in range(15):
             if x != other:
-                ratio = randomizer.pair_ratio(x, other)
+                held, seen = (randomizer.chances[randomizer._number[site]] for site in (x, other))
+                ratio = Fraction(ONE - seen, held)
                 assert keeps(ratio, min(budgets[x], budgets[other]))
     assert keeps(randomizer.worst_ratio(), epsilon)
     p = np.random.default_rng(1).dirichlet(np.ones(15))

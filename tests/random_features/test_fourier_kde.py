@@ -12,8 +12,7 @@ from scipy import stats
 import mapveil as mv
 from mapveil.formats.read_map import read_map
 from mapveil.privacy.claim import Assumes, Reveals
-from mapveil.random_features.chunks import Chunk
-from mapveil.random_features.devices import all_places, visits_of
+from mapveil.random_features.devices import Chunk, all_places, visits_of
 from mapveil.random_features.federated_kde import FederatedKde
 from mapveil.random_features.fourier_kde import FourierKde
 from mapveil.random_features.map_points import map_points

@@ -34,7 +34,7 @@ class Population(Protocol):
 
     @property
     def users(self) -> int:
-        """How many people there are. Not private."""
+        """Number of people. Not private."""
         ...
 
     def draw(self, users: int | None, rng: np.random.Generator) -> Population:
@@ -86,7 +86,7 @@ class UserShares:
 
     @property
     def users(self) -> int:
-        """How many users have a row inside the tiling."""
+        """Number of users with a row inside the tiling."""
         return self.starts.size - 1
 
     def draw(self, users: int | None, rng: np.random.Generator) -> UserShares:

@@ -1,4 +1,4 @@
-r"""How wide the kernel is: the paper's rule, which reads a tenth of the places, and two that read none.
+r"""Kernel bandwidths: the rule of the paper, which reads a tenth of the places, and two that read none.
 
 - :func:`neighbour_bandwidth`, the paper's (section 4.2.4): the mean distance to the k-th neighbour, over a tenth of
   the places. Those places are read in the clear.
@@ -46,7 +46,7 @@ def neighbour_bandwidth(
     neighbours : int
         k: 200 for the paper's synthetic data, 500 for its real ones.
     part : float
-        Of the places, in (0, 1].
+        Fraction of the places that is read, in (0, 1].
 
     Raises
     ------
@@ -98,7 +98,7 @@ def public_bandwidth(area: float, users: int, *, neighbours: int = 500) -> float
 
 
 class Smoothing(NamedTuple):
-    """How much a surface is smoothed further."""
+    """Further smoothing of a surface."""
 
     scale: float  # standard deviation of the Gaussian, metres
     bandwidth: float  # of the surface after it: the root of the squares' sum, metres
@@ -123,9 +123,9 @@ def smoothing_scale(kernel_sum: FloatArray, query: Query, devices: int) -> Smoot
     kernel_sum : ndarray of float64, shape grid.count
         S; two axes.
     query : Query
-        What was asked: one bandwidth for both axes, Gaussian kernel, a grid.
+        Query that the devices answered: one bandwidth for both axes, Gaussian kernel, a grid.
     devices : int
-        How many answered.
+        Number of devices that answered.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-r"""Where the waves of one device cross: all that exact phases leave of its place, given as many waves as axes.
+r"""Points where the waves of one device cross: the places that exact phases leave, given as many waves as axes.
 
 Each feature puts the device on parallel lines (planes) :math:`\omega_b \cdot (x - o) = \arg z_b + 2 \pi n_b`. As many
 features as axes leave a lattice of points, one for each choice of whole numbers n; one feature more tells which of
@@ -50,9 +50,9 @@ def crossings(reports: Reports, query: Query, low: Sequence[float], high: Sequen
     Parameters
     ----------
     reports : Reports
-        Of devices at one place each, not folded by a grid; at least as many features as axes.
+        Reports of devices at one place each, not folded by a grid; at least as many features as axes.
     query : Query
-        What they answered.
+        Query that the devices answered.
     low, high : sequence of float
         Corners of the box, metres.
 

@@ -43,17 +43,17 @@ def kernel_density(
     Parameters
     ----------
     places : ndarray of float64, shape (dimension, places)
-        Where; those too far from the grid to matter are left out.
+        Places of the kernels; those too far from the grid to matter are left out.
     weights : ndarray of float64, shape (places,), optional
-        How much each counts, 1 without.
+        Weight of each place; 1 by default.
     grid : EvenGrid
-        Where the sum is wanted.
+        Points at which the sum is wanted.
     kernel : Kernel
         Other kernels than the Gaussian are summed directly, which takes places times points.
     bandwidth : tuple of float
-        Of each axis.
+        Bandwidth of each axis.
     threads : int, optional
-        Of the transform, all cores by default.
+        Threads of the transform; all cores by default.
     tolerance : float
         Relative accuracy asked of the transform, 1e-14 to 0.1.
     """
@@ -83,7 +83,7 @@ def kernel_density_at(
     places, weights, kernel, bandwidth, threads, tolerance
         As for :func:`kernel_density`.
     points : ndarray of float64, shape (dimension, points)
-        Where the sum is wanted.
+        Points at which the sum is wanted.
     """
     if places.shape[1] == 0:
         return np.zeros(points.shape[1])
@@ -111,7 +111,7 @@ def direct_density(
     places, weights, kernel, bandwidth
         As for :func:`kernel_density`.
     points : ndarray of float64, shape (dimension, points)
-        Where the sum is wanted.
+        Points at which the sum is wanted.
     """
     scale = np.asarray(bandwidth)[:, None]
     places, points = places / scale, points / scale

@@ -14,8 +14,7 @@ from mapveil.geo.tiling import Tiling
 from mapveil.mechanisms.mechanism import Progress
 from mapveil.privacy.claim import Adversary, Assumes, Assumption, Measured, Reveals, TrustModel
 from mapveil.privacy.guarantee import Guarantee
-from mapveil.random_features.chunks import Chunk, sum_chunks
-from mapveil.random_features.devices import visits_of
+from mapveil.random_features.devices import Chunk, sum_chunks, visits_of
 from mapveil.random_features.map_points import map_points, sum_of_kernels
 from mapveil.random_features.mechanism import Collected, ProjectionMechanism, check_bandwidth
 from mapveil_client.arrays import FloatArray

@@ -19,8 +19,7 @@ from mapveil.mechanisms.mechanism import Progress
 from mapveil.privacy.claim import Adversary, Assumes, Assumption, Measured, Reveals, TrustModel
 from mapveil.privacy.guarantee import Guarantee
 from mapveil.random_features.bandwidth import neighbour_bandwidth, public_bandwidth, smooth, smoothing_scale
-from mapveil.random_features.chunks import Chunk, ChunkSum, sum_chunks
-from mapveil.random_features.devices import all_places, visits_of
+from mapveil.random_features.devices import Chunk, ChunkSum, all_places, sum_chunks, visits_of
 from mapveil.random_features.map_points import (
     MapPoints,
     inscribed_side,
@@ -77,7 +76,7 @@ class FourierKde(FourierParameters, ProjectionMechanism):
     source: ClassVar[str] = "Zong et al. 2023, Algorithm 2"
 
     def query(self, where: MapPoints, bandwidth: float) -> Query:
-        """What the server asks. Run by: the server."""
+        """The query of a collection. Run by: the server."""
         h = float(bandwidth)
         return Query((h, h), where.low, where.high, self.features, self.kernel, where.grid, where.crs)
 
@@ -115,7 +114,7 @@ class FourierKde(FourierParameters, ProjectionMechanism):
         return self._collected(made, tiling, where, query, chosen)
 
     def public_query(self, tiling: Tiling, users: int) -> Query:
-        """What the server asks where it knows of people only how many answer. Run by: the server.
+        """The query of a server that knows only the number of people. Run by: the server.
 
         Raises
         ------
@@ -131,7 +130,7 @@ class FourierKde(FourierParameters, ProjectionMechanism):
         return self._checked(self.query(where, chosen.metres), tiling, where)
 
     def of_reports(self, chunks: Iterable[Reports], tiling: Tiling, users: int) -> Collected:
-        """What is made of the answers to :meth:`public_query`. Run by: the server.
+        """The estimate from the answers to :meth:`public_query`. Run by: the server.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Where in the plane a tiling's cells ask for a density: on an even grid of metres, or at their middles."""
+"""Points of the plane at which a tiling needs a density: an even grid of metres, or the centres of its cells."""
 
 from __future__ import annotations
 
@@ -107,9 +107,9 @@ def prior_cells(tiling: Tiling, where: MapPoints, users: FloatArray | None = Non
     Parameters
     ----------
     tiling : Tiling
-        Its region is divided.
+        Tiling whose region is divided.
     where : MapPoints
-        Its plane.
+        Plane of the tiling.
     users : ndarray of float64, shape (tiling.size,), optional
         Non-negative; an even prior without, or where all are 0.
     """

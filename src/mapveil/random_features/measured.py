@@ -1,4 +1,4 @@
-"""What is said of how well devices are hidden: the facts of a guarantee, and when to warn."""
+"""Measured hiding of devices: the facts of a guarantee, and warnings."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _PLACES: Final = "places left"
 
 
 def hiding_facts(found: Hiding, against: str, *, unit: str, cell: float) -> tuple[Measured, ...]:
-    """What was measured, as a guarantee carries it.
+    """The measurements as a guarantee carries them.
 
     Parameters
     ----------
     found : Hiding
-        What was measured.
+        Measurements of :func:`mapveil.random_features.posterior.hiding`.
     against : str
         The adversary, such as "a server that knows the region only".
     unit : str
-        Of lengths: ``m``, or ``cells`` where the region is nowhere on Earth.
+        Unit of lengths: ``m``, or ``cells`` where the region is nowhere on Earth.
     cell : float
         Side of the prior's cells, in that unit.
     """
@@ -48,7 +48,7 @@ def hiding_warnings(measured: tuple[Measured, ...]) -> tuple[Note, ...]:
     Parameters
     ----------
     measured : tuple of Measured
-        Of a guarantee; others than :func:`hiding_facts` gives are passed over.
+        Measurements of a guarantee; others than those of :func:`hiding_facts` are ignored.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What the mechanisms of this wing share: a release without a budget, from devices to a map of non-negative users."""
+"""The base of mechanisms on random Fourier features: a release without a budget, from devices to a map of users."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from mapveil_client.errors import InputError
 from mapveil_client.randomness.random import Randomness, as_randomness
 
 Negative = Literal["keep-total", "clip"]
-"""What becomes of cells whose estimate is negative; see :func:`non_negative`."""
+"""Treatment of cells whose estimate is negative; see :func:`non_negative`."""
 
 
 class Collected(NamedTuple):
-    """What the server half makes of the reports."""
+    """The estimate that the server half makes of the reports."""
 
     users: FloatArray  # estimated users per cell, negative where chance says so; shape (cells,)
     devices: int
@@ -113,16 +113,16 @@ class ProjectionMechanism(AnyMechanism):
     def promise(
         self, measured: tuple[Measured, ...], assumptions: tuple[Assumption, ...], *, seeded: bool
     ) -> Guarantee:
-        """What is promised, in words that do not say more."""
+        """The guarantee of a release, with these measurements and assumptions."""
 
     def measure(
         self, values: FloatArray, tiling: Tiling, where: MapPoints, made: Collected
     ) -> tuple[Measured, ...]:
-        """What adversaries achieve against the reports behind this map."""
+        """The success of adversaries against the reports behind this map."""
         return ()
 
     def warnings(self, measured: tuple[Measured, ...]) -> tuple[Note, ...]:
-        """What the measurements say that a person must hear."""
+        """Warnings that follow from the measurements."""
         return ()
 
     def guarantee(self, shares: tuple[Share, ...] = (), *, seeded: bool = False) -> Guarantee:

@@ -25,8 +25,7 @@ from mapveil.privacy.claim import (
     TrustModel,
 )
 from mapveil.privacy.guarantee import Guarantee
-from mapveil.random_features.chunks import Chunk, sum_chunks
-from mapveil.random_features.devices import visits_of
+from mapveil.random_features.devices import Chunk, sum_chunks, visits_of
 from mapveil.random_features.map_points import MapPoints, map_points, sum_of_kernels
 from mapveil.random_features.mechanism import Collected, ProjectionMechanism, check_bandwidth
 from mapveil_client.arrays import FloatArray
@@ -78,7 +77,7 @@ def planar_laplace(count: int, epsilon: float, rng: Randomness) -> FloatArray:
     Parameters
     ----------
     count : int
-        How many.
+        Number of draws.
     epsilon : float
         Per metre.
     rng : Randomness
@@ -109,7 +108,7 @@ def remap(places: FloatArray, where: MapPoints, epsilon: float, how: Remap, prio
     where : MapPoints
         The map's plane.
     epsilon : float
-        Of the noise, per metre.
+        Epsilon of the noise, per metre.
     how : str
         ``none``, ``region`` or ``prior``.
     prior : ndarray of float64, shape (cells,)
@@ -164,7 +163,7 @@ class PlanarLaplace(ProjectionMechanism):
     Parameters
     ----------
     bandwidth_m : float
-        Of the kernel density of the reports, metres.
+        Bandwidth of the kernel density of the reports, metres.
     radius_m : float
         Within so many metres ...
     level : float

@@ -1,4 +1,4 @@
-r"""What a server with a prior still does not know: its posterior over places, given one device's waves.
+r"""The posterior of a server with a prior over places, given the waves of one device.
 
 The server has a device's frequencies and phases exactly, and a public prior over cells of the region, people being
 anywhere inside a cell. Fewer features than axes leave lines of places. The phase of a place that is uniform in a cell
@@ -59,7 +59,7 @@ class PriorCells(NamedTuple):
         return math.sqrt(sum(side * side for side in self.size) / 12)
 
     def lattice(self) -> CellLattice:
-        """Where the boxes are in the smallest array of boxes that holds them."""
+        """Positions of the boxes in the smallest array of boxes that holds them."""
         first = self.places.min(axis=1)
         at = np.rint((self.places - first[:, None]) / np.asarray(self.size)[:, None]).astype(np.int64)
         count = tuple(int(most) + 1 for most in at.max(axis=1))
@@ -76,7 +76,7 @@ class CellLattice(NamedTuple):
 
 
 class Posterior(NamedTuple):
-    """What a server believes of each device."""
+    """The posterior of each device."""
 
     weights: FloatArray  # (devices, cells), each row sums to 1
     spread: (
@@ -85,7 +85,7 @@ class Posterior(NamedTuple):
 
 
 class Hiding(NamedTuple):
-    """How well devices are hidden, each an average over simulated ones."""
+    """Measures of hiding, each an average over simulated devices."""
 
     error_m: float  # expected distance to the best guess, metres
     worst_error_m: float  # at most so much for the twentieth of devices with the least
@@ -109,11 +109,11 @@ def posterior(
     Parameters
     ----------
     reports : Reports
-        Of devices at one place each, not folded by a grid: a server that has folded ones knows less.
+        Reports of devices at one place each, not folded by a grid: a server that has folded ones knows less.
     query : Query
-        What they answered.
+        Query that the devices answered.
     prior : PriorCells
-        What is known without them.
+        Knowledge of the server without the reports.
     jitter_m : float
         Standard deviation of each device's own offset along x and y, metres.
     cellwise : bool
@@ -233,7 +233,7 @@ def best_guess(weights: FloatArray, places: FloatArray) -> FloatArray:
     weights : ndarray of float64, shape (devices, cells)
         Posteriors.
     places : ndarray of float64, shape (dimension, cells)
-        Where the cells are.
+        Prior, for its cells.
     """
     middle = places.mean(axis=1)
     extent = float(np.ptp(places, axis=1).max()) or 1.0
@@ -307,7 +307,7 @@ def expected_error(
 
 
 def effective_places(weights: FloatArray) -> FloatArray:
-    """How many equally likely cells each posterior is worth, exp of its entropy, shape (devices,)."""
+    """Number of equally likely cells of the same entropy, exp of it, of each posterior, shape (devices,)."""
     return np.asarray(np.exp(-(weights * _log(np.where(weights > 0, weights, 1.0))).sum(axis=1)))
 
 
@@ -319,7 +319,7 @@ def hiding(
     jitter_m: float = 0.0,
     cellwise: bool = False,
 ) -> Hiding:
-    """How well devices that answer this query are hidden from a server with this prior. Run by: anybody.
+    """Measure how well a query hides devices from a server with this prior. Run by: anybody.
 
     Devices are drawn from the prior, with a fixed seed: the figures are properties of the query and the prior. The
     server is given the frequencies themselves, which is more than a grid with a step longer than the waves shows it.
@@ -327,11 +327,11 @@ def hiding(
     Parameters
     ----------
     query : Query
-        What is asked.
+        Query of the server.
     prior : PriorCells
-        What the server knows; devices are where it says.
+        Prior of the server; devices are drawn from it.
     devices : int
-        How many to simulate.
+        Number of devices to simulate.
     jitter_m : float
         Standard deviation of each device's own offset, metres.
     cellwise : bool

@@ -22,7 +22,7 @@ from mapveil_client.random_features.query import EvenGrid, Query
 from mapveil_client.random_features.report import Reports
 
 TOLERANCE: Final = 1e-9
-"""What is asked of the transform: its errors stay below 1e-7 of the surface's root mean square."""
+"""Relative accuracy of the transform: its errors stay below 1e-7 of the surface's root mean square."""
 
 _WIDEST: Final = (
     1500.0  # radians from the middle of the points: the type 3 transform's own grid grows with it
@@ -44,11 +44,11 @@ def evaluate_on_grid(
     reports : Reports
         Compact reports.
     query : Query
-        What was asked.
+        Query that the devices answered.
     grid : EvenGrid
         The query's, or any for a query without one.
     threads : int, optional
-        Of the transform, all cores by default.
+        Threads of the transform; all cores by default.
     tolerance : float
         Relative accuracy asked of the transform.
     """
@@ -89,7 +89,7 @@ def evaluate_on_points(
     reports, query, threads, tolerance
         As for :func:`evaluate_on_grid`; reports that are not folded by any grid.
     points : ndarray of float64, shape (dimension, points)
-        Where.
+        Points at which the sum is wanted.
     """
     strengths = reports.projections.reshape(-1)
     frequencies = reports.frequencies.reshape(query.dimension, -1)
@@ -116,9 +116,9 @@ class SurfaceSum:
     Parameters
     ----------
     query : Query
-        What was asked; has a grid, or one is given.
+        Query that the devices answered; it has a grid, or one is given.
     grid : EvenGrid, optional
-        Where the surface is wanted, for a query without a grid; reports are folded by a query's own.
+        Grid of the surface, for a query without a grid; reports are folded by a query's own.
     tolerance : float
         Relative accuracy asked of the transform.
 

@@ -38,7 +38,7 @@ def to_grid(
     count : tuple of int
         n of each axis.
     sign : int
-        Of the exponent.
+        Sign of the exponent.
     tolerance : float
         Relative accuracy asked.
     threads : int, optional

@@ -45,7 +45,7 @@ _SCALE = 1 << SCALE_BITS
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Opening:
-    """What opens one answer. Secret: whoever has it and the query knows the column; it never leaves the client."""
+    """The key to one answer. Secret: it reveals the column to whoever has the query; it never leaves the client."""
 
     database: bytes
     record: int
@@ -85,7 +85,7 @@ class Client:
     Attributes
     ----------
     offer : Offer
-        What the database is.
+        Description of the database.
 
     Raises
     ------
@@ -198,7 +198,9 @@ class Client:
         """
         shape = self.offer.shape
         if opening.database != self.offer.database:
-            raise ParameterError("the opening must be of this client's version of the database, got another")
+            raise ParameterError(
+                "the opening must be of this client's version of the database, got another version"
+            )
         if read_kind(answer) is Message.OUTDATED:
             raise self._outdated("the server", read_outdated(answer))
         vector = read_vector(Message.ANSWER, answer)

@@ -28,7 +28,7 @@ class Database:
     matrix : ndarray of int8, shape (shape.rows, shape.columns)
         D, contiguous; what is past the last record is zero bytes, -128.
     about : bytes
-        What a client must know to read a record, public; it comes with the offer.
+        Public text that a client needs to read a record; it comes with the offer.
 
     Attributes
     ----------

@@ -18,7 +18,7 @@ _LENGTH_BYTES: Final = 8
 
 
 class Purpose(IntEnum):
-    """What a hash is for; numbers are never given anew."""
+    """The purpose of a hash; numbers are never reused."""
 
     DATABASE = 1  # names a version of a database
     MATRIX = 2  # key of the stream that the public matrix is read from

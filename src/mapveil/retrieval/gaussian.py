@@ -48,7 +48,7 @@ def draw_gaussian(count: int, rng: Randomness) -> npt.NDArray[np.int16]:
     Parameters
     ----------
     count : int
-        How many.
+        Number of draws.
     rng : Randomness
         The source of bits.
 

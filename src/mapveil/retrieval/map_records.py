@@ -37,10 +37,10 @@ def map_database(
     density_map : DensityMap
         Any released map.
     fields : sequence of str
-        What a record holds: ``"users"``, ``"lower"`` and ``"upper"`` (bounds, where the map has measurements), or
+        Fields of a record: ``"users"``, ``"lower"`` and ``"upper"`` (bounds, where the map has measurements), or
         the name of one of the map's layers.
     queries : int
-        How often a client is expected to ask of one version, see :func:`~mapveil.retrieval.shape.choose_shape`.
+        Expected number of queries of a client to one version, see :func:`~mapveil.retrieval.shape.choose_shape`.
 
     Raises
     ------
@@ -62,12 +62,12 @@ def map_database(
 
 @dataclass(frozen=True, eq=False)
 class MapRecords:
-    """How the records of a map are found and read. Run by: the client.
+    """The reader of a map's records. Run by: the client.
 
     Parameters
     ----------
     fields : tuple of str
-        What a record holds.
+        Fields of a record.
     metadata : dict
         The map's record, as every export carries it.
     tiling : Tiling

@@ -62,7 +62,7 @@ def hint_of(matrix: Bytes, key: bytes) -> Words:
     matrix : ndarray of int8, shape (rows, columns)
         D.
     key : bytes
-        Of A.
+        Key of A, 32 bytes.
 
     Returns
     -------
@@ -85,7 +85,7 @@ def matrix_times_secret(key: bytes, columns: int, secret: Secret) -> Words:
     Parameters
     ----------
     key : bytes
-        Of A.
+        Key of A, 32 bytes.
     columns : int
         Rows of A.
     secret : ndarray of int16, shape (1024,)

@@ -61,7 +61,7 @@ class Message(IntEnum):
 
 
 class Offer(NamedTuple):
-    """What a client must know of a database before it asks."""
+    """The description of a database that a client needs before it asks."""
 
     database: bytes
     shape: Shape
@@ -176,7 +176,7 @@ def read_outdated(data: bytes) -> bytes:
 
 
 def read_kind(data: bytes) -> Message:
-    """What kind of message it is, by its head alone.
+    """The kind of a message, by its head alone.
 
     Raises
     ------

@@ -51,7 +51,7 @@ def failure_log2(rows: int, columns: int) -> float:
     Parameters
     ----------
     rows, columns : int
-        Of the database's matrix.
+        Rows and columns of the database's matrix.
 
     Examples
     --------
@@ -67,7 +67,7 @@ def failure_log2(rows: int, columns: int) -> float:
 
 
 def largest_error(rows: int, columns: int) -> int:
-    r"""What no honest answer's error exceeds, but with probability :math:`2^{-40}`.
+    r"""A bound that the error of an honest answer exceeds with probability :math:`2^{-40}` at most.
 
     .. math:: t = \sigma \frac{p}{2} \sqrt{m}\, \sqrt{2 \ln(2^{41} l)}
 

@@ -50,7 +50,7 @@ class Server:
     Parameters
     ----------
     database : Database
-        What is asked about.
+        Database to answer from.
     hint : ndarray of uint32, shape (rows, 1024), optional
         The hint that an earlier server of the same version computed (:attr:`hint`); computed without, which takes
         about 1000 operations for each byte.

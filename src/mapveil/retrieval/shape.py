@@ -1,4 +1,4 @@
-r"""How records are laid out as a matrix of bytes, and what that costs to download.
+r"""The layout of records as a matrix of bytes, and its cost to download.
 
 Records of b bytes stand below one another, k to a column: record i is in column :math:`\lfloor i / k \rfloor`, its
 byte j in row :math:`(i \bmod k)\, b + j`. A query fetches a whole column: the record asked for and its neighbours.
@@ -37,7 +37,7 @@ class Traffic(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a record stands."""
+    """The position of a record."""
 
     column: int
     first_row: int
@@ -95,7 +95,7 @@ class Shape:
         return -(-self.records // self.per_column)
 
     def place(self, record: int) -> Place:
-        """Where a record stands.
+        """The position of a record.
 
         Raises
         ------
@@ -110,7 +110,7 @@ class Shape:
         return Place(column, within * self.record_bytes)
 
     def traffic(self) -> Traffic:
-        """What passes between one client and the server."""
+        """Bytes that pass between one client and the server."""
         return Traffic(
             hint=_WORD_BYTES * SECRET * self.rows,
             query=_WORD_BYTES * self.columns,
@@ -125,9 +125,9 @@ def choose_shape(records: int, record_bytes: int, queries: int = 100) -> Shape:
     Parameters
     ----------
     records, record_bytes : int
-        Of the database.
+        Number of records, and bytes of each.
     queries : int
-        How often a client is expected to ask between two updates, Q.
+        Expected number of queries of a client between two updates, Q.
 
     Raises
     ------

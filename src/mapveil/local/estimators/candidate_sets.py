@@ -49,9 +49,9 @@ def solve_candidate_sets(randomizer: SymbolRandomizer, tally: Tally) -> FloatArr
     Parameters
     ----------
     randomizer : SymbolRandomizer
-        Whose reports are sites.
+        Randomizer whose reports are sites.
     tally : Tally
-        Of the reports.
+        Counts of the reports.
 
     Raises
     ------

@@ -15,18 +15,18 @@ import numpy as np
 from mapveil_client.arrays import FloatArray, IntArray
 
 MOST_SITES: Final = 4096
-"""Of a domain whose covariance matrix is written out."""
+"""Largest number of sites whose covariance matrix is written out."""
 
 
 class SiteNoise(NamedTuple):
-    """What the reports' noise does to the estimate of each single site, one report's worth."""
+    """The noise of one report in the estimate of each single site."""
 
     variance: FloatArray  # shape (sites,)
     step: float  # at most so much does one report add to one estimate, or take from it
 
 
 def two_level_noise(distribution: FloatArray, held: float, other: float) -> SiteNoise:
-    r"""Where a report supports its place with probability p and any other site with q.
+    r"""The noise where a report supports its own site with probability p and any other with q.
 
     .. math:: \frac{f_x\, p (1 - p) + (1 - f_x)\, q (1 - q)}{(p - q)^2}
 
@@ -37,7 +37,7 @@ def two_level_noise(distribution: FloatArray, held: float, other: float) -> Site
 
 
 class Covariance(Protocol):
-    """Of the estimates of all sites, one report's worth."""
+    """Covariance of the estimates of all sites, one report's worth."""
 
     def of_sums(self, order: IntArray, first: IntArray, size: IntArray) -> FloatArray:
         """The variance of the sum of estimates over each interval of an order, shape (intervals,).
@@ -54,14 +54,14 @@ class Covariance(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class ExchangeableCovariance:
-    """Where only the number of sites and the part of users in them matter: all sites are treated alike.
+    """A covariance that depends on the number of sites and the fraction of users in them only: sites are exchangeable.
 
     Parameters
     ----------
     within, without : callable
         From numbers of sites to the variance of the sum, for a user who is at one of them and for one who is not.
     distribution : ndarray of float64, shape (sites,)
-        Where the users are, as far as is known.
+        Estimated distribution of the users.
     """
 
     within: Callable[[FloatArray], FloatArray]
@@ -77,12 +77,12 @@ class ExchangeableCovariance:
 
 @dataclass(frozen=True, eq=False)
 class IndependentCovariance:
-    """Where estimates of two sites are uncorrelated.
+    """A covariance of uncorrelated sites.
 
     Parameters
     ----------
     variance : ndarray of float64, shape (sites,)
-        Of each.
+        Variance of each site's estimate.
     """
 
     variance: FloatArray
@@ -106,7 +106,7 @@ class DenseCovariance:
 
     @classmethod
     def of_channel(cls, channel: FloatArray, distribution: FloatArray) -> DenseCovariance:
-        r"""Of the inverse of a square channel.
+        r"""The covariance of the inverse of a square channel.
 
         .. math:: Q^{-T} \operatorname{diag}(\pi)\, Q^{-1} - \operatorname{diag}(p), \qquad \pi = Q^T p
 
@@ -120,7 +120,7 @@ class DenseCovariance:
     def of_estimator(
         cls, matrix: FloatArray, reported: FloatArray, distribution: FloatArray
     ) -> DenseCovariance:
-        r"""Of any linear estimator: :math:`L \operatorname{diag}(\pi) L^T - \operatorname{diag}(p)`.
+        r"""The covariance of any linear estimator: :math:`L \operatorname{diag}(\pi) L^T - \operatorname{diag}(p)`.
 
         where: L is ``matrix``, shape (sites, symbols), :math:`\pi` is ``reported`` and p is ``distribution``.
         """

@@ -33,9 +33,9 @@ def estimate_distribution(randomizer: Randomizer, tally: Tally, estimator: str) 
     Parameters
     ----------
     randomizer : Randomizer
-        What randomized the reports.
+        Randomizer of the reports.
     tally : Tally
-        Of the reports. Without any, the even distribution.
+        Counts of the reports; without any, the estimate is uniform.
     estimator : str
         One of :data:`ESTIMATORS`.
 

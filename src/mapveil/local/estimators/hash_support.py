@@ -34,7 +34,7 @@ class LevelSupport(NamedTuple):
     other: float  # q_0
 
     def expected(self, ordered: FloatArray) -> FloatArray:
-        """How likely a report supports each node, for a distribution in the order of the codes."""
+        """Probability that a report supports each node, for a distribution in the order of the codes."""
         return np.asarray(self.other + (self.held - self.other) * self.nodes.sums(ordered))
 
 

@@ -28,7 +28,7 @@ _TINY: Final = 1e-300
 
 
 class Likeliest(NamedTuple):
-    """What the iteration came to."""
+    """The result of the iteration."""
 
     distribution: FloatArray  # shape (sites,)
     log_likelihood: float  # nats, all reports together
@@ -57,9 +57,9 @@ def maximise_likelihood(
     randomizer : SymbolRandomizer
         The channel.
     tally : Tally
-        Of the reports.
+        Counts of the reports.
     start : ndarray of float64, shape (sites,), optional
-        Where to begin; the even distribution by default. What is 0 there stays 0.
+        Distribution to start from; uniform by default. Sites that are 0 there stay 0.
     tolerance : float
         Stop when the log-likelihood of all reports gains less than this, nats a step.
     max_steps : int

@@ -57,13 +57,13 @@ def estimated_users(
     Parameters
     ----------
     randomizer : Randomizer
-        Of the reports.
+        Randomizer of the reports.
     tally : Tally
-        Of the reports.
+        Counts of the reports.
     distribution : ndarray of float64, shape (sites,)
         The estimated map, at which the noise is taken.
     epsilon : Fraction
-        Of each report.
+        Epsilon of each report.
     """
     domain = randomizer.domain
     groups = np.full(domain.tiling.size, -1, dtype=np.int64)

@@ -57,16 +57,16 @@ def shrink_estimates(
     unbiased : ndarray of float64, shape (sites,)
         Estimates of the parts of all users.
     covariance : Covariance
-        Of one report's worth of them.
+        Covariance of one report's worth of the estimates.
     reports : int
-        How many reports there were.
+        Number of reports.
     plane : ndarray of float64, shape (2, sites)
-        Where the sites are.
+        Coordinates of the sites, metres.
     usual : callable, optional
         From numbers of sites of a box to the concentration with which it is expected to divide, such as
         :func:`mapveil.local.estimators.split_trees.usual_concentration`; the public weights of the prior by default.
     trees : int, optional
-        How many trees to take the mean of; eight, or as few as two for more than 65,536 sites, by default.
+        Number of trees to take the mean of; by default eight, or as few as two for more than 65,536 sites.
 
     Returns
     -------

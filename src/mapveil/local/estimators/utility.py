@@ -1,4 +1,4 @@
-"""How good an estimated map of sites is: site by site, and from which distance on."""
+"""The utility of an estimated map of sites: site by site, and by distance."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SCALES_M: Final = (0.0, 250.0, 500.0, 1000.0, 2000.0, 5000.0)
 
 
 class ScaleUtility(NamedTuple):
-    """How far two maps are apart once sites are put together in squares."""
+    """The distance of two maps whose sites are put together in squares."""
 
     scale_m: float  # side of a square, 0: single sites
     areas: int  # squares that hold a site
@@ -28,7 +28,7 @@ class ScaleUtility(NamedTuple):
 
 
 class Utility(NamedTuple):
-    """Of one estimate."""
+    """The utility of one estimate."""
 
     scales: tuple[ScaleUtility, ...]
     emd_m: float  # metres that a person is moved, on average

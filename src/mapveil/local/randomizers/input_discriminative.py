@@ -114,10 +114,6 @@ class InputDiscriminativeRandomizer(SetRandomizer):
             if i != j or not alone[i] or len(used) == 1
         )
 
-    def pair_ratio(self, first: int, second: int) -> Fraction:
-        """The largest ratio of one report's probabilities under two given sites."""
-        return Fraction(ONE - self.chances[self._number[second]], self.chances[self._number[first]])
-
     def invert(self, tally: Tally) -> FloatArray:
         """See :meth:`Randomizer.invert`."""
         return np.asarray((tally.counts / max(tally.reports, 1) - self._other) / (self.held - self._other))
