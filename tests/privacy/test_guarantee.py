@@ -69,7 +69,7 @@ parameters = st.dictionaries(st.sampled_from(["radius_m", "tolerated", "codes"])
         ).map(tuple),
         shares=st.lists(st.builds(Share, texts, fractions), max_size=2).map(tuple),
         measured=st.lists(st.builds(Measured, texts, numbers, texts, texts), max_size=2).map(tuple),
-        account=st.none() | st.builds(AccountReference, texts, texts),
+        account=st.none() | st.builds(AccountReference, st.lists(texts, max_size=2).map(tuple)),
         simulated=st.booleans(),
         seeded=st.booleans(),
     )

@@ -160,8 +160,7 @@ class Measured(NamedTuple):
 class AccountReference(NamedTuple):
     """Where epsilon was charged."""
 
-    ledger: str
-    dataset: str
+    entries: tuple[str, ...]  # of the ledger, random names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -247,7 +246,7 @@ class Claim:
             "assumptions": [_clause(each) for each in self.assumptions],
             "shares": [{"purpose": share.purpose, "epsilon": str(share.epsilon)} for share in self.shares],
             "measured": [each._asdict() for each in self.measured],
-            "account": self.account and self.account._asdict(),
+            "account": self.account and {"entries": list(self.account.entries)},
             "simulated": self.simulated,
             "seeded": self.seeded,
         }
@@ -271,7 +270,7 @@ class Claim:
             ),
             shares=tuple(Share(part["purpose"], Fraction(part["epsilon"])) for part in record["shares"]),
             measured=tuple(Measured(**part) for part in record["measured"]),
-            account=account and AccountReference(**account),
+            account=account and AccountReference(tuple(account["entries"])),
             simulated=bool(record["simulated"]),
             seeded=bool(record["seeded"]),
         )

@@ -250,7 +250,7 @@ def _bound(bound: ContributionBound, unit: Unit) -> str:
 def _account(claim: Claim) -> str:
     if claim.epsilon is None:
         return ""
-    return "not accounted" if claim.account is None else f"charged to {claim.account.ledger}"
+    return "not accounted" if claim.account is None else f"ledger: {', '.join(claim.account.entries)}"
 
 
 def _disclosure(disclosure: Disclosure) -> tuple[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from mapveil.collector.rounds.engine import Engine
 from mapveil.collector.rounds.offer import offer
 from mapveil.maps.density_map import DensityMap
+from mapveil.privacy.claim import AccountReference
 
 
 def send_reports(engine, id, bodies, first=1):
@@ -40,7 +42,7 @@ def test_a_local_collection_ends_with_the_map_of_its_reports(
     randomizer = offer(terms).randomizer
     plain = offer(terms).local.estimate(randomizer.tally(read_reports(bodies, randomizer)), randomizer)
     assert np.array_equal(heat.values, plain.values)
-    assert heat.guarantee == plain.guarantee
+    assert heat.guarantee == replace(plain.guarantee, account=AccountReference((id,)))
     assert np.array_equal(heat.error().upper, plain.error().upper)
 
 

@@ -28,7 +28,7 @@ from mapveil.formats.read_map import read_map
 from mapveil.local.estimators.measurement import EstimatedUsers
 from mapveil.maps.density_map import DensityMap, Measurement
 from mapveil.mechanisms.plan import Query
-from mapveil.privacy.claim import Adversary
+from mapveil.privacy.claim import AccountReference, Adversary
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.errors import PromiseError
 from mapveil_client.terms import CollectionTerms
@@ -63,7 +63,8 @@ def make_map(store: Store, collection: Collection) -> DensityMap:
     """The map of a collection whose rounds or reports are all in. CPU-heavy: not within a transaction."""
     terms = collection.terms
     if terms.trust != "distributed":
-        return map_of_reports(store, terms)
+        heat = map_of_reports(store, terms)
+        return dataclasses.replace(heat, guarantee=_against(terms, heat.guarantee))
     made = round_memory.next_step(store, terms, 0)
     if isinstance(made, Query):
         raise PromiseError(f"there are sums missing: {made.purpose}")
@@ -80,11 +81,12 @@ def guarantee_of(terms: CollectionTerms) -> Guarantee:
 
 
 def _against(terms: CollectionTerms, made: Guarantee) -> Guarantee:
-    """The guarantee against the server that the terms guard against."""
-    return (
-        dataclasses.replace(made, adversary=Adversary.MALICIOUS_SERVER)
-        if terms.active and made.adversary is Adversary.HONEST_SERVER
-        else made
+    """The guarantee against the server that the terms guard against, charged to the collection's entry."""
+    guarded = terms.active and made.adversary is Adversary.HONEST_SERVER
+    return dataclasses.replace(
+        made,
+        adversary=Adversary.MALICIOUS_SERVER if guarded else made.adversary,
+        account=None if made.epsilon is None else AccountReference((terms.identifier,)),
     )
 
 
