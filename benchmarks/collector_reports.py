@@ -23,8 +23,7 @@ from mapveil.collector.store.accounts import Accounts
 from mapveil.collector.store.database import Store
 from mapveil_client.local.message import write_reports
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.secure_sum.identity import Identity
-from mapveil_client.signature import authorization, enrolment_statement
+from mapveil_client.secure_sum.keys import Identity, authorization, enrolment_statement
 from mapveil_client.terms import CollectionTerms
 
 GOAL: Final = 2_000.0  # reports a second

@@ -22,8 +22,7 @@ from mapveil.secure_sum.drivers import ProtocolSum
 from mapveil.secure_sum.server import Server
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.client import Client
-from mapveil_client.secure_sum.domain import Purpose, info
-from mapveil_client.secure_sum.masks import Cipher, add_masks, agree, word_type
+from mapveil_client.secure_sum.masks import Cipher, Purpose, add_masks, agree, info, word_type
 from mapveil_client.secure_sum.parameters import RoundParameters, SumSettings
 from mapveil_client.secure_sum.vectors import Leaves, SparseVectors
 

@@ -16,8 +16,8 @@ from mapveil.geo.counts import Counts
 from mapveil.geo.tiling import Tiling
 from mapveil.mechanisms.mechanism import Mechanism
 from mapveil.mechanisms.methods import METHODS, Method, find_method
+from mapveil_client.contribution import Devices
 from mapveil_client.errors import InputError, ParameterError
-from mapveil_client.sum_report import Devices
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
 TILINGS: dict[str, Tiling] = {

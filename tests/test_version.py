@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from mapveil_client.version import __version__
+from mapveil_client import __version__
 
 ROOT = Path(__file__).resolve().parents[1]
 

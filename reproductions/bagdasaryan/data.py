@@ -20,10 +20,10 @@ from mapveil.geo.read_points import read_points
 from mapveil.geo.region import Region
 from mapveil.geo.tiling import Tiling
 from mapveil_client.arrays import FloatArray
+from mapveil_client.contribution import Devices
 from mapveil_client.errors import InputError
 from mapveil_client.morton import interleave
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.sum_report import Devices
 from reproductions.data import shared_file
 
 MANHATTAN: Final = "Manhattan"

@@ -18,9 +18,9 @@ from mapveil.mechanisms.proportion_histogram import ProportionHistogram
 from mapveil.metrics.metrics import METRICS
 from mapveil.trust.secure_aggregation.model import SecureAggregation
 from mapveil_client.arrays import FloatArray
+from mapveil_client.contribution import Devices
 from mapveil_client.morton import interleave
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.sum_report import Devices
 from reproductions.bagdasaryan.data import MANHATTAN, bump, image_of, read_image, sampled
 from reproductions.bagdasaryan.runs import SHARD_SIZE, Found, densities
 from reproductions.bagdasaryan.sections import UNIT, Plan, Shown

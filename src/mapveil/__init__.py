@@ -4,6 +4,6 @@ The names of ``__init__.pyi`` load on first use, so that ``import mapveil`` cost
 """
 
 from mapveil.lazy import attach_stub
-from mapveil_client.version import __version__ as __version__
+from mapveil_client import __version__ as __version__
 
 __getattr__, __dir__ = attach_stub(__name__, __file__)

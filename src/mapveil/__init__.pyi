@@ -1,3 +1,5 @@
+from mapveil_client.version import __version__ as __version__
+
 from mapveil import mechanisms as mechanisms
 from mapveil import synthetic as synthetic
 from mapveil import trust as trust
@@ -33,4 +35,3 @@ from mapveil.privacy.guarantee import Guarantee as Guarantee
 from mapveil.privacy.ledger import Ledger as Ledger
 from mapveil.trust.release import release as release
 from mapveil_client.randomness.random import Randomness as Randomness
-from mapveil_client.version import __version__ as __version__

@@ -19,8 +19,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 from mapveil_client.errors import InputError, MapveilError, PromiseError, require
-from mapveil_client.secure_sum.identity import Identity
-from mapveil_client.signature import authorization, enrolment_statement
+from mapveil_client.secure_sum.keys import Identity, authorization, enrolment_statement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -16,10 +16,8 @@ import numpy.typing as npt
 from mapveil_client.arrays import IntArray
 from mapveil_client.block_encoding import BlockEncoding
 from mapveil_client.errors import InputError, ParameterError
-from mapveil_client.level_encoding import LevelEncoding
-from mapveil_client.morton import MAX_BITS, deinterleave
-from mapveil_client.prefix_tree import PrefixTree
-from mapveil_client.sketch_encoding import SketchEncoding
+from mapveil_client.level_encoding import LevelEncoding, SketchEncoding
+from mapveil_client.morton import MAX_BITS, PrefixTree, deinterleave
 
 
 class Encoding(Protocol):

@@ -2,25 +2,92 @@
 
 One record, sealed in a :class:`~mapveil_client.vault.Vault` and saved before anything leaves; without a vault it lives
 as long as the process, for simulations.
+
+A device's own log: what it did and what it refused, and why. Never where it was, nor any key.
 """
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from mapveil_client.account import Account
 from mapveil_client.errors import InputError
-from mapveil_client.log import DeviceLog, Line, one_line
 from mapveil_client.random_features.frequencies import KeptFrequencies
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.secure_sum.identity import Identity
+from mapveil_client.secure_sum.keys import Identity
 from mapveil_client.vault import Vault
+
+_LOGGER: Final = logging.getLogger("mapveil_client")
+_MOST_LINES: Final = 500
+_LONGEST: Final = 300
+
+
+def one_line(text: str) -> str:
+    """What may be kept of a text that a server had a part in: one printable line of at most 300 characters.
+
+    Examples
+    --------
+    >>> one_line("no method is called 'a\\nb'" + 1000 * "!")[:30]
+    "no method is called 'a b'!!!!!"
+    """
+    line = " ".join("".join(each if each.isprintable() else " " for each in text[: 2 * _LONGEST]).split())
+    return line if len(line) <= _LONGEST else line[: _LONGEST - 3] + "..."
+
+
+class Line(NamedTuple):
+    """One line."""
+
+    at: str  # UTC, ISO 8601
+    collection: str  # its identifier, or empty
+    event: str  # enrolled | joined | refused | charged | sent | unsent | waiting | left | ended
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.at} {self.event} {self.collection or '-'}: {self.text}"
+
+
+class DeviceLog:
+    """The last lines of a device's log; each also goes to the logger ``mapveil_client``.
+
+    Parameters
+    ----------
+    lines : iterable of Line
+        Those kept from before.
+    now : callable
+        The time, UTC.
+    """
+
+    def __init__(
+        self, lines: Iterable[Line] = (), *, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    ) -> None:
+        self._lines: deque[Line] = deque(lines, maxlen=_MOST_LINES)
+        self._now = now
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        """The last 500 lines, the oldest first."""
+        return tuple(self._lines)
+
+    def add(self, event: str, text: str, collection: str = "") -> None:
+        """Write a line."""
+        text = one_line(text)
+        line = Line(self._now().isoformat(timespec="seconds"), collection, event, text)
+        self._lines.append(line)
+        _LOGGER.info("%s %s: %s", event, collection or "-", text)
+
+    def reasons(self, *events: str) -> tuple[str, ...]:
+        """The texts of the lines of these events."""
+        return tuple(line.text for line in self._lines if line.event in events)
+
 
 _VERSION: Final = 1
 _SEED_BYTES: Final = 32

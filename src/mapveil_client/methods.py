@@ -8,19 +8,19 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
 
+from mapveil_client.contribution import Rounding
 from mapveil_client.errors import ParameterError
 from mapveil_client.local.disk_area import DiskArea
 from mapveil_client.local.generalized_response import GeneralizedRandomizedResponse
 from mapveil_client.local.hadamard_response import HadamardResponse
 from mapveil_client.local.hierarchical_hashing import HierarchicalHashing
 from mapveil_client.local.local_hashing import LocalHashing
-from mapveil_client.local.method import LocalMethod
 from mapveil_client.local.planar_laplace import PlanarLaplace
+from mapveil_client.local.randomizer import LocalMethod
 from mapveil_client.local.staircase_response import StaircaseResponse
 from mapveil_client.local.subset_selection import SubsetSelection
 from mapveil_client.local.unary_encoding import UnaryEncoding
 from mapveil_client.random_features.parameters import FourierParameters
-from mapveil_client.user_shares import Rounding
 
 TABLE_SCALE: Final = 1024
 """Units per client where a table of visits is collected and none are set."""

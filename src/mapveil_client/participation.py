@@ -11,22 +11,21 @@ import copy
 from typing import Final
 
 from mapveil_client.announcement import RoundAnnouncement
+from mapveil_client.contribution import client_report
 from mapveil_client.errors import BudgetExceeded, InputError, MapveilError, ParameterError, PromiseError
 from mapveil_client.local import message as local_message
-from mapveil_client.local.method import LocalMethod
+from mapveil_client.local.randomizer import LocalMethod
 from mapveil_client.memory import DeviceMemory, Part
 from mapveil_client.methods import SumParameters
 from mapveil_client.places import Whereabouts
 from mapveil_client.policy import DevicePolicy
-from mapveil_client.random_features import message as wave_message
+from mapveil_client.random_features import report as wave_message
 from mapveil_client.random_features.frequencies import KeptFrequencies
 from mapveil_client.random_features.parameters import FourierParameters
 from mapveil_client.random_features.report import Device
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.client import Client
-from mapveil_client.secure_sum.faults import ProtocolError
-from mapveil_client.secure_sum.states import phase_name, server_phases
-from mapveil_client.sum_report import client_report
+from mapveil_client.secure_sum.states import ProtocolError, phase_name, server_phases
 from mapveil_client.terms import CollectionTerms
 
 _ORDER: Final = tuple(phase_name(phase) for phase in server_phases(active=True))

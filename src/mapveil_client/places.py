@@ -9,13 +9,11 @@ import numpy as np
 
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.cells import Cells
-from mapveil_client.contribution import WEIGHT_UNITS, Outside
+from mapveil_client.contribution import WEIGHT_UNITS, Devices, Outside
 from mapveil_client.errors import InputError
 from mapveil_client.local.domain import Domain
-from mapveil_client.local.method import PlaceChoice
-from mapveil_client.randomness.random import Randomness
-from mapveil_client.randomness.uniform import uniform_below
-from mapveil_client.sum_report import Devices
+from mapveil_client.local.randomizer import PlaceChoice
+from mapveil_client.randomness.random import Randomness, uniform_below
 from mapveil_client.terms import CollectionTerms
 from mapveil_client.tiles_and_sites import nearest
 

@@ -17,11 +17,11 @@ import numpy as np
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.epsilon import keeps
 from mapveil_client.errors import InputError, MapveilError, ParameterError
-from mapveil_client.log import one_line
+from mapveil_client.memory import one_line
 from mapveil_client.methods import LABELLED, SumParameters
 from mapveil_client.plane import closed_projection
-from mapveil_client.provision import share_shape
 from mapveil_client.random_features.parameters import Policy
+from mapveil_client.randomness.noise_shares import share_shape
 from mapveil_client.terms import TRUSTS, CollectionTerms
 
 _MOST_CELLS: Final = 1 << 22

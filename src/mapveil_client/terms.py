@@ -21,12 +21,11 @@ import numpy.typing as npt
 from mapveil_client.cells import Cells
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.local.domain import Domain
-from mapveil_client.local.method import LocalMethod
-from mapveil_client.local.randomizer import Randomizer
+from mapveil_client.local.randomizer import LocalMethod, Randomizer
 from mapveil_client.methods import Parameters, read_parameters
 from mapveil_client.morton import interleave
-from mapveil_client.random_features.message import read_query
 from mapveil_client.random_features.query import Query
+from mapveil_client.random_features.report import read_query
 from mapveil_client.tiles_and_sites import cells_from_dict
 
 VERSION: Final = 1
@@ -90,7 +89,7 @@ class CollectionTerms:
     active : bool
         Whether secure sums are also safe against a server that lies about who is in them.
     query : bytes
-        What a projection asks (:func:`mapveil_client.random_features.message.write_query`); empty otherwise.
+        What a projection asks (:func:`mapveil_client.random_features.report.write_query`); empty otherwise.
 
     Raises
     ------

@@ -15,7 +15,7 @@ from mapveil.engines import UNIT
 from mapveil.mechanisms.laplace_histogram import LaplaceHistogram
 from mapveil.mechanisms.methods import find_method
 from mapveil.trust.secure_aggregation.model import SecureAggregation
-from mapveil_client.provision import share_shape
+from mapveil_client.randomness.noise_shares import share_shape
 from mapveil_client.randomness.random import Randomness
 
 TILING = mv.Quadtree(mv.Region.without_georeference(4, 4), depth=2)

@@ -19,12 +19,12 @@ from mapveil.trust.secure_aggregation.round_terms import RoundTerms
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.encodings import NodeEncoding
 from mapveil_client.memory import DeviceMemory
+from mapveil_client.morton import PrefixTree
 from mapveil_client.participation import Participation
 from mapveil_client.places import Whereabouts
 from mapveil_client.policy import DevicePolicy
-from mapveil_client.prefix_tree import PrefixTree
-from mapveil_client.provision import share_shape
-from mapveil_client.random_features.message import write_query
+from mapveil_client.random_features.report import write_query
+from mapveil_client.randomness.noise_shares import share_shape
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.states import ServerState
 from mapveil_client.terms import CollectionTerms

@@ -22,14 +22,12 @@ from mapveil_client.local.domain import Domain
 from mapveil_client.local.message import setting_fingerprint, write_reports
 from mapveil_client.random_features.frequencies import offsets, unit_frequencies
 from mapveil_client.random_features.kernels import kernel_named
-from mapveil_client.random_features.message import digest, write_query
-from mapveil_client.random_features.message import write_reports as write_waves
 from mapveil_client.random_features.parameters import Policy
 from mapveil_client.random_features.query import Query
-from mapveil_client.random_features.report import Visits, client_reports
+from mapveil_client.random_features.report import Visits, client_reports, digest, write_query
+from mapveil_client.random_features.report import write_reports as write_waves
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.secure_sum.identity import Identity
-from mapveil_client.signature import authorization, enrolment_statement, request_statement
+from mapveil_client.secure_sum.keys import Identity, authorization, enrolment_statement, request_statement
 from mapveil_client.terms import CollectionTerms
 
 FOLDER = Path(__file__).resolve().parent.parent / "vectors" / "device"

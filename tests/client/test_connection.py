@@ -11,8 +11,7 @@ import pytest
 from mapveil_client.connection import Connection, Progress, ServerRefusal, Traffic, Unreachable
 from mapveil_client.errors import InputError
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.secure_sum.identity import Identity, signed_by
-from mapveil_client.signature import read_authorization, request_statement
+from mapveil_client.secure_sum.keys import Identity, read_authorization, request_statement, signed_by
 
 IDENTITY = Identity.draw(Randomness(1))
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from mapveil_client.encodings import LabelEncoding, NodeEncoding
 from mapveil_client.errors import ParameterError
 from mapveil_client.level_encoding import LevelEncoding
-from mapveil_client.prefix_tree import PrefixTree
+from mapveil_client.morton import PrefixTree
 
 DEPTH = 3
 nodes = st.integers(0, DEPTH).flatmap(lambda level: st.tuples(st.just(level), st.integers(0, 4**level - 1)))

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from mapveil_client.log import DeviceLog, Line
+from mapveil_client.memory import DeviceLog, Line
 
 
 def test_the_last_lines_are_kept_and_said_to_the_logger(caplog: pytest.LogCaptureFixture) -> None:

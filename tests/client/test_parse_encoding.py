@@ -20,9 +20,8 @@ from mapveil_client.encodings import (
     encoding_from_dict,
 )
 from mapveil_client.errors import InputError
-from mapveil_client.level_encoding import LevelEncoding
-from mapveil_client.prefix_tree import PrefixTree
-from mapveil_client.sketch_encoding import SketchEncoding
+from mapveil_client.level_encoding import LevelEncoding, SketchEncoding
+from mapveil_client.morton import PrefixTree
 
 MEMBERS = np.array([1, 1, 0, 2] * 4 + [0] * 48, dtype=np.int64)
 NODES = NodeEncoding(PrefixTree.of_nodes(3, [0, 1, 3], [0, 2, 63]))

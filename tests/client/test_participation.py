@@ -17,7 +17,7 @@ from mapveil_client.memory import DeviceMemory
 from mapveil_client.participation import DeviceRefusal, Participation
 from mapveil_client.places import Whereabouts
 from mapveil_client.policy import DevicePolicy
-from mapveil_client.random_features import message as wave_message
+from mapveil_client.random_features import report as wave_message
 from mapveil_client.random_features.parameters import Policy
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.messages import read_set, write_set
@@ -82,7 +82,7 @@ def test_without_noise_the_sum_is_exactly_the_devices_places(new_terms, new_shar
     from mapveil_client import participation
 
     def without_noise(devices, query, alpha, scale, rounding, rng):
-        from mapveil_client.sum_report import encode_places
+        from mapveil_client.contribution import encode_places
 
         return encode_places(devices, query.encoding, scale, rounding, rng)
 
@@ -300,8 +300,8 @@ class Forger:
 
     def confirmations(self, client: int) -> bytes:
         from mapveil_client.secure_sum import messages
-        from mapveil_client.secure_sum.ring import make_ring
         from mapveil_client.secure_sum.states import Message
+        from mapveil_client.secure_sum.vectors import make_ring
 
         server: Server = self.shard.server
         ring = make_ring(self.parameters.clients, self.parameters.neighbours, server._graph_seed)

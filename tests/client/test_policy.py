@@ -13,7 +13,7 @@ from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.region import Region
 from mapveil_client.errors import ParameterError
 from mapveil_client.policy import DevicePolicy
-from mapveil_client.provision import share_shape
+from mapveil_client.randomness.noise_shares import share_shape
 
 REGION = Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
 CORNERS = {"type": "Polygon", "coordinates": [[[-74, 40.7], [-73.9, 40.7], [-73.95, 40.8], [-74, 40.7]]]}

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mapveil_client.errors import ParameterError
-from mapveil_client.prefix_tree import PrefixTree
+from mapveil_client.morton import PrefixTree
 
 DEPTH = 3
 SITES = 4**DEPTH

@@ -12,7 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mapveil_client.errors import ParameterError, PromiseError
-from mapveil_client.provision import honest_survivors, promised_survivors, require_survivors, share_shape
+from mapveil_client.randomness.noise_shares import (
+    honest_survivors,
+    promised_survivors,
+    require_survivors,
+    share_shape,
+)
 
 parts = st.fractions(0, Fraction(49, 100))
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from mapveil_client.errors import ParameterError
-from mapveil_client.sketch_encoding import SketchEncoding
+from mapveil_client.level_encoding import SketchEncoding
 
 CERTAIN = 1e-9
 

@@ -12,12 +12,11 @@ from scipy import stats
 
 from mapveil.mechanisms.plan import Query
 from mapveil.privacy.discrete_laplace import laplace_variance
+from mapveil_client.contribution import Devices, client_noise, client_report, encode_places, sensitivity
 from mapveil_client.encodings import LabelEncoding, NodeEncoding
-from mapveil_client.level_encoding import LevelEncoding
-from mapveil_client.prefix_tree import PrefixTree
+from mapveil_client.level_encoding import LevelEncoding, SketchEncoding
+from mapveil_client.morton import PrefixTree
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.sketch_encoding import SketchEncoding
-from mapveil_client.sum_report import Devices, client_noise, client_report, encode_places, sensitivity
 
 CERTAIN = 1e-9
 DEPTH = 2

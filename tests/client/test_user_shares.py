@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from mapveil_client.contribution import ROUNDINGS, round_shares
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.user_shares import ROUNDINGS, round_shares
 
 CERTAIN = 1e-9
 SCALES = st.one_of(st.integers(1, 50), st.integers(1, 1 << 31), st.just(1 << 31))

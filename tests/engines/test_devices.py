@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 import mapveil as mv
 from mapveil.engines.devices import devices_of
 from mapveil.geo.counts import Counts
+from mapveil_client.contribution import Devices
 from mapveil_client.errors import InputError
 from mapveil_client.morton import interleave
-from mapveil_client.sum_report import Devices
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
 QUADTREE = mv.Quadtree(REGION, depth=3)

@@ -12,8 +12,14 @@ from hypothesis import strategies as st
 
 from mapveil_client.epsilon import keeps, power
 from mapveil_client.local.domain import Codes
-from mapveil_client.local.staircase_calibration import Steps, block_extremes, calibrate, staircase_ratio
-from mapveil_client.local.staircase_groups import best_thresholds, blocks_at
+from mapveil_client.local.staircase_groups import (
+    Steps,
+    best_thresholds,
+    block_extremes,
+    blocks_at,
+    calibrate,
+    staircase_ratio,
+)
 
 BITS = 8
 

@@ -23,8 +23,7 @@ from mapveil.trust.secure_aggregation.model import SecureAggregation
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.encodings import NodeEncoding
 from mapveil_client.errors import ParameterError
-from mapveil_client.morton import deinterleave
-from mapveil_client.prefix_tree import PrefixTree
+from mapveil_client.morton import PrefixTree, deinterleave
 
 Node = tuple[int, int]
 

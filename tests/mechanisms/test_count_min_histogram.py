@@ -8,7 +8,7 @@ import pytest
 from mapveil.mechanisms.count_min_histogram import CountMinHistogram, sketch_estimates
 from mapveil.privacy.discrete_laplace import laplace_variance
 from mapveil_client.errors import ParameterError
-from mapveil_client.sketch_encoding import SketchEncoding
+from mapveil_client.level_encoding import SketchEncoding
 
 
 def sketch_of(encoding, people):

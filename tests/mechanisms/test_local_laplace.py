@@ -16,11 +16,11 @@ from mapveil.privacy.claim import Adversary, Assumes, Neighbouring
 from mapveil.privacy.discrete_laplace import laplace_variance
 from mapveil.trust.secure_aggregation.model import SecureAggregation, WholeNoise
 from mapveil.trust.secure_aggregation.simulation import simulate
+from mapveil_client.contribution import Devices, client_report
 from mapveil_client.encodings import NodeEncoding
 from mapveil_client.errors import ParameterError
-from mapveil_client.prefix_tree import PrefixTree
+from mapveil_client.morton import PrefixTree
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.sum_report import Devices, client_report
 
 CERTAIN = 1e-9
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)

@@ -12,7 +12,7 @@ from mapveil.mechanisms.methods import METHODS
 from mapveil.mechanisms.plan import NoisySums, Plan, Query, Setting
 from mapveil.privacy.claim import Share
 from mapveil_client.encodings import NodeEncoding
-from mapveil_client.prefix_tree import PrefixTree
+from mapveil_client.morton import PrefixTree
 from mapveil_client.randomness.noise_shares import noise_shares
 from mapveil_client.randomness.random import Randomness
 

@@ -22,11 +22,10 @@ from mapveil.mechanisms.proportion_histogram import ProportionHistogram
 from mapveil.privacy.discrete_laplace import laplace_variance
 from mapveil.trust.secure_aggregation.model import SecureAggregation
 from mapveil_client.arrays import FloatArray
+from mapveil_client.contribution import Devices
 from mapveil_client.encodings import LabelEncoding, NodeEncoding
 from mapveil_client.errors import InputError, ParameterError
-from mapveil_client.morton import interleave
-from mapveil_client.prefix_tree import PrefixTree
-from mapveil_client.sum_report import Devices
+from mapveil_client.morton import PrefixTree, interleave
 
 SIDE = 64
 TILING = mv.Quadtree(mv.Region.without_georeference(SIDE, SIDE), depth=6)

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 import mapveil as mv
 from mapveil.mechanisms.start_tree import expected_tree, start_tree
-from mapveil_client.morton import interleave
-from mapveil_client.prefix_tree import PrefixTree
+from mapveil_client.morton import PrefixTree, interleave
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
 

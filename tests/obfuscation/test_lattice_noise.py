@@ -20,8 +20,8 @@ from mapveil.obfuscation.privatizers.lattice_noise import (
     normal_table,
 )
 from mapveil_client.errors import ParameterError
+from mapveil_client.randomness.logarithmic import SlotTable
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.randomness.slot_table import SlotTable
 
 COUNT = 400_000
 

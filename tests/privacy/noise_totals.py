@@ -33,9 +33,9 @@ import numpy.typing as npt
 from mapveil.privacy.discrete_laplace import discrete_laplace
 from mapveil.privacy.laplace_sum import laplace_sum_quantile, laplace_sum_variance
 from mapveil_client.errors import ParameterError
+from mapveil_client.randomness.logarithmic import DIGITS, TAIL, SlotTable, draw_slots, slot_table
 from mapveil_client.randomness.noise_shares import as_shape, noise_shares
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.randomness.slot_table import DIGITS, TAIL, SlotTable, draw_slots, slot_table
 
 _CHUNK = 1 << 16
 _FARTHEST = 1 << 12  # the largest value of a table

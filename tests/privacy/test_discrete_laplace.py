@@ -16,8 +16,8 @@ from scipy import stats
 from mapveil.privacy import discrete_laplace as module
 from mapveil.privacy.discrete_laplace import discrete_laplace, laplace_quantile, laplace_variance
 from mapveil_client.errors import ParameterError
+from mapveil_client.randomness.logarithmic import SLOTS, draw_slots
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.randomness.slot_table import SLOTS, draw_slots
 
 UNIT = 1 << 20
 CERTAIN = 1e-9

@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mapveil_client.provision import honest_survivors, share_shape
-from mapveil_client.randomness.noise_shares import noise_shares
+from mapveil_client.randomness.noise_shares import honest_survivors, noise_shares, share_shape
 from mapveil_client.randomness.random import Randomness
 
 RUNS = 60_000

@@ -11,10 +11,9 @@ import mapveil as mv
 from mapveil.random_features.map_points import map_points
 from mapveil_client.errors import InputError, MapveilError, PromiseError
 from mapveil_client.random_features.frequencies import KeptFrequencies
-from mapveil_client.random_features.message import read_query, write_query
 from mapveil_client.random_features.parameters import Policy
 from mapveil_client.random_features.query import Query
-from mapveil_client.random_features.report import Device, Visits, client_reports
+from mapveil_client.random_features.report import Device, Visits, client_reports, read_query, write_query
 from mapveil_client.randomness.random import Randomness
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)

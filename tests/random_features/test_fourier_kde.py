@@ -20,8 +20,7 @@ from mapveil.random_features.measured import FEW_PLACES
 from mapveil_client.errors import InputError, ParameterError, PromiseError
 from mapveil_client.random_features.frequencies import unit_frequencies
 from mapveil_client.random_features.kernels import KERNELS, kernel_named
-from mapveil_client.random_features.message import read_reports, write_reports
-from mapveil_client.random_features.report import client_reports
+from mapveil_client.random_features.report import client_reports, read_reports, write_reports
 from mapveil_client.randomness.random import Randomness
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)

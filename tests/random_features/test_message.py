@@ -16,16 +16,16 @@ import mapveil_client.random_features
 from mapveil_client.canonical_cbor import encode
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.random_features.kernels import KERNELS
-from mapveil_client.random_features.message import (
+from mapveil_client.random_features.query import EvenGrid, Query
+from mapveil_client.random_features.report import (
     VERSION,
+    Reports,
     digest,
     read_query,
     read_reports,
     write_query,
     write_reports,
 )
-from mapveil_client.random_features.query import EvenGrid, Query
-from mapveil_client.random_features.report import Reports
 
 VECTORS = json.loads(
     (Path(__file__).parents[1] / "vectors" / "random_features" / "messages.json").read_text("utf-8")

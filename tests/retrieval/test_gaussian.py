@@ -11,8 +11,8 @@ from scipy import stats
 
 from mapveil.retrieval.gaussian import LARGEST, draw_gaussian, gaussian_table
 from mapveil.retrieval.parameters import DEVIATION, SECRET, failure_log2
+from mapveil_client.randomness.logarithmic import SLOTS
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.randomness.slot_table import SLOTS
 
 
 def units() -> dict[int, int]:

@@ -11,7 +11,7 @@ import pytest
 from mapveil.secure_sum.server import Server
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.client import Client
-from mapveil_client.secure_sum.identity import Identity
+from mapveil_client.secure_sum.keys import Identity
 from mapveil_client.secure_sum.parameters import RoundParameters
 from mapveil_client.secure_sum.states import ClientState, ServerState
 

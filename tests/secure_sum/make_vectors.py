@@ -18,20 +18,19 @@ from mapveil.secure_sum.server import Server
 from mapveil_client.canonical_cbor import decode, encode
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.client import Client
-from mapveil_client.secure_sum.domain import PROTOCOL, VERSION
-from mapveil_client.secure_sum.identity import Identity
 from mapveil_client.secure_sum.keys import (
+    Identity,
     pair_mask_seed,
     pair_sealing_key,
     sealing_key,
     seed_commitment,
     self_mask_seed,
 )
-from mapveil_client.secure_sum.masks import Cipher
+from mapveil_client.secure_sum.masks import PROTOCOL, VERSION, Cipher
 from mapveil_client.secure_sum.messages import BOX_BYTES, KEY_BYTES, SHARE_BYTES, largest
 from mapveil_client.secure_sum.parameters import RoundParameters
-from mapveil_client.secure_sum.ring import make_ring
 from mapveil_client.secure_sum.states import Message, ServerState
+from mapveil_client.secure_sum.vectors import make_ring
 
 FOLDER = Path(__file__).resolve().parents[1] / "vectors" / "secure_sum"
 

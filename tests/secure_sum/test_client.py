@@ -12,10 +12,9 @@ from mapveil_client.canonical_cbor import decode as decode_values
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.client import Client
-from mapveil_client.secure_sum.domain import VERSION
-from mapveil_client.secure_sum.faults import OwnFault, PeerFault
-from mapveil_client.secure_sum.identity import Identity
-from mapveil_client.secure_sum.states import ClientState, ServerState
+from mapveil_client.secure_sum.keys import Identity
+from mapveil_client.secure_sum.masks import VERSION
+from mapveil_client.secure_sum.states import ClientState, OwnFault, PeerFault, ServerState
 
 VECTORS = np.arange(30).reshape(6, 5) - 7
 

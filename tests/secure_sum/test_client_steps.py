@@ -8,9 +8,8 @@ import pytest
 from mapveil_client.canonical_cbor import decode as decode_values
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.client import Client
-from mapveil_client.secure_sum.faults import Abort, PeerFault
 from mapveil_client.secure_sum.messages import BOX_BYTES, SHARE_BYTES, encode, read_set, write_set
-from mapveil_client.secure_sum.states import ClientState, Message, ServerState
+from mapveil_client.secure_sum.states import Abort, ClientState, Message, PeerFault, ServerState
 
 VECTORS = np.arange(30).reshape(6, 5) - 7
 

@@ -11,8 +11,8 @@ import pytest
 
 from mapveil.secure_sum.crew import Crew, Hand, Task
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.secure_sum.faults import OwnFault, PeerFault
 from mapveil_client.secure_sum.parameters import RoundParameters
+from mapveil_client.secure_sum.states import OwnFault, PeerFault
 from mapveil_client.secure_sum.vectors import SparseVectors
 
 N = 12

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mapveil_client.secure_sum.domain import PROTOCOL, VERSION, Purpose, info
+from mapveil_client.secure_sum.masks import PROTOCOL, VERSION, Purpose, info
 
 PARTICULARS = st.tuples(
     st.sampled_from(Purpose), st.binary(max_size=5), st.binary(max_size=5), st.lists(st.binary(max_size=3))

@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from mapveil_client.errors import PromiseError
-from mapveil_client.secure_sum.faults import Abort, OwnFault, PeerFault, ProtocolError
+from mapveil_client.secure_sum.states import Abort, OwnFault, PeerFault, ProtocolError
 
 
 @pytest.mark.parametrize(("kind", "fault"), [(PeerFault, "peer"), (OwnFault, "own"), (Abort, "nobody")])

@@ -11,8 +11,7 @@ import pytest
 from mapveil_client.canonical_cbor import NotCanonical, decode, encode
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.client import Client
-from mapveil_client.secure_sum.faults import Abort, PeerFault
-from mapveil_client.secure_sum.states import ClientState, ServerState
+from mapveil_client.secure_sum.states import Abort, ClientState, PeerFault, ServerState
 
 VECTORS = np.arange(12).reshape(4, 3)
 TURNS = [

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from mapveil_client.errors import ParameterError
-from mapveil_client.secure_sum.domain import Purpose, info
 from mapveil_client.secure_sum.graph import harary_graph, mirror_slot, permutation, slot_of
+from mapveil_client.secure_sum.masks import Purpose, info
 
 
 @st.composite

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.secure_sum.identity import Identity, key_statement, signed_by, survivor_statement
+from mapveil_client.secure_sum.keys import Identity, key_statement, signed_by, survivor_statement
 
 
 def test_a_signature_is_of_one_statement_by_one_identity():

@@ -10,8 +10,6 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from mapveil_client.secure_sum.domain import Purpose, info
-from mapveil_client.secure_sum.faults import PeerFault
 from mapveil_client.secure_sum.keys import (
     pair_mask_seed,
     pair_mask_sign,
@@ -20,6 +18,8 @@ from mapveil_client.secure_sum.keys import (
     seed_commitment,
     self_mask_seed,
 )
+from mapveil_client.secure_sum.masks import Purpose, info
+from mapveil_client.secure_sum.states import PeerFault
 
 A, B = (X25519PrivateKey.from_private_bytes(bytes([i]) * 32) for i in (1, 2))
 PUBLIC_A, PUBLIC_B = (key.public_key().public_bytes_raw() for key in (A, B))

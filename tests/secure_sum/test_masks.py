@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.secure_sum.faults import PeerFault
 from mapveil_client.secure_sum.masks import _CHUNK, _OPEN, Cipher, add_masks, agree, word_type
+from mapveil_client.secure_sum.states import PeerFault
 
 WORDS = [8, 16, 32, 64]
 

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 import mapveil_client.secure_sum
 from mapveil_client.canonical_cbor import encode as encode_values
-from mapveil_client.secure_sum.domain import VERSION
-from mapveil_client.secure_sum.faults import PeerFault
+from mapveil_client.secure_sum.masks import VERSION
 from mapveil_client.secure_sum.messages import (
     BOX_BYTES,
     LAYOUTS,
@@ -27,7 +26,7 @@ from mapveil_client.secure_sum.messages import (
     rows_by_slot,
     write_set,
 )
-from mapveil_client.secure_sum.states import Message
+from mapveil_client.secure_sum.states import Message, PeerFault
 
 SCHEMA = (Path(mapveil_client.secure_sum.__file__).parent / "secure_sum.cddl").read_text(encoding="utf-8")
 

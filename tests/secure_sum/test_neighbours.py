@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mapveil_client.errors import ParameterError
-from mapveil_client.secure_sum.graph import harary_graph
-from mapveil_client.secure_sum.neighbours import Neighbourhood, _log_split, choose_neighbourhood
+from mapveil_client.secure_sum.graph import Neighbourhood, _log_split, choose_neighbourhood, harary_graph
 
 HALF, FIFTH, TWENTIETH = Fraction(1, 2), Fraction(1, 5), Fraction(1, 20)
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.secure_sum.faults import PeerFault
-from mapveil_client.secure_sum.packing import pack, packed_size, unpack
+from mapveil_client.secure_sum.states import PeerFault
+from mapveil_client.secure_sum.vectors import pack, packed_size, unpack
 
 
 def numbers(seed: int, length: int, bits: int) -> np.ndarray:

@@ -13,10 +13,9 @@ from mapveil.secure_sum.drivers import IdealSum, ProtocolSum
 from mapveil.secure_sum.server import Server
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.secure_sum.faults import Abort
 from mapveil_client.secure_sum.masks import Cipher
 from mapveil_client.secure_sum.parameters import SumSettings
-from mapveil_client.secure_sum.states import ServerState
+from mapveil_client.secure_sum.states import Abort, ServerState
 from mapveil_client.secure_sum.vectors import Leaves, SparseVectors
 
 THIRD = Fraction(1, 3)

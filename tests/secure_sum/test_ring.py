@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mapveil_client.secure_sum.graph import harary_graph, permutation
-from mapveil_client.secure_sum.ring import make_ring
+from mapveil_client.secure_sum.vectors import make_ring
 
 
 def in_one_piece(neighbours, included) -> bool:

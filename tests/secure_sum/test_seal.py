@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mapveil_client.secure_sum.faults import PeerFault
-from mapveil_client.secure_sum.masks import Cipher
-from mapveil_client.secure_sum.seal import TAG_BYTES, open_sealed, seal
+from mapveil_client.secure_sum.masks import TAG_BYTES, Cipher, open_sealed, seal
+from mapveil_client.secure_sum.states import PeerFault
 
 KEY = bytes(range(32))
 

@@ -7,9 +7,8 @@ import pytest
 
 from mapveil.secure_sum.server import Outbox, Server
 from mapveil_client.canonical_cbor import decode as decode_values
-from mapveil_client.secure_sum.faults import Abort, OwnFault, PeerFault
 from mapveil_client.secure_sum.messages import BOX_BYTES, SHARE_BYTES, encode, largest, read_set, write_set
-from mapveil_client.secure_sum.states import Message, ServerState
+from mapveil_client.secure_sum.states import Abort, Message, OwnFault, PeerFault, ServerState
 
 VECTORS = np.arange(30).reshape(6, 5)
 

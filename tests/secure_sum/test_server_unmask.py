@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 from mapveil.secure_sum.server_unmask import Collected, unmask
 from mapveil_client.canonical_cbor import decode as decode_values
-from mapveil_client.secure_sum.faults import Abort
 from mapveil_client.secure_sum.messages import SHARE_BYTES, encode, read_set, write_set
 from mapveil_client.secure_sum.shamir import PRIME
-from mapveil_client.secure_sum.states import Message, ServerState
+from mapveil_client.secure_sum.states import Abort, Message, ServerState
 
 VECTORS = np.arange(30).reshape(6, 5)
 

@@ -12,8 +12,8 @@ from scipy import stats
 
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.secure_sum.faults import PeerFault
 from mapveil_client.secure_sum.shamir import DIGITS, PRIME, reconstruct_secrets, split_secrets
+from mapveil_client.secure_sum.states import PeerFault
 
 CERTAIN = 1e-9
 LARGEST = np.full((1, 32), 255, dtype=np.uint8)

@@ -18,8 +18,7 @@ from mapveil.secure_sum.server import Server
 from mapveil_client.canonical_cbor import decode, encode
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.client import Client
-from mapveil_client.secure_sum.faults import Abort, OwnFault, PeerFault
-from mapveil_client.secure_sum.states import ClientState, Message, ServerState
+from mapveil_client.secure_sum.states import Abort, ClientState, Message, OwnFault, PeerFault, ServerState
 
 CLIENTS = 5
 WHO = st.integers(0, CLIENTS - 1)

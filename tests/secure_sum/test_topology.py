@@ -15,8 +15,8 @@ from mapveil.secure_sum import server_checks, server_unmask
 from mapveil_client.canonical_cbor import decode
 from mapveil_client.secure_sum import client_steps, keys
 from mapveil_client.secure_sum.messages import SHARE_BYTES, read_set
-from mapveil_client.secure_sum.packing import unpack
 from mapveil_client.secure_sum.states import ServerState
+from mapveil_client.secure_sum.vectors import unpack
 
 
 @pytest.fixture

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import mapveil_client.secure_sum.faults
+import mapveil_client.secure_sum.states
 from mapveil.secure_sum.server import Server
 from mapveil_client.secure_sum.client import Client
 from mapveil_client.secure_sum.graph import harary_graph, permutation
-from mapveil_client.secure_sum.identity import Identity
+from mapveil_client.secure_sum.keys import Identity
 from mapveil_client.secure_sum.states import ClientState, ServerState
 
 HERE = Path(__file__).resolve().parent
@@ -109,7 +109,7 @@ def test_the_rounds_cover_what_rounds_can_differ_in():
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: f"{case['name']}: {case['fault']}")
 def test_a_message_is_refused(case):
     vector = VECTORS[case["round"]]
-    fault = getattr(mapveil_client.secure_sum.faults, case["fault"])
+    fault = getattr(mapveil_client.secure_sum.states, case["fault"])
     parties = Playback(vector)
     for event in vector["events"][: case["after"]]:
         parties.step(event)
@@ -127,7 +127,7 @@ def test_a_message_is_refused(case):
     before = state()
     with pytest.raises(fault, match=case["says"]):
         receive()
-    if fault is mapveil_client.secure_sum.faults.PeerFault:
+    if fault is mapveil_client.secure_sum.states.PeerFault:
         assert state() == before
     else:
         assert party.state is ClientState.ABORTED

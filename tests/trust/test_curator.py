@@ -22,7 +22,7 @@ from mapveil.privacy.sampling import sampling_delta
 from mapveil.trust.curator import Curator, noisy_sums
 from mapveil_client.encodings import NodeEncoding
 from mapveil_client.errors import InputError, ParameterError
-from mapveil_client.prefix_tree import PrefixTree
+from mapveil_client.morton import PrefixTree
 from mapveil_client.randomness.random import Randomness
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)

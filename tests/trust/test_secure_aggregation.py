@@ -16,10 +16,10 @@ from mapveil.mechanisms.methods import METHODS
 from mapveil.privacy.claim import Assumes, Share
 from mapveil.secure_sum.drivers import IdealSum, ProtocolSum
 from mapveil.trust.secure_aggregation.model import SecureAggregation
+from mapveil_client.contribution import Devices
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.morton import interleave
-from mapveil_client.secure_sum.faults import Abort
-from mapveil_client.sum_report import Devices
+from mapveil_client.secure_sum.states import Abort
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
 QUADTREE = mv.Quadtree(REGION, depth=4)

@@ -17,14 +17,14 @@ from mapveil.secure_sum.drivers import IdealSum, ProtocolSum
 from mapveil.trust.secure_aggregation import simulation
 from mapveil.trust.secure_aggregation.model import SecureAggregation
 from mapveil.trust.secure_aggregation.simulation import simulate
+from mapveil_client.contribution import Devices, sensitivity
 from mapveil_client.encodings import NodeEncoding
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.level_encoding import LevelEncoding
-from mapveil_client.prefix_tree import PrefixTree
+from mapveil_client.morton import PrefixTree
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.secure_sum.faults import Abort
+from mapveil_client.secure_sum.states import Abort
 from mapveil_client.secure_sum.vectors import Leaves
-from mapveil_client.sum_report import Devices, sensitivity
 
 TILING = mv.Quadtree(mv.Region.from_bbox(0, 0, 1, 1), depth=1)
 MUCH = 10**9  # an epsilon that leaves no noise

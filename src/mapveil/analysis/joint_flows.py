@@ -31,8 +31,7 @@ import numpy.typing as npt
 
 from mapveil.analysis.pair_channel import PairChannel
 from mapveil_client.arrays import FloatArray, IntArray
-from mapveil_client.randomness.random import Randomness
-from mapveil_client.randomness.uniform import uniform_below
+from mapveil_client.randomness.random import Randomness, uniform_below
 
 _STAYING: Final = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 _GAIN: Final = (

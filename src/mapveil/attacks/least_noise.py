@@ -19,10 +19,10 @@ from mapveil.mechanisms.sum_mechanism import SumMechanism
 from mapveil.trust.secure_aggregation.model import TABLE_SCALE, SecureAggregation
 from mapveil.trust.secure_aggregation.simulation import simulate
 from mapveil_client.arrays import IntArray
+from mapveil_client.contribution import Devices
 from mapveil_client.errors import ParameterError
 from mapveil_client.morton import interleave
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.sum_report import Devices
 
 _CROWD = 60
 

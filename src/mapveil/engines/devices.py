@@ -15,9 +15,8 @@ from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
 from mapveil_client.arrays import IntArray
-from mapveil_client.contribution import Outside
+from mapveil_client.contribution import Devices, Outside
 from mapveil_client.morton import interleave
-from mapveil_client.sum_report import Devices
 
 
 def devices_of(

@@ -19,7 +19,7 @@ from mapveil_client.arrays import IntArray
 from mapveil_client.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
-    from mapveil_client.sum_report import Devices
+    from mapveil_client.contribution import Devices
 
 _LARGEST_COUNT = 1_000_000_000
 
@@ -108,8 +108,8 @@ class UserShares:
 
     def on_devices(self) -> Devices:
         """A device for each user, with the user's shares as weights."""
+        from mapveil_client.contribution import Devices
         from mapveil_client.morton import interleave
-        from mapveil_client.sum_report import Devices
 
         lattice = self.tiling.lattice()
         return Devices(interleave(lattice.row, lattice.col)[self.cells], self.starts, self.shares)

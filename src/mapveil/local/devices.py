@@ -17,7 +17,7 @@ from mapveil_client.arrays import IntArray
 from mapveil_client.contribution import Outside
 from mapveil_client.errors import InputError
 from mapveil_client.local.domain import Domain
-from mapveil_client.local.method import PlaceChoice
+from mapveil_client.local.randomizer import PlaceChoice
 from mapveil_client.randomness.random import Randomness
 
 

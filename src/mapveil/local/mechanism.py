@@ -33,8 +33,7 @@ from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import ParameterError
 from mapveil_client.local.domain import Domain
-from mapveil_client.local.method import LocalMethod
-from mapveil_client.local.randomizer import Reports
+from mapveil_client.local.randomizer import LocalMethod, Reports
 from mapveil_client.randomness.random import Randomness, as_randomness
 
 _CHUNK = 1 << 18
@@ -43,7 +42,7 @@ _REPORT = "one report of each user"
 
 @dataclass(frozen=True, kw_only=True)
 class LocalMechanism(LocalMethod, Mechanism):
-    """A mechanism of this wing, both halves; see :class:`mapveil_client.local.method.LocalMethod` for its parameters.
+    """A mechanism, both halves; see :class:`mapveil_client.local.randomizer.LocalMethod` for its parameters.
 
     The estimator is one of :data:`mapveil.local.estimators.estimators.ESTIMATORS`.
     """

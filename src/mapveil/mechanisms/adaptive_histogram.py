@@ -26,7 +26,7 @@ from mapveil.mechanisms.sum_mechanism import SumMechanism
 from mapveil_client.arrays import BoolArray, IntArray
 from mapveil_client.encodings import Encoding, NodeEncoding
 from mapveil_client.errors import ParameterError
-from mapveil_client.prefix_tree import PrefixTree
+from mapveil_client.morton import PrefixTree
 
 if TYPE_CHECKING:
     from mapveil.maps.density_map import DensityMap

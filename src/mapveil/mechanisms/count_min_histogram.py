@@ -18,8 +18,7 @@ from mapveil.mechanisms.sum_mechanism import SumMechanism
 from mapveil.trust.curator import Curator
 from mapveil.trust.secure_aggregation.model import SecureAggregation
 from mapveil_client.arrays import FloatArray, IntArray
-from mapveil_client.level_encoding import level_members
-from mapveil_client.sketch_encoding import SketchEncoding
+from mapveil_client.level_encoding import SketchEncoding, level_members
 
 SketchEstimator = Literal["best", "median", "mean", "min"]
 

@@ -20,8 +20,7 @@ from mapveil.mechanisms.uniform_grid import cells_at, nearest_level, noise_devia
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.encodings import NodeEncoding
 from mapveil_client.epsilon import split_epsilon
-from mapveil_client.morton import deinterleave
-from mapveil_client.prefix_tree import PrefixTree
+from mapveil_client.morton import PrefixTree, deinterleave
 
 _FLOOR = 0.5  # noise deviations of a cell: what its neighbours' differences are measured against
 _DEEPEST = 6

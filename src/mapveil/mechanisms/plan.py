@@ -23,11 +23,10 @@ from mapveil.privacy.claim import Share
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.arrays import BoolArray, FloatArray, IntArray
 from mapveil_client.cells import Lattice
+from mapveil_client.contribution import Rounding, sensitivity
 from mapveil_client.encodings import Encoding
 from mapveil_client.morton import interleave
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.sum_report import sensitivity
-from mapveil_client.user_shares import Rounding
 
 
 class Setting(NamedTuple):

@@ -20,8 +20,7 @@ from mapveil_client.arrays import BoolArray, IntArray
 from mapveil_client.encodings import NodeEncoding
 from mapveil_client.epsilon import split_epsilon
 from mapveil_client.level_encoding import level_members
-from mapveil_client.morton import children
-from mapveil_client.prefix_tree import PrefixTree
+from mapveil_client.morton import PrefixTree, children
 from mapveil_client.randomness.random import Randomness
 
 _FANOUT = 4

@@ -22,14 +22,14 @@ from mapveil.trust.secure_aggregation.model import SecureAggregation
 from mapveil_client.arrays import FloatArray
 from mapveil_client.encodings import Encoding, LabelEncoding, NodeEncoding
 from mapveil_client.errors import InputError
-from mapveil_client.prefix_tree import PrefixTree
+from mapveil_client.morton import PrefixTree
 
 if TYPE_CHECKING:
     from mapveil.engines import UserSums
     from mapveil.geo.tiling import Tiling
     from mapveil.maps.round_cost import RoundCost
     from mapveil.privacy.claim import Share
-    from mapveil_client.sum_report import Devices
+    from mapveil_client.contribution import Devices
 
 
 _CHILDREN = 4

@@ -10,8 +10,7 @@ import numpy.typing as npt
 
 from mapveil.geo.tiling import Tiling
 from mapveil_client.arrays import FloatArray
-from mapveil_client.morton import interleave
-from mapveil_client.prefix_tree import PrefixTree
+from mapveil_client.morton import PrefixTree, interleave
 
 
 def start_tree(depth: int, deepest: int, nodes: Sequence[tuple[int, int]] | None) -> PrefixTree:

@@ -23,12 +23,12 @@ from mapveil.privacy.guarantee import Guarantee
 from mapveil.trust.answerers import answerer_of
 from mapveil.trust.curator import Curator
 from mapveil.trust.secure_aggregation.model import SecureAggregation
+from mapveil_client.contribution import Devices
 from mapveil_client.encodings import NodeEncoding
 from mapveil_client.epsilon import split_epsilon
 from mapveil_client.errors import InputError, ParameterError
-from mapveil_client.prefix_tree import PrefixTree
+from mapveil_client.morton import PrefixTree
 from mapveil_client.randomness.random import Randomness, as_randomness
-from mapveil_client.sum_report import Devices
 
 if TYPE_CHECKING:
     from mapveil.engines import UserSums

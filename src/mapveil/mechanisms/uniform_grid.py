@@ -15,7 +15,7 @@ from mapveil.mechanisms.plan import Plan, Query, Setting
 from mapveil.mechanisms.sum_mechanism import SumMechanism
 from mapveil_client.arrays import IntArray
 from mapveil_client.encodings import NodeEncoding
-from mapveil_client.prefix_tree import PrefixTree
+from mapveil_client.morton import PrefixTree
 
 
 def noise_deviation(setting: Setting, epsilon: float) -> float:

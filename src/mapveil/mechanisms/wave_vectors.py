@@ -21,10 +21,10 @@ import numpy.typing as npt
 from mapveil.mechanisms.mechanism import Progress
 from mapveil.mechanisms.shared_waves import SharedWaves
 from mapveil_client.arrays import FloatArray, IntArray
+from mapveil_client.contribution import round_shares
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.random_features.report import Visits
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.user_shares import round_shares
 
 _BLOCK: Final = 1 << 18  # coordinates at once, so that temporaries stay in the cache
 _BLOCKS: Final = 64  # so many times what float64 holds exactly fits an integer
@@ -94,7 +94,7 @@ def client_vectors(visits: Visits, waves: SharedWaves, *, scale: int, rng: Rando
     scale : int
         Units of a device, at least 1.
     rng : Randomness
-        As :func:`mapveil_client.user_shares.round_shares` wants it; rounding to the largest remainder draws nothing.
+        As :func:`mapveil_client.contribution.round_shares` wants it; rounding to the largest remainder draws nothing.
 
     Returns
     -------

@@ -11,7 +11,7 @@ How a sample is made, without a floating-point number deciding anything:
 2. The digits of a geometric variable in any mixed power-of-two radix are independent, each a
    truncated geometric: a digit worth :math:`2^s` has ratio :math:`q^{2^s}`. The sign joins the
    leading digit in one table; low digits are of at most ten bits each.
-3. A digit is drawn from a table of integer probabilities (:mod:`mapveil_client.randomness.slot_table`); fewer
+3. A digit is drawn from a table of integer probabilities (:mod:`mapveil_client.randomness.logarithmic`); fewer
    than one in 32 draws needs more than the first 16 bits.
 
 The only departures from the stated law are the rounding of probabilities to multiples of
@@ -34,8 +34,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil_client.errors import ParameterError
+from mapveil_client.randomness.logarithmic import DIGITS, TAIL, SlotTable, draw_slots, slot_table
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.randomness.slot_table import DIGITS, TAIL, SlotTable, draw_slots, slot_table
 
 _DIGIT_BITS = 10
 _LEADING_VALUES = 1 << 10

@@ -20,8 +20,7 @@ from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.random_features.kernels import Gaussian
 from mapveil_client.random_features.query import EvenGrid, Query
-from mapveil_client.randomness.random import Randomness
-from mapveil_client.randomness.uniform import uniform_below
+from mapveil_client.randomness.random import Randomness, uniform_below
 
 _SCALES: Final = 64
 _WIDEST: Final = 0.25  # of the shorter side

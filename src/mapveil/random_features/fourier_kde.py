@@ -135,7 +135,7 @@ class FourierKde(FourierParameters, ProjectionMechanism):
         Parameters
         ----------
         chunks : iterable of Reports
-            Decoded and checked (:func:`mapveil_client.random_features.message.read_reports`); one is held at a time.
+            Decoded and checked (:func:`mapveil_client.random_features.report.read_reports`); one is held at a time.
         tiling : Tiling
             The cells.
         users : int

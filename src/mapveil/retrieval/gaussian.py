@@ -23,8 +23,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.retrieval.parameters import DEVIATION
+from mapveil_client.randomness.logarithmic import DIGITS, SlotTable, draw_slots, slot_table
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.randomness.slot_table import DIGITS, SlotTable, draw_slots, slot_table
 
 LARGEST: Final = 320
 """No draw is longer: beyond, probabilities are below 2^-118."""

@@ -11,9 +11,9 @@ import numpy as np
 
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.client import Client
-from mapveil_client.secure_sum.faults import Abort, OwnFault, ProtocolError
-from mapveil_client.secure_sum.identity import Identity
+from mapveil_client.secure_sum.keys import Identity
 from mapveil_client.secure_sum.parameters import RoundParameters
+from mapveil_client.secure_sum.states import Abort, OwnFault, ProtocolError
 from mapveil_client.secure_sum.vectors import SparseVectors
 
 if TYPE_CHECKING:

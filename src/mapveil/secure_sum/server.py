@@ -20,13 +20,21 @@ from mapveil.secure_sum.server_checks import check_answer, check_boxes, check_co
 from mapveil.secure_sum.server_unmask import Collected, unmask
 from mapveil_client.arrays import BoolArray
 from mapveil_client.secure_sum import messages
-from mapveil_client.secure_sum.faults import Abort, OwnFault, PeerFault
-from mapveil_client.secure_sum.identity import Enrolled, survivor_statement
+from mapveil_client.secure_sum.keys import Enrolled, survivor_statement
 from mapveil_client.secure_sum.masks import word_type
 from mapveil_client.secure_sum.messages import write_set
 from mapveil_client.secure_sum.parameters import RoundParameters
-from mapveil_client.secure_sum.ring import Ring, make_ring
-from mapveil_client.secure_sum.states import Message, ServerState, Signal, expected_messages, server_step
+from mapveil_client.secure_sum.states import (
+    Abort,
+    Message,
+    OwnFault,
+    PeerFault,
+    ServerState,
+    Signal,
+    expected_messages,
+    server_step,
+)
+from mapveil_client.secure_sum.vectors import Ring, make_ring
 
 
 class Outbox(Mapping[int, bytes]):

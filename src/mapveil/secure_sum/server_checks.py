@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil_client.arrays import BoolArray
-from mapveil_client.secure_sum.faults import PeerFault
-from mapveil_client.secure_sum.identity import Enrolled, key_statement, signed_by
+from mapveil_client.secure_sum.keys import Enrolled, key_statement, signed_by
 from mapveil_client.secure_sum.masks import agree, word_type
 from mapveil_client.secure_sum.messages import (
     BOX_BYTES,
@@ -22,9 +21,10 @@ from mapveil_client.secure_sum.messages import (
     read_set,
     rows_by_slot,
 )
-from mapveil_client.secure_sum.packing import unpack
 from mapveil_client.secure_sum.parameters import RoundParameters
 from mapveil_client.secure_sum.shamir import PRIME
+from mapveil_client.secure_sum.states import PeerFault
+from mapveil_client.secure_sum.vectors import unpack
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey

@@ -18,13 +18,13 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil_client.arrays import BoolArray
-from mapveil_client.secure_sum.faults import Abort, PeerFault
 from mapveil_client.secure_sum.keys import pair_mask_seed, pair_mask_sign, seed_commitment, self_mask_seed
 from mapveil_client.secure_sum.masks import add_masks
 from mapveil_client.secure_sum.messages import MASK_KEY
 from mapveil_client.secure_sum.parameters import RoundParameters
-from mapveil_client.secure_sum.ring import Ring
 from mapveil_client.secure_sum.shamir import DIGITS, reconstruct_secrets
+from mapveil_client.secure_sum.states import Abort, PeerFault
+from mapveil_client.secure_sum.vectors import Ring
 
 ByteArray = npt.NDArray[np.uint8]
 Words = npt.NDArray[np.unsignedinteger]

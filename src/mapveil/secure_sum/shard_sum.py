@@ -12,9 +12,8 @@ import numpy.typing as npt
 from mapveil_client.arrays import IntArray
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.secure_sum.faults import Abort
 from mapveil_client.secure_sum.parameters import SumSettings
-from mapveil_client.secure_sum.states import Message
+from mapveil_client.secure_sum.states import Abort, Message
 from mapveil_client.secure_sum.vectors import Leaves, SparseVectors
 
 RUN_BYTES = 8

@@ -12,9 +12,9 @@ from mapveil.mechanisms.mechanism import Progress
 from mapveil.mechanisms.plan import Answerer, BeforeReveal, Raster
 from mapveil.trust.curator import Curator
 from mapveil.trust.secure_aggregation.model import SecureAggregation
+from mapveil_client.contribution import Devices
 from mapveil_client.errors import InputError
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.sum_report import Devices
 
 if TYPE_CHECKING:
     from mapveil.secure_sum.drivers import SecureSum

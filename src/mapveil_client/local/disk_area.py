@@ -15,10 +15,8 @@ from mapveil_client.cells import GridCells, QuadtreeCells
 from mapveil_client.epsilon import odds
 from mapveil_client.errors import ParameterError
 from mapveil_client.local.domain import Domain
-from mapveil_client.local.method import LocalMethod
-from mapveil_client.local.randomizer import SymbolRandomizer
-from mapveil_client.randomness.random import Randomness
-from mapveil_client.randomness.uniform import uniform_below
+from mapveil_client.local.randomizer import LocalMethod, SymbolRandomizer
+from mapveil_client.randomness.random import Randomness, uniform_below
 from mapveil_client.tiles_and_sites import TileCells
 
 _TOTAL_BITS: Final = 61

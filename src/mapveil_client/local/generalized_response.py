@@ -11,10 +11,8 @@ import numpy as np
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.epsilon import odds
 from mapveil_client.local.domain import Domain
-from mapveil_client.local.method import LocalMethod
-from mapveil_client.local.randomizer import SymbolRandomizer
-from mapveil_client.randomness.random import Randomness
-from mapveil_client.randomness.uniform import uniform_below
+from mapveil_client.local.randomizer import LocalMethod, SymbolRandomizer
+from mapveil_client.randomness.random import Randomness, uniform_below
 
 _TOTAL_BITS = 61
 

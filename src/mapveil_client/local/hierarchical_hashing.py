@@ -11,11 +11,9 @@ import numpy as np
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.local.domain import Codes, Domain
 from mapveil_client.local.local_hashing import HashedReports, best_buckets, is_prime
-from mapveil_client.local.method import LocalMethod
-from mapveil_client.local.randomizer import SymbolRandomizer
+from mapveil_client.local.randomizer import LocalMethod, SymbolRandomizer
 from mapveil_client.local.staircase_groups import Blocks, blocks_at
-from mapveil_client.randomness.random import Randomness
-from mapveil_client.randomness.uniform import uniform_below
+from mapveil_client.randomness.random import Randomness, uniform_below
 
 _LARGEST_TABLES = 1 << 25
 _MOST = 1 << 10

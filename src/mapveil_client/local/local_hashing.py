@@ -33,10 +33,8 @@ from mapveil_client.arrays import ComplexArray, FloatArray, IntArray
 from mapveil_client.epsilon import Odds, odds
 from mapveil_client.errors import ParameterError
 from mapveil_client.local.domain import Domain
-from mapveil_client.local.method import LocalMethod
-from mapveil_client.local.randomizer import SymbolRandomizer
-from mapveil_client.randomness.random import Randomness
-from mapveil_client.randomness.uniform import uniform_below
+from mapveil_client.local.randomizer import LocalMethod, SymbolRandomizer
+from mapveil_client.randomness.random import Randomness, uniform_below
 
 _LARGEST_TABLE: Final = 1 << 25
 _TOTAL_BITS: Final = 61

@@ -14,10 +14,8 @@ from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.epsilon import keeps
 from mapveil_client.errors import ParameterError
 from mapveil_client.local.domain import Domain
-from mapveil_client.local.method import LocalMethod
-from mapveil_client.local.randomizer import MOST_SITES, SymbolRandomizer
-from mapveil_client.randomness.random import Randomness
-from mapveil_client.randomness.uniform import uniform_below_each
+from mapveil_client.local.randomizer import MOST_SITES, LocalMethod, SymbolRandomizer
+from mapveil_client.randomness.random import Randomness, uniform_below_each
 
 _CLOSE: Final = 1e-6
 WEIGHT_BITS: Final = 36

@@ -23,8 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil_client.arrays import IntArray
-from mapveil_client.randomness.random import Randomness
-from mapveil_client.randomness.uniform import uniform_below
+from mapveil_client.randomness.random import Randomness, uniform_below
 
 BitArray = npt.NDArray[np.uint8]
 

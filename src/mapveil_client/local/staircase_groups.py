@@ -15,18 +15,43 @@ last threshold is the prefix of the whole domain, so that every site has a group
 Deviation: the paper's Algorithm 1 leaves sites with a shorter prefix than :math:`\beta_m` without a group.
 
 Source: Wang et al. (2022), section 3.2, Definition 3.2.
+
+The constant c of the staircase, so that the exact worst-case ratio is at most :math:`e^\epsilon`.
+
+The probabilities of group j fall in equal steps from :math:`c\, \alpha_{\min}(x)` to :math:`\alpha_{\min}(x)`
+(equations 3 and 4), which is a mixture of uniform laws: with :math:`n_j(x)` the size of x's block at threshold j,
+
+.. math:: q(y \mid x) = \frac{(m - 1) B + A\, (m - j)}{W(x)}, \quad y \in G_j(x), \qquad
+    W(x) = (m - 1)\, d\, B + A\, N(x), \quad N(x) = \sum_{j < m} n_j(x)
+
+where: :math:`c = 1 + A / B` with whole numbers A and B, d is the number of sites and m that of groups. Blocks are
+uneven, so W differs from place to place, and with it what c stands for: of one report y,
+
+.. math:: \frac{\max_x q(y \mid x)}{\min_x q(y \mid x)} =
+    \max_j \frac{w_j}{\min_{x \in B_j(y)} W(x)} \cdot \max_j \frac{\max_{x \notin B_{j-1}(y)} W(x)}{w_j}
+
+where: :math:`w_j` is the numerator above and :math:`B_j(y)` y's block at threshold j. Both sides hold because the
+relation "y is in group j of x" is symmetric and :math:`w_j` falls with j. All it takes of the domain are the extremes
+of N over blocks and their complements, which are few.
+
+Deviation: Theorem 3.3 bounds the ratio by the product of the extremes over the whole domain, and the published c is
+about :math:`e^\epsilon`, with which the real epsilon of uneven domains is up to two thirds more than the claimed one.
+
+Source: Wang et al. (2022), section 3.3, equations 3 and 4, Theorem 3.3.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from mapveil_client.arrays import FloatArray, IntArray
+from mapveil_client.epsilon import keeps, power
 from mapveil_client.errors import ParameterError
 from mapveil_client.local.domain import Codes
 
@@ -147,3 +172,152 @@ def check_thresholds(codes: Codes, thresholds: Sequence[int]) -> tuple[int, ...]
             f"{shared} or fewer is accepted"
         )
     return given
+
+
+_NEAR = 1e-11
+_STEPS = 80
+_GRAIN_BITS = 40
+
+
+class Steps(NamedTuple):
+    """c = 1 + more / less, in whole numbers."""
+
+    more: int  # A
+    less: int  # B
+
+    @property
+    def ratio(self) -> Fraction:
+        """c."""
+        return 1 + Fraction(self.more, self.less)
+
+
+class Extremes(NamedTuple):
+    """What the worst case depends on: one row for each kind of report there is."""
+
+    least: (
+        IntArray  # of N over the block at each threshold, the last of which is everything; shape (kinds, m)
+    )
+    most: IntArray  # of N outside the block before, -1 where nothing is outside; shape (kinds, m)
+    sites: int
+    groups: int
+
+
+def block_extremes(blocks: list[Blocks], size: int) -> Extremes:
+    """The extremes of N over the blocks of each report and outside them.
+
+    Parameters
+    ----------
+    blocks : list of Blocks
+        Of all thresholds but the last.
+    size : int
+        Number of sites, d.
+    """
+    n = np.zeros(size, dtype=np.int64)
+    for level in blocks:
+        n += level.spread(level.size)
+    until = np.maximum.accumulate(n)
+    since = np.maximum.accumulate(n[::-1])[::-1]
+    columns = [np.minimum.reduceat(n, level.first)[level.of_rank] for level in blocks]
+    columns.append(np.full(size, n.min()))
+    columns.append(np.full(size, n.max()))
+    for level in blocks:
+        stop = level.first + level.size
+        before = np.where(level.first > 0, until[np.maximum(level.first - 1, 0)], -1)
+        after = np.where(stop < size, since[np.minimum(stop, size - 1)], -1)
+        columns.append(np.maximum(before, after)[level.of_rank])
+    kinds = _kinds(columns)
+    rows = np.stack([column[kinds] for column in columns], axis=1)
+    m = len(blocks) + 1
+    return Extremes(rows[:, :m], rows[:, m:], size, m)
+
+
+def _kinds(columns: list[IntArray]) -> IntArray:
+    """One place of each combination of values there is."""
+    key = np.zeros(columns[0].size, dtype=np.int64)
+    first = np.zeros(1, dtype=np.int64)
+    for column in columns:
+        number = np.unique(column, return_inverse=True)[1]
+        # Numbers of combinations stay below the number of places, so that products fit.
+        _, first, key = np.unique(
+            key * (int(number.max()) + 1) + number, return_index=True, return_inverse=True
+        )
+    return np.asarray(first)
+
+
+def staircase_ratio(extremes: Extremes, steps: Steps) -> Fraction:
+    """The largest ratio of one report's probabilities under two sites, exactly.
+
+    Parameters
+    ----------
+    extremes : Extremes
+        Of the domain.
+    steps : Steps
+        c.
+    """
+    found = _ratios(extremes, float(steps.ratio - 1))
+    worst = np.flatnonzero(found.ratio >= found.ratio.max() * (1 - _NEAR))
+    pairs = {
+        (int(found.up[k]), int(found.down[k]), int(found.least[k]), int(found.most[k]))
+        for k in worst.tolist()
+    }
+    base = (extremes.groups - 1) * steps.less
+
+    def weight(j: int) -> int:
+        return base + steps.more * (extremes.groups - 1 - j)
+
+    def total(n: int) -> int:
+        return base * extremes.sites + steps.more * n
+
+    return max(
+        Fraction(weight(up) * total(most), weight(down) * total(least)) for up, down, least, most in pairs
+    )
+
+
+class _Ratios(NamedTuple):
+    ratio: FloatArray  # of each kind of report
+    up: IntArray  # group whose probability is largest
+    down: IntArray
+    least: IntArray  # N of the place from which it is
+    most: IntArray
+
+
+def _ratios(extremes: Extremes, step: float) -> _Ratios:
+    m = extremes.groups
+    weight = 1 + step * np.arange(m - 1, -1, -1) / (m - 1)
+    # Totals over (m - 1) d B.
+    scale = step / ((m - 1) * extremes.sites)
+    high = weight / (1 + scale * extremes.least)
+    low = np.where(extremes.most >= 0, weight / (1 + scale * extremes.most), np.inf)
+    up, down = high.argmax(axis=1), low.argmin(axis=1)
+    row = np.arange(up.size)
+    return _Ratios(
+        high[row, up] / low[row, down], up, down, extremes.least[row, up], extremes.most[row, down]
+    )
+
+
+def calibrate(extremes: Extremes, epsilon: Fraction, bits: int) -> Steps:
+    """The largest c whose exact worst case is at most e^epsilon. Run by: anybody, of the public domain.
+
+    Parameters
+    ----------
+    extremes : Extremes
+        Of the domain.
+    epsilon : Fraction
+        The promise.
+    bits : int
+        A and B are below 2**bits; where c is larger than that permits, less than epsilon is spent.
+    """
+    target = float(min(power(epsilon), Fraction(1 << 300)))
+    low, high = 0.0, min(target, 2.0**bits) - 1
+    # c is at most e^epsilon: the report y = x alone has that ratio on an even domain, and more on others.
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        if float(_ratios(extremes, middle).ratio.max()) <= target:
+            low = middle
+        else:
+            high = middle
+    grain = max(0, min(_GRAIN_BITS, bits - 1 - int(low + 1).bit_length()))
+    more = int(low * (1 << grain))
+    while more > 0 and not keeps(staircase_ratio(extremes, Steps(more, 1 << grain)), epsilon):
+        more -= 1
+    return Steps(more, 1 << grain)

@@ -12,12 +12,17 @@ import numpy as np
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import ParameterError
 from mapveil_client.local.domain import Domain
-from mapveil_client.local.method import LocalMethod
-from mapveil_client.local.randomizer import SymbolRandomizer
-from mapveil_client.local.staircase_calibration import Steps, block_extremes, calibrate, staircase_ratio
-from mapveil_client.local.staircase_groups import best_thresholds, blocks_at, check_thresholds
-from mapveil_client.randomness.random import Randomness
-from mapveil_client.randomness.uniform import uniform_below_each
+from mapveil_client.local.randomizer import LocalMethod, SymbolRandomizer
+from mapveil_client.local.staircase_groups import (
+    Steps,
+    best_thresholds,
+    block_extremes,
+    blocks_at,
+    calibrate,
+    check_thresholds,
+    staircase_ratio,
+)
+from mapveil_client.randomness.random import Randomness, uniform_below_each
 
 _TOTAL_BITS = 62
 
@@ -150,7 +155,7 @@ class StaircaseResponse(LocalMethod):
     where: :math:`G_j(x)` are the groups of :mod:`mapveil_client.local.staircase_groups`, d is the number
     of sites, m that of
     groups, and c is the largest number with which the exact ratio of probabilities, over all places and reports, is
-    at most :math:`e^\epsilon` (:mod:`mapveil_client.local.staircase_calibration`).
+    at most :math:`e^\epsilon` (:mod:`mapveil_client.local.staircase_groups`).
 
     Deviation: the published c, about :math:`e^\epsilon`, does not keep the promise on uneven domains. Deviation: the
     sum runs to m, without which the probabilities do not sum to 1. Deviation: the first group is the place alone

@@ -14,11 +14,9 @@ from mapveil_client.arrays import IntArray
 from mapveil_client.epsilon import odds
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.local.domain import Domain
-from mapveil_client.local.method import LocalMethod
 from mapveil_client.local.random_sets import put_bits, set_sizes, uniform_sets
-from mapveil_client.local.randomizer import SetRandomizer
-from mapveil_client.randomness.random import Randomness
-from mapveil_client.randomness.uniform import uniform_below
+from mapveil_client.local.randomizer import LocalMethod, SetRandomizer
+from mapveil_client.randomness.random import Randomness, uniform_below
 
 _TOTAL_BITS = 61
 

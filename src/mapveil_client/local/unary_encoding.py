@@ -14,11 +14,9 @@ from mapveil_client.arrays import IntArray
 from mapveil_client.epsilon import keeps, power
 from mapveil_client.errors import ParameterError
 from mapveil_client.local.domain import Domain
-from mapveil_client.local.method import LocalMethod
 from mapveil_client.local.random_sets import ONE, independent_bits, put_bits
-from mapveil_client.local.randomizer import SetRandomizer
-from mapveil_client.randomness.random import Randomness
-from mapveil_client.randomness.uniform import uniform_below
+from mapveil_client.local.randomizer import LocalMethod, SetRandomizer
+from mapveil_client.randomness.random import Randomness, uniform_below
 
 Variant = Literal["optimized", "symmetric"]
 

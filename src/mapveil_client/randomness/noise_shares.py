@@ -21,6 +21,31 @@ Deviation: Algorithm 1 draws a gamma and a Poisson variable per coordinate; this
 Source: Bagdasaryan et al., "Towards Sparse Federated Analytics: Location Heatmaps under Distributed Differential
 Privacy with Secure Aggregation" (2022), Definition 4.1, Theorem 4.1 and equations 1 to 4; Johnson, Kemp, Kotz,
 "Univariate Discrete Distributions" (2005), section 5.4, for the Poisson sum.
+
+How large a share of the noise each client must carry, so that those who stay carry enough.
+
+.. math:: \alpha = 1 / h, \qquad h = S - \lfloor \delta S \rfloor - \lfloor \gamma S \rfloor
+
+where: :math:`S` is ``shard_size``, :math:`\delta` is ``dropout`` and :math:`\gamma` is ``corrupt``: at most so large
+a part of the shard leaves, and at most so large a part may have told its noise to the server; :math:`h` is the
+least number of honest survivors. All are exact: a float means the decimal number it prints as.
+
+With fewer than :math:`S - \lfloor \delta S \rfloor` survivors the promise cannot be kept: nothing is released.
+
+Deviation: the paper takes :math:`\alpha = 1 / ((1 - \delta) S)` (its Algorithm 1 prints 0.95 for a dropout of 0.05).
+The noise of a corrupt client hides nothing from whom it colludes with, so it is not counted here; with
+``corrupt`` = 0 both agree up to the rounding to whole clients.
+
+Source: Bagdasaryan et al., "Towards Sparse Federated Analytics: Location Heatmaps under Distributed Differential
+Privacy with Secure Aggregation" (2022), section 4.
+
+Exact Poisson counts, drawn from a table of integers.
+
+.. math:: \Pr[N = n] = e^{-m}\, m^n / n!
+
+where: :math:`m` is ``mean``. A large mean is divided among equal independent parts of at most 256, whose counts
+add up, each part within :math:`2^{-64}` of its law in total variation. So a sample departs by at most
+:math:`\lceil m / 256 \rceil\, 2^{-64}`, of which nothing is due to floating point.
 """
 
 from __future__ import annotations
@@ -30,17 +55,182 @@ import functools
 import math
 from decimal import Decimal
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from mapveil_client.errors import ParameterError
-from mapveil_client.randomness.logarithmic import logarithmic_rate, signed_logarithmic
-from mapveil_client.randomness.poisson import LARGEST_MEAN, poisson
-from mapveil_client.randomness.random import Randomness
-from mapveil_client.randomness.slot_table import DIGITS
-from mapveil_client.randomness.uniform import uniform_below
+from mapveil_client.epsilon import EpsilonLike
+from mapveil_client.errors import ParameterError, PromiseError
+from mapveil_client.randomness.logarithmic import (
+    DIGITS,
+    TAIL,
+    SlotTable,
+    draw_slots,
+    logarithmic_rate,
+    signed_logarithmic,
+    slot_table,
+)
+from mapveil_client.randomness.random import Randomness, uniform_below
+
+
+def promised_survivors(shard_size: int, dropout: EpsilonLike) -> int:
+    r"""The least number of clients whose sum may be released, :math:`S - \lfloor \delta S \rfloor`.
+
+    Parameters
+    ----------
+    shard_size : int
+        Clients that begin, at least 1.
+    dropout : int, float, str, Decimal or Fraction
+        The part that may leave, in [0, 1).
+
+    Raises
+    ------
+    ParameterError
+        A number is outside its range.
+    """
+    if shard_size < 1:
+        raise ParameterError(f"shard_size is {shard_size}; 1 or more is accepted")
+    return shard_size - int(_part(dropout, "dropout") * shard_size)
+
+
+def honest_survivors(shard_size: int, dropout: EpsilonLike, corrupt: EpsilonLike = 0) -> int:
+    r"""The least number of clients whose noise counts in a released sum, h of the module's header.
+
+    Parameters
+    ----------
+    shard_size, dropout
+        As for :func:`promised_survivors`.
+    corrupt : int, float, str, Decimal or Fraction
+        The part that may collude with the server, in [0, 1).
+
+    Raises
+    ------
+    ParameterError
+        A number is outside its range, or nobody honest might be left.
+    """
+    honest = promised_survivors(shard_size, dropout) - int(_part(corrupt, "corrupt") * shard_size)
+    if honest < 1:
+        raise ParameterError(
+            f"dropout {dropout} and corrupt {corrupt} may leave nobody honest of {shard_size}; "
+            "a sum below 1 is accepted"
+        )
+    return honest
+
+
+def share_shape(shard_size: int, dropout: EpsilonLike, corrupt: EpsilonLike = 0) -> Fraction:
+    r"""The shape :math:`\alpha` of each client's noise share. Run by: the server, which publishes it.
+
+    Parameters
+    ----------
+    shard_size, dropout, corrupt
+        As for :func:`honest_survivors`.
+
+    Raises
+    ------
+    ParameterError
+        A number is outside its range, or nobody honest might be left.
+
+    Examples
+    --------
+    >>> share_shape(10_000, 0.05)
+    Fraction(1, 9500)
+    """
+    return Fraction(1, honest_survivors(shard_size, dropout, corrupt))
+
+
+def require_survivors(survivors: int, shard_size: int, dropout: EpsilonLike) -> None:
+    """Refuse to release the sum of too few clients. Run by: the server, before it unmasks; and every client.
+
+    Parameters
+    ----------
+    survivors : int
+        Clients whose input is in the sum.
+    shard_size, dropout
+        As for :func:`promised_survivors`.
+
+    Raises
+    ------
+    PromiseError
+        Fewer than promised: their noise would not suffice.
+    """
+    promised = promised_survivors(shard_size, dropout)
+    if survivors < promised:
+        raise PromiseError(
+            f"{survivors} of {shard_size} clients are left, {promised} were promised (dropout {dropout}): "
+            "their noise would not suffice, so nothing is released"
+        )
+
+
+def _part(value: EpsilonLike, name: str) -> Fraction:
+    """A part of a whole, exactly."""
+    try:
+        if isinstance(value, (int, str, Decimal, Fraction)):
+            exact = Fraction(value)
+        else:  # NumPy's numbers are here too
+            exact = Fraction(str(float(value)))
+    except (ValueError, TypeError, OverflowError, ZeroDivisionError):
+        exact = Fraction(-1)
+    if not 0 <= exact < 1:
+        raise ParameterError(f"{name} is {value!r}; a number from 0 to below 1 is accepted, such as 0.05")
+    return exact
+
+
+LARGEST_MEAN: Final = 1 << 32
+"""Above it a single count is of more events than a memory holds."""
+_LARGEST_PART = 256
+_CHUNK = 1 << 16
+
+
+@functools.lru_cache(maxsize=64)
+def _table(mean: Decimal) -> SlotTable:
+    """The table of one part."""
+    with decimal.localcontext(DIGITS):
+        weights, total = [Decimal(1)], Decimal(1)
+        # Beyond n the tail is below a geometric series of ratio mean / (n + 1).
+        while (n := len(weights)) <= mean or weights[-1] * mean > TAIL * total * (n - mean):
+            weights.append(weights[-1] * mean / n)
+            total += weights[-1]
+    return slot_table(weights, range(len(weights)))
+
+
+def poisson(count: int, mean: Decimal, rng: Randomness) -> npt.NDArray[np.int64]:
+    """Draw independent Poisson counts. Run by: whoever draws noise.
+
+    The law is in the module's header.
+
+    Parameters
+    ----------
+    count : int
+        How many samples.
+    mean : Decimal
+        From 0 to :data:`LARGEST_MEAN`, of some 60 digits or more where it is not exact.
+    rng : Randomness
+        The source of bits.
+
+    Returns
+    -------
+    ndarray of int64, shape (count,)
+
+    Raises
+    ------
+    ParameterError
+        The mean is outside its range.
+    """
+    if not 0 <= mean <= LARGEST_MEAN:
+        raise ParameterError(
+            f"the mean of a Poisson count is {float(mean):g}; 0 to {LARGEST_MEAN} is accepted"
+        )
+    parts = max(1, -int(-mean // _LARGEST_PART))
+    with decimal.localcontext(DIGITS):
+        table = _table(mean / parts)
+    counts = np.empty(count, dtype=np.int64)
+    rows = max(1, _CHUNK // parts)
+    for start in range(0, count, rows):
+        some = counts[start : start + rows]
+        drawn = draw_slots(table, some.size * parts, rng)
+        some[:] = drawn if parts == 1 else drawn.reshape(-1, parts).sum(axis=1, dtype=np.int64)
+    return counts
 
 
 class NoiseEntries(NamedTuple):
@@ -78,7 +268,7 @@ def noise_shares(
     length : int
         Coordinates of each client's vector.
     alpha : Fraction or float
-        Shape of one client's share, above zero, such as :func:`mapveil_client.provision.share_shape`. Shares add
+        Shape of one client's share, above zero, such as :func:`share_shape`. Shares add
         up, so the noise of a whole shard is one share of the summed shape.
     epsilon : Fraction
         The exact privacy parameter, above zero.

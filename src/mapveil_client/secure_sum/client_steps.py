@@ -13,24 +13,21 @@ import numpy.typing as npt
 
 from mapveil_client.arrays import BoolArray
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.secure_sum.client_memory import Memory
-from mapveil_client.secure_sum.faults import Abort, OwnFault, PeerFault
-from mapveil_client.secure_sum.identity import (
+from mapveil_client.secure_sum.client import Memory
+from mapveil_client.secure_sum.keys import (
     Enrolled,
     Identity,
     key_statement,
-    signed_by,
-    survivor_statement,
-)
-from mapveil_client.secure_sum.keys import (
     pair_mask_seed,
     pair_mask_sign,
     pair_sealing_key,
     sealing_key,
     seed_commitment,
     self_mask_seed,
+    signed_by,
+    survivor_statement,
 )
-from mapveil_client.secure_sum.masks import add_masks
+from mapveil_client.secure_sum.masks import add_masks, open_sealed, seal
 from mapveil_client.secure_sum.messages import (
     BOX_BYTES,
     IDENTITY,
@@ -45,11 +42,10 @@ from mapveil_client.secure_sum.messages import (
     rows_by_slot,
     write_set,
 )
-from mapveil_client.secure_sum.packing import pack
 from mapveil_client.secure_sum.parameters import RoundParameters
-from mapveil_client.secure_sum.ring import make_ring
-from mapveil_client.secure_sum.seal import open_sealed, seal
 from mapveil_client.secure_sum.shamir import split_secrets
+from mapveil_client.secure_sum.states import Abort, OwnFault, PeerFault
+from mapveil_client.secure_sum.vectors import make_ring, pack
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey

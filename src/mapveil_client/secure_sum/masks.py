@@ -11,6 +11,13 @@ A seed is the cipher's key and keys one stream only, so the counter starts at ze
 
 Source: Bell, Bonawitz, Gascon, Lepoint, Raykova, "Secure Single-Server Aggregation with
 (Poly)Logarithmic Overhead" (2020), algorithm 2.
+
+Domain separation: every hash, key and signature of a secure sum names what it is for.
+
+Two uses can never share an input, because each input starts with the protocol's name and version
+and the number of its purpose, and every part after it is preceded by its length.
+
+Sealing: a client's shares travel to a neighbour through the server, which cannot read them.
 """
 
 from __future__ import annotations
@@ -24,12 +31,63 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil_client.errors import ParameterError
-from mapveil_client.secure_sum.faults import PeerFault
+from mapveil_client.secure_sum.states import PeerFault
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+
+PROTOCOL = b"mapveil secure sum"
+VERSION = 1
+
+_LENGTH_BYTES = 4
+
+
+class Purpose(IntEnum):
+    """What a derived key, a hash or a signature is for; numbers are never given anew."""
+
+    PAIR_MASK = 1  # seed of the mask that one of a pair adds and the other subtracts
+    SELF_MASK = 2  # seed of the mask that a client adds alone
+    SEALING = 3  # key that seals the shares on their way from one client to another
+    KEY_SIGNATURE = 4  # a device's signature of the keys it advertises
+    SURVIVOR_SIGNATURE = 5  # a client's signature of the clients it was told are in the sum
+    SEED_COMMITMENT = 6  # hash that binds a client to its self-mask seed
+    GRAPH = 7  # stream that orders the clients around the ring
+    SURVIVOR_SET = 8  # hash of the clients that are in the sum
+
+
+def info(purpose: Purpose, round_id: bytes, context: bytes, *parts: bytes) -> bytes:
+    r"""Write a purpose and its particulars as one string of bytes; distinct particulars differ.
+
+    .. math:: \mathrm{name} \,\|\, \mathrm{version}_2 \,\|\, \mathrm{purpose}_2 \,\|\, |r|_4\, r \,\|\,
+        |c|_4\, c \,\|\, |p_1|_4\, p_1 \,\|\, \dots
+
+    where: :math:`r` is ``round_id``, :math:`c` is ``context``, :math:`p_i` are ``parts``, and
+    :math:`x_n` is a number in n bytes, most significant first. Run by: both sides.
+
+    Parameters
+    ----------
+    purpose : Purpose
+        What the result will be hashed, expanded or signed for.
+    round_id : bytes
+        Names the one execution of the protocol.
+    context : bytes
+        Names the application and its query.
+    parts : bytes
+        Whatever else the purpose depends on, such as the two clients' keys.
+
+    Examples
+    --------
+    >>> info(Purpose.GRAPH, b"r", b"").hex(" ")[-29:]
+    '07 00 00 00 01 72 00 00 00 00'
+    """
+    written = [PROTOCOL, VERSION.to_bytes(2, "big"), int(purpose).to_bytes(2, "big")]
+    for part in (round_id, context, *parts):
+        written += (len(part).to_bytes(_LENGTH_BYTES, "big"), part)
+    return b"".join(written)
+
 
 SEED_BYTES = 32
 
@@ -90,7 +148,7 @@ def agree(private: X25519PrivateKey, public: bytes, info: bytes) -> bytes:
     public : bytes
         The other side's public key, 32 bytes.
     info : bytes
-        Equal at both sides, from :func:`mapveil_client.secure_sum.domain.info`.
+        Equal at both sides, from :func:`mapveil_client.secure_sum.masks.info`.
 
     Returns
     -------
@@ -172,3 +230,60 @@ def add_masks(
             for stream, operation in zip(streams, operations, strict=True):
                 stream.update_into(zeros, room.data)
                 operation(piece, key, out=piece)
+
+
+TAG_BYTES = 16
+"""How much longer a sealed text is than its plain text."""
+
+# A key is derived for one ordered pair of clients in one round (both names and the round are in
+# its derivation), and seals exactly one text: the nonce cannot repeat under a key, so it is fixed.
+_NONCE = bytes(12)
+
+
+def seal(key: bytes, plaintext: bytes, associated: bytes, cipher: Cipher = Cipher.AES_256_CTR) -> bytes:
+    """Encrypt and authenticate one text: AES-256-GCM, or ChaCha20-Poly1305 beside ChaCha20.
+
+    Run by: the client that sends shares.
+
+    Parameters
+    ----------
+    key : bytes
+        32 bytes, from :func:`mapveil_client.secure_sum.masks.agree`, used for this text only.
+    plaintext : bytes
+        What nobody else shall read.
+    associated : bytes
+        What the receiver must hold the same (round, sender, receiver).
+    cipher : Cipher
+        The family of the round.
+
+    Returns
+    -------
+    bytes
+        ``len(plaintext) + TAG_BYTES``.
+    """
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
+
+    if cipher is Cipher.AES_256_CTR:
+        return AESGCM(key).encrypt(_NONCE, plaintext, associated)
+    return ChaCha20Poly1305(key).encrypt(_NONCE, plaintext, associated)
+
+
+def open_sealed(key: bytes, sealed: bytes, associated: bytes, cipher: Cipher = Cipher.AES_256_CTR) -> bytes:
+    """Check and decrypt what :func:`seal` made. Run by: the client that receives shares.
+
+    Raises
+    ------
+    PeerFault
+        The text was not sealed under this key, for this round, sender and receiver.
+    """
+    from cryptography.exceptions import InvalidTag
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
+
+    try:
+        if cipher is Cipher.AES_256_CTR:
+            return AESGCM(key).decrypt(_NONCE, sealed, associated)
+        return ChaCha20Poly1305(key).decrypt(_NONCE, sealed, associated)
+    except InvalidTag:
+        raise PeerFault(
+            "sealed shares do not open; shares sealed by the named sender for this client and round are accepted"
+        ) from None

@@ -23,13 +23,11 @@ import numpy.typing as npt
 
 from mapveil_client import canonical_cbor
 from mapveil_client.arrays import BoolArray
-from mapveil_client.secure_sum.domain import VERSION
-from mapveil_client.secure_sum.faults import PeerFault
-from mapveil_client.secure_sum.packing import packed_size
+from mapveil_client.secure_sum.masks import TAG_BYTES, VERSION
 from mapveil_client.secure_sum.parameters import RoundParameters
-from mapveil_client.secure_sum.seal import TAG_BYTES
 from mapveil_client.secure_sum.shamir import DIGITS
-from mapveil_client.secure_sum.states import Message
+from mapveil_client.secure_sum.states import Message, PeerFault
+from mapveil_client.secure_sum.vectors import packed_size
 
 KEY_BYTES = 32
 """A public key, X25519 or Ed25519; a seed is as long."""

@@ -10,9 +10,8 @@ from fractions import Fraction
 
 from mapveil_client.canonical_cbor import encode
 from mapveil_client.errors import ParameterError
-from mapveil_client.secure_sum.domain import PROTOCOL, VERSION
-from mapveil_client.secure_sum.masks import Cipher
-from mapveil_client.secure_sum.neighbours import choose_neighbourhood
+from mapveil_client.secure_sum.graph import choose_neighbourhood
+from mapveil_client.secure_sum.masks import PROTOCOL, VERSION, Cipher
 from mapveil_client.secure_sum.shamir import PRIME
 
 _MOST_CLIENTS = 1 << 24

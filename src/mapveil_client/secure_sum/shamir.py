@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.secure_sum.faults import PeerFault
+from mapveil_client.secure_sum.states import PeerFault
 
 PRIME = 65521
 SECRET_BYTES = 32

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from mapveil_client.errors import ParameterError
-from mapveil_client.randomness import poisson as module
-from mapveil_client.randomness.poisson import LARGEST_MEAN, poisson
+from mapveil_client.randomness import noise_shares as module
+from mapveil_client.randomness.noise_shares import LARGEST_MEAN, poisson
 from mapveil_client.randomness.random import Randomness
 
 CERTAIN = 1e-9

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from mapveil_client.randomness.logarithmic import SLOTS, draw_slots, slot_table
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.randomness.slot_table import SLOTS, draw_slots, slot_table
 
 weights = st.lists(st.integers(0, 10**6), min_size=1, max_size=40).filter(any)
 

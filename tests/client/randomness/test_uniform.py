@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from mapveil_client.errors import ParameterError
-from mapveil_client.randomness.random import Randomness
-from mapveil_client.randomness.uniform import uniform_below, uniform_below_each
+from mapveil_client.randomness.random import Randomness, uniform_below, uniform_below_each
 
 BOUNDS = st.one_of(st.integers(1, 1 << 24), st.integers(1, 1 << 62))
 

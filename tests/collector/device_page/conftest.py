@@ -20,10 +20,14 @@ import mapveil as mv
 from mapveil.collector.http.gate import PAGE_POLICY
 from mapveil.geo.tiling import Tiling
 from mapveil.random_features.map_points import map_points
-from mapveil_client.random_features.message import write_query
 from mapveil_client.random_features.query import Query
-from mapveil_client.secure_sum.identity import signed_by
-from mapveil_client.signature import enrolment_statement, read_authorization, request_statement
+from mapveil_client.random_features.report import write_query
+from mapveil_client.secure_sum.keys import (
+    enrolment_statement,
+    read_authorization,
+    request_statement,
+    signed_by,
+)
 from mapveil_client.terms import CollectionTerms
 
 if TYPE_CHECKING:

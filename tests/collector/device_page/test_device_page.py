@@ -11,7 +11,7 @@ import pytest
 
 from mapveil_client.local.domain import Domain
 from mapveil_client.local.message import read_reports
-from mapveil_client.random_features.message import read_reports as read_waves
+from mapveil_client.random_features.report import read_reports as read_waves
 
 if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext, Page

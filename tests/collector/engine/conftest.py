@@ -15,16 +15,16 @@ from mapveil.collector.rounds.offer import offer
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.schema import devices, enrolments, operators, rounds
 from mapveil_client.announcement import RoundAnnouncement
+from mapveil_client.contribution import Devices, client_report
 from mapveil_client.local.message import write_reports
 from mapveil_client.morton import interleave
-from mapveil_client.random_features import message as projection_message
+from mapveil_client.random_features import report as projection_message
 from mapveil_client.random_features.frequencies import unit_frequencies
 from mapveil_client.random_features.report import Visits, client_reports
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.client import Client
-from mapveil_client.secure_sum.faults import ProtocolError
-from mapveil_client.secure_sum.identity import Identity
-from mapveil_client.sum_report import Devices, client_report
+from mapveil_client.secure_sum.keys import Identity
+from mapveil_client.secure_sum.states import ProtocolError
 from mapveil_client.terms import CollectionTerms
 
 REGION = [-74.03, 40.69, -73.90, 40.83]

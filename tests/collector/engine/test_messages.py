@@ -15,7 +15,7 @@ from mapveil.collector.store.schema import messages, reports
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.client import Client
-from mapveil_client.secure_sum.identity import Identity
+from mapveil_client.secure_sum.keys import Identity
 from mapveil_client.secure_sum.states import ServerState
 from mapveil_client.terms import CollectionTerms
 

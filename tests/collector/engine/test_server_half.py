@@ -22,9 +22,9 @@ from mapveil.collector.rounds.specification import read_specification
 from mapveil.mechanisms.methods import METHODS
 from mapveil.mechanisms.plan import Query, Raster, Setting, run
 from mapveil_client.announcement import RoundAnnouncement
+from mapveil_client.contribution import Devices, client_report
 from mapveil_client.errors import ParameterError, PromiseError
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.sum_report import Devices, client_report
 
 ID = "0123456789abcdef" * 2
 NAMES = [method.name for method in METHODS if method.trust == "distributed" and not method.labels]

@@ -14,8 +14,8 @@ from mapveil.collector.rounds.round_memory import TOTAL
 from mapveil.collector.store import schema
 from mapveil.collector.store.database import Store
 from mapveil_client.announcement import RoundAnnouncement
+from mapveil_client.contribution import encode_places
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.sum_report import encode_places
 from mapveil_client.terms import CollectionTerms
 
 from .scene import Scene, Service

@@ -38,7 +38,7 @@ def test_a_body_past_the_limit_is_refused_wherever_it_goes(api_with: Any, chunke
         path = operation.path(collection)
         if operation.schemes == {"device"}:
             # What is signed is the whole body: it never gets so far.
-            from mapveil_client.signature import authorization
+            from mapveil_client.secure_sum.keys import authorization
 
             signed = (phone.identity, phone.number, operation.method, path, bytes(most + 500))
             headers["Authorization"] = authorization(*signed)

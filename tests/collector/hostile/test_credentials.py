@@ -9,8 +9,7 @@ from typing import Any, Final
 import pytest
 
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.secure_sum.identity import Identity
-from mapveil_client.signature import SCHEME, authorization
+from mapveil_client.secure_sum.keys import SCHEME, Identity, authorization
 
 from .addresses import ABSENT, Operation, operations, shaped, snapshot
 

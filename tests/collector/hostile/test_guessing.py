@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.secure_sum.identity import Identity
-from mapveil_client.signature import enrolment_statement
+from mapveil_client.secure_sum.keys import Identity, enrolment_statement
 
 from .addresses import snapshot
 

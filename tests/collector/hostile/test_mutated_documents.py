@@ -21,8 +21,8 @@ from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.errors import InputError
 from mapveil_client.participation import DeviceRefusal, Participation
 from mapveil_client.policy import DevicePolicy
-from mapveil_client.provision import share_shape
 from mapveil_client.random_features.parameters import Policy
+from mapveil_client.randomness.noise_shares import share_shape
 from mapveil_client.terms import CollectionTerms
 
 ALTERED: Final = 7000

@@ -15,7 +15,7 @@ from mapveil.collector.rounds.engine import Engine
 from mapveil.collector.store.audit import verify
 from mapveil.collector.store.schema import charges, messages
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.signature import authorization
+from mapveil_client.secure_sum.keys import authorization
 
 from .addresses import shaped
 from .mutants import KINDS, Mutants, Spoken

@@ -294,6 +294,6 @@ def provoked(client: httpx.Client, id: str, secrets: Secrets, process: Process) 
 
 def signed(body: bytes) -> str:
     """A signature of somebody who never enrolled."""
-    from mapveil_client.secure_sum.identity import Identity
+    from mapveil_client.secure_sum.keys import Identity
 
     return wire.authorization(Identity.draw(Randomness(1)), 1, "PUT", "/v1/x", body)

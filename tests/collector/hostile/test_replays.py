@@ -16,8 +16,7 @@ from mapveil_client.memory import DeviceMemory
 from mapveil_client.places import Whereabouts
 from mapveil_client.policy import DevicePolicy
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.secure_sum.identity import Identity
-from mapveil_client.signature import authorization
+from mapveil_client.secure_sum.keys import Identity, authorization
 
 from .addresses import shaped, snapshot
 from .between import Between, Heard

@@ -18,7 +18,7 @@ from requests.auth import AuthBase
 from schemathesis import GenerationMode
 from schemathesis.checks import positive_data_acceptance
 
-from mapveil_client.signature import authorization
+from mapveil_client.secure_sum.keys import authorization
 
 from .addresses import snapshot
 

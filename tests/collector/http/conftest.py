@@ -22,8 +22,7 @@ from mapveil.collector.rounds.engine import Engine
 from mapveil.collector.store.accounts import Accounts
 from mapveil.collector.store.database import Store
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.secure_sum.identity import Identity
-from mapveil_client.signature import authorization, enrolment_statement
+from mapveil_client.secure_sum.keys import Identity, authorization, enrolment_statement
 
 REGION = [-74.03, 40.69, -73.90, 40.83]
 UNLIMITED = {"address_rate": 0, "device_rate": 0, "failure_rate": 0}

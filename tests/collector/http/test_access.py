@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from mapveil.collector.http import access
-from mapveil_client.signature import SCHEME
+from mapveil_client.secure_sum.keys import SCHEME
 
 from ..faults.scene import until
 

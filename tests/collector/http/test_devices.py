@@ -9,13 +9,12 @@ import httpx
 import numpy as np
 
 from mapveil_client.announcement import RoundAnnouncement
+from mapveil_client.contribution import Devices, client_report
 from mapveil_client.local.message import write_reports
 from mapveil_client.morton import interleave
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.client import Client
-from mapveil_client.secure_sum.identity import Identity
-from mapveil_client.signature import authorization, enrolment_statement
-from mapveil_client.sum_report import Devices, client_report
+from mapveil_client.secure_sum.keys import Identity, authorization, enrolment_statement
 from mapveil_client.terms import CollectionTerms
 
 ABSENT = "f" * 32

@@ -15,8 +15,7 @@ from mapveil.collector.store.accounts import OPERATOR, ROLES, Accounts, draw_tok
 from mapveil.collector.store.audit import lines
 from mapveil.collector.store.schema import devices
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.secure_sum.identity import Identity
-from mapveil_client.signature import enrolment_statement
+from mapveil_client.secure_sum.keys import Identity, enrolment_statement
 
 DAY = timedelta(days=1)
 

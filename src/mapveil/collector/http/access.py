@@ -19,7 +19,7 @@ from mapveil.collector.store.accounts import Accounts, Operator
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.schema import MOST_NUMBER, devices
 from mapveil_client.errors import InputError
-from mapveil_client.signature import SCHEME, read_authorization, request_statement
+from mapveil_client.secure_sum.keys import SCHEME, read_authorization, request_statement
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey

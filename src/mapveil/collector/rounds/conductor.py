@@ -38,8 +38,7 @@ from mapveil.collector.store.schema import members, reports
 from mapveil.mechanisms.plan import Query
 from mapveil_client.errors import MapveilError
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.secure_sum.faults import Abort
-from mapveil_client.secure_sum.states import ServerState, phase_name
+from mapveil_client.secure_sum.states import Abort, ServerState, phase_name
 
 _LOG: Final = logging.getLogger(__name__)
 _REST_SECONDS: Final = 5.0  # after a step that failed for no reason of the collection's own

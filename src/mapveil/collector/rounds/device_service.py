@@ -21,8 +21,7 @@ from mapveil.collector.rounds.reports import report_check
 from mapveil.collector.rounds.shard_machines import Assignment, RoundMachines, ShardMachine, ShardMachines
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.schema import messages, rounds
-from mapveil_client.secure_sum.faults import PeerFault, ProtocolError
-from mapveil_client.secure_sum.states import ServerState, phase_name, phase_named
+from mapveil_client.secure_sum.states import PeerFault, ProtocolError, ServerState, phase_name, phase_named
 from mapveil_client.terms import CollectionTerms
 
 _INLINE_BYTES: Final = 1 << 14  # a larger message is checked in a thread

@@ -16,7 +16,7 @@ from mapveil.maps.density_map import DensityMap
 from mapveil.random_features.fourier_kde import FourierKde
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.local.message import read_reports
-from mapveil_client.random_features import message as projection_message
+from mapveil_client.random_features import report as projection_message
 from mapveil_client.terms import CollectionTerms
 
 _ROWS: Final = 1 << 14

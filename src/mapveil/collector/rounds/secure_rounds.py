@@ -27,11 +27,10 @@ from mapveil.mechanisms.plan import Query
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.arrays import IntArray
 from mapveil_client.errors import PromiseError
-from mapveil_client.provision import promised_survivors
+from mapveil_client.randomness.noise_shares import promised_survivors
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.secure_sum.faults import Abort
 from mapveil_client.secure_sum.messages import largest
-from mapveil_client.secure_sum.states import Message, ServerState, sent_messages, server_phases
+from mapveil_client.secure_sum.states import Abort, Message, ServerState, sent_messages, server_phases
 from mapveil_client.terms import CollectionTerms
 
 _RUN_BYTES: Final = 16

@@ -20,9 +20,9 @@ from mapveil.trust.secure_aggregation.model import TABLE_SCALE, SecureAggregatio
 from mapveil.trust.secure_aggregation.round_terms import RoundTerms, shard_boundaries
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.arrays import IntArray
+from mapveil_client.contribution import Rounding
 from mapveil_client.errors import InputError, ParameterError, PromiseError
 from mapveil_client.terms import CollectionTerms
-from mapveil_client.user_shares import Rounding
 
 _LEAST_SHARD: Final = 3  # a secure sum of fewer is none
 

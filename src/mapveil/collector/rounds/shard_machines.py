@@ -17,9 +17,8 @@ from mapveil.collector.store.database import Store
 from mapveil.collector.store.schema import assignments, devices, messages, rounds, shards
 from mapveil.secure_sum.server import Outbox, Server
 from mapveil_client.announcement import RoundAnnouncement
-from mapveil_client.secure_sum.faults import Abort, OwnFault
-from mapveil_client.secure_sum.identity import Enrolled
-from mapveil_client.secure_sum.states import ServerState
+from mapveil_client.secure_sum.keys import Enrolled
+from mapveil_client.secure_sum.states import Abort, OwnFault, ServerState
 
 _ROWS: Final = 256  # messages held at once while a machine takes them
 _ROUNDS: Final = (

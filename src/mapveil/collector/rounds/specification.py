@@ -205,7 +205,7 @@ def read_specification(spec: CollectionSpec | Mapping[str, Any], identifier: str
 def _query(mechanism: AnyMechanism, tiling: Tiling, devices: int) -> bytes:
     """The query of a projection; empty for another trust model."""
     from mapveil.random_features.fourier_kde import FourierKde
-    from mapveil_client.random_features.message import write_query
+    from mapveil_client.random_features.report import write_query
 
     if not isinstance(mechanism, FourierKde):
         return b""

@@ -22,8 +22,7 @@ from mapveil.collector.faults import Forbidden, Invalid, NotFound, Unauthorized
 from mapveil.collector.store.audit import record
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.schema import MOST_NUMBER, devices, enrolments, operators
-from mapveil_client.secure_sum.identity import signed_by
-from mapveil_client.signature import enrolment_statement
+from mapveil_client.secure_sum.keys import enrolment_statement, signed_by
 
 ROLES: Final = ("viewer", "operator", "admin")  # each may do what the ones before may
 MOST_USES: Final = 1 << 24
@@ -215,7 +214,7 @@ class Accounts:
         public_key : bytes
             Ed25519, 32 bytes.
         signature : bytes
-            Of :func:`mapveil_client.signature.enrolment_statement`.
+            Of :func:`mapveil_client.secure_sum.keys.enrolment_statement`.
 
         Returns
         -------

@@ -33,8 +33,7 @@ from mapveil_client.epsilon import power
 from mapveil_client.errors import ParameterError
 from mapveil_client.local.domain import Domain
 from mapveil_client.local.random_sets import ONE, independent_bits, put_bits
-from mapveil_client.randomness.random import Randomness
-from mapveil_client.randomness.uniform import uniform_below
+from mapveil_client.randomness.random import Randomness, uniform_below
 
 
 def level_chances(levels: Sequence[Fraction], sites: Sequence[int]) -> list[int]:

@@ -28,8 +28,8 @@ import numpy as np
 
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import ParameterError
+from mapveil_client.randomness.logarithmic import DIGITS, SlotTable, draw_slots, slot_table
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.randomness.slot_table import DIGITS, SlotTable, draw_slots, slot_table
 
 RESOLUTION: Final = 256
 """Steps of the lattice to one deviation or scale of the noise."""

@@ -19,8 +19,8 @@ from mapveil.obfuscation.privatizers.local_gaussian import ClippedNoise
 from mapveil.obfuscation.privatizers.privatizer import Progress, Rows, State
 from mapveil.privacy.claim import ContributionBound, Norm, Reveals
 from mapveil.privacy.guarantee import Guarantee
+from mapveil_client.randomness.logarithmic import DIGITS
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.randomness.slot_table import DIGITS
 
 _GRAIN = 10**6
 _MARGIN = 2.0**-40

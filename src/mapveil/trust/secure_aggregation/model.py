@@ -20,10 +20,10 @@ from mapveil.privacy.claim import (
 from mapveil.privacy.guarantee import Guarantee
 from mapveil.privacy.sampling import sampling_delta
 from mapveil_client.errors import ParameterError
-from mapveil_client.provision import share_shape
+from mapveil_client.randomness.noise_shares import share_shape
 
 if TYPE_CHECKING:
-    from mapveil_client.user_shares import Rounding
+    from mapveil_client.contribution import Rounding
 
 Overflow = Literal["refuse", "wrap"]
 

@@ -14,8 +14,7 @@ from mapveil.privacy.discrete_laplace import laplace_variance
 from mapveil.secure_sum.modulus import centre, check_modulus, highest_sum, smallest_modulus
 from mapveil.trust.secure_aggregation.model import Overflow
 from mapveil_client.arrays import IntArray
-from mapveil_client.sum_report import sensitivity
-from mapveil_client.user_shares import Rounding
+from mapveil_client.contribution import Rounding, sensitivity
 
 
 def shard_boundaries(asked: int, shard_size: int) -> IntArray:
@@ -62,11 +61,11 @@ class RoundTerms(NamedTuple):
         sizes : ndarray of int64, shape (shards,)
             Devices of each shard.
         alpha : Fraction
-            See :func:`mapveil_client.provision.share_shape`.
+            See :func:`mapveil_client.randomness.noise_shares.share_shape`.
         scale : int
             Units per device.
         rounding : str
-            See :func:`mapveil_client.sum_report.encode_places`.
+            See :func:`mapveil_client.contribution.encode_places`.
         bits : int, optional
             The smallest safe modulus by default.
         overflow : str

@@ -29,13 +29,13 @@ from mapveil.secure_sum.drivers import IdealSum, SecureSum
 from mapveil.trust.secure_aggregation.model import TABLE_SCALE, SecureAggregation, exactly
 from mapveil.trust.secure_aggregation.round_terms import RoundTerms, shard_boundaries
 from mapveil_client.arrays import IntArray
+from mapveil_client.contribution import Devices, client_noise, client_report, encode_places
 from mapveil_client.errors import InputError
-from mapveil_client.provision import promised_survivors
+from mapveil_client.randomness.noise_shares import promised_survivors
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.secure_sum.faults import Abort
 from mapveil_client.secure_sum.parameters import SumSettings
+from mapveil_client.secure_sum.states import Abort
 from mapveil_client.secure_sum.vectors import Leaves, SparseVectors
-from mapveil_client.sum_report import Devices, client_noise, client_report, encode_places
 
 _ENTRIES = 1 << 20
 _CONTEXT = b"mapveil distributed 1"
