@@ -10,8 +10,8 @@ so M' is :math:`(\epsilon, \delta + (1 + e^\epsilon) D)`-DP. Distances of sample
 up, also where the next depends on the last. A plan may adapt the number of its sums to noisy sums, so that their number
 is no public constant: D is fixed beforehand as :data:`RELEASE`, and no release exceeds it.
 
-- A curator's samples are within :math:`2^{-60}` each. A dense map has at most :math:`2^{26}` sites, and no mechanism
-  draws more than four samples per site: at most :math:`2^{28}` samples.
+- A curator's samples are within :math:`2^{-60}` each, and there are at most :math:`2^{28}`: a dense map has at most
+  :math:`2^{26}` sites, no mechanism draws more than four samples per site, and the curator refuses more.
 - Over secure aggregation a round is within :func:`mapveil_client.randomness.noise_shares.shares_distance`, checked to
   stay below :math:`2^{-36}`, and a collection has at most 16 rounds (:func:`check_round`).
 """

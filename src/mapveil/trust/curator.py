@@ -25,13 +25,13 @@ from mapveil.privacy.claim import (
 )
 from mapveil.privacy.discrete_laplace import discrete_laplace
 from mapveil.privacy.guarantee import Guarantee
-from mapveil.privacy.sampling import sampling_delta
+from mapveil.privacy.sampling import RELEASE, SAMPLE, sampling_delta
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.encodings import Encoding
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
 
-_MOST_SAMPLES = 1 << 28  # each within 2^-60 of its law, together within 2^-32: mapveil.privacy.sampling
+_MOST_SAMPLES = int(RELEASE / SAMPLE)
 
 
 def noisy_sums(sums: IntArray, epsilon: Fraction, rng: Randomness, copies: int = 1) -> FloatArray:

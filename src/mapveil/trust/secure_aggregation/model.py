@@ -126,7 +126,8 @@ class SecureAggregation:
             epsilon=epsilon,
             delta=sampling_delta(epsilon),
             adversary=Adversary.HONEST_SERVER,
-            bound=ContributionBound(Norm.L1, Fraction(1)),
+            # Stochastic rounding exceeds 1 by up to a unit a coordinate, which the sensitivity counts.
+            bound=ContributionBound(Norm.L1, Fraction(1)) if self.rounding == "largest-remainder" else None,
             assumptions=(
                 Assumes.ONE_CLIENT(),
                 Assumes.DROPOUT(tolerated=float(self.tolerated_dropout), corrupt=float(self.corrupt)),
