@@ -73,7 +73,7 @@ def test_an_enrolment_is_made_for_so_many_devices(mapveil: Call, store: Path) ->
         (("--new-operator", "admin", "--expires", "0d"), "30d"),
         (("--new-enrolment", "many"), "2000:pilot"),
         (("--new-enrolment", "0"), "1 to"),
-        (("--new-enrolment", "5", "--check"), "one of them"),
+        (("--new-enrolment", "5", "--check"), "only one of"),
         (("--port", "70000"), "0 to 65535"),
         (("--workers", "2"), "PostgreSQL"),
         (("--tls-cert", "a.pem"), "TLS"),

@@ -1,4 +1,4 @@
-"""``mapveil serve``: the collector's service."""
+"""``mapveil serve``: the collection server."""
 
 from __future__ import annotations
 
@@ -39,23 +39,21 @@ def _settings_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.command("serve")
-@click.option(
-    "--check", is_flag=True, help="Say whether the service would run and its store is whole; exit 0 or 1."
-)
+@click.option("--check", is_flag=True, help="Check the settings and the store; exit 0 or 1.")
 @click.option(
     "--new-operator",
     metavar="ROLE[:NAME]",
-    help="Make an operator (viewer, operator, admin), print the token.",
+    help="Make an operator (viewer, operator, admin) and print the token.",
 )
 @click.option(
-    "--new-enrolment", metavar="USES[:NAME]", help="Make a token that so many devices enrol with; print it."
+    "--new-enrolment", metavar="USES[:NAME]", help="Make a token with which USES devices enrol, and print it."
 )
 @click.option(
     "--expires",
     default="30d",
     metavar="TIME",
     show_default=True,
-    help="How long it is good: 30d, 12h, 45m.",
+    help="Lifetime of the token: 30d, 12h, 45m.",
 )
 @_settings_options
 @console_options
@@ -67,11 +65,10 @@ def command(
     expires: str,
     **given: Any,
 ) -> int:
-    """Serve collections of places from devices: an HTTP API, a console, a page for phones.
+    """Run the collection server: an HTTP API, a console for operators, a page for phones.
 
-    Every setting is an option here and a variable of the environment, named beside its default; the option wins. A
-    request is answered to the end when the service is told to stop (SIGTERM); nothing that was acknowledged is lost
-    when it is killed.
+    Every setting is an option here and a variable of the environment, named beside its default; the option wins.
+    SIGTERM stops the server after the requests in progress; a kill loses nothing that was acknowledged.
 
     \b
     Examples:
@@ -85,7 +82,7 @@ def command(
         require(module, "service")
     settings = Settings.read(os.environ, given)
     if sum((check, new_operator is not None, new_enrolment is not None)) > 1:
-        raise InputError("--check, --new-operator and --new-enrolment: one of them is accepted at a time")
+        raise InputError("give only one of --check, --new-operator and --new-enrolment")
     if check:
         return _check(settings, console)
     if new_operator is not None:
@@ -176,7 +173,7 @@ def _new_enrolment(store: Store, asked: str, lifetime: timedelta) -> tuple[int, 
 
     uses, _, name = asked.partition(":")
     if not (uses.isascii() and uses.isdecimal() and len(uses) <= 9):
-        raise InputError(f"--new-enrolment {asked!r}: USES or USES:NAME is accepted, such as 2000:pilot")
+        raise InputError(f"--new-enrolment must be USES or USES:NAME such as 2000:pilot, got {asked!r}")
     made = Accounts(store).create_enrolment(name or "devices", int(uses), lifetime, None, "command line")
     return made.id, made.token
 
@@ -184,5 +181,5 @@ def _new_enrolment(store: Store, asked: str, lifetime: timedelta) -> tuple[int, 
 def _lifetime(text: str) -> timedelta:
     found = re.fullmatch(r"([1-9]\d{0,5})([dhm])", text, re.ASCII)
     if found is None:
-        raise InputError(f"--expires {text!r}: a time such as 30d, 12h or 45m is accepted")
+        raise InputError(f"--expires must be a time such as 30d, 12h or 45m, got {text!r}")
     return timedelta(**{_UNITS[found[2]]: int(found[1])})

@@ -99,42 +99,40 @@ class Settings:
 
     store: str = _text(
         "sqlite:///mapveil-collector.sqlite",
-        "Where everything is kept: sqlite:///FILE, a file, or postgresql://USER@HOST/DATABASE",
+        "Store: sqlite:///FILE, a file, or postgresql://USER@HOST/DATABASE",
     )
     host: str = _text("127.0.0.1", "Address to listen on")
     port: int = _number(8321, "Port to listen on; 0 takes a free one", 0, 65535)
     workers: int = _number(1, "Processes; more than one needs PostgreSQL", 1, 64)
-    tls_cert: str | None = _text(None, "File with the certificate chain (PEM); then HTTPS is served")
+    tls_cert: str | None = _text(None, "File with the certificate chain (PEM); enables HTTPS")
     tls_key: str | None = _text(None, "File with the certificate's key (PEM)")
     trusted_proxies: str | None = _text(
-        None, "Addresses whose X-Forwarded-For is believed, separated by commas"
+        None, "Addresses of trusted proxies (X-Forwarded-For), separated by commas"
     )
-    log_format: str = _text("text", "How a line of the log is written", "text", "json")
-    log_level: str = _text("info", "The least that is logged", "debug", "info", "warning", "error")
+    log_format: str = _text("text", "Format of the log", "text", "json")
+    log_level: str = _text("info", "Minimum level that is logged", "debug", "info", "warning", "error")
     metrics: str = _text("open", "Access to /metrics: everybody, viewers, or none", "open", "viewer", "off")
 
     json_bytes: int = _bytes(_MIB, "Largest body of JSON")
     report_bytes: int = _bytes(256 * _KIB, "Largest report of a local or a projection collection")
     message_bytes: int = _bytes(64 * _MIB, "Largest message of a secure sum")
     query_bytes: int = _bytes(_MIB, "Largest query of private retrieval")
-    waiting_bytes: int = _bytes(512 * _MIB, "Bodies held in memory at one time, together", _MIB)
-    header_bytes: int = _bytes(16 * _KIB, "Head of a request, with its address line", 512, _MIB)
-    header_seconds: int = _seconds(10, "Until the head of a request is there")
-    body_seconds: int = _seconds(20, "Until a body is there, beside what its bytes may take")
-    body_rate: int = _number(
-        8 * _KIB, "Slowest body that is waited for, bytes a second", 1, 1 << 30, "bytes a second"
-    )
-    idle_seconds: int = _seconds(30, "Until an idle connection is closed")
-    write_seconds: int = _seconds(30, "Until a connection that takes no answer is closed")
-    connections: int = _number(4096, "Connections at one time", 1, 1_000_000)
-    address_rate: int = _rate(5_000, "Requests a second from one address")
-    address_burst: int = _burst(20_000, "Requests at once from one address")
-    failure_rate: int = _rate(5, "Refused tokens and signatures a second from one address")
-    failure_burst: int = _burst(50, "Refused tokens and signatures at once from one address")
-    device_rate: int = _rate(20, "Requests a second of one device")
-    device_burst: int = _burst(200, "Requests at once of one device")
+    waiting_bytes: int = _bytes(512 * _MIB, "Maximum total size of the bodies being received", _MIB)
+    header_bytes: int = _bytes(16 * _KIB, "Maximum size of a request's head", 512, _MIB)
+    header_seconds: int = _seconds(10, "Maximum time to receive the head of a request")
+    body_seconds: int = _seconds(20, "Maximum time to receive a body, plus its size over --body-rate")
+    body_rate: int = _number(8 * _KIB, "Minimum rate of a body, bytes a second", 1, 1 << 30, "bytes a second")
+    idle_seconds: int = _seconds(30, "Time until an idle connection is closed")
+    write_seconds: int = _seconds(30, "Time until a client that does not read is disconnected")
+    connections: int = _number(4096, "Maximum number of connections", 1, 1_000_000)
+    address_rate: int = _rate(5_000, "Maximum requests a second from one address")
+    address_burst: int = _burst(20_000, "Maximum burst of requests from one address")
+    failure_rate: int = _rate(5, "Maximum refused tokens and signatures a second from one address")
+    failure_burst: int = _burst(50, "Maximum burst of refused tokens and signatures from one address")
+    device_rate: int = _rate(20, "Maximum requests a second of one device")
+    device_burst: int = _burst(200, "Maximum burst of requests of one device")
     threads: int = _number(8, "Threads that read the store and draw maps", 1, 256)
-    shutdown_seconds: int = _seconds(20, "Until requests that are still running are cut off")
+    shutdown_seconds: int = _seconds(20, "Maximum time for requests in progress when stopping")
 
     def __post_init__(self) -> None:
         for row in SETTINGS:
