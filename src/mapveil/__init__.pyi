@@ -1,4 +1,4 @@
-from mapveil_client.version import __version__ as __version__
+from mapveil_client import __version__ as __version__
 
 from mapveil import mechanisms as mechanisms
 from mapveil import synthetic as synthetic
