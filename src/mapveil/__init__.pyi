@@ -1,5 +1,3 @@
-from mapveil_client import __version__ as __version__
-
 from mapveil import mechanisms as mechanisms
 from mapveil import synthetic as synthetic
 from mapveil import trust as trust
@@ -34,4 +32,5 @@ from mapveil.privacy.accounting import Accounting as Accounting
 from mapveil.privacy.guarantee import Guarantee as Guarantee
 from mapveil.privacy.ledger import Ledger as Ledger
 from mapveil.trust.release import release as release
+from mapveil_client import __version__ as __version__
 from mapveil_client.randomness.random import Randomness as Randomness
