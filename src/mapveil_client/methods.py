@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final
+from typing import Any, ClassVar, Final, Literal
 
 from mapveil_client.contribution import Rounding
 from mapveil_client.errors import ParameterError
@@ -25,8 +25,10 @@ from mapveil_client.random_features.parameters import FourierParameters
 TABLE_SCALE: Final = 1024
 """Units per client where a table of visits is collected and none are set."""
 
-WHOLE_NOISE: Final = ("local-laplace",)
+_WHOLE_NOISE: Final = ("local-laplace",)
 """Methods over secure sums whose clients each add the whole noise, not a share of it."""
+
+Overflow = Literal["refuse", "wrap"]
 
 LABELLED: Final = ("proportions",)
 """Methods that need a label of every location."""
@@ -42,24 +44,31 @@ _LOCAL: Final[dict[str, type[LocalMethod]]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class SumParameters:
-    """What a client must know of a method over secure sums; the other options are the server's.
+    """How the clients of secure sums are asked; client and server share it.
 
     Parameters
     ----------
     shard_size : int
-        Clients of one secure sum at most.
-    tolerated_dropout : float or Fraction
-        Fraction of a shard that may drop out; the noise is provisioned for it.
-    corrupt : float or Fraction
+        Maximum number of clients of one secure sum (S_max).
+    tolerated_dropout : float
+        Fraction of a shard that may drop out; the noise is provisioned for it. More than that: nothing is released.
+    corrupt : float
         Fraction of a shard that may be corrupt and add no noise; provisioned for likewise.
+        Deviation: the paper provisions for dropouts only.
+    sample : int, optional
+        Clients asked in each round (U); all of them by default.
+    redraw : bool
+        Whether every round asks a fresh sample (Algorithm 1) or all rounds the same (the paper's experiments).
     scale : int, optional
-        Units that a client divides over its locations.
+        Units that a client divides over its locations (gamma). With 1 a client reports its most frequent location. By
+        default 1 for counts, where each user is at one location, and 1024 for a table of visits.
     rounding : str
-        ``"largest-remainder"`` or ``"stochastic"``.
+        ``"largest-remainder"``: sensitivity gamma; or ``"stochastic"``, the paper's: gamma + d.
+    bits : int, optional
+        Vectors are summed modulo 2**bits; the smallest modulus that is safe by default.
     overflow : str
-        ``"refuse"``, or ``"wrap"``: sums may overflow.
-    whole_noise : bool
-        Whether each client adds the whole noise.
+        ``"refuse"`` a modulus in which a sum overflows with probability 2^-40 or more; ``"wrap"`` lets it, for
+        experiments.
 
     Raises
     ------
@@ -67,35 +76,59 @@ class SumParameters:
         A parameter is outside its range.
     """
 
+    whole_noise: ClassVar[bool] = False  # whether each client adds the noise of a whole sum
+
     shard_size: int = 10_000
     tolerated_dropout: float | Fraction = 0.1
     corrupt: float | Fraction = 0.05
+    sample: int | None = None
+    redraw: bool = False
     scale: int | None = None
     rounding: Rounding = "largest-remainder"
-    overflow: str = "refuse"
-    whole_noise: bool = False
+    bits: int | None = None
+    overflow: Overflow = "refuse"
 
     def __post_init__(self) -> None:
+        self._check(self.shard_size >= 1, "shard_size", "a whole number of at least 1")
+        for name in ("tolerated_dropout", "corrupt"):
+            self._check(0 <= getattr(self, name) < 1, name, "at least 0 and below 1")
         lost = float(self.tolerated_dropout) + float(self.corrupt)
-        for name, good, range_ in (
-            ("shard_size", self.shard_size >= 1, "at least 1"),
-            ("tolerated_dropout", 0 <= self.tolerated_dropout < 1, "from 0 to below 1"),
-            ("corrupt", self.corrupt >= 0 and lost < 1, "from 0, and below 1 with tolerated_dropout"),
-            ("scale", self.scale is None or 1 <= self.scale <= 1 << 28, "1 to 2**28, or none"),
-            (
-                "rounding",
-                self.rounding in ("largest-remainder", "stochastic"),
-                "largest-remainder or stochastic",
-            ),
-            ("overflow", self.overflow in ("refuse", "wrap"), "refuse or wrap"),
-        ):
-            if not good:
-                raise ParameterError(f"{name} must be {range_}, got {getattr(self, name)!r}")
+        self._check(lost < 1, "corrupt", "below 1 together with tolerated_dropout")
+        self._check(
+            self.sample is None or self.sample >= 1, "sample", "a whole number of at least 1, or none"
+        )
+        self._check(self.scale is None or 1 <= self.scale <= 1 << 28, "scale", "from 1 to 2**28, or none")
+        self._check(
+            self.rounding in ("largest-remainder", "stochastic"),
+            "rounding",
+            "largest-remainder or stochastic",
+        )
+        self._check(self.bits is None or 1 <= self.bits <= 64, "bits", "from 1 to 64, or none")
+        self._check(self.overflow in ("refuse", "wrap"), "overflow", "refuse or wrap")
+
+    def _check(self, held: bool, name: str, needed: str) -> None:
+        if not held:
+            raise ParameterError(f"{name} must be {needed}, got {getattr(self, name)!r}")
 
     @property
     def units(self) -> int:
         """Units that a client divides over its locations."""
         return self.scale or TABLE_SCALE
+
+
+@dataclass(frozen=True, kw_only=True)
+class WholeNoiseParameters(SumParameters):
+    """As :class:`SumParameters`, where every client adds the noise of a whole sum: its report alone is private.
+
+    Parameters
+    ----------
+    shard_size : int
+        Reports drawn and added up at a time. Privacy does not depend on it, memory does.
+    """
+
+    whole_noise: ClassVar[bool] = True
+
+    shard_size: int = 100
 
 
 Parameters = SumParameters | LocalMethod | FourierParameters
@@ -116,9 +149,10 @@ def read_parameters(
     if needs_epsilon == (epsilon is None):
         raise ParameterError(f"{method} {'needs an' if needs_epsilon else 'has no'} epsilon")
     if trust == "distributed":
-        known = {item.name for item in dataclasses.fields(SumParameters)} - {"whole_noise"}
-        given = {name: value for name, value in options.items() if name in known}
-        return _make(SumParameters, method, {**given, "whole_noise": method in WHOLE_NOISE})
+        known = {item.name for item in dataclasses.fields(SumParameters)}
+        kind = WholeNoiseParameters if method in _WHOLE_NOISE else SumParameters
+        # The other options are the plan's, which a client needs not know: it judges each round by itself.
+        return _make(kind, method, {name: value for name, value in options.items() if name in known})
     made: type[Parameters] | None = _LOCAL.get(method) if trust == "local" else None
     if trust == "projection" and method == FourierParameters.name:
         made = FourierParameters

@@ -9,7 +9,7 @@ import pytest
 
 from mapveil_client import canonical_cbor
 from mapveil_client.errors import InputError
-from mapveil_client.secure_sum.client import Memory, read_state, write_state
+from mapveil_client.secure_sum.client_steps import Memory, read_state, write_state
 from mapveil_client.secure_sum.states import ClientState, ServerState
 
 

@@ -16,11 +16,12 @@ from mapveil.geo.tiling import Tiling
 from mapveil.mechanisms.mechanism import Estimate
 from mapveil.mechanisms.plan import Raster, run
 from mapveil.mechanisms.sum_mechanism import SumMechanism
-from mapveil.trust.secure_aggregation.model import TABLE_SCALE, SecureAggregation
+from mapveil.trust.secure_aggregation.model import SecureAggregation
 from mapveil.trust.secure_aggregation.simulation import simulate
 from mapveil_client.arrays import IntArray
 from mapveil_client.contribution import Devices
 from mapveil_client.errors import ParameterError
+from mapveil_client.methods import TABLE_SCALE
 from mapveil_client.morton import interleave
 from mapveil_client.randomness.random import Randomness
 

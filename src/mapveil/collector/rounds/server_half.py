@@ -16,12 +16,13 @@ from mapveil.mechanisms.mechanism import Estimate
 from mapveil.mechanisms.plan import NoisySums, Query, Raster, Setting
 from mapveil.mechanisms.sum_mechanism import SumMechanism
 from mapveil.privacy.sampling import check_round
-from mapveil.trust.secure_aggregation.model import TABLE_SCALE, SecureAggregation, exactly
+from mapveil.trust.secure_aggregation.model import SecureAggregation, exactly
 from mapveil.trust.secure_aggregation.round_terms import RoundTerms, shard_boundaries
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.arrays import IntArray
 from mapveil_client.contribution import Rounding
 from mapveil_client.errors import InputError, ParameterError, PromiseError
+from mapveil_client.methods import TABLE_SCALE
 from mapveil_client.terms import CollectionTerms
 
 _LEAST_SHARD: Final = 3  # a secure sum of fewer is none

@@ -12,9 +12,9 @@ import numpy.typing as npt
 from mapveil.mechanisms.plan import NoisySums, Query
 from mapveil.privacy.discrete_laplace import laplace_variance
 from mapveil.secure_sum.modulus import centre, check_modulus, highest_sum, smallest_modulus
-from mapveil.trust.secure_aggregation.model import Overflow
 from mapveil_client.arrays import IntArray
 from mapveil_client.contribution import Rounding, sensitivity
+from mapveil_client.methods import Overflow
 
 
 def shard_boundaries(asked: int, shard_size: int) -> IntArray:

@@ -26,11 +26,12 @@ from mapveil.mechanisms.plan import BeforeReveal, NoisySums, Query, Raster, Sett
 from mapveil.privacy.claim import Share
 from mapveil.privacy.sampling import check_round
 from mapveil.secure_sum.drivers import IdealSum, SecureSum
-from mapveil.trust.secure_aggregation.model import TABLE_SCALE, SecureAggregation, exactly
+from mapveil.trust.secure_aggregation.model import SecureAggregation, exactly
 from mapveil.trust.secure_aggregation.round_terms import RoundTerms, shard_boundaries
 from mapveil_client.arrays import IntArray
 from mapveil_client.contribution import Devices, client_noise, client_report, encode_places
 from mapveil_client.errors import InputError
+from mapveil_client.methods import TABLE_SCALE
 from mapveil_client.randomness.noise_shares import promised_survivors
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.parameters import SumSettings
