@@ -13,11 +13,11 @@ from mapveil.geo.tiling import Tiling
 from mapveil.maps.released import ReleasedMap
 from mapveil.maps.round_cost import RoundCost
 from mapveil.maps.scene import Layer, ScaleKind, Scene, Shading
-from mapveil.maps.software import software_version
 from mapveil.privacy.discrete_laplace import laplace_quantile, laplace_variance
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import ParameterError
+from mapveil_client.version import __version__
 
 INTERVAL_ALPHA: Final = 0.05
 """Exports carry bounds that hold for each cell with probability at least one minus this."""
@@ -113,7 +113,7 @@ class DensityMap(ReleasedMap):
     notes: tuple[str, ...] = ()
     elsewhere: float = 0.0
     rounds: tuple[RoundCost, ...] = ()
-    version: str = ""
+    version: str = __version__
     faint: float = 0.0
 
     def __post_init__(self) -> None:
@@ -121,8 +121,6 @@ class DensityMap(ReleasedMap):
             raise ParameterError(
                 f"values have shape {self.values.shape}; ({self.tiling.size},) is accepted for {self.tiling.spec}"
             )
-        if not self.version:
-            object.__setattr__(self, "version", software_version())
 
     def per_km2(self) -> FloatArray:
         """Estimated density, users per square kilometre, shape (cells,).

@@ -13,10 +13,10 @@ from mapveil.geo.places import Places
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.released import LINE_SUFFIXES, ReleasedMap
 from mapveil.maps.scene import Layer, Lines, Rows, Scene
-from mapveil.maps.software import software_version
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import ParameterError
+from mapveil_client.version import __version__
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -92,7 +92,7 @@ class FlowMap(ReleasedMap):
     elsewhere: float = 0.0
     parameters: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    version: str = ""
+    version: str = __version__
 
     def __post_init__(self) -> None:
         origin, destination = (np.asarray(part, dtype=np.int64) for part in (self.origin, self.destination))
@@ -121,8 +121,6 @@ class FlowMap(ReleasedMap):
         object.__setattr__(self, "trips", trips[order])
         if self.deviation is not None:
             object.__setattr__(self, "deviation", self.deviation[order])
-        if not self.version:
-            object.__setattr__(self, "version", software_version())
 
     @classmethod
     def from_matrix(

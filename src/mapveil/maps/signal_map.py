@@ -13,10 +13,10 @@ from mapveil.geo.measurements import LAT, LON, RSS, Measurements
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.released import ReleasedMap
 from mapveil.maps.scene import Layer, Scene, Shading
-from mapveil.maps.software import software_version
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import ParameterError
+from mapveil_client.version import __version__
 
 HOLE_DBM: Final = -110.0
 """Below this mean strength a cell is a coverage hole, unless a map says otherwise."""
@@ -78,7 +78,7 @@ class SignalMap(ReleasedMap):
     hole_dbm: float = HOLE_DBM
     deviation_of: str = "a cell's mean"
     notes: tuple[str, ...] = ()
-    version: str = ""
+    version: str = __version__
 
     def __post_init__(self) -> None:
         for name in ("mean_dbm", "deviation_db", "measurements"):
@@ -98,8 +98,6 @@ class SignalMap(ReleasedMap):
             raise ParameterError(
                 f"hole_dbm is {self.hole_dbm!r}; a finite strength, such as -110, is accepted"
             )
-        if not self.version:
-            object.__setattr__(self, "version", software_version())
 
     @classmethod
     def from_measurements(

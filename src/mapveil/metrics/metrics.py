@@ -1,4 +1,8 @@
-"""How far an estimated map is from the true one: every metric by its formula, in one table."""
+r"""Distances between an estimated map and the true one: every metric by its formula, in one table.
+
+Throughout, :math:`t` and :math:`e` are the values of ``truth`` and ``estimate`` in their :math:`n` cells, :math:`p` and
+:math:`q` the same normalised to sum 1. Run by: the evaluator, who holds the true map.
+"""
 
 from __future__ import annotations
 
@@ -35,31 +39,19 @@ class Metric(NamedTuple):
 
 
 def mse(truth: MapLike, estimate: MapLike) -> float:
-    r"""Mean squared error of the values as they are.
-
-    .. math:: \frac{1}{n} \sum_i (t_i - e_i)^2
-
-    where: :math:`t`, :math:`e` are ``truth`` and ``estimate`` and :math:`n` is the number of cells. Give it
-    normalised maps to compare distributions. Run by: the evaluator.
-    """
+    r"""Mean squared error, :math:`\frac1n \sum_i (t_i - e_i)^2`; give it normalised maps to compare distributions."""
     t, e = value_pair(truth, estimate)
     return float(np.mean((t - e) ** 2))
 
 
 def l1(truth: MapLike, estimate: MapLike) -> float:
-    r"""Sum of absolute errors of the values as they are, :math:`\sum_i |t_i - e_i|`.
-
-    where: :math:`t`, :math:`e` are ``truth`` and ``estimate``. Run by: the evaluator.
-    """
+    r"""Sum of absolute errors, :math:`\sum_i |t_i - e_i|`."""
     t, e = value_pair(truth, estimate)
     return float(np.abs(t - e).sum())
 
 
 def l2(truth: MapLike, estimate: MapLike) -> float:
-    r"""Euclidean norm of the errors of the values as they are, :math:`(\sum_i (t_i - e_i)^2)^{1/2}`.
-
-    where: :math:`t`, :math:`e` are ``truth`` and ``estimate``. Run by: the evaluator.
-    """
+    r"""Euclidean norm of the errors, :math:`(\sum_i (t_i - e_i)^2)^{1/2}`."""
     t, e = value_pair(truth, estimate)
     return float(np.linalg.norm((t - e).ravel()))
 
@@ -70,10 +62,9 @@ def kl(truth: MapLike, estimate: MapLike) -> float:
     .. math:: \sum_i p_i \ln\left(\frac{p_i}{q_i + \varepsilon} + \varepsilon\right), \qquad
         \varepsilon = 2^{-52}
 
-    where: :math:`p`, :math:`q` are ``truth`` and ``estimate`` normalised to sum one. An empty cell of the
-    estimate under mass of the truth costs about 36 nats times that mass, not infinity. Identical maps give
-    0 up to :math:`n \varepsilon`. Run by: the evaluator. Source: Bylinskii et al. (2019), as used by Ghazi
-    et al. (2023).
+    An empty cell of the estimate under mass of the truth costs about 36 nats times that mass, not infinity.
+    Identical maps give 0 up to :math:`n \varepsilon`. Source: Bylinskii et al. (2019), as used by Ghazi et al.
+    (2023).
     """
     p, q = distribution_pair(truth, estimate)
     return float((p * np.log(p / (q + EPSILON) + EPSILON)).sum())
@@ -84,8 +75,6 @@ def jensen_shannon(truth: MapLike, estimate: MapLike) -> float:
 
     .. math:: \tfrac12 \sum_i p_i \ln\frac{p_i}{m_i} + \tfrac12 \sum_i q_i \ln\frac{q_i}{m_i},
         \qquad m = \tfrac12 (p + q), \quad 0 \ln 0 = 0
-
-    where: :math:`p`, :math:`q` are ``truth`` and ``estimate`` normalised to sum one. Run by: the evaluator.
     """
     p, q = distribution_pair(truth, estimate)
     middle = (p + q) / 2
@@ -97,12 +86,9 @@ def jensen_shannon(truth: MapLike, estimate: MapLike) -> float:
 
 
 def similarity(truth: MapLike, estimate: MapLike) -> float:
-    r"""Common mass, from 0 (disjoint) to 1 (alike).
+    r"""Common mass, from 0 (disjoint) to 1 (alike): :math:`\sum_i \min(p_i, q_i)`.
 
-    .. math:: \sum_i \min(p_i, q_i) = 1 - \tfrac12 \sum_i |p_i - q_i|
-
-    where: :math:`p`, :math:`q` are ``truth`` and ``estimate`` normalised to sum one. Run by: the
-    evaluator. Source: Bylinskii et al. (2019).
+    Source: Bylinskii et al. (2019).
     """
     p, q = distribution_pair(truth, estimate)
     return float(np.minimum(p, q).sum())
@@ -114,17 +100,13 @@ def pearson(truth: MapLike, estimate: MapLike) -> float:
     .. math:: \frac{\sum_i (t_i - \bar t)(e_i - \bar e)}
               {\sqrt{\sum_i (t_i - \bar t)^2 \sum_i (e_i - \bar e)^2}}
 
-    where: :math:`t`, :math:`e` are ``truth`` and ``estimate`` and bars are means. Where a map is constant
-    (to 1e-12 of its largest value) this is undefined: it is 1 if both are, else 0. Run by: the evaluator.
+    Where a map is constant (to 1e-12 of its largest value) this is undefined: it is 1 if both are, else 0.
     """
     return _correlation(*value_pair(truth, estimate))
 
 
 def spearman(truth: MapLike, estimate: MapLike) -> float:
-    """Rank correlation: :func:`pearson` of the values' ranks, equal values sharing their mean rank.
-
-    Run by: the evaluator.
-    """
+    """Rank correlation: :func:`pearson` of the values' ranks, equal values sharing their mean rank."""
     from scipy.stats import rankdata
 
     t, e = value_pair(truth, estimate)
@@ -136,9 +118,7 @@ def mape(truth: MapLike, estimate: MapLike) -> float:
 
     .. math:: \frac{1}{|\{i : t_i \ne 0\}|} \sum_{i : t_i \ne 0} \frac{|t_i - e_i|}{|t_i|}
 
-    where: :math:`t`, :math:`e` are ``truth`` and ``estimate``. What the estimate says of empty cells does not
-    count. A truth without any user has no such cell: 0 if the estimate is empty too, else infinity. Run by:
-    the evaluator.
+    A truth without any user has no such cell: 0 if the estimate is empty too, else infinity.
     """
     t, e = value_pair(truth, estimate)
     some = t != 0
@@ -153,8 +133,7 @@ def floored_mape(truth: MapLike, estimate: MapLike) -> float:
     .. math:: \frac{1}{n} \sum_i \frac{|t_i - e_i|}{d_i}, \qquad
         d_i = |t_i| \text{ if } t_i \ne 0 \text{ else } \min_{j : t_j \ne 0} |t_j|
 
-    where: :math:`t`, :math:`e` are ``truth`` and ``estimate`` and :math:`n` is the number of cells. A truth without
-    any user has no smallest value: 0 if the estimate is empty too, else infinity. Run by: the evaluator.
+    A truth without any user has no smallest value: 0 if the estimate is empty too, else infinity.
     Source: Bagdasaryan et al. (2022), appendix A.1, after Tabataba et al. (2017).
     """
     t, e = value_pair(truth, estimate)
@@ -165,12 +144,10 @@ def floored_mape(truth: MapLike, estimate: MapLike) -> float:
 
 
 def smape(truth: MapLike, estimate: MapLike) -> float:
-    r"""Symmetric mean absolute percentage error, a ratio from 0 to 2.
+    r"""Symmetric mean absolute percentage error, a ratio from 0 to 2; two empty maps give 0.
 
     .. math:: \frac{1}{|S|} \sum_{i \in S} \frac{2 |t_i - e_i|}{|t_i| + |e_i|},
         \qquad S = \{i : t_i \ne 0 \text{ or } e_i \ne 0\}
-
-    where: :math:`t`, :math:`e` are ``truth`` and ``estimate``. Two empty maps give 0. Run by: the evaluator.
     """
     t, e = value_pair(truth, estimate)
     some = (t != 0) | (e != 0)
@@ -185,9 +162,8 @@ def maape(truth: MapLike, estimate: MapLike) -> float:
 
     .. math:: \frac{1}{n} \sum_i \arctan\frac{|t_i - e_i|}{|t_i|}
 
-    where: :math:`t`, :math:`e` are ``truth`` and ``estimate`` and :math:`n` is the number of cells. A cell
-    that is empty in truth counts 0 if it is so in the estimate, else :math:`\pi / 2`. Run by: the
-    evaluator. Source: Kim and Kim (2016).
+    A cell that is empty in truth counts 0 if it is so in the estimate, else :math:`\pi / 2`.
+    Source: Kim and Kim (2016).
     """
     t, e = value_pair(truth, estimate)
     return float(np.mean(np.arctan2(np.abs(t - e), np.abs(t))))

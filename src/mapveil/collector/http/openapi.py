@@ -13,8 +13,8 @@ from mapveil.collector.http.devices import ENDPOINTS, Endpoint
 from mapveil.collector.http.exchange import CBOR, JSON
 from mapveil.collector.http.models import AssignmentRecord, OpenCollection, ProgressRecord
 from mapveil.collector.http.service import REFUSALS
-from mapveil.maps.software import software_version
 from mapveil_client.secure_sum.states import phase_name, server_phases
+from mapveil_client.version import __version__
 
 _ABOUT: Final = (
     "Collections of locations from devices, which need not trust the collector. No address accepts a "
@@ -47,7 +47,7 @@ def document(app: FastAPI) -> dict[str, Any]:
     """The whole document."""
     made = get_openapi(
         title="Mapveil collector",
-        version=software_version(),
+        version=__version__,
         summary="Private maps from phones",
         description=_ABOUT,
         routes=app.routes,

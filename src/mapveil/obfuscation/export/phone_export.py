@@ -18,11 +18,11 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.formats.atomic import atomic_path
-from mapveil.maps.software import software_version
 from mapveil.obfuscation.export.phone import PHONE_FORMAT, seal
 from mapveil.obfuscation.export.phone_graph import Graph
 from mapveil.obfuscation.privatizers.privatizer import FittedPrivatizer
 from mapveil_client.errors import InputError, ParameterError, require
+from mapveil_client.version import __version__
 
 LARGEST_BYTES: Final = 1_000_000
 """A file for phones is no larger."""
@@ -119,7 +119,7 @@ def phone_model(fitted: FittedPrivatizer) -> bytes:
             [onnx.numpy_helper.from_array(array, name) for name, array in graph.constants.items()],
         ),
         producer_name="mapveil",
-        producer_version=software_version(),
+        producer_version=__version__,
         opset_imports=[helper.make_opsetid("", _OPSET)],
         ir_version=_IR,
     )
@@ -135,7 +135,7 @@ def phone_model(fitted: FittedPrivatizer) -> bytes:
 def _head(fitted: FittedPrivatizer) -> dict[str, Any]:
     return {
         "format": PHONE_FORMAT,
-        "software": f"mapveil {software_version()}",
+        "software": f"mapveil {__version__}",
         "method": fitted.privatizer.name,
         "parameters": fitted.privatizer.parameters(),
         "features": list(fitted.names),

@@ -23,11 +23,11 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.formats.atomic import atomic_path
-from mapveil.maps.software import software_version
 from mapveil.obfuscation.privatizers.normalisation import Normalisation
 from mapveil.obfuscation.privatizers.privatizer import FittedPrivatizer
 from mapveil.obfuscation.privatizers.table import find_privatizer
 from mapveil_client.errors import InputError
+from mapveil_client.version import __version__
 
 FORMAT: Final = 1
 """The version of the format that is written and read."""
@@ -83,7 +83,7 @@ def encode_privatizer(fitted: FittedPrivatizer) -> bytes:
         for name, array in arrays.items()
     }
     record = {
-        "software": f"mapveil {software_version()}",
+        "software": f"mapveil {__version__}",
         "method": fitted.privatizer.name,
         "parameters": fitted.privatizer.parameters(),
         "features": list(fitted.names),
