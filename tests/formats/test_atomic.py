@@ -54,7 +54,7 @@ def test_a_missing_folder_is_named(tmp_path: Path) -> None:
 
 
 def test_a_folder_is_no_file(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="not a plain file"), atomic_path(tmp_path):
+    with pytest.raises(InputError, match="must be the path of a file"), atomic_path(tmp_path):
         pytest.fail("nothing may be written")
 
 

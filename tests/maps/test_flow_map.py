@@ -103,7 +103,7 @@ def test_what_is_refused(origin: list, destination: list, trips: list, said: str
 def test_numbers_out_of_range_are_refused() -> None:
     flows = flow_map([0], [1], [2.0])
     for call in (lambda: flows.largest(-1), lambda: flows.merge_below(-1), lambda: flows.merge_below(np.nan)):
-        with pytest.raises(ParameterError, match="accepted"):
+        with pytest.raises(ParameterError, match="must be at least"):
             call()
     with pytest.raises(ParameterError, match=r"\(6, 6\)"):
         FlowMap.from_matrix(np.ones((5, 6)), GRID, PROMISE, "by hand")

@@ -135,7 +135,7 @@ def test_densities_and_their_bounds_are_of_everybody() -> None:
 
 
 def test_a_label_that_is_none_is_refused() -> None:
-    with pytest.raises(ParameterError, match="0 to 1 is accepted"):
+    with pytest.raises(ParameterError, match="from 0 to 1, got"):
         made([[1, 2], [3, 4], [5, 6]]).proportion(2)
     with pytest.raises(ParameterError, match="between 0 and 1"):
         made([[1, 2], [3, 4], [5, 6]]).proportion_interval(2)

@@ -272,9 +272,9 @@ def test_wrong_arrays_and_files_are_refused(tmp_path: Path) -> None:
     good = (np.array([-90.0, np.nan]), np.array([1.0, np.nan]), np.array([3, 0]))
     for at, bad, said in (
         (0, np.zeros(3), "mean_dbm has shape"),
-        (1, np.array([1.0, 1.0]), "know different cells"),
+        (1, np.array([1.0, 1.0]), "in the same cells"),
         (1, np.array([-1.0, np.nan]), "negative"),
-        (0, np.array([np.inf, np.nan]), "know different cells"),
+        (0, np.array([np.inf, np.nan]), "in the same cells"),
     ):
         arrays = list(good)
         arrays[at] = bad
@@ -296,7 +296,7 @@ def test_wrong_arrays_and_files_are_refused(tmp_path: Path) -> None:
 def test_it_is_not_taken_for_a_map_of_users(tmp_path: Path, suffix: str) -> None:
     signal = SignalMap.from_measurements(measured(), TILINGS["grid"](), PROMISE)
     signal.save(tmp_path / f"a{suffix}")
-    with pytest.raises(InputError, match="a map of signal strength; a map of users is accepted"):
+    with pytest.raises(InputError, match="a map of signal strength, where a map of users is needed"):
         read_map(tmp_path / f"a{suffix}")
 
 

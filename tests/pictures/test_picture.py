@@ -74,7 +74,7 @@ def test_draws_into_given_axes(make_map):
 
 
 def test_refuses_another_scale(make_map, tmp_path):
-    with pytest.raises(ParameterError, match=r"scale is 'square'; accepted: linear, log"):
+    with pytest.raises(ParameterError, match=r"scale must be one of linear, log, got 'square'"):
         make_map("grid").to_png(tmp_path / "a.png", scale="square")
     assert list(tmp_path.iterdir()) == []
 

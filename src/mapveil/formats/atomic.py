@@ -43,11 +43,9 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     """
     target = Path(os.path.realpath(path))
     if not target.parent.is_dir():
-        raise InputError(
-            f"{path}: there is no folder {target.parent}; a file in an existing folder is accepted"
-        )
+        raise InputError(f"{path}: there is no folder {target.parent}; make it first")
     if target.exists() and not target.is_file():
-        raise InputError(f"{path}: is not a plain file; the path of a file to write is accepted")
+        raise InputError(f"{path}: must be the path of a file to write; something else is there")
     place = target.with_name(f".{target.stem}.{secrets.token_hex(4)}.partial{target.suffix}")
     try:
         # Created here rather than by the writer: a missing permission is seen before any work.
@@ -55,9 +53,7 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
         yield place
         os.replace(place, target)
     except _INPUT_ERRORS as error:
-        raise InputError(
-            f"{path}: cannot be written ({error.strerror or error}); a writable folder is accepted"
-        ) from error
+        raise InputError(f"{path}: cannot be written ({error.strerror or error})") from error
     except OSError as error:
         reason = str(error.strerror or error).splitlines()[0]
         raise MapveilError(f"{path}: could not be written ({reason}); nothing is left of it") from error

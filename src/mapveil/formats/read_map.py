@@ -44,11 +44,11 @@ def read_map(path: str | PathLike[str]) -> DensityMap:
     if suffix not in {".tif", ".tiff", ".parquet"}:
         raise InputError(f"{path}: maps are read from .tif, .tiff or .parquet files")
     if not file.is_file():
-        raise InputError(f"{path}: no such file; a map that Mapveil wrote is accepted")
+        raise InputError(f"{path}: no such file; a map that Mapveil wrote is needed")
     text, values = _read_parquet(file) if suffix == ".parquet" else _read_geotiff(file)
     try:
         if json.loads(text).get("kind") == "signal":
-            raise InputError(f"{path}: a map of signal strength; a map of users is accepted")
+            raise InputError(f"{path}: a map of signal strength, where a map of users is needed")
         return _map_of(json.loads(text), values)
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path}: its metadata is not a map's ({type(error).__name__}: {error})") from error
@@ -67,7 +67,7 @@ def _read_parquet(file: Path) -> tuple[str, FloatArray]:
     text = (table.schema.metadata or {}).get(METADATA_KEY)
     values = next((name for name in ("users", "rss_dbm") if name in table.column_names), None)
     if text is None or values is None or "cell" not in table.column_names:
-        raise InputError(f"{file}: not a map that Mapveil wrote; one with its metadata inside is accepted")
+        raise InputError(f"{file}: not a map that Mapveil wrote: its metadata are missing")
     order = np.argsort(table["cell"].to_numpy())
     return text.decode(), np.asarray(table[values].to_numpy(), dtype=np.float64)[order]
 
@@ -83,7 +83,7 @@ def _read_geotiff(file: Path) -> tuple[str, FloatArray]:
     except rasterio.errors.RasterioError as error:
         raise InputError(f"{file}: not readable as GeoTIFF ({str(error).splitlines()[0]})") from error
     if text is None:
-        raise InputError(f"{file}: not a map that Mapveil wrote; one with its metadata inside is accepted")
+        raise InputError(f"{file}: not a map that Mapveil wrote: its metadata are missing")
     return text, np.asarray(pixels, dtype=np.float64)
 
 

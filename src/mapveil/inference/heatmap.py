@@ -64,16 +64,16 @@ def heatmap(
     """
     values = np.asarray(raster, dtype=np.float64)
     if values.ndim != 2 or values.size == 0:
-        raise ParameterError(f"the raster has shape {values.shape}; rows and columns are accepted")
+        raise ParameterError(f"the raster must have rows and columns, got shape {values.shape}")
     if not np.isfinite(values).all():
-        raise ParameterError("the raster has a value that is not finite; finite values are accepted")
+        raise ParameterError("the raster must be finite: a value is not")
     down, along = sigma_cells if isinstance(sigma_cells, tuple) else (sigma_cells, sigma_cells)
     if not (np.isfinite([down, along]).all() and down >= 0 and along >= 0):
-        raise ParameterError(f"sigma_cells is {sigma_cells!r}; numbers of at least 0 are accepted")
+        raise ParameterError(f"sigma_cells must be at least 0, got {sigma_cells!r}")
     if mask is None:
         return _spread(_spread(values, down, axis=0), along, axis=1)
     if mask.shape != values.shape:
-        raise ParameterError(f"the mask has shape {mask.shape}; {values.shape} is accepted")
+        raise ParameterError(f"the mask must have shape {values.shape}, got {mask.shape}")
     inside = mask.astype(np.float64)
     # Every cell of the mask reaches itself, so Z is at least one there.
     reach = np.where(mask, _weighted(inside, down, along), 1.0)
@@ -111,16 +111,16 @@ def smooth(
     """
     given = sigma_cells if sigma_m is None else sigma_m
     if given is None or (sigma_m is not None and sigma_cells is not None):
-        raise ParameterError("sigma_m or sigma_cells is accepted, one of them")
+        raise ParameterError("one of sigma_m and sigma_cells must be given")
     if not (np.isfinite(given) and given >= 0):
         name = "sigma_cells" if sigma_m is None else "sigma_m"
-        raise ParameterError(f"{name} is {given!r}; a number of at least 0 is accepted")
+        raise ParameterError(f"{name} must be at least 0, got {given!r}")
     if given == 0:
         return density_map
     tiling = density_map.tiling
     frame = raster_frame(tiling)
     if sigma_m is not None and not tiling.region.georeferenced:
-        raise ParameterError("sigma_m needs a georeferenced region; sigma_cells is accepted without")
+        raise ParameterError("sigma_m needs a georeferenced region; give sigma_cells")
     if frame is not None:
         inside = getattr(tiling, "inside", None)
         mask = None
@@ -129,7 +129,7 @@ def smooth(
         deviation = (given, given) if sigma_m is None else _in_cells(density_map, frame, given)
         values = frame.cells(heatmap(frame.image(density_map.values), sigma_cells=deviation, mask=mask))
     elif sigma_m is None:
-        raise ParameterError(f"the cells of {tiling.spec} are no raster; sigma_m is accepted for them")
+        raise ParameterError(f"the cells of {tiling.spec} are no raster; give sigma_m")
     else:
         values = _spread_scattered(density_map, sigma_m)
     width = f"{given:g} {'cells' if sigma_m is None else 'm'}"

@@ -122,7 +122,9 @@ def multiscale_shrinkage(
     """
     side = noisy.shape[0] if noisy.ndim == 2 else 0
     if noisy.shape != (side, side) or side < 1 or side & (side - 1):
-        raise ParameterError(f"noisy has shape {noisy.shape}; a square of a power of two is accepted")
+        raise ParameterError(
+            f"noisy must be a square with a power of two sites a side, got shape {noisy.shape}"
+        )
     weight = np.ones(noisy.shape) if members is None else np.asarray(members, dtype=np.float64)
     small = np.asarray(variance, dtype=np.float64)
     large = small if block_variance is None else np.asarray(block_variance, dtype=np.float64)
@@ -130,10 +132,10 @@ def multiscale_shrinkage(
     shapes = [weight.shape, *(given.shape or noisy.shape for given in (small, large, parts))]
     if any(shape != noisy.shape for shape in shapes):
         raise ParameterError(
-            f"members, variance, block_variance and leaves have shapes {shapes}; {noisy.shape} is accepted"
+            f"members, variance, block_variance and leaves must have shape {noisy.shape}, got {shapes}"
         )
     if shifts < 1:
-        raise ParameterError(f"shifts is {shifts}; a whole number of at least 1 is accepted")
+        raise ParameterError(f"shifts must be at least 1, got {shifts}")
     there = weight > 0
     sums = _Boxes(np.where(there, noisy, 0.0))
     weights = _Boxes(weight)

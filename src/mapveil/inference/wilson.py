@@ -49,7 +49,7 @@ def normal_quantile(alpha: float) -> float:
     from scipy.special import ndtri
 
     if not 0 < alpha < 1:
-        raise ParameterError(f"alpha is {alpha!r}; a number between 0 and 1 is accepted")
+        raise ParameterError(f"alpha must be between 0 and 1, got {alpha!r}")
     return float(-ndtri(alpha / 2))
 
 
@@ -83,7 +83,7 @@ def noisy_wilson(
         Shape (groups,), within [0, 1].
     """
     if labels < 2:
-        raise ParameterError(f"labels is {labels!r}; at least 2 are accepted")
+        raise ParameterError(f"labels must be at least 2, got {labels!r}")
     n, x, v = np.asarray(total, dtype=np.float64), np.asarray(positive, dtype=np.float64), float(noise) ** 2
     g = z**2 * np.maximum(n, 0.0) / 2 if sampling else np.zeros(n.shape)
     leading = n**2 + 2 * g - labels * v

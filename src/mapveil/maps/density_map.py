@@ -119,7 +119,7 @@ class DensityMap(ReleasedMap):
     def __post_init__(self) -> None:
         if self.values.shape != (self.tiling.size,):
             raise ParameterError(
-                f"values have shape {self.values.shape}; ({self.tiling.size},) is accepted for {self.tiling.spec}"
+                f"values must have shape ({self.tiling.size},) for {self.tiling.spec}, got {self.values.shape}"
             )
 
     def per_km2(self) -> FloatArray:
@@ -166,7 +166,7 @@ class DensityMap(ReleasedMap):
             ``alpha`` is outside (0, 1), or the map carries no measurements.
         """
         if not 0 < alpha < 1:
-            raise ParameterError(f"alpha is {alpha!r}; a number between 0 and 1 is accepted")
+            raise ParameterError(f"alpha must be between 0 and 1, got {alpha!r}")
         if not self.measurements:
             raise ParameterError(f"a map of {self.method} carries no measurements, so it has no error bounds")
         lower = np.zeros(self.tiling.size)
@@ -251,7 +251,7 @@ class DensityMap(ReleasedMap):
         Post-processing: costs no privacy, and protects no one by itself.
         """
         if not (np.isfinite(minimum) and minimum >= 0):
-            raise ParameterError(f"minimum is {minimum!r}; a number of users of at least 0 is accepted")
+            raise ParameterError(f"minimum must be at least 0 users, got {minimum!r}")
         small = self.values < minimum
         moved = float(self.values[small].sum())
         return replace(

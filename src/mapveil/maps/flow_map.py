@@ -102,19 +102,17 @@ class FlowMap(ReleasedMap):
             shapes.add(self.deviation.shape)
         if len(shapes) > 1 or trips.ndim != 1:
             raise ParameterError(
-                f"flows have arrays of shapes {sorted(shapes)}; one-dimensional ones of one length are accepted"
+                f"arrays of flows must have one dimension and one length, got shapes {sorted(shapes)}"
             )
         for name, cells in (("origin", origin), ("destination", destination)):
             if cells.size and not (cells.min() >= 0 and cells.max() < self.tiling.size):
                 raise ParameterError(
-                    f"a flow's {name} is no cell of {self.tiling.spec}; 0 to {self.tiling.size - 1} is accepted"
+                    f"every {name} must be a cell of {self.tiling.spec}, 0 to {self.tiling.size - 1}"
                 )
         if np.unique(origin * self.tiling.size + destination).size < trips.size:
-            raise ParameterError("flows: a pair of cells is there twice; one flow a pair is accepted")
+            raise ParameterError("every pair of cells must have one flow at most: one is there twice")
         if not (np.isfinite(trips).all() and (trips >= 0).all()):
-            raise ParameterError(
-                "flows: trips are negative or not finite; estimates of at least 0 are accepted"
-            )
+            raise ParameterError("trips must be finite and at least 0: one is negative or not finite")
         order = np.lexsort((destination, origin, -trips))
         object.__setattr__(self, "origin", origin[order])
         object.__setattr__(self, "destination", destination[order])
@@ -149,7 +147,7 @@ class FlowMap(ReleasedMap):
         trips = np.asarray(joint, dtype=np.float64)
         if trips.shape != (tiling.size, tiling.size):
             raise ParameterError(
-                f"a matrix of shape {trips.shape}; ({tiling.size}, {tiling.size}) is accepted for {tiling.spec}"
+                f"the matrix must have shape ({tiling.size}, {tiling.size}) for {tiling.spec}, got {trips.shape}"
             )
         origin, destination = np.nonzero((trips > 0) & (trips >= least))
         kept = trips[origin, destination]
@@ -219,14 +217,14 @@ class FlowMap(ReleasedMap):
         Post-processing: costs no privacy, and protects no one by itself.
         """
         if not (np.isfinite(minimum) and minimum >= 0):
-            raise ParameterError(f"minimum is {minimum!r}; a number of trips of at least 0 is accepted")
+            raise ParameterError(f"minimum must be at least 0 trips, got {minimum!r}")
         note = f"flows estimated below {minimum:g} trips are merged into 'elsewhere'"
         return replace(self._kept(self.trips >= minimum), notes=(*self.notes, note))
 
     def largest(self, count: int) -> FlowMap:
         """The ``count`` largest flows; the others go elsewhere."""
         if count < 0:
-            raise ParameterError(f"count is {count!r}; a number of flows of at least 0 is accepted")
+            raise ParameterError(f"count must be at least 0 flows, got {count!r}")
         return self._kept(np.arange(self.size) < count)
 
     def _kept(self, kept: npt.NDArray[np.bool_]) -> FlowMap:

@@ -98,7 +98,7 @@ class ProportionMap(DensityMap):
         super().__post_init__()
         count = sum(isinstance(each, LabelMeasurement) for each in self.measurements)
         if count != 1:
-            raise ParameterError(f"a map of proportions has {count} measurements by label; one is accepted")
+            raise ParameterError(f"a map of proportions must have one measurement by label, got {count}")
 
     @classmethod
     def of(cls, heat: DensityMap) -> ProportionMap:
@@ -204,7 +204,7 @@ class ProportionMap(DensityMap):
 
     def _checked(self, label: int) -> int:
         if not 0 <= label < self.labels:
-            raise ParameterError(f"label is {label!r}; 0 to {self.labels - 1} is accepted")
+            raise ParameterError(f"label must be from 0 to {self.labels - 1}, got {label!r}")
         return label
 
     def _of_cells(self, found: FloatArray, outside: float = np.nan) -> FloatArray:

@@ -85,19 +85,15 @@ class SignalMap(ReleasedMap):
             shape = getattr(self, name).shape
             if shape != (self.tiling.size,):
                 raise ParameterError(
-                    f"{name} has shape {shape}; ({self.tiling.size},) is accepted for {self.tiling.spec}"
+                    f"{name} must have shape ({self.tiling.size},) for {self.tiling.spec}, got {shape}"
                 )
         known = np.isfinite(self.mean_dbm)
         if np.isinf(self.mean_dbm).any() or (known != np.isfinite(self.deviation_db)).any():
-            raise ParameterError(
-                "mean_dbm and deviation_db know different cells; finite numbers, or NaN in both, are accepted"
-            )
+            raise ParameterError("mean_dbm and deviation_db must be finite, or NaN, in the same cells")
         if (self.deviation_db[known] < 0).any():
-            raise ParameterError("deviation_db is negative; deviations of at least 0 are accepted")
+            raise ParameterError("deviation_db must be at least 0: one is negative")
         if not math.isfinite(self.hole_dbm):
-            raise ParameterError(
-                f"hole_dbm is {self.hole_dbm!r}; a finite strength, such as -110, is accepted"
-            )
+            raise ParameterError(f"hole_dbm must be a finite strength, such as -110, got {self.hole_dbm!r}")
 
     @classmethod
     def from_measurements(
@@ -137,7 +133,7 @@ class SignalMap(ReleasedMap):
             ``least`` is below 1.
         """
         if least < 1:
-            raise ParameterError(f"least is {least!r}; at least 1 measurement is accepted")
+            raise ParameterError(f"least must be at least 1 measurement, got {least!r}")
         cell = _located(measurements, tiling)
         inside = cell >= 0
         strength, cell = measurements.rows[inside, RSS], cell[inside]
@@ -202,7 +198,7 @@ class SignalMap(ReleasedMap):
         unknown = ~np.isfinite(mean_dbm)
         if reach_m is not None:
             if not reach_m > 0:
-                raise ParameterError(f"reach_m is {reach_m!r}; a distance above 0 is accepted")
+                raise ParameterError(f"reach_m must be above 0, got {reach_m!r}")
             parameters["reach_m"] = reach_m
             unknown |= (_nearest_m(measurements, tiling) > reach_m) & (counts == 0)
         return cls(

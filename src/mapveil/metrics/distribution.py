@@ -35,8 +35,7 @@ def value_pair(truth: MapLike, estimate: MapLike) -> Pair:
     pair = Pair(_values("truth", truth), _values("estimate", estimate))
     if pair.truth.shape != pair.estimate.shape:
         raise ParameterError(
-            f"the maps have shapes {pair.truth.shape} and {pair.estimate.shape}; "
-            "maps over the same cells are accepted"
+            f"the maps must have the same cells, got shapes {pair.truth.shape} and {pair.estimate.shape}"
         )
     return pair
 
@@ -60,8 +59,8 @@ def distribution_pair(truth: MapLike, estimate: MapLike) -> Pair:
 def _same_tiling(truth: DensityMap, estimate: DensityMap) -> None:
     if truth.tiling is not estimate.tiling and truth.tiling.to_dict() != estimate.tiling.to_dict():
         raise ParameterError(
-            f"the maps have different tilings ({truth.tiling.spec} and {estimate.tiling.spec}, "
-            "or other regions); maps over the same cells are accepted"
+            f"the maps must have the same cells, got different tilings or regions: {truth.tiling.spec} and "
+            f"{estimate.tiling.spec}"
         )
 
 
@@ -70,14 +69,12 @@ def _values(name: str, given: MapLike) -> FloatArray:
     try:
         values = np.asarray(raw, dtype=np.float64)
     except (TypeError, ValueError):
-        raise ParameterError(
-            f"{name} is not an array of numbers; a DensityMap or numbers are accepted"
-        ) from None
+        raise ParameterError(f"{name} must be a DensityMap or an array of numbers") from None
     if values.size == 0:
-        raise ParameterError(f"{name} has no cells; at least one is accepted")
+        raise ParameterError(f"{name} must have at least one cell")
     if not np.isfinite(values).all():
         place = tuple(int(i) for i in np.argwhere(~np.isfinite(values))[0])
-        raise ParameterError(f"{name} has {values[place]} at {place}; finite values are accepted")
+        raise ParameterError(f"{name} must be finite, got {values[place]} at {place}")
     return values
 
 
@@ -86,7 +83,7 @@ def _distribution(name: str, given: MapLike, values: FloatArray) -> FloatArray:
         return given.normalised()
     if (values < 0).any():
         place = tuple(int(i) for i in np.argwhere(values < 0)[0])
-        raise ParameterError(f"{name} has {values[place]} at {place}; values of at least 0 are accepted")
+        raise ParameterError(f"{name} must be at least 0, got {values[place]} at {place}")
     # Dividing by the largest first keeps sums of huge values finite.
     largest = values.max()
     if largest == 0:

@@ -122,9 +122,7 @@ def surplus(truth: MapLike, estimate: MapLike) -> FloatArray:
             rows = slice(lattice.row.min(), lattice.row.max() + 1)
             moved = lattice.to_square(moved)[rows, lattice.col.min() : lattice.col.max() + 1]
     if moved.ndim != 2:
-        raise ParameterError(
-            f"the maps have {moved.ndim} dimensions; rasters of 2 are accepted for a distance"
-        )
+        raise ParameterError(f"the maps must have 2 dimensions for a distance, got {moved.ndim}")
     return np.asarray(moved)
 
 
@@ -146,7 +144,7 @@ def cell_size(moved: FloatArray, cell: tuple[float, float] | None) -> tuple[floa
         return 1.0 / moved.shape[1], 1.0 / moved.shape[0]
     width, height = cell
     if not (np.isfinite([width, height]).all() and width > 0 and height > 0):
-        raise ParameterError(f"cell is {cell!r}; a positive width and height are accepted")
+        raise ParameterError(f"cell must have a width and a height above 0, got {cell!r}")
     return float(width), float(height)
 
 
@@ -158,5 +156,5 @@ def _hops(column: npt.NDArray[np.int64]) -> int:
 def _too_large(cells: int) -> ParameterError:
     return ParameterError(
         f"the maps differ in {cells} cells, too many for an exact distance on so large a raster; "
-        "up to 256 x 256 are accepted, emd_bounds gives certified bounds beyond"
+        "emd_bounds gives certified bounds beyond 256 x 256"
     )

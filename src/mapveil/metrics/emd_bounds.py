@@ -81,9 +81,9 @@ def emd_bounds(
     True
     """
     if not (np.isfinite(tolerance) and tolerance > 0):
-        raise ParameterError(f"tolerance is {tolerance!r}; a positive number is accepted")
+        raise ParameterError(f"tolerance must be above 0, got {tolerance!r}")
     if iterations < 1:
-        raise ParameterError(f"iterations is {iterations!r}; at least 1 is accepted")
+        raise ParameterError(f"iterations must be at least 1, got {iterations!r}")
     moved = surplus(truth, estimate)
     width, height = cell_size(moved, cell)
     differing_rows, differing_columns = np.flatnonzero(moved.any(axis=1)), np.flatnonzero(moved.any(axis=0))

@@ -216,7 +216,7 @@ def compare(truth: MapLike, estimate: MapLike, metrics: Iterable[str] | None = N
     names = tuple(METRICS) if metrics is None else tuple(metrics)
     for name in names:
         if name not in METRICS:
-            raise ParameterError(f"no metric is called {name!r}; accepted: {', '.join(METRICS)}")
+            raise ParameterError(f"the metric must be one of {', '.join(METRICS)}, got {name!r}")
     return {name: METRICS[name](truth, estimate) for name in names}
 
 

@@ -59,7 +59,7 @@ def ramp(steps: int = 256) -> npt.NDArray[np.uint8]:
     (2, 3)
     """
     if steps < 2:
-        raise ParameterError(f"steps is {steps!r}; at least 2 is accepted")
+        raise ParameterError(f"steps must be at least 2, got {steps!r}")
     part = np.linspace(0.0, 1.0, steps)
     lightness = _LIGHTNESS[0] + (_LIGHTNESS[1] - _LIGHTNESS[0]) * part
     hue = np.radians(_HUE_DEGREES[0] + (_HUE_DEGREES[1] - _HUE_DEGREES[0]) * part)
@@ -154,7 +154,7 @@ def density_scale(densities: FloatArray, kind: ScaleKind = "log", *, faint: floa
     [0.0, 10.0, 100.0, 1000.0, 10000.0]
     """
     if kind not in _KINDS:
-        raise ParameterError(f"scale is {kind!r}; accepted: {', '.join(_KINDS)}")
+        raise ParameterError(f"scale must be one of {', '.join(_KINDS)}, got {kind!r}")
     finite = densities[np.isfinite(densities)]
     top = float(finite.max()) if finite.size else 0.0
     if top < _FAINTEST:
