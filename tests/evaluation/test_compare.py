@@ -62,7 +62,7 @@ def test_counts_bring_their_cells_and_smoothing_helps_the_noise() -> None:
         ({"methods": ["laplace:clap=1"]}, "has no option 'clap'; accepted: clip"),
         ({"epsilons": []}, "epsilons must hold"),
         ({"epsilons": [-1]}, "above 0"),
-        ({"metrics": ["beauty"]}, "got 'beauty'"),
+        ({"metrics": ["beauty"]}, "no metric is called 'beauty'"),
         ({"metrics": []}, "no metric is given"),
         ({"trials": 0}, "trials must be at least 1"),
         ({"users": 301}, "1 to 300 users, got 301"),

@@ -82,8 +82,8 @@ def test_the_convolution_of_large_rasters_equals_the_product(monkeypatch, masked
     [
         (np.ones(3), 1, None, "shape"),
         (np.full((2, 2), np.nan), 1, None, "finite"),
-        (np.ones((2, 2)), -1, None, "sigma_cells is -1"),
-        (np.ones((2, 2)), (1, math.inf), None, "sigma_cells is"),
+        (np.ones((2, 2)), -1, None, "sigma_cells must be at least 0, got -1"),
+        (np.ones((2, 2)), (1, math.inf), None, "sigma_cells must be"),
         (np.ones((2, 2)), 1, np.ones((3, 3), dtype=bool), "mask"),
     ],
 )

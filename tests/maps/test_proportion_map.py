@@ -142,7 +142,7 @@ def test_a_label_that_is_none_is_refused() -> None:
 
 
 def test_a_map_without_labels_is_refused(make_map: MakeMap) -> None:
-    with pytest.raises(ParameterError, match="0 measurements by label"):
+    with pytest.raises(ParameterError, match="one measurement by label, got 0"):
         ProportionMap.of(make_map())
 
 

@@ -271,7 +271,7 @@ def test_wrong_arrays_and_files_are_refused(tmp_path: Path) -> None:
     tiling = Grid(REGION, rows=1, columns=2)
     good = (np.array([-90.0, np.nan]), np.array([1.0, np.nan]), np.array([3, 0]))
     for at, bad, said in (
-        (0, np.zeros(3), "mean_dbm has shape"),
+        (0, np.zeros(3), "mean_dbm must have shape"),
         (1, np.array([1.0, 1.0]), "in the same cells"),
         (1, np.array([-1.0, np.nan]), "negative"),
         (0, np.array([np.inf, np.nan]), "in the same cells"),

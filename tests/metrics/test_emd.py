@@ -220,13 +220,13 @@ def test_mass_units_balance_exactly(supply):
 @pytest.mark.parametrize(
     ("p", "q", "cell", "says"),
     [
-        ([[1, -1]], [[1, 1]], None, r"truth has -1.0 at \(0, 1\)"),
-        ([[1, 1]], [[np.nan, 1]], None, "estimate has nan"),
+        ([[1, -1]], [[1, 1]], None, r"truth must be at least 0, got -1.0 at \(0, 1\)"),
+        ([[1, 1]], [[np.nan, 1]], None, "estimate must be finite, got nan"),
         ([[1, 1]], [[1], [1]], None, "shapes"),
-        ([1, 2], [2, 1], None, "1 dimensions"),
-        ([[1, 2]], [[2, 1]], (0, 1), "cell is"),
-        (np.ones((0, 0)), np.ones((0, 0)), None, "no cells"),
-        ([["a"]], [[1]], None, "not an array of numbers"),
+        ([1, 2], [2, 1], None, "2 dimensions for a distance, got 1"),
+        ([[1, 2]], [[2, 1]], (0, 1), "cell must have"),
+        (np.ones((0, 0)), np.ones((0, 0)), None, "at least one cell"),
+        ([["a"]], [[1]], None, "or an array of numbers"),
     ],
 )
 def test_unusable_maps_are_refused(p, q, cell, says):

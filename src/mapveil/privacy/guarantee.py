@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,7 +30,8 @@ class Guarantee(Claim):
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as a JSON-ready record, with their rendered text beside them."""
-        return {**super().to_dict(), "promise": self.promise._asdict()}
+        promise = json.loads(json.dumps(self.promise._asdict()))  # lists, as a reader of JSON finds them
+        return {**super().to_dict(), "promise": promise}
 
     def as_simulation(self) -> Guarantee:
         """The same, of a run in which one process read the raw data in place of clients."""
