@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+from mapveil_client.version import __version__
 
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.released import ReleasedMap
@@ -17,7 +18,6 @@ from mapveil.privacy.discrete_laplace import laplace_quantile, laplace_variance
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import ParameterError
-from mapveil_client.version import __version__
 
 INTERVAL_ALPHA: Final = 0.05
 """Exports carry bounds that hold for each cell with probability at least one minus this."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from mapveil_client.version import __version__
 
 from mapveil.geo.places import Places
 from mapveil.geo.tiling import Tiling
@@ -16,7 +17,6 @@ from mapveil.maps.scene import Layer, Lines, Rows, Scene
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import ParameterError
-from mapveil_client.version import __version__
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from mapveil_client.version import __version__
 
 from mapveil.geo.measurements import LAT, LON, RSS, Measurements
 from mapveil.geo.tiling import Tiling
@@ -16,7 +17,6 @@ from mapveil.maps.scene import Layer, Scene, Shading
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import ParameterError
-from mapveil_client.version import __version__
 
 HOLE_DBM: Final = -110.0
 """Below this mean strength a cell is a coverage hole, unless a map says otherwise."""
