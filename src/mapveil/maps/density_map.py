@@ -8,7 +8,6 @@ from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from mapveil_client.version import __version__
 
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.released import ReleasedMap
@@ -16,6 +15,7 @@ from mapveil.maps.round_cost import RoundCost
 from mapveil.maps.scene import Layer, ScaleKind, Scene, Shading
 from mapveil.privacy.discrete_laplace import laplace_quantile, laplace_variance
 from mapveil.privacy.guarantee import Guarantee
+from mapveil_client import __version__
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import ParameterError
 

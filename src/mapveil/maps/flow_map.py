@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from mapveil_client.version import __version__
 
 from mapveil.geo.places import Places
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.released import LINE_SUFFIXES, ReleasedMap
 from mapveil.maps.scene import Layer, Lines, Rows, Scene
 from mapveil.privacy.guarantee import Guarantee
+from mapveil_client import __version__
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import ParameterError
 

@@ -8,13 +8,13 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from mapveil_client.version import __version__
 
 from mapveil.geo.measurements import LAT, LON, RSS, Measurements
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.released import ReleasedMap
 from mapveil.maps.scene import Layer, Scene, Shading
 from mapveil.privacy.guarantee import Guarantee
+from mapveil_client import __version__
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import ParameterError
 

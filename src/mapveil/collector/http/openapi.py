@@ -8,12 +8,12 @@ from typing import Any, Final
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
-from mapveil_client.version import __version__
 
 from mapveil.collector.http.devices import ENDPOINTS, Endpoint
 from mapveil.collector.http.exchange import CBOR, JSON
 from mapveil.collector.http.models import AssignmentRecord, OpenCollection, ProgressRecord
 from mapveil.collector.http.service import REFUSALS
+from mapveil_client import __version__
 from mapveil_client.secure_sum.states import phase_name, server_phases
 
 _ABOUT: Final = (

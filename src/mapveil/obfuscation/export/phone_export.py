@@ -16,12 +16,12 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-from mapveil_client.version import __version__
 
 from mapveil.formats.atomic import atomic_path
 from mapveil.obfuscation.export.phone import PHONE_FORMAT, seal
 from mapveil.obfuscation.export.phone_graph import Graph
 from mapveil.obfuscation.privatizers.privatizer import FittedPrivatizer
+from mapveil_client import __version__
 from mapveil_client.errors import InputError, ParameterError, require
 
 LARGEST_BYTES: Final = 1_000_000

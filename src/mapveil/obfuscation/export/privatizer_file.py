@@ -21,12 +21,12 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-from mapveil_client.version import __version__
 
 from mapveil.formats.atomic import atomic_path
 from mapveil.obfuscation.privatizers.normalisation import Normalisation
 from mapveil.obfuscation.privatizers.privatizer import FittedPrivatizer
 from mapveil.obfuscation.privatizers.table import find_privatizer
+from mapveil_client import __version__
 from mapveil_client.errors import InputError
 
 FORMAT: Final = 1
