@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mapveil.privacy.claim import Measured
+from mapveil.privacy.claim import Measured, Quantity
 from mapveil.random_features.measured import FEW_PLACES, SMALL_PART, hiding_facts, hiding_warnings
 from mapveil.random_features.posterior import Hiding
 
@@ -54,5 +54,5 @@ def test_each_adversary_is_judged_by_itself() -> None:
 
 
 def test_other_measurements_are_passed_over() -> None:
-    assert hiding_warnings((Measured("posterior error", 0.0, "m", "any server"),)) == ()
+    assert hiding_warnings((Measured(Quantity.POSTERIOR_ERROR, 0.0, "m", "any server"),)) == ()
     assert hiding_warnings(()) == ()

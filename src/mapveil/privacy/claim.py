@@ -148,10 +148,21 @@ class Share(NamedTuple):
     epsilon: Fraction
 
 
+class Quantity(StrEnum):
+    """What is measured of an adversary."""
+
+    POSTERIOR_ERROR = "posterior error"
+    WORST_ERROR = "posterior error for one device in twenty, at most"
+    PRIOR_ERROR = "error of a guess without the report"
+    PLACES_LEFT = "places left"
+    USER_ERROR = "user error"
+    PLACE_ERROR = "place error"
+
+
 class Measured(NamedTuple):
     """What an adversary achieves, measured where nothing is proved (or beside what is)."""
 
-    quantity: str  # such as "posterior error"
+    quantity: Quantity
     value: float
     unit: str  # such as "m"
     against: str  # the adversary, and on what it was measured
@@ -269,7 +280,9 @@ class Claim:
                 Assumption(Assumes(each["kind"]), _parameters(each)) for each in record["assumptions"]
             ),
             shares=tuple(Share(part["purpose"], Fraction(part["epsilon"])) for part in record["shares"]),
-            measured=tuple(Measured(**part) for part in record["measured"]),
+            measured=tuple(
+                Measured(**{**part, "quantity": Quantity(part["quantity"])}) for part in record["measured"]
+            ),
             account=account and AccountReference(tuple(account["entries"])),
             simulated=bool(record["simulated"]),
             seeded=bool(record["seeded"]),

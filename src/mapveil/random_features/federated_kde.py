@@ -12,7 +12,7 @@ from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
 from mapveil.mechanisms.mechanism import Progress
-from mapveil.privacy.claim import Adversary, Assumes, Assumption, Measured, Reveals, TrustModel
+from mapveil.privacy.claim import Adversary, Assumes, Assumption, Measured, Quantity, Reveals, TrustModel
 from mapveil.privacy.guarantee import Guarantee
 from mapveil.random_features.devices import Chunk, sum_chunks, visits_of
 from mapveil.random_features.map_points import map_points, sum_of_kernels
@@ -83,6 +83,6 @@ class FederatedKde(ProjectionMechanism):
             adversary=Adversary.REPORTS,
             disclosure=Reveals.LOCATION(),
             assumptions=(Assumes.LOCATIONS_TRUSTED(), *assumptions),
-            measured=(Measured("posterior error", 0.0, "m", "any server"), *measured),
+            measured=(Measured(Quantity.POSTERIOR_ERROR, 0.0, "m", "any server"), *measured),
             seeded=seeded,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from mapveil.maps.note import Note
-from mapveil.privacy.claim import Measured
+from mapveil.privacy.claim import Measured, Quantity
 from mapveil.random_features.posterior import Hiding
 
 FEW_PLACES: Final = 20
@@ -14,10 +14,8 @@ FEW_PLACES: Final = 20
 SMALL_PART: Final = 0.25
 """A posterior error below this part of the error without a report is warned of."""
 
-_ERROR: Final = "posterior error"
-_TWENTIETH: Final = "posterior error for one device in twenty, at most"
-_BLIND: Final = "error of a guess without the report"
-_PLACES: Final = "places left"
+_ERROR, _TWENTIETH = Quantity.POSTERIOR_ERROR, Quantity.WORST_ERROR
+_BLIND, _PLACES = Quantity.PRIOR_ERROR, Quantity.PLACES_LEFT
 
 
 def hiding_facts(found: Hiding, against: str, *, unit: str, cell: float) -> tuple[Measured, ...]:

@@ -12,7 +12,7 @@ from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
 from mapveil.mechanisms.mechanism import Progress
-from mapveil.privacy.claim import Adversary, Assumes, Assumption, Measured, Reveals, TrustModel
+from mapveil.privacy.claim import Adversary, Assumes, Assumption, Measured, Quantity, Reveals, TrustModel
 from mapveil.privacy.guarantee import Guarantee
 from mapveil.random_features.map_points import MapPoints, map_points, prior_cells
 from mapveil.random_features.mechanism import Collected, ProjectionMechanism
@@ -47,7 +47,7 @@ class ZeroFeatures(ProjectionMechanism):
         """The error of a server that knows the region only."""
         unit = "m" if tiling.region.georeferenced else "cells"
         error = blind_error(prior_cells(tiling, where))
-        return (Measured("posterior error", error, unit, "a server that knows the region only"),)
+        return (Measured(Quantity.POSTERIOR_ERROR, error, unit, "a server that knows the region only"),)
 
     def promise(
         self, measured: tuple[Measured, ...], assumptions: tuple[Assumption, ...], *, seeded: bool

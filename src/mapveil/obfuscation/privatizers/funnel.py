@@ -12,7 +12,7 @@ from mapveil.obfuscation.privatizers.cells import nearest_centre
 from mapveil.obfuscation.privatizers.codebook import choose_codes
 from mapveil.obfuscation.privatizers.funnel_game import Game, play_funnel
 from mapveil.obfuscation.privatizers.privatizer import Privatizer, Progress, Rows, State
-from mapveil.privacy.claim import Adversary, Assumes, Measured, Reveals, TrustModel, Unit
+from mapveil.privacy.claim import Adversary, Assumes, Measured, Quantity, Reveals, TrustModel, Unit
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.randomness.random import Randomness
 
@@ -129,8 +129,8 @@ class Funnel(Privatizer):
             disclosure=Reveals.BEST_CODE(codes=len(state["codes"])),
             assumptions=(Assumes.PILOT_REPRESENTATIVE(), Assumes.UNLINKED_REPORTS(), Assumes.PILOT_RAW()),
             measured=(
-                Measured("user error", user_error, "of reports", against),
-                Measured("place error", place_error, "deviations", against),
+                Measured(Quantity.USER_ERROR, user_error, "of reports", against),
+                Measured(Quantity.PLACE_ERROR, place_error, "deviations", against),
             ),
             seeded=seeded,
         )
