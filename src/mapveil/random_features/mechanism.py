@@ -12,6 +12,7 @@ import numpy as np
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
+from mapveil.inference.simplex import simplex_level
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.note import Note
 from mapveil.mechanisms.mechanism import AnyMechanism, Progress, tiling_of
@@ -85,18 +86,11 @@ def non_negative(users: FloatArray, tiling: Tiling, negative: Negative) -> tuple
     if negative == "clip" or total <= 0:
         more = f"they are shown as 0, which brings the total from {total:.6g} to {kept.sum():.6g} users"
         return kept, (f"{said}; {more}",)
-    level = _level(kept[held], total)
+    level = simplex_level(kept[held], total)
     kept = np.where(held, np.maximum(users - level, 0.0), 0.0)
     return kept, (
         f"{said}; they are shown as 0, and all others lowered by {level:.3g} users to keep the total",
     )
-
-
-def _level(users: FloatArray, total: float) -> float:
-    """t such that the parts above it sum to the total (at most their sum)."""
-    ordered = np.sort(users)[::-1]
-    levels = (np.cumsum(ordered) - total) / np.arange(1, ordered.size + 1)
-    return float(levels[np.flatnonzero(ordered > levels)[-1]])
 
 
 @dataclass(frozen=True, kw_only=True)

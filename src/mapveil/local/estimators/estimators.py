@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from mapveil.geo.places import Places
+from mapveil.inference.simplex import norm_clip, project_to_simplex
 from mapveil.local.estimators.candidate_sets import solve_candidate_sets
 from mapveil.local.estimators.maximum_likelihood import maximise_likelihood
 from mapveil.local.estimators.multiscale import shrink_estimates
@@ -56,38 +57,6 @@ def check_estimator(estimator: str) -> None:
     """Refuse a name that no estimator has."""
     if estimator not in ESTIMATORS:
         raise ParameterError(f"estimator must be one of {', '.join(ESTIMATORS)}, got {estimator!r}")
-
-
-def project_to_simplex(values: FloatArray) -> FloatArray:
-    r"""Project on the distributions: :math:`\max(v_i - t, 0)` with the t that makes the sum 1. Run by: the server.
-
-    Parameters
-    ----------
-    values : ndarray of float64, shape (sites,)
-        Unbiased estimates v, which may be negative.
-
-    Examples
-    --------
-    >>> project_to_simplex(np.array([0.9, 0.5, -0.2])).round(3).tolist()
-    [0.7, 0.3, 0.0]
-    """
-    ordered = np.sort(values)[::-1]
-    levels = (np.cumsum(ordered) - 1) / np.arange(1, ordered.size + 1)
-    level = levels[np.flatnonzero(ordered > levels)[-1]]
-    return np.asarray(np.maximum(values - level, 0.0))
-
-
-def norm_clip(values: FloatArray) -> FloatArray:
-    """Set negative entries to 0 and normalise; uniform where no entry is above 0. Run by: the server.
-
-    Parameters
-    ----------
-    values : ndarray of float64, shape (sites,)
-        Unbiased estimates.
-    """
-    kept = np.maximum(values, 0.0)
-    total = kept.sum()
-    return np.asarray(kept / total) if total > 0 else np.full(values.shape, 1 / values.size)
 
 
 def _likeliest(randomizer: Randomizer, tally: Tally) -> Estimated:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from mapveil.local.estimators.estimators import norm_clip, project_to_simplex
+from mapveil.inference.simplex import norm_clip, project_to_simplex
 
 VALUES = arrays(np.float64, st.integers(1, 20), elements=st.floats(-5, 5, allow_subnormal=False))
 
