@@ -65,15 +65,7 @@ class Tokyo(NamedTuple):
 
 @lru_cache(maxsize=len(IMAGES))
 def read_image(shared: Path, name: str) -> Counts:
-    """One of :data:`IMAGES` as counts of users.
-
-    Parameters
-    ----------
-    shared : Path
-        The folder with the files.
-    name : str
-        A key of :data:`IMAGES`.
-    """
+    """One of :data:`IMAGES` as counts of users."""
     return read_counts(shared_file(shared, IMAGES[name]))
 
 

@@ -40,13 +40,7 @@ def wrapped(total: npt.NDArray[np.uint64], bits: int) -> npt.NDArray[np.uint64]:
 
 @dataclass(frozen=True)
 class ClippedSum:
-    """An ideal sum whose results wrap around at ``bits``, whatever the modulus of the settings.
-
-    Parameters
-    ----------
-    bits : int
-        1 to 61; the settings' modulus must be wider.
-    """
+    """An ideal sum whose results wrap around at ``bits`` (1 to 61; the modulus must be wider)."""
 
     bits: int
 

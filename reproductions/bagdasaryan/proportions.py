@@ -50,17 +50,7 @@ class ProportionJob(NamedTuple):
 
 
 def infected_devices(counts: Counts, part: FloatArray, rng: np.random.Generator) -> Devices:
-    """A device for each user, with label 1 where its user is infected, else 0.
-
-    Parameters
-    ----------
-    counts : Counts
-        Users per cell.
-    part : ndarray of float64, shape (cells,)
-        Probability that a user of the cell is infected.
-    rng : Generator
-        Draws who is.
-    """
+    """A device for each user, with label 1 with the probability ``part`` of its cell, else 0."""
     lattice = counts.tiling.lattice()
     site = interleave(lattice.row, lattice.col)
     labels = rng.random(int(counts.values.sum())) < np.repeat(part, counts.values)

@@ -69,13 +69,7 @@ class Asked(NamedTuple):
     best_of_rounds: int = 0  # and of the maps after each of so many rounds of equal cost
 
     def mechanism(self, rounds: int | None = None) -> SumMechanism:
-        """The mechanism, with the paper's shards and nothing tolerated that is not given.
-
-        Parameters
-        ----------
-        rounds : int, optional
-            Only the first so many of ``best_of_rounds``, with their part of the budget.
-        """
+        """The mechanism, with the paper's shards and nothing tolerated that is not given."""
         options = {"shard_size": SHARD_SIZE, "tolerated_dropout": 0, "corrupt": 0, **dict(self.options)}
         if self.clip_bits is not None:
             options["bits"] = _WIDE

@@ -59,25 +59,13 @@ class City(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class CheckIns:
-    """All check-ins in the box, and which cell of the partition each lies in.
+    """All check-ins in the box, shape (rows,), and the cell of the partition that each lies in."""
 
-    Parameters
-    ----------
-    user : ndarray of int64, shape (rows,)
-        Dense over all services together.
-    lon, lat : ndarray of float64, shape (rows,)
-        Degrees.
-    weight : ndarray of float64, shape (rows,)
-        Check-ins the row stands for.
-    cell : ndarray of int64, shape (rows,)
-        Row * PARTS + column of the partition, in equal degrees, as in the paper.
-    """
-
-    user: IntArray
-    lon: FloatArray
+    user: IntArray  # dense over all services together
+    lon: FloatArray  # degrees
     lat: FloatArray
-    weight: FloatArray
-    cell: IntArray
+    weight: FloatArray  # check-ins that the row stands for
+    cell: IntArray  # row * PARTS + column of the partition, in equal degrees, as in the paper
 
     def cities(self, least_users: int) -> list[City]:
         """The cells with enough distinct users, the one with most check-ins first."""
@@ -118,13 +106,7 @@ def _city(code: int, check_ins: int, users: int) -> City:
 
 @functools.lru_cache(maxsize=1)
 def read_check_ins(shared: Path) -> CheckIns:
-    """Read the check-ins that stand for Gowalla and Brightkite inside :data:`BOX`.
-
-    Parameters
-    ----------
-    shared : Path
-        The folder with the files of :data:`CHECK_INS`.
-    """
+    """Read the check-ins that stand for Gowalla and Brightkite inside :data:`BOX`."""
     import duckdb
 
     west, south, east, north = BOX
@@ -154,15 +136,7 @@ def read_check_ins(shared: Path) -> CheckIns:
 
 
 def read_grids(shared: Path, names: Sequence[str] = tuple(GRIDS)) -> dict[str, Counts]:
-    """The ready grids as whole users per cell, without georeference (distances are in widths).
-
-    Parameters
-    ----------
-    shared : Path
-        The folder with the files of :data:`GRIDS`.
-    names : sequence of str
-        Which of them.
-    """
+    """The ready grids as whole users per cell, without georeference (distances are in widths)."""
     grids = {}
     for name in names:
         path = shared_file(shared, GRIDS[name])

@@ -104,13 +104,7 @@ class Found(NamedTuple):
 
 
 class Results:
-    """All that was found for one section. Not private.
-
-    Parameters
-    ----------
-    rows : sequence of Found
-        In the order of the trials.
-    """
+    """The rows of one section, in the order of the trials. Not private."""
 
     @classmethod
     def gather(cls, tasks: Sequence[Any], outcomes: Sequence[Outcome]) -> tuple[Results]:

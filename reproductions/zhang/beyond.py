@@ -65,17 +65,10 @@ class BeyondRow(NamedTuple):
 
 
 def at_equal_utility(rows: Iterable[BeyondRow], target: float) -> float | None:
-    """The most privacy of one privatizer where its utility is at least the target.
+    """The most privacy of one privatizer on one set where its utility U is at least the target.
 
     Of what was measured at that utility or a better one, and of the lines between values next to each other whose
     utilities enclose it. None where nothing measured is as useful.
-
-    Parameters
-    ----------
-    rows : iterable of BeyondRow
-        Of one privatizer on one set.
-    target : float
-        Composite utility U.
     """
     known = [(each.utility.total, each.privacy) for each in sorted(rows, key=lambda each: each.value)]
     found = [p for u, p in known if u >= target]

@@ -9,12 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-import numpy as np
-
 from mapveil.geo.measurements import Measurements
 from mapveil.geo.read_measurements import read_measurements
 from mapveil_client.errors import ParameterError
-from mapveil_client.randomness.random import Randomness
 from reproductions.data import shared_file
 
 SIGNAL_SETS: Final = {
@@ -35,43 +32,26 @@ _HEARD: Final = (61, 62, 65, 66, 70, 77, 78, 87, 248, 496, 502, 517)  # the acce
 _UNHEARD_DBM: Final = -105.0
 
 
-def read_signal(
-    name: str, shared: Path, *, most: int | None = None, rng: Randomness | None = None
-) -> Measurements:
-    """One of the sets, with the features that all experiments use.
+def read_signal(name: str, shared: Path) -> Measurements:
+    """One of :data:`SIGNAL_SETS`, with the features that all experiments use.
 
     Chania and Cork have every feature that varies and is hardly ever missing, but not where a burst of Chania ended.
     That is its place again (in three rows 0, 0), and how a regression shares a coefficient between two copies of a
     feature is chance: the parameters of two random parts of the raw rows differ by up to 8 with it, by less than 0.5
     without, and U2 compares such parameters. UJIIndoorLoc has building, floor, the number of access points heard, the
     strongest of them as signal strength, and the twelve that are heard most.
-
-    Parameters
-    ----------
-    name : str
-        A key of :data:`SIGNAL_SETS`.
-    shared : Path
-        Folder of the shared data sets.
-    most : int, optional
-        Rows beyond so many are sampled.
-    rng : Randomness, optional
-        Who is sampled; needed with ``most``.
     """
     if name not in SIGNAL_SETS:
         raise ParameterError(f"signal set {name!r}; accepted: {', '.join(SIGNAL_SETS)}")
     source = shared_file(shared, SIGNAL_SETS[name])
     if name == "uji":
-        found = read_measurements(
+        return read_measurements(
             source,
             user="user_id",
             rss="max_rss_dbm",
             features=["n_ap_heard", "building", "floor", *(f"wap{at:03d}_dbm" for at in _HEARD)],
             fill=_UNHEARD_DBM,
         )
-    elif name == "cork":
-        found = read_measurements(source, user="trace_id", rss="rsrp_dbm")
-    else:
-        found = read_measurements(source, user="user_id", rss="rss_dbm", features=_CHANIA)
-    if most is None or len(found) <= most or rng is None:
-        return found
-    return found.take(np.sort(rng.generator().permutation(len(found))[:most]))
+    if name == "cork":
+        return read_measurements(source, user="trace_id", rss="rsrp_dbm")
+    return read_measurements(source, user="user_id", rss="rss_dbm", features=_CHANIA)

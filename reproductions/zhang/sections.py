@@ -128,14 +128,7 @@ def at_level(
 ) -> Mapping[str, Mapping[str, float]]:
     """Means of each privatizer where one of its measures has a value, interpolated between two measured points.
 
-    Parameters
-    ----------
-    trials : sequence of SignalTrial
-        Of one set.
-    level : callable
-        The measure of a point, such as its utility U.
-    target : float
-        The value it should have; a privatizer that has no two points around it is left out.
+    ``trials`` are of one set; a privatizer that has no two points around ``target`` is left out.
     """
     points = points_of(trials)
     found: dict[str, Mapping[str, float]] = {}

@@ -182,7 +182,9 @@ def _table_4(tasks: Sequence[SignalTask], answers: Sequence[Any]) -> Report:
         found += [[-each.u1 for each in own], [-each.u2 for each in own]]
         privacy[label, value] = float(np.mean([each.p for each in own]))
         epsilon = (
-            "none" if guarantee.epsilon is None else f"{float(guarantee.epsilon):.3g}, {guarantee.delta:.1g}"
+            "none"
+            if guarantee.epsilon is None
+            else f"{float(guarantee.epsilon):.3g}, {float(guarantee.delta):.1g}"
         )
         cells = [
             f"{_printed('table 4', theirs, f'{value:g} {column}')}{shown(each)}"

@@ -90,15 +90,7 @@ def _gaussians(name: str) -> _Gaussians:
 
 
 def true_density(name: str, points: FloatArray) -> FloatArray:
-    """The density that a synthetic set is drawn from, shape (points,).
-
-    Parameters
-    ----------
-    name : str
-        One of :data:`SYNTHETIC`.
-    points : ndarray of float64, shape (2, points)
-        Where.
-    """
+    """The density that a synthetic set is drawn from at points of shape (2, points), shape (points,)."""
     parts = _gaussians(name)
     total = np.zeros(points.shape[1])
     for mean, covariance in zip(*parts, strict=True):
@@ -109,17 +101,7 @@ def true_density(name: str, points: FloatArray) -> FloatArray:
 
 
 def synthetic_scene(name: str, users: int, rng: Randomness) -> Scene:
-    """Draw people of a synthetic set.
-
-    Parameters
-    ----------
-    name : str
-        One of :data:`SYNTHETIC`.
-    users : int
-        How many.
-    rng : Randomness
-        Draws them.
-    """
+    """Draw people of a synthetic set, one of :data:`SYNTHETIC`."""
     parts, side, chance = _gaussians(name), _SIDES[name], rng.generator()
     roots = np.linalg.cholesky(parts.covariances)
     kept = np.zeros((2, 0))

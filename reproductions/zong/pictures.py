@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from mapveil.evaluation.report import figure_grid
 from mapveil_client.arrays import FloatArray
-from mapveil_client.errors import require
 from reproductions.zong.sections import EXACT, NOISE, WAVES, Point
 
 if TYPE_CHECKING:
@@ -36,49 +36,32 @@ class Line(NamedTuple):
 
 
 def trade_off_figure(panels: Sequence[TradeOff], y_label: str, *, columns: int = 3) -> Figure:
-    """Draw panels, three in a row by default; higher is a better map, further right is more private.
+    """Draw panels, at most ``columns`` in a row; higher is a better map, further right is more private.
 
-    Parameters
-    ----------
-    panels : sequence of TradeOff
-        Their points are joined in the order of their levels, and named by them.
-    y_label : str
-        What performance is.
-    columns : int
-        Panels in a row, at most.
+    Points are joined in the order of their levels, and named by them.
     """
-    figure, grid = _canvas(len(panels), 4.3, 3.4, columns)
-    for position, panel in enumerate(panels):
-        axes = figure.add_subplot(*grid, position + 1)
+    figure, every = figure_grid(len(panels), 4.3, 3.4, 0.5, columns)
+    for position, (axes, panel) in enumerate(zip(every, panels, strict=True)):
         axes.axvline(panel.best_privacy, color="#6b6b6b", linestyle=":", label="0 features")
         for method, points in panel.points.items():
             ordered = sorted(points)
             x = [point.privacy for point in ordered]
             y = [point.performance for point in ordered]
+            style, size = "none" if len(ordered) == 1 else "-", 9 if method == EXACT else 4
             axes.plot(
-                x,
-                y,
-                color=_INK[method],
-                marker=_MARKS[method],
-                markersize=9 if method == EXACT else 4,
-                linestyle="none" if len(ordered) == 1 else "-",
-                linewidth=1.2,
+                x, y, color=_INK[method], marker=_MARKS[method], markersize=size, linestyle=style, linewidth=1.2,
                 label=method,
-            )
+            )  # fmt: skip
             if method != EXACT:
                 for at, height, point in zip(x, y, ordered, strict=True):
                     offset = (3, 3) if method == WAVES else (3, -9)
                     axes.annotate(
-                        f"{point.level:g}",
-                        (at, height),
-                        xytext=offset,
-                        textcoords="offset points",
-                        fontsize=6.5,
-                        color=_INK[method],
-                    )
+                        f"{point.level:g}", (at, height), xytext=offset, textcoords="offset points",
+                        fontsize=6.5, color=_INK[method],
+                    )  # fmt: skip
         axes.set_title(panel.title, fontsize=10)
         axes.set_xlabel(panel.x_label, fontsize=9)
-        if position % grid[1] == 0:
+        if position % columns == 0:
             axes.set_ylabel(y_label, fontsize=9)
         axes.grid(visible=True, alpha=0.25)
     handles, labels = figure.axes[0].get_legend_handles_labels()
@@ -89,32 +72,16 @@ def trade_off_figure(panels: Sequence[TradeOff], y_label: str, *, columns: int =
 def lines_figure(
     panels: Sequence[tuple[str, Sequence[Line]]], *, x_label: str, y_label: str, columns: int = 2
 ) -> Figure:
-    """Draw plain curves, two panels in a row by default; a legend wherever the lines are others.
-
-    Parameters
-    ----------
-    panels : sequence of (title, lines)
-        What is drawn.
-    x_label, y_label : str
-        Of every panel.
-    columns : int
-        Panels in a row, at most.
-    """
-    figure, grid = _canvas(len(panels), 5.0, 3.2, columns)
+    """Draw plain curves, at most ``columns`` panels in a row; a legend wherever the lines are others."""
+    figure, every = figure_grid(len(panels), 5.0, 3.2, 0.5, columns)
     shown: list[str] = []
-    for position, (title, lines) in enumerate(panels):
-        axes = figure.add_subplot(*grid, position + 1)
+    for axes, (title, lines) in zip(every, panels, strict=True):
         for line in lines:
+            style, mark = "--" if line.dashed else "-", "o" if len(line.x) < 20 else None
             axes.plot(
-                line.x,
-                line.y,
-                color=line.colour,
-                linestyle="--" if line.dashed else "-",
-                linewidth=1.4,
-                marker="o" if len(line.x) < 20 else None,
-                markersize=4,
+                line.x, line.y, color=line.colour, linestyle=style, linewidth=1.4, marker=mark, markersize=4,
                 label=line.label,
-            )
+            )  # fmt: skip
         axes.set_title(title, fontsize=10)
         axes.set_xlabel(x_label, fontsize=9)
         axes.set_ylabel(y_label, fontsize=9)
@@ -123,11 +90,3 @@ def lines_figure(
             axes.legend(fontsize=8)
             shown = labels
     return figure
-
-
-def _canvas(panels: int, width: float, height: float, columns: int = 3) -> tuple[Figure, tuple[int, int]]:
-    across = min(columns, panels)
-    down = -(-panels // across)
-    figure_module = require("matplotlib.figure", "viz")
-    figure: Figure = figure_module.Figure(figsize=(width * across, height * down + 0.5), layout="constrained")
-    return figure, (down, across)

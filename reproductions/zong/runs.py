@@ -211,22 +211,10 @@ def prior_of(scene: Scene) -> PriorCells:
 def noise_hiding(
     scene: Scene, prior: PriorCells, epsilon: float, devices: int, rng: Randomness
 ) -> tuple[float, float]:
-    r"""A Bayesian server against planar Laplace noise: its expected error in metres, and the places left.
+    """A Bayesian server against planar Laplace noise: its expected error in metres, and the places left.
 
-    The posterior over the prior's cells is :math:`\pi_c e^{-\epsilon \lVert z - c \rVert}`, normalised.
-
-    Parameters
-    ----------
-    scene : Scene
-        Whose unit epsilon is in.
-    prior : PriorCells
-        What the server knows.
-    epsilon : float
-        In the paper's unit.
-    devices : int
-        How many are simulated.
-    rng : Randomness
-        Draws them.
+    The posterior over the prior's cells is :math:`\\pi_c e^{-\\epsilon \\lVert z - c \\rVert}`, normalised;
+    epsilon is in the paper's unit, over ``devices`` simulated ones.
     """
     rate, chance = epsilon / scene.degree, rng.generator()
     at = chance.choice(prior.probability.size, devices, p=prior.probability)

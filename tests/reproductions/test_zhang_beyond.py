@@ -114,13 +114,11 @@ def test_the_funnel_hides_more_than_noise_of_its_utility() -> None:
 @needs_shared
 @pytest.mark.parametrize("name", SIGNAL_SETS)
 def test_shared_sets_are_read_with_place_signal_and_more(name: str) -> None:
-    found = read_signal(name, SHARED, most=500, rng=Randomness(1))
-    assert len(found) == 500
+    found = read_signal(name, SHARED)
+    assert len(found) > 5_000
     assert found.names[:2] == ("lat", "lon")
     assert found.names[2].endswith("_dbm")
     assert found.features >= 8
-    again = read_signal(name, SHARED, most=500, rng=Randomness(1))
-    np.testing.assert_array_equal(found.rows, again.rows)
 
 
 def test_no_such_set() -> None:

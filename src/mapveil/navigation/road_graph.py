@@ -191,9 +191,7 @@ class RoadGraph:
         """Seconds that each route takes, shape (routes,), where each road takes ``seconds`` (or is empty)."""
         weight = self.seconds if seconds is None else seconds
         took = np.zeros(routes.node.size + 1)
-        begins = np.ones(routes.node.size, dtype=np.bool_)
-        begins[routes.start[1:] - 1] = False
-        at = np.flatnonzero(begins)
+        at = np.delete(np.arange(routes.node.size), routes.start[1:] - 1)
         took[at + 1] = weight[self.road_between(routes.node[at], routes.node[at + 1])]
         along = np.cumsum(took)
         return np.asarray(along[routes.start[1:] - 1] - along[routes.start[:-1]])

@@ -134,8 +134,7 @@ class TrafficClient:
         origins, destinations : ndarray of int64, shape (routes,)
             Cells.
         """
-        x, y = self.tiling.region.metric_projection.project(*self.tiling.centres())
-        plane = np.stack([x, y], axis=1)
+        plane = np.stack(self.tiling.region.metric_projection.project(*self.tiling.centres()), axis=1)
         inside = self.blocks.cells >= 0
         weight = inside / np.maximum(inside.sum(axis=1, keepdims=True), 1)
         middle = np.einsum("bc,bcx->bx", weight, plane[self.blocks.cells])
