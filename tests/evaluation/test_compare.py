@@ -132,4 +132,4 @@ def test_declared_users_go_to_mechanisms_that_want_them() -> None:
     assert spec.mechanism(Fraction(1), 200).parameters()["users"] == 200
     assert parse_method("multiscale:users=5").mechanism(Fraction(1), 200).parameters()["users"] == 5
     assert parse_method("multiscale").mechanism(Fraction(1)).parameters()["users"] is None
-    assert "users" not in parse_method("laplace").mechanism(Fraction(1), 200).parameters()
+    assert parse_method("distributed/laplace").mechanism(Fraction(1), 200).parameters().get("users") is None

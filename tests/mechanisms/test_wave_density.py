@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -12,14 +11,9 @@ from scipy import stats
 from mapveil.mechanisms import wave_density
 from mapveil.mechanisms.shared_waves import SharedWaves, choose_waves
 from mapveil.mechanisms.wave_density import WaveSums, server_density, shrink_factors
-from mapveil.mechanisms.wave_vectors import client_vectors, place_vectors
-from mapveil.privacy.discrete_laplace import laplace_variance
+from mapveil.mechanisms.wave_vectors import place_vectors
 from mapveil.random_features.exact_density import direct_density
-from mapveil.secure_sum.modulus import centre
 from mapveil_client.random_features.kernels import Gaussian
-from mapveil_client.random_features.report import Visits
-from mapveil_client.randomness.noise_shares import noise_shares
-from mapveil_client.randomness.random import Randomness
 
 LOW, HIGH = (1_000.0, 2_000.0), (11_000.0, 9_000.0)
 H = 800.0
@@ -130,23 +124,3 @@ def test_shrinkage_lowers_the_error() -> None:
 def test_no_signal_at_all_is_flat() -> None:
     made = server_density(WaveSums(np.zeros(FEW.length), 1.0), 30.0, FEW, people())
     np.testing.assert_allclose(made.density, 30.0 / math.prod(FEW.period))
-
-
-def test_secure_sums_can_carry_the_vectors() -> None:
-    # Every device adds its share of the noise and sends 32 bits; the server reads the sum as signed numbers.
-    places, epsilon = people(), Fraction(200)
-    devices = places.shape[1]
-    sent = client_vectors(Visits(places), FEW, scale=1, rng=Randomness(1))
-    noise = noise_shares(devices, FEW.length, Fraction(1, devices), epsilon, FEW.limit, Randomness(2))
-    np.add.at(sent, (noise.client, noise.position), noise.value)
-    modular = (sent.view(np.uint64) & np.uint64(0xFFFFFFFF)).sum(axis=0)
-    values = centre(modular, 32, 0).astype(np.float64)
-    exact = sums(places, FEW).values
-    assert not np.array_equal(values, exact)
-    variance = laplace_variance(epsilon, FEW.limit)
-    assert np.square(values - exact).mean() == pytest.approx(variance, rel=0.6)
-    at = people(seed=2)
-    made = server_density(WaveSums(values, variance), devices, FEW, at)
-    truth = server_density(sums(places, FEW), devices, FEW, at)
-    assert np.abs(made.density - truth.density).max() < 6 * made.unshrunk_noise
-    assert np.abs(made.density - truth.density).max() < 0.1 * truth.density.max()

@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mapveil.mechanisms.shared_waves import SharedWaves, choose_waves
-from mapveil.mechanisms.wave_vectors import client_vectors, place_vectors, sum_of_vectors
-from mapveil_client.errors import InputError, ParameterError
-from mapveil_client.random_features.report import Visits
+from mapveil.mechanisms.wave_vectors import place_vectors, sum_of_vectors
+from mapveil_client.errors import InputError
 from mapveil_client.randomness.random import Randomness
 
 WAVES = choose_waves((500.0, -200.0), (6_500.0, 4_800.0), 700.0, epsilon=1, users=4_000)
@@ -83,38 +82,8 @@ def test_the_sum_does_not_depend_on_how_places_are_cut() -> None:
     assert whole == [a + b for a, b in zip(*parts, strict=True)]
 
 
-def test_devices_send_what_the_curator_sums() -> None:
-    # One place each: what secure sums would add up is the curator's sum, to the last unit.
-    sent = client_vectors(Visits(PLACES), WAVES, scale=16, rng=RNG)
-    assert sent.sum(axis=0).tolist() == sum_of_vectors(PLACES, np.full(300, 16), WAVES)
-
-
-@settings(max_examples=30, deadline=None)
-@given(
-    st.lists(st.lists(st.integers(1, 90), min_size=1, max_size=6), min_size=1, max_size=8), st.integers(1, 64)
-)
-def test_a_device_of_many_places_is_bounded_as_one(weights: list[list[int]], scale: int) -> None:
-    starts = np.cumsum([0, *(len(each) for each in weights)])
-    flat = np.array([value for each in weights for value in each], dtype=np.float64)
-    visits = Visits(PLACES[:, : starts[-1]], starts, flat)
-    sent = client_vectors(visits, WAVES, scale=scale, rng=RNG)
-    assert sent.shape == (len(weights), WAVES.length)
-    assert np.abs(sent).sum(axis=1).max() <= scale * WAVES.limit
-
-
-def test_shares_follow_the_weights_and_scale_one_takes_the_heaviest() -> None:
-    visits = Visits(PLACES[:, :3], np.array([0, 3]), np.array([1.0, 2.0, 5.0]))
-    vectors = place_vectors(PLACES[:, :3], WAVES)
-    np.testing.assert_array_equal(
-        client_vectors(visits, WAVES, scale=8, rng=RNG)[0], np.array([1, 2, 5]) @ vectors
-    )
-    np.testing.assert_array_equal(client_vectors(visits, WAVES, scale=1, rng=RNG)[0], vectors[2])
-
-
-def test_bad_places_and_scales_are_refused() -> None:
+def test_bad_places_are_refused() -> None:
     with pytest.raises(InputError, match="two finite numbers"):
         place_vectors(np.array([[0.0], [math.nan]]), WAVES)
     with pytest.raises(InputError, match="two finite numbers"):
         place_vectors(np.zeros((3, 4)), WAVES)
-    with pytest.raises(ParameterError, match="scale is 0"):
-        client_vectors(Visits(PLACES), WAVES, scale=0, rng=RNG)

@@ -166,9 +166,13 @@ def find_method(name: str | None = None, trust: str = "central") -> Method:
         if method.name == wanted and method.trust == trust:
             return method
     names = ", ".join(method.name for method in METHODS if method.trust == trust)
-    elsewhere = ", ".join(f"--trust {method.trust}" for method in METHODS if method.name == wanted)
-    hint = f" (there is one with {elsewhere})" if elsewhere else ""
-    raise ParameterError(f"no {trust} method is called {wanted!r}{hint}; accepted: {names}")
+    elsewhere = [method for method in METHODS if method.name == wanted]
+    hint = ""
+    if elsewhere:
+        why = getattr(elsewhere[0].load(), "unanswerable", {}).get(trust)
+        trusts = ", ".join(f"--trust {method.trust}" for method in elsewhere)
+        hint = f" (there is one with {trusts}{f': {why}' if why else ''})"
+    raise ParameterError(f"no {trust} method is called {wanted!r}{hint}; methods: {names}")
 
 
 def option_value(text: str) -> Any:

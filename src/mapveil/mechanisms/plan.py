@@ -20,7 +20,6 @@ from mapveil.maps.density_map import Measurement
 from mapveil.maps.round_cost import RoundCost
 from mapveil.mechanisms.mechanism import Estimate, Progress
 from mapveil.privacy.claim import Share
-from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.arrays import BoolArray, FloatArray, IntArray
 from mapveil_client.cells import Lattice
 from mapveil_client.contribution import Rounding, sensitivity
@@ -143,19 +142,6 @@ class Answerer(Protocol):
 
     def answer(self, query: Any) -> Any:
         """The reply to one query."""
-        ...
-
-
-class TrustModel(Protocol):
-    """Parameters of one way to answer plans, and its promise."""
-
-    @property
-    def name(self) -> str:
-        """The trust model, as the table of methods calls it."""
-        ...
-
-    def guarantee(self, epsilon: Fraction, shares: tuple[Share, ...], *, seeded: bool) -> Guarantee:
-        """The promise of one release answered like this."""
         ...
 
 

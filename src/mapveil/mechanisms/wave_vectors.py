@@ -1,4 +1,4 @@
-r"""The client half of shared waves: a place becomes a vector of whole numbers whose L1 norm is bounded exactly.
+r"""The vectors of shared waves: a location becomes a vector of whole numbers whose L1 norm is bounded exactly.
 
 .. math:: V(x) = \big( \operatorname{rint}(A_m \cos \kappa_m \cdot (x - o)),\;
                  \operatorname{rint}(A_m \sin \kappa_m \cdot (x - o)) \big)_m
@@ -21,10 +21,7 @@ import numpy.typing as npt
 from mapveil.mechanisms.mechanism import Progress
 from mapveil.mechanisms.shared_waves import SharedWaves
 from mapveil_client.arrays import FloatArray, IntArray
-from mapveil_client.contribution import round_shares
-from mapveil_client.errors import InputError, ParameterError
-from mapveil_client.random_features.report import Visits
-from mapveil_client.randomness.random import Randomness
+from mapveil_client.errors import InputError
 
 _BLOCK: Final = 1 << 18  # coordinates at once, so that temporaries stay in the cache
 _BLOCKS: Final = 64  # so many times what float64 holds exactly fits an integer
@@ -33,7 +30,7 @@ _EXACT: Final = 53
 
 
 def place_vectors(places: FloatArray, waves: SharedWaves) -> IntArray:
-    """The vector of each place, without noise: never leaves a device like this. Run by: each client.
+    """The vector of each place, without noise. Run by: the curator.
 
     Parameters
     ----------
@@ -77,37 +74,6 @@ def _whole(places: FloatArray, waves: SharedWaves) -> FloatArray:
         bound = norm[over, None].astype(np.int64)
         made[over] = np.sign(part) * (np.abs(part) * waves.limit // bound)
     return made
-
-
-def client_vectors(visits: Visits, waves: SharedWaves, *, scale: int, rng: Randomness) -> IntArray:
-    """Each device's vector: its places' vectors, with ``scale`` units divided over the places. Run by: each client.
-
-    What a device hands to a secure sum, its share of the noise added: L1 norm at most ``scale * waves.limit``. With a
-    scale of 1 it is the place with the largest weight.
-
-    Parameters
-    ----------
-    visits : Visits
-        Where each device was.
-    waves : SharedWaves
-        The public set.
-    scale : int
-        Units of a device, at least 1.
-    rng : Randomness
-        As :func:`mapveil_client.contribution.round_shares` wants it; rounding to the largest remainder draws nothing.
-
-    Returns
-    -------
-    ndarray of int64, shape (devices, waves.length)
-    """
-    if scale < 1:
-        raise ParameterError(f"scale is {scale!r}; a whole number of at least 1 is accepted")
-    vectors = place_vectors(visits.places, waves)
-    if visits.starts is None:
-        return vectors * scale
-    weights = np.ones(vectors.shape[0]) if visits.weights is None else visits.weights
-    shares = round_shares(visits.starts, weights, scale, "largest-remainder", rng)
-    return np.asarray(np.add.reduceat(vectors * shares[:, None], visits.starts[:-1], axis=0))
 
 
 def sum_of_vectors(

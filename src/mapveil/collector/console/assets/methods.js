@@ -8,7 +8,9 @@ export const METHODS = {
     ["adaptive-grid", "a coarse grid, each block divided by its count, asked again"],
     ["spatial-decomposition", "all levels of a quadtree, made consistent"],
     ["count-min", "one round of count-min sketches"],
-    ["flat", "one round over every cell of the map"],
+    ["laplace", "one round over every cell of the map"],
+    ["thresholded", "one round over every cell, only the largest kept"],
+    ["emd", "a noisy pyramid, its largest nodes kept: close in earth mover's distance"],
     ["local-laplace", "every device adds the whole noise itself, for comparison"],
   ],
   local: [
