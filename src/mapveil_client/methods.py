@@ -145,7 +145,7 @@ def read_parameters(
         There is no such method, an option is unknown, missing or outside its range, or there is an epsilon where there
         must be none (or none where there must be one).
     """
-    needs_epsilon = trust != "projection"
+    needs_epsilon = trust != "random-features"
     if needs_epsilon == (epsilon is None):
         raise ParameterError(f"{method} {'needs an' if needs_epsilon else 'has no'} epsilon")
     if trust == "distributed":
@@ -154,7 +154,7 @@ def read_parameters(
         # The other options are the plan's, which a client needs not know: it judges each round by itself.
         return _make(kind, method, {name: value for name, value in options.items() if name in known})
     made: type[Parameters] | None = _LOCAL.get(method) if trust == "local" else None
-    if trust == "projection" and method == FourierParameters.name:
+    if trust == "random-features" and method == FourierParameters.name:
         made = FourierParameters
     if made is None:
         names = ", ".join(_LOCAL if trust == "local" else (FourierParameters.name,))

@@ -141,7 +141,7 @@ class Participation:
         before = copy.copy(part)
         if self.terms.trust == "local":
             body = self._local_report()
-        elif self.terms.trust == "projection":
+        elif self.terms.trust == "random-features":
             body = self._wave_report()
         else:
             raise DeviceRefusal("a report is asked for in a collection of sums")

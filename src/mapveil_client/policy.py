@@ -52,7 +52,7 @@ class DevicePolicy:
     active_only : bool
         Take part in secure sums only that are safe against a server that lies about who is in them.
     trusts : tuple of str
-        Kinds of collections: ``distributed``, ``local``, ``projection``.
+        Kinds of collections: ``distributed``, ``local``, ``random-features``.
     smallest_cell_m : float
         Side of a cell at least (the root of the cells' mean area), metres.
     most_cells, most_length : int

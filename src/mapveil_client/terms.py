@@ -29,7 +29,7 @@ from mapveil_client.random_features.report import read_query
 from mapveil_client.tiles_and_sites import cells_from_dict
 
 VERSION: Final = 1
-TRUSTS: Final = ("distributed", "local", "projection")
+TRUSTS: Final = ("distributed", "local", "random-features")
 MOST_BYTES: Final = 1 << 24
 _TILINGS: Final = ("grid", "quadtree", "tiles", "places")
 _MOST_DEVICES: Final = 1 << 24
@@ -73,7 +73,7 @@ class CollectionTerms:
     title : str
         For people; at most 200 characters.
     trust : str
-        ``distributed``, ``local`` or ``projection``.
+        ``distributed``, ``local`` or ``random-features``.
     method : str
         A method of that trust, see :mod:`mapveil_client.methods`.
     epsilon : Fraction, optional
@@ -121,7 +121,7 @@ class CollectionTerms:
         kind = self.tiling.get("kind") if isinstance(self.tiling, Mapping) else None
         _check(kind in _TILINGS, "tiling", f"a record of one of {', '.join(_TILINGS)} is")
         _check(
-            bool(self.query) == (self.trust == "projection"),
+            bool(self.query) == (self.trust == "random-features"),
             "query",
             "one for a projection, and only there, is",
         )

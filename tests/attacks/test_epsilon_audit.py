@@ -216,7 +216,7 @@ def test_a_claim_that_the_audit_cannot_test_is_named_with_the_test_that_does():
     assert named is not None
     assert (Path(__file__).parents[2] / named[0]).is_file()
     with pytest.raises(ParameterError, match="claims no epsilon: it is not differential privacy"):
-        audit_epsilon(find_method("fourier-kde", "projection").make(None), worst_neighbours(TILING))
+        audit_epsilon(find_method("fourier-kde", "random-features").make(None), worst_neighbours(TILING))
 
 
 def test_an_audit_repeats_by_seed_and_prints_its_verdict():

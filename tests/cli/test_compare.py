@@ -106,6 +106,6 @@ def test_audit_names_a_claim_that_it_cannot_test(mapveil: Callable) -> None:
     assert "claims epsilon 1 for each user" in done.err
     assert "tests/random_features/test_private_fourier_kde.py" in done.err
     for name in ("fourier-kde", "planar-laplace"):
-        done = mapveil("audit", "--trust", "projection", "--methods", name)
+        done = mapveil("audit", "--trust", "random-features", "--methods", name)
         assert done.code == 2
         assert f"{name} claims no epsilon: it is not differential privacy" in done.err

@@ -50,7 +50,7 @@ def make_terms(**changes: Any) -> CollectionTerms:
         "minimum": 20,
         **changes,
     }
-    if given["trust"] == "projection":
+    if given["trust"] == "random-features":
         given.setdefault("query", b"")
         given["epsilon"] = None
         # Fine enough that no frequency is folded.

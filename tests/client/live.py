@@ -74,7 +74,7 @@ class Live:
             "phase_seconds": 30,
             **spec,
         }
-        if given["trust"] == "projection":
+        if given["trust"] == "random-features":
             del given["epsilon"]
         made: str = self.engine.create(given, self.actor)["id"]
         self.engine.open(made, self.actor)

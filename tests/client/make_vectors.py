@@ -192,7 +192,7 @@ def waves() -> dict[str, Any]:
         tiling = tilings()[name]
         query = query_of(tiling, 120.0)
         terms = terms_of(
-            "projection",
+            "random-features",
             "fourier-kde",
             tiling,
             epsilon=None,

@@ -108,7 +108,7 @@ def test_local_reports_of_a_fleet_become_a_map(live: Live) -> None:
 
 def test_projections_of_a_fleet_become_a_map(live: Live) -> None:
     collection = live.open(
-        trust="projection", method="fourier-kde", tiling="quadtree:4", devices=300, minimum=100
+        trust="random-features", method="fourier-kde", tiling="quadtree:4", devices=300, minimum=100
     )
     cells = Quadtree(Region.from_bbox(*BOX), 4)
     lon, lat = cells.centres(np.array([37]))

@@ -96,7 +96,7 @@ def test_every_answer_is_made_with_what_a_phone_has(
                 trust="local", method="olh-h", tiling=tiling.to_dict(), options={"outside": outside}
             )
             asked.append((terms.encode().hex(), None))
-    asked.append((new_terms(trust="projection", method="fourier-kde").encode().hex(), None))
+    asked.append((new_terms(trust="random-features", method="fourier-kde").encode().hex(), None))
     sums = new_terms()
     asked.append((sums.encode().hex(), new_announcement(sums).encode().hex()))
     sizes = on_a_phone(asked)

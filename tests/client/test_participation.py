@@ -531,10 +531,10 @@ WAVES = DevicePolicy(waves=Policy((150.0, 150.0)))
 def test_a_projection_answers_with_the_same_waves_for_ever(new_terms, new_device, tmp_path) -> None:
     vault = Vault(tmp_path / "v", KEY)
     first = new_terms(
-        trust="projection", method="fourier-kde", identifier="1" * 32, options={"bandwidth_m": 100.0}
+        trust="random-features", method="fourier-kde", identifier="1" * 32, options={"bandwidth_m": 100.0}
     )
     second = new_terms(
-        trust="projection",
+        trust="random-features",
         method="fourier-kde",
         identifier="2" * 32,
         options={"bandwidth_m": 500.0, "bands": 1},
@@ -552,7 +552,7 @@ def test_a_projection_answers_with_the_same_waves_for_ever(new_terms, new_device
 
 def test_projections_outside_the_policy_are_refused_unlooked(new_terms, new_device) -> None:
     def refused(policy: DevicePolicy, match: str, **changes) -> None:
-        terms = new_terms(trust="projection", method="fourier-kde", **changes)
+        terms = new_terms(trust="random-features", method="fourier-kde", **changes)
         device = new_device(terms, places=Unseen(), policy=policy, joined=False)
         with pytest.raises(DeviceRefusal, match=match):
             device.join()
@@ -564,9 +564,9 @@ def test_projections_outside_the_policy_are_refused_unlooked(new_terms, new_devi
 
 
 def test_waves_for_another_region_than_the_maps_are_refused(new_terms, new_device) -> None:
-    honest = new_terms(trust="projection", method="fourier-kde")
+    honest = new_terms(trust="random-features", method="fourier-kde")
     query = replace(honest.waves, low=tuple(value - 20_000 for value in honest.waves.low), grid=None)
-    lie = new_terms(trust="projection", method="fourier-kde", query=wave_message.write_query(query))
+    lie = new_terms(trust="random-features", method="fourier-kde", query=wave_message.write_query(query))
     assert WAVES.refusal(honest) is None
     assert "another region" in str(WAVES.refusal(lie))
 
@@ -574,9 +574,9 @@ def test_waves_for_another_region_than_the_maps_are_refused(new_terms, new_devic
 def test_an_offset_is_not_drawn_again(new_terms, new_device) -> None:
     memory = DeviceMemory.open(rng=Randomness(2))
     options = {"bandwidth_m": 150.0, "jitter_m": 25.0}
-    first = new_terms(trust="projection", method="fourier-kde", identifier="1" * 32, options=options)
+    first = new_terms(trust="random-features", method="fourier-kde", identifier="1" * 32, options=options)
     assert new_device(first, memory=memory, policy=WAVES).report()
-    second = new_terms(trust="projection", method="fourier-kde", identifier="2" * 32)
+    second = new_terms(trust="random-features", method="fourier-kde", identifier="2" * 32)
     device = new_device(second, memory=memory, policy=WAVES, joined=False)
     with pytest.raises(DeviceRefusal, match="does not draw another"):
         device.join()

@@ -63,7 +63,7 @@ def test_release_is_a_finite_map_that_says_it_is_not_dp(mechanism, tiling):
     assert np.isfinite(heat.values).all()
     assert heat.values.min() >= 0
     assert heat.method == mechanism.name
-    assert heat.guarantee.model == "projection"
+    assert heat.guarantee.model == "random-features"
     assert heat.guarantee.epsilon is None
     assert heat.guarantee.seeded
     for text in (repr(heat.guarantee), heat.guarantee.in_words()):

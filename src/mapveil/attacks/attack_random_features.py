@@ -76,7 +76,7 @@ def attack_random_features(
         bandwidth, at = cast("float", mechanism.bandwidth_m), scene(source.tiling, None, source)
     else:
         rng = Randomness(seed)
-        mechanism = cast("FourierKde", find_method(METHOD, "projection").make(None, options))
+        mechanism = cast("FourierKde", find_method(METHOD, "random-features").make(None, options))
         cells = tiling_for(source, tiling, region)
         bandwidth = mechanism.chosen_bandwidth(source, cells, rng.child("bandwidth"))
         at = scene(cells, device_places(source, cells, SCORED, rng.child("devices")), prior, knows=knows)

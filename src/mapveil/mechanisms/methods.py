@@ -18,7 +18,7 @@ DEFAULT_METHODS = {
     "central": "multiscale",
     "distributed": "multiscale",
     "local": "olh-h",
-    "projection": "fourier-kde",
+    "random-features": "fourier-kde",
 }
 """The method of each trust that is used where none is named."""
 
@@ -144,10 +144,10 @@ METHODS: tuple[Method, ...] = (
     Method("hr", "local", "mapveil.local.randomizers.hadamard_response:HadamardResponse"),
     Method("grr", "local", "mapveil.local.randomizers.generalized_response:GeneralizedRandomizedResponse"),
     Method("planar-laplace", "local", "mapveil.local.randomizers.planar_laplace:PlanarLaplace"),
-    Method("fourier-kde", "projection", "mapveil.random_features.fourier_kde:FourierKde"),
-    Method("federated-kde", "projection", "mapveil.random_features.federated_kde:FederatedKde"),
-    Method("planar-laplace", "projection", "mapveil.random_features.planar_laplace:PlanarLaplace"),
-    Method("zero-features", "projection", "mapveil.random_features.zero_features:ZeroFeatures"),
+    Method("fourier-kde", "random-features", "mapveil.random_features.fourier_kde:FourierKde"),
+    Method("federated-kde", "random-features", "mapveil.random_features.federated_kde:FederatedKde"),
+    Method("planar-laplace", "random-features", "mapveil.random_features.planar_laplace:PlanarLaplace"),
+    Method("zero-features", "random-features", "mapveil.random_features.zero_features:ZeroFeatures"),
 )
 
 

@@ -20,7 +20,7 @@ class TrustModel(StrEnum):
     SECURE_AGGREGATION = "distributed"
     TWO_OPERATORS = "two-operators"
     LOCAL = "local"
-    RANDOM_FEATURES = "projection"
+    RANDOM_FEATURES = "random-features"
     OBFUSCATION = "obfuscation"
 
 

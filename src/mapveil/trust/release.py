@@ -97,7 +97,7 @@ def release(
         trust model if left out.
     trust : str
         Who may see raw locations: ``"central"`` (the curator), ``"distributed"`` (nobody; a server sums reports
-        securely), ``"local"`` or ``"projection"`` (nobody; clients report randomized or projected locations).
+        securely), ``"local"`` or ``"random-features"`` (nobody; clients report randomized or projected locations).
         A mechanism brings its own.
     options : mapping, optional
         Parameters of a named method.
@@ -304,5 +304,5 @@ _WAYS: Final[dict[str, Callable[[_Request], DensityMap]]] = {
     "central": _by_curator,
     "distributed": _by_secure_sums,
     "local": _by_local_reports,
-    "projection": _by_random_features,
+    "random-features": _by_random_features,
 }

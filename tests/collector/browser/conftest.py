@@ -77,7 +77,7 @@ class LiveCollector:
     def draft(self, **terms: Any) -> str:
         """The identifier of a new collection of a small city's region."""
         spec = {"region": [-74.03, 40.69, -73.90, 40.83], "tiling": "quadtree:5", **terms}
-        if terms["trust"] != "projection":
+        if terms["trust"] != "random-features":
             spec.setdefault("epsilon", "1")
         return str(self.ask("POST", "/collections", spec)["id"])
 

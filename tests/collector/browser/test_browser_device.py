@@ -27,7 +27,7 @@ def offered(collector: Any) -> dict[str, str]:
         trust: collector.open(title=f"By {trust}", trust=trust, tiling="quadtree:4", **common, **more)
         for trust, more in (
             ("local", {}),
-            ("projection", {"options": {"bandwidth_m": 150}}),
+            ("random-features", {"options": {"bandwidth_m": 150}}),
             ("distributed", {}),
         )
     }
@@ -99,11 +99,11 @@ def test_a_projection_is_answered_without_a_budget(
     collector: Any, pages: Any, offered: dict[str, str]
 ) -> None:
     page = phone(pages, collector)
-    card(page, offered["projection"]).get_by_role("button", name="Make it from my position").click()
+    card(page, offered["random-features"]).get_by_role("button", name="Make it from my position").click()
     page.get_by_role("button", name="Send it").click()
     page.get_by_text("Your report was sent").wait_for()
     assert budget(page).startswith("0 of 4 spent")
-    assert collector.ask("GET", f"/collections/{offered['projection']}")["reports"] >= 1
+    assert collector.ask("GET", f"/collections/{offered['random-features']}")["reports"] >= 1
 
 
 def test_a_secure_sum_is_refused_in_words(collector: Any, pages: Any, offered: dict[str, str]) -> None:
@@ -116,12 +116,12 @@ def test_a_secure_sum_is_refused_in_words(collector: Any, pages: Any, offered: d
 
 def test_outside_the_map_nothing_is_made(collector: Any, pages: Any, offered: dict[str, str]) -> None:
     page = phone(pages, collector, geolocation=ELSEWHERE)
-    before = collector.ask("GET", f"/collections/{offered['projection']}")["reports"]
-    offer = card(page, offered["projection"])
+    before = collector.ask("GET", f"/collections/{offered['random-features']}")["reports"]
+    offer = card(page, offered["random-features"])
     offer.get_by_role("button", name="Make it from my position").click()
     offer.get_by_text("You are outside this map").wait_for()
     assert page.get_by_role("button", name="Send it").count() == 0
-    assert collector.ask("GET", f"/collections/{offered['projection']}")["reports"] == before
+    assert collector.ask("GET", f"/collections/{offered['random-features']}")["reports"] == before
 
 
 def test_a_refused_position_is_explained_and_a_typed_place_does(

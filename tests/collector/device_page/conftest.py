@@ -77,7 +77,7 @@ class FakeCollector:
         return self.offer(
             "fourier-kde",
             None,
-            trust="projection",
+            trust="random-features",
             options={"bandwidth_m": bandwidth},
             query=write_query(query),
             title="Density of cyclists at noon",

@@ -230,7 +230,7 @@ def spec_of(trust, **changes):
         "phase_seconds": 60,
         "epsilon": "2",
     }
-    if trust == "projection":
+    if trust == "random-features":
         made.update(epsilon=None, tiling="grid:16x16")
     if trust == "distributed":
         made["options"] = {"shard_size": 12, "tolerated_dropout": 0.25, "corrupt": 0}

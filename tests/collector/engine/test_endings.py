@@ -81,7 +81,7 @@ def test_joining_ends_at_its_deadline(engine, store, clock, crowd_of, opened, ma
     assert (record["state"], record["rounds"][0]["asked"]) == ("running", 13)
 
 
-@pytest.mark.parametrize("trust", ["distributed", "local", "projection"])
+@pytest.mark.parametrize("trust", ["distributed", "local", "random-features"])
 def test_a_deadline_with_fewer_than_the_minimum_aborts(
     engine, store, clock, crowd_of, opened, make_spec, trust
 ):

@@ -48,7 +48,7 @@ def test_a_local_collection_ends_with_the_map_of_its_reports(
 
 def test_a_projection_collection_ends_with_the_map_of_its_reports(engine, store, crowd_of, opened, make_spec):
     crowd = crowd_of(store, 24)
-    id, terms = opened(engine, make_spec("projection"))
+    id, terms = opened(engine, make_spec("random-features"))
     send_reports(engine, id, crowd.wave_reports(terms))
     engine.tick()
     record = engine.collection(id)

@@ -34,7 +34,7 @@ def mutations(body, generator):
             yield bytes(data)
 
 
-@pytest.mark.parametrize("trust", ["local", "projection"])
+@pytest.mark.parametrize("trust", ["local", "random-features"])
 def test_mutated_reports_are_refused_or_reports(sqlite_store, clock, crowd_of, opened, make_spec, trust):
     engine = Engine(sqlite_store, clock)
     crowd = crowd_of(sqlite_store, 8)

@@ -19,7 +19,7 @@ REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
 MECHANISMS = {
     "distributed": Multiscale(epsilon=1, trust=SecureAggregation(shard_size=200)),
     "local": HierarchicalHashing(epsilon=2),
-    "projection": FourierKde(bandwidth_m=150),
+    "random-features": FourierKde(bandwidth_m=150),
 }
 
 

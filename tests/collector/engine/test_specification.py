@@ -29,16 +29,16 @@ def draft(spec):
     return read_specification(spec, ID)
 
 
-@pytest.mark.parametrize("trust", ["distributed", "local", "projection"])
+@pytest.mark.parametrize("trust", ["distributed", "local", "random-features"])
 def test_a_draft_is_what_was_asked_for_and_has_sensible_defaults(make_spec, trust):
     made = draft(make_spec(trust))
     terms = made.terms
     assert (terms.identifier, terms.trust, terms.devices, terms.minimum) == (ID, trust, 24, 12)
     assert terms.active
     assert (made.join_seconds, made.phase_seconds) == (3600, 60)
-    assert terms.epsilon == (None if trust == "projection" else 2)
+    assert terms.epsilon == (None if trust == "random-features" else 2)
     assert CollectionTerms.decode(terms.encode()) == terms
-    assert bool(terms.query) == (trust == "projection")
+    assert bool(terms.query) == (trust == "random-features")
     assert offer(terms).mechanism is not None
 
 
@@ -183,7 +183,7 @@ def test_a_collection_of_rounds_that_could_not_be_held_is_refused_before_anybody
 )
 def test_a_projection_that_devices_would_refuse_is_refused_before_they_are_asked(make_spec, changes):
     with pytest.raises(InputError):
-        draft(make_spec("projection", **changes))
+        draft(make_spec("random-features", **changes))
 
 
 ANYTHING = st.recursive(

@@ -279,7 +279,7 @@ EPSILONS: Final = (
 OPTIONS: Final = {
     "distributed": ("shard_size", "tolerated_dropout", "corrupt", "scale", "bits", "rounding", "rounds", "xyz"),
     "local": ("outside", "levels", "buckets", "hash_range", "radius_m", "xyz"),
-    "projection": ("bandwidth_m", "features", "bands", "kernel", "jitter_m", "xyz"),
+    "random-features": ("bandwidth_m", "features", "bands", "kernel", "jitter_m", "xyz"),
 }  # fmt: skip
 
 
@@ -294,7 +294,7 @@ def drafts() -> Iterator[dict[str, Any]]:
                 **DRAFT,
                 "tiling": tiling,
                 "trust": trust,
-                "epsilon": None if trust == "projection" else "1",
+                "epsilon": None if trust == "random-features" else "1",
             }
     for epsilon in EPSILONS:
         yield {**DRAFT, "epsilon": epsilon}
@@ -305,7 +305,7 @@ def drafts() -> Iterator[dict[str, Any]]:
     for trust, names in OPTIONS.items():
         for name in names:
             for number in (*NUMBERS, "public", "x" * 300):
-                epsilon = None if trust == "projection" else "1"
+                epsilon = None if trust == "random-features" else "1"
                 yield {**DRAFT, "trust": trust, "epsilon": epsilon, "options": {name: number}}
     for method in ("", "nothing", "laplace", "adaptive", "grr", "fourier-kde", "kde", "__init__", "x" * 60):
         for trust in OPTIONS:
@@ -313,7 +313,7 @@ def drafts() -> Iterator[dict[str, Any]]:
                 **DRAFT,
                 "trust": trust,
                 "method": method,
-                "epsilon": None if trust == "projection" else "1",
+                "epsilon": None if trust == "random-features" else "1",
             }
     yield {**DRAFT, "devices": 1 << 24, "tiling": "quadtree:10"}
     yield {**DRAFT, "devices": 1 << 24, "options": {"shard_size": 3}}

@@ -64,8 +64,8 @@ KINDS: Final[dict[str, dict[str, Any]]] = {
     "count-min": {"method": "count-min"},
     "local": {"trust": "local", "method": "grr"},
     "hashing": {"trust": "local", "method": None},
-    "projection": {
-        "trust": "projection",
+    "random-features": {
+        "trust": "random-features",
         "method": None,
         "epsilon": None,
         "tiling": "quadtree:8",

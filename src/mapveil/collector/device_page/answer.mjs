@@ -13,7 +13,7 @@ export async function answerOf(terms, plan, wave, { lon, lat }, rng = new Random
   const good = Number.isFinite(lon) && Number.isFinite(lat) && Math.abs(lon) <= 180 && Math.abs(lat) <= 90;
   insist(good, "That is not a location: latitude must be -90 to 90 and longitude -180 to 180.");
   const randomizer = await plan.ready();
-  if (plan.kind === "projection") return featureReport(plan.query, terms.query, wave, plan.jitter, lon, lat);
+  if (plan.kind === "random-features") return featureReport(plan.query, terms.query, wave, plan.jitter, lon, lat);
   let cell = plan.tiling.locate(lon, lat);
   if (cell < 0 && plan.outside !== "nearest") return null;
   if (cell < 0) cell = plan.tiling.nearest(lon, lat);

@@ -125,7 +125,7 @@ async function prepare(terms, plan, ladder, find, device) {
       body,
       state: "made",
     };
-    const own = plan.kind === "projection" ? { base: plan.query.bandwidth, jitter: plan.jitter } : null;
+    const own = plan.kind === "random-features" ? { base: plan.query.bandwidth, jitter: plan.jitter } : null;
     await device.memory.keepAnswer(answer, { ladder: own, asked: ladder });
     const cost = terms.epsilon === null ? "" : ` ${decimal(terms.epsilon)} of your budget is spent.`;
     say(`Your report is made.${cost} Look at it, and send it.`);

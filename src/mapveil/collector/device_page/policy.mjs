@@ -89,5 +89,5 @@ function projectionPlan(terms, base, jitter) {
   const tiling = tilingOf(terms.tiling);
   insist(tiling.georeferenced, "The map of this collection lies nowhere on Earth.");
   const words = "the phase of your location at one random frequency that this phone keeps";
-  return { kind: "projection", tiling, query, jitter: asked, words, ready: async () => null };
+  return { kind: "random-features", tiling, query, jitter: asked, words, ready: async () => null };
 }

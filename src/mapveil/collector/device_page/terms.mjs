@@ -27,7 +27,7 @@ export async function readTerms(bytes) {
   insist(exact instanceof Map && same(utf8(write(exact)), bytes), BROKEN);
   const terms = plain(exact);
   insist(Object.keys(terms).sort().join() === FIELDS.join() && terms.version === VERSION, BROKEN);
-  insist(/^[0-9a-f]{32}$/.test(terms.identifier) && ["distributed", "local", "projection"].includes(terms.trust), BROKEN);
+  insist(/^[0-9a-f]{32}$/.test(terms.identifier) && ["distributed", "local", "random-features"].includes(terms.trust), BROKEN);
   insist(typeof terms.title === "string" && [...terms.title].length <= 200 && typeof terms.method === "string", BROKEN);
   insist(record(terms.options) && record(terms.tiling) && typeof terms.active === "boolean", BROKEN);
   insist(whole(terms.minimum, 3) && whole(terms.devices, terms.minimum), BROKEN);
@@ -38,6 +38,6 @@ export async function readTerms(bytes) {
   } catch {
     insist(false, BROKEN);
   }
-  insist((query.length > 0) === (terms.trust === "projection") && (epsilon === null) === (terms.trust === "projection"), BROKEN);
+  insist((query.length > 0) === (terms.trust === "random-features") && (epsilon === null) === (terms.trust === "random-features"), BROKEN);
   return { ...terms, query, epsilon, tilingRecord: exact.get("tiling"), digest: hex(await sha256(bytes)) };
 }

@@ -57,7 +57,7 @@ export const costWords = (terms) => (terms.epsilon === null
 
 /** The parts of a kept report, for people who want to see them. */
 export function reportParts(body, trust) {
-  if (trust === "projection") {
+  if (trust === "random-features") {
     const [east, north, cosine, sine] = readNumbers(decode(body)[3]);
     const turn = (Math.atan2(sine, cosine) * 180) / Math.PI;
     return [

@@ -248,7 +248,7 @@ class Fleet:
             terms = await documents.terms(collection)
             if terms.trust != "distributed":
                 self._reported.add(collection)
-            if terms.trust == "projection" and policy.waves is None:
+            if terms.trust == "random-features" and policy.waves is None:
                 features = terms.parameters
                 if isinstance(features, FourierParameters):
                     least = min(1000.0, *terms.waves.sides)

@@ -75,7 +75,7 @@ def _stored(store: Store, identifier: str) -> Iterator[list[bytes]]:
 def map_of_reports(store: Store, terms: CollectionTerms) -> DensityMap:
     """The map of a local or projection collection whose reports are all in. Memory holds a part of them at a time."""
     parts = _stored(store, terms.identifier)
-    if terms.trust == "projection":
+    if terms.trust == "random-features":
         mechanism, query, tiling = projection_of(terms), terms.waves, offer(terms).tiling
         made = mechanism.of_reports(
             (projection_message.read_reports(part, query) for part in parts), tiling, terms.devices

@@ -34,7 +34,7 @@ _MAX_EPSILON: Final = Fraction(10_000)
 _SIMULATED_ONLY: Final = ("sample", "redraw")
 _FIELD_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z_\-\[\],]{0,39}")
 
-Trust = Literal["distributed", "local", "projection"]
+Trust = Literal["distributed", "local", "random-features"]
 Longitude = Annotated[float, Field(ge=-180, le=180)]
 Latitude = Annotated[float, Field(ge=-90, le=90)]
 Corner = Annotated[list[float], Field(min_length=2, max_length=3)]
@@ -283,7 +283,7 @@ def _options(options: dict[str, Any], method: Method) -> dict[str, Any]:
     """The mechanism's parameters: those that a collection from devices can keep."""
     if method.labels:
         raise InputError(f"method {method.name} needs a label of every row, which devices do not report")
-    if method.trust == "projection" and method.name != "fourier-kde":
+    if method.trust == "random-features" and method.name != "fourier-kde":
         raise InputError(
             f"method must be fourier-kde, got {method.name}, which sends locations or whole kernels"
         )

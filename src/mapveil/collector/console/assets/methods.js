@@ -24,5 +24,5 @@ export const METHODS = {
     ["grr", "the place, or with some probability any other"],
     ["planar-laplace", "a site, exponentially less likely with its distance"],
   ],
-  projection: [["fourier-kde", "random Fourier features of the locations; their sum is the density"]],
+  "random-features": [["fourier-kde", "random Fourier features of the locations; their sum is the density"]],
 };

@@ -45,7 +45,7 @@ export function costPicker() {
   return {
     elements: [epsilonField, bandwidthField],
     renew(trust) {
-      const projecting = trust === "projection",
+      const projecting = trust === "random-features",
         spent = fraction(epsilon.value);
       epsilonField.hidden = epsilon.disabled = projecting;
       bandwidthField.hidden = !projecting;
@@ -55,8 +55,8 @@ export function costPicker() {
             "Smaller is more private, and noisier."
           : "A number above 0, such as 1 or 1/3.";
     },
-    epsilon: (trust) => (trust === "projection" ? {} : { epsilon: epsilon.value.trim() }),
+    epsilon: (trust) => (trust === "random-features" ? {} : { epsilon: epsilon.value.trim() }),
     options: (trust) =>
-      trust === "projection" && bandwidth.value ? { bandwidth_m: Number(bandwidth.value) } : {},
+      trust === "random-features" && bandwidth.value ? { bandwidth_m: Number(bandwidth.value) } : {},
   };
 }

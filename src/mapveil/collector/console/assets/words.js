@@ -68,7 +68,7 @@ export const TRUST = {
     "Randomized reports",
     "Each device blurs its own answer before it sends it: the server sees randomized reports only.",
   ],
-  projection: [
+  "random-features": [
     "Projections",
     "Each device sends one random Fourier feature of its location: hidden among many equivalent locations, but not differential privacy.",
   ],

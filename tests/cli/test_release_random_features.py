@@ -1,4 +1,4 @@
-"""``mapveil release --trust projection``: what was measured is in the guarantee, and warned of where it is small."""
+"""``mapveil release --trust random-features``: the guarantee carries what was measured; warnings where it is small."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BOX = "-74.03,40.69,-73.90,40.83"
 
 def arguments(table: Path, features: int, output: Path) -> tuple[object, ...]:
     return (
-        "release", table, "--region", BOX, "--tiling", "quadtree:6", "--trust", "projection",
+        "release", table, "--region", BOX, "--tiling", "quadtree:6", "--trust", "random-features",
         "--option", f"features={features}", "--option", "bandwidth_m=150", "--seed", "3", "-o", output, "--json",
     )  # fmt: skip
 
@@ -74,7 +74,7 @@ def test_bad_input_is_one_line_and_nothing_is_written(
 ) -> None:
     output = tmp_path / "waves.geojson"
     done = mapveil(
-        "release", table, "--region", box, "--tiling", "quadtree:5", "--trust", "projection", "--option", option,
+        "release", table, "--region", box, "--tiling", "quadtree:5", "--trust", "random-features", "--option", option,
         "-o", output,
     )  # fmt: skip
     assert done.code == code, done.err
@@ -87,7 +87,9 @@ def test_bad_input_is_one_line_and_nothing_is_written(
 def test_a_place_that_is_no_number_is_named(mapveil: Callable, tmp_path: Path) -> None:
     table = tmp_path / "table.csv"
     table.write_text("user,lon,lat\n1,-74,40.7\n2,nan,40.75\n")
-    done = mapveil("release", table, "--region", BOX, "--trust", "projection", "-o", tmp_path / "waves.tif")
+    done = mapveil(
+        "release", table, "--region", BOX, "--trust", "random-features", "-o", tmp_path / "waves.tif"
+    )
     assert done.code == 2
     assert "row 2, column 'lon' is 'nan'" in done.err
     assert not (tmp_path / "waves.tif").exists()
