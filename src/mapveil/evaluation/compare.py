@@ -84,11 +84,6 @@ def compare(
     progress : callable, optional
         Told the step's name and the done part.
 
-    Returns
-    -------
-    Comparison
-        Its report is written by :func:`mapveil.evaluation.report.write_comparison`.
-
     Raises
     ------
     ParameterError

@@ -47,19 +47,8 @@ def interval_of_mean(values: npt.ArrayLike, confidence: float = 0.95) -> tuple[f
     .. math:: \bar{x} \pm t_{1 - \alpha / 2,\, n - 1}\, s / \sqrt{n}
 
     where: :math:`\bar{x}` and :math:`s` are mean and standard deviation of the :math:`n` finite
-    ``values``, and :math:`1 - \alpha` is ``confidence``. Of one value the interval is unbounded.
-
-    Parameters
-    ----------
-    values : array_like of float, shape (n,)
-        One per independent trial.
-    confidence : float
-        Coverage, in (0, 1).
-
-    Returns
-    -------
-    tuple of float
-        Mean, lower and upper end; all NaN without a finite value.
+    ``values`` (one per independent trial), and :math:`1 - \alpha` is ``confidence``. The result is mean, lower and
+    upper end: unbounded for one value, NaN without a finite one.
 
     Examples
     --------
@@ -96,21 +85,11 @@ def summarise(rows: Iterable[Row]) -> tuple[Summary, ...]:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The result of :func:`mapveil.evaluation.compare.compare`. Not private.
+    """The result of :func:`mapveil.evaluation.compare.compare`. Not private."""
 
-    Parameters
-    ----------
-    rows : tuple of Row
-        Every measured value.
-    title : str
-        What was compared on what.
-    settings : dict
-        How, JSON-ready: source, tiling, users per trial, smoothing, seed.
-    """
-
-    rows: tuple[Row, ...]
+    rows: tuple[Row, ...]  # every measured value
     title: str
-    settings: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)  # JSON-ready: source, tiling, smoothing, seed, ...
 
     @property
     def methods(self) -> tuple[str, ...]:

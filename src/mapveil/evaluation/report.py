@@ -52,19 +52,12 @@ class Panel(NamedTuple):
 
 
 def write_atomically(path: Path, content: bytes) -> Path:
-    """Write a file so that it appears whole or not at all; its folder is made.
-
-    Raises
-    ------
-    InputError
-        The place cannot be written.
-    """
+    """Write a file so that it appears whole or not at all; its folder is created."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(
-            f"{path.parent}: no folder can be made here ({error.strerror or error}); "
-            "a folder, or a path where one can be made, is accepted"
+            f"{path.parent}: the folder cannot be created ({error.strerror or error})"
         ) from error
     with atomic_path(path) as place:
         place.write_bytes(content)

@@ -87,13 +87,7 @@ class Scoring:
             raise ParameterError(f"sigma is {self.sigma_cells!r}; a number of at least 0 is accepted")
 
     def against(self, truth: FloatArray, tiling: Tiling) -> Callable[[FloatArray], dict[str, float]]:
-        """Prepare one true map (users per cell); the result measures estimates against it.
-
-        Raises
-        ------
-        ParameterError
-            Smoothing was asked for, or the metres of a map without georeference, where there are none.
-        """
+        """Prepare one true map (users per cell); the result measures estimates against it."""
         grounds = {name: _ground(tiling, name) for name in self.metrics if name in ("emd", EMD_METRES)}
         smoothed = self.heatmap(truth, tiling)
 
@@ -112,13 +106,7 @@ class Scoring:
         return score
 
     def heatmap(self, values: FloatArray, tiling: Tiling) -> FloatArray:
-        """Users per cell as the image (rows, columns) that is compared; as they are where there is no raster.
-
-        Raises
-        ------
-        ParameterError
-            There is no raster to smooth.
-        """
+        """Users per cell as the image (rows, columns) that is compared; as they are where there is no raster."""
         frame = raster_frame(tiling)
         if frame is None:
             if self.sigma_cells > 0:

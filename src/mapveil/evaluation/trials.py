@@ -42,13 +42,7 @@ class MethodSpec:
     trust: str = "central"
 
     def mechanism(self, epsilon: Fraction, users: int | None = None) -> AnyMechanism:
-        """Construct it; a declared number of users goes where a mechanism wants one and none was given.
-
-        Raises
-        ------
-        ParameterError
-            No such method or option, or a value outside its range.
-        """
+        """The mechanism; a declared number of users goes where it wants one and none was given."""
         method = find_method(self.name, self.trust)
         options = dict(self.options)
         if users is not None and "users" in method.options():
@@ -58,11 +52,6 @@ class MethodSpec:
 
 def parse_method(text: str) -> MethodSpec:
     """Read ``name``, ``trust/name`` or ``name:key=value:key=value``.
-
-    Raises
-    ------
-    ParameterError
-        No such method, or a part without ``=``.
 
     Examples
     --------
