@@ -44,7 +44,7 @@ class PrivateFourierKde(SumMechanism):
     Under pure differential privacy M waves of one user cost M times the noise of one cell, so a map of noisy cells that
     is smoothed afterwards (:class:`mapveil.mechanisms.multiscale.Multiscale`) has less error for narrow
     kernels. Waves have less where the kernel is wide, from about an eighth of the region with 5,000 users and a
-    sixteenth with 50,000 (epsilon 1), and send the fewest numbers: ``mapveil reproduce zong`` has the table.
+    sixteenth with 50,000 (epsilon 1), and send the fewest numbers: ``make reproduce PAPER=zong`` has the table.
 
     Deviation: the density that the kernel leaves outside the region is put back inside in proportion: the map's total
     is the noisy number of users. Places count as the middles of their cells.
