@@ -95,7 +95,7 @@ class CollectionSpec(StrictModel):
     title: Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")] = Field(
         description="For people: operators and the owners of phones read it"
     )
-    trust: Trust = Field(description="The trust model: distributed, local or projection")
+    trust: Trust = Field(description="The trust model: distributed, local or random-features")
     method: Annotated[str, Field(max_length=60)] | None = Field(
         default=None, description="A method of that trust model; the usual one by default"
     )
@@ -203,7 +203,7 @@ def read_specification(spec: CollectionSpec | Mapping[str, Any], identifier: str
 
 
 def _query(mechanism: AnyMechanism, tiling: Tiling, devices: int) -> bytes:
-    """The query of a projection; empty for another trust model."""
+    """The query of a random-features collection; empty for another trust model."""
     from mapveil.random_features.fourier_kde import FourierKde
     from mapveil_client.random_features.report import write_query
 
