@@ -214,7 +214,6 @@ def test_smoothing_needs_an_even_grid():
 
 
 def test_memory_follows_the_chunk_not_the_users(monkeypatch):
-    monkeypatch.setattr("mapveil.random_features.devices._CHUNK", 500)
     sizes = []
     from mapveil.random_features import fourier_kde as module
 
@@ -229,7 +228,7 @@ def test_memory_follows_the_chunk_not_the_users(monkeypatch):
     monkeypatch.setattr(
         module,
         "visits_of",
-        lambda p, t, c: __import__("mapveil").projection.devices.visits_of(p, t, c, chunk=500),
+        lambda points, tiling, places: visits_of(points, tiling, places, chunk=500),
     )
     FourierKde(bandwidth_m=100).release(counts, rng=1)
     assert max(sizes) == 500
@@ -268,7 +267,7 @@ def test_stored_reports_give_the_map_that_the_devices_would(options: dict[str, o
     assert again.guarantee.to_dict().keys() == released.guarantee.to_dict().keys()
     assert again.parameters == released.parameters
     assert again.notes == released.notes
-    with pytest.raises(InputError, match="no device reported"):
+    with pytest.raises(InputError, match="needs at least one report"):
         mechanism.of_reports(iter(()), tiling, users)
 
 
