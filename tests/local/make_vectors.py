@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import pkgutil
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -28,11 +31,19 @@ MECHANISMS = {
 }
 
 
-def randomizer_of(vector: dict):
-    import mapveil.local
+def _mechanism(name: str) -> Any:
+    """The mechanism of a class name, wherever in its room it stands."""
+    room = importlib.import_module("mapveil.local.randomizers")
+    for found in pkgutil.iter_modules(room.__path__):
+        module = importlib.import_module(f"{room.__name__}.{found.name}")
+        if hasattr(module, name) and getattr(module, name).__module__ == module.__name__:
+            return getattr(module, name)
+    raise LookupError(name)
 
+
+def randomizer_of(vector: dict):
     name, options = vector["mechanism"], vector["options"]
-    mechanism = getattr(mapveil.local, name)(epsilon=Fraction(vector["epsilon"]), **options)
+    mechanism = _mechanism(name)(epsilon=Fraction(vector["epsilon"]), **options)
     return mechanism.on(Domain(tiling_from_dict(vector["tiling"])))
 
 
