@@ -100,7 +100,7 @@ def sample_counts(counts: Counts, users: int | None, rng: np.random.Generator) -
         return counts
     there = int(counts.values.sum())
     if not 0 < users <= there:
-        raise InputError(f"{counts.source}: a sample of {users} users; 1 to {there} is accepted")
+        raise InputError(f"{counts.source}: a sample of {users} users; expected 1 to {there}")
     drawn = rng.multivariate_hypergeometric(counts.values, users, method="marginals")
     return Counts(np.asarray(drawn, dtype=np.int64), counts.tiling, counts.source)
 

@@ -46,7 +46,7 @@ class ClippedSum:
 
     def __post_init__(self) -> None:
         if not 1 <= self.bits <= 61:
-            raise ParameterError(f"clip is {self.bits!r} bits; 1 to 61 are accepted")
+            raise ParameterError(f"clip is {self.bits!r} bits; expected 1 to 61")
 
     def sums(
         self,
@@ -60,7 +60,7 @@ class ClippedSum:
     ) -> list[ShardSum]:
         """As of :class:`mapveil.secure_sum.drivers.IdealSum`, then wrapped around."""
         if settings.bits <= self.bits:
-            raise ParameterError(f"a modulus of {settings.bits} bits; more than {self.bits} are accepted")
+            raise ParameterError(f"a modulus of {settings.bits} bits; expected more than {self.bits}")
         mask = np.uint64((1 << settings.bits) - 1) if settings.bits < 64 else ~np.uint64(0)
         found = IdealSum().sums(vectors, shards, leaves, settings, rng, before_reveal=before_reveal)
         return [each._replace(total=wrapped(each.total, self.bits) & mask) for each in found]

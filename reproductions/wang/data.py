@@ -119,7 +119,7 @@ def read_scene(shared: Path, data: DataSet) -> Scene:
 def merged_scene(shared: Path, sets: tuple[DataSet, ...]) -> Scene:
     """Several cities as one domain, with all their visits."""
     if not sets:
-        raise ParameterError("no city is given; at least one is accepted")
+        raise ParameterError("no city is given; expected at least one")
     parts = [read_scene(shared, data) for data in sets]
     centres = [scene.domain.tiling.centres() for scene in parts]
     lon, lat = (np.concatenate([np.asarray(each) for each in axis]) for axis in zip(*centres, strict=True))
@@ -149,5 +149,5 @@ def _most_visited(
         ).fetchnumpy()
     lon, lat = (np.asarray(found[name], dtype=np.float64) for name in ("x", "y"))
     if lon.size < 2:
-        raise InputError(f"{path}: holds {lon.size} sites in {data.box}; two or more are accepted")
+        raise InputError(f"{path}: holds {lon.size} sites in {data.box}; expected two or more")
     return lon, lat, np.asarray(found["visits"], dtype=np.float64).astype(np.int64)

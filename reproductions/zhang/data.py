@@ -42,7 +42,7 @@ def read_signal(name: str, shared: Path) -> Measurements:
     strongest of them as signal strength, and the twelve that are heard most.
     """
     if name not in SIGNAL_SETS:
-        raise ParameterError(f"signal set {name!r}; accepted: {', '.join(SIGNAL_SETS)}")
+        raise ParameterError(f"signal set {name!r}; expected one of {', '.join(SIGNAL_SETS)}")
     source = shared_file(shared, SIGNAL_SETS[name])
     if name == "uji":
         return read_measurements(

@@ -78,7 +78,7 @@ class _Gaussians(NamedTuple):
 
 def _gaussians(name: str) -> _Gaussians:
     if name not in SYNTHETIC:
-        raise ParameterError(f"no synthetic set is called {name!r}; accepted: {', '.join(SYNTHETIC)}")
+        raise ParameterError(f"no synthetic set is called {name!r}; expected one of {', '.join(SYNTHETIC)}")
     if name == "a":
         means = np.array([(i, j) for i in (-1, 0, 1) for j in (-1, 0, 1)], dtype=np.float64)
         return _Gaussians(means, np.repeat(0.25 * np.eye(2)[None], 9, axis=0))

@@ -73,7 +73,7 @@ def make_scene(
         roads = "trajectories" if past is not None else "synthetic"
     if region is None:
         if source is not None or roads != "synthetic":
-            raise ParameterError("a region is needed; W,S,E,N in degrees, or a polygon file, is accepted")
+            raise ParameterError("a region is needed; expected W,S,E,N in degrees, or a polygon file")
         from mapveil.geo.region import Region
 
         region = Region.from_bbox(*SEA_BOX)
@@ -83,8 +83,8 @@ def make_scene(
     if roads == "trajectories":
         if past is None:
             raise ParameterError(
-                "roads of trajectories need a table of positions with user, trip id and time; synthetic or a file of "
-                "roads is accepted"
+                "roads of trajectories need a table of positions with user, trip id and time; expected "
+                "synthetic or a file of roads"
             )
         graph = _of_trajectories(past, region)
         notes = (*notes, f"the roads are those that trips of {name} took")
@@ -156,7 +156,7 @@ def _halves(
         return None, None
     read = read_trajectories(source, user=user, trip=trip)
     if read.count < 2:
-        raise InputError(f"{read.source}: holds one trip; two or more are accepted")
+        raise InputError(f"{read.source}: holds one trip; expected two or more")
     order = np.argsort(read.departures, kind="stable")
     half = read.count // 2
     return read.select(np.sort(order[:half])), read.select(np.sort(order[half:])).ends()

@@ -48,8 +48,8 @@ def roads_from_trajectories(
     kept = np.flatnonzero(trips >= least_trips) if road.size else road
     if kept.size == 0:
         raise InputError(
-            f"{trajectories.source}: no road was taken by {least_trips} or more trips in {tiling.region}; "
-            "larger cells, or fewer trips a road, are accepted"
+            f"{trajectories.source}: no road was taken by {least_trips} or more trips in "
+            f"{tiling.region}; expected larger cells, or fewer trips a road"
         )
     used, ends = np.unique(np.stack(np.divmod(road[kept], tiling.size)), return_inverse=True)
     begin, end = ends.reshape(2, -1)

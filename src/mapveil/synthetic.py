@@ -80,7 +80,7 @@ def city(
         ("reach_m", reach_m, 1),
     ):
         if not least <= value < np.inf:
-            raise ParameterError(f"{name} is {value!r}; a number of at least {least} is accepted")
+            raise ParameterError(f"{name} must be a number of at least {least}, got {value!r}")
     if region is None:
         from mapveil.geo.region import Region
 
@@ -134,7 +134,7 @@ def density(side: int, seed: int) -> FloatArray:
     1.0
     """
     if side < 1:
-        raise ParameterError(f"side is {side!r}; a number of cells of at least 1 is accepted")
+        raise ParameterError(f"side must be a number of cells of at least 1, got {side!r}")
     rng = np.random.default_rng(seed)
     y, x = np.mgrid[0:side, 0:side] / side
     image = np.full((side, side), 0.02)
@@ -215,7 +215,7 @@ def _uniform(rng: np.random.Generator, region: Region, count: int) -> FloatArray
         found = np.concatenate([found, np.stack([lon[held], lat[held]], axis=1)])
         if len(found) >= count:
             return found[:count]
-    raise ParameterError(f"region {region} has hardly any area in its box; a more compact one is accepted")
+    raise ParameterError(f"region {region} has hardly any area in its box; expected a more compact one")
 
 
 def _inside(region: Region, wanted: FloatArray, otherwise: FloatArray) -> FloatArray:

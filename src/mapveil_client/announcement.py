@@ -127,7 +127,7 @@ class RoundAnnouncement:
             There is no such shard, or no graph keeps its promises.
         """
         if not 0 <= shard < len(self.sizes):
-            raise InputError(f"shard {shard}; 0 to {len(self.sizes) - 1} are accepted")
+            raise InputError(f"shard {shard}; expected 0 to {len(self.sizes) - 1}")
         if shard not in self._agreed:
             self._agreed[shard] = self._parameters(shard)
         return self._agreed[shard]
@@ -195,7 +195,7 @@ class RoundAnnouncement:
         """
         record = read_json(data, "the announcement of a round")
         if record.pop("version", None) != VERSION:
-            raise InputError(f"an announcement of another version; {VERSION} is accepted")
+            raise InputError(f"an announcement of another version; expected {VERSION}")
         try:
             for name in ("epsilon", "alpha"):
                 record[name] = read_fraction(record[name], name)
@@ -215,5 +215,5 @@ def _part(value: object) -> Fraction:
     """A part of a shard, from 0 to below 1."""
     part = Fraction(0) if value == "0" else read_fraction(value, "a part")
     if part is None or part >= 1:
-        raise ValueError("a part from 0 to below 1 is accepted")
+        raise ValueError("expected a fraction from 0 to below 1")
     return part

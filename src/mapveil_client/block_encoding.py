@@ -80,7 +80,7 @@ class BlockEncoding:
 
     def __post_init__(self) -> None:
         if not 0 <= self.depth <= MAX_BITS:
-            raise ParameterError(f"depth is {self.depth!r}; 0 to {MAX_BITS} is accepted")
+            raise ParameterError(f"depth must be 0 to {MAX_BITS}, got {self.depth!r}")
         for name, edges in (("rows", self.rows), ("columns", self.columns)):
             if (
                 edges.ndim != 1
@@ -90,13 +90,13 @@ class BlockEncoding:
                 or (np.diff(edges) <= 0).any()
             ):
                 raise ParameterError(
-                    f"edges of {name} are too few, out of order or outside 0 to {1 << self.depth}; "
-                    "at least two, ascending, are accepted"
+                    f"edges of {name} are too few, out of order or outside 0 to {1 << self.depth}; expected at "
+                    "least two, ascending"
                 )
         if self.parts.shape != (self.rows.size - 1, self.columns.size - 1) or (self.parts < 0).any():
             raise ParameterError(
-                f"parts of shape {self.parts.shape} for {self.rows.size - 1} x {self.columns.size - 1} blocks; "
-                "a number of at least 0 for each block is accepted"
+                f"parts of shape {self.parts.shape} for {self.rows.size - 1} x {self.columns.size - 1} "
+                "blocks; expected a number of at least 0 for each block"
             )
 
     @cached_property

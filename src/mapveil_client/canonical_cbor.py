@@ -33,7 +33,7 @@ def _head(major: int, number: int) -> bytes:
 def encode(values: Sequence[int | bytes]) -> bytes:
     """Encode a flat list, of at most 23 unsigned integers and byte strings."""
     if len(values) > _MOST_FIELDS:
-        raise NotCanonical(f"{len(values)} values; at most {_MOST_FIELDS} are accepted")
+        raise NotCanonical(f"{len(values)} values; expected at most {_MOST_FIELDS}")
     parts = [_head(_ARRAY, len(values))]
     for value in values:
         if isinstance(value, int):
@@ -56,7 +56,7 @@ def _read_head(data: bytes, at: int) -> tuple[int, int, int]:
     if code < 24:
         return major, code, at + 1
     if code > 27:
-        raise NotCanonical(f"a head of kind {code} at byte {at}; definite lengths are accepted")
+        raise NotCanonical(f"a head of kind {code} at byte {at}; expected definite lengths")
     width = 1 << (code - 24)
     end = at + 1 + width
     if end > len(data):
@@ -89,7 +89,7 @@ def decode(data: bytes) -> list[int | bytes]:
             values.append(data[at : at + number])
             at += number
         else:
-            raise NotCanonical(f"a value of major type {major} before byte {at}; 0 and 2 are accepted")
+            raise NotCanonical(f"a value of major type {major} before byte {at}; expected 0 and 2")
     if at != len(data):
         raise NotCanonical(f"{len(data) - at} bytes after its end")
     return values

@@ -232,7 +232,7 @@ class GridCells(RasterCells):
     def __post_init__(self) -> None:
         for name, value in (("rows", self.rows), ("columns", self.columns)):
             if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _LARGEST_SIDE:
-                raise ParameterError(f"{name} is {value!r}; a whole number from 1 to 2**31 is accepted")
+                raise ParameterError(f"{name} must be a whole number from 1 to 2**31, got {value!r}")
 
     @property
     def size(self) -> int:
@@ -291,7 +291,7 @@ class QuadtreeCells(RasterCells):
     def __post_init__(self) -> None:
         depth = self.depth
         if isinstance(depth, bool) or not isinstance(depth, int) or not 0 <= depth <= MAX_DEPTH:
-            raise ParameterError(f"depth is {depth!r}; a whole number from 0 to {MAX_DEPTH} is accepted")
+            raise ParameterError(f"depth must be a whole number from 0 to {MAX_DEPTH}, got {depth!r}")
 
     @property
     def size(self) -> int:

@@ -211,10 +211,10 @@ class Connection:
         except ValueError:
             parts = urlsplit("")
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-            raise InputError(f"{server!r} is no address of a server; https://collector.example is accepted")
+            raise InputError(f"{server!r} is no address of a server; expected https://collector.example")
         here = parts.hostname in _LOOPBACK
         if parts.scheme == "http" and not here and not plain:
-            raise InputError(f"{server}: plain HTTP is accepted to this machine only; https is accepted")
+            raise InputError(f"{server}: plain HTTP is for this machine only; expected https")
         library: Any = require("httpx", "device")
         self._prefix = parts.path.rstrip("/")
         self._patience_s = patience_s

@@ -134,7 +134,7 @@ def _exact_shares(offsets: IntArray, weight: npt.NDArray[Any], scale: int) -> _E
         or (np.diff(offsets) < 0).any()
     ):
         raise InputError(
-            f"offsets do not divide {weight.size} entries among users; ascending ones from 0 to it are accepted"
+            f"offsets do not divide {weight.size} entries among users; expected ascending ones from 0 to it"
         )
     owner = np.repeat(np.arange(offsets.size - 1), np.diff(offsets))
     whole = _integers(weight, offsets, owner)
@@ -147,9 +147,9 @@ def _exact_shares(offsets: IntArray, weight: npt.NDArray[Any], scale: int) -> _E
 
 def _check(scale: int, method: str) -> None:
     if method not in ROUNDINGS:
-        raise ParameterError(f"rounding is {method!r}; one of {', '.join(ROUNDINGS)} is accepted")
+        raise ParameterError(f"rounding must be one of {', '.join(ROUNDINGS)}, got {method!r}")
     if not 1 <= scale <= _LARGEST_SCALE:
-        raise ParameterError(f"scale is {scale}; 1 to 2^31 is accepted")
+        raise ParameterError(f"scale must be 1 to 2^31, got {scale}")
 
 
 def _integers(weight: npt.NDArray[Any], offsets: IntArray, owner: IntArray) -> IntArray:
@@ -157,7 +157,7 @@ def _integers(weight: npt.NDArray[Any], offsets: IntArray, owner: IntArray) -> I
     if weight.size == 0:
         return np.zeros(0, dtype=np.int64)
     if not np.isfinite(weight).all() or (weight < 0).any():
-        raise InputError("a weight is negative or not finite; finite numbers from 0 are accepted")
+        raise InputError("a weight is negative or not finite; expected finite numbers from 0")
     if np.issubdtype(weight.dtype, np.integer) and weight.max() < 1 << _WEIGHT_BITS:
         return weight.astype(np.int64)
     highest = np.zeros(offsets.size - 1)

@@ -107,7 +107,7 @@ class LabelEncoding:
 
     def __post_init__(self) -> None:
         if self.labels < 1:
-            raise ParameterError(f"labels is {self.labels!r}; a whole number of at least 1 is accepted")
+            raise ParameterError(f"labels must be a whole number of at least 1, got {self.labels!r}")
 
     @property
     def length(self) -> int:
@@ -123,7 +123,7 @@ class LabelEncoding:
         """Coordinates by label; see :class:`Encoding`."""
         if labels is None:
             raise ParameterError(
-                "a query by label needs a label of every place; a table with labels is accepted"
+                "a query by label needs a label of every place; expected a table with labels"
             )
         position = self.places.positions(sites)
         known = (position >= 0) & ((labels >= 0) & (labels < self.labels))[:, None]
@@ -178,7 +178,7 @@ class MarginsEncoding:
 
 def _labels(record: Mapping[str, Any]) -> LabelEncoding:
     if record["places"]["kind"] == "labels":
-        raise ParameterError("labels of labels; labels of any other kind are accepted")
+        raise ParameterError("labels of labels; expected labels of any other kind")
     return LabelEncoding(encoding_from_dict(record["places"]), record["labels"])
 
 
@@ -228,7 +228,7 @@ def encoding_from_dict(record: Mapping[str, Any]) -> Encoding:
     """
     kind = record.get("kind") if isinstance(record, Mapping) else None
     if not isinstance(kind, str) or kind not in _KINDS:
-        raise InputError(f"no encoding is of kind {kind!r}; accepted: {', '.join(_KINDS)}")
+        raise InputError(f"no encoding is of kind {kind!r}; expected one of {', '.join(_KINDS)}")
     try:
         if not _plain(record):
             raise TypeError("a value is no whole number")
@@ -237,6 +237,6 @@ def encoding_from_dict(record: Mapping[str, Any]) -> Encoding:
         raise
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError, IndexError) as error:
         raise InputError(
-            f"the record of an encoding of kind {kind!r} is not complete or has a value of the wrong kind "
-            f"({type(error).__name__}: {error}); what to_dict() writes is accepted"
+            f"the record of an encoding of kind {kind!r} is not complete or has a value of the wrong "
+            f"kind ({type(error).__name__}: {error}); expected what to_dict() writes"
         ) from None

@@ -25,7 +25,7 @@ from typing import Final, NamedTuple
 from mapveil_client.errors import ParameterError
 
 EpsilonLike = int | float | str | Decimal | Fraction
-"""What is accepted as an epsilon; a float means the decimal number it prints as."""
+"""Values that an epsilon may be given as; a float means the decimal number it prints as."""
 
 _GRAIN: Final = 1 << 40
 _DIGITS: Final = decimal.Context(prec=100)
@@ -55,7 +55,7 @@ def as_epsilon(value: EpsilonLike, name: str = "epsilon") -> Fraction:
     >>> as_epsilon(0.1)
     Fraction(1, 10)
     """
-    accepted = "a finite number above 0 is accepted, such as 1, 0.5 or 1/3"
+    accepted = "expected a finite number above 0, such as 1, 0.5 or 1/3"
     if isinstance(value, bool):
         raise ParameterError(f"{name} is {value!r}; {accepted}")
     try:
@@ -91,7 +91,7 @@ def split_epsilon(total: Fraction, shares: Sequence[float]) -> tuple[Fraction, .
         A share is not positive and finite, or a part would round to nothing.
     """
     if not shares or any(not math.isfinite(share) or share <= 0 for share in shares):
-        raise ParameterError(f"budget shares are {list(shares)!r}; positive finite numbers are accepted")
+        raise ParameterError(f"budget shares are {list(shares)!r}; expected positive finite numbers")
     exact = [Fraction(share) for share in shares]
     whole = sum(exact)
     parts = [Fraction(math.floor(total * share / whole * _GRAIN), _GRAIN) for share in exact]
@@ -144,7 +144,7 @@ def odds(epsilon: Fraction, more_bits: int, less_bits: int = 40) -> Odds:
         more = math.floor(factor * (1 << bits))
         if more < 1 << more_bits:
             if more == 1 << bits:
-                raise ParameterError(f"epsilon is {float(epsilon):g}; 2**-20 or more is accepted")
+                raise ParameterError(f"epsilon must be 2**-20 or more, got {float(epsilon):g}")
             return Odds(more, 1 << bits)
     return Odds((1 << more_bits) - 1, 1)
 

@@ -23,7 +23,7 @@ class MapveilError(Exception):
 
 
 class InputError(MapveilError):
-    """The input cannot be used: names file, column, row or value, and what is accepted."""
+    """The input cannot be used: names file, column, row or value, and what was expected."""
 
     exit_code = 2
 

@@ -97,9 +97,9 @@ class LevelEncoding:
 
     def __post_init__(self) -> None:
         if not 0 <= self.depth <= _DEEPEST:
-            raise ParameterError(f"depth is {self.depth!r}; 0 to {_DEEPEST} is accepted")
+            raise ParameterError(f"depth must be 0 to {_DEEPEST}, got {self.depth!r}")
         if not self.levels or not all(0 <= level <= self.depth for level in self.levels):
-            raise ParameterError(f"levels are {self.levels!r}; some of 0 to {self.depth} are accepted")
+            raise ParameterError(f"levels must be some of 0 to {self.depth}, got {self.levels!r}")
         edges = self.runs.reshape(-1)
         if (
             self.runs.shape != (edges.size // 2, 2)
@@ -111,7 +111,7 @@ class LevelEncoding:
         ):
             raise ParameterError(
                 f"the runs of sites overlap, are out of order or leave 0 to {1 << (2 * self.depth)}; "
-                "ascending and disjoint ones are accepted"
+                "expected ascending and disjoint ones"
             )
 
     @classmethod
@@ -243,16 +243,16 @@ class SketchEncoding:
     def __post_init__(self) -> None:
         if not 0 <= self.depth <= _DEEPEST_SKETCH:
             raise ParameterError(
-                f"depth is {self.depth!r}; a sketch of 0 to {_DEEPEST_SKETCH} levels is accepted"
+                f"depth must be a sketch of 0 to {_DEEPEST_SKETCH} levels, got {self.depth!r}"
             )
         if not self.levels or not all(0 <= level <= self.depth for level in self.levels):
-            raise ParameterError(f"levels are {self.levels!r}; some of 0 to {self.depth} are accepted")
+            raise ParameterError(f"levels must be some of 0 to {self.depth}, got {self.levels!r}")
         if not 1 <= self.width <= 1 << 31:
-            raise ParameterError(f"width is {self.width!r}; 1 to 2^31 is accepted")
+            raise ParameterError(f"width must be 1 to 2^31, got {self.width!r}")
         if not 1 <= self.rows <= 1 << 15:
-            raise ParameterError(f"rows is {self.rows!r}; 1 to 2^15 is accepted")
+            raise ParameterError(f"rows must be 1 to 2^15, got {self.rows!r}")
         if len(self.key.encode()) > hashlib.blake2b.MAX_KEY_SIZE:
-            raise ParameterError(f"key has {len(self.key.encode())} bytes; at most 64 are accepted")
+            raise ParameterError(f"key has {len(self.key.encode())} bytes; expected at most 64")
 
     @property
     def length(self) -> int:

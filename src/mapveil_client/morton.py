@@ -152,7 +152,7 @@ def interval(code: IntArray, levels: int) -> Interval:
 
 def _checked_levels(levels: int) -> int:
     if not 0 <= levels <= MAX_BITS:
-        raise ParameterError(f"levels is {levels!r}; 0 to {MAX_BITS} is accepted")
+        raise ParameterError(f"levels must be 0 to {MAX_BITS}, got {levels!r}")
     return levels
 
 
@@ -221,9 +221,7 @@ class PrefixTree:
                 f"{levels.shape} levels, {codes.shape} codes, depth {depth}; as many, 0 to 31 accepted"
             )
         if levels.size and (int(levels.min()) < 0 or int(levels.max()) > depth):
-            raise ParameterError(
-                f"nodes of levels {levels.min()} to {levels.max()}; 0 to {depth} are accepted"
-            )
+            raise ParameterError(f"nodes of levels {levels.min()} to {levels.max()}; expected 0 to {depth}")
         if codes.size and (int(codes.min()) < 0 or bool((codes >> (2 * levels) != 0).any())):
             raise ParameterError("a node's code is negative or too large for its level")
         first = codes << (2 * (depth - levels))

@@ -55,7 +55,7 @@ class Whereabouts:
     def __post_init__(self) -> None:
         lon, lat = (np.atleast_1d(np.asarray(axis, dtype=np.float64)) for axis in (self.lon, self.lat))
         if lon.ndim != 1 or lon.shape != lat.shape or not bool((np.isfinite(lon) & np.isfinite(lat)).all()):
-            raise InputError("a device's places are no pairs of finite degrees; as many of each are accepted")
+            raise InputError("a device's places are no pairs of finite degrees; expected as many of each")
         if self.weights is not None:
             weights = np.asarray(self.weights, dtype=np.float64)
             if weights.shape != lon.shape or not bool((np.isfinite(weights) & (weights >= 0)).all()):

@@ -80,17 +80,17 @@ class DevicePolicy:
 
     def __post_init__(self) -> None:
         for name in ("lifetime_epsilon", "most_per_collection"):
-            self._check(getattr(self, name) > 0, name, "a number above 0 is")
+            self._check(getattr(self, name) > 0, name, "a number above 0")
         for name in ("least_corrupt", "most_dropout"):
-            self._check(0 <= getattr(self, name) < 1, name, "a part from 0 to below 1 is")
+            self._check(0 <= getattr(self, name) < 1, name, "a part from 0 to below 1")
         for name, least in (("least_shard", 3), ("most_cells", 1), ("most_length", 1)):
-            self._check(getattr(self, name) >= least, name, f"{least} or more is")
-        self._check(0 <= self.smallest_cell_m < math.inf, "smallest_cell_m", "a number of metres from 0 is")
-        self._check(set(self.trusts) <= set(TRUSTS), "trusts", f"a choice of {', '.join(TRUSTS)} is")
+            self._check(getattr(self, name) >= least, name, f"{least} or more")
+        self._check(0 <= self.smallest_cell_m < math.inf, "smallest_cell_m", "a number of metres from 0")
+        self._check(set(self.trusts) <= set(TRUSTS), "trusts", f"a choice of {', '.join(TRUSTS)}")
 
     def _check(self, good: bool, name: str, accepted: str) -> None:
         if not good:
-            raise ParameterError(f"{name} is {getattr(self, name)!r}; {accepted} accepted")
+            raise ParameterError(f"{name} must be {accepted}, got {getattr(self, name)!r}")
 
     def refusal(self, terms: CollectionTerms) -> str | None:
         """Why this device takes no part in a collection; None where it does. Run by: the device.

@@ -52,7 +52,7 @@ def read_json(data: bytes, what: str) -> dict[str, Any]:
         It is no JSON object, or longer than 16 MiB.
     """
     if len(data) > MOST_BYTES:
-        raise InputError(f"{what} of {len(data)} bytes; at most {MOST_BYTES} are accepted")
+        raise InputError(f"{what} of {len(data)} bytes; expected at most {MOST_BYTES}")
     try:
         record = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -110,20 +110,20 @@ class CollectionTerms:
     query: bytes = b""
 
     def __post_init__(self) -> None:
-        _check(_hexadecimal(self.identifier, 16), "identifier", "32 hexadecimal digits are")
-        _check(isinstance(self.title, str) and len(self.title) <= 200, "title", "at most 200 characters are")
-        _check(self.trust in TRUSTS, "trust", f"{', '.join(TRUSTS)} is")
-        _check(isinstance(self.method, str), "method", "the name of a method is")
-        _check(isinstance(self.options, Mapping), "options", "an object of parameters is")
-        _check(_count(self.devices, 3, _MOST_DEVICES), "devices", f"3 to {_MOST_DEVICES} is")
-        _check(_count(self.minimum, 3, self.devices), "minimum", f"3 to {self.devices} is")
-        _check(isinstance(self.active, bool), "active", "true or false is")
+        _check(_hexadecimal(self.identifier, 16), "identifier", "32 hexadecimal digits")
+        _check(isinstance(self.title, str) and len(self.title) <= 200, "title", "at most 200 characters")
+        _check(self.trust in TRUSTS, "trust", f"{', '.join(TRUSTS)}")
+        _check(isinstance(self.method, str), "method", "the name of a method")
+        _check(isinstance(self.options, Mapping), "options", "an object of parameters")
+        _check(_count(self.devices, 3, _MOST_DEVICES), "devices", f"3 to {_MOST_DEVICES}")
+        _check(_count(self.minimum, 3, self.devices), "minimum", f"3 to {self.devices}")
+        _check(isinstance(self.active, bool), "active", "true or false")
         kind = self.tiling.get("kind") if isinstance(self.tiling, Mapping) else None
-        _check(kind in _TILINGS, "tiling", f"a record of one of {', '.join(_TILINGS)} is")
+        _check(kind in _TILINGS, "tiling", f"a record of one of {', '.join(_TILINGS)}")
         _check(
             bool(self.query) == (self.trust == "random-features"),
             "query",
-            "one for a projection, and only there, is",
+            "given for random features, and only there",
         )
 
     @cached_property
@@ -226,7 +226,7 @@ class CollectionTerms:
         """
         record = read_json(data, "the terms of a collection")
         if record.pop("version", None) != VERSION:
-            raise InputError(f"terms of another version; {VERSION} is accepted")
+            raise InputError(f"terms of another version; expected {VERSION}")
         try:
             query = bytes.fromhex(record.pop("query"))
             epsilon = read_fraction(record.pop("epsilon"), "epsilon", missing=True)
@@ -257,7 +257,7 @@ def read_fraction(value: object, name: str, *, missing: bool = False) -> Fractio
         exact = Fraction(0)
     if exact <= 0:
         raise InputError(
-            f"{name} is {str(value)[:40]!r}; a number above 0 as text, such as '1/3' or '0.5', is accepted"
+            f"{name} must be a number above 0 as text, such as '1/3' or '0.5', got {str(value)[:40]!r}"
         )
     return exact
 
@@ -275,4 +275,4 @@ def _count(value: object, low: int, high: object) -> bool:
 
 def _check(good: bool, name: str, accepted: str) -> None:
     if not good:
-        raise InputError(f"{name} of a collection's terms: {accepted} accepted")
+        raise InputError(f"{name} of a collection's terms must be {accepted}")

@@ -55,7 +55,7 @@ class TileCells:
     def __post_init__(self) -> None:
         zoom = self.zoom
         if isinstance(zoom, bool) or not isinstance(zoom, int) or not 0 <= zoom <= MAX_DEPTH:
-            raise ParameterError(f"zoom is {zoom!r}; a whole number from 0 to {MAX_DEPTH} is accepted")
+            raise ParameterError(f"zoom must be a whole number from 0 to {MAX_DEPTH}, got {zoom!r}")
         _, south, _, north = self.region.bbox
         if not self.region.georeferenced or north <= -MAX_LAT or south >= MAX_LAT:
             raise ParameterError(
@@ -63,7 +63,7 @@ class TileCells:
             )
         if self._rows * self._columns > _MOST_TILES:
             raise ParameterError(
-                f"zoom {zoom} has {self._rows * self._columns} tiles there; at most {_MOST_TILES} are accepted"
+                f"zoom {zoom} has {self._rows * self._columns} tiles there; expected at most {_MOST_TILES}"
             )
 
     @cached_property
@@ -192,17 +192,15 @@ class SiteCells:
         lon, lat = (np.asarray(values, dtype=np.float64) for values in (self.lon, self.lat))
         if lon.ndim != 1 or lon.shape != lat.shape or lon.size < 2:
             raise InputError(
-                f"places: {lon.shape} longitudes and {lat.shape} latitudes; two or more pairs are accepted"
+                f"places: {lon.shape} longitudes and {lat.shape} latitudes; expected two or more pairs"
             )
         bad = np.flatnonzero(~((np.abs(lon) <= 180) & (np.abs(lat) <= 90)))
         if bad.size:
-            raise InputError(
-                f"places: site {bad[0]} is at {lon[bad[0]]}, {lat[bad[0]]}; degrees are accepted"
-            )
+            raise InputError(f"places: site {bad[0]} is at {lon[bad[0]]}, {lat[bad[0]]}; expected degrees")
         _, index, count = np.unique(np.stack([lon, lat]), axis=1, return_index=True, return_counts=True)
         if (count > 1).any():
             raise InputError(
-                f"places: site {int(index[count > 1][0])} is there twice; distinct sites are accepted"
+                f"places: site {int(index[count > 1][0])} is there twice; expected distinct sites"
             )
         object.__setattr__(self, "lon", lon)
         object.__setattr__(self, "lat", lat)
@@ -210,9 +208,9 @@ class SiteCells:
         if outside.size:
             raise InputError(f"places: site {int(outside[0])} lies outside the region {self.region}")
         if self.names is not None and len(self.names) != lon.size:
-            raise InputError(f"places: {len(self.names)} names for {lon.size} sites; one each is accepted")
+            raise InputError(f"places: {len(self.names)} names for {lon.size} sites; expected one each")
         if self.max_distance_m is not None and not self.max_distance_m > 0:
-            raise ParameterError(f"max_distance_m is {self.max_distance_m!r}; metres above 0 are accepted")
+            raise ParameterError(f"max_distance_m must be metres above 0, got {self.max_distance_m!r}")
 
     @property
     def size(self) -> int:

@@ -54,7 +54,7 @@ class Vault:
 
     def __init__(self, path: str | os.PathLike[str], key: bytes) -> None:
         if len(key) != KEY_BYTES:
-            raise InputError(f"the key of a device's vault has {len(key)} bytes; {KEY_BYTES} are accepted")
+            raise InputError(f"the key of a device's vault has {len(key)} bytes; expected {KEY_BYTES}")
         self.path = Path(path)
         self._key = key
 
@@ -150,7 +150,7 @@ def read_key(path: str | os.PathLike[str]) -> bytes:
         key = bytes.fromhex(content.decode("ascii").strip())
         if len(key) == KEY_BYTES:
             return key
-    raise InputError(f"{path}: is no key; 64 hexadecimal digits, or {KEY_BYTES} random bytes, are accepted")
+    raise InputError(f"{path}: is no key; expected 64 hexadecimal digits, or {KEY_BYTES} random bytes")
 
 
 @contextmanager
@@ -167,7 +167,7 @@ def locked(folder: str | os.PathLike[str]) -> Iterator[None]:
         descriptor = os.open(place, os.O_CREAT | os.O_RDWR, 0o600)
     except OSError as error:
         raise InputError(
-            f"{folder}: cannot be used ({error.strerror or error}); a folder is accepted"
+            f"{folder}: cannot be used ({error.strerror or error}); expected a folder"
         ) from error
     try:
         if os.name == "posix":
@@ -176,9 +176,7 @@ def locked(folder: str | os.PathLike[str]) -> Iterator[None]:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                raise InputError(
-                    f"{folder}: is in use by another process; one at a time is accepted"
-                ) from None
+                raise InputError(f"{folder}: is in use by another process; expected one at a time") from None
         yield
     finally:
         os.close(descriptor)

@@ -100,7 +100,7 @@ def test_without_a_bandwidth_the_rule_chooses(mapveil: Callable, table: Path) ->
         ((*ASKED, "--bandwidths", "nan"), "--bandwidths is 'nan'"),
         ((*ASKED, "--devices", "0"), "at least 1 of each"),
         ((*ASKED, "--step-m", "1"), "half a cell"),
-        ((*ASKED, "--ratio", "0.5"), "at least 1 is accepted"),
+        ((*ASKED, "--ratio", "0.5"), "at least 1"),
         ((*ASKED, "--prior", "nowhere.tif"), "nowhere.tif"),
         ((*ASKED, "-o", "report.pdf"), ".html, .png, .json"),
         ((*ASKED, "-o", "no/such/folder/report.html"), "must exist"),

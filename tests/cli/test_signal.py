@@ -228,7 +228,7 @@ TRADEOFF = ("tradeoff", "{phones}", "-o", "out")
         (("attack", "{phones}", "--truth", "{phones}", "--pilot", "1", "-o", "out.png"), "pilot is 1.0"),
         (("attack", "{phones}", "--truth", "{phones}", "--sequence", "500", "-o", "out.png"), "no user has 500"),
         (("attack", "{phones}", "--truth", "{phones}", "--sequence", "0", "-o", "out.png"), "length"),
-        ((*TRADEOFF, "--privatizers", "blur"), "'blur' is none; accepted: gaussian-noise"),
+        ((*TRADEOFF, "--privatizers", "blur"), "'blur' is none; expected one of gaussian-noise"),
         ((*TRADEOFF, "--privatizers", "gap", "--option", "codebook:size=9"), "NAME:key=value of gap"),
         ((*TRADEOFF, "--privatizers", "gap", "--option", "gap:size=9"), "gap has no option 'size'"),
         ((*TRADEOFF, "--rows", "-5"), "--rows is -5"),
@@ -323,7 +323,7 @@ def test_attack_tells_rows_that_do_not_match(mapveil, phones: Path, noise: Path,
     table.drop(columns=["speed"]).to_csv(other, index=False)
     done = mapveil("signal", "attack", fewer, "--truth", phones)
     assert done.code == 2
-    assert f"{ROWS - 5} rows; the {ROWS} complete rows of --truth are accepted" in done.err
+    assert f"{ROWS - 5} rows; expected the {ROWS} complete rows of --truth" in done.err
     done = mapveil("signal", "attack", other, "--truth", phones)
     assert done.code == 2
     assert "no column 'speed'" in done.err

@@ -59,9 +59,9 @@ def test_too_few_survivors_are_refused_and_no_others(size, dropout, survivors):
 
 @pytest.mark.parametrize("part", [-0.1, 1, 1.5, math.nan, math.inf, "most", None, "1/0"])
 def test_parts_outside_their_range_are_refused(part):
-    with pytest.raises(ParameterError, match=r"dropout is .* is accepted"):
+    with pytest.raises(ParameterError, match=r"dropout is .*"):
         promised_survivors(10, part)
-    with pytest.raises(ParameterError, match=r"corrupt is .* is accepted"):
+    with pytest.raises(ParameterError, match=r"corrupt is .*"):
         share_shape(10, 0, part)
 
 

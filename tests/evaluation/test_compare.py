@@ -59,7 +59,7 @@ def test_counts_bring_their_cells_and_smoothing_helps_the_noise() -> None:
         ({"methods": ["nothing"]}, "no central method is called 'nothing'"),
         ({"methods": []}, "methods must hold"),
         ({"methods": ["laplace:clip"]}, "name:key=value"),
-        ({"methods": ["laplace:clap=1"]}, "has no option 'clap'; accepted: clip"),
+        ({"methods": ["laplace:clap=1"]}, "has no option 'clap'; expected one of clip"),
         ({"epsilons": []}, "epsilons must hold"),
         ({"epsilons": [-1]}, "above 0"),
         ({"metrics": ["beauty"]}, "no metric is called 'beauty'"),

@@ -83,7 +83,7 @@ def test_what_cannot_be_split_is_named() -> None:
 
 def test_shapes_and_values_are_checked() -> None:
     good = table(4)
-    with pytest.raises(InputError, match=r"rows of shape \(4, 2\); \(4, 3\) is accepted"):
+    with pytest.raises(InputError, match=r"rows of shape \(4, 2\); expected \(4, 3\)"):
         good.with_rows(good.rows[:, :2])
     with pytest.raises(InputError, match="missing or not finite"):
         good.with_rows(np.full((4, 3), np.nan))

@@ -68,7 +68,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "infinite latitude": ({"lat": [0, 1, -np.inf]}, "row 3, column 'lat' is '-inf'"),
     "latitude out of range": (
         {"lat": [0, 90.001, 1]},
-        r"row 2, column 'lat' is '90\.001'; .* degrees is accepted$",
+        r"row 2, column 'lat' is '90\.001'; expected .* degrees$",
     ),
     "longitude out of range": ({"lon": [-180.5, 0, 1]}, r"row 1, column 'lon' is '-180\.5'"),
     "swapped": ({"lon": [40.7, 40.8, 40.9], "lat": [139.7, 139.8, 139.9]}, "are lat and lon swapped\\?$"),

@@ -310,19 +310,19 @@ def test_the_bad_file_of_many_and_its_own_row_are_named(tmp_path: Path) -> None:
 
 def test_columns_of_another_type() -> None:
     days = pa.array([1], pa.date32())
-    with pytest.raises(InputError, match="column 'lat' for lat is of type date; numbers are accepted"):
+    with pytest.raises(InputError, match="column 'lat' for lat is of type date; expected numbers"):
         read_points(pa.table({"user": [1], "lon": [1.0], "lat": days}))
     read_points(pa.table({"user": [1], "lon": pa.array([1], pa.int8()), "lat": [1]})).check()
 
 
 BAD_SOURCES: dict[str, tuple[Any, str]] = {
-    "missing": ("nowhere.parquet", "nowhere.parquet: no such file; accepted: "),
+    "missing": ("nowhere.parquet", "nowhere.parquet: no such file; expected one of "),
     "pattern": ("nowhere-*.csv", "no file matches this pattern"),
     "folder": (".", "is a folder; a file or a pattern"),
-    "address": ("s3://bucket/a.parquet", "a local file is accepted"),
+    "address": ("s3://bucket/a.parquet", "a local file"),
     "mixed": (["a.csv", "b.parquet"], "no such file"),
-    "two statements": ("SELECT 1; SELECT 2", "one SELECT is accepted"),
-    "statement": ("WITH a AS (SELECT 1) INSERT INTO b SELECT * FROM a", "one SELECT is accepted"),
+    "two statements": ("SELECT 1; SELECT 2", "one SELECT"),
+    "statement": ("WITH a AS (SELECT 1) INSERT INTO b SELECT * FROM a", "one SELECT"),
     "python name": ("SELECT * FROM TABLE", "^SQL: cannot be read"),
     "no sql": ("SELECT FROM WHERE", "^SQL: cannot be read: syntax error"),
     "sql of nothing": ("SELECT * FROM 'nowhere.parquet'", "^SQL: cannot be read: "),

@@ -120,7 +120,7 @@ def test_what_would_take_too_long_is_refused_before_it_is_asked():
         next(server)
     # The rule never asks for it.
     assert LocalLaplace(epsilon=5).level_for(setting_of(10**9, depth=8)) < 8
-    with pytest.raises(ParameterError, match="level is 6; 0 to 5 are accepted"):
+    with pytest.raises(ParameterError, match="level is 6; expected 0 to 5"):
         next(LocalLaplace(epsilon=1, level=6).plan(setting_of(10)))
 
 

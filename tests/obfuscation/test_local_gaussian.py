@@ -86,7 +86,7 @@ def test_noise_and_clipping_are_those_of_the_state(made_up: Tables) -> None:
         ({"epsilon": 1, "clip": -1}, "clip is -1"),
         ({"epsilon": 1, "clip": float("nan")}, "clip is nan"),
         ({"epsilon": 1, "clipped": 1}, "clipped is 1"),
-        ({"epsilon": 1, "calibration": "loose"}, "calibration is 'loose'; exact or paper is accepted"),
+        ({"epsilon": 1, "calibration": "loose"}, "calibration is 'loose'; expected exact or paper"),
         ({"epsilon": 1, "sequence": 0}, "sequence is 0"),
     ],
 )

@@ -149,7 +149,7 @@ def test_exports_that_no_phone_could_use_leave_nothing(made_up: Tables, tmp_path
         export_privatizer(batches, tmp_path / "a.onnx")
     large = find_privatizer("codebook").make({"size": 60_000}).fit(made_up(200), rng=1)
     with pytest.raises(
-        InputError, match=r"would take [0-9,]+ bytes; at most 1,000,000 are accepted: fit it with fewer"
+        InputError, match=r"would take [0-9,]+ bytes; expected at most 1,000,000: fit it with fewer"
     ):
         export_privatizer(large, tmp_path / "a.onnx")
     with pytest.raises(InputError, match="there is no folder"):

@@ -101,7 +101,7 @@ def test_files_of_other_kinds_and_versions_are_named(fitted: FittedPrivatizer, t
     (tmp_path / "map.tif").write_bytes(b"II*\0")
     with pytest.raises(InputError, match=r"map\.tif: not a privatizer"):
         read_privatizer(tmp_path / "map.tif")
-    with pytest.raises(InputError, match="a privatizer of format 2; format 1 is accepted, so fit it again"):
+    with pytest.raises(InputError, match="a privatizer of format 2; expected format 1, so fit it again"):
         decode_privatizer(whole.replace(b"privatizer 1\n", b"privatizer 2\n"), "a")
     with pytest.raises(
         InputError, match=r"written by another version of mapveil \(no privatizer is called 'better'"

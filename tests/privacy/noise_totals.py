@@ -118,10 +118,10 @@ def noise_totals(
     (4,)
     """
     if length < 0:
-        raise ParameterError(f"length is {length}; 0 or more is accepted")
+        raise ParameterError(f"length is {length}; expected 0 or more")
     if sensitivity < 1 or epsilon <= 0:
         raise ParameterError(
-            f"epsilon {epsilon} at sensitivity {sensitivity}; numbers above 0 are accepted for both"
+            f"epsilon {epsilon} at sensitivity {sensitivity}; expected numbers above 0 for both"
         )
     shape = as_shape(terms) if terms else Fraction(0)
     total = np.zeros(length, dtype=np.int64)

@@ -47,7 +47,7 @@ def solve_grid(evaluations: FloatArray, query: Query) -> Reports:
     """
     grid, waves = query.grid, 2 * query.features
     if grid is None or evaluations.shape != grid.count or min(grid.count) < 2 * waves + 2:
-        raise InputError(f"a grid of at least {2 * waves + 2} points along each axis is accepted")
+        raise InputError(f"a grid of at least {2 * waves + 2} points along each axis")
     # Long windows tell close frequencies apart.
     longest = int(_WINDOW ** (1 / grid.dimension))
     shape = tuple(max(waves + 1, min(n // 2, longest)) for n in grid.count)

@@ -122,7 +122,7 @@ LEAVES = np.full(4, Leaves.NEVER, dtype=np.int8)
 @pytest.mark.parametrize(
     ("vectors", "shards", "leaves", "message"),
     [
-        (some(4, 5, 2), [0, 4], LEAVES, "length 2; 3 is accepted"),
+        (some(4, 5, 2), [0, 4], LEAVES, "length 2; expected 3"),
         (some(4, 5, 3), [0, 3], LEAVES, "part the clients 0 .. 3"),
         (some(4, 5, 3), [1, 4], LEAVES, "part the clients 0 .. 3"),
         (some(4, 5, 3), [0, 3, 2, 4], LEAVES, "part the clients 0 .. 3"),

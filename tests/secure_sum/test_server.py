@@ -57,7 +57,7 @@ def test_there_are_only_so_many_clients(local_round, make_parameters):
     made = local_round(make_parameters(), VECTORS)
     made.start()
     for client in (-1, 6):
-        with pytest.raises(OwnFault, match="0 to 5 are accepted"):
+        with pytest.raises(OwnFault, match="0 to 5"):
             made.server.receive(client, made.pending[0])
 
 

@@ -152,7 +152,7 @@ def test_spending_more_than_the_budget_is_a_fault_of_ours_and_releases_nothing()
 
 
 def test_parameters_are_checked_and_frozen():
-    with pytest.raises(ParameterError, match="width is 0; a whole number above 0 is accepted"):
+    with pytest.raises(ParameterError, match="width is 0; expected a whole number above 0"):
         Spender(epsilon=1, width=0)
     for epsilon in (0, -1, "x", float("inf")):
         with pytest.raises(ParameterError, match="epsilon is"):

@@ -301,7 +301,7 @@ def test_the_cost_of_a_round_is_recorded():
 def test_too_small_a_modulus_is_refused_and_may_be_tried():
     site = np.zeros(100, dtype=int)
     told = []
-    with pytest.raises(ParameterError, match="bits is 5; 7 to 64 are accepted"):
+    with pytest.raises(ParameterError, match="bits is 5; expected 7 to 64"):
         collection(Devices(site), bits=5, told=told).answer(query(1))
     assert told == []
     assert collection(Devices(site), bits=20).answer(query(1)).values[0] == 100

@@ -46,7 +46,7 @@ def best_depth(trips: int, epsilon: Fraction) -> int:
     [2, 3, 4]
     """
     if trips < 1 or epsilon <= 0:
-        raise ParameterError(f"{trips} trips and epsilon {epsilon}; at least one, and above 0, are accepted")
+        raise ParameterError(f"{trips} trips and epsilon {epsilon}; expected at least one, and above 0")
     half = min(float(epsilon) / 2, 350.0)
     # Logarithms to the base 4 of sqrt(n) / (2 phi), kept apart: phi overflows for tiny epsilons.
     log_phi = math.log(4) + half - 2 * math.log(math.expm1(half))

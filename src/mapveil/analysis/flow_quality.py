@@ -61,11 +61,9 @@ def flow_quality(origins: IntArray, destinations: IntArray, flows: FlowMap, *, t
     size = flows.tiling.size
     ends = (np.asarray(origins, dtype=np.int64), np.asarray(destinations, dtype=np.int64))
     if ends[0].size == 0 or not flows.total > 0:
-        raise ParameterError("no trip to compare; at least one, both true and estimated, is accepted")
+        raise ParameterError("no trip to compare; expected at least one, both true and estimated")
     if any(cells.min() < 0 or cells.max() >= size for cells in ends) or ends[0].shape != ends[1].shape:
-        raise ParameterError(
-            f"a true trip's end is no cell of {flows.tiling.spec}; 0 to {size - 1} is accepted"
-        )
+        raise ParameterError(f"a true trip's end is no cell of {flows.tiling.spec}; expected 0 to {size - 1}")
     true_pair, times = np.unique(ends[0] * size + ends[1], return_counts=True)
     true = times / times.sum()
     listed = flows.origin * size + flows.destination

@@ -67,9 +67,9 @@ def estimate_lasso(
         The penalty is outside its range, or there is no candidate.
     """
     if not 0 < penalty < 1:
-        raise ParameterError(f"penalty is {penalty!r}; a number between 0 and 1 is accepted")
+        raise ParameterError(f"penalty must be a number between 0 and 1, got {penalty!r}")
     if first.size == 0:
-        raise ParameterError("there is no candidate pair; at least one is accepted")
+        raise ParameterError("there is no candidate pair; expected at least one")
     size = origins.size
 
     def sums(w: FloatArray) -> tuple[FloatArray, ...]:

@@ -80,11 +80,11 @@ def nearest_users(
     mass = np.maximum(np.asarray(users, dtype=np.float64), 0.0)
     asking = np.arange(tiling.size) if places is None else np.asarray(places, dtype=np.int64).ravel()
     if k < 1:
-        raise ParameterError(f"k is {k!r}; at least 1 is accepted")
+        raise ParameterError(f"k must be at least 1, got {k!r}")
     if mass.shape != (tiling.size,) or not np.isfinite(mass).all():
-        raise ParameterError(f"users have shape {mass.shape}; {tiling.size} finite numbers are accepted")
+        raise ParameterError(f"users have shape {mass.shape}; expected {tiling.size} finite numbers")
     if asking.size and not (asking.min() >= 0 and asking.max() < tiling.size):
-        raise ParameterError(f"a place is no cell of {tiling.spec}; 0 to {tiling.size - 1} is accepted")
+        raise ParameterError(f"a place is no cell of {tiling.spec}; expected 0 to {tiling.size - 1}")
     from scipy.spatial import cKDTree
 
     plane = np.stack(tiling.region.metric_projection.project(*tiling.centres()), axis=1)

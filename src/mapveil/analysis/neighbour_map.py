@@ -51,7 +51,7 @@ class NeighbourMap(DensityMap):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.k < 1:
-            raise ParameterError(f"k is {self.k!r}; at least 1 is accepted")
+            raise ParameterError(f"k must be at least 1, got {self.k!r}")
 
     @classmethod
     def of(cls, heat: DensityMap, k: int, *, asker_counts: bool = True) -> NeighbourMap:

@@ -65,9 +65,9 @@ def neighbour_quality(
     true, made = (np.maximum(np.asarray(values, dtype=np.float64), 0.0) for values in (truth, estimate))
     total = float(true.sum())
     if not 1 <= k <= total - 1:
-        raise ParameterError(f"k is {k!r}; from 1 to fewer than the {total:g} users is accepted")
+        raise ParameterError(f"k must be from 1 to fewer than the {total:g} users, got {k!r}")
     if made.sum() <= 0:
-        raise ParameterError("the estimate holds nobody; a map of somebody is accepted")
+        raise ParameterError("the estimate holds nobody; expected a map of somebody")
     where = np.flatnonzero(true > 0)
     known = nearest_users(true, tiling, k, places=where)
     found = nearest_users(made * (total / made.sum()), tiling, k, places=where)

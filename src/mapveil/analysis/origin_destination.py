@@ -128,7 +128,7 @@ class OriginDestination:
             (self.least >= 0, "least", "a number of trips of at least 0"),
         ):
             if not held:
-                raise ParameterError(f"{name} is {getattr(self, name)!r}; {accepted} is accepted")
+                raise ParameterError(f"{name} must be {accepted}, got {getattr(self, name)!r}")
 
     @property
     def method(self) -> str:
@@ -195,16 +195,16 @@ class OriginDestination:
         """
         if reports.origin.count != reports.destination.count or reports.origin.count == 0:
             raise InputError(
-                f"{reports.origin.count} reports of origins and {reports.destination.count} of destinations; "
-                "one of each for every trip is accepted"
+                f"{reports.origin.count} reports of origins and {reports.destination.count} of "
+                "destinations; expected one of each for every trip"
             )
         self._fitting(randomizer)
         if candidates is not None and (
             candidates.shape != (randomizer.size, randomizer.size) or not candidates.any()
         ):
             raise ParameterError(
-                f"candidates have shape {candidates.shape}; ({randomizer.size}, {randomizer.size}) with at least one "
-                "pair is accepted"
+                f"candidates have shape {candidates.shape}; expected ({randomizer.size}, "
+                f"{randomizer.size}) with at least one pair"
             )
         tell = progress or (lambda step, done: None)
         ends = [
@@ -326,8 +326,8 @@ class OriginDestination:
     def _fitting(self, randomizer: Randomizer) -> Randomizer:
         if randomizer.size > MOST_SITES:
             raise ParameterError(
-                f"pairs of {randomizer.size} sites are too many; at most {MOST_SITES} sites are accepted: "
-                "a coarser tiling, or fewer places"
+                f"pairs of {randomizer.size} sites are too many; expected at most {MOST_SITES} sites: a "
+                "coarser tiling, or fewer places"
             )
         if self.estimator == "joint" and not isinstance(randomizer, SymbolRandomizer):
             raise ParameterError(

@@ -187,8 +187,8 @@ def pair_channel(randomizer: Randomizer) -> PairChannel:
     """
     if randomizer.size > MOST_SITES:
         raise ParameterError(
-            f"pairs of {randomizer.size} sites are too many; at most {MOST_SITES} sites are accepted: "
-            "a coarser tiling, or fewer places"
+            f"pairs of {randomizer.size} sites are too many; expected at most {MOST_SITES} sites: a "
+            "coarser tiling, or fewer places"
         )
     if isinstance(randomizer, StaircaseRandomizer):
         return _Staircase(randomizer)
@@ -200,7 +200,7 @@ def pair_channel(randomizer: Randomizer) -> PairChannel:
         return _Dense(randomizer)
     raise ParameterError(
         "the joint estimator needs reports of one symbol each, such as those of hr, srr and grr; "
-        "for sets of sites the estimators 'lasso' and 'independent' are accepted"
+        "expected for sets of sites the estimators 'lasso' and 'independent'"
     )
 
 

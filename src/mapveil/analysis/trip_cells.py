@@ -46,8 +46,8 @@ def cells_of_trips(
     inside = np.flatnonzero((origins >= 0) & (destinations >= 0))
     if inside.size == 0:
         raise InputError(
-            f"{trips.source}: no trip has both ends in the region {domain.tiling.region}; a region that holds "
-            "trips is accepted (west,south,east,north in degrees)"
+            f"{trips.source}: no trip has both ends in the region {domain.tiling.region}; expected a "
+            "region that holds trips (west,south,east,north in degrees)"
         )
     if one_each:
         # A random order, of which the first of each user is one of their trips at random.

@@ -53,9 +53,9 @@ class Trips:
     def __post_init__(self) -> None:
         shapes = {part.shape for part in (self.users, *self.ends)}
         if len(shapes) > 1 or self.users.ndim != 1:
-            raise InputError(f"{self.source}: arrays of shapes {sorted(shapes)}; equal lengths are accepted")
+            raise InputError(f"{self.source}: arrays of shapes {sorted(shapes)}; expected equal lengths")
         if self.users.size == 0:
-            raise InputError(f"{self.source}: holds no trips; at least one is accepted")
+            raise InputError(f"{self.source}: holds no trips; expected at least one")
 
     @property
     def ends(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
@@ -186,8 +186,8 @@ def read_trips(
     bad = np.flatnonzero(~((np.abs(lon) <= 180) & (np.abs(lat) <= 90)))
     if bad.size:
         raise InputError(
-            f"{points.source}: row {int(rows['row'][bad[0]])}: the destination is missing or out of range; "
-            "degrees of longitude and latitude are accepted"
+            f"{points.source}: row {int(rows['row'][bad[0]])}: the destination is missing or out of "
+            "range; expected degrees of longitude and latitude"
         )
     return Trips(rows["code"].astype(np.int64), rows["lon"], rows["lat"], lon, lat, points.source, points)
 
@@ -260,7 +260,7 @@ def _trajectories(table: Table, types: Mapping[str, str], user: str | None, trip
     if bad.size:
         raise InputError(
             f"{points.source}: row {int(rows['row'][bad[0]])}: the time is missing or not one; "
-            "a timestamp or a number of seconds is accepted"
+            "expected a timestamp or a number of seconds"
         )
     start = np.flatnonzero(np.concatenate([[True], np.diff(rows["trip"]) != 0, [True]]))
     users = rows["code"][start[:-1]].astype(np.int64)

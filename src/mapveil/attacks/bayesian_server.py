@@ -181,7 +181,7 @@ class Walk:
     def __init__(self, prior: PriorCells, step_m: float) -> None:
         if not (math.isfinite(step_m) and step_m >= max(prior.size) / 2):
             raise ParameterError(
-                f"step_m is {step_m!r}; at least half a cell of the prior, {max(prior.size) / 2:.4g}, is accepted"
+                f"step_m must be at least half a cell of the prior, {max(prior.size) / 2:.4g}, got {step_m!r}"
             )
         self.prior, self._lattice, self._kernels = prior, prior.lattice(), list[FloatArray]()
         for boxes, side in zip(self._lattice.boxes, prior.size, strict=True):
@@ -252,7 +252,7 @@ def walking(
         How many to simulate.
     """
     if places < 1 or devices < 1:
-        raise ParameterError(f"{places} places of {devices} devices; at least 1 of each is accepted")
+        raise ParameterError(f"{places} places of {devices} devices; expected at least 1 of each")
     prior = walk.prior
     path = walk.draw(devices, places, rng)
     units = unit_frequencies(devices, query.features, query.law, query.dimension, rng)

@@ -261,7 +261,7 @@ def audit_epsilon(
 
 def _check(neighbours: Sequence[Neighbours], replaced: bool, trials: int, confidence: float) -> None:
     if not neighbours:
-        raise ParameterError("neighbours is empty; at least one pair is accepted")
+        raise ParameterError("neighbours is empty; expected at least one pair")
     for pair in neighbours:
         more = pair.with_one - pair.without
         if replaced:
@@ -273,9 +273,9 @@ def _check(neighbours: Sequence[Neighbours], replaced: bool, trials: int, confid
             wanted = "be one user in two different cells" if replaced else "differ by one user"
             raise ParameterError(f"the pair {pair.name!r} is not of neighbours: its sums must {wanted}")
     if trials < _FEWEST * len(neighbours):
-        raise ParameterError(f"trials is {trials}; at least {_FEWEST} for each pair are accepted")
+        raise ParameterError(f"trials must be at least {_FEWEST} for each pair, got {trials}")
     if not 0 < confidence < 1:
-        raise ParameterError(f"confidence is {confidence!r}; a number between 0 and 1 is accepted")
+        raise ParameterError(f"confidence must be a number between 0 and 1, got {confidence!r}")
 
 
 def _run(mechanism: Mechanism, pair: Neighbours, present: bool, runs: int, rng: Randomness) -> _Runs:

@@ -176,11 +176,11 @@ def localisation_report(
     tell = progress or (lambda step, done: None)
     rng, jitter = Randomness(seed), mechanism.jitter_m
     if devices < 1 or answers < 1:
-        raise ParameterError(f"{devices} devices, {answers} answers; at least 1 of each is accepted")
+        raise ParameterError(f"{devices} devices, {answers} answers; expected at least 1 of each")
     chosen = sorted({*features, mechanism.features})
     widths = sorted({*(bandwidths or (bandwidth / 2, 2 * bandwidth)), bandwidth})
     if not all(each >= 1 for each in chosen) or not all(math.isfinite(each) and each > 0 for each in widths):
-        raise ParameterError("features of at least 1 and bandwidths above 0 are accepted")
+        raise ParameterError("features must be at least 1 and bandwidths above 0")
     query = at.query(mechanism.features, bandwidth, mechanism.kernel)
     step = 2 * max(at.known.size) if step_m is None else step_m
     walk = Walk(at.known, step)

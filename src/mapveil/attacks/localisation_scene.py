@@ -116,7 +116,7 @@ def scene(
         known = _density(even, places, float(where.area.sum()))
         knows = "the density of these devices"
     else:
-        raise InputError("nobody is inside the region; devices there, or a public density, are accepted")
+        raise InputError("nobody is inside the region; expected devices there, or a public density")
     size = [high - low for low, high in zip(where.low, where.high, strict=True)]
     step = max(size) / _SCORE_SIDE
     count = [max(2, round(side / step)) for side in size]

@@ -122,7 +122,7 @@ def score_waves(
     """
     chosen = grid or query.grid
     if chosen is None:
-        raise ParameterError("the query has no grid; a grid to look for maxima on is accepted")
+        raise ParameterError("the query has no grid; expected a grid to look for maxima on")
     _check(chosen, ratio)
     devices = places.shape[1]
     along = [np.append(chosen.axis(axis) - query.origin[axis], 0.0) for axis in range(2)]
@@ -206,4 +206,4 @@ def _check(grid: EvenGrid, ratio: float) -> None:
     if grid.dimension != 2:
         raise ParameterError(f"a grid of {grid.dimension} axes; maxima are looked for on two")
     if not 1 <= ratio < math.inf:
-        raise ParameterError(f"the ratio of maxima is {ratio!r}; at least 1 is accepted")
+        raise ParameterError(f"the ratio of maxima must be at least 1, got {ratio!r}")

@@ -77,7 +77,7 @@ class SignalAdversary(ABC):
 
     def _check(self, held: bool, name: str, accepted: str) -> None:
         if not held:
-            raise ParameterError(f"{name} is {getattr(self, name)!r}; {accepted} is accepted")
+            raise ParameterError(f"{name} must be {accepted}, got {getattr(self, name)!r}")
 
 
 @dataclass(frozen=True, kw_only=True)

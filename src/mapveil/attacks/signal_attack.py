@@ -84,12 +84,12 @@ def attack_signal(
     """
     if (known.observed.shape[1:], known.user_count) != (held_out.observed.shape[1:], held_out.user_count):
         raise InputError(
-            f"trained on runs of shape {known.observed.shape[1:]} of {known.user_count} users, judged on "
-            f"{held_out.observed.shape[1:]} of {held_out.user_count}; the same is accepted"
+            f"trained on runs of shape {known.observed.shape[1:]} of {known.user_count} users, judged "
+            f"on {held_out.observed.shape[1:]} of {held_out.user_count}; expected the same"
         )
     chosen = signal_adversaries() if adversaries is None else tuple(adversaries)
     if not chosen:
-        raise ParameterError("adversaries is empty; at least one is accepted")
+        raise ParameterError("adversaries is empty; expected at least one")
     stream, tell = as_randomness(rng), progress or quiet
     judged = held_out.sample(most_judged, stream.child("judged"))
     scores = []
@@ -138,7 +138,7 @@ def attack_with_others(
     Source: Section 6.5 and Table 6 of Zhang et al. 2022.
     """
     if not privatizers:
-        raise ParameterError("privatizers is empty; at least one is accepted")
+        raise ParameterError("privatizers is empty; expected at least one")
     chosen = signal_adversaries() if adversaries is None else tuple(adversaries)
     stream, tell = as_randomness(rng), progress or quiet
     first, *rest = (known for known, _ in privatizers.values())

@@ -46,13 +46,13 @@ class SignalEvidence:
         shape = self.observed.shape
         if len(shape) != 3 or self.places.shape != (*shape[:2], 2) or self.users.shape != shape[:1]:
             raise InputError(
-                f"evidence of shapes {shape}, {self.users.shape} and {self.places.shape}; (runs, length, features), "
-                "(runs,) and (runs, length, 2) are accepted"
+                f"evidence of shapes {shape}, {self.users.shape} and {self.places.shape}; expected (runs, "
+                "length, features), (runs,) and (runs, length, 2)"
             )
         if not len(self.users):
-            raise InputError("no runs to attack; at least one user with a whole run is accepted")
+            raise InputError("no runs to attack; expected at least one user with a whole run")
         if not np.isfinite(self.observed).all():
-            raise InputError("a rewritten value is missing or not finite; finite numbers are accepted")
+            raise InputError("a rewritten value is missing or not finite; expected finite numbers")
 
     @classmethod
     def of(
@@ -85,14 +85,14 @@ class SignalEvidence:
         """
         if original.names != rewritten.names or len(original) != len(rewritten):
             raise InputError(
-                f"{rewritten.source}: {len(rewritten)} rows of {', '.join(rewritten.names)}; the {len(original)} rows "
-                f"of {', '.join(original.names)} that were rewritten are accepted"
+                f"{rewritten.source}: {len(rewritten)} rows of {', '.join(rewritten.names)}; expected the "
+                f"{len(original)} rows of {', '.join(original.names)} that were rewritten"
             )
         if step is not None and not 1 <= step <= length:
-            raise ParameterError(f"step is {step!r}; 1 to the sequence length {length} is accepted")
+            raise ParameterError(f"step must be 1 to the sequence length {length}, got {step!r}")
         runs = original.sequences(length) if step in (None, length) else _overlapping(original, length, step)
         if not len(runs):
-            raise InputError(f"{original.source}: no user has {length} rows; a shorter sequence is accepted")
+            raise InputError(f"{original.source}: no user has {length} rows; expected a shorter sequence")
         place = [LAT, LON]
         return cls(
             normalisation.standardise(rewritten.rows)[runs],
@@ -123,7 +123,7 @@ class SignalEvidence:
     def sample(self, most: int, rng: Randomness) -> SignalEvidence:
         """At most so many runs, at random."""
         if most < 1:
-            raise ParameterError(f"most is {most!r}; at least 1 run is accepted")
+            raise ParameterError(f"most must be at least 1 run, got {most!r}")
         if most >= len(self):
             return self
         return self.take(np.sort(rng.generator().permutation(len(self))[:most]))

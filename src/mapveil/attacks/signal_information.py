@@ -106,12 +106,12 @@ def mutual_information(
 
     if first.ndim != 2 or second.ndim != 2 or len(first) != len(second):
         raise InputError(
-            f"samples of shapes {first.shape} and {second.shape}; two tables of as many rows are accepted"
+            f"samples of shapes {first.shape} and {second.shape}; expected two tables of as many rows"
         )
     if nearest < 1:
-        raise ParameterError(f"nearest is {nearest!r}; at least 1 is accepted")
+        raise ParameterError(f"nearest must be at least 1, got {nearest!r}")
     if len(first) <= nearest + 1:
-        raise InputError(f"{len(first)} samples; more than {nearest + 1} are accepted")
+        raise InputError(f"{len(first)} samples; expected more than {nearest + 1}")
     draw = as_randomness(rng).generator()
     kept = np.sort(draw.permutation(len(first))[:most])
     parts = []

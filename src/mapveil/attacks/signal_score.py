@@ -56,7 +56,7 @@ class SignalAttack(NamedTuple):
             There is no such measure.
         """
         if metric not in _METRICS:
-            raise ParameterError(f"metric is {metric!r}; accepted: {', '.join(_METRICS)}")
+            raise ParameterError(f"metric is {metric!r}; expected one of {', '.join(_METRICS)}")
         return min(self.scores, key=lambda each: float(getattr(each, metric)))
 
     @property

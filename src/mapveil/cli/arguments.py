@@ -15,7 +15,7 @@ def name_list(text: str, what: str) -> list[str]:
     """Split ``a,b,c``; an empty part is an error."""
     names = [part.strip() for part in text.split(",")]
     if not all(names):
-        raise InputError(f"{what} is {text!r}; names separated by commas are accepted")
+        raise InputError(f"{what} must be names separated by commas, got {text!r}")
     return names
 
 
@@ -28,7 +28,7 @@ def whole_list(text: str, what: str) -> list[int]:
     """Read ``1,2,5`` as whole numbers of at least 1."""
     parts = name_list(text, what)
     if not all(part.isascii() and part.isdigit() and 1 <= int(part) < 1 << 31 for part in parts):
-        raise InputError(f"{what} is {text!r}; whole numbers of at least 1 separated by commas are accepted")
+        raise InputError(f"{what} must be whole numbers of at least 1 separated by commas, got {text!r}")
     return [int(part) for part in parts]
 
 
@@ -39,7 +39,7 @@ def length_list(text: str, what: str) -> list[float]:
     except ValueError:
         made = [math.nan]
     if not all(math.isfinite(value) and value > 0 for value in made):
-        raise InputError(f"{what} is {text!r}; lengths above 0 separated by commas are accepted")
+        raise InputError(f"{what} must be lengths above 0 separated by commas, got {text!r}")
     return made
 
 
@@ -65,7 +65,7 @@ def read_options(pairs: tuple[str, ...]) -> dict[str, Any]:
         key, equals, value = pair.partition("=")
         key = key.strip().replace("-", "_")
         if not equals or not key:
-            raise InputError(f"--option {pair!r}: key=value is accepted, such as width=20")
+            raise InputError(f"--option must be key=value, such as width=20, got {pair!r}")
         if key in options:
             raise InputError(f"--option {key} is given twice")
         options[key] = option_value(value.strip())

@@ -116,7 +116,7 @@ def command(
 
     for each in collections:
         if not _IDENTIFIER.fullmatch(each):
-            raise InputError(f"--collection {each!r}: 32 hexadecimal digits are accepted")
+            raise InputError(f"--collection must be 32 hexadecimal digits, got {each!r}")
     if (folder is None) != (key_file is None):
         raise InputError("--state and --key-file go together")
     lapses = _lapses(drop, slow, seed)
@@ -167,5 +167,5 @@ def _lapses(drop: float, slow: str | None, seed: int | None) -> Lapses:
             raise ValueError
         part, seconds = float(read["part"]), float(read["time"]) * _UNITS[read["unit"]]
     except ValueError:
-        raise InputError(f"--slow {slow!r}: a part and a time, such as 0.02:5s, are accepted") from None
+        raise InputError(f"--slow must be a fraction and a time, such as 0.02:5s, got {slow!r}") from None
     return Lapses(drop=drop, slow=part, slow_s=seconds, seed=seed)

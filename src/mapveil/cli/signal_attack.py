@@ -113,19 +113,17 @@ def _rows(private: str, names: tuple[str, ...], count: int) -> npt.NDArray[np.fl
     types = column_types(table)
     for name in names:
         if name not in types:
-            raise InputError(f"{private}: no column {name!r}; the features of --truth are accepted")
+            raise InputError(f"{private}: no column {name!r}; expected the features of --truth")
     columns = ", ".join(f"CAST({quote_name(name)} AS DOUBLE) AS f{at}" for at, name in enumerate(names))
     with duckdb.connect() as connection, reading(table.name):
         found = connection.sql(f"SELECT {columns} FROM {table.relation(connection)}").to_arrow_table()
     if len(found) != count:
-        raise InputError(f"{private}: {len(found)} rows; the {count} complete rows of --truth are accepted")
+        raise InputError(f"{private}: {len(found)} rows; expected the {count} complete rows of --truth")
     rows = np.column_stack(
         [np.asarray(found[f"f{at}"].to_numpy(), dtype=np.float64) for at in range(len(names))]
     )
     if not np.isfinite(rows).all():
-        raise InputError(
-            f"{private}: a rewritten value is missing; what 'signal privatize' wrote is accepted"
-        )
+        raise InputError(f"{private}: a rewritten value is missing; expected what 'signal privatize' wrote")
     return rows
 
 

@@ -59,7 +59,7 @@ def command(
     for output in phones:
         check_phone_name(output, made.name)
     if rows is not None and rows < 2:
-        raise ParameterError(f"--rows is {rows}; at least 2 is accepted")
+        raise ParameterError(f"--rows must be at least 2, got {rows}")
     rng = as_randomness(seed)
     with console.progress() as progress:
         progress("read", 0.0)

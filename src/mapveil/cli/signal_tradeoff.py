@@ -70,7 +70,7 @@ def command(console: Console, source: str, folder: Path, columns: SignalColumns,
     from mapveil.evaluation.signal_report import points_rows, write_tradeoff
 
     if folder.exists() and not folder.is_dir():
-        raise InputError(f"-o {folder}: is a file; a folder, or where one can be made, is accepted")
+        raise InputError(f"-o {folder}: is a file; expected a folder, or where one can be made")
     trials, points, settings = measure(console, source, columns, **asked)
     paths = write_tradeoff(folder, points, trials, settings)
     console.warn("a trade-off reads true places: do not publish its figures for data of real people")
@@ -102,13 +102,13 @@ def measure(
     names = name_list(privatizers, "--privatizers") if privatizers else list(KNOBS)
     for name in names:
         if name not in KNOBS:
-            raise InputError(f"--privatizers: {name!r} is none; accepted: {', '.join(KNOBS)}")
+            raise InputError(f"--privatizers: {name!r} is none; expected one of {', '.join(KNOBS)}")
     values = {name: KNOBS[name].values[:: 2 if quick else 1] for name in names}
     others = _options(options, names)
     if quick and "gap" in names:
         others["gap"] = {"steps": _QUICK_STEPS, **others.get("gap", {})}
     if rows < 0:
-        raise InputError(f"--rows is {rows}; a number of rows, or 0 for all, is accepted")
+        raise InputError(f"--rows must be a number of rows, or 0 for all, got {rows}")
     measurements = read_signal(console, source, columns)
     with console.progress() as progress:
         found = tradeoff(
@@ -144,7 +144,7 @@ def _options(pairs: tuple[str, ...], names: Sequence[str]) -> dict[str, dict[str
     for pair in pairs:
         name, colon, rest = pair.partition(":")
         if not colon or name not in names:
-            raise InputError(f"--option {pair!r}: NAME:key=value of {', '.join(names)} is accepted")
+            raise InputError(f"--option must be NAME:key=value of {', '.join(names)}, got {pair!r}")
         for key, value in read_options((rest,)).items():
             if key in found.setdefault(name, {}):
                 raise InputError(f"--option {name}:{key} is given twice")

@@ -80,11 +80,11 @@ class Scoring:
         known = metric_names()
         for metric in self.metrics:
             if metric not in known:
-                raise ParameterError(f"no metric is called {metric!r}; accepted: {', '.join(known)}")
+                raise ParameterError(f"no metric is called {metric!r}; expected one of {', '.join(known)}")
         if not self.metrics:
-            raise ParameterError(f"no metric is given; accepted: {', '.join(known)}")
+            raise ParameterError(f"no metric is given; expected one of {', '.join(known)}")
         if not (np.isfinite(self.sigma_cells) and self.sigma_cells >= 0):
-            raise ParameterError(f"sigma is {self.sigma_cells!r}; a number of at least 0 is accepted")
+            raise ParameterError(f"sigma must be a number of at least 0, got {self.sigma_cells!r}")
 
     def against(self, truth: FloatArray, tiling: Tiling) -> Callable[[FloatArray], dict[str, float]]:
         """Prepare one true map (users per cell); the result measures estimates against it."""
@@ -111,7 +111,7 @@ class Scoring:
         if frame is None:
             if self.sigma_cells > 0:
                 raise ParameterError(
-                    f"the cells of {tiling.spec} are no raster; a sigma of 0 is accepted for them"
+                    f"the cells of {tiling.spec} are no raster; expected a sigma of 0 for them"
                 )
             return values
         image: FloatArray = frame.image(np.asarray(values, dtype=np.float64))

@@ -18,10 +18,10 @@ _LARGEST_WEIGHT: Final = 1e12
 
 _WANTED: Final = {
     "user": "every row needs a user id",
-    "lon": "a longitude from -180 to 180 degrees is accepted",
-    "lat": "a latitude from -90 to 90 degrees is accepted",
-    "place": "a point with longitude -180 to 180 and latitude -90 to 90 is accepted",
-    "weight": f"a number from 0 to {_LARGEST_WEIGHT:g} is accepted",
+    "lon": "expected a longitude from -180 to 180 degrees",
+    "lat": "expected a latitude from -90 to 90 degrees",
+    "place": "expected a point with longitude -180 to 180 and latitude -90 to 90",
+    "weight": f"expected a number from 0 to {_LARGEST_WEIGHT:g}",
 }
 _LONGEST: Final = 60
 
@@ -30,9 +30,9 @@ def check_points(points: PointQuery) -> None:
     """Raise for the first row that cannot be used; see :meth:`mapveil.geo.points.Points.check`."""
     rows, users, good = _counted(points)
     if rows == 0:
-        raise InputError(f"{points.source}: holds no rows; at least one is accepted")
+        raise InputError(f"{points.source}: holds no rows; expected at least one")
     if users < rows or good < rows:
-        changed = f"{points.source}: changed while it was read; a table that stays as it is is accepted"
+        changed = f"{points.source}: changed while it was read; expected a table that stays as it is"
         raise InputError(_first_failure(points) or changed)
 
 

@@ -79,12 +79,12 @@ def open_files(sources: Iterable[str | PathLike[str]], name: str) -> Table:
     paths = tuple(path for source in sources for path in _expand(source))
     for path in paths:
         if path.is_dir():
-            raise InputError(f"{path}: is a folder; a file or a pattern such as {path}/*.parquet is accepted")
+            raise InputError(f"{path}: is a folder; expected a file or a pattern such as {path}/*.parquet")
         if path.is_file() and path.stat().st_size == 0:
-            raise InputError(f"{path}: is empty (0 bytes); a table with at least one row is accepted")
+            raise InputError(f"{path}: is empty (0 bytes); expected a table with at least one row")
     formats = {_format(path) for path in paths}
     if len(formats) > 1:
-        raise InputError(f"{name}: files of several formats ({', '.join(sorted(formats))}); one is accepted")
+        raise InputError(f"{name}: files of several formats ({', '.join(sorted(formats))}); expected one")
     return _open(paths, formats.pop(), name, None)
 
 
@@ -100,14 +100,14 @@ def open_standard_input() -> Table:
     """
     stream = getattr(sys.stdin, "buffer", None)
     if stream is None:
-        raise InputError("standard input: holds no bytes; a file is accepted")
+        raise InputError("standard input: holds no bytes; expected a file")
     spool = _Spool()
     path = spool.folder / "standard-input"
     with path.open("wb") as file:
         shutil.copyfileobj(stream, file, _CHUNK)
     head = _first_bytes(path)
     if not head.strip():
-        raise InputError("standard input: is empty; Parquet, CSV with a header line or GeoJSON is accepted")
+        raise InputError("standard input: is empty; expected Parquet, CSV with a header line or GeoJSON")
     start = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     suffix = ".parquet" if start[:4] == b"PAR1" else ".geojson" if start[:1] in b"{\x1e" else ".csv"
     return _open((path,), suffix, "standard input", spool)
@@ -142,7 +142,7 @@ def _csv_call(paths: tuple[Path, ...], suffix: str, name: str) -> str:
     first = headers[0][1]
     for path, header in headers[1:]:
         if header != first:
-            raise InputError(f"{path}: its header line is not that of {paths[0]}; equal headers are accepted")
+            raise InputError(f"{path}: its header line is not that of {paths[0]}; expected equal headers")
     columns = ", ".join(f"{quote_text(column)}: 'VARCHAR'" for column in first)
     return (
         f"read_csv({{}}, auto_detect = false, header = true, delim = {quote_text(delimiter)}, quote = '\"', "
@@ -161,15 +161,15 @@ def _header(head: bytes, delimiter: str, name: str) -> tuple[str, ...]:
     try:
         names = [column.strip() for column in next(csv.reader(lines, delimiter=delimiter))]
     except (StopIteration, csv.Error) as error:
-        raise InputError(f"{name}: no header line of column names; CSV with one is accepted") from error
+        raise InputError(f"{name}: no header line of column names; expected CSV with one") from error
     if any("\ufffd" in column for column in names):
-        raise InputError(f"{name}: the header line is not UTF-8 text; CSV in UTF-8 is accepted")
+        raise InputError(f"{name}: the header line is not UTF-8 text; expected CSV in UTF-8")
     names = [column or f"unnamed_{at}" for at, column in enumerate(names, start=1)]
     lowered = [column.lower() for column in names]
     for at, column in enumerate(lowered):
         if column in lowered[:at]:
             raise InputError(
-                f"{name}: two columns are named {names[at]!r} but for case; one of a name is accepted"
+                f"{name}: two columns are named {names[at]!r} but for case; expected one of a name"
             )
     return tuple(names)
 
@@ -198,8 +198,8 @@ def _expand(source: str | PathLike[str]) -> list[Path]:
     if any(mark in str(source) for mark in "*?["):
         found = sorted(Path(match) for match in glob.glob(str(source), recursive=True))
         if not found:
-            raise InputError(f"{source}: no file matches this pattern; accepted: {ACCEPTED}")
+            raise InputError(f"{source}: no file matches this pattern; expected one of {ACCEPTED}")
         return found
     if "://" in str(source):
-        raise InputError(f"{source}: addresses are not read; a local file is accepted")
-    raise InputError(f"{source}: no such file; accepted: {ACCEPTED}")
+        raise InputError(f"{source}: addresses are not read; expected a local file")
+    raise InputError(f"{source}: no such file; expected one of {ACCEPTED}")

@@ -69,8 +69,8 @@ def find_columns(
     missing = [kind for kind in ("lon", "lat") if kind in sought and found[kind] is None]
     if missing:
         raise InputError(
-            f"{source}: no {' and no '.join(missing)} column among {listed(types)}; usual names (lon, longitude, "
-            "lat, latitude) or lon=NAME and lat=NAME are accepted"
+            f"{source}: no {' and no '.join(missing)} column among {listed(types)}; expected usual "
+            "names (lon, longitude, lat, latitude) or lon=NAME and lat=NAME"
         )
     if found["user"] is None:
         raise InputError(
@@ -114,8 +114,7 @@ def _find(kind: str, source: str, types: Mapping[str, str], given: str | None) -
         same = [name for name in types if plain_name(name) == usual]
         if len(same) > 1:
             raise InputError(
-                f"{source}: columns {' and '.join(map(repr, same))} could both be {kind}; "
-                f"{kind}=NAME is accepted"
+                f"{source}: columns {' and '.join(map(repr, same))} could both be {kind}; expected {kind}=NAME"
             )
         if same:
             return same[0]
@@ -134,7 +133,7 @@ def _expression(kind: str, source: str, name: str, types: Mapping[str, str]) -> 
         return f"TRY_CAST({quoted} AS DOUBLE)"
     if not NUMBER.match(held):
         shown = held.split("(")[0].lower()
-        raise InputError(f"{source}: column {name!r} for {kind} is of type {shown}; numbers are accepted")
+        raise InputError(f"{source}: column {name!r} for {kind} is of type {shown}; expected numbers")
     return f"CAST({quoted} AS DOUBLE)"
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _BLOCK: Final = 1 << 22
 _SAMPLE: Final = 1000
-_ACCEPTED: Final = "a FeatureCollection of Points, or one Feature a line, is accepted"
+_ACCEPTED: Final = "expected a FeatureCollection of Points, or one Feature a line"
 _FEATURES: Final = re.compile(rb'"features"\s*:\s*\[')
 _WGS84: Final = re.compile(r"CRS84|4326")
 _BLANK: Final = b" \t\r\n,\x1e"
@@ -197,9 +197,7 @@ def _after_header(head: bytes, path: Path) -> tuple[bytes, bool]:
 def _check_crs(crs: Any, path: Path) -> None:
     """Refuse what an old GeoJSON file may declare: coordinates that are not longitude and latitude."""
     if crs is not None and not _WGS84.search(json.dumps(crs)):
-        raise InputError(
-            f"{path}: declares another reference system than WGS84 (EPSG:4326), which is accepted"
-        )
+        raise InputError(f"{path}: declares another reference system than WGS84 (EPSG:4326)")
 
 
 def _properties(text: bytes, path: Path, at: int) -> list[str]:

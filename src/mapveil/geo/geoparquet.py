@@ -103,8 +103,7 @@ def check_crs(source: str, column: str, sql_type: str, metadata: bytes | None) -
         raise InputError(f"{source}: column {column!r} declares an unreadable reference system") from error
     if not any(crs.equals(CRS(code), ignore_axis_order=True) for code in ("EPSG:4326", "OGC:CRS84")):
         raise InputError(
-            f"{source}: column {column!r} is in {crs.name}; WGS84 longitude and latitude (EPSG:4326) "
-            "is accepted"
+            f"{source}: column {column!r} is in {crs.name}; expected WGS84 longitude and latitude (EPSG:4326)"
         )
 
 

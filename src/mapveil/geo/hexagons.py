@@ -60,9 +60,7 @@ class Hexagons:
     def __post_init__(self) -> None:
         resolution = self.resolution
         if isinstance(resolution, bool) or not isinstance(resolution, int) or not 0 <= resolution <= _FINEST:
-            raise ParameterError(
-                f"resolution is {resolution!r}; a whole number from 0 to {_FINEST} is accepted"
-            )
+            raise ParameterError(f"resolution must be a whole number from 0 to {_FINEST}, got {resolution!r}")
         if not self.region.georeferenced:
             raise ParameterError("a raster without georeference has no H3 cells; a region on Earth has")
         import h3
@@ -70,12 +68,11 @@ class Hexagons:
         expected = self.region.area_m2 / h3.average_hexagon_area(resolution, unit="m^2")
         if expected > _LARGEST:
             raise ParameterError(
-                f"resolution {resolution} has about {expected:.0f} cells there; at most {_LARGEST} are "
-                "accepted"
+                f"resolution {resolution} has about {expected:.0f} cells there; expected at most {_LARGEST}"
             )
         if self.h3_ids.size == 0:
             raise ParameterError(
-                f"no H3 cell of resolution {resolution} has its centre in the region; a finer one is accepted"
+                f"no H3 cell of resolution {resolution} has its centre in the region; expected a finer one"
             )
 
     @cached_property

@@ -67,10 +67,10 @@ class Measurements:
         shape = (len(self.users), len(self.names))
         if self.rows.shape != shape or len(self.names) <= RSS:
             raise InputError(
-                f"{self.source}: rows of shape {self.rows.shape}; {shape} is accepted, at least 3 wide"
+                f"{self.source}: rows of shape {self.rows.shape}; expected {shape}, at least 3 wide"
             )
         if not np.isfinite(self.rows).all():
-            raise InputError(f"{self.source}: a value is missing or not finite; finite numbers are accepted")
+            raise InputError(f"{self.source}: a value is missing or not finite; expected finite numbers")
 
     def __len__(self) -> int:
         return len(self.users)
@@ -130,7 +130,7 @@ class Measurements:
         ndarray of int64, shape (runs, length)
         """
         if length < 1:
-            raise ParameterError(f"sequence length is {length!r}; at least 1 is accepted")
+            raise ParameterError(f"sequence length is {length!r}; expected at least 1")
         time = np.arange(len(self)) if self.time is None else self.time
         order = np.lexsort((time, self.users))
         counts = np.bincount(self.users, minlength=len(self.user_ids))
@@ -140,7 +140,7 @@ class Measurements:
 
     def _check_part(self, pilot: float) -> None:
         if not 0 < pilot < 1:
-            raise ParameterError(f"pilot is {pilot!r}; a part between 0 and 1 is accepted, such as 0.7")
+            raise ParameterError(f"pilot is {pilot!r}; expected a part between 0 and 1, such as 0.7")
         if len(self) < 2:
             raise InputError(f"{self.source}: {len(self)} rows; at least two can be split")
 

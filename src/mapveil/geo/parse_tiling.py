@@ -26,8 +26,8 @@ DEFAULT_TILING: Final = "quadtree:8"
 """Cells of a map where none are asked for."""
 
 _ACCEPTED: Final = (
-    "quadtree:8, grid:ROWSxCOLUMNS, h3:8, tiles:15, places:FILE (lon and lat columns) or places:COLUMN "
-    "(of the table, where its list of places is public) are accepted"
+    "expected quadtree:8, grid:ROWSxCOLUMNS, h3:8, tiles:15, places:FILE (lon and lat columns) or places:COLUMN "
+    "(of the table, where its list of places is public)"
 )
 
 
@@ -114,7 +114,7 @@ def _places_of_file(path: str, region: Region) -> Places:
     with duckdb.connect() as connection:
         reader = {".parquet": "read_parquet", ".csv": "read_csv"}.get(Path(path).suffix.lower())
         if reader is None:
-            raise InputError(f"places: {path}: a .csv or .parquet file with lon and lat columns is accepted")
+            raise InputError(f"places: {path}: expected a .csv or .parquet file with lon and lat columns")
         quoted = path.replace("'", "''")
         try:
             table = connection.sql(
@@ -189,6 +189,4 @@ def tiling_from_dict(record: Mapping[str, Any]) -> Tiling:
             return Places.from_record(record, region)
     except (KeyError, TypeError) as error:
         raise InputError(f"a tiling's record lacks {error}") from error
-    raise InputError(
-        f"a tiling of kind {kind!r} is not known; grid, quadtree, tiles, h3 and places are accepted"
-    )
+    raise InputError(f"a tiling of kind {kind!r} is not known; expected grid, quadtree, tiles, h3 and places")

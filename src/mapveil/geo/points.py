@@ -96,7 +96,7 @@ class Points(PointQuery):
         arrays = {name: _column(name, values, source) for name, values in given.items() if values is not None}
         lengths = {name: len(values) for name, values in arrays.items()}
         if len(set(lengths.values())) > 1:
-            raise InputError(f"{source}: arrays of different lengths {lengths}; equal lengths are accepted")
+            raise InputError(f"{source}: arrays of different lengths {lengths}; expected equal lengths")
         optional = [name if name in arrays else None for name in ("time", "weight", "label")]
         return cls(
             FrameTable(pyarrow.table(arrays), source),
@@ -149,7 +149,7 @@ def _column(name: str, values: Any, source: str) -> pyarrow.Array:
     try:
         array = np.asarray(values, dtype=kind)
     except (TypeError, ValueError) as error:
-        raise InputError(f"{source}: {name} is not an array of numbers; degrees are accepted") from error
+        raise InputError(f"{source}: {name} is not an array of numbers; expected degrees") from error
     if array.ndim != 1:
-        raise InputError(f"{source}: {name} has shape {array.shape}; a one-dimensional array is accepted")
+        raise InputError(f"{source}: {name} has shape {array.shape}; expected a one-dimensional array")
     return pyarrow.array(array, from_pandas=name == "user")

@@ -63,7 +63,7 @@ class Quadtree(QuadtreeCells, RasterShapes):
     def parent(self, cells: IntArray, levels: int = 1) -> IntArray:
         """The ancestor ``levels`` levels up, as a code of that level."""
         if not 0 <= levels <= self.depth:
-            raise ParameterError(f"levels is {levels!r}; 0 to {self.depth} is accepted")
+            raise ParameterError(f"levels must be 0 to {self.depth}, got {levels!r}")
         return morton.ancestors(cells, levels)
 
     def children(self, cells: IntArray) -> IntArray:

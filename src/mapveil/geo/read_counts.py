@@ -18,7 +18,7 @@ from mapveil_client.errors import InputError, require
 
 _EDGES: Final = ("west", "south", "east", "north")
 _DEGREES: Final = "EPSG:4326"
-_ACCEPTED: Final = "a raster of counts (.npz, .npy, .tif) is accepted"
+_ACCEPTED: Final = "expected a raster of counts (.npz, .npy, .tif)"
 _LARGEST: Final = 1 << 34
 """Users in all; sums are kept in units of 2^-28 user as int64."""
 
@@ -73,7 +73,7 @@ def read_counts(
     else:
         raise InputError(f"{path}: {suffix or 'a name without a suffix'} is not known; {_ACCEPTED}")
     if region is not None and region.polygon is not None:
-        raise InputError(f"{path}: region {region}: a raster covers a box; a box is accepted")
+        raise InputError(f"{path}: region {region}: a raster covers a box; expected a box")
     whole = _checked(values, path)
     rows, columns = whole.shape
     where = region or place or Region.without_georeference(columns, rows)
@@ -110,11 +110,9 @@ def whole_users(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
 
 def _checked(values: npt.NDArray[Any], path: Path) -> npt.NDArray[np.int64]:
     if values.ndim != 2 or values.size == 0:
-        raise InputError(
-            f"{path}: an array of shape {values.shape}; two dimensions (rows, columns) are accepted"
-        )
+        raise InputError(f"{path}: an array of shape {values.shape}; expected two dimensions (rows, columns)")
     if values.dtype.kind not in "iufb":
-        raise InputError(f"{path}: values of type {values.dtype}; numbers are accepted")
+        raise InputError(f"{path}: values of type {values.dtype}; expected numbers")
     real = np.asarray(values, dtype=np.float64)
     real = np.where(np.isnan(real), 0.0, real)
     bad = np.argwhere((real < 0) | (real > _LARGEST))
@@ -122,10 +120,10 @@ def _checked(values: npt.NDArray[Any], path: Path) -> npt.NDArray[np.int64]:
         row, column = (int(index) for index in bad[0])
         raise InputError(
             f"{path}: row {row}, column {column} (from 0 in the north-west) is {real[row, column]:g}; "
-            "a number of users from 0 to 2^34 is accepted"
+            "expected a number of users from 0 to 2^34"
         )
     if real.sum() > _LARGEST:
-        raise InputError(f"{path}: more than 2^34 users in all; fewer are accepted")
+        raise InputError(f"{path}: more than 2^34 users in all; expected fewer")
     return whole_users(real)
 
 
@@ -162,7 +160,7 @@ def _chosen(arrays: dict[str, npt.NDArray[Any]], key: str | None, path: Path) ->
     rasters = [array for array in arrays.values() if array.ndim == 2]
     if len(rasters) != 1:
         raise InputError(
-            f"{path}: {len(rasters)} arrays of two dimensions among {names}; one, or key=NAME, is accepted"
+            f"{path}: {len(rasters)} arrays of two dimensions among {names}; expected one, or key=NAME"
         )
     return rasters[0]
 
@@ -179,11 +177,11 @@ def _from_geotiff(path: Path, crs: str | None) -> tuple[npt.NDArray[Any], Region
     except rasterio.errors.RasterioError as error:
         raise InputError(f"{path}: not a complete GeoTIFF ({_first_line(error)})") from error
     if bands != 1:
-        raise InputError(f"{path}: {bands} bands; a raster of one band is accepted")
+        raise InputError(f"{path}: {bands} bands; expected a raster of one band")
     if crs is None and declared is None:
         return values, None
     if transform.b or transform.d or transform.e > 0 or transform.a < 0:
-        raise InputError(f"{path}: the raster is turned or flipped; a north-up raster is accepted")
+        raise InputError(f"{path}: the raster is turned or flipped; expected a north-up raster")
     rows, columns = values.shape
     west, north = transform.c, transform.f
     box = (west, north + rows * transform.e, west + columns * transform.a, north)

@@ -104,7 +104,7 @@ def read_measurements(
     import duckdb
 
     if fill is not None and not np.isfinite(fill):
-        raise ParameterError(f"fill is {fill!r}; a finite number is accepted")
+        raise ParameterError(f"fill must be a finite number, got {fill!r}")
     table = open_table(source)
     types = column_types(table)
     found = find_columns(table.name, types, {"user": user, "lat": lat, "lon": lon, "time": time})
@@ -133,14 +133,14 @@ def _signal(source: str, types: Mapping[str, str], given: str | None) -> str:
         name = next((plain[usual] for usual in USUAL_SIGNALS if usual in plain), None)
         if name is None:
             raise InputError(
-                f"{source}: no column of signal strength among {listed(types)}; a usual name (rss_dbm, "
-                "rsrp_dbm, rssi) or rss=NAME is accepted"
+                f"{source}: no column of signal strength among {listed(types)}; expected a usual name "
+                "(rss_dbm, rsrp_dbm, rssi) or rss=NAME"
             )
     if name not in types:
         raise InputError(f"{source}: no column {given!r} for rss; its columns are {listed(types)}")
     if not _numeric(name, types) or types[name] == "BOOLEAN":
         raise InputError(
-            f"{source}: column {name!r} for rss is of type {types[name].lower()}; numbers (dBm) are accepted"
+            f"{source}: column {name!r} for rss is of type {types[name].lower()}; expected numbers (dBm)"
         )
     return name
 
@@ -155,16 +155,16 @@ def _further(
             name for name in types if name not in taken and (untyped or NUMBER.match(types[name]) is not None)
         ]
     if isinstance(features, str):
-        raise ParameterError(f"features is {features!r}; a sequence of column names is accepted")
+        raise ParameterError(f"features must be a sequence of column names, got {features!r}")
     for name in features:
         if name not in types:
             raise InputError(f"{source}: no column {name!r}; its columns are {listed(types)}")
         if not _numeric(name, types):
             raise InputError(
-                f"{source}: column {name!r} is of type {types[name].lower()}; numbers are accepted as features"
+                f"{source}: column {name!r} is of type {types[name].lower()}; expected numbers as features"
             )
         if name in taken or list(features).count(name) > 1:
-            raise InputError(f"{source}: column {name!r} is named twice; each column once is accepted")
+            raise InputError(f"{source}: column {name!r} is named twice; expected each column once")
     return list(features)
 
 
@@ -189,7 +189,7 @@ class _Rows:
         ]
         found = self._arrow(f"{user} AS user_id, {', '.join(select)}")
         if not len(found):
-            raise InputError(f"{self.source}: holds no rows; at least one is accepted")
+            raise InputError(f"{self.source}: holds no rows; expected at least one")
         self._users = found["user_id"]
         if self._users.null_count:
             row = int(np.flatnonzero(self._users.is_null().to_numpy())[0]) + 1
@@ -213,7 +213,7 @@ class _Rows:
             f"SELECT CAST({quote_name(name)} AS VARCHAR) FROM {self._from} LIMIT 1 OFFSET {row}"
         ).fetchall()[0][0]
         shown = "missing (null)" if written is None else repr(str(written)[:60])
-        raise InputError(f"{self.source}: row {row + 1}, column {name!r} is {shown}; {accepted} is accepted")
+        raise InputError(f"{self.source}: row {row + 1}, column {name!r} is {shown}; expected {accepted}")
 
     def refuse_odd(self, columns: Sequence[_Column]) -> None:
         """Raise for the first number that is none."""
@@ -262,7 +262,7 @@ class _Rows:
             missing[:, 2:] = False
         kept = np.flatnonzero(~missing.any(axis=1))
         if not len(kept):
-            raise InputError(f"{self.source}: a value is missing in every row; complete rows are accepted")
+            raise InputError(f"{self.source}: a value is missing in every row; expected complete rows")
         if len(kept) < len(self):
             notes.append(f"{len(self) - len(kept)} of {len(self)} rows are left out: a value is missing")
         users, ids = _codes(self._users, kept)
@@ -306,7 +306,7 @@ def _check(rows: _Rows, base: Sequence[_Column], fill: float | None) -> None:
     rows.refuse(signal.name, outside, f"a signal strength {span}, or null where there is none,")
     if fill is not None and not WEAKEST_DBM <= fill <= STRONGEST_DBM and signal.missing.any():
         raise ParameterError(
-            f"fill is {fill!r}, which would stand for a missing signal strength; a number {span} is accepted"
+            f"fill is {fill!r}, which would stand for a missing signal strength; expected a number {span}"
         )
 
 

@@ -155,7 +155,7 @@ def _query(sql: str) -> Table:
     with reading("SQL"):
         statements = duckdb.extract_statements(sql)
     if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
-        raise InputError(f"SQL: {len(statements)} statements, or not a SELECT; one SELECT is accepted")
+        raise InputError(f"SQL: {len(statements)} statements, or not a SELECT; expected one SELECT")
     return QueryTable(sql.rstrip().rstrip(";"))
 
 
@@ -170,12 +170,12 @@ def _open_frame(source: Any) -> Table:
     if home == "polars" and hasattr(source, "collect"):
         return FrameTable(source.collect(), kind)
     if home == "pyarrow" and hasattr(source, "read_next_batch"):
-        raise InputError(f"{kind}: can be read once only; an Arrow table or dataset is accepted")
+        raise InputError(f"{kind}: can be read once only; expected an Arrow table or dataset")
     if home in ("pandas", "polars", "pyarrow"):
         return FrameTable(source, kind)
     if isinstance(source, Table):
         return source
-    raise InputError(f"points of type {kind} cannot be read; accepted: {ACCEPTED}")
+    raise InputError(f"points of type {kind} cannot be read; expected one of {ACCEPTED}")
 
 
 def _relation(source: Any) -> Table:

@@ -104,7 +104,7 @@ class Region(Box):
         """
         file = Path(path)
         if not file.is_file():
-            raise InputError(f"{file}: no such file; a GeoJSON file of polygons is accepted as a region")
+            raise InputError(f"{file}: no such file; expected a GeoJSON file of polygons as a region")
         if file.suffix.lower() in {".geojson", ".json"}:
             try:
                 content = json.loads(file.read_text(encoding="utf-8"))
@@ -116,11 +116,9 @@ class Region(Box):
             frame = geopandas.read_file(file)
         except (ValueError, OSError, RuntimeError) as error:
             reason = str(error).splitlines()[0]
-            raise InputError(
-                f"{file}: not readable as a vector file ({reason}); GeoJSON is accepted"
-            ) from error
+            raise InputError(f"{file}: not readable as a vector file ({reason}); expected GeoJSON") from error
         if len(frame) == 0 or frame.crs is None:
-            raise InputError(f"{file}: no features with a CRS; polygons with a known CRS are accepted")
+            raise InputError(f"{file}: no features with a CRS; expected polygons with a known CRS")
         return cls._from_shape(frame.to_crs(DEGREES_CRS).union_all(), str(file))
 
     @classmethod
@@ -141,8 +139,8 @@ class Region(Box):
         if Path(text).is_file():
             return cls.from_file(text)
         raise InputError(
-            f"region {text!r} is neither west,south,east,north in degrees nor a file; "
-            "accepted: four numbers such as -74.03,40.69,-73.90,40.83, or a GeoJSON file"
+            f"region {text!r} is neither west,south,east,north in degrees nor a file; expected one of "
+            "four numbers such as -74.03,40.69,-73.90,40.83, or a GeoJSON file"
         )
 
     @classmethod
@@ -167,7 +165,7 @@ class Region(Box):
             bbox = _checked_bbox(*box)
             return cls(text, bbox, bbox)
         if not all(math.isfinite(value) for value in box) or box[0] >= box[2] or box[1] >= box[3]:
-            raise InputError(f"bounds {box} in {crs} are empty; x0 < x1 and y0 < y1 are accepted")
+            raise InputError(f"bounds {box} in {crs} are empty; expected x0 < x1 and y0 < y1")
         if text.startswith("+proj=cea"):
             west, south, east, north = _unproject_box(projection_of(text), box)
         else:
@@ -187,7 +185,7 @@ class Region(Box):
             Not positive.
         """
         if width < 1 or height < 1:
-            raise InputError(f"a raster of {width} x {height} cells is empty; at least 1 x 1 is accepted")
+            raise InputError(f"a raster of {width} x {height} cells is empty; expected at least 1 x 1")
         box = (0.0, 0.0, float(width), float(height))
         return cls("", box, box)
 
@@ -285,7 +283,7 @@ class Region(Box):
 
         if shape.is_empty or shape.geom_type not in {"Polygon", "MultiPolygon"}:
             kind = "empty" if shape.is_empty else f"a {shape.geom_type}"
-            raise InputError(f"{source}: the geometry is {kind}; a Polygon or MultiPolygon is accepted")
+            raise InputError(f"{source}: the geometry is {kind}; expected a Polygon or MultiPolygon")
         if not shape.is_valid:
             raise InputError(f"{source}: the polygon is invalid ({shapely.is_valid_reason(shape)})")
         west, south, east, north = shape.bounds
@@ -313,16 +311,14 @@ def _checked_bbox(west: float, south: float, east: float, north: float, source: 
     values = {"west": west, "south": south, "east": east, "north": north}
     for name, value in values.items():
         if not math.isfinite(value):
-            raise InputError(f"{source}: {name} is {value!r}; a finite number of degrees is accepted")
+            raise InputError(f"{source}: {name} is {value!r}; expected a finite number of degrees")
     if max(abs(south), abs(north)) > 90:
         swapped = max(abs(west), abs(east)) <= 90 and max(abs(south), abs(north)) <= 180
         hint = "; longitude and latitude seem to be swapped" if swapped else ""
-        raise InputError(
-            f"{source}: south {south:g}, north {north:g}: latitudes from -90 to 90 are accepted{hint}"
-        )
+        raise InputError(f"{source}: latitudes must be from -90 to 90, got {south:g} to {north:g}{hint}")
     if max(abs(west), abs(east)) > 180:
         raise InputError(
-            f"{source}: west {west:g}, east {east:g}: longitudes from -180 to 180 are accepted; "
+            f"{source}: longitudes must be from -180 to 180, got {west:g} to {east:g}; "
             "a region that crosses the antimeridian must be given as two, one on each side of it"
         )
     if west >= east:
@@ -352,7 +348,7 @@ def _crs_text(crs: str) -> str:
         known = CRS.from_user_input(crs)
     except CRSError as error:
         raise InputError(
-            f"CRS {crs!r} is not known; an EPSG code such as EPSG:4326, or WKT, is accepted"
+            f"CRS {crs!r} is not known; expected an EPSG code such as EPSG:4326, or WKT"
         ) from error
     authority = known.to_authority(min_confidence=100)
     if authority is not None and authority[1] in {"4326", "CRS84"}:
@@ -374,6 +370,6 @@ def _from_geojson(content: Any, source: str) -> Any:
         return shape(content["geometry"] if kind == "Feature" else content)
     except (ShapelyError, AttributeError, KeyError, TypeError, ValueError, IndexError) as error:
         raise InputError(
-            f"{source}: not a GeoJSON polygon ({type(error).__name__}: {error}); accepted: a Polygon or "
-            "MultiPolygon, or features of these"
+            f"{source}: not a GeoJSON polygon ({type(error).__name__}: {error}); expected one of a "
+            "Polygon or MultiPolygon, or features of these"
         ) from error

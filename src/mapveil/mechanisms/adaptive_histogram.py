@@ -263,7 +263,7 @@ def _resolution(asked: PrefixTree) -> tuple[str, ...]:
 
 def _pairs(start: Iterable[Iterable[int]]) -> tuple[tuple[int, int], ...]:
     """The nodes as plain pairs, checked."""
-    accepted = "pairs of a level from 0 to 31 and a Morton code of that level are accepted"
+    accepted = "expected pairs of a level from 0 to 31 and a Morton code of that level"
     try:
         nodes = np.asarray([tuple(pair) for pair in start])
     except (TypeError, ValueError):

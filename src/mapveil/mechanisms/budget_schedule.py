@@ -41,7 +41,7 @@ def laplace_deviation(epsilon: Fraction | float, sensitivity: int) -> float:
     rate = float(epsilon) / sensitivity if sensitivity > 0 else math.nan
     if not rate > 0:
         raise ParameterError(
-            f"epsilon {float(epsilon):g} at sensitivity {sensitivity}; numbers above 0 are accepted"
+            f"epsilon {float(epsilon):g} at sensitivity {sensitivity}; expected numbers above 0"
         )
     return math.sqrt(2) * math.exp(-rate / 2) / -math.expm1(-rate)
 
@@ -62,7 +62,7 @@ def epsilon_of_deviation(deviation: float, sensitivity: int) -> float:
     """
     if not (deviation > 0 and math.isfinite(deviation) and sensitivity > 0):
         raise ParameterError(
-            f"deviation {deviation!r} at sensitivity {sensitivity}; finite numbers above 0 are accepted"
+            f"deviation {deviation!r} at sensitivity {sensitivity}; expected finite numbers above 0"
         )
     root = math.hypot(1, math.sqrt(2) * deviation)
     # root - 1, without taking neighbours from each other.

@@ -45,7 +45,7 @@ def require_level(level: int | None, levels: Sequence[int]) -> None:
         It is not.
     """
     if level is not None and level not in levels:
-        raise ParameterError(f"level is {level}; {min(levels)} to {max(levels)} are accepted on this map")
+        raise ParameterError(f"level is {level}; expected {min(levels)} to {max(levels)} on this map")
 
 
 def choose_levels(measured: Sequence[LevelSums], members: IntArray, subregions: int) -> IntArray:

@@ -81,8 +81,8 @@ class LocalLaplace(SumMechanism):
         if draws > _EVENTS:
             raise ParameterError(
                 f"{setting.devices} devices would draw about {draws:.2g} noise events for the "
-                f"{encoding.length} nodes of level {level}; {_EVENTS:.2g} at most are accepted: "
-                "a coarser level, or a sample"
+                f"{encoding.length} nodes of level {level}; expected {_EVENTS:.2g} at most: a coarser "
+                "level, or a sample"
             )
         sums = yield Query(f"every node of level {level}", encoding, self.budget)
         shown = LevelSums(level, encoding.fill(0, sums.values), sums.variance)

@@ -48,12 +48,10 @@ def check_tiling(tiling: Tiling) -> None:
         It has too many cells, or none whose centre lies in the region's polygon, or places too close together.
     """
     if tiling.size > _LARGEST:
-        raise InputError(
-            f"{tiling.spec} has {tiling.size} cells; a dense map of at most {_LARGEST} is accepted"
-        )
+        raise InputError(f"{tiling.spec} has {tiling.size} cells; expected a dense map of at most {_LARGEST}")
     inside = tiling.lattice().inside if tiling.region.polygon is not None else None
     if tiling.size == 0 or (inside is not None and not inside.any()):
-        raise InputError(f"{tiling.spec} has no cell in {tiling.region}; a finer tiling is accepted")
+        raise InputError(f"{tiling.spec} has no cell in {tiling.region}; expected a finer tiling")
     if isinstance(tiling, Places):
         tiling.area_m2()
 
@@ -108,7 +106,7 @@ class AnyMechanism(ABC):
     def _check(self, held: bool, name: str, accepted: str) -> None:
         """Refuse a parameter outside its range."""
         if not held:
-            raise ParameterError(f"{name} is {getattr(self, name)!r}; {accepted} is accepted")
+            raise ParameterError(f"{name} must be {accepted}, got {getattr(self, name)!r}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -69,7 +69,7 @@ class Method(NamedTuple):
         for key in given:
             if key not in accepted:
                 known = ", ".join(accepted) or "none"
-                raise ParameterError(f"{self.name} has no option {key!r}; accepted: {known}")
+                raise ParameterError(f"{self.name} has no option {key!r}; expected one of {known}")
         needed = [
             item.name
             for item in dataclasses.fields(self.load())
@@ -77,9 +77,7 @@ class Method(NamedTuple):
         ]
         for key in needed:
             if key not in given and key != "epsilon":
-                raise ParameterError(
-                    f"{self.name} needs the option {key!r}; --option {key}=VALUE is accepted"
-                )
+                raise ParameterError(f"{self.name} needs the option {key!r}; expected --option {key}=VALUE")
         if self.has_budget:
             if epsilon is None:
                 raise ParameterError(f"{self.name} needs an epsilon, such as 1")
@@ -160,7 +158,7 @@ def find_method(name: str | None = None, trust: str = "central") -> Method:
         No such trust, or no method of it has the name.
     """
     if trust not in DEFAULT_METHODS:
-        raise ParameterError(f"no trust is called {trust!r}; accepted: {', '.join(DEFAULT_METHODS)}")
+        raise ParameterError(f"no trust is called {trust!r}; expected one of {', '.join(DEFAULT_METHODS)}")
     wanted = name or DEFAULT_METHODS[trust]
     for method in METHODS:
         if method.name == wanted and method.trust == trust:

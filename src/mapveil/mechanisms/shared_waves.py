@@ -161,7 +161,7 @@ def choose_waves(
         ("side", min(sides)),
     ):
         if not (math.isfinite(value) and value > 0):
-            raise ParameterError(f"{name} is {value!r}; a number above 0 is accepted")
+            raise ParameterError(f"{name} must be a number above 0, got {value!r}")
     period = (sides[0] + _MARGIN * bandwidth, sides[1] + _MARGIN * bandwidth)
     index = _half_plane(period, bandwidth, most)
     weights = _weights(index, period, bandwidth)

@@ -76,7 +76,7 @@ def linear_parameters(rows: FloatArray) -> FloatArray:
     """
     if rows.ndim != 2 or len(rows) == 0 or rows.shape[1] <= RSS:
         raise InputError(
-            f"rows of shape {rows.shape}; at least one row of at least {RSS + 1} features is accepted"
+            f"rows of shape {rows.shape}; expected at least one row of at least {RSS + 1} features"
         )
     # The Gram matrix of all columns at once: no copy of the table without its third column.
     gram, sums = rows.T @ rows, rows.sum(axis=0)
@@ -143,6 +143,6 @@ def utility(
 def _check_pair(original: FloatArray, rewritten: FloatArray) -> None:
     if original.shape != rewritten.shape or original.ndim != 2 or len(original) == 0:
         raise InputError(
-            f"rows of shape {original.shape} rewritten to {rewritten.shape}; two tables of one shape, at least one "
-            "row, are accepted"
+            f"rows of shape {original.shape} rewritten to {rewritten.shape}; expected two tables of "
+            "one shape, at least one row"
         )

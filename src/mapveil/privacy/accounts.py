@@ -68,7 +68,7 @@ def find_dataset(connection: sqlite3.Connection, text: str) -> str:
     if len(found) != 1:
         raise InputError(
             f"{len(found) or 'no'} dataset{'s' * (len(found) > 1)} in the ledger called {text!r}; "
-            f"a dataset's name or at least {_SHORTEST} leading digits of its id are accepted"
+            f"expected a dataset's name or at least {_SHORTEST} leading digits of its id"
         )
     return str(found[0][0])
 

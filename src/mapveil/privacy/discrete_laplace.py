@@ -54,7 +54,7 @@ def _sampler(epsilon: Fraction, sensitivity: int) -> _Sampler:
     """Choose the digits and make their tables."""
     if epsilon <= 0 or sensitivity <= 0:
         raise ParameterError(
-            f"epsilon {epsilon} at sensitivity {sensitivity}; numbers above 0 are accepted for both"
+            f"epsilon {epsilon} at sensitivity {sensitivity}; expected numbers above 0 for both"
         )
     with decimal.localcontext(DIGITS):
         rate = Decimal(epsilon.numerator) / Decimal(epsilon.denominator * sensitivity)
@@ -65,7 +65,7 @@ def _sampler(epsilon: Fraction, sensitivity: int) -> _Sampler:
         if shift > _LARGEST_SHIFT:
             raise ParameterError(
                 f"epsilon {float(epsilon):g} at sensitivity {sensitivity} asks for noise wider than "
-                f"2^{_LARGEST_SHIFT + _DIGIT_BITS}; a larger epsilon is accepted"
+                f"2^{_LARGEST_SHIFT + _DIGIT_BITS}; expected a larger epsilon"
             )
         digits = -(-shift // _DIGIT_BITS)
         widths = tuple(shift // digits + (i < shift % digits) for i in range(digits))
@@ -152,6 +152,6 @@ def laplace_quantile(alpha: float, epsilon: Fraction, sensitivity: int) -> int:
         As for :func:`discrete_laplace`.
     """
     if not 0 < alpha < 1:
-        raise ParameterError(f"alpha is {alpha!r}; a number between 0 and 1 is accepted")
+        raise ParameterError(f"alpha must be a number between 0 and 1, got {alpha!r}")
     rate = float(Fraction(epsilon) / sensitivity)
     return max(0, int(np.ceil(np.log(2 / (alpha * (1 + np.exp(-rate)))) / rate - 1)))

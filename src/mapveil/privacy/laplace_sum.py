@@ -74,7 +74,7 @@ def laplace_sum_tail(threshold: int, terms: Fraction | float, epsilon: Fraction,
         A number is outside its range.
     """
     if threshold < 0:
-        raise ParameterError(f"threshold is {threshold}; 0 or more is accepted")
+        raise ParameterError(f"threshold must be 0 or more, got {threshold}")
     count, rate = _parameters(terms, epsilon, sensitivity)
     if count == 1:
         return 2 * math.exp(-rate * (threshold + 1)) / (1 + math.exp(-rate))
@@ -101,7 +101,7 @@ def laplace_sum_quantile(alpha: float, terms: Fraction | float, epsilon: Fractio
         A number is outside its range.
     """
     if not 1e-25 <= alpha < 1:
-        raise ParameterError(f"alpha is {alpha!r}; a number between 1e-25 and 1 is accepted")
+        raise ParameterError(f"alpha must be a number between 1e-25 and 1, got {alpha!r}")
     count, rate = _parameters(terms, epsilon, sensitivity)
     if count == 1:
         return laplace_quantile(alpha, epsilon, sensitivity)
@@ -140,8 +140,8 @@ def _parameters(terms: Fraction | float, epsilon: Fraction, sensitivity: int) ->
     count, rate = float(terms), float(Fraction(epsilon) / sensitivity) if sensitivity > 0 else 0.0
     if not (0 < count < math.inf and rate > 0):
         raise ParameterError(
-            f"{float(terms):g} terms at epsilon {epsilon} and sensitivity {sensitivity}; "
-            "finite numbers above 0 are accepted"
+            f"{float(terms):g} terms at epsilon {epsilon} and sensitivity {sensitivity}; expected "
+            "finite numbers above 0"
         )
     return count, rate
 

@@ -131,7 +131,7 @@ class Ledger:
                 return find_dataset(connection, dataset)
         content = dataset if isinstance(dataset, bytes) else dataset.fingerprint()
         if len(content) != 32:
-            raise ParameterError(f"a fingerprint of {len(content)} bytes; 32 bytes are accepted")
+            raise ParameterError(f"a fingerprint of {len(content)} bytes; expected 32 bytes")
         with transaction(self.path) as connection:
             key = connection.execute("SELECT key FROM ledger").fetchone()[0]
         return hmac.digest(key, content, "sha256").hex()
@@ -251,7 +251,7 @@ class Ledger:
             No such spend, it was written or annulled before, or no reason is given.
         """
         if not reason.strip():
-            raise ParameterError("reason is empty; how it is known that nothing was revealed is accepted")
+            raise ParameterError("reason is empty; expected how it is known that nothing was revealed")
         self._mark(spend, "annulled", reason)
 
     def entries(self, dataset: Fingerprinted | bytes | str | None = None) -> tuple[Entry, ...]:
@@ -315,7 +315,7 @@ class Ledger:
         """
         if not name.strip() or name == "default" or like_id(name):
             raise ParameterError(
-                f"name is {name!r}; a word other than 'default' and no row of hexadecimal digits is accepted"
+                f"name must be a word other than 'default' and no row of hexadecimal digits, got {name!r}"
             )
         digest = self.dataset_id(dataset)
         with transaction(self.path, write=True) as connection:

@@ -92,8 +92,8 @@ def create_ledger(path: Path, default_budget: str) -> None:
         _sync_folder(path.parent)
     except (OSError, sqlite3.Error) as error:
         raise InputError(
-            f"{path}: no ledger can be made here ({error}); "
-            "a path in a folder that can be written is accepted, see MAPVEIL_LEDGER"
+            f"{path}: no ledger can be made here ({error}); expected a path in a folder that can be "
+            "written, see MAPVEIL_LEDGER"
         ) from error
     finally:
         with contextlib.suppress(OSError):

@@ -73,7 +73,7 @@ def smallest_modulus(
     highest = highest_sum(shard_size, per_user_max)
     if length < 1 or not 0 < failure < 1:
         raise ParameterError(
-            f"{length} coordinates, failure {failure!r}; 1 or more, and a probability, are accepted"
+            f"{length} coordinates, failure {failure!r}; expected 1 or more, and a probability"
         )
     reach = laplace_sum_quantile(failure / length, terms, epsilon, sensitivity)
     bits = (highest + 2 * reach).bit_length()
@@ -82,8 +82,9 @@ def smallest_modulus(
         bits -= 1
     if bits > _WORD or _overflow(bits, highest, length, terms, epsilon, sensitivity) > failure:
         raise ParameterError(
-            f"sums of {shard_size} clients of up to {per_user_max} with noise of up to {float(reach):.3g} need "
-            f"more than {_WORD} bits; a smaller scale or shard, or a larger epsilon, is accepted"
+            f"sums of {shard_size} clients of up to {per_user_max} with noise of up to "
+            f"{float(reach):.3g} need more than {_WORD} bits; expected a smaller scale or shard, or a "
+            "larger epsilon"
         )
     return bits
 
@@ -117,7 +118,7 @@ def check_modulus(
         shard_size, per_user_max, length, terms, epsilon, sensitivity, failure=failure
     )
     if not smallest <= bits <= _WORD:
-        raise ParameterError(f"bits is {bits}; {smallest} to {_WORD} are accepted for these sums")
+        raise ParameterError(f"bits is {bits}; expected {smallest} to {_WORD} for these sums")
     return bits
 
 
@@ -131,7 +132,7 @@ def highest_sum(shard_size: int, per_user_max: int) -> int:
     """
     if shard_size < 1 or per_user_max < 1:
         raise ParameterError(
-            f"{shard_size} clients of up to {per_user_max} each; whole numbers above 0 are accepted"
+            f"{shard_size} clients of up to {per_user_max} each; expected whole numbers above 0"
         )
     return shard_size * per_user_max
 
@@ -179,7 +180,7 @@ def centre(total: npt.NDArray[np.uint64], bits: int, highest: int) -> npt.NDArra
     """
     if not 1 <= bits <= _WORD or not 0 <= highest < 1 << (_WORD - 1):
         raise ParameterError(
-            f"{bits} bits for sums of up to {highest}; 1 to {_WORD} bits, and sums of 63, are accepted"
+            f"{bits} bits for sums of up to {highest}; expected 1 to {_WORD} bits, and sums of 63"
         )
     lowest = np.uint64(_lowest(bits, highest) % (1 << _WORD))
     mask = np.uint64((1 << bits) - 1)

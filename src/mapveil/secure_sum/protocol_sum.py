@@ -58,7 +58,7 @@ class ProtocolSum:
 
     def __init__(self, workers: int = 1, *, active: bool = False) -> None:
         if workers < 1:
-            raise ParameterError(f"workers is {workers}; 1 or more are accepted")
+            raise ParameterError(f"workers must be 1 or more, got {workers}")
         self.workers = workers
         self.active = active
         self._crew: Crew | None = None

@@ -154,7 +154,7 @@ class Server:
     def _checked(self, client: int, data: bytes) -> Callable[[], None]:
         """A function that stores a fully checked message."""
         if not 0 <= client < self.parameters.clients:
-            raise OwnFault(f"a message from client {client}; 0 to {self.parameters.clients - 1} are accepted")
+            raise OwnFault(f"a message from client {client}; expected 0 to {self.parameters.clients - 1}")
         expected = expected_messages(self._state, self.parameters.active)
         try:
             message, fields = messages.decode(self.parameters, data, client, expected)
@@ -163,7 +163,7 @@ class Server:
                     f"{message.name} from a client that was not asked; those still in the round are"
                 )
             if self._arrived[client]:
-                raise PeerFault(f"{message.name} once more; one is accepted")
+                raise PeerFault(f"{message.name} once more; expected one")
             return self._keeper(message, client, fields)
         except PeerFault as fault:
             raise PeerFault(f"client {client}: {fault}", client) from None
@@ -217,7 +217,7 @@ class Server:
         """
         step = server_step(self._state, Signal.CLOSE, self.parameters.active)
         if step is None:
-            raise OwnFault(f"close_phase() in state {self._state.name}; a phase that is open is accepted")
+            raise OwnFault(f"close_phase() in state {self._state.name}; expected a phase that is open")
         try:
             outbox = self._close()
         except Abort:

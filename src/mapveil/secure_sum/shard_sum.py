@@ -89,13 +89,11 @@ def check_shards(
     """
     n = vectors.clients
     if vectors.length != settings.length:
-        raise ParameterError(f"vectors of length {vectors.length}; {settings.length} is accepted")
+        raise ParameterError(f"vectors of length {vectors.length}; expected {settings.length}")
     if shards.size < 1 or shards[0] != 0 or shards[-1] != n or np.any(np.diff(shards) < 1):
-        raise ParameterError(
-            f"shards that do not part the clients 0 .. {n - 1}; ascending bounds are accepted"
-        )
+        raise ParameterError(f"shards that do not part the clients 0 .. {n - 1}; expected ascending bounds")
     if leaves.shape != (n,) or (n and not Leaves.NOTHING <= leaves.min() <= leaves.max() <= Leaves.NEVER):
-        raise ParameterError(f"leaves of shape {leaves.shape}; a Leaves for each of {n} clients is accepted")
+        raise ParameterError(f"leaves of shape {leaves.shape}; expected a Leaves for each of {n} clients")
     if vectors.client.size and not (
         vectors.client.min() >= 0
         and vectors.client.max() < n

@@ -185,7 +185,7 @@ class DiskRandomizer(SymbolRandomizer):
         if self._shape[0] * self._shape[1] > _LARGEST_OUTPUT:
             raise ParameterError(
                 f"radius {self.radius_m:g} m on {domain.tiling.spec}: a report is one of "
-                f"{self._shape[0] * self._shape[1]} pixels; 2**25 at most are accepted"
+                f"{self._shape[0] * self._shape[1]} pixels; expected 2**25 at most"
             )
         self.kernel: DiskKernel = disk_kernel(self.radius_m, self.raster)
         # The corner of each site's kernel in the bordered raster.

@@ -63,12 +63,10 @@ class Domain:
 
     def __post_init__(self) -> None:
         if self.tiling.size > _SITES:
-            raise InputError(
-                f"{self.tiling.spec} has {self.tiling.size} sites; at most {_SITES} are accepted"
-            )
+            raise InputError(f"{self.tiling.spec} has {self.tiling.size} sites; expected at most {_SITES}")
         if self.size < 2:
             raise InputError(
-                f"{self.tiling.spec} has {self.size} sites in {self.tiling.region}; two or more are accepted"
+                f"{self.tiling.spec} has {self.size} sites in {self.tiling.region}; expected two or more"
             )
 
     @cached_property
@@ -99,7 +97,7 @@ class Domain:
         """
         given = np.atleast_1d(np.asarray(cells))
         if given.dtype.kind not in "iu":
-            raise InputError(f"cells are {given.dtype}; whole numbers are accepted")
+            raise InputError(f"cells must be whole numbers, got {given.dtype}")
         given = given.astype(np.int64, copy=False)
         sites, known = given, (given >= 0) & (given < self.tiling.size)
         if self._cells is not None:

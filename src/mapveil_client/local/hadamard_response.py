@@ -57,7 +57,7 @@ class HadamardRandomizer(SymbolRandomizer):
             wanted = math.ceil(math.log2(min(math.exp(min(float(epsilon), 60.0)), 2.0 * domain.size)))
             blocks = 1 << max(wanted - 1, 0)
         if blocks > most:
-            raise ParameterError(f"blocks is {blocks} for {domain.size} sites; at most {most} is accepted")
+            raise ParameterError(f"blocks is {blocks} for {domain.size} sites; expected at most {most}")
         self.length = 1 << (-(-domain.size // blocks)).bit_length()
         self.blocks = -(-domain.size // (self.length - 1))
         room = _TOTAL_BITS - self.symbols.bit_length()

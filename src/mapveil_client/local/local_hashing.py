@@ -71,7 +71,7 @@ class LinearHashes:
 
     def __post_init__(self) -> None:
         if not is_prime(self.buckets):
-            raise ParameterError(f"buckets is {self.buckets}; a prime is accepted")
+            raise ParameterError(f"buckets must be a prime, got {self.buckets}")
 
     @property
     def digits(self) -> int:
@@ -303,7 +303,8 @@ class HashingRandomizer(SymbolRandomizer):
         self.reports = HashedReports(domain.size, epsilon, g)
         if self.symbols > _LARGEST_TABLE:
             raise ParameterError(
-                f"buckets is {g} for {domain.size} sites: a table of {self.symbols} counts; 2**25 at most are accepted"
+                f"buckets is {g} for {domain.size} sites: a table of {self.symbols} counts; expected 2**25 "
+                "at most"
             )
 
     @property

@@ -120,7 +120,7 @@ def _value(data: bytes, randomizer: Randomizer, known: tuple[bytes, bytes]) -> i
         raise InputError(f"is no report ({error})") from None
     if len(fields) != _FIELDS or fields[0] != VERSION:
         raise InputError(
-            f"is no report of version {VERSION}; {_FIELDS} fields, the first the version, are accepted"
+            f"is no report of version {VERSION}; expected {_FIELDS} fields, the first the version"
         )
     _, kind, domain, setting, value = fields
     if domain != known[0]:
@@ -131,8 +131,8 @@ def _value(data: bytes, randomizer: Randomizer, known: tuple[bytes, bytes]) -> i
         raise InputError("is of another randomizer, or of another epsilon")
     if isinstance(randomizer, SetRandomizer):
         if not isinstance(value, bytes) or len(value) != randomizer.bytes:
-            raise InputError(f"holds no set of sites; {randomizer.bytes} bytes are accepted")
+            raise InputError(f"holds no set of sites; expected {randomizer.bytes} bytes")
         randomizer.check_sets(np.frombuffer(value, dtype=np.uint8)[None])
     elif not isinstance(value, int) or value >= randomizer.symbols:
-        raise InputError(f"holds no symbol of this randomizer; 0 to {randomizer.symbols - 1} is accepted")
+        raise InputError(f"holds no symbol of this randomizer; expected 0 to {randomizer.symbols - 1}")
     return value

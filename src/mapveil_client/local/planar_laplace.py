@@ -81,7 +81,8 @@ class TableRandomizer(SymbolRandomizer):
         """
         if sites > MOST_SITES:
             raise ParameterError(
-                f"{name} writes out a table of all pairs of sites; {MOST_SITES} sites at most are accepted, not {sites}"
+                f"{name} writes out a table of all pairs of sites; expected {MOST_SITES} sites at most, "
+                f"not {sites}"
             )
 
     @property

@@ -201,7 +201,7 @@ class SetRandomizer(Randomizer):
         """
         spare = 8 * self.bytes - self.size
         if spare and (values[:, -1] & ((1 << spare) - 1)).any():
-            raise InputError("a report has bits beyond the last site; zeros are accepted there")
+            raise InputError("a report has bits beyond the last site; expected zeros there")
 
     def _chunk(self) -> int:
         return max(1, _BITS // self.size)
@@ -265,4 +265,4 @@ class LocalMethod(ABC):
     def _check(self, held: bool, name: str, accepted: str) -> None:
         """Refuse a parameter outside its range."""
         if not held:
-            raise ParameterError(f"{name} is {getattr(self, name)!r}; {accepted} is accepted")
+            raise ParameterError(f"{name} must be {accepted}, got {getattr(self, name)!r}")

@@ -168,8 +168,8 @@ def check_thresholds(codes: Codes, thresholds: Sequence[int]) -> tuple[int, ...]
     if blocks_at(codes, given[-1]).first.size > 1:
         shared = whole - int(codes.code[0] ^ codes.code[-1]).bit_length()
         raise ParameterError(
-            f"the last threshold is {given[-1]}, but the sites share only {shared} bits: some would have no group; "
-            f"{shared} or fewer is accepted"
+            f"the last threshold is {given[-1]}, but the sites share only {shared} bits: some would "
+            f"have no group; expected {shared} or fewer"
         )
     return given
 

@@ -64,7 +64,7 @@ class StaircaseRandomizer(SymbolRandomizer):
             self._extremes, epsilon, _TOTAL_BITS - 1 - (lower * domain.size).bit_length()
         )
         if self.steps.more == 0:
-            raise ParameterError(f"epsilon is {float(epsilon):g}; 2**-20 or more is accepted")
+            raise ParameterError(f"epsilon must be 2**-20 or more, got {float(epsilon):g}")
         self._even = lower * self.steps.less  # weight that every site has
         nested = np.zeros(domain.size, dtype=np.int64)
         for blocks in self._blocks:

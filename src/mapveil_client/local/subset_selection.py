@@ -53,7 +53,7 @@ class SubsetRandomizer(SetRandomizer):
         d = domain.size
         self.subset = best_subset_size(epsilon, d) if subset is None else subset
         if not 1 <= self.subset < d:
-            raise ParameterError(f"subset is {subset} of {d} sites; 1 to {d - 1} is accepted")
+            raise ParameterError(f"subset is {subset} of {d} sites; expected 1 to {d - 1}")
         room = _TOTAL_BITS - d.bit_length()
         self.weights = odds(epsilon, room, min(room, 40))
         self._holding = self.weights.more * self.subset
@@ -75,7 +75,7 @@ class SubsetRandomizer(SetRandomizer):
         """See :meth:`SetRandomizer.check_sets`."""
         super().check_sets(values)
         if (set_sizes(values) != self.subset).any():
-            raise InputError(f"a report is a set of another size; {self.subset} sites are accepted")
+            raise InputError(f"a report is a set of another size; expected {self.subset} sites")
 
     def identity(self) -> str:
         """See :meth:`Randomizer.identity`."""

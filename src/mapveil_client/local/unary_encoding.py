@@ -36,7 +36,7 @@ class UnaryRandomizer(SetRandomizer):
         super().__init__(domain, epsilon)
         self.chances = _chances(epsilon, variant)
         if self.chances[0] <= self.chances[1]:
-            raise ParameterError(f"epsilon is {float(epsilon):g}; 2**-20 or more is accepted")
+            raise ParameterError(f"epsilon must be 2**-20 or more, got {float(epsilon):g}")
         self.held, self.other = (chance / ONE for chance in self.chances)
 
     def worst_ratio(self) -> Fraction:

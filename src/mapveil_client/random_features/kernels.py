@@ -171,7 +171,7 @@ class Matern(Kernel):
 
     def __post_init__(self) -> None:
         if self.order not in range(4):
-            raise ParameterError(f"order is {self.order!r}; 0 to 3 (a smoothness of 1/2 to 7/2) is accepted")
+            raise ParameterError(f"order must be 0 to 3 (a smoothness of 1/2 to 7/2), got {self.order!r}")
 
     @property
     def name(self) -> str:
@@ -284,4 +284,4 @@ def kernel_named(name: str) -> Kernel:
         if kernel.name == name:
             return kernel
     accepted = ", ".join(kernel.name for kernel in KERNELS)
-    raise ParameterError(f"no kernel is called {name!r}; accepted: {accepted}")
+    raise ParameterError(f"no kernel is called {name!r}; expected one of {accepted}")

@@ -97,9 +97,9 @@ class Policy:
     def __post_init__(self) -> None:
         kernel_named(self.kernel)
         if not all(math.isfinite(value) and value > 0 for value in self.bandwidth) or not self.bandwidth:
-            raise ParameterError(f"bandwidth is {self.bandwidth!r}; numbers of metres above 0 are accepted")
+            raise ParameterError(f"bandwidth must be numbers of metres above 0, got {self.bandwidth!r}")
         if self.features < 1 or self.bands < 1:
-            raise ParameterError(f"features is {self.features}, bands {self.bands}; at least 1 is accepted")
+            raise ParameterError(f"features is {self.features}, bands {self.bands}; expected at least 1")
         if not (0 < self.gamma < math.inf and 0 <= self.smallest_side < math.inf):
             raise ParameterError(
                 f"gamma is {self.gamma}, smallest_side {self.smallest_side}; above 0, and from 0, accepted"
@@ -259,7 +259,7 @@ class FourierParameters:
     def _check(self, held: bool, name: str, accepted: str) -> None:
         """Refuse a parameter outside its range."""
         if not held:
-            raise ParameterError(f"{name} is {getattr(self, name)!r}; {accepted} is accepted")
+            raise ParameterError(f"{name} must be {accepted}, got {getattr(self, name)!r}")
 
     def _check_positive(self, *names: str) -> None:
         for name in names:

@@ -48,7 +48,7 @@ class EvenGrid:
                 f"a grid from {self.start} by {self.step}; finite numbers, steps other than 0 accepted"
             )
         if min(self.count) < 1:
-            raise ParameterError(f"a grid of {self.count} points; at least 1 along each axis is accepted")
+            raise ParameterError(f"a grid of {self.count} points; expected at least 1 along each axis")
 
     @property
     def dimension(self) -> int:
@@ -114,12 +114,12 @@ class Query:
     def __post_init__(self) -> None:
         kernel_named(self.kernel)
         if isinstance(self.features, bool) or not isinstance(self.features, int) or self.features < 1:
-            raise ParameterError(f"features is {self.features!r}; a whole number of at least 1 is accepted")
+            raise ParameterError(f"features must be a whole number of at least 1, got {self.features!r}")
         if not 1 <= len(self.bandwidth) == len(self.low) == len(self.high) <= 3:
             raise ParameterError("a query has one to three axes, each with a bandwidth, a low and a high end")
         for value in self.bandwidth:
             if not (math.isfinite(value) and value > 0):
-                raise ParameterError(f"bandwidth is {value!r}; a number of metres above 0 is accepted")
+                raise ParameterError(f"bandwidth must be a number of metres above 0, got {value!r}")
         for low, high in zip(self.low, self.high, strict=True):
             if not (math.isfinite(low) and math.isfinite(high) and low < high):
                 raise ParameterError(f"the region reaches from {low!r} to {high!r}, which is empty")

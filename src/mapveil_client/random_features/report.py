@@ -340,7 +340,7 @@ def _rows(messages: Sequence[bytes], kind: int, query: Query, size: int) -> Floa
         if answered != name:
             raise InputError(f"report {at}: answers another query")
         if not isinstance(numbers, bytes) or len(numbers) != 8 * size:
-            raise InputError(f"report {at}: {size} numbers of 64 bits are accepted for this query")
+            raise InputError(f"report {at} must be {size} numbers of 64 bits for this query")
         rows[at] = np.frombuffer(numbers, dtype="<f8")
     _refuse(np.asarray(~np.isfinite(rows).all(axis=1)), "a number that is not finite")
     return rows

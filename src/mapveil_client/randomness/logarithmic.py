@@ -159,7 +159,7 @@ def logarithmic_rate(epsilon: Fraction, sensitivity: int) -> Decimal:
 def _rate(epsilon: Fraction, sensitivity: int) -> Decimal:
     if epsilon <= 0 or sensitivity <= 0:
         raise ParameterError(
-            f"epsilon {epsilon} at sensitivity {sensitivity}; numbers above 0 are accepted for both"
+            f"epsilon {epsilon} at sensitivity {sensitivity}; expected numbers above 0 for both"
         )
     return Decimal(epsilon.numerator) / Decimal(epsilon.denominator * sensitivity)
 
@@ -190,7 +190,7 @@ def _sampler(epsilon: Fraction, sensitivity: int) -> _Sampler:
                 if width > _LARGEST_WIDTH:
                     raise ParameterError(
                         f"epsilon {float(epsilon):g} at sensitivity {sensitivity} asks for noise wider than "
-                        f"2^{64 - _SURE_BITS + 6}; a larger epsilon is accepted"
+                        f"2^{64 - _SURE_BITS + 6}; expected a larger epsilon"
                     )
                 for c in range(_BINS_PER_OCTAVE << width, 2 * _BINS_PER_OCTAVE << width, 1 << width):
                     power = (-rate * (c - 1)).exp()

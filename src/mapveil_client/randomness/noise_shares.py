@@ -90,7 +90,7 @@ def promised_survivors(shard_size: int, dropout: EpsilonLike) -> int:
         A number is outside its range.
     """
     if shard_size < 1:
-        raise ParameterError(f"shard_size is {shard_size}; 1 or more is accepted")
+        raise ParameterError(f"shard_size must be 1 or more, got {shard_size}")
     return shard_size - int(_part(dropout, "dropout") * shard_size)
 
 
@@ -113,7 +113,7 @@ def honest_survivors(shard_size: int, dropout: EpsilonLike, corrupt: EpsilonLike
     if honest < 1:
         raise ParameterError(
             f"dropout {dropout} and corrupt {corrupt} may leave nobody honest of {shard_size}; "
-            "a sum below 1 is accepted"
+            "expected a sum below 1"
         )
     return honest
 
@@ -172,7 +172,7 @@ def _part(value: EpsilonLike, name: str) -> Fraction:
     except (ValueError, TypeError, OverflowError, ZeroDivisionError):
         exact = Fraction(-1)
     if not 0 <= exact < 1:
-        raise ParameterError(f"{name} is {value!r}; a number from 0 to below 1 is accepted, such as 0.05")
+        raise ParameterError(f"{name} is {value!r}; expected a number from 0 to below 1, such as 0.05")
     return exact
 
 
@@ -218,9 +218,7 @@ def poisson(count: int, mean: Decimal, rng: Randomness) -> npt.NDArray[np.int64]
         The mean is outside its range.
     """
     if not 0 <= mean <= LARGEST_MEAN:
-        raise ParameterError(
-            f"the mean of a Poisson count is {float(mean):g}; 0 to {LARGEST_MEAN} is accepted"
-        )
+        raise ParameterError(f"the mean of a Poisson count is {float(mean):g}; expected 0 to {LARGEST_MEAN}")
     parts = max(1, -int(-mean // _LARGEST_PART))
     with decimal.localcontext(DIGITS):
         table = _table(mean / parts)
@@ -294,15 +292,13 @@ def noise_shares(
     True
     """
     if clients < 0 or length < 1:
-        raise ParameterError(
-            f"{clients} clients with vectors of {length}; 0 or more, and 1 or more, are accepted"
-        )
+        raise ParameterError(f"{clients} clients with vectors of {length}; expected 0 or more, and 1 or more")
     shape = as_shape(alpha)
     mean = _mean_events(length, shape, Fraction(epsilon), int(sensitivity))
     if clients * mean > LARGEST_MEAN:
         raise ParameterError(
-            f"{clients} clients would draw about {float(clients * mean):.2g} noise events; "
-            f"up to {LARGEST_MEAN} at once are accepted: fewer clients, or shorter vectors"
+            f"{clients} clients would draw about {float(clients * mean):.2g} noise events; expected up "
+            f"to {LARGEST_MEAN} at once: fewer clients, or shorter vectors"
         )
     events = poisson(clients, mean, rng)
     total = int(events.sum())
@@ -342,5 +338,5 @@ def as_shape(alpha: Fraction | float) -> Fraction:
     except (TypeError, ValueError, OverflowError):
         shape = Fraction(0)
     if shape <= 0:
-        raise ParameterError(f"the shape of a noise share is {alpha!r}; a finite number above 0 is accepted")
+        raise ParameterError(f"the shape of a noise share must be a finite number above 0, got {alpha!r}")
     return shape

@@ -44,7 +44,7 @@ class Randomness:
 
     def __init__(self, seed: int | None = None) -> None:
         if seed is not None and (isinstance(seed, bool) or not isinstance(seed, (int, np.integer))):
-            raise ParameterError(f"seed is {seed!r}; an integer is accepted")
+            raise ParameterError(f"seed must be an integer, got {seed!r}")
         self.seeded = seed is not None
         if seed is None:
             self._start(os.urandom(32))
@@ -137,7 +137,7 @@ def uniform_below(count: int, bound: int, rng: Randomness) -> npt.NDArray[np.int
         The bound is outside its range.
     """
     if not 1 <= bound <= _LARGEST:
-        raise ParameterError(f"the bound of a uniform integer is {bound}; 1 to 2^62 is accepted")
+        raise ParameterError(f"the bound of a uniform integer must be 1 to 2^62, got {bound}")
     drawn = np.empty(count, dtype=np.int64)
     fill = _by_product if bound <= _SHORT else _by_remainder
     for start in range(0, count, _UNIFORM_CHUNK):
@@ -192,7 +192,7 @@ def uniform_below_each(bounds: npt.NDArray[np.int64], rng: Randomness) -> npt.ND
         A bound is below 1.
     """
     if bounds.size and bounds.min() < 1:
-        raise ParameterError(f"the bound of a uniform integer is {bounds.min()}; 1 or more is accepted")
+        raise ParameterError(f"the bound of a uniform integer must be 1 or more, got {bounds.min()}")
     below = bounds.astype(np.uint64)
     words = rng.words(bounds.size, np.uint64)
     drawn = (words % below).astype(np.int64)

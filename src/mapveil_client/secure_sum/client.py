@@ -77,12 +77,12 @@ class Client:
         enrolled: Enrolled | None = None,
     ) -> None:
         if not 0 <= client < parameters.clients:
-            raise ParameterError(f"client is {client}; 0 to {parameters.clients - 1} is accepted")
+            raise ParameterError(f"client must be 0 to {parameters.clients - 1}, got {client}")
         if parameters.signed != (identity is not None):
             raise ParameterError("an identity goes with a signed round, and none with an unsigned one")
         if vector.shape != (parameters.length,) or vector.dtype.kind not in "iu":
             raise ParameterError(
-                f"a vector of shape {vector.shape} and {vector.dtype}; {parameters.length} integers are accepted"
+                f"a vector of shape {vector.shape} and {vector.dtype}; expected {parameters.length} integers"
             )
         self.parameters = parameters
         self.client = int(client)
@@ -108,9 +108,7 @@ class Client:
         """
         step = client_step(self._state, Signal.START, self.parameters.active)
         if step is None:
-            raise OwnFault(
-                f"advertise() of a client that is {self._state.name}; one call, at first, is accepted"
-            )
+            raise OwnFault(f"advertise() of a client that is {self._state.name}; expected one call, at first")
         made = self._steps.advertise()
         self._memory, self._state = made.memory, step.after
         return messages.encode(self.parameters, Message.ADVERTISE, self.client, *made.fields)

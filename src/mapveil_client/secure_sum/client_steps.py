@@ -147,7 +147,7 @@ def read_state(parameters: RoundParameters, data: bytes) -> tuple[int, ClientSta
         values = []
     names = [field.name for field in fields(Memory)]
     if len(values) != _HEAD + len(names) or values[0] != _STATE_VERSION or values[2] != parameters.digest:
-        raise InputError("a client's saved state cannot be read; one of this version and round is accepted")
+        raise InputError("a client's saved state cannot be read; expected one of this version and round")
     number, client, held = values[1], values[3], values[_HEAD:]
     state = next((state for state in ClientState if state.value == number), None)
     kept: dict[str, bytes] = {}
@@ -162,7 +162,7 @@ def read_state(parameters: RoundParameters, data: bytes) -> tuple[int, ClientSta
         or client >= parameters.clients
         or len(kept) != len(names)
     ):
-        raise InputError("a client's saved state is damaged; the bytes that to_state() gave are accepted")
+        raise InputError("a client's saved state is damaged; expected the bytes that to_state() gave")
     return client, state, Memory(**kept)
 
 

@@ -100,7 +100,7 @@ def permutation(clients: int, seed: bytes) -> npt.NDArray[np.int64]:
     from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
     if len(seed) != _SEED_BYTES:
-        raise ParameterError(f"a graph seed of {len(seed)} bytes; {_SEED_BYTES} are accepted")
+        raise ParameterError(f"a graph seed of {len(seed)} bytes; expected {_SEED_BYTES}")
     key = HKDFExpand(algorithm=SHA256(), length=32, info=info(Purpose.GRAPH, b"", b"")).derive(seed)
     stream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
     while True:
@@ -138,7 +138,7 @@ def slot_of(neighbours: npt.NDArray[np.integer], i: int, j: int) -> int:
     """
     found = np.flatnonzero(neighbours[i] == j)
     if found.size != 1:
-        raise ParameterError(f"clients {i} and {j} are no neighbours; an edge of the graph is accepted")
+        raise ParameterError(f"clients {i} and {j} are no neighbours; expected an edge of the graph")
     return int(found[0]) + 1
 
 
@@ -171,8 +171,8 @@ def harary_graph(
     """
     if not (0 < neighbours < clients and (neighbours % 2 == 0 or neighbours == clients - 1)):
         raise ParameterError(
-            f"{neighbours} neighbours among {clients} clients; an even number below {clients}, "
-            f"or {clients - 1}, is accepted"
+            f"{neighbours} neighbours among {clients} clients; expected an even number below "
+            f"{clients}, or {clients - 1}"
         )
     order = np.asarray(permutation)
     if order.shape != (clients,) or not np.array_equal(np.sort(order), np.arange(clients)):
@@ -248,7 +248,7 @@ def _exact(value: Fraction | float | str | Decimal, name: str) -> Fraction:
         exact = Fraction(-1)
     if not 0 <= exact < 1:
         raise ParameterError(
-            f"{name} is {value!r}; a fraction of the clients from 0 up to, not including, 1 is accepted"
+            f"{name} must be a fraction of the clients from 0 up to, not including, 1, got {value!r}"
         )
     return exact
 
@@ -355,9 +355,9 @@ def choose_neighbourhood(
     Neighbourhood(neighbours=6, threshold=3)
     """
     if clients < 3:
-        raise ParameterError(f"a secure sum of {clients} clients; 3 or more are accepted")
+        raise ParameterError(f"a secure sum of {clients} clients; expected 3 or more")
     if sigma < 1 or eta < 1:
-        raise ParameterError(f"sigma {sigma} and eta {eta}; whole numbers of at least 1 are accepted")
+        raise ParameterError(f"sigma {sigma} and eta {eta}; expected whole numbers of at least 1")
     gamma, delta = _exact(corrupt, "corrupt"), _exact(dropout, "dropout")
     spies, gone = math.floor(gamma * clients), math.floor(delta * clients)
     found = _choose(clients, spies, gone, sigma, eta, active)

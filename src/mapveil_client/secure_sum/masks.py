@@ -120,7 +120,7 @@ def word_type(bits: int) -> np.dtype[np.unsignedinteger]:
     for width in (8, 16, 32, 64):
         if 1 <= bits <= width:
             return np.dtype(f"<u{width // 8}")
-    raise ParameterError(f"a modulus of 2^{bits}; 2^1 to 2^64 are accepted")
+    raise ParameterError(f"a modulus of 2^{bits}; expected 2^1 to 2^64")
 
 
 @functools.cache
@@ -165,8 +165,8 @@ def agree(private: X25519PrivateKey, public: bytes, info: bytes) -> bytes:
         shared = private.exchange(read_key(public))
     except ValueError:
         raise PeerFault(
-            f"a public key of {len(public)} bytes gives no shared secret; "
-            "an X25519 key of 32 bytes and large order is accepted"
+            f"a public key of {len(public)} bytes gives no shared secret; expected an X25519 key of 32 "
+            "bytes and large order"
         ) from None
     return extract_and_expand(hash_function, SEED_BYTES, None, info).derive(shared)
 
@@ -204,11 +204,9 @@ def add_masks(
     from cryptography.hazmat.primitives.ciphers import algorithms, modes
 
     if vector.dtype not in (np.dtype(f"<u{size}") for size in (1, 2, 4, 8)) or not vector.flags.c_contiguous:
-        raise ParameterError(
-            f"a vector of {vector.dtype}; contiguous little-endian unsigned words are accepted"
-        )
+        raise ParameterError(f"a vector of {vector.dtype}; expected contiguous little-endian unsigned words")
     if len(seeds) != len(signs):
-        raise ParameterError(f"{len(seeds)} seeds and {len(signs)} signs; one sign per seed is accepted")
+        raise ParameterError(f"{len(seeds)} seeds and {len(signs)} signs; expected one sign per seed")
     step = _CHUNK // vector.itemsize
     room = np.empty(min(vector.nbytes, _CHUNK) + _SLACK, dtype=np.uint8)
     start_of_stream = bytes(16)
@@ -285,5 +283,5 @@ def open_sealed(key: bytes, sealed: bytes, associated: bytes, cipher: Cipher = C
         return ChaCha20Poly1305(key).decrypt(_NONCE, sealed, associated)
     except InvalidTag:
         raise PeerFault(
-            "sealed shares do not open; shares sealed by the named sender for this client and round are accepted"
+            "sealed shares do not open; expected shares sealed by the named sender for this client and round"
         ) from None

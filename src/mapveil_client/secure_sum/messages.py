@@ -145,39 +145,34 @@ def decode(
         raise PeerFault(f"a message of {len(data)} bytes; none is accepted now")
     most = max(largest(parameters, message) for message in expected)
     if len(data) > most:
-        raise PeerFault(f"a message of {len(data)} bytes; at most {most} are accepted now")
+        raise PeerFault(f"a message of {len(data)} bytes; expected at most {most} now")
     try:
         values = canonical_cbor.decode(bytes(data))
     except canonical_cbor.NotCanonical as error:
         raise PeerFault(f"a message that is no canonical CBOR: {error}") from None
     wanted = (VERSION, None, parameters.digest, client)
     if len(values) < _HEAD_FIELDS:
-        raise PeerFault(f"a message of {len(values)} parts; {_HEAD_FIELDS} and its fields are accepted")
+        raise PeerFault(f"a message of {len(values)} parts; expected {_HEAD_FIELDS} and its fields")
     for what, value, right in zip(("version", "", "round", "client"), values, wanted, strict=False):
         if right is not None and value != right:
-            raise PeerFault(f"a message of another {what}; this party's own is accepted")
+            raise PeerFault(f"a message of another {what}; expected this party's own")
     kind, fields = values[1], values[_HEAD_FIELDS:]
     message = next((message for message in expected if message == kind), None)
     if message is None:
         names = " or ".join(message.name for message in expected)
         known = Message(kind).name if kind in tuple(Message) else "unknown"
-        raise PeerFault(f"a message of kind {known}; {names} is accepted now")
+        raise PeerFault(f"a message of kind {known}; expected {names} now")
     sizes = _sizes(parameters, message)
     if len(fields) != len(sizes):
-        raise PeerFault(f"{message.name} of {len(fields)} fields; {len(sizes)} are accepted")
+        raise PeerFault(f"{message.name} of {len(fields)} fields; expected {len(sizes)}")
     checked: list[bytes] = []
     for value, size, field in zip(fields, sizes, LAYOUTS[message], strict=True):
         if not isinstance(value, bytes):
-            raise PeerFault(f"{message.name}'s {field.name} is a number; a byte string is accepted")
+            raise PeerFault(f"{message.name}'s {field.name} is a number; expected a byte string")
         if len(value) > size.most or len(value) % size.unit or (size.exact and len(value) != size.most):
             raise PeerFault(
-                f"{message.name}'s {field.name} of {len(value)} bytes; "
-                + (
-                    f"exactly {size.most} are"
-                    if size.exact
-                    else f"multiples of {size.unit} to {size.most} are"
-                )
-                + " accepted"
+                f"{message.name}'s {field.name} of {len(value)} bytes; expected "
+                + (f"exactly {size.most}" if size.exact else f"a multiple of {size.unit} up to {size.most}")
             )
         checked.append(value)
     return message, checked
@@ -198,7 +193,7 @@ def read_set(data: bytes, count: int) -> BoolArray:
     """
     bits = np.unpackbits(np.frombuffer(data, dtype=np.uint8), bitorder="little")
     if np.any(bits[count:]):
-        raise PeerFault(f"a set with members past {count - 1}; zeros are accepted there")
+        raise PeerFault(f"a set with members past {count - 1}; expected zeros there")
     return bits[:count].astype(np.bool_)
 
 
@@ -228,7 +223,7 @@ def rows_by_slot(data: bytes, slots: BoolArray, unit: int, name: str) -> npt.NDA
     """
     count = int(np.count_nonzero(slots))
     if len(data) != count * unit:
-        raise PeerFault(f"{name} of {len(data)} bytes for {count} slots; {unit} bytes each are accepted")
+        raise PeerFault(f"{name} of {len(data)} bytes for {count} slots; expected {unit} bytes each")
     rows = np.zeros((slots.size, unit), dtype=np.uint8)
     rows[slots] = np.frombuffer(data, dtype=np.uint8).reshape(count, unit)
     return rows

@@ -68,27 +68,25 @@ class RoundParameters:
 
     def __post_init__(self) -> None:
         n, k, t = self.clients, self.neighbours, self.threshold
-        self._check(1 <= len(self.round_id) <= _MOST_NAME, "round_id", f"1 to {_MOST_NAME} bytes are")
-        self._check(len(self.context) <= _MOST_NAME, "context", f"at most {_MOST_NAME} bytes are")
-        self._check(3 <= n <= _MOST_CLIENTS, "clients", f"3 to {_MOST_CLIENTS} are")
+        self._check(1 <= len(self.round_id) <= _MOST_NAME, "round_id", f"1 to {_MOST_NAME} bytes")
+        self._check(len(self.context) <= _MOST_NAME, "context", f"at most {_MOST_NAME} bytes")
+        self._check(3 <= n <= _MOST_CLIENTS, "clients", f"3 to {_MOST_CLIENTS}")
         self._check(
             2 <= k < min(n, PRIME) and (k % 2 == 0 or k == n - 1),
             "neighbours",
-            f"even below {n}, or {n - 1}, is",
+            f"even and below {n}, or {n - 1}",
         )
-        self._check(2 <= t <= k, "threshold", f"2 to {k} is")
-        self._check(1 <= self.length <= _MOST_LENGTH, "length", f"1 to {_MOST_LENGTH} is")
-        self._check(1 <= self.bits <= 64, "bits", "1 to 64 is")
-        self._check(2 <= self.minimum <= n, "minimum", f"2 to {n} is")
-        self._check(self.signed or not self.active, "signed", "True for an active round is")
+        self._check(2 <= t <= k, "threshold", f"2 to {k}")
+        self._check(1 <= self.length <= _MOST_LENGTH, "length", f"1 to {_MOST_LENGTH}")
+        self._check(1 <= self.bits <= 64, "bits", "1 to 64")
+        self._check(2 <= self.minimum <= n, "minimum", f"2 to {n}")
+        self._check(self.signed or not self.active, "signed", "True for an active round")
         # Otherwise two disjoint sets of neighbours could each give a secret back.
-        self._check(
-            not self.active or 2 * t > k, "threshold", f"more than half of {k} for an active round is"
-        )
+        self._check(not self.active or 2 * t > k, "threshold", f"more than half of {k} for an active round")
 
     def _check(self, good: bool, name: str, accepted: str) -> None:
         if not good:
-            raise ParameterError(f"{name} is {getattr(self, name)!r}; {accepted} accepted")
+            raise ParameterError(f"{name} must be {accepted}, got {getattr(self, name)!r}")
 
     @functools.cached_property
     def digest(self) -> bytes:
@@ -142,13 +140,13 @@ class SumSettings:
 
     def __post_init__(self) -> None:
         for name, good, accepted in (
-            ("length", self.length >= 1, "1 or more is"),
-            ("bits", 1 <= self.bits <= 64, "1 to 64 is"),
-            ("corrupt", 0 <= self.corrupt < 1, "a fraction from 0 to below 1 is"),
-            ("dropout", 0 <= self.dropout < 1, "a fraction from 0 to below 1 is"),
+            ("length", self.length >= 1, "at least 1"),
+            ("bits", 1 <= self.bits <= 64, "1 to 64"),
+            ("corrupt", 0 <= self.corrupt < 1, "a fraction from 0 to below 1"),
+            ("dropout", 0 <= self.dropout < 1, "a fraction from 0 to below 1"),
         ):
             if not good:
-                raise ParameterError(f"{name} is {getattr(self, name)!r}; {accepted} accepted")
+                raise ParameterError(f"{name} must be {accepted}, got {getattr(self, name)!r}")
 
     def promised(self, clients: int) -> int:
         r"""The fewest vectors that the sum of a shard may hold, :math:`n - \lfloor \delta n \rfloor`."""

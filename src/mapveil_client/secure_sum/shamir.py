@@ -56,7 +56,7 @@ def _secrets(digits: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
         written = b"".join(int(number).to_bytes(SECRET_BYTES, "little") for number in numbers)
     except OverflowError:
         raise PeerFault(
-            "shares make no secret of 32 bytes; shares of one secret, none of them altered, are accepted"
+            "shares make no secret of 32 bytes; expected shares of one secret, none of them altered"
         ) from None
     return np.frombuffer(written, dtype=np.uint8).reshape(-1, SECRET_BYTES)
 
@@ -120,12 +120,10 @@ def split_secrets(
         A shape is wrong, or not ``1 <= threshold <= shares < PRIME``.
     """
     if secrets.ndim != 2 or secrets.shape[1] != SECRET_BYTES or secrets.dtype != np.uint8:
-        raise ParameterError(
-            f"secrets of shape {secrets.shape}; shape (m, {SECRET_BYTES}) of uint8 is accepted"
-        )
+        raise ParameterError(f"secrets of shape {secrets.shape}; expected shape (m, {SECRET_BYTES}) of uint8")
     if not 1 <= threshold <= shares < PRIME:
         raise ParameterError(
-            f"threshold {threshold} of {shares} shares; 1 <= threshold <= shares < {PRIME} is accepted"
+            f"threshold {threshold} of {shares} shares; expected 1 <= threshold <= shares < {PRIME}"
         )
     count = len(secrets)
     polynomials = np.empty((count * DIGITS, threshold))
@@ -142,7 +140,7 @@ def _weights(slots: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
     present = np.zeros((len(slots), largest))
     np.put_along_axis(present, slots - 1, 1.0, axis=1)
     if np.any(present.sum(axis=1) != slots.shape[1]):
-        raise ParameterError("a slot is given twice for one secret; distinct slots are accepted")
+        raise ParameterError("a slot is given twice for one secret; expected distinct slots")
     x = np.arange(1, largest + 1)
     numerators = present @ logarithms[x]
     # Column i: sums over the slots j present of log(x_j - x_i); the diagonal adds log 0 = 0.
@@ -180,16 +178,15 @@ def reconstruct_secrets(
     where = np.asarray(slots, dtype=np.int64)
     if where.ndim != 2 or where.shape[1] < 1 or shares.shape != (*where.shape, DIGITS):
         raise ParameterError(
-            f"slots of shape {where.shape} and shares of shape {shares.shape}; (m, t) and (m, t, {DIGITS}) are accepted"
+            f"slots of shape {where.shape} and shares of shape {shares.shape}; expected (m, t) and (m, "
+            f"t, {DIGITS})"
         )
     if not len(where):
         return np.zeros((0, SECRET_BYTES), dtype=np.uint8)
     if where.min() < 1 or where.max() >= PRIME:
-        raise ParameterError(
-            f"slots {where.min()} to {where.max()}; slots from 1 to {PRIME - 1} are accepted"
-        )
+        raise ParameterError(f"slots {where.min()} to {where.max()}; expected slots from 1 to {PRIME - 1}")
     if shares.max() >= PRIME:
-        raise PeerFault(f"a share holds the number {shares.max()}; numbers below {PRIME} are accepted")
+        raise PeerFault(f"a share holds the number {shares.max()}; expected numbers below {PRIME}")
     digits = np.empty((len(where), DIGITS), dtype=np.int64)
     step = max(1, _BATCH // (where.shape[1] * DIGITS + int(where.max())))
     for start in range(0, len(where), step):

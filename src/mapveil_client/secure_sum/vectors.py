@@ -33,7 +33,7 @@ _FEW = 1024
 
 def _check(bits: int) -> None:
     if not 1 <= bits <= _WORD:
-        raise ParameterError(f"numbers of {bits} bits; 1 to {_WORD} are accepted")
+        raise ParameterError(f"numbers of {bits} bits; expected 1 to {_WORD}")
 
 
 def packed_size(length: int, bits: int) -> int:
@@ -112,9 +112,9 @@ def unpack(data: bytes, length: int, bits: int) -> npt.NDArray[np.uint64]:
     _check(bits)
     size = packed_size(length, bits)
     if len(data) != size:
-        raise PeerFault(f"packed numbers of {len(data)} bytes; exactly {size} are accepted")
+        raise PeerFault(f"packed numbers of {len(data)} bytes; expected exactly {size}")
     if (left := length * bits % 8) and data[-1] >> left:
-        raise PeerFault("packed numbers end in bits that are not zero; zeros are accepted")
+        raise PeerFault("packed numbers end in bits that are not zero; expected zeros")
     if bits in (8, 16, 32, 64):
         return np.frombuffer(data, dtype=f"<u{bits // 8}").astype(np.uint64)
     if length <= _FEW:
@@ -216,15 +216,15 @@ class SparseVectors:
         if not self.client.shape == self.position.shape == self.value.shape:
             raise ParameterError(
                 f"entries of shapes {self.client.shape}, {self.position.shape}, {self.value.shape}; "
-                "equal shapes are accepted"
+                "expected equal shapes"
             )
 
     def __add__(self, other: SparseVectors) -> SparseVectors:
         """Each client's two vectors added."""
         if (self.clients, self.length) != (other.clients, other.length):
             raise ParameterError(
-                f"vectors of {self.clients} clients and {self.length} coordinates, and of {other.clients} and "
-                f"{other.length}; equal numbers are accepted"
+                f"vectors of {self.clients} clients and {self.length} coordinates, and of {other.clients} "
+                f"and {other.length}; expected equal numbers"
             )
         return SparseVectors(
             self.clients,

@@ -173,7 +173,7 @@ class SignalModel(ABC):
 
     def _check(self, held: bool, name: str, accepted: str) -> None:
         if not held:
-            raise ParameterError(f"{name} is {getattr(self, name)!r}; {accepted} is accepted")
+            raise ParameterError(f"{name} must be {accepted}, got {getattr(self, name)!r}")
 
     def _check_rows(self, measurements: Measurements, least: int) -> None:
         if len(measurements) < least:

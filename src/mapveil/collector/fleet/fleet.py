@@ -70,11 +70,9 @@ class Lapses:
     def __post_init__(self) -> None:
         for name in ("drop", "slow"):
             if not 0 <= getattr(self, name) < 1:
-                raise ParameterError(
-                    f"{name} is {getattr(self, name)!r}; a part from 0 to below 1 is accepted"
-                )
+                raise ParameterError(f"{name} must be a part from 0 to below 1, got {getattr(self, name)!r}")
         if not 0 <= self.slow_s < 3600:
-            raise ParameterError(f"slow_s is {self.slow_s!r}; seconds from 0 to below 3600 are accepted")
+            raise ParameterError(f"slow_s must be seconds from 0 to below 3600, got {self.slow_s!r}")
 
 
 class _Plan:
@@ -153,7 +151,7 @@ class Fleet:
         look_s: float = 0.2,
     ) -> None:
         if not whereabouts:
-            raise InputError("a fleet of no devices; at least one is accepted")
+            raise InputError("a fleet of no devices; expected at least one")
         if (folder is None) != (key is None):
             raise InputError("a folder of vaults and their key go together")
         self._server, self._whereabouts, self._policy = server, whereabouts, policy
@@ -291,7 +289,7 @@ class Fleet:
     async def _enrol(self, token: str | None) -> None:
         new = [index for index, client in enumerate(self.clients) if client.memory.device is None]
         if new and token is None:
-            raise InputError(f"{len(new)} devices are not enrolled; a token for enrolment is accepted")
+            raise InputError(f"{len(new)} devices are not enrolled; expected a token for enrolment")
         await self._each("enrol", new, lambda index: self.clients[index].enrol(token or ""))
 
     async def _follow(self, connection: Connection, collection: str) -> str:

@@ -37,7 +37,7 @@ class DiskRandomizer(client.DiskRandomizer, SymbolRandomizer):
         """See :meth:`Randomizer.site_noise`: of the least squares, where they take no longer than the map itself."""
         if self.size * self.symbols > _BOUNDED:
             raise ParameterError(
-                f"the noise of {self.size} sites by {self.symbols} pixels; 2**20 pairs at most are accepted"
+                f"the noise of {self.size} sites by {self.symbols} pixels; expected 2**20 pairs at most"
             )
         inverse = self._least_squares
         reported = self.forward(distribution)
@@ -48,15 +48,15 @@ class DiskRandomizer(client.DiskRandomizer, SymbolRandomizer):
         """The pseudo-inverse of the channel, shape (sites, symbols)."""
         if self.size * self.symbols > _DENSE:
             raise ParameterError(
-                f"least squares over {self.size} sites and {self.symbols} pixels would need a matrix of more than "
-                "2**23 entries; the estimators 'smoothed-em' and 'em' are accepted"
+                f"least squares over {self.size} sites and {self.symbols} pixels would need a matrix of "
+                "more than 2**23 entries; expected the estimators 'smoothed-em' and 'em'"
             )
         left, values, right = np.linalg.svd(self.transition_matrix().T, full_matrices=False)
         rank = int((values > _SINGULAR * values[0]).sum())
         if rank < self.size:
             raise ParameterError(
-                f"the system of equations is singular: its rank is {rank} of {self.size} sites; "
-                "the estimator 'smoothed-em' is accepted"
+                f"the system of equations is singular: its rank is {rank} of {self.size} sites; expected "
+                "the estimator 'smoothed-em'"
             )
         return np.asarray((right.T / values) @ left.T)
 

@@ -50,8 +50,8 @@ class HierarchicalHashingRandomizer(client.HierarchicalHashingRandomizer, Symbol
         """
         if self.size > MOST_SITES:
             raise ParameterError(
-                f"the covariance matrix of {self.size} sites; {MOST_SITES} at most are accepted, or "
-                "the estimator 'smoothed-em'"
+                f"the covariance matrix of {self.size} sites; expected {MOST_SITES} at most, or the "
+                "estimator 'smoothed-em'"
             )
         site = self.domain.codes.site
         matrix = np.empty((self.size, self.size))

@@ -93,7 +93,7 @@ class InputDiscriminativeRandomizer(SetRandomizer):
 
     def __init__(self, domain: Domain, budgets: Sequence[Fraction]) -> None:
         if len(budgets) != domain.size:
-            raise ParameterError(f"{len(budgets)} budgets for {domain.size} sites; one each is accepted")
+            raise ParameterError(f"{len(budgets)} budgets for {domain.size} sites; expected one each")
         super().__init__(domain, max(budgets))
         levels = sorted(set(budgets))
         number = np.array([levels.index(budget) for budget in budgets])

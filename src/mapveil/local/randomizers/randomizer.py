@@ -57,7 +57,8 @@ class Randomizer(client.Randomizer):
             It is not known, or the matrix would be too large.
         """
         raise ParameterError(
-            "the covariance of this randomizer's estimates is not written down; the estimator 'smoothed-em' is accepted"
+            "the covariance of this randomizer's estimates is not written down; expected the "
+            "estimator 'smoothed-em'"
         )
 
     def site_noise(self, distribution: FloatArray) -> SiteNoise:
@@ -83,17 +84,17 @@ class SymbolRandomizer(client.SymbolRandomizer, Randomizer):
         """Count every symbol; see :meth:`Randomizer.tally`."""
         values = reports.values
         if values.ndim != 1 or values.dtype.kind not in "iu":
-            raise InputError(f"reports of shape {values.shape}, {values.dtype}; one symbol each is accepted")
+            raise InputError(f"reports of shape {values.shape}, {values.dtype}; expected one symbol each")
         if values.size and (int(values.min()) < 0 or int(values.max()) >= self.symbols):
-            raise InputError(f"a report is no symbol of this randomizer; 0 to {self.symbols - 1} is accepted")
+            raise InputError(f"a report is no symbol of this randomizer; expected 0 to {self.symbols - 1}")
         return Tally(np.bincount(values, minlength=self.symbols), values.size)
 
     def _inverse_covariance(self, distribution: FloatArray) -> DenseCovariance:
         """The covariance of the inverse of a square channel, for small domains."""
         if self.size > MOST_SITES:
             raise ParameterError(
-                f"the covariance matrix of {self.size} sites; {MOST_SITES} at most are accepted, or "
-                "the estimator 'smoothed-em'"
+                f"the covariance matrix of {self.size} sites; expected {MOST_SITES} at most, or the "
+                "estimator 'smoothed-em'"
             )
         return DenseCovariance.of_channel(self.transition_matrix(), distribution)
 
@@ -106,8 +107,8 @@ class SetRandomizer(client.SetRandomizer, Randomizer):
         values = reports.values
         if values.ndim != 2 or values.dtype != np.uint8 or values.shape[1] != self.bytes:
             raise InputError(
-                f"reports of shape {values.shape}, {values.dtype}; sets of {self.size} sites in "
-                f"{self.bytes} bytes each are accepted"
+                f"reports of shape {values.shape}, {values.dtype}; expected sets of {self.size} sites in "
+                f"{self.bytes} bytes each"
             )
         self.check_sets(values)
         counts = np.zeros(self.size, dtype=np.int64)

@@ -31,8 +31,9 @@ class StaircaseRandomizer(client.StaircaseRandomizer, SymbolRandomizer):
         """
         if self._blocks[0].first.size < self.size:
             raise ParameterError(
-                f"thresholds {list(self.thresholds)}: sites of one first group have the same law, so the system is "
-                f"singular; the estimator 'smoothed-em' is accepted, or {self.domain.codes.bits} as the first threshold"
+                f"thresholds {list(self.thresholds)}: sites of one first group have the same law, so the "
+                f"system is singular; expected the estimator 'smoothed-em', or {self.domain.codes.bits} as "
+                "the first threshold"
             )
         return NestedSystem(
             float(self.steps.more), self._blocks[1:], [float(self.steps.more)] * (self.groups - 2), self._even

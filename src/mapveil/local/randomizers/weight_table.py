@@ -50,6 +50,6 @@ def solve_regular(matrix: npt.NDArray[np.float64], right: FloatArray) -> FloatAr
     if reciprocal < _SINGULAR:
         raise ParameterError(
             "the system of equations is singular: different distributions have the same reports; "
-            "the estimator 'smoothed-em' is accepted, or groups whose first is the place alone"
+            "expected the estimator 'smoothed-em', or groups whose first is the place alone"
         )
     return np.asarray(dgetrs(factors, pivots, right)[0])

@@ -93,11 +93,11 @@ class PhonePrivatizer:
         table = np.atleast_2d(given)
         if table.ndim != 2 or table.shape[1] != len(self.names) or len(table) % self.sequence:
             raise InputError(
-                f"rows of shape {given.shape}; whole runs of {self.sequence} with {len(self.names)} features "
-                f"({', '.join(self.names)}) are accepted"
+                f"rows of shape {given.shape}; expected whole runs of {self.sequence} with "
+                f"{len(self.names)} features ({', '.join(self.names)})"
             )
         if not np.isfinite(table).all():
-            raise InputError("a value is missing or not finite; finite numbers are accepted")
+            raise InputError("a value is missing or not finite; expected finite numbers")
         if not len(table):
             return given.copy()
         feeds: dict[str, npt.NDArray[Any]] = {"rows": table}
@@ -123,7 +123,7 @@ def read_phone_privatizer(path: str | Path) -> PhonePrivatizer:
         data = Path(path).read_bytes()
     except OSError as error:
         raise InputError(
-            f"{path}: cannot be read ({error.strerror}); an exported privatizer is accepted"
+            f"{path}: cannot be read ({error.strerror}); expected an exported privatizer"
         ) from error
     if data.lstrip()[:1] == b"{":
         return _of_json(data, str(path))
@@ -156,8 +156,8 @@ def _of_onnx(data: bytes, name: str) -> PhonePrivatizer:
     body = data[: -digest - len(_SEAL)]
     if seal(body) != data:
         raise InputError(
-            f"{name}: not an exported privatizer, or truncated or changed since it was written; a whole file that "
-            "`export` wrote is accepted"
+            f"{name}: not an exported privatizer, or truncated or changed since it was written; "
+            "expected a whole file that `export` wrote"
         )
     runtime = require("onnxruntime", "phone")
     options = runtime.SessionOptions()
@@ -177,7 +177,7 @@ def _record(data: bytes, name: str) -> dict[str, Any]:
         ) from error
     found = record.get("format") if isinstance(record, dict) else None
     if found != PHONE_FORMAT:
-        raise InputError(f"{name}: of format {found!r}; {PHONE_FORMAT!r} is accepted, so export it again")
+        raise InputError(f"{name}: of format {found!r}; expected {PHONE_FORMAT!r}, so export it again")
     return dict(record)
 
 

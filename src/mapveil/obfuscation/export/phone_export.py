@@ -46,7 +46,7 @@ def check_phone_name(path: str | Path, privatizer: str) -> None:
     """
     suffix = ".onnx" if privatizer in _BODIES else ".json"
     if Path(path).suffix.lower() != suffix:
-        raise InputError(f"{path}: {privatizer} is exported as {suffix}; a name that ends so is accepted")
+        raise InputError(f"{path}: {privatizer} is exported as {suffix}; expected a name that ends so")
 
 
 def export_privatizer(fitted: FittedPrivatizer, path: str | Path) -> None:
@@ -72,7 +72,7 @@ def export_privatizer(fitted: FittedPrivatizer, path: str | Path) -> None:
     data = phone_model(fitted) if fitted.privatizer.name in _BODIES else phone_record(fitted)
     if len(data) > LARGEST_BYTES:
         raise InputError(
-            f"{path}: would take {len(data):,} bytes; at most {LARGEST_BYTES:,} are accepted: fit it with "
+            f"{path}: would take {len(data):,} bytes; expected at most {LARGEST_BYTES:,}: fit it with "
             f"{_SMALLER.get(fitted.privatizer.name, 'fewer features')}"
         )
     with atomic_path(path) as place:

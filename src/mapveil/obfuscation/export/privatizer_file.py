@@ -63,7 +63,7 @@ def read_privatizer(path: str | Path) -> FittedPrivatizer:
     """
     file = Path(path)
     if not file.is_file():
-        raise InputError(f"{path}: no such file; a file that `mapveil signal fit` wrote is accepted")
+        raise InputError(f"{path}: no such file; expected a file that `mapveil signal fit` wrote")
     try:
         data = file.read_bytes()
     except OSError as error:
@@ -121,14 +121,14 @@ def decode_privatizer(data: bytes, name: str) -> FittedPrivatizer:
         As :func:`read_privatizer`.
     """
     if not data.startswith(_MAGIC):
-        raise InputError(f"{name}: not a privatizer; a file that `mapveil signal fit` wrote is accepted")
+        raise InputError(f"{name}: not a privatizer; expected a file that `mapveil signal fit` wrote")
     version = data[len(_MAGIC) : _HEAD + 4].split(b"\n")[0].decode(errors="replace")
     if version != str(FORMAT):
         raise InputError(
-            f"{name}: a privatizer of format {version}; format {FORMAT} is accepted, so fit it again"
+            f"{name}: a privatizer of format {version}; expected format {FORMAT}, so fit it again"
         )
     if len(data) < _HEAD + 4 + _DIGEST or hashlib.sha256(data[:-_DIGEST]).digest() != data[-_DIGEST:]:
-        raise InputError(f"{name}: truncated or changed since it was written; a whole file is accepted")
+        raise InputError(f"{name}: truncated or changed since it was written; expected a whole file")
     start = _HEAD + 4
     stop = start + int.from_bytes(data[_HEAD:start], "little")
     try:

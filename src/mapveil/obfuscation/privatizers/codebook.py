@@ -87,7 +87,7 @@ class Codebook(Privatizer):
         count = (self.size - self.raw) * self.batch
         if count * pilot.shape[1] > 1 << 28:
             raise InputError(
-                f"{self.size} codes of {self.batch} rows of {pilot.shape[1]} numbers; 2^28 numbers are accepted"
+                f"{self.size} codes of {self.batch} rows of {pilot.shape[1]} numbers; expected 2^28 numbers"
             )
         # Draws of the pilot's law, published as they are: no noise that a proof rests on.
         generator = rng.generator()

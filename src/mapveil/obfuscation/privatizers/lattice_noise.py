@@ -81,9 +81,7 @@ def laplacian_resolution(span: Decimal) -> int:
     while span * resolution > _LARGEST and resolution > 1:
         resolution //= 2
     if span * resolution > _LARGEST:
-        raise ParameterError(
-            f"a truncated Laplacian of {float(span):g} scales; at most {_LARGEST} are accepted"
-        )
+        raise ParameterError(f"a truncated Laplacian of {float(span):g} scales; expected at most {_LARGEST}")
     return resolution
 
 

@@ -60,8 +60,8 @@ class Normalisation:
         if flat.any():
             constant = ", ".join(repr(pilot.names[at]) for at in np.flatnonzero(flat))
             raise InputError(
-                f"{pilot.source}: {constant} has the same value in nearly every row of the pilot; features "
-                "that vary are accepted, so leave it out"
+                f"{pilot.source}: {constant} has the same value in nearly every row of the pilot; expected "
+                "features that vary, so leave it out"
             )
         return cls(pilot.names, mean, scale, low, high)
 

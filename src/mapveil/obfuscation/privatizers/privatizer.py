@@ -144,7 +144,7 @@ class Privatizer(ABC):
 
     def _check(self, held: bool, name: str, accepted: str) -> None:
         if not held:
-            raise ParameterError(f"{name} is {getattr(self, name)!r}; {accepted} is accepted")
+            raise ParameterError(f"{name} must be {accepted}, got {getattr(self, name)!r}")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -200,11 +200,11 @@ class FittedPrivatizer:
         table = np.atleast_2d(given)
         if table.ndim != 2 or table.shape[1] != width or len(table) % length:
             raise InputError(
-                f"rows of shape {given.shape}; whole runs of {length} with {width} features "
-                f"({', '.join(self.names)}) are accepted"
+                f"rows of shape {given.shape}; expected whole runs of {length} with {width} features "
+                f"({', '.join(self.names)})"
             )
         if not np.isfinite(table).all():
-            raise InputError("a value is missing or not finite; finite numbers are accepted")
+            raise InputError("a value is missing or not finite; expected finite numbers")
         stream = as_randomness(rng)
         step = max(_CHUNK // length, 1) * length
         parts = [self._rewrite(table[at : at + step], stream) for at in range(0, len(table), step)]
