@@ -8,7 +8,7 @@ import numpy as np
 import uvloop
 
 from mapveil.collector.fleet.fleet import Fleet, Lapses
-from mapveil_client.places import Whereabouts
+from mapveil_client.device_locations import Whereabouts
 from mapveil_client.policy import DevicePolicy
 
 given = json.load(sys.stdin)

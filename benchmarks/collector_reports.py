@@ -19,8 +19,8 @@ from benchmarks.collector_requests import bare, send
 from benchmarks.collector_service import Service, postgresql
 from benchmarks.record import Context, Result, line
 from mapveil.collector.clock import SystemClock
-from mapveil.collector.store.accounts import Accounts
 from mapveil.collector.store.database import Store
+from mapveil.collector.store.principals import Accounts
 from mapveil_client.local.message import write_reports
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.keys import Identity, authorization, enrolment_statement

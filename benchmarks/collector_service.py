@@ -21,8 +21,8 @@ from typing import Any, Self
 import httpx
 
 from mapveil.collector.clock import SystemClock
-from mapveil.collector.store.accounts import Accounts
 from mapveil.collector.store.database import Store
+from mapveil.collector.store.principals import Accounts
 
 REGION = [-74.03, 40.69, -73.90, 40.83]
 _TICKS = os.sysconf("SC_CLK_TCK")

@@ -17,7 +17,7 @@ from scipy import stats
 
 import mapveil as mv
 from mapveil.local.estimators import smoothed_likelihood, split_trees
-from mapveil.local.mechanism import LocalMechanism
+from mapveil.local.local_mechanism import LocalMechanism
 from mapveil.local.randomizers.hadamard_response import HadamardResponse
 from mapveil.local.randomizers.hierarchical_hashing import HierarchicalHashing
 from mapveil.local.randomizers.local_hashing import LocalHashing

@@ -14,7 +14,7 @@ import numpy as np
 import mapveil as mv
 from benchmarks.record import Context, Result, best_of, in_process, line
 from mapveil.local.estimators.estimators import estimate_distribution
-from mapveil.local.mechanism import LocalMechanism
+from mapveil.local.local_mechanism import LocalMechanism
 from mapveil.local.randomizers.staircase_response import StaircaseResponse
 from mapveil.mechanisms.methods import find_method
 from mapveil_client.local.domain import Domain

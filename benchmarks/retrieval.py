@@ -12,9 +12,9 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from benchmarks.record import Context, Result, best_of, line
 from mapveil.retrieval.byte_product import compiled_product, plain_product
-from mapveil.retrieval.client import Client
-from mapveil.retrieval.database import Database
-from mapveil.retrieval.server import Server
+from mapveil.retrieval.pir_client import Client
+from mapveil.retrieval.pir_server import Server
+from mapveil.retrieval.records import Database
 from mapveil_client.randomness.random import Randomness
 
 RECORDS, RECORD_BYTES = 8_388_608, 8  # 64 MiB

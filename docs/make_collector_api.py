@@ -12,9 +12,9 @@ from typing import Any
 import httpx
 
 from mapveil.collector.clock import SystemClock
-from mapveil.collector.faults import CODES
 from mapveil.collector.http.app import create_app
 from mapveil.collector.http.settings import SETTINGS
+from mapveil.collector.refusals import CODES
 from mapveil.collector.rounds.engine import Engine
 from mapveil.collector.store.database import Store
 

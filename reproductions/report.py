@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mapveil.evaluation.comparison import table_csv
-from mapveil.evaluation.report import text_table, write_atomically
+from mapveil.evaluation.html_report import text_table, write_atomically
 from mapveil.pictures.colours import ramp
 from mapveil.pictures.report_page import html_page, html_picture, html_table
 from mapveil_client.arrays import FloatArray

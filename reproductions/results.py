@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from mapveil.evaluation.comparison import interval_of_mean
-from mapveil.evaluation.report import Curve
+from mapveil.evaluation.html_report import Curve
 from mapveil.maps.round_cost import RoundCost
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import ParameterError

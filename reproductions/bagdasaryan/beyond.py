@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from mapveil.evaluation.report import Panel, curves_figure, png_bytes
+from mapveil.evaluation.html_report import Panel, curves_figure, png_bytes
 from mapveil.maps.round_cost import RoundCost
 from reproductions.bagdasaryan.data import MANHATTAN
 from reproductions.bagdasaryan.figures import OTHER_IMAGES

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from mapveil.evaluation.report import Curve, Panel, curves_figure, png_bytes
+from mapveil.evaluation.html_report import Curve, Panel, curves_figure, png_bytes
 from reproductions.bagdasaryan.data import MANHATTAN
 from reproductions.bagdasaryan.runs import SHARD_SIZE, Asked, Job
 from reproductions.bagdasaryan.sections import UNIT, Plan, Shown

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from mapveil.evaluation.report import png_bytes
+from mapveil.evaluation.html_report import png_bytes
 from mapveil_client.arrays import FloatArray
 from reproductions.bagdasaryan.data import IMAGES, MANHATTAN
 from reproductions.bagdasaryan.runs import PLAIN, Asked, Job

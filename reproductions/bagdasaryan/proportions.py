@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from mapveil.evaluation.report import png_bytes
+from mapveil.evaluation.html_report import png_bytes
 from mapveil.geo.counts import Counts
 from mapveil.maps.proportion_map import ProportionMap
 from mapveil.maps.round_cost import RoundCost

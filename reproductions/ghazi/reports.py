@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from mapveil.evaluation.comparison import Comparison, Row, interval_of_mean
-from mapveil.evaluation.report import (
+from mapveil.evaluation.html_report import (
     Curve,
     curves_figure,
     metric_panel,

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from mapveil.evaluation.comparison import interval_of_mean
-from mapveil.evaluation.report import Panel, curves_figure, png_bytes
+from mapveil.evaluation.html_report import Panel, curves_figure, png_bytes
 from mapveil.local.estimators.estimators import ESTIMATORS
 from reproductions.driver import Section
 from reproductions.report import Claim, Picture, Report, Table, joint_verdict

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from mapveil.evaluation.report import Panel, curves_figure, png_bytes
+from mapveil.evaluation.html_report import Panel, curves_figure, png_bytes
 from reproductions.driver import Section
 from reproductions.report import Claim, Picture, Report, Table, joint_verdict
 from reproductions.results import curve

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from mapveil.analysis.origin_destination import FlowEstimator, OriginDestination
-from mapveil.evaluation.report import Panel, curves_figure, png_bytes
+from mapveil.evaluation.html_report import Panel, curves_figure, png_bytes
 from mapveil.geo.places import Places
 from mapveil.geo.region import Region
 from mapveil_client.arrays import FloatArray, IntArray

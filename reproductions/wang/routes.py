@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from mapveil.analysis.trips import Trips
-from mapveil.evaluation.report import Panel, curves_figure, png_bytes
+from mapveil.evaluation.html_report import Panel, curves_figure, png_bytes
 from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.region import Region
 from mapveil_client.local.domain import Domain

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
-from mapveil.local.mechanism import LocalMechanism
+from mapveil.local.local_mechanism import LocalMechanism
 from mapveil.mechanisms.methods import DEFAULT_METHODS, find_method
 from mapveil_client.errors import ParameterError
 from mapveil_client.local.domain import Domain

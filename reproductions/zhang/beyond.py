@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from mapveil.attacks.signal_score import SignalAttack
-from mapveil.evaluation.report import Curve, Panel, curves_figure, png_bytes
+from mapveil.evaluation.html_report import Curve, Panel, curves_figure, png_bytes
 from mapveil.obfuscation.privatizers.privatizer import Privatizer
-from mapveil.obfuscation.privatizers.table import find_privatizer
+from mapveil.obfuscation.privatizers.registry import find_privatizer
 from mapveil.obfuscation.utility import Utility
 from reproductions.report import Claim, Picture, Report, Table
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from mapveil.attacks.signal_attack import signal_adversaries
 from mapveil.attacks.signal_network import SignalNetwork
-from mapveil.evaluation.report import png_bytes
+from mapveil.evaluation.html_report import png_bytes
 from mapveil.evaluation.signal_trials import rewrite_split
 from mapveil.geo.measurements import LAT, LON, RSS, MeasurementSplit
 from mapveil.obfuscation.privatizers.gaussian_noise import GaussianNoise

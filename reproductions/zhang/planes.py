@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from mapveil.attacks.signal_score import AdversaryScore, SignalAttack
-from mapveil.evaluation.report import png_bytes
+from mapveil.evaluation.html_report import png_bytes
 from mapveil.evaluation.signal_report import PLANES, parameter_figure, plane_figure
 from mapveil.evaluation.signal_tradeoff import points_of
 from mapveil.evaluation.signal_trials import SignalTask, SignalTrial

@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from mapveil.evaluation.report import Curve, Panel, curves_figure, png_bytes
+from mapveil.evaluation.html_report import Curve, Panel, curves_figure, png_bytes
 from mapveil.evaluation.signal_trials import SignalTask, SignalTrial
 from mapveil.obfuscation.privatizers.gap import Gap
 from reproductions.driver import Section

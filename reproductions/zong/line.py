@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from mapveil.evaluation.report import png_bytes
+from mapveil.evaluation.html_report import png_bytes
 from mapveil.random_features.exact_density import kernel_density
 from mapveil.random_features.surface import SurfaceSum
 from mapveil_client.arrays import FloatArray

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from mapveil.evaluation.report import figure_grid
+from mapveil.evaluation.html_report import figure_grid
 from mapveil_client.arrays import FloatArray
 from reproductions.zong.sections import EXACT, NOISE, WAVES, Point
 

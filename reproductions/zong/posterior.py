@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from mapveil.evaluation.report import png_bytes
+from mapveil.evaluation.html_report import png_bytes
 from reproductions.driver import Section
 from reproductions.report import Claim, Picture, Report, Table, joint_verdict
 from reproductions.zong.cities import city_jobs

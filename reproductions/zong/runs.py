@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from mapveil.attacks.localisation_score import Score, score_places, score_silence, score_waves
 from mapveil.random_features.exact_density import kernel_density
-from mapveil.random_features.planar_laplace import planar_laplace
+from mapveil.random_features.geo_indistinguishability import planar_laplace
 from mapveil.random_features.posterior import PriorCells, effective_places, expected_error, hiding
 from mapveil.random_features.surface import evaluate_on_grid
 from mapveil_client.arrays import FloatArray

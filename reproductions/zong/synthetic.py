@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from mapveil.evaluation.report import png_bytes
+from mapveil.evaluation.html_report import png_bytes
 from reproductions.driver import Section
 from reproductions.report import Claim, Picture, Report, Table, joint_verdict
 from reproductions.zong.pictures import TradeOff, trade_off_figure

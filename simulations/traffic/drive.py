@@ -30,7 +30,7 @@ from mapveil.navigation.location_updates import LocationUpdates, UpdateRule
 from mapveil.navigation.road_graph import Routes
 from mapveil.navigation.traffic import TrafficServer
 from mapveil.navigation.traffic_retrieval import TrafficClient, traffic_database
-from mapveil.retrieval.server import Server
+from mapveil.retrieval.pir_server import Server
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness

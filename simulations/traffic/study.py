@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mapveil.local.mechanism import LocalMechanism
+from mapveil.local.local_mechanism import LocalMechanism
 from mapveil.maps.density_map import DensityMap
 from mapveil.navigation.location_updates import LocationUpdates, UpdateRule
 from mapveil.navigation.traffic import TrafficServer

@@ -11,7 +11,7 @@ from mapveil.analysis.trips import read_trips as read_trips
 from mapveil.attacks.attack_random_features import attack_random_features as attack_random_features
 from mapveil.attacks.audit import audit as audit
 from mapveil.evaluation.compare import compare as compare
-from mapveil.evaluation.plan import plan as plan
+from mapveil.evaluation.predicted_errors import plan as plan
 from mapveil.formats.read_map import read_map as read_map
 from mapveil.geo.counts import Counts as Counts
 from mapveil.geo.grid import Grid as Grid

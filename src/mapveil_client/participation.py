@@ -12,12 +12,12 @@ from typing import Final
 
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.contribution import client_report
+from mapveil_client.device_locations import Whereabouts
 from mapveil_client.errors import BudgetExceeded, InputError, MapveilError, ParameterError, PromiseError
 from mapveil_client.local import message as local_message
 from mapveil_client.local.randomizer import LocalMethod
 from mapveil_client.memory import DeviceMemory, Part
 from mapveil_client.methods import SumParameters
-from mapveil_client.places import Whereabouts
 from mapveil_client.policy import DevicePolicy
 from mapveil_client.random_features import report as wave_message
 from mapveil_client.random_features.frequencies import KeptFrequencies

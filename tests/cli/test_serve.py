@@ -12,8 +12,8 @@ import pytest
 
 from mapveil.collector.clock import SystemClock
 from mapveil.collector.http.settings import SETTINGS
-from mapveil.collector.store.accounts import Accounts
 from mapveil.collector.store.database import Store
+from mapveil.collector.store.principals import Accounts
 
 Call = Callable[..., Any]
 

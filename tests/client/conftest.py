@@ -17,11 +17,11 @@ from mapveil.random_features.map_points import map_points
 from mapveil.secure_sum.server import Server
 from mapveil.trust.secure_aggregation.round_terms import RoundTerms
 from mapveil_client.announcement import RoundAnnouncement
+from mapveil_client.device_locations import Whereabouts
 from mapveil_client.encodings import NodeEncoding
 from mapveil_client.memory import DeviceMemory
 from mapveil_client.morton import PrefixTree
 from mapveil_client.participation import Participation
-from mapveil_client.places import Whereabouts
 from mapveil_client.policy import DevicePolicy
 from mapveil_client.random_features.report import write_query
 from mapveil_client.randomness.noise_shares import share_shape

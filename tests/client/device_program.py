@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
-from mapveil_client.client import DeviceClient
 from mapveil_client.connection import Connection
+from mapveil_client.device_client import DeviceClient
+from mapveil_client.device_locations import Whereabouts
 from mapveil_client.memory import DeviceMemory
-from mapveil_client.places import Whereabouts
 from mapveil_client.policy import DevicePolicy
 from mapveil_client.vault import Vault
 

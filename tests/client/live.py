@@ -16,8 +16,8 @@ from mapveil.collector.clock import SystemClock
 from mapveil.collector.http.app import create_app
 from mapveil.collector.http.settings import Settings
 from mapveil.collector.rounds.engine import Engine
-from mapveil.collector.store.accounts import Accounts
 from mapveil.collector.store.database import Store
+from mapveil.collector.store.principals import Accounts
 
 BOX = [-74.03, 40.69, -73.90, 40.83]
 

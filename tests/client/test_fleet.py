@@ -16,11 +16,11 @@ from mapveil.collector.fleet.fleet_table import whereabouts_of
 from mapveil.geo.points import Points
 from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.region import Region
-from mapveil_client.client import DeviceClient
 from mapveil_client.connection import Connection, ServerRefusal
+from mapveil_client.device_client import DeviceClient
+from mapveil_client.device_locations import Whereabouts
 from mapveil_client.errors import InputError, ParameterError, PromiseError
 from mapveil_client.memory import DeviceMemory
-from mapveil_client.places import Whereabouts
 from mapveil_client.policy import DevicePolicy
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.vault import Vault

@@ -44,7 +44,7 @@ import mapveil_client
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.memory import DeviceMemory
 from mapveil_client.participation import Participation
-from mapveil_client.places import Whereabouts
+from mapveil_client.device_locations import Whereabouts
 from mapveil_client.policy import DevicePolicy
 from mapveil_client.terms import CollectionTerms
 from mapveil_client.random_features.parameters import Policy

@@ -11,11 +11,11 @@ import pytest
 from mapveil.secure_sum.server import Server
 from mapveil.trust.secure_aggregation.round_terms import RoundTerms
 from mapveil_client.announcement import RoundAnnouncement
+from mapveil_client.device_locations import Whereabouts
 from mapveil_client.errors import MapveilError
 from mapveil_client.local.message import read_reports
 from mapveil_client.memory import DeviceMemory
 from mapveil_client.participation import DeviceRefusal, Participation
-from mapveil_client.places import Whereabouts
 from mapveil_client.policy import DevicePolicy
 from mapveil_client.random_features import report as wave_message
 from mapveil_client.random_features.parameters import Policy

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mapveil.evaluation.comparison import NOT_FOR_RELEASE, Comparison, Row, interval_of_mean, table_csv
-from mapveil.evaluation.report import write_comparison
+from mapveil.evaluation.html_report import write_comparison
 
 
 def made() -> Comparison:

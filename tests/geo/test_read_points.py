@@ -20,11 +20,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mapveil.geo import geojson
+from mapveil.geo import read_geojson as geojson
 from mapveil.geo.counts import Counts
-from mapveil.geo.geojson import cut_features
-from mapveil.geo.geoparquet import decode_wkb_points
 from mapveil.geo.points import Points
+from mapveil.geo.read_geojson import cut_features
+from mapveil.geo.read_geoparquet import decode_wkb_points
 from mapveil.geo.read_points import read_points, read_source
 from mapveil_client.errors import InputError
 

@@ -13,7 +13,7 @@ from mapveil.maps.density_map import DensityMap
 from mapveil.navigation.traffic_retrieval import TrafficClient, traffic_blocks, traffic_database
 from mapveil.privacy.claim import Adversary, TrustModel
 from mapveil.privacy.guarantee import Guarantee
-from mapveil.retrieval.server import Server
+from mapveil.retrieval.pir_server import Server
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.randomness.random import Randomness
 

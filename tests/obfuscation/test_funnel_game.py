@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog, minimize
 
-from mapveil.obfuscation.privatizers.cells import nearest_centre, row_distances
 from mapveil.obfuscation.privatizers.funnel import Funnel
 from mapveil.obfuscation.privatizers.funnel_game import Channel, certify, play_funnel
+from mapveil.obfuscation.privatizers.pilot_cells import nearest_centre, row_distances
 from mapveil_client.randomness.random import Randomness
 
 

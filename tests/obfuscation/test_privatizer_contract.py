@@ -12,7 +12,7 @@ import pytest
 from mapveil.geo.measurements import Measurements
 from mapveil.obfuscation.export.privatizer_file import decode_privatizer, encode_privatizer
 from mapveil.obfuscation.privatizers.privatizer import FittedPrivatizer
-from mapveil.obfuscation.privatizers.table import PRIVATIZERS, find_privatizer
+from mapveil.obfuscation.privatizers.registry import PRIVATIZERS, find_privatizer
 from mapveil.registry import Row
 from mapveil_client.errors import InputError, ParameterError
 

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from mapveil.retrieval.client import Client
-from mapveil.retrieval.database import Database
-from mapveil.retrieval.server import Server
+from mapveil.retrieval.pir_client import Client
+from mapveil.retrieval.pir_server import Server
+from mapveil.retrieval.records import Database
 from mapveil.retrieval.shape import Shape
 
 

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import numpy as np
 
-from mapveil.retrieval.client import Client
-from mapveil.retrieval.database import Database
 from mapveil.retrieval.digests import PROTOCOL, VERSION
 from mapveil.retrieval.gaussian import draw_gaussian
 from mapveil.retrieval.matrix import matrix_key, matrix_rows
-from mapveil.retrieval.server import Server
+from mapveil.retrieval.pir_client import Client
+from mapveil.retrieval.pir_server import Server
+from mapveil.retrieval.records import Database
 from mapveil.retrieval.shape import Shape
 from mapveil_client.canonical_cbor import decode, encode
 from mapveil_client.randomness.random import Randomness

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import mapveil as mv
-from mapveil.retrieval.client import Client
 from mapveil.retrieval.map_records import MapRecords, map_database
-from mapveil.retrieval.server import Server
+from mapveil.retrieval.pir_client import Client
+from mapveil.retrieval.pir_server import Server
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.randomness.random import Randomness
 

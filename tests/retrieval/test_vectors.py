@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 import mapveil.retrieval.messages
 import mapveil_client.errors
-from mapveil.retrieval.client import Client
-from mapveil.retrieval.server import Server
+from mapveil.retrieval.pir_client import Client
+from mapveil.retrieval.pir_server import Server
 from mapveil_client.canonical_cbor import decode
 from mapveil_client.randomness.random import Randomness
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Literal
 
-from mapveil.local.mechanism import LocalMechanism
+from mapveil.local.local_mechanism import LocalMechanism
 from mapveil.privacy.claim import Assumes, ContributionBound, Norm, Share, Unit
 from mapveil.privacy.guarantee import Guarantee
 

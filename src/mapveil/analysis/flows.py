@@ -15,7 +15,7 @@ from mapveil.geo.parse_tiling import parse_tiling
 from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.region import Region
 from mapveil.geo.tiling import Tiling
-from mapveil.local.mechanism import LocalMechanism
+from mapveil.local.local_mechanism import LocalMechanism
 from mapveil.maps.flow_map import FlowMap
 from mapveil.mechanisms.mechanism import Progress, check_tiling
 from mapveil.mechanisms.methods import find_method

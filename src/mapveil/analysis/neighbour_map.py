@@ -13,7 +13,7 @@ import numpy as np
 from mapveil.analysis.nearest_users import NearestUsers, nearest_users
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.scene import Layer, ScaleKind, Scene, Shading
-from mapveil.retrieval.database import Database
+from mapveil.retrieval.records import Database
 from mapveil_client.arrays import IntArray
 from mapveil_client.errors import InputError, ParameterError
 

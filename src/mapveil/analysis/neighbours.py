@@ -9,7 +9,7 @@ from mapveil.analysis.neighbour_map import NeighbourMap
 from mapveil.geo.points import Points
 from mapveil.geo.region import Region
 from mapveil.geo.tiling import Tiling
-from mapveil.local.mechanism import LocalMechanism
+from mapveil.local.local_mechanism import LocalMechanism
 from mapveil.maps.density_map import DensityMap
 from mapveil.mechanisms.mechanism import Progress
 from mapveil.privacy.accounting import Accounting

@@ -19,7 +19,7 @@ from mapveil.analysis.trip_cells import cells_of_trips
 from mapveil.analysis.trips import Trips
 from mapveil.geo.tiling import Tiling
 from mapveil.local.estimators.estimators import estimate_distribution
-from mapveil.local.mechanism import LocalMechanism
+from mapveil.local.local_mechanism import LocalMechanism
 from mapveil.local.randomizers.randomizer import Randomizer, SymbolRandomizer
 from mapveil.maps.flow_map import FlowMap
 from mapveil.mechanisms.mechanism import Progress, check_tiling

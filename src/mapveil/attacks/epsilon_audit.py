@@ -29,7 +29,7 @@ import numpy.typing as npt
 from mapveil.attacks.report_likelihood import report_likelihoods
 from mapveil.engines import UNIT
 from mapveil.geo.tiling import Tiling
-from mapveil.local.mechanism import LocalMechanism
+from mapveil.local.local_mechanism import LocalMechanism
 from mapveil.mechanisms.mechanism import AnyMechanism, Estimate, Mechanism
 from mapveil.mechanisms.plan import run as run_plan
 from mapveil.mechanisms.private_fourier_kde import PrivateFourierKde

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from mapveil.geo.tiling import Tiling
-from mapveil.local.mechanism import LocalMechanism
+from mapveil.local.local_mechanism import LocalMechanism
 from mapveil.local.randomizers.randomizer import SymbolRandomizer
 from mapveil_client.arrays import FloatArray
 from mapveil_client.local.domain import Domain

@@ -73,7 +73,7 @@ def command(
       mapveil compare grid.npz --methods emd,emd:width=200 --metrics kl,emd --json
     """  # fmt: skip
     from mapveil.evaluation.compare import compare
-    from mapveil.evaluation.report import write_comparison
+    from mapveil.evaluation.html_report import write_comparison
     from mapveil.geo.parse_tiling import tiling_for
     from mapveil.geo.read_points import read_source
 

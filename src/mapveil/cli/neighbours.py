@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mapveil.analysis.neighbour_map import NeighbourMap
     from mapveil.geo.points import Points
     from mapveil.geo.region import Region
-    from mapveil.local.mechanism import LocalMechanism
+    from mapveil.local.local_mechanism import LocalMechanism
     from mapveil.privacy.ledger import Ledger
 
 _SUFFIXES = (".csv", ".tif", ".tiff", ".parquet", ".geojson", ".json", ".png", ".html")

@@ -43,7 +43,7 @@ def command(
       mapveil plan --users 5000 --region -74.03,40.69,-73.90,40.83
       mapveil plan --users 200 --region city.geojson --tiling h3:8 --epsilon 0.1,1 --methods multiscale,laplace
     """
-    from mapveil.evaluation.plan import plan
+    from mapveil.evaluation.predicted_errors import plan
     from mapveil.formats.atomic import atomic_path
     from mapveil.geo.parse_tiling import DEFAULT_TILING, parse_tiling
 

@@ -94,8 +94,8 @@ def command(
 
 def _serve(settings: Settings, console: Console) -> int:
     from mapveil.collector.http.logs import configure_logs
-    from mapveil.collector.http.server import bind, serve
-    from mapveil.collector.store.accounts import Accounts
+    from mapveil.collector.http.serving import bind, serve
+    from mapveil.collector.store.principals import Accounts
 
     listener = bind(settings)
     configure_logs(settings.log_format, settings.log_level)
@@ -145,7 +145,7 @@ def _issue(
     make: Callable[[Store, str, timedelta], tuple[int, str]],
 ) -> int:
     """Make a token; it is the only thing on stdout."""
-    from mapveil.collector.faults import Invalid
+    from mapveil.collector.refusals import Invalid
 
     lifetime = _lifetime(expires)
     store = _store(settings)
@@ -161,7 +161,7 @@ def _issue(
 
 
 def _new_operator(store: Store, asked: str, lifetime: timedelta) -> tuple[int, str]:
-    from mapveil.collector.store.accounts import Accounts
+    from mapveil.collector.store.principals import Accounts
 
     role, _, name = asked.partition(":")
     made = Accounts(store).create_operator(name or role, role, lifetime, "command line")
@@ -169,7 +169,7 @@ def _new_operator(store: Store, asked: str, lifetime: timedelta) -> tuple[int, s
 
 
 def _new_enrolment(store: Store, asked: str, lifetime: timedelta) -> tuple[int, str]:
-    from mapveil.collector.store.accounts import Accounts
+    from mapveil.collector.store.principals import Accounts
 
     uses, _, name = asked.partition(":")
     if not (uses.isascii() and uses.isdecimal() and len(uses) <= 9):

@@ -128,7 +128,7 @@ def _rows(private: str, names: tuple[str, ...], count: int) -> npt.NDArray[np.fl
 
 
 def _text(attack: SignalAttack, utility: float, outputs: tuple[Path, ...]) -> str:
-    from mapveil.evaluation.report import text_table
+    from mapveil.evaluation.html_report import text_table
     from mapveil.evaluation.signal_report import attack_rows
 
     table = f"Adversaries (*: the strongest)\n{text_table(*attack_rows(attack))}"
@@ -142,7 +142,7 @@ def _text(attack: SignalAttack, utility: float, outputs: tuple[Path, ...]) -> st
 
 def _write(attack: SignalAttack, outputs: tuple[Path, ...]) -> None:
     from mapveil.evaluation.comparison import NOT_FOR_RELEASE
-    from mapveil.evaluation.report import png_bytes, write_atomically
+    from mapveil.evaluation.html_report import png_bytes, write_atomically
     from mapveil.evaluation.signal_report import attack_figure, attack_rows
     from mapveil.pictures.report_page import html_page, html_picture, html_table
 

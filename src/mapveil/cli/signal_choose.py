@@ -90,7 +90,7 @@ def _negative(bound: float | None) -> float | None:
 
 
 def _text(choices: tuple[Choice, ...], constraints: list[Constraint]) -> str:
-    from mapveil.evaluation.report import text_table
+    from mapveil.evaluation.html_report import text_table
 
     header = [
         "privatizer",

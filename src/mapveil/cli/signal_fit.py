@@ -50,7 +50,7 @@ def command(
     """
     from mapveil.obfuscation.export.phone_export import check_phone_name, export_privatizer
     from mapveil.obfuscation.export.privatizer_file import write_privatizer
-    from mapveil.obfuscation.privatizers.table import find_privatizer
+    from mapveil.obfuscation.privatizers.registry import find_privatizer
     from mapveil_client.errors import ParameterError
     from mapveil_client.randomness.random import as_randomness
 

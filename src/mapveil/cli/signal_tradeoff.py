@@ -66,7 +66,7 @@ def command(console: Console, source: str, folder: Path, columns: SignalColumns,
       mapveil signal tradeoff measurements.parquet -o tradeoff/
       mapveil signal tradeoff measurements.parquet --privatizers gap,codebook --trials 5 --workers 2 -o tradeoff/
     """
-    from mapveil.evaluation.report import text_table
+    from mapveil.evaluation.html_report import text_table
     from mapveil.evaluation.signal_report import points_rows, write_tradeoff
 
     if folder.exists() and not folder.is_dir():

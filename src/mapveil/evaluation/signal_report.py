@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from mapveil.attacks.signal_score import SignalAttack
 from mapveil.evaluation.comparison import NOT_FOR_RELEASE
-from mapveil.evaluation.report import (
+from mapveil.evaluation.html_report import (
     COLOURS,
     MARKERS,
     Curve,

@@ -17,7 +17,7 @@ from mapveil.evaluation.comparison import interval_of_mean
 from mapveil.evaluation.signal_trials import SignalTask, SignalTrial, run_signal_task
 from mapveil.evaluation.trials import Progress, in_processes
 from mapveil.geo.measurements import Measurements, MeasurementSplit
-from mapveil.obfuscation.privatizers.table import find_privatizer
+from mapveil.obfuscation.privatizers.registry import find_privatizer
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.randomness.random import Randomness
 

@@ -15,7 +15,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from mapveil.geo.geojson import GeoJsonTable
+from mapveil.geo.read_geojson import GeoJsonTable
 from mapveil.geo.tables import Table, quote_text
 from mapveil_client.errors import InputError
 

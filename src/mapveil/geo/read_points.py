@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mapveil.geo.files import ACCEPTED, FileTable, open_files, open_standard_input
 from mapveil.geo.find_columns import find_columns, has_usual_place
-from mapveil.geo.geoparquet import GeometryTable, check_crs, find_geometry
 from mapveil.geo.points import Points
+from mapveil.geo.read_geoparquet import GeometryTable, check_crs, find_geometry
 from mapveil.geo.tables import (
     FrameTable,
     PlaceTable,

@@ -144,7 +144,9 @@ METHODS: tuple[Method, ...] = (
     Method("planar-laplace", "local", "mapveil.local.randomizers.planar_laplace:PlanarLaplace"),
     Method("fourier-kde", "random-features", "mapveil.random_features.fourier_kde:FourierKde"),
     Method("federated-kde", "random-features", "mapveil.random_features.federated_kde:FederatedKde"),
-    Method("planar-laplace", "random-features", "mapveil.random_features.planar_laplace:PlanarLaplace"),
+    Method(
+        "planar-laplace", "random-features", "mapveil.random_features.geo_indistinguishability:PlanarLaplace"
+    ),
     Method("zero-features", "random-features", "mapveil.random_features.zero_features:ZeroFeatures"),
 )
 

@@ -21,7 +21,7 @@ from mapveil.mechanisms.wave_vectors import sum_of_vectors
 from mapveil.privacy.claim import Share
 from mapveil.privacy.discrete_laplace import discrete_laplace, laplace_variance
 from mapveil.random_features.map_points import MapPoints, map_points
-from mapveil.random_features.mechanism import check_bandwidth, non_negative
+from mapveil.random_features.projection_mechanism import check_bandwidth, non_negative
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import InputError
 from mapveil_client.randomness.random import Randomness

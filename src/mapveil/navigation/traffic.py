@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mapveil.local.mechanism import LocalMechanism
+from mapveil.local.local_mechanism import LocalMechanism
 from mapveil.local.randomizers.randomizer import Randomizer
 from mapveil.local.randomizers.report import Tally
 from mapveil.maps.density_map import DensityMap

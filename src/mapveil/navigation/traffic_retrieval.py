@@ -17,9 +17,9 @@ import numpy.typing as npt
 
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.density_map import DensityMap
-from mapveil.retrieval.client import Client
-from mapveil.retrieval.database import Database
-from mapveil.retrieval.server import Server
+from mapveil.retrieval.pir_client import Client
+from mapveil.retrieval.pir_server import Server
+from mapveil.retrieval.records import Database
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.morton import interleave

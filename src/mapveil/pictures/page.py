@@ -24,7 +24,7 @@ from mapveil.pictures.page_parts import (
     viewer_script,
 )
 from mapveil.pictures.picture import FAINTEST, HOLE_COLOUR, MARK_COLOURS, PALEST, planar
-from mapveil.pictures.plane import MapPlane, map_plane, region_rings
+from mapveil.pictures.picture_plane import MapPlane, map_plane, region_rings
 from mapveil_client.arrays import FloatArray
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
-    from mapveil.pictures.plane import MapPlane, Rings
+    from mapveil.pictures.picture_plane import MapPlane, Rings
     from mapveil.privacy.guarantee import Guarantee
 
 _KEPT_BITS: Final = 13  # of a float's 23: four digits are shown and kept, and the page stays small

@@ -28,7 +28,7 @@ from mapveil.pictures.picture_frame import (
     style_frame,
     write_words,
 )
-from mapveil.pictures.plane import MapPlane, map_plane
+from mapveil.pictures.picture_plane import MapPlane, map_plane
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import MissingExtra, require
 

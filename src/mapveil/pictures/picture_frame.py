@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from mapveil.pictures.colours import DensityScale, round_down
+from mapveil.pictures.picture_plane import MapPlane, Rings, region_rings
 from mapveil.pictures.picture_words import number_text
-from mapveil.pictures.plane import MapPlane, Rings, region_rings
 from mapveil_client.arrays import IntArray
 from mapveil_client.errors import require
 

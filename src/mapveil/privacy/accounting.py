@@ -7,9 +7,9 @@ from fractions import Fraction
 from os import PathLike
 from typing import Any
 
-from mapveil.privacy.accounts import Account
 from mapveil.privacy.claim import AccountReference
 from mapveil.privacy.ledger import Fingerprinted, Ledger, SpendId
+from mapveil.privacy.ledger_accounts import Account
 from mapveil_client.errors import ParameterError
 
 

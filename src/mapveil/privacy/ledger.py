@@ -27,7 +27,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from mapveil.privacy.accounts import (
+from mapveil.privacy.ledger_accounts import (
     Account,
     Entry,
     SpendId,

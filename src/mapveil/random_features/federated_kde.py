@@ -16,7 +16,7 @@ from mapveil.privacy.claim import Adversary, Assumes, Assumption, Measured, Quan
 from mapveil.privacy.guarantee import Guarantee
 from mapveil.random_features.devices import Chunk, sum_chunks, visits_of
 from mapveil.random_features.map_points import map_points, sum_of_kernels
-from mapveil.random_features.mechanism import Collected, ProjectionMechanism, check_bandwidth
+from mapveil.random_features.projection_mechanism import Collected, ProjectionMechanism, check_bandwidth
 from mapveil_client.arrays import FloatArray
 from mapveil_client.random_features.kernels import kernel_named
 from mapveil_client.randomness.random import Randomness

@@ -28,8 +28,8 @@ from mapveil.random_features.map_points import (
     sum_of_waves,
 )
 from mapveil.random_features.measured import hiding_facts, hiding_warnings
-from mapveil.random_features.mechanism import Collected, ProjectionMechanism, check_bandwidth
 from mapveil.random_features.posterior import hiding
+from mapveil.random_features.projection_mechanism import Collected, ProjectionMechanism, check_bandwidth
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError
 from mapveil_client.random_features.frequencies import offsets, unit_frequencies

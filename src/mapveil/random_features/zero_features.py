@@ -15,8 +15,8 @@ from mapveil.mechanisms.mechanism import Progress
 from mapveil.privacy.claim import Adversary, Assumes, Assumption, Measured, Quantity, Reveals, TrustModel
 from mapveil.privacy.guarantee import Guarantee
 from mapveil.random_features.map_points import MapPoints, map_points, prior_cells
-from mapveil.random_features.mechanism import Collected, ProjectionMechanism
 from mapveil.random_features.posterior import blind_error
+from mapveil.random_features.projection_mechanism import Collected, ProjectionMechanism
 from mapveil_client.arrays import FloatArray
 from mapveil_client.randomness.random import Randomness
 

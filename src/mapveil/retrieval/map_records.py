@@ -17,7 +17,7 @@ import numpy.typing as npt
 from mapveil.geo.parse_tiling import tiling_from_dict
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.density_map import DensityMap
-from mapveil.retrieval.database import Database
+from mapveil.retrieval.records import Database
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError, ParameterError
 

@@ -26,7 +26,7 @@ from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness, as_randomness
 
 if TYPE_CHECKING:
-    from mapveil.local.mechanism import LocalMechanism
+    from mapveil.local.local_mechanism import LocalMechanism
 
 REGION_SHARE: Final = Fraction(1, 10)
 """Fraction of epsilon that finds the region where none is given."""

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sqlalchemy import insert, select
 
-from mapveil.collector.faults import TooLate
+from mapveil.collector.refusals import TooLate
 from mapveil.collector.rounds.engine import Engine
 from mapveil.collector.rounds.offer import offer
 from mapveil.collector.store.database import Store
@@ -157,7 +157,7 @@ class Crowd:
         if key in self.answers:
             return self.answers[key]
         if phase == "keys":
-            from mapveil.collector.faults import NotFound
+            from mapveil.collector.refusals import NotFound
 
             try:
                 assigned = engine.devices.assignment(id, number, device)

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from mapveil.collector.faults import NotFound
+from mapveil.collector.refusals import NotFound
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.secure_sum.states import phase_named
 from mapveil_client.terms import CollectionTerms

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sqlalchemy import func, select, update
 
-from mapveil.collector.faults import Conflict, Invalid, NotFound
+from mapveil.collector.refusals import Conflict, Invalid, NotFound
 from mapveil.collector.rounds import conductor
 from mapveil.collector.rounds.collection import find
 from mapveil.collector.rounds.engine import Engine

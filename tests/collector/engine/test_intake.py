@@ -8,7 +8,7 @@ import threading
 import pytest
 from sqlalchemy import select
 
-from mapveil.collector.faults import StoreUnavailable, TooLate
+from mapveil.collector.refusals import StoreUnavailable, TooLate
 from mapveil.collector.rounds import secure_rounds
 from mapveil.collector.rounds.engine import Engine
 from mapveil.collector.rounds.intake import KeepMessages, Kept, Message

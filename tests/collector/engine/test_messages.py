@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sqlalchemy import func, select
 
-from mapveil.collector.faults import Conflict, Invalid, NotFound, TooLate
+from mapveil.collector.refusals import Conflict, Invalid, NotFound, TooLate
 from mapveil.collector.rounds import secure_rounds
 from mapveil.collector.store.schema import messages, reports
 from mapveil_client.announcement import RoundAnnouncement

@@ -8,7 +8,7 @@ import contextlib
 import numpy as np
 import pytest
 
-from mapveil.collector.faults import Conflict, Invalid
+from mapveil.collector.refusals import Conflict, Invalid
 from mapveil.collector.rounds.engine import Engine
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.terms import CollectionTerms

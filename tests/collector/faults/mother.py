@@ -37,7 +37,7 @@ def serve(given: dict[str, Any]) -> None:
 def fleet(given: dict[str, Any]) -> None:
     """Answer one collection with devices that allow a large epsilon, so that hardly any noise is in the sums."""
     from mapveil.collector.fleet.fleet import Fleet, Lapses
-    from mapveil_client.places import Whereabouts
+    from mapveil_client.device_locations import Whereabouts
     from mapveil_client.policy import DevicePolicy
 
     policy = DevicePolicy(
@@ -73,7 +73,7 @@ def _preload() -> None:
             "mapveil.collector.rounds.results",
         ),
         *(
-            "mapveil.collector.http.server",
+            "mapveil.collector.http.serving",
             "mapveil.cli.serve",
             "mapveil.collector.fleet.fleet",
             "mapveil.mechanisms.methods",

@@ -20,12 +20,12 @@ import httpx
 import numpy as np
 
 from mapveil.collector.clock import SystemClock
-from mapveil.collector.store.accounts import Accounts
 from mapveil.collector.store.database import Store
+from mapveil.collector.store.principals import Accounts
 from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.region import Region
+from mapveil_client.device_locations import Whereabouts
 from mapveil_client.memory import DeviceMemory
-from mapveil_client.places import Whereabouts
 from mapveil_client.vault import Vault
 
 BOX = (-74.03, 40.69, -73.90, 40.83)

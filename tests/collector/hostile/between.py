@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import httpx
 
-from mapveil.collector.http.server import configuration
+from mapveil.collector.http.serving import configuration
 from mapveil.collector.http.settings import Settings
 
 __all__ = ["Answer", "Between", "Heard", "Tampering", "in_json"]

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from mapveil.collector.faults import Refusal
+from mapveil.collector.refusals import Refusal
 from mapveil.collector.rounds.engine import Engine
 from mapveil_client.randomness.random import Randomness
 

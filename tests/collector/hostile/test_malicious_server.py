@@ -18,10 +18,10 @@ import pytest
 
 from mapveil_client import participation
 from mapveil_client.canonical_cbor import decode, encode
-from mapveil_client.client import DeviceClient
 from mapveil_client.connection import Connection, Unreachable
+from mapveil_client.device_client import DeviceClient
+from mapveil_client.device_locations import Whereabouts
 from mapveil_client.memory import DeviceMemory
-from mapveil_client.places import Whereabouts
 from mapveil_client.policy import DevicePolicy
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.messages import read_set, write_set

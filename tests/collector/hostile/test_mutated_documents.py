@@ -228,8 +228,8 @@ def test_what_json_can_hold_and_a_digest_cannot_is_no_document(text: str) -> Non
 
 def test_altered_announcements_end_in_a_message_or_a_refusal_and_cost_nothing() -> None:
     """The whole of a device: whatever is announced, nothing is spent before its vector leaves."""
+    from mapveil_client.device_locations import Whereabouts
     from mapveil_client.memory import DeviceMemory
-    from mapveil_client.places import Whereabouts
     from mapveil_client.randomness.random import Randomness
 
     terms = terms_of("distributed")

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from sqlalchemy import select
 
-from mapveil.collector.faults import Conflict, Invalid, NotFound, TooLate
+from mapveil.collector.refusals import Conflict, Invalid, NotFound, TooLate
 from mapveil.collector.rounds.engine import Engine
-from mapveil.collector.store.audit import verify
+from mapveil.collector.store.audit_log import verify
 from mapveil.collector.store.schema import charges, messages
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.keys import authorization

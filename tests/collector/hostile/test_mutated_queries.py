@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from mapveil.retrieval.client import Client
+from mapveil.retrieval.pir_client import Client
 from mapveil_client.local.message import write_reports
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.terms import CollectionTerms

@@ -21,10 +21,10 @@ import numpy as np
 import pytest
 
 from mapveil_client import connection as wire
-from mapveil_client.client import DeviceClient
 from mapveil_client.connection import Connection
+from mapveil_client.device_client import DeviceClient
+from mapveil_client.device_locations import Whereabouts
 from mapveil_client.memory import DeviceMemory
-from mapveil_client.places import Whereabouts
 from mapveil_client.policy import DevicePolicy
 from mapveil_client.random_features.parameters import Policy
 from mapveil_client.randomness.random import Randomness

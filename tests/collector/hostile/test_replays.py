@@ -10,10 +10,10 @@ import httpx
 import numpy as np
 import pytest
 
-from mapveil_client.client import DeviceClient
 from mapveil_client.connection import Connection
+from mapveil_client.device_client import DeviceClient
+from mapveil_client.device_locations import Whereabouts
 from mapveil_client.memory import DeviceMemory
-from mapveil_client.places import Whereabouts
 from mapveil_client.policy import DevicePolicy
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.keys import Identity, authorization

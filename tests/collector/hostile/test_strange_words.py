@@ -11,10 +11,10 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from mapveil_client.client import DeviceClient
 from mapveil_client.connection import Answer, Connection, Progress, ServerRefusal, Unreachable
+from mapveil_client.device_client import DeviceClient
+from mapveil_client.device_locations import Whereabouts
 from mapveil_client.memory import DeviceMemory
-from mapveil_client.places import Whereabouts
 from mapveil_client.policy import DevicePolicy
 from mapveil_client.randomness.random import Randomness
 

@@ -16,11 +16,11 @@ import httpx
 import pytest
 
 from mapveil.collector.http.app import create_app
-from mapveil.collector.http.server import configuration
+from mapveil.collector.http.serving import configuration
 from mapveil.collector.http.settings import Settings
 from mapveil.collector.rounds.engine import Engine
-from mapveil.collector.store.accounts import Accounts
 from mapveil.collector.store.database import Store
+from mapveil.collector.store.principals import Accounts
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.keys import Identity, authorization, enrolment_statement
 

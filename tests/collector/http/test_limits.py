@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mapveil.collector.faults import StoreUnavailable, TooLarge, TooMany
 from mapveil.collector.http import limits
 from mapveil.collector.http.limits import Bodies, Buckets, declared_length
+from mapveil.collector.refusals import StoreUnavailable, TooLarge, TooMany
 
 
 class Time:

@@ -16,7 +16,7 @@ from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode
 from schemathesis.checks import positive_data_acceptance
 
-from mapveil.collector.http.devices import ENDPOINTS
+from mapveil.collector.http.device_routes import ENDPOINTS
 
 EXAMPLES = int(
     os.environ.get("MAPVEIL_API_EXAMPLES", "6")

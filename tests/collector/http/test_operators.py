@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from mapveil.collector.http.models import AuditLine, Charge, CollectionRecord, ProgressRecord
+from mapveil.collector.http.schemas import AuditLine, Charge, CollectionRecord, ProgressRecord
 
 DRAFT = {
     "title": "Where people are",

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import inspect, select, text
 from sqlalchemy.exc import DBAPIError
 
-from mapveil.collector.faults import StoreUnavailable
+from mapveil.collector.refusals import StoreUnavailable
 from mapveil.collector.store import schema
 from mapveil_client.errors import InputError
 

@@ -18,7 +18,7 @@ from sqlalchemy import func, select, text
 from sqlalchemy.dialects import postgresql as dialect
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
-from mapveil.collector.faults import Conflict, StoreUnavailable
+from mapveil.collector.refusals import Conflict, StoreUnavailable
 from mapveil.collector.store.backends import Repeatable
 from mapveil.collector.store.database import Store, lock_collection
 from mapveil.collector.store.group_commit import FairLock

@@ -23,11 +23,11 @@ import numpy.typing as npt
 
 from mapveil.collector.fleet.fleet_summary import FleetSummary
 from mapveil.collector.fleet.wire import WirePool
-from mapveil_client.client import DeviceClient, Documents
 from mapveil_client.connection import Connection, Progress, Unreachable
+from mapveil_client.device_client import DeviceClient, Documents
+from mapveil_client.device_locations import Whereabouts
 from mapveil_client.errors import InputError, ParameterError, PromiseError
 from mapveil_client.memory import DeviceMemory
-from mapveil_client.places import Whereabouts
 from mapveil_client.policy import DevicePolicy
 from mapveil_client.random_features.parameters import FourierParameters
 from mapveil_client.vault import Vault, locked

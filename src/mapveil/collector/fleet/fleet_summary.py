@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from mapveil_client.client import DeviceClient
+    from mapveil_client.device_client import DeviceClient
 
 _NUMBERED: Final = re.compile(r"\b(client|seat) \d+")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mapveil_client.places import Whereabouts
+from mapveil_client.device_locations import Whereabouts
 
 if TYPE_CHECKING:
     from mapveil.geo.points import Points

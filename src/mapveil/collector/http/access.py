@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from sqlalchemy import bindparam, select
 from starlette.types import Scope
 
-from mapveil.collector.faults import Unauthorized
 from mapveil.collector.http.exchange import Exchange, header
 from mapveil.collector.http.limits import Buckets
 from mapveil.collector.http.settings import Settings
 from mapveil.collector.recent import Recent
-from mapveil.collector.store.accounts import Accounts, Operator
+from mapveil.collector.refusals import Unauthorized
 from mapveil.collector.store.database import Store
+from mapveil.collector.store.principals import Accounts, Operator
 from mapveil.collector.store.schema import MOST_NUMBER, devices
 from mapveil_client.errors import InputError
 from mapveil_client.secure_sum.keys import SCHEME, read_authorization, request_statement

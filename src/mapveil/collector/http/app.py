@@ -21,23 +21,23 @@ from starlette.responses import RedirectResponse
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mapveil.collector.faults import Unauthorized
 from mapveil.collector.http.access import Access
-from mapveil.collector.http.devices import DeviceRoutes
-from mapveil.collector.http.errors import Failure, failure_of
+from mapveil.collector.http.device_routes import DeviceRoutes
+from mapveil.collector.http.error_responses import Failure, failure_of
 from mapveil.collector.http.exchange import Exchange, read_body
 from mapveil.collector.http.gate import PAGE_POLICY, Gate, internal
 from mapveil.collector.http.limits import Bodies
-from mapveil.collector.http.metrics import CONTENT_TYPE, Metrics
-from mapveil.collector.http.models import DeviceNumber, Enrolling, Health
 from mapveil.collector.http.openapi import document
 from mapveil.collector.http.operators import add_operator_routes
-from mapveil.collector.http.results import add_result_routes
+from mapveil.collector.http.prometheus import CONTENT_TYPE, Metrics
+from mapveil.collector.http.result_routes import add_result_routes
+from mapveil.collector.http.schemas import DeviceNumber, Enrolling, Health
 from mapveil.collector.http.service import Service, refusals
 from mapveil.collector.http.settings import Settings
+from mapveil.collector.refusals import Unauthorized
 from mapveil.collector.rounds.specification import validation_text
-from mapveil.collector.store.accounts import Accounts
 from mapveil.collector.store.database import Store
+from mapveil.collector.store.principals import Accounts
 from mapveil.collector.store.schema import collections
 from mapveil_client.errors import MapveilError
 

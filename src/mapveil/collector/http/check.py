@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from mapveil.collector.clock import SystemClock
-from mapveil.collector.http.server import bind
+from mapveil.collector.http.serving import bind
 from mapveil.collector.http.settings import Settings
 from mapveil.collector.store.database import Store
 from mapveil_client.errors import InputError, MapveilError

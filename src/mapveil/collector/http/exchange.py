@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from starlette.types import Receive, Scope
 
-from mapveil.collector.faults import Refusal, TooLarge
 from mapveil.collector.http.limits import Bodies, declared_length
+from mapveil.collector.refusals import Refusal, TooLarge
 
 _PROCESS: Final = secrets.token_hex(5)
 _NUMBERS: Final = itertools.count(1)

@@ -12,13 +12,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from mapveil.collector.faults import NotFound
 from mapveil.collector.recent import Recent
+from mapveil.collector.refusals import NotFound
 
 if TYPE_CHECKING:
     from mapveil.collector.http.tiles import MapTiles
     from mapveil.maps.density_map import DensityMap
-    from mapveil.retrieval.server import Server
+    from mapveil.retrieval.pir_server import Server
 
 _MAPS: Final = 8
 _PICTURES: Final = 4096  # tiles of one map
@@ -85,7 +85,7 @@ class FinishedMap:
     def retrieval(self) -> Server:
         """Server of private queries about the map; the hint takes about 1000 operations for each byte."""
         from mapveil.retrieval.map_records import map_database
-        from mapveil.retrieval.server import Server
+        from mapveil.retrieval.pir_server import Server
 
         measured = self.heat.interval() is not None
         return Server(map_database(self.heat, ("users", "lower", "upper") if measured else ("users",)))

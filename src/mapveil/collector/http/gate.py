@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mapveil.collector.http.errors import Failure, failure_of
+from mapveil.collector.http.error_responses import Failure, failure_of
 from mapveil.collector.http.exchange import ClientGone, Exchange
 from mapveil.collector.http.limits import Buckets
 from mapveil.collector.http.logs import access_line
-from mapveil.collector.http.metrics import Metrics
+from mapveil.collector.http.prometheus import Metrics
 from mapveil.collector.http.settings import Settings
 
 _LOG: Final = logging.getLogger("mapveil.collector")

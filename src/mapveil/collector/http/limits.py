@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Hashable
 from typing import Final
 
-from mapveil.collector.faults import StoreUnavailable, TooLarge, TooMany
 from mapveil.collector.recent import Recent
+from mapveil.collector.refusals import StoreUnavailable, TooLarge, TooMany
 
 _MOST_KEYS: Final = 1 << 17
 

@@ -9,9 +9,9 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 
-from mapveil.collector.http.devices import ENDPOINTS, Endpoint
+from mapveil.collector.http.device_routes import ENDPOINTS, Endpoint
 from mapveil.collector.http.exchange import CBOR, JSON
-from mapveil.collector.http.models import AssignmentRecord, OpenCollection, ProgressRecord
+from mapveil.collector.http.schemas import AssignmentRecord, OpenCollection, ProgressRecord
 from mapveil.collector.http.service import REFUSALS
 from mapveil_client import __version__
 from mapveil_client.secure_sum.states import phase_name, server_phases

@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar
 from fastapi import FastAPI, Path, Query, Response
 from pydantic import BaseModel
 
-from mapveil.collector.http.models import (
+from mapveil.collector.http.schemas import (
     Aborting,
     AuditLine,
     Charge,
@@ -25,7 +25,7 @@ from mapveil.collector.http.models import (
 )
 from mapveil.collector.http.service import CollectionId, Service, refusals
 from mapveil.collector.rounds.specification import CollectionSpec
-from mapveil.collector.store.accounts import Operator
+from mapveil.collector.store.principals import Operator
 from mapveil.collector.store.schema import MOST_NUMBER
 
 Number = Annotated[int, Path(ge=1, le=MOST_NUMBER)]

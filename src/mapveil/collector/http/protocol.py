@@ -15,10 +15,10 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from mapveil.collector.faults import CODES
-from mapveil.collector.http.errors import Failure
+from mapveil.collector.http.error_responses import Failure
 from mapveil.collector.http.gate import HEADERS
 from mapveil.collector.http.settings import Settings
+from mapveil.collector.refusals import CODES
 
 
 class _HeadTooLarge(Exception):  # travels through the parser only

@@ -13,11 +13,11 @@ from fastapi import Path, Request, Security
 
 from mapveil.collector.http.access import Access
 from mapveil.collector.http.limits import Bodies
-from mapveil.collector.http.metrics import Metrics
-from mapveil.collector.http.models import ErrorBody
+from mapveil.collector.http.prometheus import Metrics
+from mapveil.collector.http.schemas import ErrorBody
 from mapveil.collector.http.settings import Settings
-from mapveil.collector.store.accounts import Accounts, Operator
 from mapveil.collector.store.database import Store
+from mapveil.collector.store.principals import Accounts, Operator
 
 if TYPE_CHECKING:
     from mapveil.collector.rounds.engine import Engine

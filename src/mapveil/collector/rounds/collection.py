@@ -17,10 +17,10 @@ from sqlalchemy import Table, delete, func, insert, select, update
 from sqlalchemy.engine import Connection
 
 from mapveil.collector.clock import Clock, read_time, time_text
-from mapveil.collector.faults import Conflict, Invalid, NotFound
+from mapveil.collector.refusals import Conflict, Invalid, NotFound
 from mapveil.collector.rounds.life_cycle import Happening, State, step_of
 from mapveil.collector.rounds.specification import PendingCollection
-from mapveil.collector.store import audit
+from mapveil.collector.store import audit_log as audit
 from mapveil.collector.store.backends import CLOCK
 from mapveil.collector.store.database import lock_collection
 from mapveil.collector.store.schema import charges, collections, messages, reports, rounds

@@ -15,7 +15,7 @@ from typing import Final
 
 from sqlalchemy import Table
 
-from mapveil.collector.faults import Conflict, Refusal, StoreUnavailable
+from mapveil.collector.refusals import Conflict, Refusal, StoreUnavailable
 from mapveil.collector.rounds import round_memory, secure_rounds
 from mapveil.collector.rounds.collection import (
     Collection,
@@ -32,7 +32,7 @@ from mapveil.collector.rounds.life_cycle import ACTIVE, Happening, State
 from mapveil.collector.rounds.progress import Deadlines, ProgressBoard, progress_of
 from mapveil.collector.rounds.results import StoredMap, make_map, store_map
 from mapveil.collector.rounds.shard_machines import ShardMachines
-from mapveil.collector.store import audit
+from mapveil.collector.store import audit_log as audit
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.schema import members, reports
 from mapveil.mechanisms.plan import Query

@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import select
 
-from mapveil.collector.faults import Conflict, Invalid, NotFound, TooLate
 from mapveil.collector.recent import Recent
+from mapveil.collector.refusals import Conflict, Invalid, NotFound, TooLate
 from mapveil.collector.rounds.collection import find, listed
 from mapveil.collector.rounds.intake import KeepMembers, KeepMessages, KeepReports, Kept, Message, Report
 from mapveil.collector.rounds.life_cycle import State

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from mapveil.collector.clock import Clock
-from mapveil.collector.faults import Conflict, StoreUnavailable
+from mapveil.collector.refusals import Conflict, StoreUnavailable
 from mapveil.collector.rounds import collection as records
 from mapveil.collector.rounds.collection import find, listed, move
 from mapveil.collector.rounds.conductor import Conductor

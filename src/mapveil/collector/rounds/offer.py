@@ -7,7 +7,7 @@ from typing import Final
 
 from mapveil.geo.parse_tiling import tiling_from_dict
 from mapveil.geo.tiling import Tiling
-from mapveil.local.mechanism import LocalMechanism
+from mapveil.local.local_mechanism import LocalMechanism
 from mapveil.local.randomizers.randomizer import Randomizer
 from mapveil.mechanisms.mechanism import AnyMechanism
 from mapveil.mechanisms.methods import find_method

@@ -13,7 +13,7 @@ from mapveil.collector.rounds.collection import Collection, counted, rounds_of, 
 from mapveil.collector.rounds.life_cycle import State
 from mapveil.collector.rounds.progress import Progress
 from mapveil.collector.rounds.results import guarantee_of
-from mapveil.collector.store import audit
+from mapveil.collector.store import audit_log as audit
 from mapveil.collector.store.schema import charges, collections, members, reports
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.secure_sum.states import ServerState, phase_name

@@ -8,7 +8,7 @@ from typing import Final
 
 from sqlalchemy import select
 
-from mapveil.collector.faults import Invalid
+from mapveil.collector.refusals import Invalid
 from mapveil.collector.rounds.offer import offer
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.schema import reports

@@ -15,7 +15,7 @@ import numpy as np
 from sqlalchemy import insert, select, update
 from sqlalchemy.engine import Connection
 
-from mapveil.collector.faults import NotFound
+from mapveil.collector.refusals import NotFound
 from mapveil.collector.rounds import round_memory
 from mapveil.collector.rounds.collection import Collection, move
 from mapveil.collector.rounds.life_cycle import Happening

@@ -20,7 +20,7 @@ from mapveil.collector.rounds.life_cycle import Happening, State
 from mapveil.collector.rounds.round_memory import TOTAL
 from mapveil.collector.rounds.server_half import announce, model_of, round_terms, shard_sizes
 from mapveil.collector.rounds.shard_machines import RoundMachines
-from mapveil.collector.store import audit
+from mapveil.collector.store import audit_log as audit
 from mapveil.collector.store.database import lock_collection
 from mapveil.collector.store.schema import assignments, charges, collections, messages, rounds, shards
 from mapveil.mechanisms.plan import Query

@@ -28,7 +28,7 @@ from sqlalchemy.exc import (
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import QueuePool
 
-from mapveil.collector.faults import StoreUnavailable
+from mapveil.collector.refusals import StoreUnavailable
 from mapveil_client.errors import InputError
 
 APPLICATION_ID: Final = 0x4D56_434C  # "MVCL"

@@ -1,7 +1,7 @@
 """The store: the only truth of the collector. Whatever is acknowledged was committed here first.
 
 SQLite by default, PostgreSQL by URL; both are spoken to in SQLAlchemy Core, alike. A database that is full, lost or
-busy is a :class:`~mapveil.collector.faults.StoreUnavailable` for the requests concerned, and the next ones find out
+busy is a :class:`~mapveil.collector.refusals.StoreUnavailable` for the requests concerned, and the next ones find out
 for themselves whether it is back.
 """
 
@@ -18,7 +18,7 @@ from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from mapveil.collector.clock import Clock
-from mapveil.collector.store.audit import recording
+from mapveil.collector.store.audit_log import recording
 from mapveil.collector.store.backends import (
     CLOCK,
     create_file,

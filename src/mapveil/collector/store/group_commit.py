@@ -19,8 +19,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from sqlalchemy.engine import Connection
 
-from mapveil.collector.faults import StoreUnavailable
-from mapveil.collector.store.audit import waiting_lines
+from mapveil.collector.refusals import StoreUnavailable
+from mapveil.collector.store.audit_log import waiting_lines
 from mapveil.collector.store.backends import Repeatable, failure_of
 
 T = TypeVar("T")

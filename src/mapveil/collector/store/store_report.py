@@ -9,8 +9,8 @@ from typing import NamedTuple
 from sqlalchemy import text
 from sqlalchemy.engine import Connection
 
-from mapveil.collector.faults import StoreUnavailable
-from mapveil.collector.store.audit import verify
+from mapveil.collector.refusals import StoreUnavailable
+from mapveil.collector.store.audit_log import verify
 from mapveil.collector.store.schema import check_version
 from mapveil_client.errors import InputError
 

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from mapveil.local.estimators.covariance import DenseCovariance, SiteNoise
-from mapveil.local.mechanism import LocalMechanism
+from mapveil.local.local_mechanism import LocalMechanism
 from mapveil.local.randomizers.randomizer import SymbolRandomizer
 from mapveil.local.randomizers.report import Tally
 from mapveil_client.arrays import FloatArray

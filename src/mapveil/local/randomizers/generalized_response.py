@@ -12,7 +12,7 @@ from mapveil.local.estimators.covariance import (
     SiteNoise,
     two_level_noise,
 )
-from mapveil.local.mechanism import LocalMechanism
+from mapveil.local.local_mechanism import LocalMechanism
 from mapveil.local.randomizers.randomizer import SymbolRandomizer
 from mapveil.local.randomizers.report import Tally
 from mapveil_client.arrays import FloatArray

@@ -14,7 +14,7 @@ from mapveil.local.estimators.tree_consistency import (
     consistent_site_noise,
     make_consistent,
 )
-from mapveil.local.mechanism import LocalMechanism
+from mapveil.local.local_mechanism import LocalMechanism
 from mapveil.local.randomizers.local_hashing import hash_estimates, hash_support, line_noise, support_noise
 from mapveil.local.randomizers.randomizer import SymbolRandomizer
 from mapveil.local.randomizers.report import Tally

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mapveil.local.mechanism import LocalMechanism
+from mapveil.local.local_mechanism import LocalMechanism
 from mapveil.local.randomizers.weight_table import TableRandomizer
 from mapveil_client.local import planar_laplace as client
 from mapveil_client.local.domain import Domain

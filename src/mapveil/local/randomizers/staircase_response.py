@@ -8,7 +8,7 @@ import numpy as np
 
 from mapveil.local.estimators.covariance import Covariance, SiteNoise
 from mapveil.local.estimators.nested_system import NestedSystem
-from mapveil.local.mechanism import LocalMechanism
+from mapveil.local.local_mechanism import LocalMechanism
 from mapveil.local.randomizers.randomizer import SymbolRandomizer
 from mapveil.local.randomizers.report import Tally
 from mapveil_client.arrays import FloatArray

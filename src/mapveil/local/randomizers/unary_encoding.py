@@ -8,7 +8,7 @@ from mapveil.local.estimators.covariance import (
     Covariance,
     ExchangeableCovariance,
 )
-from mapveil.local.mechanism import LocalMechanism
+from mapveil.local.local_mechanism import LocalMechanism
 from mapveil.local.randomizers.randomizer import SetRandomizer
 from mapveil_client.arrays import FloatArray
 from mapveil_client.local import unary_encoding as client

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from mapveil.obfuscation.privatizers.dense_network import network_normals
 from mapveil.obfuscation.privatizers.normalisation import Normalisation
 from mapveil.obfuscation.privatizers.privatizer import FittedPrivatizer
-from mapveil.obfuscation.privatizers.table import find_privatizer
+from mapveil.obfuscation.privatizers.registry import find_privatizer
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.errors import InputError, require
 from mapveil_client.randomness.random import Randomness

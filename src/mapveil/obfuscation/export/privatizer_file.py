@@ -25,7 +25,7 @@ import numpy.typing as npt
 from mapveil.formats.atomic import atomic_path
 from mapveil.obfuscation.privatizers.normalisation import Normalisation
 from mapveil.obfuscation.privatizers.privatizer import FittedPrivatizer
-from mapveil.obfuscation.privatizers.table import find_privatizer
+from mapveil.obfuscation.privatizers.registry import find_privatizer
 from mapveil_client import __version__
 from mapveil_client.errors import InputError
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.obfuscation.privatizers.cells import row_distances
+from mapveil.obfuscation.privatizers.pilot_cells import row_distances
 from mapveil.obfuscation.privatizers.privatizer import Privatizer, Progress, Rows, State
 from mapveil.obfuscation.utility import distortion_utility, map_utility
 from mapveil.privacy.claim import Adversary, Assumes, Reveals, TrustModel, Unit

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.obfuscation.privatizers.cells import nearest_centre
 from mapveil.obfuscation.privatizers.codebook import choose_codes
 from mapveil.obfuscation.privatizers.funnel_game import Game, play_funnel
+from mapveil.obfuscation.privatizers.pilot_cells import nearest_centre
 from mapveil.obfuscation.privatizers.privatizer import Privatizer, Progress, Rows, State
 from mapveil.privacy.claim import Adversary, Assumes, Measured, Quantity, Reveals, TrustModel, Unit
 from mapveil.privacy.guarantee import Guarantee

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.geo.measurements import RSS
-from mapveil.obfuscation.privatizers.cells import Rows32, find_centres, nearest_centre, row_distances
+from mapveil.obfuscation.privatizers.pilot_cells import Rows32, find_centres, nearest_centre, row_distances
 from mapveil.obfuscation.privatizers.privatizer import Progress, Rows
 from mapveil.obfuscation.utility import linear_parameters
 from mapveil_client.randomness.random import Randomness

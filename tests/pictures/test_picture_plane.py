@@ -11,7 +11,7 @@ from pyproj import Geod
 from mapveil.geo.projection import projection_of
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.frame import raster_frame, require_frame
-from mapveil.pictures.plane import map_plane, region_rings
+from mapveil.pictures.picture_plane import map_plane, region_rings
 from mapveil_client.errors import InputError
 
 MakeMap = Callable[..., DensityMap]

@@ -10,9 +10,9 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import select, text
 
-from mapveil.collector.faults import Forbidden, Invalid, NotFound, Unauthorized
-from mapveil.collector.store.accounts import OPERATOR, ROLES, Accounts, draw_token, is_token
-from mapveil.collector.store.audit import lines
+from mapveil.collector.refusals import Forbidden, Invalid, NotFound, Unauthorized
+from mapveil.collector.store.audit_log import lines
+from mapveil.collector.store.principals import OPERATOR, ROLES, Accounts, draw_token, is_token
 from mapveil.collector.store.schema import devices
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.keys import Identity, enrolment_statement

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mapveil.retrieval.client import Client
-from mapveil.retrieval.database import Database
 from mapveil.retrieval.gaussian import draw_gaussian
 from mapveil.retrieval.matrix import matrix_key, matrix_times_secret
 from mapveil.retrieval.parameters import DEVIATION, LARGEST_COLUMNS, SCALE_BITS, largest_error
-from mapveil.retrieval.server import Server
+from mapveil.retrieval.pir_client import Client
+from mapveil.retrieval.pir_server import Server
+from mapveil.retrieval.records import Database
 from mapveil.retrieval.shape import Shape
 from mapveil_client.canonical_cbor import decode, encode
 from mapveil_client.errors import InputError, ParameterError

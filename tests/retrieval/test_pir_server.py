@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from mapveil.retrieval.client import Client
-from mapveil.retrieval.database import Database
 from mapveil.retrieval.messages import OutdatedHint
-from mapveil.retrieval.server import Server
+from mapveil.retrieval.pir_client import Client
+from mapveil.retrieval.pir_server import Server
+from mapveil.retrieval.records import Database
 from mapveil_client.canonical_cbor import decode, encode
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.randomness.random import Randomness

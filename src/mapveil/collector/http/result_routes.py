@@ -8,12 +8,12 @@ from typing import Annotated, Any, Literal
 
 from fastapi import FastAPI, Path, Query, Request, Response
 
-from mapveil.collector.faults import NotFound, Refusal
 from mapveil.collector.http.exchange import CBOR, require_media
 from mapveil.collector.http.finished import EXPORTS, Compressed, FinishedMap, FinishedMaps
-from mapveil.collector.http.models import GuaranteeBody
+from mapveil.collector.http.schemas import GuaranteeBody
 from mapveil.collector.http.service import CollectionId, Service, refusals
-from mapveil.collector.store.accounts import Operator
+from mapveil.collector.refusals import NotFound, Refusal
+from mapveil.collector.store.principals import Operator
 from mapveil_client.errors import MissingExtra
 
 _MAP = "/v1/collections/{id}/map"

@@ -11,8 +11,13 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import mapveil as mv
+from mapveil.random_features.geo_indistinguishability import (
+    PlanarLaplace,
+    laplace_radius,
+    planar_laplace,
+    remap,
+)
 from mapveil.random_features.map_points import map_points
-from mapveil.random_features.planar_laplace import PlanarLaplace, laplace_radius, planar_laplace, remap
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.randomness.random import Randomness
 

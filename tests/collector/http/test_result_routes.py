@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from mapveil.formats.read_map import read_map
-from mapveil.retrieval.client import Client
 from mapveil.retrieval.map_records import MapRecords
+from mapveil.retrieval.pir_client import Client
 from mapveil_client.local.message import write_reports
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.terms import CollectionTerms

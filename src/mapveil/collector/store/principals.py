@@ -18,8 +18,8 @@ from sqlalchemy.engine import Connection, Row
 from sqlalchemy.sql.schema import Table
 
 from mapveil.collector.clock import time_text
-from mapveil.collector.faults import Forbidden, Invalid, NotFound, Unauthorized
-from mapveil.collector.store.audit import record
+from mapveil.collector.refusals import Forbidden, Invalid, NotFound, Unauthorized
+from mapveil.collector.store.audit_log import record
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.schema import MOST_NUMBER, devices, enrolments, operators
 from mapveil_client.secure_sum.keys import enrolment_statement, signed_by

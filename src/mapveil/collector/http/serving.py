@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import uvicorn
     from starlette.types import ASGIApp
 
-_FACTORY: Final = "mapveil.collector.http.server:worker"
+_FACTORY: Final = "mapveil.collector.http.serving:worker"
 _SPARE_FILES: Final = 256  # beside connections: the store, the maps, the log
 _BACKLOG: Final = 2048
 _HUNG_SECONDS: Final = 10  # until a worker that says nothing is replaced; starting one may take seconds

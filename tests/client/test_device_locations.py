@@ -14,9 +14,9 @@ from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.region import Region
 from mapveil.local.devices import cells_of_users
 from mapveil.random_features.devices import visits_of
+from mapveil_client.device_locations import Whereabouts
 from mapveil_client.errors import InputError
 from mapveil_client.local.domain import Domain
-from mapveil_client.places import Whereabouts
 from mapveil_client.randomness.random import Randomness
 
 REGION = Region.from_bbox(-74.03, 40.69, -73.90, 40.83)

@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.retrieval.byte_product import byte_product
-from mapveil.retrieval.database import Database
 from mapveil.retrieval.digests import Purpose, digest
 from mapveil.retrieval.matrix import hint_of, hint_times_secret, matrix_key, matrix_times_secret
 from mapveil.retrieval.messages import (
@@ -33,6 +32,7 @@ from mapveil.retrieval.messages import (
     write_vector,
 )
 from mapveil.retrieval.parameters import SECRET
+from mapveil.retrieval.records import Database
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.randomness.random import Randomness
 
@@ -112,7 +112,7 @@ class Server:
         Parameters
         ----------
         query : bytes
-            From :meth:`mapveil.retrieval.client.Client.query`.
+            From :meth:`mapveil.retrieval.pir_client.Client.query`.
 
         Raises
         ------

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import mapveil as mv
-from mapveil.local.estimators.utility import utility
+from mapveil.local.estimators.site_metrics import utility
 from mapveil.metrics.metrics import kl
 from mapveil_client.errors import ParameterError
 from mapveil_client.local.domain import Domain

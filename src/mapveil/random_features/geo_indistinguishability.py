@@ -27,7 +27,7 @@ from mapveil.privacy.claim import (
 from mapveil.privacy.guarantee import Guarantee
 from mapveil.random_features.devices import Chunk, sum_chunks, visits_of
 from mapveil.random_features.map_points import MapPoints, map_points, sum_of_kernels
-from mapveil.random_features.mechanism import Collected, ProjectionMechanism, check_bandwidth
+from mapveil.random_features.projection_mechanism import Collected, ProjectionMechanism, check_bandwidth
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError
 from mapveil_client.random_features.kernels import kernel_named, uniforms

@@ -16,12 +16,12 @@ from typing import Any, Final, NamedTuple
 
 from starlette.types import Receive, Scope, Send
 
-from mapveil.collector.faults import NotFound
-from mapveil.collector.http.errors import Failure
+from mapveil.collector.http.error_responses import Failure
 from mapveil.collector.http.exchange import CBOR, JSON, Exchange, read_body, require_media
 from mapveil.collector.http.gate import send_body, send_failure
 from mapveil.collector.http.service import Service
 from mapveil.collector.recent import Recent
+from mapveil.collector.refusals import NotFound
 
 _PATTERNS: Final = {"id": "[0-9a-f]{32}", "n": "[1-9][0-9]{0,5}", "phase": "[a-z]{1,20}"}
 _PROGRESS_SECONDS: Final = 0.1  # how long one answer about progress serves everybody

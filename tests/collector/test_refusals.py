@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import inspect
 
-from mapveil.collector import faults
-from mapveil.collector.faults import Invalid, Refusal, TooMany
+from mapveil.collector import refusals as faults
+from mapveil.collector.refusals import Invalid, Refusal, TooMany
 
 KINDS = [
     kind

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from mapveil.collector.http.metrics import Metrics
+from mapveil.collector.http.prometheus import Metrics
 
 
 def numbers(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:

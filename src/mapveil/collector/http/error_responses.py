@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from starlette.exceptions import HTTPException
 
-from mapveil.collector.faults import CODES, Refusal
+from mapveil.collector.refusals import CODES, Refusal
 from mapveil_client.errors import InputError, MapveilError, PromiseError
 
 _LONGEST: Final = 2000  # characters of a message

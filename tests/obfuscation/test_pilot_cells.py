@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 
-from mapveil.obfuscation.privatizers.cells import find_centres, nearest_centre, row_distances
+from mapveil.obfuscation.privatizers.pilot_cells import find_centres, nearest_centre, row_distances
 
 
 @given(st.integers(1, 5), st.integers(1, 3), st.integers(1, 40), st.integers(1, 9), st.integers(0, 2**32 - 1))

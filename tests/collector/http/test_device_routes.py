@@ -161,7 +161,7 @@ def test_many_who_ask_at_once_are_told_the_same(api: Any, monkeypatch: Any) -> N
     asked: list[str] = []
     progress = api.engine.devices.progress
     monkeypatch.setattr(api.engine.devices, "progress", lambda id: asked.append(id) or progress(id))
-    monkeypatch.setattr("mapveil.collector.http.devices._PROGRESS_SECONDS", 3600.0)
+    monkeypatch.setattr("mapveil.collector.http.device_routes._PROGRESS_SECONDS", 3600.0)
     answers: list[bytes] = []
 
     def ask() -> None:

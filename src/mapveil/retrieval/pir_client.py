@@ -18,7 +18,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.retrieval.database import column_records
 from mapveil.retrieval.digests import Purpose, digest
 from mapveil.retrieval.gaussian import draw_gaussian
 from mapveil.retrieval.matrix import hint_times_secret, matrix_key, matrix_times_secret
@@ -35,6 +34,7 @@ from mapveil.retrieval.messages import (
     write_vector,
 )
 from mapveil.retrieval.parameters import SCALE_BITS, SECRET, largest_error
+from mapveil.retrieval.records import column_records
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.randomness.random import Randomness, as_randomness
 
@@ -78,7 +78,7 @@ class Client:
     Parameters
     ----------
     offer : bytes
-        From :meth:`mapveil.retrieval.server.Server.offer`.
+        From :meth:`mapveil.retrieval.pir_server.Server.offer`.
     largest_hint : int
         Bytes of the largest hint that this client is willing to hold.
 
@@ -185,7 +185,7 @@ class Client:
         opening : Opening
             Of the query.
         answer : bytes
-            From :meth:`mapveil.retrieval.server.Server.answer`, or the ``reply`` of its error.
+            From :meth:`mapveil.retrieval.pir_server.Server.answer`, or the ``reply`` of its error.
 
         Raises
         ------

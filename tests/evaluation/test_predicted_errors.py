@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from mapveil.evaluation.plan import MISPLACED, plan
+from mapveil.evaluation.predicted_errors import MISPLACED, plan
 from mapveil.geo.grid import Grid
 from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.region import Region

@@ -5,9 +5,9 @@ import json
 import pytest
 from starlette.exceptions import HTTPException
 
-from mapveil.collector import faults
-from mapveil.collector.faults import CODES
-from mapveil.collector.http.errors import Failure, failure_of
+from mapveil.collector import refusals as faults
+from mapveil.collector.http.error_responses import Failure, failure_of
+from mapveil.collector.refusals import CODES
 from mapveil.collector.rounds.specification import validation_text
 from mapveil_client.errors import BudgetExceeded, InputError, ParameterError, PromiseError
 

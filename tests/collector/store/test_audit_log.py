@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
-from mapveil.collector.faults import Conflict
-from mapveil.collector.store.audit import lines, record, verify
+from mapveil.collector.refusals import Conflict
+from mapveil.collector.store.audit_log import lines, record, verify
 from mapveil.collector.store.schema import audit
 
 COLUMNS = ("number", "at", "actor", "action", "collection", "detail", "chain")

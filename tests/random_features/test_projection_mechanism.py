@@ -16,8 +16,8 @@ from mapveil.formats.read_map import read_map
 from mapveil.privacy.guarantee import Guarantee
 from mapveil.random_features.federated_kde import FederatedKde
 from mapveil.random_features.fourier_kde import FourierKde
-from mapveil.random_features.mechanism import check_bandwidth, non_negative
-from mapveil.random_features.planar_laplace import PlanarLaplace
+from mapveil.random_features.geo_indistinguishability import PlanarLaplace
+from mapveil.random_features.projection_mechanism import check_bandwidth, non_negative
 from mapveil.random_features.zero_features import ZeroFeatures
 from mapveil_client.errors import InputError, ParameterError
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mapveil.retrieval.database import Database
+from mapveil.retrieval.records import Database
 from mapveil.retrieval.shape import Shape
 from mapveil_client.errors import ParameterError
 

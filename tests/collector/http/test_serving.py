@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import httpx
 import pytest
 
-from mapveil.collector.http.server import bind
+from mapveil.collector.http.serving import bind
 from mapveil.collector.http.settings import Settings
 from mapveil_client.errors import InputError
 

@@ -8,10 +8,10 @@ from typing import Any, Final, TypeVar
 
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.connection import Connection, Progress, ServerRefusal, Traffic, Unreachable
+from mapveil_client.device_locations import Whereabouts
 from mapveil_client.errors import InputError, PromiseError
 from mapveil_client.memory import DeviceMemory
 from mapveil_client.participation import DeviceRefusal, Participation
-from mapveil_client.places import Whereabouts
 from mapveil_client.policy import DevicePolicy
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.terms import CollectionTerms
