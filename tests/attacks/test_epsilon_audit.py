@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import pytest
@@ -26,6 +27,7 @@ from mapveil.mechanisms.laplace_histogram import LaplaceHistogram
 from mapveil.mechanisms.mechanism import Estimate
 from mapveil.mechanisms.methods import METHODS, find_method
 from mapveil.mechanisms.sum_mechanism import SumMechanism
+from mapveil.privacy.claim import Share
 from mapveil.trust.curator import noisy_sums
 from mapveil_client.errors import ParameterError
 
@@ -37,7 +39,7 @@ TRIALS = {
 }  # the one spends much where it shows little; the other is slow
 FEWEST = 5_000
 
-# Devices are in test_least_noise; sums of waves, which no cell shows, in projection/test_private_fourier_kde.
+# Devices are in test_least_noise; sums of waves, which no cell shows, in mechanisms/test_private_fourier_kde.
 CURATORS = [
     method for method in METHODS if method.trust == "central" and method.name != "private-fourier-kde"
 ]
@@ -71,6 +73,16 @@ def test_one_report_of_a_local_method_keeps_the_claim_and_half_the_noise_is_caug
     assert not audit_epsilon(method.make(2), pairs, claimed=1, trials=20_000, rng=3).holds
 
 
+class _FromExactSums(NamedTuple):
+    """A curator's query answered by any function of the exact sums: where a fault can hide."""
+
+    function: Callable
+    share: Share
+
+    def reply(self, sums, rng, progress):
+        return self.function(sums, rng)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Broken(SumMechanism):
     """Noise on every cell, and one of the classic faults."""
@@ -79,9 +91,15 @@ class Broken(SumMechanism):
     summary: ClassVar[str] = "for tests"
     source: ClassVar[str] = "none"
 
+    of_cells: ClassVar[bool] = True
+
     fault: str
 
-    def estimate(self, sums, tiling, rng, progress):
+    def plan(self, setting):
+        values = yield _FromExactSums(self._noisy, Share("every cell", self.budget))
+        return Estimate(values, ())
+
+    def _noisy(self, sums, rng):
         noisy = noisy_sums(sums, self.budget, rng)
         if self.fault == "scaled to the true total":
             noisy = noisy * (sums.sum() / UNIT / max(abs(noisy.sum()), 1e-9))
@@ -93,7 +111,7 @@ class Broken(SumMechanism):
             noisy = np.where(noisy > 0.5, sums / UNIT, 0.0)
         elif self.fault == "the budget spent twice":
             noisy = (noisy + noisy_sums(sums, self.budget, rng)) / 2
-        return Estimate(noisy, (), ())
+        return noisy
 
 
 @pytest.mark.parametrize(
@@ -125,10 +143,14 @@ class Coin(SumMechanism):
     summary: ClassVar[str] = "for tests"
     source: ClassVar[str] = "none"
 
-    def estimate(self, sums, tiling, rng, progress):
+    def plan(self, setting):
+        said = yield _FromExactSums(self._said, Share("whether somebody is there", self.budget))
+        return Estimate(np.full(setting.members.size, float(said)), ())
+
+    @staticmethod
+    def _said(sums, rng):
         truth = bool(sums.any())
-        said = truth if int(rng.words(1, np.uint8)[0]) < 192 else not truth
-        return Estimate(np.full(tiling.size, float(said)), (), ())
+        return truth if int(rng.words(1, np.uint8)[0]) < 192 else not truth
 
 
 def test_the_bound_fails_as_seldom_as_it_says():
@@ -176,8 +198,8 @@ def test_neighbours_differ_by_one_user():
             {"neighbours": [Neighbours("none", TILING, np.zeros(16, int), np.zeros(16, int))]},
             "differ by one user",
         ),
-        ({"trials": 10}, "trials is 10"),
-        ({"confidence": 1.0}, "confidence is 1.0"),
+        ({"trials": 10}, "trials must be at least 100 for each pair, got 10"),
+        ({"confidence": 1.0}, "confidence must be a number between 0 and 1, got 1.0"),
         ({"claimed": 0}, "claimed is 0"),
     ],
 )

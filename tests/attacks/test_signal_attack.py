@@ -108,7 +108,7 @@ def test_runs_that_overlap_are_one_users_in_order_of_time() -> None:
     )
     with pytest.raises(InputError, match="no user has 50 rows"):
         SignalEvidence.of(original, original, scale, length=50, step=3)
-    with pytest.raises(ParameterError, match="step is 6"):
+    with pytest.raises(ParameterError, match="step must be 1 to the sequence length 5, got 6"):
         SignalEvidence.of(original, original, scale, length=5, step=6)
 
 

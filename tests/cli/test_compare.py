@@ -104,7 +104,7 @@ def test_audit_names_a_claim_that_it_cannot_test(mapveil: Callable) -> None:
     done = mapveil("audit", "--methods", "private-fourier-kde")
     assert done.code == 2
     assert "claims epsilon 1 for each user" in done.err
-    assert "tests/random_features/test_private_fourier_kde.py" in done.err
+    assert "tests/mechanisms/test_private_fourier_kde.py" in done.err
     for name in ("fourier-kde", "planar-laplace"):
         done = mapveil("audit", "--trust", "random-features", "--methods", name)
         assert done.code == 2

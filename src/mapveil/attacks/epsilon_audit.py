@@ -224,7 +224,7 @@ def audit_epsilon(
         raise ParameterError(
             f"{mechanism.name} claims epsilon {mechanism.budget} for each user, but this audit cannot test the claim: "
             "the noise is on sums of random Fourier features, which no cell of a map shows; "
-            "tests/random_features/test_private_fourier_kde.py audits those sums"
+            "tests/mechanisms/test_private_fourier_kde.py audits those sums"
         )
     _check(neighbours, isinstance(mechanism, LocalMechanism), trials, confidence)
     stream = as_randomness(rng)
