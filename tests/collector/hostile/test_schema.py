@@ -1,6 +1,6 @@
 """Schemathesis over the whole API as those ask who are not the admin: nobody, a viewer, and devices that sign rightly.
 
-The admin's part is tests/collector/api/test_openapi.py; ``MAPVEIL_API_EXAMPLES`` makes both search longer.
+The admin's part is tests/collector/http/test_openapi.py; ``MAPVEIL_API_EXAMPLES`` makes both search longer.
 """
 
 from __future__ import annotations
