@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from sqlalchemy import select
 
 from mapveil.collector.rounds.engine import Engine
 from mapveil.collector.store.schema import charges, messages
+from mapveil.privacy.claim import AccountReference
 from mapveil_client.randomness.random import Randomness
 
 SIX = {
@@ -63,6 +65,7 @@ def test_a_process_that_dies_at_every_commit_changes_nothing(
                 engine = Engine(store, clock, Randomness(lives))
         found = outcome(store, engine, id, totals_of)
         heat = engine.map(id)
+        assert heat.guarantee.account == AccountReference((id,))
         store.close()
         return found, heat, lives
 
@@ -72,7 +75,8 @@ def test_a_process_that_dies_at_every_commit_changes_nothing(
     assert lives > 40
     assert again == plain
     assert np.array_equal(heat.values, heat_again.values)
-    assert heat.guarantee == heat_again.guarantee
+    # The two collections have identifiers of their own, and so entries of their own in the account.
+    assert heat.guarantee == replace(heat_again.guarantee, account=heat.guarantee.account)
     sums, charged, said, left, _ = plain
     assert len(sums) == len(charged) == 2
     assert [count for _, count in sums.values()] == [5, 5]

@@ -56,7 +56,7 @@ class Deadlines:
             if key not in self._ends:
                 passed = (self._clock.now() - began).total_seconds()
                 self._ends[key] = now + min(max(seconds - passed, 0.0), seconds)
-            return max(0.0, self._ends[key] - now)
+            return min(max(self._ends[key] - now, 0.0), seconds)  # (now + x) - now may round above x
 
     def forget(self, collection: str) -> None:
         """Drop what a collection that ended waited for."""
