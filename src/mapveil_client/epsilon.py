@@ -55,18 +55,18 @@ def as_epsilon(value: EpsilonLike, name: str = "epsilon") -> Fraction:
     >>> as_epsilon(0.1)
     Fraction(1, 10)
     """
-    accepted = "expected a finite number above 0, such as 1, 0.5 or 1/3"
+    message = f"{name} must be a finite number above 0, such as 1, 0.5 or 1/3, got {value!r}"
     if isinstance(value, bool):
-        raise ParameterError(f"{name} is {value!r}; {accepted}")
+        raise ParameterError(message)
     try:
         if isinstance(value, (int, str, Decimal, Fraction)):
             exact = Fraction(value)
         else:  # NumPy's numbers are here too
             exact = Fraction(str(float(value)))
     except (ValueError, TypeError, OverflowError, ZeroDivisionError):
-        raise ParameterError(f"{name} is {value!r}; {accepted}") from None
+        raise ParameterError(message) from None
     if exact <= 0:
-        raise ParameterError(f"{name} is {value!r}; {accepted}")
+        raise ParameterError(message)
     return exact
 
 

@@ -95,5 +95,5 @@ def test_picture_and_page_show_the_distances_first(heat: mv.DensityMap, tmp_path
 
 
 def test_k_below_one_is_refused(heat: mv.DensityMap) -> None:
-    with pytest.raises(ParameterError, match="k is 0"):
+    with pytest.raises(ParameterError, match="k must be"):
         NeighbourMap.of(heat, k=0)

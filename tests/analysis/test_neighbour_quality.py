@@ -69,7 +69,7 @@ def test_a_map_turned_over_is_much_worse_than_a_noisy_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("k", "estimate", "said"), [(0, 1, "k is 0"), (20, 1, "fewer than"), (3, 0, "nobody")]
+    ("k", "estimate", "said"), [(0, 1, "k must be"), (20, 1, "fewer than"), (3, 0, "nobody")]
 )
 def test_what_is_refused(k: int, estimate: float, said: str) -> None:
     with pytest.raises(ParameterError, match=said):

@@ -193,7 +193,7 @@ def test_ends_outside_are_told_apart_by_option() -> None:
     ],
 )
 def test_parameters_out_of_range_are_refused(changed: dict) -> None:
-    with pytest.raises(ParameterError, match=f"{next(iter(changed))} is .* accepted"):
+    with pytest.raises(ParameterError, match=f"{next(iter(changed))} must be .*"):
         OriginDestination(mechanism=GRR, **changed)
 
 

@@ -197,7 +197,7 @@ def test_words_picture_and_page(at: Scene, report: LocalisationReport) -> None:
     [
         ({"devices": 0}, "at least 1 of each"),
         ({"answers": 0}, "at least 1 of each"),
-        ({"features": (0,)}, "features of at least 1"),
+        ({"features": (0,)}, "features must be at least 1"),
         ({"bandwidths": (math.inf,)}, "bandwidths above 0"),
         ({"step_m": 1.0}, "at least half a cell"),
         ({"ratio": 0.5}, "ratio of maxima"),

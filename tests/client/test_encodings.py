@@ -65,5 +65,5 @@ def test_labels_are_asked_for_by_name():
     inner = encoding_of({(0, 0)})
     with pytest.raises(ParameterError, match="label"):
         LabelEncoding(inner, 2).positions(np.array([0]))
-    with pytest.raises(ParameterError, match="labels is 0"):
+    with pytest.raises(ParameterError, match="labels must be"):
         LabelEncoding(inner, 0)

@@ -113,7 +113,7 @@ def test_the_phone_of_the_test_above_lacks_the_rest() -> None:
     assert "not on a phone: scipy" in done.stderr
 
 
-@pytest.mark.parametrize("module", ["terms", "policy", "participation", "client"])
+@pytest.mark.parametrize("module", ["terms", "policy", "participation", "device_client"])
 def test_the_devices_modules_load_nothing_heavy(module: str) -> None:
     program = f"import sys, mapveil_client.{module}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

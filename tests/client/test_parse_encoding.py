@@ -73,7 +73,7 @@ def test_one_place_or_many_are_the_same(encoding: Encoding) -> None:
     "record", [{}, {"kind": "trees"}, {"kind": ["nodes"]}, {"kind": None}, None, 7, [], "nodes"]
 )
 def test_an_unknown_kind_is_refused(record: Any) -> None:
-    with pytest.raises(InputError, match="accepted: nodes, labels, levels, sketch, blocks, margins"):
+    with pytest.raises(InputError, match="expected one of nodes, labels, levels, sketch, blocks, margins"):
         encoding_from_dict(record)
 
 

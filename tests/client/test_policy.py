@@ -114,5 +114,5 @@ def test_a_round_of_reports_is_refused(new_terms, new_announcement) -> None:
     ],
 )
 def test_a_rule_outside_its_range_is_named(rule) -> None:
-    with pytest.raises(ParameterError, match=f"^{next(iter(rule))} is "):
+    with pytest.raises(ParameterError, match=f"^{next(iter(rule))} must be"):
         DevicePolicy(**rule)
