@@ -66,5 +66,5 @@ def test_on_few_cells_the_deviation_agrees() -> None:
 
 @pytest.mark.parametrize(("trips", "epsilon"), [(0, Fraction(1)), (10, Fraction(0)), (10, Fraction(-1))])
 def test_what_is_refused(trips: int, epsilon: Fraction) -> None:
-    with pytest.raises(ParameterError, match="must be|expected"):
+    with pytest.raises(ParameterError, match=r"must be|expected"):
         best_depth(trips, epsilon)

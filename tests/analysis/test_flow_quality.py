@@ -72,5 +72,5 @@ def test_what_is_refused() -> None:
     empty = FlowMap.from_matrix(np.zeros((6, 6)), GRID, PROMISE, "by hand")
     one, none = np.array([0]), np.zeros(0, int)
     for origins, destinations, estimate in ((none, none, flows), (one, one, empty), (one, one + 6, flows)):
-        with pytest.raises(ParameterError, match="must be|expected"):
+        with pytest.raises(ParameterError, match=r"must be|expected"):
             flow_quality(origins, destinations, estimate)

@@ -101,5 +101,5 @@ def test_nothing_is_kept_of_negative_marginals() -> None:
 
 @pytest.mark.parametrize(("penalty", "count"), [(0.0, 3), (1.0, 3), (float("nan"), 3), (0.1, 0)])
 def test_what_is_refused(penalty: float, count: int) -> None:
-    with pytest.raises(ParameterError, match="must be|expected"):
+    with pytest.raises(ParameterError, match=r"must be|expected"):
         estimate_lasso(np.ones(3), np.ones(3), np.arange(count), np.arange(count), penalty=penalty)

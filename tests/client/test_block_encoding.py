@@ -89,5 +89,5 @@ def test_a_place_outside_counts_nowhere():
     ],
 )
 def test_senseless_encodings_are_refused(depth, rows, columns, parts):
-    with pytest.raises(ParameterError, match="must be|expected"):
+    with pytest.raises(ParameterError, match=r"must be|expected"):
         BlockEncoding(*([depth] + [np.array(each, dtype=np.int64) for each in (rows, columns, parts)]))

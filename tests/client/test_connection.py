@@ -166,7 +166,7 @@ def test_progress_and_mail_are_read() -> None:
     ["", "collector.example", "ftp://x", "http://", "https://x:port", "https://x?y", "http://192.0.2.1:8321"],
 )
 def test_an_address_that_is_none_or_in_the_clear_is_refused(server: str) -> None:
-    with pytest.raises(InputError, match="must be|expected"):
+    with pytest.raises(InputError, match=r"must be|expected"):
         Connection(server)
     if server.startswith("http://1"):
         Connection(server, plain=True)

@@ -96,5 +96,5 @@ def test_the_record_stays_small_where_the_encoding_is_large():
     ],
 )
 def test_senseless_encodings_are_refused(depth, levels, runs):
-    with pytest.raises(ParameterError, match="must be|expected"):
+    with pytest.raises(ParameterError, match=r"must be|expected"):
         LevelEncoding(depth, levels, np.array(runs, dtype=np.int64))

@@ -113,5 +113,5 @@ def test_the_papers_lengths():
 )
 def test_senseless_encodings_are_refused(wrong):
     right = {"depth": 3, "levels": (1, 2), "width": 10, "rows": 2, "key": ""}
-    with pytest.raises(ParameterError, match="must be|expected"):
+    with pytest.raises(ParameterError, match=r"must be|expected"):
         SketchEncoding(**{**right, **wrong})

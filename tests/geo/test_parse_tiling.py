@@ -50,7 +50,7 @@ def test_unknown_texts_are_refused_with_the_accepted_ones(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["quadtree:24", "grid:0x3", "h3:16", "tiles:24"])
 def test_numbers_out_of_range_are_refused(text: str) -> None:
-    with pytest.raises(InputError, match="must be|expected"):
+    with pytest.raises(InputError, match=r"must be|expected"):
         parse_tiling(text, NEW_YORK)
 
 

@@ -133,10 +133,10 @@ def test_choice_follows_the_weights(scale: float, likely: bool) -> None:
     "options", [{"mu": -1.0}, {"mu": float("nan")}, {"size": 1}, {"size": 2.5}, {"batch": 0}, {"sequence": 0}]
 )
 def test_parameters_outside_their_range_are_refused(options: dict[str, float]) -> None:
-    with pytest.raises(ParameterError, match="must be|expected"):
+    with pytest.raises(ParameterError, match=r"must be|expected"):
         Codebook(**options)  # type: ignore[arg-type]
 
 
 def test_a_codebook_beyond_memory_is_refused() -> None:
-    with pytest.raises(InputError, match="must be|expected"):
+    with pytest.raises(InputError, match=r"must be|expected"):
         Codebook(size=1 << 16, batch=1 << 16).learn(pilot(), USERS, Randomness(2), quiet)

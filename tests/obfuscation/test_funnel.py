@@ -167,5 +167,5 @@ def test_the_promise_states_what_was_measured() -> None:
     ],
 )
 def test_parameters_outside_their_range_are_refused(options: dict[str, float]) -> None:
-    with pytest.raises(ParameterError, match="must be|expected"):
+    with pytest.raises(ParameterError, match=r"must be|expected"):
         Funnel(**options)  # type: ignore[arg-type]

@@ -150,7 +150,7 @@ def test_the_promise_claims_nothing() -> None:
     ],
 )
 def test_parameters_outside_their_range_are_refused(options: dict[str, float]) -> None:
-    with pytest.raises(ParameterError, match="must be|expected"):
+    with pytest.raises(ParameterError, match=r"must be|expected"):
         Gap(**options)  # type: ignore[arg-type]
 
 

@@ -52,5 +52,5 @@ def test_it_grows_with_what_makes_it_hard():
     "wrong", [{"secret": 0}, {"modulus": 1}, {"secret_deviation": 0}, {"error_deviation": -1}]
 )
 def test_parameters_out_of_range(wrong):
-    with pytest.raises(ParameterError, match="must be|expected"):
+    with pytest.raises(ParameterError, match=r"must be|expected"):
         primal_attack(**wrong)

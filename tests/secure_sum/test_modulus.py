@@ -136,7 +136,7 @@ def test_sums_beyond_64_bits_are_refused():
     ],
 )
 def test_numbers_outside_their_range_are_refused(arguments):
-    with pytest.raises(ParameterError, match="must be|expected"):
+    with pytest.raises(ParameterError, match=r"must be|expected"):
         smallest_modulus(*arguments)
     with pytest.raises(ParameterError, match="a probability"):
         smallest_modulus(1, 1, 1, 1, Fraction(1), 1, failure=0.0)
@@ -144,5 +144,5 @@ def test_numbers_outside_their_range_are_refused(arguments):
 
 @pytest.mark.parametrize(("bits", "highest"), [(0, 1), (65, 1), (8, -1), (64, 1 << 63)])
 def test_a_window_outside_its_range_is_refused(bits, highest):
-    with pytest.raises(ParameterError, match="must be|expected"):
+    with pytest.raises(ParameterError, match=r"must be|expected"):
         centre(np.zeros(1, dtype=np.uint64), bits, highest)

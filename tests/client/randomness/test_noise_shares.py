@@ -179,7 +179,7 @@ def test_a_shape_is_a_number_above_zero(alpha):
 
 @pytest.mark.parametrize(("clients", "length"), [(-1, 10), (1, 0)])
 def test_numbers_outside_their_range_are_refused(clients, length):
-    with pytest.raises(ParameterError, match="must be|expected"):
+    with pytest.raises(ParameterError, match=r"must be|expected"):
         noise_shares(clients, length, 1, Fraction(1), 1, Randomness(1))
 
 

@@ -77,7 +77,7 @@ def test_values_are_even_and_the_test_has_power():
 
 def test_a_bound_outside_its_range_is_refused():
     for bound in (0, -1, (1 << 62) + 1):
-        with pytest.raises(ParameterError, match="must be|expected"):
+        with pytest.raises(ParameterError, match=r"must be|expected"):
             uniform_below(1, bound, Randomness(1))
     with pytest.raises(ParameterError, match="1 or more"):
         uniform_below_each(np.array([3, 0]), Randomness(1))
