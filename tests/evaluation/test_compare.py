@@ -66,7 +66,7 @@ def test_counts_bring_their_cells_and_smoothing_helps_the_noise() -> None:
         ({"metrics": []}, "no metric is given"),
         ({"trials": 0}, "trials must be at least 1"),
         ({"users": 301}, "1 to 300 users, got 301"),
-        ({"sigma_cells": -1.0}, "sigma is -1.0"),
+        ({"sigma_cells": -1.0}, "sigma must be"),
         ({"workers": 0}, "workers must be at least 1"),
     ],
 )

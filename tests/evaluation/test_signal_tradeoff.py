@@ -109,7 +109,7 @@ def test_runs_stay_whole_in_a_sample() -> None:
     ("changes", "said"),
     [
         ({"privatizers": {"blur": (1,)}}, "got 'blur'"),
-        ({"privatizers": {"gaussian-noise": (-1,)}}, "sigma is -1"),
+        ({"privatizers": {"gaussian-noise": (-1,)}}, "sigma must be"),
         ({"options": {"codebook": {"width": 3}}}, "codebook has no option 'width'"),
         ({"trials": 0}, "trials must be at least 1"),
         ({"split": "week"}, "split must be one of"),

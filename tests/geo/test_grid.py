@@ -104,9 +104,9 @@ def test_a_fine_grid_of_a_polygon_is_never_laid_out() -> None:
 
 @pytest.mark.parametrize("bad", [0, -1, 1.5, True, "3", 2**31 + 1, None])
 def test_impossible_sides_are_refused(bad: Any) -> None:
-    with pytest.raises(ParameterError, match=r"rows is .* whole number from 1"):
+    with pytest.raises(ParameterError, match=r"rows must be"):
         Grid(NEW_YORK, rows=bad, columns=3)
-    with pytest.raises(ParameterError, match=r"columns is .* whole number from 1"):
+    with pytest.raises(ParameterError, match=r"columns must be a whole number from 1"):
         Grid(NEW_YORK, rows=3, columns=bad)
 
 

@@ -107,7 +107,7 @@ def test_the_whole_earth_is_tiled_without_gaps(resolution: int) -> None:
 
 @pytest.mark.parametrize("bad", [-1, 16, 3.0, True, "3", None])
 def test_impossible_resolutions_are_refused(bad: Any) -> None:
-    with pytest.raises(ParameterError, match=r"resolution is .* 0 to 15"):
+    with pytest.raises(ParameterError, match=r"resolution must be"):
         Hexagons(NEW_YORK, bad)
 
 

@@ -69,7 +69,7 @@ def test_sequences_are_runs_of_one_user_in_order(rows: int, length: int, timed: 
 
 
 def test_what_cannot_be_split_is_named() -> None:
-    with pytest.raises(ParameterError, match=r"pilot is 1\.5; a part between 0 and 1"):
+    with pytest.raises(ParameterError, match=r"pilot is 1\.5; expected a part between 0 and 1"):
         table(9).split_random(Randomness(1), pilot=1.5)
     with pytest.raises(InputError, match="no column of times"):
         table(9, timed=False).split_by_time()

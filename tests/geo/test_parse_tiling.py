@@ -44,7 +44,9 @@ def test_every_kind_has_a_text() -> None:
     ],
 )
 def test_unknown_texts_are_refused_with_the_accepted_ones(text: str) -> None:
-    with pytest.raises(InputError, match=r"not known; quadtree:8, grid:ROWSxCOLUMNS, h3:8, tiles:15"):
+    with pytest.raises(
+        InputError, match=r"not known; expected quadtree:8, grid:ROWSxCOLUMNS, h3:8, tiles:15"
+    ):
         parse_tiling(text, NEW_YORK)
 
 
@@ -82,9 +84,9 @@ def test_files_of_places_that_are_none_are_refused(tmp_path: Path) -> None:
         ({}, "lacks 'kind'"),
         ({"kind": "grid"}, "lacks 'region'"),
         ({"kind": "grid", "region": NEW_YORK.to_dict(), "rows": 3}, "lacks 'columns'"),
-        ({"kind": "cubes", "region": NEW_YORK.to_dict()}, "'cubes' is not known; grid, quadtree"),
+        ({"kind": "cubes", "region": NEW_YORK.to_dict()}, "'cubes' is not known; expected grid, quadtree"),
         ({"kind": "grid", "region": {}}, "record needs crs"),
-        ({"kind": "quadtree", "region": NEW_YORK.to_dict(), "depth": "8"}, "depth is '8'"),
+        ({"kind": "quadtree", "region": NEW_YORK.to_dict(), "depth": "8"}, "depth must be"),
     ],
 )
 def test_records_that_lack_something_are_refused(record: dict[str, Any], message: str) -> None:

@@ -64,7 +64,10 @@ def test_a_good_table_passes(user: Any) -> None:
 
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
-    "NaN longitude": ({"lon": [0, np.nan, 1]}, "row 2, column 'lon' is 'nan'; a longitude from -180 to 180"),
+    "NaN longitude": (
+        {"lon": [0, np.nan, 1]},
+        "row 2, column 'lon' is 'nan'; expected a longitude from -180 to 180",
+    ),
     "infinite latitude": ({"lat": [0, 1, -np.inf]}, "row 3, column 'lat' is '-inf'"),
     "latitude out of range": (
         {"lat": [0, 90.001, 1]},
@@ -77,7 +80,10 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         "row 2, column 'user' is missing .*every row needs a user id",
     ),
     "NaN user": ({"user": [1.0, 2.0, np.nan]}, "row 3, column 'user' is missing"),
-    "negative weight": ({"weight": [1, 1, -0.5]}, "row 3, column 'weight' is '-0.5'; a number from 0"),
+    "negative weight": (
+        {"weight": [1, 1, -0.5]},
+        "row 3, column 'weight' is '-0.5'; expected a number from 0",
+    ),
     "NaN weight": ({"weight": [np.nan, 1, 1]}, "row 1, column 'weight' is 'nan'"),
     "huge weight": ({"weight": [1, 1e13, 1]}, "row 2, column 'weight'"),
     "no rows": ({"user": [], "lon": [], "lat": []}, "holds no rows"),

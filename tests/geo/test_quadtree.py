@@ -86,11 +86,11 @@ def test_the_lattice_is_the_tree() -> None:
 
 @pytest.mark.parametrize("bad", [-1, MAX_DEPTH + 1, 2.0, True, "8", None])
 def test_impossible_depths_are_refused(bad: Any) -> None:
-    with pytest.raises(ParameterError, match=r"depth is .* 0 to 23"):
+    with pytest.raises(ParameterError, match=r"depth must be"):
         Quadtree(NEW_YORK, bad)
 
 
 @pytest.mark.parametrize("levels", [-1, 4])
 def test_there_is_nothing_above_the_root(levels: int) -> None:
-    with pytest.raises(ParameterError, match=r"levels is .* 0 to 3"):
+    with pytest.raises(ParameterError, match=r"levels must be"):
         Quadtree(NEW_YORK, 3).parent(np.array([0]), levels)

@@ -128,9 +128,9 @@ def values(*rows: Any, **more: Any) -> Callable[[Path], Path]:
 
 
 BAD: dict[str, tuple[Callable[[Path], Path], dict[str, Any], str]] = {
-    "missing": (lambda folder: folder / "none.npz", {}, "no such file; a raster of counts"),
+    "missing": (lambda folder: folder / "none.npz", {}, "no such file; expected a raster of counts"),
     "folder": (lambda folder: folder, {}, "is a folder"),
-    "suffix": (text("a.png"), {}, r"\.png is not known; a raster of counts \(\.npz"),
+    "suffix": (text("a.png"), {}, r"\.png is not known; expected a raster of counts \(\.npz"),
     "no archive": (text("a.npz"), {}, "not a complete NumPy file"),
     "empty archive": (text("a.npz", b""), {}, "not a complete NumPy file"),
     "cut archive": (cut(values([1, 2])), {}, "not a complete NumPy file"),
@@ -139,30 +139,30 @@ BAD: dict[str, tuple[Callable[[Path], Path], dict[str, Any], str]] = {
     "negative": (
         values([1, 2], [3, -4]),
         {},
-        r"row 1, column 1 \(from 0 in the north-west\) is -4; a number",
+        r"row 1, column 1 \(from 0 in the north-west\) is -4; expected a number",
     ),
     "infinite": (values([1.0, np.inf]), {}, "row 0, column 1 .* is inf"),
     "too large": (values([2.0**41]), {}, "row 0, column 0 .* 0 to 2"),
     "too many": (values([2.0**33] * 3), {}, "more than 2.34 users in all"),
-    "text": (values(["a", "b"]), {}, "values of type <U1; numbers"),
+    "text": (values(["a", "b"]), {}, "values of type <U1; expected numbers"),
     "one dimension": (
         lambda folder: archive(folder, values=np.arange(3)),
         {},
-        r"shape \(3,\); two dimensions",
+        r"shape \(3,\); expected two dimensions",
     ),
     "no cells": (lambda folder: archive(folder, values=np.zeros((0, 3))), {}, "two dimensions"),
     "no such key": (values([1]), {"key": "people"}, "no array 'people'; its arrays are 'values'"),
     "two arrays": (
         lambda folder: archive(folder, a=VALUES, b=VALUES),
         {},
-        "2 arrays .* 'a', 'b'; one, or key=NAME",
+        "2 arrays .* 'a', 'b'; expected one, or key=NAME",
     ),
     "no arrays": (archive, {}, "0 arrays of two dimensions among none"),
     "edges": (values([1], **{**EDGES, "west": [1, 2]}), {}, "west, south, east and north must be one number"),
     "empty box": (values([1], **{**EDGES, "west": 107}), {}, "west|antimeridian"),
     "unknown crs": (values([1], **{**EDGES, "crs": "EPSG:0"}), {}, "EPSG:0"),
-    "two bands": (lambda folder: geotiff(folder, np.stack([VALUES, VALUES])), {}, "2 bands; a raster of one"),
-    "turned": (lambda folder: geotiff(folder, transform=SKEWED), {}, "turned or flipped; a north-up"),
+    "two bands": (lambda folder: geotiff(folder, np.stack([VALUES, VALUES])), {}, "2 bands; expected a raster of one"),
+    "turned": (lambda folder: geotiff(folder, transform=SKEWED), {}, "turned or flipped; expected a north-up"),
     "polygon": (
         values([1]),
         {

@@ -126,14 +126,16 @@ def test_text_that_is_no_number_leaves_a_column_out_of_csv(tmp_path: Path) -> No
     pd.DataFrame(COLUMNS).to_csv(path, index=False)
     notes = read_measurements(path).notes
     assert "left out, not numbers: network" in notes
-    with pytest.raises(InputError, match="row 1, column 'network' is 'GSM'; a finite number"):
+    with pytest.raises(InputError, match="row 1, column 'network' is 'GSM'; expected a finite number"):
         read_measurements(path, features=["network"])
 
 
 def test_a_nan_among_numbers_is_an_error_even_as_text(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     pd.DataFrame({**COLUMNS, "speed": [1.5, float("nan"), 2.5, 3.0]}).to_csv(path, index=False, na_rep="nan")
-    with pytest.raises(InputError, match="row 2, column 'speed' is 'nan'; a finite number, or null where"):
+    with pytest.raises(
+        InputError, match="row 2, column 'speed' is 'nan'; expected a finite number, or null where"
+    ):
         read_measurements(path)
     # An empty field is missing, and so is a frame's NaN.
     pd.DataFrame({**COLUMNS, "speed": [1.5, float("nan"), 2.5, 3.0]}).to_csv(path, index=False)
@@ -145,13 +147,16 @@ def test_a_nan_among_numbers_is_an_error_even_as_text(tmp_path: Path) -> None:
 BAD: list[tuple[dict[str, list[Any]], str]] = [
     (
         {"rss_dbm": [-71, -80, 12, -60]},
-        "row 3, column 'rss_dbm' is '12'; a signal strength from -160 to 0 dBm",
+        "row 3, column 'rss_dbm' is '12'; expected a signal strength from -160 to 0 dBm",
     ),
     ({"rss_dbm": [-71, -999, -95, -60]}, "row 2, column 'rss_dbm' is '-999'"),
-    ({"rss_dbm": [-71.0, -80.0, -95.0, float("nan")]}, "row 4, column 'rss_dbm' is 'nan'; a finite number"),
-    ({"speed": [float("inf"), 0.0, 1.0, 2.0]}, "row 1, column 'speed' is 'inf'; a finite number"),
-    ({"lat": [35.5, 35.5, 135.5, 35.5]}, "row 3, column 'lat' is '135.5'; a latitude"),
-    ({"lon": [24.0, 24.0, 240.5, 24.0]}, "row 3, column 'lon' is '240.5'; a longitude"),
+    (
+        {"rss_dbm": [-71.0, -80.0, -95.0, float("nan")]},
+        "row 4, column 'rss_dbm' is 'nan'; expected a finite number",
+    ),
+    ({"speed": [float("inf"), 0.0, 1.0, 2.0]}, "row 1, column 'speed' is 'inf'; expected a finite number"),
+    ({"lat": [35.5, 35.5, 135.5, 35.5]}, "row 3, column 'lat' is '135.5'; expected a latitude"),
+    ({"lon": [24.0, 24.0, 240.5, 24.0]}, "row 3, column 'lon' is '240.5'; expected a longitude"),
     ({"user_id": ["a", None, "b", "c"]}, "row 2 has no user id"),
     ({"rss_dbm": [None, None, None, None]}, "missing in every row|column 'rss_dbm' for rss is of type"),
 ]
@@ -177,7 +182,7 @@ def test_bad_arguments_are_named() -> None:
         read_measurements(TABLE, features=["lat"])
     with pytest.raises(ParameterError, match="a sequence of column names"):
         read_measurements(TABLE, features="speed")
-    with pytest.raises(ParameterError, match="fill is inf"):
+    with pytest.raises(ParameterError, match="fill must be"):
         read_measurements(TABLE, fill=float("inf"))
     with pytest.raises(ParameterError, match="would stand for a missing signal strength"):
         read_measurements(changed(rss_dbm=[-71, None, -95, -60]), fill=7)
@@ -194,7 +199,7 @@ def test_times_may_be_seconds_and_a_column_without_times_is_not_used() -> None:
     assert any(
         "column 'time' is not used: it holds no time in 3 rows" in n for n in read_measurements(unread).notes
     )
-    with pytest.raises(InputError, match="row 1, column 'time' is 'today'; a time such as"):
+    with pytest.raises(InputError, match="row 1, column 'time' is 'today'; expected a time such as"):
         read_measurements(unread, time="time")
 
 

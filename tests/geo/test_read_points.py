@@ -206,22 +206,22 @@ GOOD = HEAD + "u,-73.9,40.7\n"
 POINT = '{"type":"Feature","properties":{"user":"u"},"geometry":{"type":"Point","coordinates":[%s]}}'
 BAD_FILES: dict[str, tuple[str, str | bytes, str]] = {
     "empty": ("a.csv", "", r"is empty \(0 bytes\)"),
-    "header only": ("a.csv", HEAD, "holds no rows; at least one"),
-    "no lon": ("a.csv", "user_id,lat\nu,1\n", "no lon column among 'user_id', 'lat'; .*lon=NAME"),
+    "header only": ("a.csv", HEAD, "holds no rows; expected at least one"),
+    "no lon": ("a.csv", "user_id,lat\nu,1\n", "no lon column among 'user_id', 'lat'; expected .*lon=NAME"),
     "no place": ("a.csv", "user_id,a\nu,1\n", "no lon and no lat column among 'user_id', 'a'"),
     "no user": ("a.csv", "lon,lat\n1,2\n", "no column of user ids among 'lon', 'lat'; .*user=NAME"),
     "two of a name": ("a.csv", "user,lat,Lat,lon\nu,1,2,3\n", "two columns are named 'Lat' but for case"),
-    "ambiguous": ("a.csv", "user,lon,lat,l_a_t\nu,1,2,3\n", "'lat' and 'l_a_t' could both be lat; lat=NAME"),
+    "ambiguous": ("a.csv", "user,lon,lat,l_a_t\nu,1,2,3\n", "'lat' and 'l_a_t' could both be lat; expected lat=NAME"),
     "latitude": (
         "a.csv",
         GOOD + "v,-73.9,140.7\n",
-        "row 2, column 'lat' is '140.7'; a latitude from -90 to 90",
+        "row 2, column 'lat' is '140.7'; expected a latitude from -90 to 90",
     ),
     "longitude": ("a.csv", GOOD + "v,-273.9,40.7\n", "row 2, column 'lon' is '-273.9'"),
     "swapped": ("a.csv", HEAD + "u,35.7,139.7\nv,35.6,139.6\n", "lat and lon swapped"),
     "nan": ("a.csv", GOOD + "v,nan,40.7\n", "row 2, column 'lon' is 'nan'"),
     "inf": ("a.csv", GOOD + "v,-73.9,inf\n", "row 2, column 'lat' is 'inf'"),
-    "text": ("a.csv", GOOD + "v,west,40.7\n", "row 2, column 'lon' is 'west'; a longitude"),
+    "text": ("a.csv", GOOD + "v,west,40.7\n", "row 2, column 'lon' is 'west'; expected a longitude"),
     "decimal comma": ("a.csv", "user_id;lon;lat\nu;-73,9;40,7\n", "row 1, column 'lon' is '-73,9'"),
     "missing value": ("a.csv", GOOD + "v,,40.7\n", r"row 2, column 'lon' is missing \(null\)"),
     "null user": ("a.csv", GOOD + ",-73.9,40.7\n", "row 2, column 'user_id' is missing"),
@@ -232,19 +232,19 @@ BAD_FILES: dict[str, tuple[str, str | bytes, str]] = {
     "header not UTF-8": ("a.csv", b"\xff\xfeuser\n", "the header line is not UTF-8"),
     "gzip cut": ("a.csv.gz", gzip.compress(GOOD.encode())[:-10], "cannot be read"),
     "parquet of text": ("a.parquet", b"PAR1 nothing", "not a complete Parquet file"),
-    "unknown suffix": ("a.xlsx", "x", r"\.xlsx is a format that is not known; accepted here: \.parquet"),
+    "unknown suffix": ("a.xlsx", "x", r"\.xlsx is a format that is not known; expected one of \.parquet"),
     "no suffix": ("table", "x", "a name without a suffix"),
     "a raster": ("a.npy", b"x", "a raster of counts"),
     "geojson cut": ("a.geojson", collection()[:-40], "ends in the middle of the features"),
     "geojson without end": ("a.geojson", collection().split(', "bbox"')[0].rstrip("]"), "ends in the middle"),
     "geojson empty": ("a.geojson", '{"type":"FeatureCollection","features":[]}', "holds no features"),
-    "geojson text": ("a.geojson", "hello", "not GeoJSON; a FeatureCollection"),
+    "geojson text": ("a.geojson", "hello", "not GeoJSON; expected a FeatureCollection"),
     "geojson geometry": ("a.geojson", '{"type":"Point","coordinates":[1,2]}', "object 1 is not a Feature"),
     "geojson broken": ("a.geojson", '{"type":"Feature","properties":{]}', "not valid JSON|in the middle"),
     "geojson line": (
         "a.geojson",
         POINT % "1,2" + "\n" + (POINT % "[1,2],[3,4]").replace("Point", "LineString"),
-        "row 2, column 'geometry' is .*LineString.*; a point with longitude",
+        "row 2, column 'geometry' is .*LineString.*; expected a point with longitude",
     ),
     "geojson null": (
         "a.geojson",
@@ -318,7 +318,7 @@ def test_columns_of_another_type() -> None:
 BAD_SOURCES: dict[str, tuple[Any, str]] = {
     "missing": ("nowhere.parquet", "nowhere.parquet: no such file; expected one of "),
     "pattern": ("nowhere-*.csv", "no file matches this pattern"),
-    "folder": (".", "is a folder; a file or a pattern"),
+    "folder": (".", "is a folder; expected a file or a pattern"),
     "address": ("s3://bucket/a.parquet", "a local file"),
     "mixed": (["a.csv", "b.parquet"], "no such file"),
     "two statements": ("SELECT 1; SELECT 2", "one SELECT"),
@@ -362,7 +362,7 @@ def test_several_formats_are_refused(tmp_path: Path) -> None:
 def test_another_reference_system_is_refused(tmp_path: Path) -> None:
     frame = geo_frame().to_crs(3857)
     frame.to_parquet(tmp_path / "g.parquet")
-    with pytest.raises(InputError, match="column 'geometry' is in WGS 84 / Pseudo-Mercator; WGS84"):
+    with pytest.raises(InputError, match="column 'geometry' is in WGS 84 / Pseudo-Mercator; expected WGS84"):
         read_points(tmp_path / "g.parquet")
 
 
@@ -372,7 +372,7 @@ def test_a_geometry_that_is_no_point_is_named(tmp_path: Path) -> None:
     shapes = [shapely.Point(1, 2), shapely.LineString([(0, 0), (1, 1)])]
     geopandas.GeoDataFrame({"user": [1, 2]}, geometry=shapes, crs=4326).to_parquet(tmp_path / "g.parquet")
     with pytest.raises(
-        InputError, match=r"row 2, column 'geometry' is 'LINESTRING.*; a point with longitude"
+        InputError, match=r"row 2, column 'geometry' is 'LINESTRING.*; expected a point with longitude"
     ):
         read_points(tmp_path / "g.parquet").check()
 

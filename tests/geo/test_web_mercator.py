@@ -124,7 +124,7 @@ def test_beyond_the_map_there_is_no_tile() -> None:
 
 @pytest.mark.parametrize("bad", [-1, 24, 3.0, True, "3", None])
 def test_impossible_zooms_are_refused(bad: Any) -> None:
-    with pytest.raises(ParameterError, match=r"zoom is .* 0 to 23"):
+    with pytest.raises(ParameterError, match=r"zoom must be"):
         WebMercatorTiles(NEW_YORK, bad)
 
 

@@ -84,7 +84,7 @@ def test_more_sites_than_a_matrix_holds_are_refused_with_a_way_out() -> None:
     domain = Domain(mv.Grid(REGION, rows=70, columns=70))
     randomizer = HierarchicalHashing(epsilon=1).on(domain)
     tally = Tally(np.ones(randomizer.symbols, dtype=np.int64), randomizer.symbols)
-    with pytest.raises(ParameterError, match=r"4900 sites; 4096.*'smoothed-em'"):
+    with pytest.raises(ParameterError, match=r"4900 sites; expected 4096.*'smoothed-em'"):
         estimate_distribution(randomizer, tally, "multiscale")
 
 

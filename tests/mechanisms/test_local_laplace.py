@@ -116,7 +116,7 @@ def test_a_level_is_asked_where_it_is_wanted(play, crowd, level):
 
 def test_what_would_take_too_long_is_refused_before_it_is_asked():
     server = LocalLaplace(epsilon=1, level=10).plan(setting_of(100_000, depth=10))
-    with pytest.raises(ParameterError, match=r"noise events.*level 10.*accepted"):
+    with pytest.raises(ParameterError, match=r"noise events.*level 10.*expected"):
         next(server)
     # The rule never asks for it.
     assert LocalLaplace(epsilon=5).level_for(setting_of(10**9, depth=8)) < 8

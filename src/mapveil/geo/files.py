@@ -129,7 +129,7 @@ def _open(paths: tuple[Path, ...], suffix: str, name: str, kept: Any) -> Table:
     if suffix in _CSV:
         return FileTable(paths, _csv_call(paths, suffix, name), name, kept)
     hint = "a raster of counts, see read_counts" if suffix in _RASTER else "a format that is not known"
-    raise InputError(f"{name}: {suffix or 'a name without a suffix'} is {hint}; accepted here: {ACCEPTED}")
+    raise InputError(f"{name}: {suffix or 'a name without a suffix'} is {hint}; expected one of {ACCEPTED}")
 
 
 def _csv_call(paths: tuple[Path, ...], suffix: str, name: str) -> str:

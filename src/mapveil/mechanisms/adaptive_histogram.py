@@ -134,14 +134,14 @@ class AdaptiveHistogram(SumMechanism):
         held = float(self.threshold) >= 0 if fixed else self.threshold in RULES
         self._check(held, "threshold", f"{', '.join(RULES)}, or a number of users of at least 0,")
         self._check(
-            self.collapse is None or 0 <= self.collapse <= 1, "collapse", "a part from 0 to 1, or none,"
+            self.collapse is None or 0 <= self.collapse <= 1, "collapse", "a part from 0 to 1, or none"
         )
         self._check(self.schedule in ("calibrated", "even"), "schedule", "calibrated or even")
         self._check(
-            self.rounds is None or self.rounds >= 1, "rounds", "a whole number of at least 1, or none,"
+            self.rounds is None or self.rounds >= 1, "rounds", "a whole number of at least 1, or none"
         )
         self._check(
-            self.deepest is None or 0 <= self.deepest <= 31, "deepest", "a level from 0 to 31, or none,"
+            self.deepest is None or 0 <= self.deepest <= 31, "deepest", "a level from 0 to 31, or none"
         )
         if self.start is not None:
             object.__setattr__(self, "start", _pairs(self.start))

@@ -147,8 +147,8 @@ class CountMinHistogram(SumMechanism):
         self._check(2 <= self.width <= 1 << 24, "width", "2 to 2**24")
         self._check(1 <= self.rows <= 1 << 10, "rows", "1 to 1024")
         self._check(self.estimator in ("best", *_JOIN), "estimator", f"best, {', '.join(_JOIN)}")
-        self._check(self.deepest is None or self.deepest >= 1, "deepest", "a level of at least 1, or none,")
-        self._check(self.level is None or self.level >= 1, "level", "a level of at least 1, or none,")
+        self._check(self.deepest is None or self.deepest >= 1, "deepest", "a level of at least 1, or none")
+        self._check(self.level is None or self.level >= 1, "level", "a level of at least 1, or none")
         self._check(self.subregions >= 0, "subregions", "a level of at least 0")
         self._check(
             len(self.key.encode()) <= hashlib.blake2b.MAX_KEY_SIZE, "key", "a name of at most 64 bytes"

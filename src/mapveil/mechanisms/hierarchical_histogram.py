@@ -49,8 +49,8 @@ class HierarchicalHistogram(SumMechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check(self.deepest is None or self.deepest >= 1, "deepest", "a level of at least 1, or none,")
-        self._check(self.level is None or self.level >= 1, "level", "a level of at least 1, or none,")
+        self._check(self.deepest is None or self.deepest >= 1, "deepest", "a level of at least 1, or none")
+        self._check(self.level is None or self.level >= 1, "level", "a level of at least 1, or none")
         self._check(self.subregions >= 0, "subregions", "a level of at least 0")
 
     def plan(self, setting: Setting) -> Plan:

@@ -64,7 +64,7 @@ class LocalLaplace(SumMechanism):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._check(self.trust.whole_noise, "trust", "WholeNoise()")
-        self._check(self.level is None or self.level >= 0, "level", "a level of at least 0, or none,")
+        self._check(self.level is None or self.level >= 0, "level", "a level of at least 0, or none")
 
     def plan(self, setting: Setting) -> Plan:
         """One query; see :meth:`SumMechanism.plan`.

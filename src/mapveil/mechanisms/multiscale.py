@@ -128,11 +128,11 @@ class Multiscale(SumMechanism):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._check(self.rounds in (1, 2), "rounds", "1 or 2")
-        self._check(self.depth is None or 0 <= self.depth <= 23, "depth", "a level from 0 to 23, or none,")
+        self._check(self.depth is None or 0 <= self.depth <= 23, "depth", "a level from 0 to 23, or none")
         self._check(
             self.concentration >= 1 and math.isfinite(self.concentration), "concentration", "a number from 1"
         )
-        self._check(self.longest is None or self.longest >= 1, "longest", "a whole number from 1, or none,")
+        self._check(self.longest is None or self.longest >= 1, "longest", "a whole number from 1, or none")
         self._check(self.of in ("population", "devices"), "of", "population or devices")
         self._check(
             self.first_share is None or 0 < self.first_share < 1, "first_share", "a number between 0 and 1"

@@ -83,7 +83,7 @@ class PrivateFourierKde(SumMechanism):
         super().__post_init__()
         h = self.bandwidth_m
         number = h is None or (isinstance(h, (int, float)) and not isinstance(h, bool) and 0 < h < math.inf)
-        self._check(number, "bandwidth_m", "a number of metres above 0, or none,")
+        self._check(number, "bandwidth_m", "a number of metres above 0, or none")
         whole = isinstance(self.most_waves, int) and not isinstance(self.most_waves, bool)
         self._check(whole and self.most_waves >= 1, "most_waves", "a whole number of at least 1")
 

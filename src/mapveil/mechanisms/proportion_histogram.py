@@ -91,7 +91,7 @@ class ProportionHistogram(AdaptiveHistogram):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._check(2 <= self.labels <= 1 << 16, "labels", "a whole number from 2 to 65536")
-        self._check(self.width is None or 0 < self.width <= 1, "width", "a number from 0 to 1, or none,")
+        self._check(self.width is None or 0 < self.width <= 1, "width", "a number from 0 to 1, or none")
 
     def check_source(self, points: Points | Counts | UserSums | Devices) -> None:
         """Refuse what has no labels."""

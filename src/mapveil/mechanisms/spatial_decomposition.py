@@ -74,14 +74,14 @@ class SpatialDecomposition(SumMechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check(self.deepest is None or self.deepest >= 0, "deepest", "a level of at least 0, or none,")
+        self._check(self.deepest is None or self.deepest >= 0, "deepest", "a level of at least 0, or none")
         self._check(0 < self.growth <= 16, "growth", "a number above 0 and at most 16")
         self._check(
             self.prune_below is None or 0 <= self.prune_below < math.inf,
             "prune_below",
-            "a finite number of at least 0, or none,",
+            "a finite number of at least 0, or none",
         )
-        self._check(self.level is None or self.level >= 0, "level", "a level of at least 0, or none,")
+        self._check(self.level is None or self.level >= 0, "level", "a level of at least 0, or none")
         self._check(
             self.level is None or self.prune_below is None, "level", "a level or prune_below, not both,"
         )

@@ -71,7 +71,7 @@ class UniformGrid(SumMechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check(self.depth is None or 0 <= self.depth <= 23, "depth", "a level from 0 to 23, or none,")
+        self._check(self.depth is None or 0 <= self.depth <= 23, "depth", "a level from 0 to 23, or none")
         self._check(self.c > 0 and math.isfinite(self.c), "c", "a number above 0")
 
     def level(self, setting: Setting, users: float, epsilon: Fraction) -> int:

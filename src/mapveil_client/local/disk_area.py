@@ -325,7 +325,7 @@ class DiskArea(LocalMethod):
     def __post_init__(self) -> None:
         super().__post_init__()
         above = self.radius_m is None or (math.isfinite(self.radius_m) and self.radius_m >= 0)
-        self._check(above, "radius_m", "a number of metres of at least 0, or none,")
+        self._check(above, "radius_m", "a number of metres of at least 0, or none")
 
     def on(self, domain: Domain) -> DiskRandomizer:
         """The randomizer of a domain; see :meth:`LocalMethod.on`."""

@@ -155,7 +155,7 @@ class HadamardResponse(LocalMethod):
     def __post_init__(self) -> None:
         super().__post_init__()
         power = isinstance(self.blocks, int) and self.blocks >= 1 and not self.blocks & (self.blocks - 1)
-        self._check(self.blocks is None or power, "blocks", "a power of two, or none,")
+        self._check(self.blocks is None or power, "blocks", "a power of two, or none")
 
     def on(self, domain: Domain) -> HadamardRandomizer:
         """The randomizer of a domain; see :meth:`LocalMethod.on`."""

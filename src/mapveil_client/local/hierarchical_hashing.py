@@ -145,7 +145,7 @@ class HierarchicalHashing(LocalMethod):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check(self.buckets is None or is_prime(self.buckets), "buckets", "a prime, or none,")
+        self._check(self.buckets is None or is_prime(self.buckets), "buckets", "a prime, or none")
         for name in ("growth", "site_weight"):
             value = getattr(self, name)
             least = 2 if name == "growth" else 1

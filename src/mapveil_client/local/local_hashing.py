@@ -364,7 +364,7 @@ class LocalHashing(LocalMethod):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check(self.buckets is None or is_prime(self.buckets), "buckets", "a prime, or none,")
+        self._check(self.buckets is None or is_prime(self.buckets), "buckets", "a prime, or none")
 
     def on(self, domain: Domain) -> HashingRandomizer:
         """The randomizer of a domain; see :meth:`LocalMethod.on`."""

@@ -184,14 +184,14 @@ class StaircaseResponse(LocalMethod):
         self._check(
             self.groups is None or (isinstance(self.groups, int) and self.groups >= 2),
             "groups",
-            "a whole number of at least 2, or none,",
+            "a whole number of at least 2, or none",
         )
         if self.thresholds is not None:
             parts = self.thresholds.split(",") if isinstance(self.thresholds, str) else list(self.thresholds)
             try:
                 object.__setattr__(self, "thresholds", tuple(int(part) for part in parts))
             except ValueError:
-                self._check(False, "thresholds", "bits such as 46,30,2, or none,")
+                self._check(False, "thresholds", "bits such as 46,30,2, or none")
 
     def thresholds_on(self, domain: Domain) -> tuple[int, ...]:
         """The thresholds on a domain, bits, descending.

@@ -109,7 +109,7 @@ class SubsetSelection(LocalMethod):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._check(
-            self.subset is None or self.subset >= 1, "subset", "a whole number of at least 1, or none,"
+            self.subset is None or self.subset >= 1, "subset", "a whole number of at least 1, or none"
         )
 
     def on(self, domain: Domain) -> SubsetRandomizer:
