@@ -161,8 +161,16 @@ BAD: dict[str, tuple[Callable[[Path], Path], dict[str, Any], str]] = {
     "edges": (values([1], **{**EDGES, "west": [1, 2]}), {}, "west, south, east and north must be one number"),
     "empty box": (values([1], **{**EDGES, "west": 107}), {}, "west|antimeridian"),
     "unknown crs": (values([1], **{**EDGES, "crs": "EPSG:0"}), {}, "EPSG:0"),
-    "two bands": (lambda folder: geotiff(folder, np.stack([VALUES, VALUES])), {}, "2 bands; expected a raster of one"),
-    "turned": (lambda folder: geotiff(folder, transform=SKEWED), {}, "turned or flipped; expected a north-up"),
+    "two bands": (
+        lambda folder: geotiff(folder, np.stack([VALUES, VALUES])),
+        {},
+        "2 bands; expected a raster of one",
+    ),
+    "turned": (
+        lambda folder: geotiff(folder, transform=SKEWED),
+        {},
+        "turned or flipped; expected a north-up",
+    ),
     "polygon": (
         values([1]),
         {

@@ -211,7 +211,11 @@ BAD_FILES: dict[str, tuple[str, str | bytes, str]] = {
     "no place": ("a.csv", "user_id,a\nu,1\n", "no lon and no lat column among 'user_id', 'a'"),
     "no user": ("a.csv", "lon,lat\n1,2\n", "no column of user ids among 'lon', 'lat'; .*user=NAME"),
     "two of a name": ("a.csv", "user,lat,Lat,lon\nu,1,2,3\n", "two columns are named 'Lat' but for case"),
-    "ambiguous": ("a.csv", "user,lon,lat,l_a_t\nu,1,2,3\n", "'lat' and 'l_a_t' could both be lat; expected lat=NAME"),
+    "ambiguous": (
+        "a.csv",
+        "user,lon,lat,l_a_t\nu,1,2,3\n",
+        "'lat' and 'l_a_t' could both be lat; expected lat=NAME",
+    ),
     "latitude": (
         "a.csv",
         GOOD + "v,-73.9,140.7\n",

@@ -79,15 +79,15 @@ def test_noise_and_clipping_are_those_of_the_state(made_up: Tables) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"epsilon": 0}, "epsilon is 0"),
-        ({"epsilon": 2000}, "epsilon is 2000; a number above 0, up to 1000"),
-        ({"epsilon": 1, "delta": 0}, "delta is 0"),
-        ({"epsilon": 1, "delta": 0.5}, "delta is 0.5"),
-        ({"epsilon": 1, "clip": -1}, "clip is -1"),
-        ({"epsilon": 1, "clip": float("nan")}, "clip is nan"),
-        ({"epsilon": 1, "clipped": 1}, "clipped is 1"),
-        ({"epsilon": 1, "calibration": "loose"}, "calibration is 'loose'; expected exact or paper"),
-        ({"epsilon": 1, "sequence": 0}, "sequence is 0"),
+        ({"epsilon": 0}, "epsilon must be"),
+        ({"epsilon": 2000}, "epsilon must be"),
+        ({"epsilon": 1, "delta": 0}, "delta must be"),
+        ({"epsilon": 1, "delta": 0.5}, "delta must be"),
+        ({"epsilon": 1, "clip": -1}, "clip must be"),
+        ({"epsilon": 1, "clip": float("nan")}, "clip must be"),
+        ({"epsilon": 1, "clipped": 1}, "clipped must be"),
+        ({"epsilon": 1, "calibration": "loose"}, "calibration must be"),
+        ({"epsilon": 1, "sequence": 0}, "sequence must be"),
     ],
 )
 def test_parameters_out_of_range_are_named(options: dict[str, object], message: str) -> None:

@@ -168,7 +168,7 @@ def test_a_second_name_never_opens_a_fresh_budget(ledger):
 
 @pytest.mark.parametrize("name", ["", "  ", "default", "abcdef", "0123456789ab"])
 def test_a_name_that_could_be_taken_for_something_else_is_refused(ledger, name):
-    with pytest.raises(ParameterError, match="name is"):
+    with pytest.raises(ParameterError, match="name must be"):
         ledger.name(CHECKINS, name)
 
 

@@ -122,7 +122,7 @@ def test_little_noise_gives_the_exact_map(how):
 
 def test_the_promise_names_radius_and_factor():
     words = PlanarLaplace(bandwidth_m=100, radius_m=250, level=math.log(4)).guarantee().in_words()
-    assert "250 m apart by a factor of at most 4" in words
+    assert "250 m apart differ by a factor of at most 4" in words
     assert "NOT differential privacy" in words
     assert PlanarLaplace(bandwidth_m=1, radius_m=1.0, level=0.6).epsilon_per_m == 0.6  # the paper's parameter
 

@@ -70,7 +70,7 @@ def primal_attack(
     if secret < 1 or modulus < 2 or not (secret_deviation > 0 and error_deviation > 0):
         raise ParameterError(
             f"a secret of {secret} numbers modulo {modulus} with deviations {secret_deviation:g} and "
-            f"{error_deviation:g}; numbers above 0, and a modulus above 1, are accepted"
+            f"{error_deviation:g}; expected numbers above 0, and a modulus above 1"
         )
     samples = np.arange(1, 4 * secret + 1)
     dimensions = secret + samples + 1

@@ -248,7 +248,7 @@ def refused(vectors: dict[str, dict]) -> list[dict]:
         case("another's keys", active, "from", 0, M.ADVERTISE, put(4, foreign_keys), "not signed"),
         case("a wrong key signature", active, "from", 0, M.ADVERTISE, turn(4, lambda x: flip(x, -1)), "not signed"),
         case("a box missing", plain, "from", 0, M.SHARES, turn(4, lambda x: x[BOX_BYTES:]), "boxes of"),
-        case("half a box", plain, "from", 0, M.SHARES, turn(4, lambda x: x[1:]), "multiples of 84"),
+        case("half a box", plain, "from", 0, M.SHARES, turn(4, lambda x: x[1:]), "a multiple of 84"),
         case("bits past the end", plain, "from", 0, M.MASKED_INPUT, turn(5, lambda x: x[:-1] + b"\xff"), "not zero"),
         case("a short vector", plain, "from", 0, M.MASKED_INPUT, turn(5, lambda x: x[:-1]), "exactly 4"),
         case("a set with padding", plain, "from", 0, M.ANSWER, turn(4, lambda x: bytes([x[0] | 128])), "members past"),

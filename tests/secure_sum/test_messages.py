@@ -64,7 +64,7 @@ def test_a_field_of_any_other_size_is_refused(make_parameters, message):
 def test_an_oversized_message_is_refused_unread(make_parameters):
     p = make_parameters()
     most = largest(p, Message.ADVERTISE)
-    with pytest.raises(PeerFault, match=f"{most + 1} bytes; at most {most}"):
+    with pytest.raises(PeerFault, match=f"{most + 1} bytes; expected at most {most}"):
         decode(p, b"\xff" * (most + 1), 0, [Message.ADVERTISE])
     with pytest.raises(PeerFault, match="none is accepted now"):
         decode(p, b"\x80", 0, [])
@@ -76,7 +76,7 @@ def test_the_head_must_be_this_partys(make_parameters):
     for at, value, text in [
         (0, VERSION + 1, "another version"),
         (0, b"", "another version"),
-        (1, 3, "kind SHARES; ADVERTISE or ROSTER is"),
+        (1, 3, "kind SHARES; expected ADVERTISE or ROSTER"),
         (1, 99, "kind unknown"),
         (1, b"x", "kind unknown"),
         (2, bytes(32), "another round"),
@@ -108,7 +108,7 @@ def test_sets_come_back_and_members_past_the_end_are_refused(members):
 def test_rows_stand_at_their_slots():
     slots = np.array([False, True, False, True])
     assert rows_by_slot(b"aabb", slots, 2, "rows").tolist() == [[0, 0], [97, 97], [0, 0], [98, 98]]
-    with pytest.raises(PeerFault, match="rows of 5 bytes for 2 slots; 2 bytes each"):
+    with pytest.raises(PeerFault, match="rows of 5 bytes for 2 slots; expected 2 bytes each"):
         rows_by_slot(b"aabbc", slots, 2, "rows")
 
 

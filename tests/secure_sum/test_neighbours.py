@@ -236,10 +236,10 @@ def test_the_complete_graph_is_the_last_resort_and_its_error_says_what_is_possib
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ((2, 0, 0), "2 clients; 3 or more"),
-        ((10, -0.1, 0), "corrupt is -0.1"),
-        ((10, 0, 1), "dropout is 1"),
-        ((10, 0, float("nan")), "dropout is nan"),
+        ((2, 0, 0), "2 clients; expected 3 or more"),
+        ((10, -0.1, 0), "corrupt must be"),
+        ((10, 0, 1), "dropout must be"),
+        ((10, 0, float("nan")), "dropout must be"),
         ((100_000, 0.45, 0.45), "up to 4096 neighbours bear fewer"),
         ((10, 0.2, 0.9), "with 2 corrupt, at most 6 dropped can"),
         (

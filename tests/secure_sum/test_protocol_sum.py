@@ -201,10 +201,10 @@ def test_processes_give_the_same_sums_and_are_kept(active):
 
 
 def test_a_driver_needs_a_worker():
-    with pytest.raises(ParameterError, match="workers is 0"):
+    with pytest.raises(ParameterError, match="workers must be"):
         ProtocolSum(workers=0)
 
 
 def test_a_shard_too_small_for_any_graph_is_refused():
-    with pytest.raises(ParameterError, match="2 clients; 3 or more"):
+    with pytest.raises(ParameterError, match="2 clients; expected 3 or more"):
         both(some(2), [0, 2], everybody(2), how(), ProtocolSum())

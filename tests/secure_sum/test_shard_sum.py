@@ -71,5 +71,5 @@ def test_messages_grow_with_the_neighbours_and_the_vector():
     [("length", 0), ("bits", 0), ("bits", 65), ("corrupt", Fraction(1)), ("dropout", Fraction(-1, 9))],
 )
 def test_settings_outside_their_range_are_refused(name, value):
-    with pytest.raises(ParameterError, match=f"{name} is "):
+    with pytest.raises(ParameterError, match=f"{name} must be"):
         SumSettings(**{"length": 3, "bits": 20, "round_id": b"r", name: value})

@@ -152,10 +152,10 @@ def test_spending_more_than_the_budget_is_a_fault_of_ours_and_releases_nothing()
 
 
 def test_parameters_are_checked_and_frozen():
-    with pytest.raises(ParameterError, match="width is 0; expected a whole number above 0"):
+    with pytest.raises(ParameterError, match="width must be"):
         Spender(epsilon=1, width=0)
     for epsilon in (0, -1, "x", float("inf")):
-        with pytest.raises(ParameterError, match="epsilon is"):
+        with pytest.raises(ParameterError, match="epsilon must be"):
             Spender(epsilon=epsilon)
     with pytest.raises(FrozenInstanceError):
         Spender(epsilon=1).width = 4
@@ -172,7 +172,7 @@ def test_a_table_needs_a_tiling_and_counts_bring_their_own():
 
 
 def test_a_map_that_would_not_fit_is_refused_before_anything_is_read():
-    with pytest.raises(InputError, match="cells; a dense map of at most"):
+    with pytest.raises(InputError, match="cells; expected a dense map of at most"):
         Spender(epsilon=1).release(
             mv.Points.from_arrays([1], [-73.95], [40.75]), mv.Quadtree(REGION, depth=14)
         )
