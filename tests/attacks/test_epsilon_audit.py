@@ -200,7 +200,7 @@ def test_neighbours_differ_by_one_user():
         ),
         ({"trials": 10}, "trials must be at least 100 for each pair, got 10"),
         ({"confidence": 1.0}, "confidence must be a number between 0 and 1, got 1.0"),
-        ({"claimed": 0}, "claimed is 0"),
+        ({"claimed": 0}, "claimed must be"),
     ],
 )
 def test_senseless_audits_are_refused(changes, says):

@@ -105,8 +105,8 @@ class AdaptiveHistogram(SumMechanism):
     --------
     >>> from mapveil.mechanisms.plan import Setting
     >>> members = np.ones(4**5, dtype=np.int64)
-    >>> server = AdaptiveHistogram(epsilon=1).server(Setting(5, members, 10_000, 1, Fraction(1, 10_000), 1))
-    >>> query = next(server)
+    >>> plan = AdaptiveHistogram(epsilon=1).plan(Setting(5, members, 10_000, 1, Fraction(1, 10_000), 1))
+    >>> query = next(plan)
     >>> query.encoding.length, round(float(query.epsilon), 4)
     (4, 0.0113)
     """
