@@ -192,3 +192,24 @@ def test_a_seed_repeats_a_release_and_none_does_not():
         mechanism.release(counts(), rng=3).values, mechanism.release(counts(), rng=Randomness(3)).values
     )
     assert (mechanism.release(counts()).values != mechanism.release(counts()).values).all()
+
+
+def test_a_query_with_too_many_samples_is_refused_before_it_is_charged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # The delta of a release counts on a limit of samples: one query at the limit is answered, the next is not.
+    monkeypatch.setattr("mapveil.trust.curator._MOST_SAMPLES", TILING.size)
+    charged = []
+    answerer = Curator(users=10).answerer(
+        counts().values,
+        TILING,
+        Raster.of(TILING.lattice()),
+        rng=Randomness(1),
+        progress=lambda step, done: None,
+        before_reveal=charged.append,
+    )
+    cells = Query("cells", NodeEncoding(PrefixTree.uniform(2, 2)), Fraction(1))
+    answerer.answer(cells)
+    with pytest.raises(ParameterError, match="at most 16 samples of noise, got 32"):
+        answerer.answer(cells)
+    assert charged == answerer.revealed == [cells.share]

@@ -161,16 +161,17 @@ class CuratorAnswerer:
         np.add.at(self._sites, raster.site, sums)
 
     def answer(self, query: Query | CuratorQuery) -> Any:
-        """Charge the query's share, then reveal its noisy sums."""
+        """Charge the query's share, then reveal its noisy sums; a query that cannot be answered costs nothing."""
+        if isinstance(query, Query):
+            self._drawn += query.encoding.length
+            if self._drawn > _MOST_SAMPLES:
+                raise ParameterError(
+                    f"a release must draw at most {_MOST_SAMPLES} samples of noise, got {self._drawn}"
+                )
         self._before_reveal(query.share)
         self.revealed.append(query.share)
         if not isinstance(query, Query):
             return query.reply(self._sites, self._rng, self._progress)
-        self._drawn += query.encoding.length
-        if self._drawn > _MOST_SAMPLES:
-            raise ParameterError(
-                f"a release must draw at most {_MOST_SAMPLES} samples of noise, got {self._drawn}"
-            )
         self._progress(query.purpose, 0.0)
         copies = query.encoding.copies
         exact = self._exact(query.encoding)
