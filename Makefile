@@ -116,7 +116,9 @@ bench: $(STAMP) $(PEERS)/.installed $(FLOWER)/.installed
 	$(BIN)/python -m benchmarks --peers $(PEERS)/bin/python --flower $(FLOWER)/bin/python \
 	  --page docs/reference/benchmarks.md
 
+# From nothing: what an interrupted build left makes the next one fail.
 docs: $(STAMP)
+	@rm -rf docs/_build
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going docs docs/_build/html
 	@echo "Open docs/_build/html/index.html"
 
