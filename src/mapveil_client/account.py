@@ -1,7 +1,7 @@
-"""What a device has spent, collection by collection: written down before anything leaves, and never taken back.
+"""The privacy budget of a device, by collection: charged before anything leaves, and never given back.
 
-A charge is for a round (or a report) that left or may have left the device. That a round was aborted is the server's
-word, which a device cannot check: it stays charged.
+A charge is for a round (or a report) that left or may have left the device. A device cannot check that a round was
+aborted: it stays charged.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ class Entry:
     Parameters
     ----------
     granted : Fraction
-        What the collection may cost, as its terms say.
+        Largest total cost of the collection, as its terms say.
     charges : dict of int to Fraction
-        What was charged, by round; round 0 is a report.
+        Charges by round; round 0 is a report.
     ended : bool
         Whether it is over: then only the charges count.
     """
@@ -39,7 +39,7 @@ class Entry:
 
     @property
     def held(self) -> Fraction:
-        """What nobody else may spend: the grant while the collection runs, the charges after."""
+        """The budget set aside: the grant while the collection runs, the charges after."""
         return self.spent if self.ended else max(self.granted, self.spent)
 
 
@@ -63,7 +63,7 @@ class Account:
 
     @property
     def entries(self) -> Mapping[str, Entry]:
-        """By collection."""
+        """The entries, by collection."""
         return self._entries
 
     @property
@@ -77,7 +77,7 @@ class Account:
         return Fraction(0) if entry is None else entry.spent
 
     def left(self, lifetime: Fraction) -> Fraction:
-        """What may still be granted, with everything that is granted now set aside."""
+        """The budget that may still be granted, with every running grant set aside."""
         return lifetime - sum((entry.held for entry in self._entries.values()), Fraction(0))
 
     def grant(self, collection: str, epsilon: Fraction, *, lifetime: Fraction) -> None:
@@ -89,18 +89,11 @@ class Account:
             That is more than is left, or the collection was granted something before.
         """
         known = self._entries.get(collection)
-        if known is not None:
-            if known.granted != epsilon or known.ended:
-                raise BudgetExceeded(
-                    "the collection is in the account already, and over or with another epsilon"
-                )
-            return
-        if epsilon > self.left(lifetime):
-            raise BudgetExceeded(
-                f"epsilon {float(epsilon):.6g} is asked; {float(self.left(lifetime)):.6g} is left of "
-                f"{float(lifetime):.6g} for this device's lifetime"
-            )
-        self._entries[collection] = Entry(epsilon)
+        if known is None:
+            _check_left(epsilon, self.left(lifetime), lifetime)
+            self._entries[collection] = Entry(epsilon)
+        elif known.granted != epsilon or known.ended:
+            raise BudgetExceeded("the collection is in the account already, and over or with another epsilon")
 
     def check(self, collection: str, number: int, epsilon: Fraction, *, lifetime: Fraction) -> None:
         """Refuse a charge that :meth:`charge` would refuse; nothing changes.
@@ -108,8 +101,8 @@ class Account:
         Raises
         ------
         BudgetExceeded
-            Nothing was granted, or less than this; or the round was charged otherwise before; or the lifetime's budget,
-            that may have been lowered since, does not allow it.
+            Nothing or less was granted, the round was charged otherwise before, or the lifetime's budget (which may
+            have been lowered since) is too small.
         """
         entry = self._entries.get(collection)
         if entry is None or entry.ended:
@@ -124,11 +117,7 @@ class Account:
                 f"round {number} asks epsilon {float(epsilon):.6g}; "
                 f"{float(entry.granted - entry.spent):.6g} is left of what the terms promised"
             )
-        if self.spent + epsilon > lifetime:
-            raise BudgetExceeded(
-                f"epsilon {float(epsilon):.6g} is asked; {float(lifetime - self.spent):.6g} is left of "
-                f"{float(lifetime):.6g} for this device's lifetime"
-            )
+        _check_left(epsilon, lifetime - self.spent, lifetime)
 
     def charge(self, collection: str, number: int, epsilon: Fraction, *, lifetime: Fraction) -> None:
         """Charge a round, once: the same charge again changes nothing. Save the account before anything is sent.
@@ -142,7 +131,7 @@ class Account:
         self._entries[collection].charges[number] = epsilon
 
     def end(self, collection: str) -> None:
-        """A collection is over: what was set aside and not charged is free again."""
+        """End a collection: its grant that was not charged is free again."""
         if collection in self._entries:
             self._entries[collection].ended = True
 
@@ -159,7 +148,7 @@ class Account:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Account:
-        """Read back what :meth:`to_record` wrote.
+        """Read back a record of :meth:`to_record`.
 
         Raises
         ------
@@ -182,3 +171,11 @@ class Account:
 
     def __repr__(self) -> str:
         return f"Account({float(self.spent):.6g} spent on {len(self._entries)} collections)"
+
+
+def _check_left(epsilon: Fraction, left: Fraction, lifetime: Fraction) -> None:
+    if epsilon > left:
+        raise BudgetExceeded(
+            f"epsilon {float(epsilon):.6g} is asked; {float(left):.6g} is left of {float(lifetime):.6g} "
+            "for this device's lifetime"
+        )

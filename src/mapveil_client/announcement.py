@@ -1,30 +1,35 @@
-"""The announcement of a round: what is asked now, the same for every device, and bound into every secure sum.
+"""The announcement of a round: one query, the same for every client, and bound into every secure sum.
 
 The digest of the announcement is the context of its rounds' messages. A server that announces one thing to some
-devices and another to others makes two rounds whose messages are refused by each other.
+clients and another to others makes two rounds whose messages are refused by each other.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
-from mapveil_client.encodings import Encoding, encoding_from_dict
-from mapveil_client.errors import InputError
-from mapveil_client.secure_sum.parameters import RoundParameters, SumSettings
-from mapveil_client.terms import canonical_json, read_fraction, read_json
+import numpy as np
 
-VERSION: Final = 1
+from mapveil_client.arrays import IntArray
+from mapveil_client.block_encoding import BlockEncoding
+from mapveil_client.contribution import ROUNDINGS
+from mapveil_client.encodings import Encoding, LabelEncoding, MarginsEncoding, NodeEncoding
+from mapveil_client.errors import InputError, ParameterError, check, is_whole
+from mapveil_client.level_encoding import LevelEncoding, SketchEncoding
+from mapveil_client.morton import PrefixTree
+from mapveil_client.secure_sum.parameters import RoundParameters, SumSettings
+from mapveil_client.terms import Document, is_hexadecimal, read_fraction
+
 _CONTEXT: Final = b"mapveil collector 1 "
-_RUN_BYTES: Final = 16
+_LARGEST: Final = 1 << 62
 
 
 class AnnouncedQuery(NamedTuple):
-    """What a round asks, with its encoding read."""
+    """The query of a round, with its encoding read."""
 
     purpose: str
     encoding: Encoding
@@ -32,7 +37,7 @@ class AnnouncedQuery(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RoundAnnouncement:
+class RoundAnnouncement(Document):
     """One round of a distributed collection.
 
     Parameters
@@ -44,23 +49,23 @@ class RoundAnnouncement:
     run : str
         32 hexadecimal digits drawn for this round only.
     purpose : str
-        What it is for.
+        The query in words.
     encoding : mapping
-        How places become coordinates (:meth:`mapveil_client.encodings.Encoding.to_dict`).
+        A record of :meth:`mapveil_client.encodings.Encoding.to_dict`.
     length : int
-        Its coordinates.
+        Coordinates of the encoding.
     epsilon : Fraction
-        What the answer costs each device.
+        Cost of the answer, for each client.
     alpha : Fraction
-        Each device's part of a discrete Laplace variable.
+        Each client's fraction of a discrete Laplace variable.
     scale : int
-        Units that a device divides over its places.
+        Units that a client divides over its locations.
     rounding : str
-        How parts of units become whole ones.
+        Rule by which fractions of units become whole ones.
     bits : int
         Sums are modulo 2**bits.
     corrupt, dropout : Fraction
-        Parts of a shard that the noise and the graph are provisioned for.
+        Fractions of a shard that the noise and the graph are provisioned for.
     active : bool
         Whether the survivors are signed.
     sizes : tuple of int
@@ -71,6 +76,8 @@ class RoundAnnouncement:
     InputError
         A value of the wrong kind.
     """
+
+    what = "the announcement of a round"
 
     terms: str
     number: int
@@ -89,47 +96,54 @@ class RoundAnnouncement:
     sizes: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        whole = (self.number, self.length, self.scale, self.bits, *self.sizes)
         good = (
-            all(isinstance(value, int) and not isinstance(value, bool) and value >= 1 for value in whole)
+            bool(self.sizes)
+            and all(
+                is_whole(value, 1, _LARGEST)
+                for value in (self.number, self.length, self.scale, self.bits, *self.sizes)
+            )
             and isinstance(self.purpose, str)
-            and self.rounding in ("largest-remainder", "stochastic")
+            and self.rounding in ROUNDINGS
             and isinstance(self.active, bool)
-            and len(self.sizes) >= 1
-            and len(bytes.fromhex(self.run)) == _RUN_BYTES
-            and len(bytes.fromhex(self.terms)) == hashlib.sha256().digest_size
+            and is_hexadecimal(self.run, 32)
+            and is_hexadecimal(self.terms, 64)
         )
         if not good:
-            raise InputError(
-                "the announcement of a round has a value of the wrong kind, or outside its range"
-            )
+            raise InputError(f"{self.what} has a value of the wrong kind, or outside its range")
 
     @cached_property
     def query(self) -> AnnouncedQuery:
-        """What is asked.
+        """The query.
 
         Raises
         ------
         InputError
             The encoding is none, or of another length than announced.
         """
-        encoding = encoding_from_dict(self.encoding)
-        if encoding.length != self.length:
-            raise InputError(f"an encoding of {encoding.length} coordinates, announced as {self.length}")
+        encoding = read_encoding(self.encoding)
+        check(encoding.length == self.length, "length", f"the encoding's, {encoding.length}", self.length)
         return AnnouncedQuery(self.purpose, encoding, self.epsilon)
 
     def parameters(self, shard: int) -> RoundParameters:
-        """What the parties of one shard agree on: every device computes it for itself.
+        """The parameters that the parties of one shard agree on: every client computes them for itself.
 
         Raises
         ------
         InputError
             There is no such shard, or no graph keeps its promises.
         """
-        if not 0 <= shard < len(self.sizes):
-            raise InputError(f"shard {shard}; expected 0 to {len(self.sizes) - 1}")
+        check(0 <= shard < len(self.sizes), "shard", f"0 to {len(self.sizes) - 1}", shard)
         if shard not in self._agreed:
-            self._agreed[shard] = self._parameters(shard)
+            settings = SumSettings(
+                length=self.length,
+                bits=self.bits,
+                corrupt=self.corrupt,
+                dropout=self.dropout,
+                round_id=bytes.fromhex(self.run) + shard.to_bytes(4, "big"),
+                context=_CONTEXT + self.digest,
+                active=self.active,
+            )
+            self._agreed[shard] = settings.parameters(self.sizes[shard])
         return self._agreed[shard]
 
     @cached_property
@@ -142,78 +156,82 @@ class RoundAnnouncement:
         """The parameters of shards that were asked for: their digest is in every message."""
         return {}
 
-    def _parameters(self, shard: int) -> RoundParameters:
-        settings = SumSettings(
-            length=self.length,
-            bits=self.bits,
-            corrupt=self.corrupt,
-            dropout=self.dropout,
-            round_id=bytes.fromhex(self.run) + shard.to_bytes(4, "big"),
-            context=_CONTEXT + self.digest,
-            active=self.active,
-        )
-        return settings.parameters(self.sizes[shard])
-
-    def to_record(self) -> dict[str, Any]:
-        """A JSON-ready record, for the wire."""
-        return {
-            "version": VERSION,
-            "terms": self.terms,
-            "number": self.number,
-            "run": self.run,
-            "purpose": self.purpose,
-            "encoding": dict(self.encoding),
-            "length": self.length,
-            "epsilon": str(self.epsilon),
-            "alpha": str(self.alpha),
-            "scale": self.scale,
-            "rounding": self.rounding,
-            "bits": self.bits,
-            "corrupt": str(self.corrupt),
-            "dropout": str(self.dropout),
-            "active": self.active,
-            "sizes": list(self.sizes),
-        }
-
-    def encode(self) -> bytes:
-        """The one encoding."""
-        return canonical_json(self.to_record())
-
-    @cached_property
-    def digest(self) -> bytes:
-        """SHA-256 of :meth:`encode`, 32 bytes."""
-        return hashlib.sha256(self.encode()).digest()
-
     @classmethod
-    def decode(cls, data: bytes) -> RoundAnnouncement:
-        """Read what :meth:`encode` wrote. Run by: the device, that trusts nothing in it.
-
-        Raises
-        ------
-        InputError
-            It is no announcement of this version.
-        """
-        record = read_json(data, "the announcement of a round")
-        if record.pop("version", None) != VERSION:
-            raise InputError(f"an announcement of another version; expected {VERSION}")
-        try:
-            for name in ("epsilon", "alpha"):
-                record[name] = read_fraction(record[name], name)
-            for name in ("corrupt", "dropout"):
-                record[name] = _part(record[name])
-            record["sizes"] = tuple(record["sizes"])
-            made = cls(**record)
-            _ = made.digest  # half a character or an infinite number has no encoding
-            return made
-        except (KeyError, TypeError, ValueError, ZeroDivisionError, RecursionError) as error:
-            raise InputError(
-                f"the announcement of a round lacks something ({type(error).__name__})"
-            ) from None
+    def _read(cls, record: dict[str, Any]) -> dict[str, Any]:
+        read: dict[str, Any] = {name: read_fraction(record[name], name) for name in ("epsilon", "alpha")}
+        for name in ("corrupt", "dropout"):
+            read[name] = Fraction(0) if record[name] == "0" else read_fraction(record[name], name)
+            check(read[name] < 1, name, "below 1", record[name])
+        return record | read | {"sizes": tuple(record["sizes"])}
 
 
-def _part(value: object) -> Fraction:
-    """A part of a shard, from 0 to below 1."""
-    part = Fraction(0) if value == "0" else read_fraction(value, "a part")
-    if part is None or part >= 1:
-        raise ValueError("expected a fraction from 0 to below 1")
-    return part
+def read_encoding(record: Mapping[str, Any]) -> Encoding:
+    """Read back what :meth:`mapveil_client.encodings.Encoding.to_dict` wrote. Run by: each client.
+
+    Parameters
+    ----------
+    record : mapping
+        A record of plain values, as it came over the wire: nothing in it is trusted to be well formed.
+
+    Raises
+    ------
+    InputError
+        It is no record of an encoding; or one with a value outside its range.
+
+    Examples
+    --------
+    >>> read_encoding({"kind": "levels", "depth": 3, "levels": [1, 2], "runs": [[0, 64]]}).length
+    20
+    """
+    kind = record.get("kind") if isinstance(record, Mapping) else None
+    if not isinstance(kind, str) or kind not in _KINDS:
+        raise InputError(f"no encoding is of kind {kind!r:.40}; expected one of {', '.join(_KINDS)}")
+    try:
+        if not _whole_numbers(record):
+            raise TypeError("a value is no whole number")
+        return _KINDS[kind](record)
+    except ParameterError:
+        raise
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError, IndexError) as error:
+        raise InputError(
+            f"the record of an encoding of kind {kind!r} is not complete or has a value of the wrong "
+            f"kind ({type(error).__name__}: {error}); expected what to_dict() writes"
+        ) from None
+
+
+def _whole_numbers(record: Mapping[str, Any]) -> bool:
+    """Whether all values are whole numbers, lists of them, text or such records: nothing that would be rounded."""
+    left: list[Any] = list(record.values())
+    while left:
+        value = left.pop()
+        if isinstance(value, Mapping):
+            left += value.values()
+        elif isinstance(value, list | tuple):
+            if any(isinstance(each, str | Mapping) for each in value):
+                return False
+            left += value
+        elif isinstance(value, bool) or not isinstance(value, int | str):
+            return False
+    return True
+
+
+def _labels(record: Mapping[str, Any]) -> LabelEncoding:
+    if record["places"]["kind"] == "labels":
+        raise ParameterError("labels of labels; expected labels of any other kind")
+    return LabelEncoding(read_encoding(record["places"]), record["labels"])
+
+
+def _array(values: object) -> IntArray:
+    return np.asarray(values, dtype=np.int64)
+
+
+_KINDS: Final[Mapping[str, Callable[[Mapping[str, Any]], Encoding]]] = {
+    "nodes": lambda r: NodeEncoding(PrefixTree.of_nodes(r["depth"], r["level"], r["code"])),
+    "labels": _labels,
+    "levels": lambda r: LevelEncoding(r["depth"], tuple(r["levels"]), _array(r["runs"])),
+    "sketch": lambda r: SketchEncoding(r["depth"], tuple(r["levels"]), r["width"], r["rows"], r["key"]),
+    "blocks": lambda r: BlockEncoding(
+        r["depth"], _array(r["rows"]), _array(r["columns"]), _array(r["parts"])
+    ),
+    "margins": lambda r: MarginsEncoding(r["depth"]),
+}

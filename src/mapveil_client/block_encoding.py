@@ -5,16 +5,16 @@ Blocks need not be nodes of the quadtree: ten of them along 1,024 sites are 102 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from mapveil_client.arrays import IntArray
-from mapveil_client.errors import ParameterError
+from mapveil_client.encodings import Encoding
+from mapveil_client.errors import ParameterError, check
 from mapveil_client.morton import MAX_BITS, deinterleave
 
 
@@ -23,8 +23,7 @@ def even_edges(first: int, last: int, parts: int) -> IntArray:
 
     .. math:: e_i = f + \lceil i n / k \rceil
 
-    where: f is ``first``, n the number of sites and k is ``parts`` (or n, where there are fewer sites): the lengths
-    differ by one site at most.
+    where: f is ``first``, n the number of sites and k is ``parts`` (or n, where there are fewer sites).
 
     Examples
     --------
@@ -45,10 +44,10 @@ class _Parts(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class BlockEncoding:
+class BlockEncoding(Encoding):
     """One coordinate for each part of each block: blocks row by row, and the parts of a block row by row.
 
-    A place in no block, or in one that is not asked about, counts nowhere.
+    A location in no block, or in one that is not asked about, counts nowhere.
 
     Parameters
     ----------
@@ -73,14 +72,14 @@ class BlockEncoding:
     [[0, 0, 0, 0], [1, 1, 1, 1], [2, 2, -1, -1], [3, 3, -1, -1]]
     """
 
+    kind = "blocks"
     depth: int
     rows: IntArray
     columns: IntArray
     parts: IntArray
 
     def __post_init__(self) -> None:
-        if not 0 <= self.depth <= MAX_BITS:
-            raise ParameterError(f"depth must be 0 to {MAX_BITS}, got {self.depth!r}")
+        check(0 <= self.depth <= MAX_BITS, "depth", f"from 0 to {MAX_BITS}", self.depth)
         for name, edges in (("rows", self.rows), ("columns", self.columns)):
             if (
                 edges.ndim != 1
@@ -111,11 +110,6 @@ class BlockEncoding:
         return int((self._parts.down * self._parts.across).sum())
 
     @property
-    def copies(self) -> int:
-        """One."""
-        return 1
-
-    @property
     def block(self) -> IntArray:
         """The block of each coordinate, shape (length,)."""
         return np.repeat(np.arange(self.parts.size), self._parts.down * self._parts.across)
@@ -139,21 +133,3 @@ class BlockEncoding:
         block = np.searchsorted(edges, at, side="right") - 1
         there = np.clip(block, 0, edges.size - 2)
         return at - edges[there], block, np.diff(edges)[there]
-
-    def to_dict(self) -> dict[str, Any]:
-        """A record of plain values."""
-        return {
-            "kind": "blocks",
-            "depth": self.depth,
-            "rows": self.rows.tolist(),
-            "columns": self.columns.tolist(),
-            "parts": self.parts.tolist(),
-        }
-
-    @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> BlockEncoding:
-        """Read back what :meth:`to_dict` wrote."""
-        rows, columns, parts = (
-            np.asarray(record[name], dtype=np.int64) for name in ("rows", "columns", "parts")
-        )
-        return cls(record["depth"], rows, columns, parts)

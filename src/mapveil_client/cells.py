@@ -1,4 +1,4 @@
-"""Cells in closed form: which cell of a public tiling a location is in, and where a cell's edges and centre are.
+"""Cells in closed form: the cell of a public tiling that a location is in, and the edges and centre of a cell.
 
 Clients and servers share this one definition: the tilings of :mod:`mapveil.geo` are these, with polygons, SQL and
 outlines added. A location on an inner edge of a raster belongs to the cell south and east of it; one on the box's
@@ -18,13 +18,12 @@ import numpy.typing as npt
 
 from mapveil_client import morton
 from mapveil_client.arrays import BoolArray, FloatArray, IntArray
-from mapveil_client.errors import ParameterError
+from mapveil_client.errors import check_whole
 from mapveil_client.plane import Box
 
 MAX_DEPTH: Final = 23
 """At this depth the cells of the whole Earth are less than 5 m wide."""
 
-_LARGEST_SIDE: Final = 1 << 31
 _CHUNK: Final = 1 << 15
 
 
@@ -37,7 +36,7 @@ class Centres(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Lattice:
-    """Where each cell of a tiling lies on a square raster of 2**depth rows and columns.
+    """The site of each cell of a tiling on a square raster of 2**depth rows and columns.
 
     Mechanisms that work on a quadtree see every tiling through its lattice. A site that no cell
     lies on is known to be empty; cells that share a site share its estimate evenly.
@@ -73,46 +72,33 @@ class Lattice:
         np.add.at(square, (self.row, self.col), values)
         return square
 
-    def from_square(self, square: npt.NDArray[Any]) -> FloatArray:
-        """Give each cell that can hold anybody its even part of its site's value, shape (cells,)."""
-        shared = np.maximum(self.members(), 1)[self.row, self.col]
-        values = np.asarray(square[self.row, self.col] / shared, dtype=np.float64)
-        return values if self.inside is None else np.where(self.inside, values, 0.0)
-
 
 class Cells(Protocol):
     """A finite division of a region into cells with codes 0 .. size - 1; public."""
 
     @property
     def region(self) -> Box:
-        """What is divided."""
-        ...
+        """The region that is divided."""
 
     @property
     def size(self) -> int:
         """Number of cells."""
-        ...
 
     @property
     def spec(self) -> str:
         """The tiling as the command line writes it, such as ``"quadtree:8"``."""
-        ...
 
     def locate(self, lon: FloatArray, lat: FloatArray) -> IntArray:
         """The cell of each location (WGS84 degrees), -1 outside."""
-        ...
 
     def centres(self, cells: IntArray | None = None) -> Centres:
         """Centres of the given cells (all by default)."""
-        ...
 
     def lattice(self) -> Lattice:
         """Where the cells lie on a square power-of-two raster."""
-        ...
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready record from which :func:`mapveil_client.tiles_and_sites.cells_from_dict` makes it again."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -122,9 +108,9 @@ class CellRaster:
     Parameters
     ----------
     region : Box
-        What is divided, in its own plane.
+        The region that is divided, in its own plane.
     rows, columns : int
-        How often.
+        Number of rows and of columns.
     """
 
     region: Box
@@ -182,13 +168,13 @@ class CellRaster:
         return west, south, east, north
 
     def centres(self, row: IntArray, col: IntArray) -> Centres:
-        """Middles of cells, degrees."""
+        """Centres of cells, degrees."""
         west, south, east, north = self.edges(row, col)
         return Centres(*self.region.unproject((west + east) / 2, (south + north) / 2))
 
 
 class RasterCells(ABC):
-    """What tilings whose cells are those of a raster have in common."""
+    """Tilings whose cells are those of a raster."""
 
     @property
     @abstractmethod
@@ -215,9 +201,9 @@ class GridCells(RasterCells):
     Parameters
     ----------
     region : Box
-        What is divided.
+        The region that is divided.
     rows, columns : int
-        How often from north to south and from west to east, 1 .. 2**31, at most 2**62 cells.
+        Number from north to south and from west to east, 1 .. 2**31.
 
     Raises
     ------
@@ -230,9 +216,8 @@ class GridCells(RasterCells):
     columns: int
 
     def __post_init__(self) -> None:
-        for name, value in (("rows", self.rows), ("columns", self.columns)):
-            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _LARGEST_SIDE:
-                raise ParameterError(f"{name} must be a whole number from 1 to 2**31, got {value!r}")
+        check_whole(self.rows, "rows", 1, 1 << 31)
+        check_whole(self.columns, "columns", 1, 1 << 31)
 
     @property
     def size(self) -> int:
@@ -275,9 +260,9 @@ class QuadtreeCells(RasterCells):
     Parameters
     ----------
     region : Box
-        What is divided.
+        The region that is divided.
     depth : int
-        How often it is halved, 0 .. 23.
+        Number of halvings, 0 .. 23.
 
     Raises
     ------
@@ -289,9 +274,7 @@ class QuadtreeCells(RasterCells):
     depth: int
 
     def __post_init__(self) -> None:
-        depth = self.depth
-        if isinstance(depth, bool) or not isinstance(depth, int) or not 0 <= depth <= MAX_DEPTH:
-            raise ParameterError(f"depth must be a whole number from 0 to {MAX_DEPTH}, got {depth!r}")
+        check_whole(self.depth, "depth", 0, MAX_DEPTH)
 
     @property
     def size(self) -> int:

@@ -1,8 +1,8 @@
-"""The device's side of the wire: signed requests over HTTP, tried again where that may help.
+"""The device's side of the wire: signed requests over HTTP, repeated where that may help.
 
-What failed on the way (no connection, a server that is starting again, too many requests) is tried again after a pause
-that doubles, or as long as ``Retry-After`` asks. Every request may be sent twice: the collector takes each message once
-and answers a repeated one as it did the first time. What the server refuses is an error with its own words.
+A request that failed on the way (no connection, a restarting server, too many requests) is repeated after a pause that
+doubles, or that ``Retry-After`` names. Every request may be sent twice: the collector takes each message once and
+answers a repeated one as it did the first time.
 """
 
 from __future__ import annotations
@@ -11,14 +11,15 @@ import asyncio
 import json
 import random
 import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 from urllib.request import getproxies
 
-from mapveil_client.errors import InputError, MapveilError, PromiseError, require
+from mapveil_client.errors import InputError, MapveilError, PromiseError, one_line, require
 from mapveil_client.secure_sum.keys import Identity, authorization, enrolment_statement
 
 if TYPE_CHECKING:
@@ -31,30 +32,32 @@ _MOST_ANSWER: Final = 1 << 26
 _CONNECT_S: Final = 10.0
 _SILENCE_S: Final = 30.0  # between two parts of an answer
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
-_LONGEST_REASON: Final = 300
+_FINAL: Final = range(
+    400, 500
+)  # another request would be refused alike; those that might not be are tried again
 
 
 class Progress(NamedTuple):
-    """Where a collection stands, as its server says."""
+    """The progress of a collection, as its server says."""
 
     state: str  # open | running | finishing | done | aborted
     round: int  # 0 before the first
-    phase: str | None  # what is collected: keys | shares | inputs | consents | answers
+    phase: str | None  # the messages collected: keys | shares | inputs | consents | answers
     open: bool  # whether messages of the phase are taken
     closes_in_s: float | None
     wanted: int
     present: int
 
 
-class Seat(NamedTuple):
-    """A device's place in a round."""
+class Assignment(NamedTuple):
+    """The shard of a device in a round, and its number there."""
 
     shard: int
     client: int
 
 
-class Mail(NamedTuple):
-    """What the server has for one device in a phase; empty where it left the device out."""
+class ServerMessage(NamedTuple):
+    """The server's message to one device in a phase; empty where it left the device out."""
 
     phase: str
     body: bytes
@@ -65,21 +68,26 @@ class Unreachable(MapveilError):
 
 
 class ServerRefusal(PromiseError):
-    """The server does not do what it was asked.
+    """The server refuses a request.
 
     Parameters
     ----------
     status : int
-        Of HTTP.
+        The status of HTTP.
     code : str
-        The server's word for it, such as ``too-late``.
+        The kind of refusal, such as ``too-late``.
     text : str
-        What it says.
+        The reason, in the server's words.
     """
 
     def __init__(self, status: int, code: str, text: str) -> None:
         super().__init__(f"the server refuses ({status} {code}): {text}")
         self.status, self.code = status, code
+
+    @property
+    def final(self) -> bool:
+        """Whether the same request would be refused again."""
+        return self.status in _FINAL
 
     def __reduce__(self) -> tuple[type[ServerRefusal], tuple[int, str, str]]:
         return type(self), (self.status, self.code, str(self))
@@ -95,7 +103,7 @@ class Traffic:
 
 
 class TransportFault(MapveilError):
-    """The connection failed, or what came was no answer; says which, in a word."""
+    """The connection failed, or its bytes were no answer; says which, in a word."""
 
 
 class Answer(NamedTuple):
@@ -108,12 +116,12 @@ class Answer(NamedTuple):
 
     @property
     def good(self) -> bool:
-        """Whether the server did as it was asked."""
+        """Whether the server accepted the request."""
         return 200 <= self.status < 300
 
 
 class Endpoint(NamedTuple):
-    """Where requests go, and over how many connections at once."""
+    """The address that requests go to, and the limits of its connections."""
 
     scheme: str
     host: str
@@ -128,11 +136,9 @@ class Transport(Protocol):
 
     async def exchange(self, method: str, target: str, body: bytes, headers: Mapping[str, str]) -> Answer:
         """Send a request once and read its answer."""
-        ...
 
     async def aclose(self) -> None:
-        """Hang up."""
-        ...
+        """Close the connections."""
 
 
 class _Httpx:
@@ -175,15 +181,15 @@ class Connection:
     Parameters
     ----------
     server : str
-        Such as ``https://collector.example``. Plain HTTP is accepted to this very machine only.
+        Such as ``https://collector.example``. Plain HTTP is for this very machine only.
     connections : int
-        How many are open at once.
+        Largest number of connections at once.
     patience_s : float
-        How long a request is tried again.
+        Time for which a request is repeated.
     authority : path-like, optional
-        A file of certificates (PEM) to trust instead of the system's.
+        File of certificates (PEM) to trust instead of the system's.
     plain : bool
-        Accept plain HTTP to other machines too: whoever carries it then sees who takes part in what.
+        Use plain HTTP to other machines too: the network then sees who takes part in what.
     transport : callable, optional
         Makes the transport to an endpoint; httpx by default, and wherever the environment names a proxy.
 
@@ -205,32 +211,29 @@ class Connection:
         plain: bool = False,
         transport: Callable[[Endpoint], Transport] | None = None,
     ) -> None:
-        try:
-            parts = urlsplit(server)
-            _ = parts.port
-        except ValueError:
-            parts = urlsplit("")
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-            raise InputError(f"{server!r} is no address of a server; expected https://collector.example")
-        here = parts.hostname in _LOOPBACK
-        if parts.scheme == "http" and not here and not plain:
+        parts = _address(server)
+        secure, here = parts.scheme == "https", parts.hostname in _LOOPBACK
+        if not (secure or here or plain):
             raise InputError(f"{server}: plain HTTP is for this machine only; expected https")
         library: Any = require("httpx", "device")
-        self._prefix = parts.path.rstrip("/")
-        self._patience_s = patience_s
-        secure: ssl.SSLContext | None = None
-        if parts.scheme == "https":
-            secure = library.create_ssl_context()  # one for all: reading the certificates takes a while
+        self._prefix, self._patience_s = parts.path.rstrip("/"), patience_s
+        trusted: ssl.SSLContext | None = None
         if authority is not None:
             try:
                 trusted = ssl.create_default_context(cafile=str(authority))
             except (OSError, ssl.SSLError) as error:
-                raise InputError(
-                    f"{authority}: is no file of certificates ({error.strerror or error})"
-                ) from error
-            secure = trusted if parts.scheme == "https" else None
-        port = parts.port or (443 if secure is not None else 80)
-        endpoint = Endpoint(parts.scheme, parts.hostname, port, secure, connections, _MOST_ANSWER)
+                reason = error.strerror or error
+                raise InputError(f"{authority}: is no file of certificates ({reason})") from error
+        elif secure:
+            trusted = library.create_ssl_context()  # one for all: reading the certificates takes a while
+        endpoint = Endpoint(
+            parts.scheme,
+            parts.hostname or "",
+            parts.port or (443 if secure else 80),
+            trusted if secure else None,
+            connections,
+            _MOST_ANSWER,
+        )
         behind = not here and any(name in getproxies() for name in (parts.scheme, "all"))
         self._transport: Transport = (
             _Httpx(library, endpoint) if transport is None or behind else transport(endpoint)
@@ -239,9 +242,7 @@ class Connection:
     async def __aenter__(self) -> Connection:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self._transport.aclose()
 
     async def request(
@@ -261,13 +262,13 @@ class Connection:
         method, path : str
             Such as ``GET``, ``/v1/open``.
         body : bytes
-            Empty for none.
+            Body of the request; empty for none.
         media : str, optional
-            Its ``Content-Type``.
+            ``Content-Type`` of the body.
         signer : tuple of Identity and int, optional
-            Who signs it, and its number.
+            Identity of the device that signs the request, and its number.
         traffic : Traffic, optional
-            Where the bytes are counted.
+            Counts the bytes.
 
         Raises
         ------
@@ -283,13 +284,12 @@ class Connection:
         clock = asyncio.get_running_loop().time
         until, pause = clock() + self._patience_s, _FIRST_PAUSE_S
         while True:
-            answer: Answer | None = None
-            wait, why = pause, ""
+            wait = pause
             try:
                 answer = await self._transport.exchange(method, path, body, headers)
             except TransportFault as error:
                 why = f"no answer ({error})"
-            if answer is not None:
+            else:
                 if traffic is not None:
                     traffic.up += len(body)
                     traffic.down += len(answer.content)
@@ -307,25 +307,19 @@ class Connection:
             pause = min(2 * pause, _LONGEST_PAUSE_S)
 
     async def document(self, path: str) -> bytes:
-        """A public document, as its bytes are."""
-        answer = await self.request("GET", path)
-        return answer.content
+        """The bytes of a public document."""
+        return (await self.request("GET", path)).content
 
     async def record(self, path: str, **signed: Any) -> Any:
-        """An answer in JSON.
-
-        Raises
-        ------
-        Unreachable
-            It is none.
-        """
+        """An answer in JSON."""
         answer = await self.request("GET", path, **signed)
-        return _json(answer.content)
+        with reading("the server's answer"):
+            return json.loads(answer.content)
 
     async def progress(self, collection: str) -> Progress:
-        """Where a collection stands."""
+        """The progress of a collection."""
         record = await self.record(f"/v1/collections/{collection}/progress")
-        try:
+        with reading("the progress of a collection"):
             closes = record["closes_in_s"]
             return Progress(
                 str(record["state"]),
@@ -336,10 +330,6 @@ class Connection:
                 int(record["wanted"] or 0),
                 int(record["present"] or 0),
             )
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise Unreachable(
-                f"the progress of a collection lacks something ({type(error).__name__})"
-            ) from None
 
     async def enrol(self, token: str, identity: Identity) -> int:
         """Make a device known: the same identity gets the same number again."""
@@ -350,36 +340,52 @@ class Connection:
         }
         body = json.dumps(record).encode()
         answer = await self.request("POST", "/v1/devices", body, media="application/json")
-        made = _json(answer.content)
-        number = made.get("device") if isinstance(made, dict) else None
-        if not isinstance(number, int) or isinstance(number, bool) or number < 0:
-            raise Unreachable("the server's answer to an enrolment names no device")
-        return number
+        with reading("the answer to an enrolment"):
+            return _number(json.loads(answer.content)["device"])
 
-    async def seat(self, collection: str, number: int, **signed: Any) -> Seat:
-        """This device's place in a round."""
+    async def assignment(self, collection: str, number: int, **signed: Any) -> Assignment:
+        """The shard of this device in a round, and its number there."""
         record = await self.record(f"/v1/collections/{collection}/rounds/{number}/assignment", **signed)
-        try:
-            seat = Seat(record["shard"], record["client"])
-        except (KeyError, TypeError):
-            seat = Seat(-1, -1)
-        if not all(isinstance(part, int) and part >= 0 for part in seat):
-            raise Unreachable("the server's answer names no seat")
-        return seat
+        with reading("the assignment of a device"):
+            return Assignment(_number(record["shard"]), _number(record["client"]))
 
-    async def mail(self, collection: str, number: int, **signed: Any) -> Mail:
-        """What the server has for this device in the phase that is open."""
-        answer = await self.request(
-            "GET", f"/v1/collections/{collection}/rounds/{number}/server-message", **signed
-        )
-        return Mail(answer.headers.get("mapveil-phase", ""), answer.content)
+    async def server_message(self, collection: str, number: int, **signed: Any) -> ServerMessage:
+        """The server's message to this device in the phase that is open."""
+        path = f"/v1/collections/{collection}/rounds/{number}/server-message"
+        answer = await self.request("GET", path, **signed)
+        return ServerMessage(answer.headers.get("mapveil-phase", ""), answer.content)
 
 
-def _json(content: bytes) -> Any:
+def _address(server: str) -> SplitResult:
     try:
-        return json.loads(content)
-    except (ValueError, RecursionError):
-        raise Unreachable("the server's answer is no JSON") from None
+        parts = urlsplit(server)
+        good = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        good = False
+    if not good or parts.query or parts.fragment:
+        raise InputError(f"{server!r} is no address of a server; expected https://collector.example")
+    return parts
+
+
+@contextmanager
+def reading(what: str) -> Iterator[None]:
+    """Read ``what`` from an answer of the server.
+
+    Raises
+    ------
+    Unreachable
+        It is malformed.
+    """
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise Unreachable(f"{what} cannot be read ({type(error).__name__})") from None
+
+
+def _number(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ValueError(f"{value!r:.40} is no number of a device")
+    return value
 
 
 def _retry_after(answer: Answer) -> float:
@@ -394,5 +400,4 @@ def _refusal(answer: Answer) -> ServerRefusal:
         code, text = str(error["code"]), str(error["message"])
     except (ValueError, KeyError, TypeError, RecursionError):
         code, text = "refused", answer.reason
-    told = " ".join("".join(each if each.isprintable() else " " for each in text).split())
-    return ServerRefusal(answer.status, code[:40], told[:_LONGEST_REASON])
+    return ServerRefusal(answer.status, code[:40], one_line(text))

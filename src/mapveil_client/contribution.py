@@ -1,6 +1,6 @@
-r"""The weight rule of a user's contribution, and what becomes of rows outside: the same on a device and on a table.
+r"""The contribution of a user: the same on a device and on a table.
 
-A user of many places as one vector of integers: weights rounded to shares of a whole.
+A user of many locations is one vector of integers: weights rounded to shares of a whole.
 
 .. math:: e_i = \Gamma\, w_i \Big/ \textstyle\sum_j w_j
 
@@ -18,10 +18,6 @@ largest remainders is below one unit in :math:`\Gamma` per user and coordinate.
 Source: Bagdasaryan et al., "Towards Sparse Federated Analytics: Location Heatmaps under Distributed Differential
 Privacy with Secure Aggregation" (2022), section 5.7; Balinski, Young, "Fair Representation" (1982), for the
 method of largest remainders.
-
-The client half: the only code that meets a raw place.
-
-One device calls it with its own places, a simulation with a million devices' at once.
 """
 
 from __future__ import annotations
@@ -29,20 +25,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
-from typing import Any, Final, Literal, NamedTuple, Protocol
+from typing import Any, Final, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from mapveil_client.arrays import IntArray
 from mapveil_client.encodings import Encoding
-from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.errors import InputError, check
 from mapveil_client.randomness.noise_shares import noise_shares
 from mapveil_client.randomness.random import Randomness, uniform_below_each
 from mapveil_client.secure_sum.vectors import SparseVectors
 
 WEIGHT_UNITS: Final = 1_000_000
-"""Whole units of a row's weight 1: weights count to a millionth, so that sums of them are exact."""
+"""Units of a row's weight 1: weights count to a millionth, so that sums of them are exact."""
 
 
 class Outside(StrEnum):
@@ -104,35 +100,11 @@ def round_shares(
     InputError
         The offsets do not divide the entries, or a weight is negative or not finite.
     """
-    _check(scale, method)
-    exact = _exact_shares(offsets, weight, scale)
-    share = exact.down
-    if method == "stochastic":
-        share += uniform_below_each(exact.total, rng) < exact.rest
-    else:
-        _give_rest(exact, offsets)
-    return share
-
-
-class _ExactShares(NamedTuple):
-    """Exact shares of the entries: down + rest / total."""
-
-    down: IntArray
-    rest: IntArray
-    total: IntArray  # of the entry's user, at least 1
-    owner: IntArray
-    whole: IntArray  # of each user: what the shares shall sum to
-
-
-def _exact_shares(offsets: IntArray, weight: npt.NDArray[Any], scale: int) -> _ExactShares:
+    check(method in ROUNDINGS, "rounding", f"one of {', '.join(ROUNDINGS)}", method)
+    check(1 <= scale <= _LARGEST_SCALE, "scale", "1 to 2^31", scale)
     weight = np.asarray(weight)
-    if (
-        offsets.ndim != 1
-        or offsets.size < 1
-        or offsets[0] != 0
-        or offsets[-1] != weight.size
-        or (np.diff(offsets) < 0).any()
-    ):
+    ends = offsets[[0, -1]].tolist() if offsets.ndim == 1 and offsets.size else []
+    if ends != [0, weight.size] or (np.diff(offsets) < 0).any():
         raise InputError(
             f"offsets do not divide {weight.size} entries among users; expected ascending ones from 0 to it"
         )
@@ -141,15 +113,15 @@ def _exact_shares(offsets: IntArray, weight: npt.NDArray[Any], scale: int) -> _E
     totals = np.zeros(offsets.size - 1, dtype=np.int64)
     np.add.at(totals, owner, whole)
     total = np.maximum(totals, 1)[owner]
-    down, rest = np.divmod(whole * scale, total)
-    return _ExactShares(down, rest, total, owner, np.where(totals > 0, scale, 0))
-
-
-def _check(scale: int, method: str) -> None:
-    if method not in ROUNDINGS:
-        raise ParameterError(f"rounding must be one of {', '.join(ROUNDINGS)}, got {method!r}")
-    if not 1 <= scale <= _LARGEST_SCALE:
-        raise ParameterError(f"scale must be 1 to 2^31, got {scale}")
+    share, rest = np.divmod(whole * scale, total)
+    if method == "stochastic":
+        return share + (uniform_below_each(total, rng) < rest)
+    left = np.where(totals > 0, scale, 0)
+    np.subtract.at(left, owner, share)
+    order = np.lexsort((-rest, owner))  # stable: of equal remainders the first
+    rank = np.arange(order.size) - offsets[owner]  # owners ascend, so the order keeps them in place
+    share[order[rank < left[owner]]] += 1
+    return share
 
 
 def _integers(weight: npt.NDArray[Any], offsets: IntArray, owner: IntArray) -> IntArray:
@@ -167,27 +139,16 @@ def _integers(weight: npt.NDArray[Any], offsets: IntArray, owner: IntArray) -> I
     return scaled.astype(np.int64)
 
 
-def _give_rest(exact: _ExactShares, offsets: IntArray) -> None:
-    """Give what rounding down left over to the largest remainders, in place."""
-    left = exact.whole.copy()
-    np.subtract.at(left, exact.owner, exact.down)
-    order = np.lexsort((-exact.rest, exact.owner))  # stable: of equal remainders the first
-    rank = np.arange(order.size) - offsets[exact.owner]  # owners ascend, so the order keeps them in place
-    exact.down[order[rank < left[exact.owner]]] += 1
-
-
 class SumQuery(Protocol):
-    """What one round asks of each client."""
+    """The query of one round."""
 
     @property
     def encoding(self) -> Encoding:
-        """How locations become coordinates."""
-        ...
+        """The encoding of locations."""
 
     @property
     def epsilon(self) -> Fraction:
-        """What the answer costs each client."""
-        ...
+        """Cost of the answer, for each client."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -252,7 +213,7 @@ class Devices:
 
 
 def sensitivity(encoding: Encoding, scale: int, rounding: Rounding) -> int:
-    r"""How far one device can move the sums, in units, L1.
+    r"""L1 sensitivity of the sums to one client, in units.
 
     .. math:: \Delta = \gamma m \quad \text{(largest remainder)}, \qquad \Delta = \gamma m + d \quad \text{(stochastic)}
 
@@ -266,39 +227,34 @@ def sensitivity(encoding: Encoding, scale: int, rounding: Rounding) -> int:
 def encode_places(
     devices: Devices, encoding: Encoding, scale: int, rounding: Rounding, rng: Randomness
 ) -> SparseVectors:
-    """Each device's places as a vector, without noise: never leaves a device like this. Run by: each client.
+    """Each client's locations as a vector, without noise: never leaves a client like this. Run by: each client.
 
-    A device's places count ``scale`` units together, divided in proportion to their weights; a device none of
-    whose places is in the encoding sends zeros. With a scale of 1 that is the place with the largest weight.
+    A client's locations count ``scale`` units together, divided in proportion to their weights; a client none of whose
+    locations is in the encoding sends zeros. With a scale of 1 the location with the largest weight counts.
 
     Parameters
     ----------
     devices : Devices
-        One or many.
+        The locations of one client or of many.
     encoding : Encoding
-        What the query asks.
+        The encoding of the query.
     scale : int
-        Units per device, at least 1.
+        Units per client, at least 1.
     rounding : str
-        How parts of units become whole ones: ``"largest-remainder"`` or ``"stochastic"``.
+        ``"largest-remainder"`` or ``"stochastic"``.
     rng : Randomness
         Used by stochastic rounding only.
     """
     position = encoding.positions(devices.sites, devices.labels)
     if devices.starts is None:
-        client = np.arange(devices.count)
-        if encoding.copies > 1:
-            client = np.repeat(client, encoding.copies)
-        flat = position.reshape(-1)
+        client, flat = np.repeat(np.arange(devices.count), encoding.copies), position.reshape(-1)
         if bool((flat < 0).any()):
             kept = flat >= 0
             client, flat = client[kept], flat[kept]
-        return SparseVectors(
-            devices.count, encoding.length, client, flat, np.full(flat.shape, scale, dtype=np.int64)
-        )
+        return SparseVectors(devices.count, encoding.length, client, flat, np.full(flat.size, scale))
     weight = np.ones(devices.sites.size, dtype=np.int64) if devices.weights is None else devices.weights
     device = devices.device()
-    # A place counts at each copy with its whole weight: each copy of the vector is divided for itself.
+    # A location counts at each copy with its whole weight: each copy of the vector is divided for itself.
     block = -(-encoding.length // encoding.copies)
     parts = []
     for copy in range(encoding.copies):
@@ -317,7 +273,7 @@ def encode_places(
 def client_noise(
     clients: int, query: SumQuery, alpha: Fraction, scale: int, rounding: Rounding, rng: Randomness
 ) -> SparseVectors:
-    r"""Each device's share of the noise of a query, Algorithm 1. Run by: each client.
+    r"""Each client's noise share of a query, Algorithm 1. Run by: each client.
 
     .. math:: X - Y, \qquad X, Y \sim \text{Polya}(\alpha, e^{-\epsilon / \Delta})
 
@@ -331,7 +287,7 @@ def client_noise(
 def client_report(
     devices: Devices, query: SumQuery, alpha: Fraction, scale: int, rounding: Rounding, rng: Randomness
 ) -> SparseVectors:
-    """What each device hands to the secure sum: :func:`encode_places` and :func:`client_noise`. Run by: each client.
+    """Each client's input to the secure sum: :func:`encode_places` and :func:`client_noise`. Run by: each client.
 
     Returns
     -------

@@ -7,31 +7,28 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
 
 from mapveil_client.announcement import RoundAnnouncement
-from mapveil_client.connection import Connection, Progress, ServerRefusal, Traffic, Unreachable
+from mapveil_client.connection import Connection, Progress, ServerRefusal, Traffic, Unreachable, reading
 from mapveil_client.device_locations import Whereabouts
 from mapveil_client.errors import InputError, PromiseError
 from mapveil_client.memory import DeviceMemory
 from mapveil_client.participation import DeviceRefusal, Participation
 from mapveil_client.policy import DevicePolicy
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.terms import CollectionTerms
+from mapveil_client.terms import CollectionTerms, Document, is_hexadecimal
 
-T = TypeVar("T")
+_Document = TypeVar("_Document", bound=Document)
 
 Work = Callable[[Callable[[], Any]], Awaitable[Any]]
 """Runs what takes processor time somewhere else than on the event loop."""
 
 _OVER: Final = ("done", "aborted")
-_FINAL: Final = range(
-    400, 500
-)  # another request would be refused alike; those that might not be are tried again
 _PAUSE_S: Final = 1.0
 _MOST_OPEN: Final = 100  # each is asked about once
 _MOST_KEPT: Final = 200  # documents: a server may publish without end
 
 
 class Documents:
-    """What a collector publishes, the same for everybody: fetched once, however many devices read it.
+    """The public documents of a collector: fetched once, however many devices read them.
 
     Parameters
     ----------
@@ -46,13 +43,9 @@ class Documents:
     async def open(self) -> list[str]:
         """The identifiers of the open collections; the first hundred, whatever the server lists."""
         listed = await self._connection.record("/v1/open")
-        try:
+        with reading("the list of open collections"):
             found = [str(each["id"]) for each in listed]
-        except (KeyError, TypeError):
-            raise Unreachable("the list of open collections cannot be read") from None
-        return [
-            each for each in found[:_MOST_OPEN] if len(each) == 32 and set(each) <= set("0123456789abcdef")
-        ]
+        return [each for each in found[:_MOST_OPEN] if is_hexadecimal(each, 32)]
 
     async def terms(self, collection: str) -> CollectionTerms:
         """The terms of a collection.
@@ -62,16 +55,9 @@ class Documents:
         InputError
             They are none, or another collection's.
         """
-
-        async def read() -> CollectionTerms:
-            terms = CollectionTerms.decode(
-                await self._connection.document(f"/v1/collections/{collection}/terms")
-            )
-            if terms.identifier != collection:
-                raise InputError("the terms are those of another collection")
-            return terms
-
-        made: CollectionTerms = await self._once((collection, 0), read)
+        made = await self._read((collection, 0), "terms", CollectionTerms)
+        if made.identifier != collection:
+            raise InputError("the terms are those of another collection")
         return made
 
     async def announcement(self, collection: str, number: int) -> RoundAnnouncement:
@@ -82,28 +68,26 @@ class Documents:
         InputError
             It is none, or another round's.
         """
-
-        async def read() -> RoundAnnouncement:
-            path = f"/v1/collections/{collection}/rounds/{number}"
-            made = RoundAnnouncement.decode(await self._connection.document(path))
-            if made.number != number:
-                raise InputError("the announcement is that of another round")
-            return made
-
-        made: RoundAnnouncement = await self._once((collection, number), read)
+        made = await self._read((collection, number), f"rounds/{number}", RoundAnnouncement)
+        if made.number != number:
+            raise InputError("the announcement is that of another round")
         return made
 
-    async def _once(self, key: tuple[str, int], read: Callable[[], Awaitable[Any]]) -> Any:
+    async def _read(self, key: tuple[str, int], path: str, kind: type[_Document]) -> _Document:
+        async def read() -> _Document:
+            return kind.decode(await self._connection.document(f"/v1/collections/{key[0]}/{path}"))
+
         known = self._kept.get(key)
         if known is None:
             known = self._kept[key] = asyncio.ensure_future(read())
             while len(self._kept) > _MOST_KEPT:
                 del self._kept[next(iter(self._kept))]
         try:
-            return await asyncio.shield(known)
+            made: _Document = await asyncio.shield(known)
         except (Unreachable, ServerRefusal):
             self._kept.pop(key, None)  # not there yet, perhaps
             raise
+        return made
 
 
 class DeviceClient:
@@ -114,15 +98,15 @@ class DeviceClient:
     connection : Connection
         To the collector.
     memory : DeviceMemory
-        Its memory.
+        The memory of the device.
     policy : DevicePolicy
-        Its rules.
+        The rules of the device.
     whereabouts : Whereabouts
-        Where it was.
+        The locations of the device.
     documents : Documents, optional
         Shared by the devices of a process.
     work : Work, optional
-        Where its arithmetic runs; a thread by default.
+        Runs its arithmetic; in a thread by default.
     rng : Randomness, optional
         For simulations; the operating system's by default.
     """
@@ -169,7 +153,7 @@ class DeviceClient:
             self._refuse(collection, str(error))
             return False
         except ServerRefusal as error:
-            if error.status not in _FINAL:
+            if not error.final:
                 raise
             self._refuse(collection, str(error))  # it lists what it does not show
             return False
@@ -183,7 +167,7 @@ class DeviceClient:
         try:
             await self._send("PUT", f"/v1/collections/{part.collection}/members/me")
         except ServerRefusal as error:
-            if error.status not in _FINAL:
+            if not error.final:
                 raise
             reason = str(error)
             await self._work(lambda: part.refused(reason))
@@ -223,7 +207,7 @@ class DeviceClient:
             await self._work(lambda: part.distrust(unreadable))
             return False
         except ServerRefusal as error:
-            if error.status not in _FINAL:
+            if not error.final:
                 raise
             reason = str(error)
         await self._work(lambda: part.refused(reason))
@@ -256,8 +240,8 @@ class DeviceClient:
                 await self._work(lambda: part.refused(f"round {number} went on without this device"))
                 return False
             announcement = await self._documents.announcement(part.collection, number)
-            seat = await self._connection.seat(part.collection, number, **self._signed())
-            body = await self._work(lambda: part.begin(announcement, *seat))
+            assigned = await self._connection.assignment(part.collection, number, **self._signed())
+            body = await self._work(lambda: part.begin(announcement, *assigned))
         elif phase == stands.phase:
             if stands.sent:
                 return False
@@ -265,13 +249,13 @@ class DeviceClient:
         else:
             announcement = await self._documents.announcement(part.collection, number)
             try:
-                mail = await self._connection.mail(part.collection, number, **self._signed())
+                came = await self._connection.server_message(part.collection, number, **self._signed())
             except ServerRefusal as error:
-                if error.status not in _FINAL:
+                if not error.final:
                     raise
                 return False  # the phase was over in between: the next look says what became of it
-            phase = mail.phase
-            body = await self._work(lambda: part.answer(announcement, phase, mail.body))
+            phase = came.phase
+            body = await self._work(lambda: part.answer(announcement, phase, came.body))
             if body is None or part.part is None or part.part.sent:
                 return False
         await self._send("PUT", f"{where}/messages/{phase}", body, media="application/cbor")

@@ -1,4 +1,4 @@
-"""Where a device was: the one thing that never leaves it, and the three ways in which its answers look at it."""
+"""The locations of a device, which never leave it, and the three ways in which its answers look at them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mapveil_client.tiles_and_sites import nearest
 
 
 class Visited(NamedTuple):
-    """Places inside a region. Secret."""
+    """Locations inside a region. Secret."""
 
     lon: FloatArray  # degrees
     lat: FloatArray
@@ -28,19 +28,19 @@ class Visited(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Whereabouts:
-    """The places of one device. Secret.
+    """The locations of one device. Secret.
 
     Parameters
     ----------
-    lon, lat : ndarray of float64, shape (places,)
+    lon, lat : ndarray of float64, shape (locations,)
         Degrees WGS84, finite.
-    weights : ndarray of float64, shape (places,), optional
-        How much each place counts within this device, from 0; equally without.
+    weights : ndarray of float64, shape (locations,), optional
+        Weight of each location within this device, from 0; equal by default.
 
     Raises
     ------
     InputError
-        A place is not a finite number, or a weight is none.
+        A location or a weight is not a finite number.
 
     Examples
     --------
@@ -55,11 +55,11 @@ class Whereabouts:
     def __post_init__(self) -> None:
         lon, lat = (np.atleast_1d(np.asarray(axis, dtype=np.float64)) for axis in (self.lon, self.lat))
         if lon.ndim != 1 or lon.shape != lat.shape or not bool((np.isfinite(lon) & np.isfinite(lat)).all()):
-            raise InputError("a device's places are no pairs of finite degrees; expected as many of each")
+            raise InputError("a device's locations are no pairs of finite degrees; expected as many of each")
         if self.weights is not None:
             weights = np.asarray(self.weights, dtype=np.float64)
             if weights.shape != lon.shape or not bool((np.isfinite(weights) & (weights >= 0)).all()):
-                raise InputError("the weights of a device's places are not one number from 0 for each")
+                raise InputError("the weights of a device's locations are not one number from 0 for each")
             object.__setattr__(self, "weights", weights)
         object.__setattr__(self, "lon", lon)
         object.__setattr__(self, "lat", lat)
@@ -78,7 +78,7 @@ class Whereabouts:
         return found[total > 0], total[total > 0]
 
     def devices(self, terms: CollectionTerms) -> Devices:
-        """Its places as sites of the tiling's lattice, for a secure sum: one row. Run by: the client."""
+        """Its locations as sites of the tiling's lattice, for a secure sum: one row. Run by: the client."""
         cells, weight = self._visits(terms.cells.locate(self.lon, self.lat))
         sites = np.where(cells >= 0, terms.sites[cells], -1)
         return Devices(sites, np.array([0, sites.size]), weight)
@@ -93,10 +93,10 @@ class Whereabouts:
         choice : str
             ``"most-visited"``, of equal ones the first; or ``"random"``, in proportion to the weights.
         outside : str
-            A place outside the domain is no visit (``"drop"``); or is at the ``"nearest"`` site; or, with
-            ``"refuse"``, the device that has one reports nothing.
+            A location outside the domain does not count (``"drop"``), counts at the ``"nearest"`` site, or makes the
+            device abstain (``"refuse"``).
         rng : Randomness
-            For the random choice.
+            The source of the random choice.
         """
         cells = domain.tiling.locate(self.lon, self.lat)
         away = ~np.isin(cells, domain.cells) if domain.size != domain.tiling.size else cells < 0
@@ -120,14 +120,10 @@ class Whereabouts:
         return int(found[np.searchsorted(ends, drawn, side="right")])
 
     def visits(self, tiling: Cells, places: str) -> Visited:
-        """Its places inside the region, for a projection; none where it was never there. Run by: the client.
+        """Its locations inside the region of a tiling, for random Fourier features. Run by: the client.
 
-        Parameters
-        ----------
-        tiling : Cells
-            Its region is asked about.
-        places : str
-            ``"mean"``: all of them; ``"most-visited"``: the mean of those in the one cell with the largest weight.
+        ``places`` is ``"mean"`` for all of them, or ``"most-visited"`` for the mean of those in the one cell with the
+        largest weight.
         """
         weights = self._units() / (1 if self.weights is None else WEIGHT_UNITS)
         inside = tiling.region.contains(self.lon, self.lat) & (weights > 0)
@@ -145,4 +141,4 @@ class Whereabouts:
         return "Whereabouts(not shown)"
 
     def __reduce__(self) -> str | tuple[object, ...]:
-        raise TypeError("a device's places are secret and cannot be pickled or copied")
+        raise TypeError("a device's locations are secret and cannot be pickled or copied")

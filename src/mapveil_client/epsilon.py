@@ -1,10 +1,8 @@
-r"""Privacy parameters as exact rational numbers, how a budget is split, and e^epsilon as a ratio of integers.
+r"""Privacy parameters as exact rational numbers, the split of a budget, and e^epsilon as a ratio of integers.
 
-A float cannot represent 0.1; a ledger that adds floats drifts. Every epsilon here is a :class:`fractions.Fraction`,
-and the parts of a budget sum to it exactly.
+A float cannot represent 0.1, and a ledger that adds floats drifts: every epsilon is a :class:`fractions.Fraction`.
 
-Randomizers draw their output by whole weights, so that their probabilities are rational numbers with nothing left to
-rounding. The larger weight is to the smaller at most
+Randomizers draw their output by whole weights, so that their probabilities are exact rational numbers:
 
 .. math:: \frac{A}{B} \le e^\epsilon
 
@@ -43,7 +41,7 @@ def as_epsilon(value: EpsilonLike, name: str = "epsilon") -> Fraction:
     value : int, float, str, Decimal or Fraction
         A finite number above zero; a string may be ``"0.5"`` or ``"1/3"``.
     name : str
-        What to call it in an error.
+        Name of the parameter, for errors.
 
     Raises
     ------
@@ -124,10 +122,9 @@ def odds(epsilon: Fraction, more_bits: int, less_bits: int = 40) -> Odds:
     Parameters
     ----------
     epsilon : Fraction
-        Above 0.
+        A number above 0.
     more_bits, less_bits : int
-        A is below ``2**more_bits`` and B at most ``2**less_bits``. Where the two leave no room for the whole factor,
-        A / B is as large as they permit, and less is promised away than could be.
+        A is below ``2**more_bits`` and B at most ``2**less_bits``; A / B is smaller where these leave no more room.
 
     Raises
     ------

@@ -14,6 +14,9 @@ from __future__ import annotations
 
 import importlib
 from types import ModuleType
+from typing import Final
+
+_LONGEST: Final = 300
 
 
 class MapveilError(Exception):
@@ -44,15 +47,48 @@ class BudgetExceeded(PromiseError):
     """The ledger refuses: the dataset's privacy budget would be exceeded."""
 
 
-def require(module: str, extra: str) -> ModuleType:
-    """Import an optional dependency, or say which extra installs it.
+def check(held: bool, name: str, needed: str, got: object) -> None:
+    """Refuse a parameter unless its condition ``held``: "NAME must be NEEDED, got GOT".
 
-    Parameters
-    ----------
-    module : str
-        Importable name, such as ``"matplotlib.pyplot"``.
-    extra : str
-        The extra of Mapveil that brings it, such as ``"viz"``.
+    Raises
+    ------
+    ParameterError
+        It does not hold.
+    """
+    if not held:
+        raise ParameterError(f"{name} must be {needed}, got {got!r:.100}")
+
+
+def is_whole(value: object, low: int, high: int) -> bool:
+    """Whether a value from outside is an integer of ``low`` to ``high``; True and False are none."""
+    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+
+
+def check_whole(value: object, name: str, low: int, high: int) -> None:
+    """Refuse a value from outside unless it :func:`is_whole`.
+
+    Raises
+    ------
+    ParameterError
+        It is not.
+    """
+    check(is_whole(value, low, high), name, f"a whole number from {low} to {high}", value)
+
+
+def one_line(text: str) -> str:
+    """A text that a server had a part in, as one printable line of at most 300 characters.
+
+    Examples
+    --------
+    >>> one_line("no method is called 'a\\nb'" + 1000 * "!")[:30]
+    "no method is called 'a b'!!!!!"
+    """
+    line = " ".join("".join(each if each.isprintable() else " " for each in text[: 2 * _LONGEST]).split())
+    return line if len(line) <= _LONGEST else line[: _LONGEST - 3] + "..."
+
+
+def require(module: str, extra: str) -> ModuleType:
+    """Import an optional dependency such as ``"matplotlib.pyplot"``, of an extra of Mapveil such as ``"viz"``.
 
     Raises
     ------

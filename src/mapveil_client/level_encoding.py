@@ -1,4 +1,4 @@
-r"""One coordinate for every node of some levels of the quadtree: a place counts once at each level.
+r"""One coordinate for every node of some levels of the quadtree: a location counts once at each level.
 
 Nodes where nobody can be get no coordinate. Which those are is public and travels as the runs of sites that can hold
 somebody, so the record stays small where it describes a million nodes.
@@ -20,18 +20,23 @@ Source: Cormode, Muthukrishnan (2005) for the sketch; Dietzfelbinger (1996), The
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from mapveil_client.arrays import FloatArray, IntArray
-from mapveil_client.errors import ParameterError
+from mapveil_client.encodings import Encoding
+from mapveil_client.errors import ParameterError, check
+from mapveil_client.morton import MAX_BITS
 
-_DEEPEST = 31
+WordArray = npt.NDArray[np.uint64]
+
+_DEEPEST_SKETCH = 15
+_HALF = np.uint64(32)
 
 
 class _Nodes(NamedTuple):
@@ -62,11 +67,17 @@ def level_members(members: IntArray) -> tuple[IntArray, ...]:
     return tuple(reversed(levels))
 
 
+def _check_levels(depth: int, levels: Sequence[int], deepest: int) -> None:
+    check(0 <= depth <= deepest, "depth", f"from 0 to {deepest}", depth)
+    good = bool(levels) and all(0 <= level <= depth for level in levels)
+    check(good, "levels", f"some of 0 to {depth}", levels)
+
+
 @dataclass(frozen=True, eq=False)
-class LevelEncoding:
+class LevelEncoding(Encoding):
     """The nodes of some levels, level after level in the order given, each level in Morton order.
 
-    A place where nobody can be counts nowhere.
+    A location where nobody can be counts nowhere.
 
     Parameters
     ----------
@@ -91,15 +102,13 @@ class LevelEncoding:
     [[1, 7], [-1, -1], [-1, -1]]
     """
 
+    kind = "levels"
     depth: int
     levels: tuple[int, ...]
     runs: IntArray
 
     def __post_init__(self) -> None:
-        if not 0 <= self.depth <= _DEEPEST:
-            raise ParameterError(f"depth must be 0 to {_DEEPEST}, got {self.depth!r}")
-        if not self.levels or not all(0 <= level <= self.depth for level in self.levels):
-            raise ParameterError(f"levels must be some of 0 to {self.depth}, got {self.levels!r}")
+        _check_levels(self.depth, self.levels, MAX_BITS)
         edges = self.runs.reshape(-1)
         if (
             self.runs.shape != (edges.size // 2, 2)
@@ -190,29 +199,9 @@ class LevelEncoding:
         number[codes] = np.arange(codes.size)
         return np.asarray(number.repeat(1 << (2 * (self.depth - level))))
 
-    def to_dict(self) -> dict[str, Any]:
-        """A record of plain values."""
-        return {
-            "kind": "levels",
-            "depth": self.depth,
-            "levels": list(self.levels),
-            "runs": self.runs.tolist(),
-        }
-
-    @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> LevelEncoding:
-        """Read back what :meth:`to_dict` wrote."""
-        return cls(record["depth"], tuple(record["levels"]), np.asarray(record["runs"], dtype=np.int64))
-
-
-WordArray = npt.NDArray[np.uint64]
-
-_DEEPEST_SKETCH = 15
-_HALF = np.uint64(32)
-
 
 @dataclass(frozen=True)
-class SketchEncoding:
+class SketchEncoding(Encoding):
     """One sketch of ``rows`` x ``width`` coordinates for each level: row after row, level after level.
 
     Parameters
@@ -234,6 +223,7 @@ class SketchEncoding:
         A number is out of range.
     """
 
+    kind = "sketch"
     depth: int
     levels: tuple[int, ...]
     width: int
@@ -241,18 +231,10 @@ class SketchEncoding:
     key: str
 
     def __post_init__(self) -> None:
-        if not 0 <= self.depth <= _DEEPEST_SKETCH:
-            raise ParameterError(
-                f"depth must be a sketch of 0 to {_DEEPEST_SKETCH} levels, got {self.depth!r}"
-            )
-        if not self.levels or not all(0 <= level <= self.depth for level in self.levels):
-            raise ParameterError(f"levels must be some of 0 to {self.depth}, got {self.levels!r}")
-        if not 1 <= self.width <= 1 << 31:
-            raise ParameterError(f"width must be 1 to 2^31, got {self.width!r}")
-        if not 1 <= self.rows <= 1 << 15:
-            raise ParameterError(f"rows must be 1 to 2^15, got {self.rows!r}")
-        if len(self.key.encode()) > hashlib.blake2b.MAX_KEY_SIZE:
-            raise ParameterError(f"key has {len(self.key.encode())} bytes; expected at most 64")
+        _check_levels(self.depth, self.levels, _DEEPEST_SKETCH)
+        check(1 <= self.width <= 1 << 31, "width", "from 1 to 2^31", self.width)
+        check(1 <= self.rows <= 1 << 15, "rows", "from 1 to 2^15", self.rows)
+        check(len(self.key.encode()) <= hashlib.blake2b.MAX_KEY_SIZE, "key", "at most 64 bytes", self.key)
 
     @property
     def length(self) -> int:
@@ -298,19 +280,3 @@ class SketchEncoding:
                 position[:, copy] = copy * self.width + self.columns(index, row, nodes)
         position[~known] = -1
         return position
-
-    def to_dict(self) -> dict[str, Any]:
-        """A record of plain values."""
-        return {
-            "kind": "sketch",
-            "depth": self.depth,
-            "levels": list(self.levels),
-            "width": self.width,
-            "rows": self.rows,
-            "key": self.key,
-        }
-
-    @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> SketchEncoding:
-        """Read back what :meth:`to_dict` wrote."""
-        return cls(record["depth"], tuple(record["levels"]), record["width"], record["rows"], record["key"])

@@ -1,9 +1,7 @@
-"""What a device must not forget: who it is, what it spent, its waves, and where it stands in each collection.
+"""The memory of a device: its identity, charges, frequencies and part in each collection, and its own log.
 
 One record, sealed in a :class:`~mapveil_client.vault.Vault` and saved before anything leaves; without a vault it lives
-as long as the process, for simulations.
-
-A device's own log: what it did and what it refused, and why. Never where it was, nor any key.
+as long as the process, for simulations. The log never holds a location or a key.
 """
 
 from __future__ import annotations
@@ -12,7 +10,7 @@ import base64
 import json
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
@@ -20,7 +18,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from mapveil_client.account import Account
-from mapveil_client.errors import InputError
+from mapveil_client.errors import InputError, one_line
 from mapveil_client.random_features.frequencies import KeptFrequencies
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.keys import Identity
@@ -28,19 +26,6 @@ from mapveil_client.vault import Vault
 
 _LOGGER: Final = logging.getLogger("mapveil_client")
 _MOST_LINES: Final = 500
-_LONGEST: Final = 300
-
-
-def one_line(text: str) -> str:
-    """What may be kept of a text that a server had a part in: one printable line of at most 300 characters.
-
-    Examples
-    --------
-    >>> one_line("no method is called 'a\\nb'" + 1000 * "!")[:30]
-    "no method is called 'a b'!!!!!"
-    """
-    line = " ".join("".join(each if each.isprintable() else " " for each in text[: 2 * _LONGEST]).split())
-    return line if len(line) <= _LONGEST else line[: _LONGEST - 3] + "..."
 
 
 class Line(NamedTuple):
@@ -56,21 +41,10 @@ class Line(NamedTuple):
 
 
 class DeviceLog:
-    """The last lines of a device's log; each also goes to the logger ``mapveil_client``.
+    """The last lines of a device's log, ``lines`` first; each also goes to the logger ``mapveil_client``."""
 
-    Parameters
-    ----------
-    lines : iterable of Line
-        Those kept from before.
-    now : callable
-        The time, UTC.
-    """
-
-    def __init__(
-        self, lines: Iterable[Line] = (), *, now: Callable[[], datetime] = lambda: datetime.now(UTC)
-    ) -> None:
+    def __init__(self, lines: Iterable[Line] = ()) -> None:
         self._lines: deque[Line] = deque(lines, maxlen=_MOST_LINES)
-        self._now = now
 
     @property
     def lines(self) -> tuple[Line, ...]:
@@ -80,7 +54,7 @@ class DeviceLog:
     def add(self, event: str, text: str, collection: str = "") -> None:
         """Write a line."""
         text = one_line(text)
-        line = Line(self._now().isoformat(timespec="seconds"), collection, event, text)
+        line = Line(datetime.now(UTC).isoformat(timespec="seconds"), collection, event, text)
         self._lines.append(line)
         _LOGGER.info("%s %s: %s", event, collection or "-", text)
 
@@ -96,7 +70,7 @@ _MOST_REFUSED: Final = 1000
 
 @dataclass
 class Part:
-    """Where a device stands in one collection.
+    """The part of a device in one collection.
 
     Parameters
     ----------
@@ -105,17 +79,17 @@ class Part:
     state : str
         ``joined``; ``reported``: its one report was made; ``left``: it takes no further part; ``ended``.
     reason : str
-        Why it left.
+        Reason for which it left.
     round : int
         The last round that it answered, 0 for none.
     announcement : str
         Digest of that round's announcement, hexadecimal.
     shard, client : int
-        Its seat in that round.
+        The device's shard in that round, and its number there.
     phase : str
-        Of its last answer.
+        Phase of its last answer.
     answer : bytes
-        The last answer, or the report: what is sent again, byte for byte, after a restart.
+        The last answer, or the report: sent again, byte for byte, after a restart.
     sent : bool
         Whether the server has acknowledged it.
     machine : bytes
@@ -168,7 +142,7 @@ class DeviceMemory:
     seed : bytes
         32 uniform bytes: its identity's private key.
     vault : Vault, optional
-        Where it is kept; for the life of the process only, without.
+        File of the memory; without, it lives as long as the process.
 
     Attributes
     ----------
@@ -177,13 +151,13 @@ class DeviceMemory:
     device : int or None
         Its number at the collector, once enrolled.
     account : Account
-        What it spent.
+        Its charges.
     parts : dict of str to Part
-        Where it stands, by collection.
+        Its part in each collection.
     waves : KeptFrequencies or None
-        What it draws for its first projection.
+        Frequencies drawn for its first random Fourier features, and kept.
     refused : dict of str to str
-        Why it takes no part in a collection, by collection; the last 1000. What was forgotten is judged once more.
+        Reason of each refusal, by collection; the last 1000. A forgotten collection is judged once more.
     log : DeviceLog
         Its own log.
     """
@@ -221,7 +195,7 @@ class DeviceMemory:
         return self._vault is not None
 
     def save(self) -> None:
-        """Make everything last; called before anything leaves the device.
+        """Write the vault; called before anything leaves the device.
 
         Raises
         ------

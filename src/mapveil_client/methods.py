@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Final, Literal
 
-from mapveil_client.contribution import Rounding
-from mapveil_client.errors import ParameterError
+from mapveil_client.contribution import ROUNDINGS, Rounding
+from mapveil_client.errors import ParameterError, check
 from mapveil_client.local.disk_area import DiskArea
 from mapveil_client.local.generalized_response import GeneralizedRandomizedResponse
 from mapveil_client.local.hadamard_response import HadamardResponse
@@ -89,26 +89,19 @@ class SumParameters:
     overflow: Overflow = "refuse"
 
     def __post_init__(self) -> None:
-        self._check(self.shard_size >= 1, "shard_size", "a whole number of at least 1")
-        for name in ("tolerated_dropout", "corrupt"):
-            self._check(0 <= getattr(self, name) < 1, name, "at least 0 and below 1")
-        lost = float(self.tolerated_dropout) + float(self.corrupt)
-        self._check(lost < 1, "corrupt", "below 1 together with tolerated_dropout")
-        self._check(
-            self.sample is None or self.sample >= 1, "sample", "a whole number of at least 1, or none"
-        )
-        self._check(self.scale is None or 1 <= self.scale <= 1 << 28, "scale", "from 1 to 2**28, or none")
-        self._check(
-            self.rounding in ("largest-remainder", "stochastic"),
-            "rounding",
-            "largest-remainder or stochastic",
-        )
-        self._check(self.bits is None or 1 <= self.bits <= 64, "bits", "from 1 to 64, or none")
-        self._check(self.overflow in ("refuse", "wrap"), "overflow", "refuse or wrap")
+        def need(held: bool, name: str, needed: str) -> None:
+            check(held, name, needed, getattr(self, name))
 
-    def _check(self, held: bool, name: str, needed: str) -> None:
-        if not held:
-            raise ParameterError(f"{name} must be {needed}, got {getattr(self, name)!r}")
+        need(self.shard_size >= 1, "shard_size", "a whole number of at least 1")
+        for name in ("tolerated_dropout", "corrupt"):
+            need(0 <= getattr(self, name) < 1, name, "at least 0 and below 1")
+        lost = float(self.tolerated_dropout) + float(self.corrupt)
+        need(lost < 1, "corrupt", "below 1 together with tolerated_dropout")
+        need(self.sample is None or self.sample >= 1, "sample", "a whole number of at least 1, or none")
+        need(self.scale is None or 1 <= self.scale <= 1 << 28, "scale", "from 1 to 2**28, or none")
+        need(self.rounding in ROUNDINGS, "rounding", " or ".join(ROUNDINGS))
+        need(self.bits is None or 1 <= self.bits <= 64, "bits", "from 1 to 64, or none")
+        need(self.overflow in ("refuse", "wrap"), "overflow", "refuse or wrap")
 
     @property
     def units(self) -> int:

@@ -4,11 +4,8 @@ Digit k of a code (base 4, from the least significant) is ``2 * y_k + x_k`` for 
 row y, as in quadkeys. A node of level j is a code below ``4**j``, and its subtree at level d is the interval
 ``[node << 2 (d - j), (node + 1) << 2 (d - j))``.
 
-A prefix tree of the map: nodes with any number of children, orphans among them.
-
-A node is a Morton prefix and its subtree an interval of sites, so a set of nodes cuts the sites into segments,
-each owned by the deepest node over it: the longest matching prefix of Bagdasaryan et al. (2022), sections 5.3
-and 5.6. A node stands for what its descendants in the tree leave over.
+A prefix tree is a set of nodes, orphans among them. It cuts the sites into segments, each owned by the deepest node
+over it: the longest matching prefix of Bagdasaryan et al. (2022), sections 5.3 and 5.6.
 """
 
 from __future__ import annotations
@@ -21,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil_client.arrays import BoolArray, FloatArray, IntArray
-from mapveil_client.errors import ParameterError
+from mapveil_client.errors import ParameterError, check
 
 WordArray = npt.NDArray[np.uint64]
 
@@ -51,20 +48,8 @@ class RowCol(NamedTuple):
     col: IntArray
 
 
-class Interval(NamedTuple):
-    """Codes ``first .. last - 1``."""
-
-    first: IntArray
-    last: IntArray
-
-
 def interleave(row: IntArray, col: IntArray) -> IntArray:
-    """The Morton codes of rows and columns.
-
-    Parameters
-    ----------
-    row, col : ndarray of int64, shape (n,)
-        Each in 0 .. 2**31 - 1.
+    """The Morton codes of rows and columns (0 .. 2**31 - 1), same shape.
 
     Raises
     ------
@@ -86,9 +71,8 @@ def interleave(row: IntArray, col: IntArray) -> IntArray:
         y = spread_row[: x.size]
         x[:] = flat_col[start : start + _CHUNK]
         y[:] = flat_row[start : start + _CHUNK]
-        largest = int(
-            np.bitwise_or(x, y, out=scratch[: x.size]).max()
-        )  # its bits bound both; negatives are huge
+        # The bits of this number bound both; negatives are huge.
+        largest = int(np.bitwise_or(x, y, out=scratch[: x.size]).max())
         if largest >> MAX_BITS:
             raise ParameterError(f"a row or column is negative or at least 2**{MAX_BITS}")
         _spread(x, scratch[: x.size], largest.bit_length())
@@ -99,12 +83,7 @@ def interleave(row: IntArray, col: IntArray) -> IntArray:
 
 
 def deinterleave(code: IntArray) -> RowCol:
-    """The rows and columns of Morton codes, the inverse of :func:`interleave`.
-
-    Parameters
-    ----------
-    code : ndarray of int64, shape (n,)
-        Each in 0 .. 2**62 - 1.
+    """The rows and columns of Morton codes (0 .. 2**62 - 1), the inverse of :func:`interleave`.
 
     Examples
     --------
@@ -127,33 +106,9 @@ def deinterleave(code: IntArray) -> RowCol:
     return RowCol(row.view(np.int64), col.view(np.int64))
 
 
-def ancestors(code: IntArray, levels: int) -> IntArray:
-    """The nodes ``levels`` levels up: the codes without their last ``levels`` digits."""
-    return np.asarray(code, dtype=np.int64) >> (2 * _checked_levels(levels))
-
-
 def children(code: IntArray) -> IntArray:
     """The four nodes one level down (north-west, north-east, south-west, south-east), shape (n, 4)."""
     return (np.asarray(code, dtype=np.int64)[..., None] << 2) + np.arange(4)
-
-
-def interval(code: IntArray, levels: int) -> Interval:
-    """The codes ``levels`` levels down that have each node as their prefix.
-
-    Examples
-    --------
-    >>> interval(np.array([1]), 2)
-    Interval(first=array([16]), last=array([32]))
-    """
-    shift = 2 * _checked_levels(levels)
-    code = np.asarray(code, dtype=np.int64)
-    return Interval(code << shift, (code + 1) << shift)
-
-
-def _checked_levels(levels: int) -> int:
-    if not 0 <= levels <= MAX_BITS:
-        raise ParameterError(f"levels must be 0 to {MAX_BITS}, got {levels!r}")
-    return levels
 
 
 def _spread(words: WordArray, scratch: WordArray, bits: int) -> None:
@@ -189,10 +144,9 @@ class PrefixTree:
     depth : int
         Levels below the root, 0 .. 31.
     level : ndarray of int64, shape (nodes,)
-        How often the root is quartered for each node, 0 .. depth.
+        Level of each node, 0 (the root) .. depth.
     code : ndarray of int64, shape (nodes,)
-        Its Morton code at that level. Nodes are kept in the order of their first site, coarse before fine; each
-        appears once.
+        Its Morton code at that level. Nodes are in the order of their first site, coarse before fine, each once.
 
     Raises
     ------
@@ -216,14 +170,11 @@ class PrefixTree:
     def of_nodes(cls, depth: int, level: npt.ArrayLike, code: npt.ArrayLike) -> PrefixTree:
         """The tree of these nodes, in any order, repeated or not."""
         levels, codes = np.asarray(level, dtype=np.int64), np.asarray(code, dtype=np.int64)
-        if levels.shape != codes.shape or not 0 <= depth <= 31:
-            raise ParameterError(
-                f"{levels.shape} levels, {codes.shape} codes, depth {depth}; as many, 0 to 31 accepted"
-            )
-        if levels.size and (int(levels.min()) < 0 or int(levels.max()) > depth):
-            raise ParameterError(f"nodes of levels {levels.min()} to {levels.max()}; expected 0 to {depth}")
-        if codes.size and (int(codes.min()) < 0 or bool((codes >> (2 * levels) != 0).any())):
-            raise ParameterError("a node's code is negative or too large for its level")
+        check(0 <= depth <= MAX_BITS, "depth", f"0 to {MAX_BITS}", depth)
+        check(levels.shape == codes.shape, "levels and codes", "as many", (levels.shape, codes.shape))
+        check(bool(((levels >= 0) & (levels <= depth)).all()), "levels", f"0 to {depth}", levels)
+        fits = (codes >= 0) & (codes >> (2 * levels) == 0)
+        check(bool(fits.all()), "codes", "from 0 to below 4**level", codes)
         first = codes << (2 * (depth - levels))
         order = np.lexsort((levels, first))
         first, levels, codes = first[order], levels[order], codes[order]
@@ -251,9 +202,7 @@ class PrefixTree:
         total = 1 << (2 * self.depth)
         stop = (self.code + 1) << (2 * (self.depth - self.level))
         starts = np.sort(np.concatenate([[0], self._first, stop[stop < total]]), kind="stable")
-        starts = starts[
-            np.diff(starts, prepend=-1) > 0
-        ]  # np.unique hashes, and that is many times slower here
+        starts = starts[np.diff(starts, prepend=-1) > 0]  # np.unique hashes: many times slower here
         owner = np.full(starts.shape, -1, dtype=np.int64)
         for level in range(self.depth + 1):  # nodes of one level are disjoint; deeper ones paint over
             nodes = np.flatnonzero(self.level == level)
@@ -269,10 +218,7 @@ class PrefixTree:
         return np.repeat(self._segments.owner.astype(np.int32), self._segments.sites)
 
     def owner(self, sites: npt.NDArray[np.integer]) -> IntArray:
-        """The deepest node over each site (Morton codes at ``depth``), -1 where there is none; any shape.
-
-        Run by: each client for its own places, with the tree the server sent.
-        """
+        """The deepest node over each site (Morton codes at ``depth``), -1 for none; any shape. Run by: each client."""
         total = 1 << (2 * self.depth)
         if sites.size > 1024 and total <= 8 * sites.size and total <= 1 << 26:
             return np.asarray(self._table[sites], dtype=np.int64)
@@ -280,27 +226,26 @@ class PrefixTree:
         return np.asarray(self._segments.owner[at])
 
     def sites_owned(self, members: IntArray | None = None) -> IntArray:
-        """How many sites each node stands for, shape (nodes,); cells, given ``members`` per site in Morton order."""
+        """Number of sites that each node owns, shape (nodes,); of cells, given ``members`` per site in Morton order."""
         segments = self._segments
         weight = segments.sites
         if members is not None:
             running = np.concatenate([[0], np.cumsum(members)])
             weight = running[segments.starts + segments.sites] - running[segments.starts]
         held = segments.owner >= 0
-        owned = np.zeros(
-            self.size, dtype=np.int64
-        )  # a deep raster has more sites than a float counts exactly
+        # Integers: a deep raster has more sites than a float counts exactly.
+        owned = np.zeros(self.size, dtype=np.int64)
         np.add.at(owned, segments.owner[held], weight[held])
         return owned
 
     def spread(self, values: FloatArray, members: IntArray | None = None) -> FloatArray:
-        r"""Divide each node's value evenly over the sites it stands for, in Morton order, shape (4**depth,).
+        r"""Divide each node's value evenly over the sites that it owns, in Morton order, shape (4**depth,).
 
         .. math:: f(x) = v_i / a_i, \qquad i = \operatorname{owner}(x)
 
         where: v is ``values`` (one per node), :math:`a_i` the node's own area: ``sites_owned``. With ``members`` a
-        site's part is in proportion to its members. The denominator is an area, not a side as in the
-        published code (see the notes on deviations). Run by: the server.
+        site's fraction is in proportion to its members. Deviation: the denominator is an area, not a side as in the
+        published code. Run by: the server.
         """
         area = self.sites_owned(members)
         density = np.append(np.divide(values, area, out=np.zeros(self.size), where=area > 0), 0.0)
@@ -308,11 +253,11 @@ class PrefixTree:
         return filled if members is None else filled * members
 
     def owning(self, members: IntArray) -> PrefixTree:
-        """The nodes that stand for a site with ``members``; whom each of these stands for does not change."""
+        """The nodes that own a site with ``members``."""
         return self.take(self.sites_owned(members) > 0)
 
     def take(self, kept: BoolArray) -> PrefixTree:
-        """The nodes that are ``kept``, shape (nodes,); what the others stood for falls to the node above."""
+        """The nodes that are ``kept``, shape (nodes,); the sites of the others fall to the node above."""
         return PrefixTree(self.depth, self.level[kept], self.code[kept])
 
     def split(self, chosen: BoolArray) -> PrefixTree:
@@ -329,12 +274,6 @@ class PrefixTree:
             np.concatenate([self.level, np.repeat(level, 4)]),
             np.concatenate([self.code, code.reshape(-1)]),
         )
-
-    def child_count(self) -> IntArray:
-        """How many of each node's four children are nodes too, shape (nodes,)."""
-        inner = np.flatnonzero(self.level > 0)
-        parents = self.find(self.level[inner] - 1, self.code[inner] >> 2)
-        return np.bincount(parents[parents >= 0], minlength=self.size)
 
     def find(self, level: IntArray, code: IntArray) -> IntArray:
         """The index of each node asked for, -1 where it is not in the tree."""

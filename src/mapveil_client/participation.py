@@ -1,30 +1,33 @@
-"""One device in one collection: documents and mail in, bytes to send out; no input or output of its own.
+"""One device in one collection: documents and server messages in, bytes to send out; no input or output of its own.
 
-Everything is decided before the place is looked at. What is returned was saved before, with its charge: a restart at
-any moment sends the same bytes again, and never other ones. Whatever the server says that the device does not follow
-ends its part in the collection, with the reason in its own log.
+Everything is decided before a location is looked at. A message is saved, with its charge, before it is returned: a
+restart at any moment sends the same bytes again, and never other ones. Whatever the server says that the device does
+not follow ends its part in the collection, with the reason in its own log.
 """
 
 from __future__ import annotations
 
 import copy
+from fractions import Fraction
 from typing import Final
 
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.contribution import client_report
 from mapveil_client.device_locations import Whereabouts
-from mapveil_client.errors import BudgetExceeded, InputError, MapveilError, ParameterError, PromiseError
+from mapveil_client.errors import BudgetExceeded, InputError, MapveilError, PromiseError, check
 from mapveil_client.local import message as local_message
 from mapveil_client.local.randomizer import LocalMethod
 from mapveil_client.memory import DeviceMemory, Part
 from mapveil_client.methods import SumParameters
 from mapveil_client.policy import DevicePolicy
-from mapveil_client.random_features import report as wave_message
+from mapveil_client.random_features import report as feature_message
 from mapveil_client.random_features.frequencies import KeptFrequencies
 from mapveil_client.random_features.parameters import FourierParameters
 from mapveil_client.random_features.report import Device
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.client import Client
+from mapveil_client.secure_sum.keys import Identity
+from mapveil_client.secure_sum.parameters import RoundParameters
 from mapveil_client.secure_sum.states import ProtocolError, phase_name, server_phases
 from mapveil_client.terms import CollectionTerms
 
@@ -34,7 +37,7 @@ _COUNTED: Final = _ORDER[_ORDER.index("inputs") :]
 
 
 class DeviceRefusal(PromiseError):
-    """The device does not do what it was asked; says why, and nothing of where it is."""
+    """The device refuses; says why, and nothing of where it is."""
 
 
 class Participation:
@@ -43,13 +46,13 @@ class Participation:
     Parameters
     ----------
     memory : DeviceMemory
-        The device's; saved here before anything is returned.
+        The memory of the device; saved before anything is returned.
     policy : DevicePolicy
-        Its rules.
+        The rules of the device.
     terms : CollectionTerms
-        Of the collection.
+        The terms of the collection.
     whereabouts : Whereabouts
-        Where it was.
+        The locations of the device.
     rng : Randomness, optional
         For simulations; the operating system's by default.
     """
@@ -94,13 +97,11 @@ class Participation:
         if part is not None:
             if part.terms != self.terms.digest.hex():
                 raise self._leave("the terms of the collection were changed")
-            if not part.running:
-                raise DeviceRefusal(part.reason or "it is over")
+            self._running()
             return
-        known = self.memory.refused.get(self.collection)
-        if known is not None:
-            raise DeviceRefusal(known)
-        reason = self.policy.refusal(self.terms) or self._refusal_of_waves()
+        if self.collection in self.memory.refused:
+            raise DeviceRefusal(self.memory.refused[self.collection])
+        reason = self.policy.refusal(self.terms) or self._refusal_of_features()
         if reason is None and self.terms.epsilon is not None:
             try:
                 self.memory.account.grant(
@@ -116,14 +117,14 @@ class Participation:
         self.memory.log.add("joined", f"{self.terms.trust}, {self.terms.method}", self.collection)
         self._save(None)
 
-    def _refusal_of_waves(self) -> str | None:
-        features, policy = self.terms.parameters, self.policy.waves
-        if self.memory.waves is None or policy is None or not isinstance(features, FourierParameters):
+    def _refusal_of_features(self) -> str | None:
+        features, policy, kept = self.terms.parameters, self.policy.waves, self.memory.waves
+        if kept is None or policy is None or not isinstance(features, FourierParameters):
             return None
-        return self.memory.waves.refusal(policy, features.jitter_m)
+        return kept.refusal(policy, features.jitter_m)
 
     def report(self) -> bytes | None:
-        """The one report of a local or a projection collection; the same bytes however often it is asked for.
+        """The one report of a collection without sums; the same bytes however often it is asked for.
 
         Returns
         -------
@@ -139,12 +140,13 @@ class Participation:
         if part.state == "reported":
             return part.answer
         before = copy.copy(part)
-        if self.terms.trust == "local":
-            body = self._local_report()
-        elif self.terms.trust == "random-features":
-            body = self._wave_report()
-        else:
+        parameters = self.terms.parameters
+        if isinstance(parameters, SumParameters):
             raise DeviceRefusal("a report is asked for in a collection of sums")
+        if isinstance(parameters, LocalMethod):
+            body = self._local_report(parameters)
+        else:
+            body = self._feature_report(parameters)
         if body is None:
             self._end("left", "it has nothing to report")
             return None
@@ -152,23 +154,21 @@ class Participation:
         self._save(before)
         return body
 
-    def _local_report(self) -> bytes | None:
-        method, randomizer, epsilon = self.terms.parameters, self.terms.randomizer, self.terms.epsilon
-        if not isinstance(method, LocalMethod) or epsilon is None:
-            raise self._leave("the collection has no randomizer")
-        self._check_charge(0)
+    def _local_report(self, method: LocalMethod) -> bytes | None:
+        randomizer = self.terms.randomizer
+        self._check_charge(0, self.terms.epsilon)
         cell = self._whereabouts.cell(randomizer.domain, method.place, method.outside, self._rng)
         if cell is None:
             return None
         body = local_message.write_reports(randomizer.randomize([cell], self._rng), randomizer)[0]
-        self._charge(0)
+        self._charge(0, self.terms.epsilon)
         return body
 
-    def _wave_report(self) -> bytes | None:
-        features, policy, query = self.terms.parameters, self.policy.waves, self.terms.waves
-        if policy is None or not isinstance(features, FourierParameters):
-            raise self._leave("projections are not answered")
-        reason = policy.refusal(query) or self._refusal_of_waves()
+    def _feature_report(self, features: FourierParameters) -> bytes | None:
+        policy, query = self.policy.waves, self.terms.waves
+        if policy is None:
+            raise self._leave("random Fourier features are not answered")
+        reason = policy.refusal(query) or self._refusal_of_features()
         if reason is not None:
             raise self._leave(reason)
         lon, lat, weights = self._whereabouts.visits(self.terms.cells, features.places)
@@ -178,7 +178,7 @@ class Participation:
             self.memory.waves = KeptFrequencies.draw(policy, features.jitter_m, self._rng)
             self.memory.save()
         reports = Device(policy, self.memory.waves).answer(query, lon, lat, weights=weights)
-        return None if reports is None else wave_message.write_reports(reports, query)[0]
+        return None if reports is None else feature_message.write_reports(reports, query)[0]
 
     def begin(self, announcement: RoundAnnouncement, shard: int, client: int) -> bytes:
         """Take part in a round: the first message, of phase ``keys``.
@@ -186,9 +186,9 @@ class Participation:
         Parameters
         ----------
         announcement : RoundAnnouncement
-            As it was published.
+            The announcement, as it was published.
         shard, client : int
-            This device's seat.
+            This device's shard, and its number there.
 
         Raises
         ------
@@ -209,42 +209,34 @@ class Participation:
         reason = self.policy.refusal_of_round(self.terms, announcement, spent)
         if reason is not None:
             raise self._leave(f"round {announcement.number}: {reason}")
-        self._check_charge(announcement.number, announcement)
+        self._check_charge(announcement.number, announcement.epsilon)
         try:
             parameters = announcement.parameters(shard)
-            if not 0 <= client < parameters.clients:
-                raise ParameterError(f"seat {client} of {parameters.clients}")
+            check(0 <= client < parameters.clients, "client", f"0 to {parameters.clients - 1}", client)
         except InputError as error:
             raise self._leave(f"round {announcement.number}: {error}") from None
         sums = self.terms.parameters
         if not isinstance(sums, SumParameters):
             raise self._leave("a collection without sums has no rounds")
         before = copy.copy(part)
-        vector = client_report(
-            self._whereabouts.devices(self.terms),
-            announcement.query,
-            announcement.alpha,
-            announcement.scale,
-            sums.rounding,
-            self._rng,
-        ).dense(0)
-        identity = self.memory.identity if parameters.signed else None
-        machine = Client(parameters, client, vector, self._rng, identity=identity)
+        asked = (announcement.query, announcement.alpha, announcement.scale, sums.rounding, self._rng)
+        vector = client_report(self._whereabouts.devices(self.terms), *asked).dense(0)
+        machine = Client(parameters, client, vector, self._rng, identity=self._identity(parameters))
         part.round, part.announcement = announcement.number, digest
         part.shard, part.client = shard, client
         return self._answered(before, machine, "keys", machine.advertise())
 
-    def answer(self, announcement: RoundAnnouncement, phase: str, mail: bytes) -> bytes | None:
-        """Answer the server's mail of a phase.
+    def answer(self, announcement: RoundAnnouncement, phase: str, message: bytes) -> bytes | None:
+        """Answer the server's message of a phase.
 
         Parameters
         ----------
         announcement : RoundAnnouncement
-            Of the round that is running, as :meth:`begin` was given it.
+            The announcement of the round that is running.
         phase : str
-            What the server collects now.
-        mail : bytes
-            What it sent this device; empty where it left the device out.
+            The messages that the server collects now.
+        message : bytes
+            The server's message to this device; empty where it left the device out.
 
         Returns
         -------
@@ -254,8 +246,8 @@ class Participation:
         Raises
         ------
         DeviceRefusal
-            The mail breaks the protocol or its promises, the budget does not allow the answer, or the device was left
-            out: it takes no further part.
+            The message breaks the protocol or its promises, the budget does not allow the answer, or the device was
+            left out: it takes no further part.
         """
         part = self._running()
         if (announcement.number, announcement.digest.hex()) != (part.round, part.announcement):
@@ -265,20 +257,20 @@ class Participation:
         if phase in _ORDER[: _ORDER.index(part.phase)]:
             return None  # of a process of the service that is a moment behind another
         order = [phase_name(each) for each in server_phases(self.terms.active)]
-        if not mail or phase not in order[order.index(part.phase) + 1 :][:1]:
+        if not message or phase not in order[order.index(part.phase) + 1 :][:1]:
             if part.phase in _COUNTED:
                 return None
             raise self._leave(f"the server went on without this device after its {part.phase}")
         if phase == "inputs":
-            self._check_charge(part.round, announcement)
+            self._check_charge(part.round, announcement.epsilon)
         before = copy.copy(part)
         machine = self._machine(announcement)
         try:
-            body = machine.receive(mail)
+            body = machine.receive(message)
         except ProtocolError as error:
             raise self._leave(f"round {part.round}, {phase}: {error}") from None
         if phase == "inputs":
-            self._charge(part.round, announcement)
+            self._charge(part.round, announcement.epsilon)
         return self._answered(before, machine, phase, body)
 
     def _machine(self, announcement: RoundAnnouncement) -> Client:
@@ -286,8 +278,10 @@ class Participation:
             return self._client
         part = self._running()
         parameters = announcement.parameters(part.shard)
-        identity = self.memory.identity if parameters.signed else None
-        return Client.from_state(parameters, part.machine, self._rng, identity=identity)
+        return Client.from_state(parameters, part.machine, self._rng, identity=self._identity(parameters))
+
+    def _identity(self, parameters: RoundParameters) -> Identity | None:
+        return self.memory.identity if parameters.signed else None
 
     def _answered(self, before: Part, machine: Client, phase: str, body: bytes) -> bytes:
         part = self._running()
@@ -340,24 +334,21 @@ class Participation:
             raise DeviceRefusal(part.reason or "it is over")
         return part
 
-    def _check_charge(self, number: int, announcement: RoundAnnouncement | None = None) -> None:
-        """Leave before the place is looked at where the charge would be refused."""
-        epsilon = self.terms.epsilon if announcement is None else announcement.epsilon
-        lifetime = self.policy.lifetime_epsilon
+    def _check_charge(self, number: int, epsilon: Fraction | None) -> Fraction:
+        """The charge; leaves before a location is looked at where it would be refused."""
         try:
             if epsilon is None:
                 raise BudgetExceeded("the collection names no epsilon")
-            self.memory.account.check(self.collection, number, epsilon, lifetime=lifetime)
+            self.memory.account.check(self.collection, number, epsilon, lifetime=self.policy.lifetime_epsilon)
         except BudgetExceeded as error:
             raise self._leave(str(error)) from None
+        return epsilon
 
-    def _charge(self, number: int, announcement: RoundAnnouncement | None = None) -> None:
-        epsilon = self.terms.epsilon if announcement is None else announcement.epsilon
-        if epsilon is None:
-            raise self._leave("the collection names no epsilon")
-        self.memory.account.charge(self.collection, number, epsilon, lifetime=self.policy.lifetime_epsilon)
+    def _charge(self, number: int, epsilon: Fraction | None) -> None:
+        charge = self._check_charge(number, epsilon)
+        self.memory.account.charge(self.collection, number, charge, lifetime=self.policy.lifetime_epsilon)
         what = f"round {number}" if number else "its report"
-        self.memory.log.add("charged", f"epsilon {float(epsilon):.6g} for {what}", self.collection)
+        self.memory.log.add("charged", f"epsilon {float(charge):.6g} for {what}", self.collection)
 
     def _leave(self, reason: str) -> DeviceRefusal:
         """Take no further part; the error to raise."""

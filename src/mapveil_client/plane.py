@@ -1,8 +1,8 @@
-"""A region's plane: from degrees to metres in closed form, and the box that is divided there.
+"""The plane of a region: from degrees to metres in closed form, and the box that is divided there.
 
-The default plane of a region is Lambert's cylindrical equal-area projection of the WGS84 ellipsoid with
-its standard parallel in the middle of the region. It is separable (x depends on the longitude only, y on
-the latitude only), so a box in degrees is a box in metres.
+The default plane is Lambert's cylindrical equal-area projection of the WGS84 ellipsoid, true to scale in the middle of
+the region. It is separable (x depends on the longitude only, y on the latitude only), so a box in degrees is
+a box in metres.
 Source: J. P. Snyder, Map Projections: A Working Manual, USGS PP 1395 (1987), eqs. 3-12 and 10-13 .. 10-15.
 """
 
@@ -40,12 +40,7 @@ def authalic(lat: FloatArray) -> FloatArray:
 
     .. math:: q = (1 - e^2) \left[ \frac{s}{1 - e^2 s^2} + \frac{1}{2e} \ln \frac{1 + e s}{1 - e s} \right]
 
-    where: :math:`s = \sin` of ``lat``, e is the eccentricity of WGS84 (eq. 3-12).
-
-    Parameters
-    ----------
-    lat : ndarray of float64
-        Geodetic latitudes, degrees.
+    where: :math:`s = \sin` of ``lat`` (geodetic, degrees), e is the eccentricity of WGS84 (eq. 3-12).
     """
     with np.errstate(invalid="ignore"):  # infinite latitudes are NaN, like NaN
         s = np.sin(lat * (math.pi / 180))
@@ -61,9 +56,7 @@ def _inverse_authalic(q: FloatArray) -> FloatArray:
     s = np.clip(q / 2, -1.0, 1.0)
     for _ in range(4):
         es = s * ECCENTRICITY
-        value = s * (1 - ECCENTRICITY2) / (1 - es * es) + np.log((1 + es) / (1 - es)) * (
-            (1 - ECCENTRICITY2) / (2 * ECCENTRICITY)
-        )
+        value = s * (1 - ECCENTRICITY2) / (1 - es * es) + np.log((1 + es) / (1 - es)) * LOG_FACTOR
         s = np.clip(s - (value - q) * (1 - es * es) ** 2 / (2 * (1 - ECCENTRICITY2)), -1.0, 1.0)
     return np.asarray(np.degrees(np.arcsin(s)))
 
@@ -76,19 +69,15 @@ class Projection(Protocol):
     @property
     def in_metres(self) -> bool:
         """Whether the plane's unit is the metre (or the cell of a raster that lies nowhere)."""
-        ...
 
     def project(self, lon: FloatArray, lat: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Plane coordinates of places in degrees."""
-        ...
+        """Plane coordinates of locations in degrees."""
 
     def unproject(self, x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Degrees of plane coordinates."""
-        ...
 
     def box_area_m2(self, x0: FloatArray, y0: FloatArray, x1: FloatArray, y1: FloatArray) -> FloatArray:
         """Areas of boxes of the plane, square metres on the ellipsoid."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -131,7 +120,7 @@ class EqualAreaCylinder:
         return self.k0 * SEMI_MAJOR_M * (math.pi / 180)
 
     def project(self, lon: FloatArray, lat: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Metres of places in degrees."""
+        """Metres of locations in degrees."""
         lon, lat = np.asarray(lon, dtype=np.float64), np.asarray(lat, dtype=np.float64)
         x = (lon - self.central_meridian) * self.metres_per_degree
         if lat.size <= _CHUNK:
@@ -180,7 +169,7 @@ class Degrees:
 
 @dataclass(frozen=True)
 class Cells(Degrees):
-    """Coordinates of a raster that says nothing about where on Earth it is: the unit is the cell."""
+    """Coordinates of a raster without georeference: the unit is the cell."""
 
     crs: str = ""
 
@@ -190,12 +179,12 @@ class Cells(Degrees):
         return True
 
     def box_area_m2(self, x0: FloatArray, y0: FloatArray, x1: FloatArray, y1: FloatArray) -> FloatArray:
-        """Areas in square cells, for want of metres."""
+        """Areas in square cells."""
         return np.asarray((x1 - x0) * (y1 - y0))
 
 
 def closed_projection(crs: str) -> Projection | None:
-    """The projection that a region's CRS text stands for, where it has a closed form; empty text for no place on Earth.
+    """The projection of a region's CRS text, where it has a closed form; the text is empty without georeference.
 
     Raises
     ------
@@ -225,8 +214,7 @@ class Box:
     crs : str
         The plane; empty without georeference.
     bounds_m : tuple of float
-        ``(x0, y0, x1, y1)`` in that plane. Metres, but for a plane in degrees (EPSG:4326) or in cells (without
-        georeference).
+        ``(x0, y0, x1, y1)`` in that plane: metres, or degrees (EPSG:4326), or cells (without georeference).
     bbox : tuple of float
         ``(west, south, east, north)``, degrees WGS84 (cells without georeference).
     """
@@ -259,7 +247,7 @@ class Box:
 
     @property
     def georeferenced(self) -> bool:
-        """Whether the region is a place on Earth; otherwise "metres" and "degrees" are cells."""
+        """Whether the region lies on Earth; otherwise "metres" and "degrees" are cells."""
         return self.crs != ""
 
     @cached_property
@@ -307,13 +295,7 @@ class Box:
         return np.atleast_1d((x >= x0) & (x <= x1) & (y >= y0) & (y <= y1))
 
     def contains(self, lon: FloatArray, lat: FloatArray) -> BoolArray:
-        """Whether locations lie in the region, edges included; never for NaN.
-
-        Parameters
-        ----------
-        lon, lat : ndarray of float64
-            Degrees WGS84.
-        """
+        """Whether locations (degrees WGS84) lie in the region, edges included; never for NaN."""
         return self.box_contains(np.asarray(lon, dtype=np.float64), np.asarray(lat, dtype=np.float64))
 
     def project(self, lon: FloatArray, lat: FloatArray) -> tuple[FloatArray, FloatArray]:

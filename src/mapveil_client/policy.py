@@ -1,8 +1,7 @@
-"""What a device takes part in, and what it refuses: decided from public documents, before its place is looked at.
+"""The rules of a device: decisions from public documents, before its locations are looked at.
 
-The device recomputes what it was promised. A noise share is large enough for the shard that the device is put in, the
-graph is the one that these numbers of dropouts and corrupt devices need, a round is the one that the terms announced:
-whatever the server says, a device that finds otherwise sends nothing.
+The device recomputes what it was promised: that a noise share is large enough for its shard, and that a round is the
+one that the terms announced. A device that finds otherwise sends nothing.
 """
 
 from __future__ import annotations
@@ -16,21 +15,18 @@ import numpy as np
 
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.epsilon import keeps
-from mapveil_client.errors import InputError, MapveilError, ParameterError
-from mapveil_client.memory import one_line
+from mapveil_client.errors import InputError, MapveilError, check, one_line
 from mapveil_client.methods import LABELLED, SumParameters
 from mapveil_client.plane import closed_projection
 from mapveil_client.random_features.parameters import Policy
 from mapveil_client.randomness.noise_shares import share_shape
 from mapveil_client.terms import TRUSTS, CollectionTerms
 
-_MOST_CELLS: Final = 1 << 22
-_MOST_LENGTH: Final = 1 << 22
 _MOST_UNITS: Final = 1 << 40
 _SAME: Final = 1e-6
 _CHUNK: Final = 1 << 18
 _FROM_THE_WIRE: Final = (MapveilError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError)
-"""What values of the wrong kind end in, wherever they are first used."""
+"""Exceptions raised by malformed input, wherever it is first used."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,25 +36,25 @@ class DevicePolicy:
     Parameters
     ----------
     lifetime_epsilon : Fraction
-        What all answers of this device may cost together, ever.
+        Total cost of all answers of this device, ever.
     most_per_collection : Fraction
-        What one collection may cost.
+        Largest cost of one collection.
     least_shard : int
-        Devices of a secure sum at least; and those of any collection.
+        Minimum number of devices per secure sum and per collection.
     least_corrupt : Fraction
-        The part of a shard that may side with the server, for which noise and graph must be provisioned at least.
+        Smallest fraction of corrupt devices that noise and graph must be provisioned for.
     most_dropout : Fraction
-        The part of a shard that may drop out, at most.
+        Largest fraction of a shard that may drop out.
     active_only : bool
-        Take part in secure sums only that are safe against a server that lies about who is in them.
+        Refuse secure sums without protection against a malicious server.
     trusts : tuple of str
         Kinds of collections: ``distributed``, ``local``, ``random-features``.
     smallest_cell_m : float
-        Side of a cell at least (the root of the cells' mean area), metres.
+        Smallest side of a cell (the root of the cells' mean area), metres.
     most_cells, most_length : int
-        Cells of a map and coordinates of a vector at most: what this device can compute.
+        Largest number of cells of a map and of coordinates of a vector.
     waves : Policy, optional
-        Which projections are answered; none without.
+        Bounds on random Fourier features; none are answered without.
 
     Raises
     ------
@@ -74,28 +70,27 @@ class DevicePolicy:
     active_only: bool = True
     trusts: tuple[str, ...] = TRUSTS
     smallest_cell_m: float = 0.0
-    most_cells: int = _MOST_CELLS
-    most_length: int = _MOST_LENGTH
+    most_cells: int = 1 << 22
+    most_length: int = 1 << 22
     waves: Policy | None = None
 
     def __post_init__(self) -> None:
         for name in ("lifetime_epsilon", "most_per_collection"):
-            self._check(getattr(self, name) > 0, name, "a number above 0")
+            self._check(getattr(self, name) > 0, name, "above 0")
         for name in ("least_corrupt", "most_dropout"):
-            self._check(0 <= getattr(self, name) < 1, name, "a part from 0 to below 1")
+            self._check(0 <= getattr(self, name) < 1, name, "a fraction from 0 to below 1")
         for name, least in (("least_shard", 3), ("most_cells", 1), ("most_length", 1)):
             self._check(getattr(self, name) >= least, name, f"{least} or more")
         self._check(0 <= self.smallest_cell_m < math.inf, "smallest_cell_m", "a number of metres from 0")
         self._check(set(self.trusts) <= set(TRUSTS), "trusts", f"a choice of {', '.join(TRUSTS)}")
 
-    def _check(self, good: bool, name: str, accepted: str) -> None:
-        if not good:
-            raise ParameterError(f"{name} must be {accepted}, got {getattr(self, name)!r}")
+    def _check(self, held: bool, name: str, needed: str) -> None:
+        check(held, name, needed, getattr(self, name))
 
     def refusal(self, terms: CollectionTerms) -> str | None:
         """Why this device takes no part in a collection; None where it does. Run by: the device.
 
-        What is left of its budget is not looked at here, see :class:`mapveil_client.account.Account`; nor is its place.
+        Neither its budget is looked at here (see :class:`mapveil_client.account.Account`), nor its locations.
         """
         if self not in terms.judged:
             try:
@@ -112,27 +107,26 @@ class DevicePolicy:
             return f"it would be made of {terms.minimum} devices; at least {self.least_shard} is answered"
         parameters = terms.parameters
         if terms.trust == "distributed" and terms.method in LABELLED:
-            return f"{terms.method} asks for a label of every place, and this device has none"
+            return f"{terms.method} asks for a label of every location, and this device has none"
         if terms.epsilon is not None and terms.epsilon > self.most_per_collection:
             return (
                 f"epsilon {float(terms.epsilon):.6g} is asked; at most {float(self.most_per_collection):.6g} "
                 "is answered in one collection"
             )
-        refusal = self._refusal_of_cells(terms)
-        if refusal is not None:
+        if (refusal := self._refusal_of_cells(terms)) is not None:
             return refusal
         if isinstance(parameters, SumParameters):
             return self._refusal_of_sums(terms, parameters)
-        if terms.trust == "local":
-            if terms.epsilon is None or not keeps(terms.randomizer.worst_ratio(), terms.epsilon):
-                return f"reports of {terms.method} do not keep the epsilon that is promised"
-            return None
-        return self._refusal_of_waves(terms)
+        if terms.trust != "local":
+            return self._refusal_of_features(terms)
+        if terms.epsilon is None or not keeps(terms.randomizer.worst_ratio(), terms.epsilon):
+            return f"reports of {terms.method} do not keep the epsilon that is promised"
+        return None
 
     def _refusal_of_cells(self, terms: CollectionTerms) -> str | None:
         record = terms.tiling["region"]
         if "polygon" in record:
-            return "a region with a polygon is asked about; this device tells places in boxes only"
+            return "a region with a polygon is asked about; this device reports in boxes only"
         if closed_projection(str(record["crs"])) is None:
             return "a region in another plane than its own is asked about; this device projects no other"
         cells = terms.cells
@@ -145,8 +139,8 @@ class DevicePolicy:
 
     def _refusal_of_sums(self, terms: CollectionTerms, sums: SumParameters) -> str | None:
         if self.active_only and not terms.active:
-            return "its sums would not be safe against a server that lies about who is in them"
-        corrupt, dropout = _part(sums.corrupt), _part(sums.tolerated_dropout)
+            return "its sums would not be safe against a malicious server"
+        corrupt, dropout = _exact(sums.corrupt), _exact(sums.tolerated_dropout)
         if corrupt < self.least_corrupt:
             return (
                 f"its noise is provisioned for {float(corrupt):.4g} of the devices siding with the server; "
@@ -163,21 +157,19 @@ class DevicePolicy:
             return "sums that may overflow are asked for; those that do not are answered"
         return None
 
-    def _refusal_of_waves(self, terms: CollectionTerms) -> str | None:
+    def _refusal_of_features(self, terms: CollectionTerms) -> str | None:
         if self.waves is None:
-            return "projections are not answered: no policy says of which bandwidth"
+            return "random Fourier features are not answered: no policy bounds their bandwidth"
         query, region = terms.waves, terms.cells.region
         plane = region.metric_projection
         west, south, east, north = region.bbox
         x, y = plane.project(np.array([west, east]), np.array([south, north]))
-        # Silence tells that a device is not in the map's region: waves for a larger one would be too wide for it.
-        same = query.crs == str(getattr(plane, "crs", "")) and all(
-            abs(told - is_) <= _SAME * side
-            for told, is_, side in zip(
-                (*query.low, *query.high), (x[0], y[0], x[1], y[1]), 2 * query.sides, strict=True
-            )
-        )
-        return self.waves.refusal(query) if same else "the waves are of another region than the map"
+        # To abstain tells that a device is not in the map's region: features of a larger one would be too wide for it.
+        wanted, given = (x[0], y[0], x[1], y[1]), (*query.low, *query.high)
+        away = np.abs(np.subtract(wanted, given)) / np.tile(query.sides, 2)
+        if query.crs != str(getattr(plane, "crs", "")) or not bool((away <= _SAME).all()):
+            return "the random features are of another region than the map"
+        return self.waves.refusal(query)
 
     def refusal_of_round(
         self, terms: CollectionTerms, announcement: RoundAnnouncement, spent: Fraction = Fraction(0)
@@ -187,11 +179,11 @@ class DevicePolicy:
         Parameters
         ----------
         terms : CollectionTerms
-            What it joined.
+            The collection that it joined.
         announcement : RoundAnnouncement
-            What is asked now.
+            The round that is asked now.
         spent : Fraction
-            What it has answered for in this collection so far.
+            Its charges in this collection so far.
         """
         try:
             sentence = self._refusal_of_announcement(terms, announcement, spent)
@@ -213,8 +205,8 @@ class DevicePolicy:
                 f"the terms promised {float(terms.epsilon):.6g} in all"
             )
         for name, told, agreed in (
-            ("tolerated_dropout", asked.dropout, _part(sums.tolerated_dropout)),
-            ("corrupt", asked.corrupt, _part(sums.corrupt)),
+            ("tolerated_dropout", asked.dropout, _exact(sums.tolerated_dropout)),
+            ("corrupt", asked.corrupt, _exact(sums.corrupt)),
             ("rounding", asked.rounding, sums.rounding),
             ("scale", asked.scale, sums.units),
             ("active", asked.active, terms.active),
@@ -242,12 +234,9 @@ class DevicePolicy:
             return f"{asked.length} coordinates are asked for; at most {self.most_length} is answered"
         if asked.encoding["kind"] == "labels":
             return "labels are asked for, and this device has none"
-        # Places on another raster could be an error for some and not for others, which would tell them apart.
-        depth = terms.depth
-        if asked.encoding["depth"] != depth:
-            return (
-                f"a raster of depth {asked.encoding['depth']} is asked about; the terms' is of depth {depth}"
-            )
+        # Locations on another raster could be an error for some and not for others, which would tell them apart.
+        if (depth := asked.encoding["depth"]) != terms.depth:
+            return f"a raster of depth {depth} is asked about; the terms' is of depth {terms.depth}"
         if asked.query.encoding.copies * asked.scale > _MOST_UNITS:
             return "more units are asked for than a vector's numbers hold"
         asked.parameters(0)
@@ -257,17 +246,17 @@ class DevicePolicy:
 
 
 def _fault_of_encoding(terms: CollectionTerms, asked: RoundAnnouncement) -> str | None:
-    """What is wrong with an encoding anywhere on the map: found now, and not at the one place that matters."""
+    """What is wrong with an encoding anywhere on the map: found now, and not at the one location that matters."""
     encoding = asked.query.encoding
     for start in range(0, terms.sites.size, _CHUNK):
         position = encoding.positions(np.append(terms.sites[start : start + _CHUNK], -1))
         if not -1 <= int(position.min()) <= int(position.max()) < asked.length:
-            return "a place would count at a coordinate that the vector does not have"
+            return "a location would count at a coordinate that the vector does not have"
     return None
 
 
-def _part(value: float | Fraction) -> Fraction:
-    """The part as people write it: 0.1 is a tenth exactly."""
+def _exact(value: float | Fraction) -> Fraction:
+    """The fraction as people write it: 0.1 is a tenth exactly."""
     return Fraction(str(value))
 
 

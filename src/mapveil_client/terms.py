@@ -1,6 +1,6 @@
-"""The terms of a collection: all that a device is told before it decides whether to take part.
+"""The public documents of a collection, and its terms: all that a client is told before it decides to take part.
 
-They are fixed when the collection opens and never change; their digest stands in every round's context, so devices
+The terms are fixed when the collection opens and never change; their digest stands in every round's context, so clients
 that were told different terms can never be summed together.
 """
 
@@ -10,16 +10,16 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, ClassVar, Final, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from mapveil_client.cells import Cells
-from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.errors import InputError, ParameterError, check, is_whole
 from mapveil_client.local.domain import Domain
 from mapveil_client.local.randomizer import LocalMethod, Randomizer
 from mapveil_client.methods import Parameters, read_parameters
@@ -34,7 +34,13 @@ MOST_BYTES: Final = 1 << 24
 _TILINGS: Final = ("grid", "quadtree", "tiles", "places")
 _MOST_DEVICES: Final = 1 << 24
 _PLAIN: Final = re.compile(r"[0-9]+(\.[0-9]+|/[0-9]+)?")
+_HEXADECIMAL: Final = re.compile(r"[0-9a-f]*")
 _LONGEST: Final = 200
+
+
+def is_hexadecimal(text: object, digits: int) -> bool:
+    """Whether a value is a text of so many lowercase hexadecimal digits."""
+    return isinstance(text, str) and len(text) == digits and _HEXADECIMAL.fullmatch(text) is not None
 
 
 def canonical_json(record: Mapping[str, Any]) -> bytes:
@@ -62,8 +68,83 @@ def read_json(data: bytes, what: str) -> dict[str, Any]:
     return record
 
 
+def read_fraction(value: object, name: str) -> Fraction:
+    """An exact number above 0 as its text, ``"1/3"`` or ``"0.5"``.
+
+    Raises
+    ------
+    InputError
+        It is no such text.
+    """
+    # No exponents: ten letters could ask for a number that fills the memory.
+    plain = isinstance(value, str) and len(value) <= _LONGEST and _PLAIN.fullmatch(value)
+    try:
+        exact = Fraction(str(value)) if plain else Fraction(0)
+    except ZeroDivisionError:
+        exact = Fraction(0)
+    check(exact > 0, name, "a number above 0 as text, such as '1/3' or '0.5'", str(value)[:40])
+    return exact
+
+
 @dataclass(frozen=True, kw_only=True)
-class CollectionTerms:
+class Document:
+    """A public document of a collection: one encoding, whose digest is bound into every secure sum."""
+
+    what: ClassVar[str]
+
+    @classmethod
+    def _read(cls, record: dict[str, Any]) -> dict[str, Any]:
+        """The arguments of a record's values."""
+        raise NotImplementedError
+
+    def to_record(self) -> dict[str, Any]:
+        """A JSON-ready record, for the wire."""
+        values = {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
+        return {"version": VERSION} | values
+
+    def encode(self) -> bytes:
+        """The one encoding."""
+        return canonical_json(self.to_record())
+
+    @cached_property
+    def digest(self) -> bytes:
+        """SHA-256 of :meth:`encode`, 32 bytes."""
+        return hashlib.sha256(self.encode()).digest()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Read what :meth:`encode` wrote. Run by: the client, that trusts nothing in it.
+
+        Raises
+        ------
+        InputError
+            It is no such document of this version.
+        """
+        record = read_json(data, cls.what)
+        if record.pop("version", None) != VERSION:
+            raise InputError(f"{cls.what} must be of version {VERSION}")
+        try:
+            made = cls(**cls._read(record))
+            _ = made.digest  # half a character or an infinite number has no encoding
+        except ParameterError:
+            raise
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
+            raise InputError(f"{cls.what}: a value is missing or of the wrong kind ({error})") from None
+        return made
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Fraction):
+        return str(value)
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, Mapping):
+        return dict(value)
+    return list(value) if isinstance(value, tuple) else value
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectionTerms(Document):
     """What a collection asks of every device, and what it promises.
 
     Parameters
@@ -77,25 +158,27 @@ class CollectionTerms:
     method : str
         A method of that trust, see :mod:`mapveil_client.methods`.
     epsilon : Fraction, optional
-        What taking part may cost a device in all; none for a projection.
+        Total cost of taking part, for each client; none for random features.
     options : mapping
         The mechanism's other parameters.
     tiling : mapping
         The cells, as :meth:`mapveil_client.cells.Cells.to_dict` writes them.
     devices : int
-        How many are wanted: the collection begins (or ends) as soon as they are there.
+        Number wanted: the collection begins (or ends) as soon as they are there.
     minimum : int
-        With fewer nothing is made; at least 3.
+        Smallest number that a result is made of, at least 3.
     active : bool
-        Whether secure sums are also safe against a server that lies about who is in them.
+        Whether secure sums are also safe against a malicious server.
     query : bytes
-        What a projection asks (:func:`mapveil_client.random_features.report.write_query`); empty otherwise.
+        The query of random features (:func:`mapveil_client.random_features.report.write_query`); empty otherwise.
 
     Raises
     ------
     InputError
         A term is of the wrong kind, or outside its range.
     """
+
+    what = "the terms of a collection"
 
     identifier: str
     title: str
@@ -110,21 +193,21 @@ class CollectionTerms:
     query: bytes = b""
 
     def __post_init__(self) -> None:
-        _check(_hexadecimal(self.identifier, 16), "identifier", "32 hexadecimal digits")
-        _check(isinstance(self.title, str) and len(self.title) <= 200, "title", "at most 200 characters")
-        _check(self.trust in TRUSTS, "trust", f"{', '.join(TRUSTS)}")
-        _check(isinstance(self.method, str), "method", "the name of a method")
-        _check(isinstance(self.options, Mapping), "options", "an object of parameters")
-        _check(_count(self.devices, 3, _MOST_DEVICES), "devices", f"3 to {_MOST_DEVICES}")
-        _check(_count(self.minimum, 3, self.devices), "minimum", f"3 to {self.devices}")
-        _check(isinstance(self.active, bool), "active", "true or false")
         kind = self.tiling.get("kind") if isinstance(self.tiling, Mapping) else None
-        _check(kind in _TILINGS, "tiling", f"a record of one of {', '.join(_TILINGS)}")
-        _check(
-            bool(self.query) == (self.trust == "random-features"),
-            "query",
-            "given for random features, and only there",
-        )
+        self._check(is_hexadecimal(self.identifier, 32), "identifier", "32 hexadecimal digits")
+        self._check(isinstance(self.title, str) and len(self.title) <= 200, "title", "at most 200 characters")
+        self._check(self.trust in TRUSTS, "trust", f"one of {', '.join(TRUSTS)}")
+        self._check(isinstance(self.method, str), "method", "the name of a method")
+        self._check(isinstance(self.options, Mapping), "options", "an object of parameters")
+        self._check(is_whole(self.devices, 3, _MOST_DEVICES), "devices", f"3 to {_MOST_DEVICES}")
+        self._check(is_whole(self.minimum, 3, self.devices), "minimum", f"3 to {self.devices}")
+        self._check(isinstance(self.active, bool), "active", "true or false")
+        self._check(kind in _TILINGS, "tiling", f"a record of one of {', '.join(_TILINGS)}")
+        projection = self.trust == "random-features"
+        self._check(bool(self.query) == projection, "query", "given for random features, and only there")
+
+    def _check(self, held: bool, name: str, needed: str) -> None:
+        check(held, f"{name} of a collection's terms", needed, getattr(self, name))
 
     @cached_property
     def parameters(self) -> Parameters:
@@ -189,90 +272,10 @@ class CollectionTerms:
         """
         return read_query(self.query)
 
-    def to_record(self) -> dict[str, Any]:
-        """A JSON-ready record, for the wire."""
-        return {
-            "version": VERSION,
-            "identifier": self.identifier,
-            "title": self.title,
-            "trust": self.trust,
-            "method": self.method,
-            "epsilon": None if self.epsilon is None else str(self.epsilon),
-            "options": dict(self.options),
-            "tiling": dict(self.tiling),
-            "devices": self.devices,
-            "minimum": self.minimum,
-            "active": self.active,
-            "query": self.query.hex(),
-        }
-
-    def encode(self) -> bytes:
-        """The one encoding."""
-        return canonical_json(self.to_record())
-
-    @cached_property
-    def digest(self) -> bytes:
-        """SHA-256 of :meth:`encode`, 32 bytes."""
-        return hashlib.sha256(self.encode()).digest()
-
     @classmethod
-    def decode(cls, data: bytes) -> CollectionTerms:
-        """Read what :meth:`encode` wrote. Run by: the device, that trusts nothing in it.
-
-        Raises
-        ------
-        InputError
-            It is no record of terms of this version.
-        """
-        record = read_json(data, "the terms of a collection")
-        if record.pop("version", None) != VERSION:
-            raise InputError(f"terms of another version; expected {VERSION}")
-        try:
-            query = bytes.fromhex(record.pop("query"))
-            epsilon = read_fraction(record.pop("epsilon"), "epsilon", missing=True)
-            made = cls(query=query, epsilon=epsilon, **record)
-            _ = made.digest  # half a character or an infinite number has no encoding
-            return made
-        except (KeyError, TypeError, ValueError, RecursionError) as error:
-            if isinstance(error, ParameterError):
-                raise
-            raise InputError(f"the terms of a collection lack something ({error})") from None
-
-
-def read_fraction(value: object, name: str, *, missing: bool = False) -> Fraction | None:
-    """An exact number above 0 as its text, ``"1/3"`` or ``"0.5"``; None where it may be missing and is.
-
-    Raises
-    ------
-    InputError
-        It is no such text.
-    """
-    if value is None and missing:
-        return None
-    # No exponents: ten letters could ask for a number that fills the memory.
-    plain = isinstance(value, str) and len(value) <= _LONGEST and _PLAIN.fullmatch(value)
-    try:
-        exact = Fraction(str(value)) if plain else Fraction(0)
-    except ZeroDivisionError:
-        exact = Fraction(0)
-    if exact <= 0:
-        raise InputError(
-            f"{name} must be a number above 0 as text, such as '1/3' or '0.5', got {str(value)[:40]!r}"
-        )
-    return exact
-
-
-def _hexadecimal(text: object, length: int) -> bool:
-    digits = "0123456789abcdef"
-    return isinstance(text, str) and len(text) == 2 * length and all(digit in digits for digit in text)
-
-
-def _count(value: object, low: int, high: object) -> bool:
-    if not isinstance(value, int) or isinstance(value, bool) or not isinstance(high, int):
-        return False
-    return low <= value <= high
-
-
-def _check(good: bool, name: str, accepted: str) -> None:
-    if not good:
-        raise InputError(f"{name} of a collection's terms must be {accepted}")
+    def _read(cls, record: dict[str, Any]) -> dict[str, Any]:
+        epsilon = record["epsilon"]
+        return record | {
+            "epsilon": None if epsilon is None else read_fraction(epsilon, "epsilon"),
+            "query": bytes.fromhex(record["query"]),
+        }

@@ -13,7 +13,7 @@ import numpy as np
 from mapveil_client import morton
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.cells import MAX_DEPTH, Cells, Centres, GridCells, Lattice, QuadtreeCells
-from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.errors import InputError, check, check_whole
 from mapveil_client.plane import Box
 
 MAX_LAT: Final = math.degrees(math.atan(math.sinh(math.pi)))
@@ -39,7 +39,7 @@ class TileCells:
     Parameters
     ----------
     region : Box
-        What is covered, between about 85.05 degrees south and north.
+        The region that is covered, between about 85.05 degrees south and north.
     zoom : int
         0 .. 23.
 
@@ -53,18 +53,11 @@ class TileCells:
     zoom: int
 
     def __post_init__(self) -> None:
-        zoom = self.zoom
-        if isinstance(zoom, bool) or not isinstance(zoom, int) or not 0 <= zoom <= MAX_DEPTH:
-            raise ParameterError(f"zoom must be a whole number from 0 to {MAX_DEPTH}, got {zoom!r}")
+        check_whole(self.zoom, "zoom", 0, MAX_DEPTH)
         _, south, _, north = self.region.bbox
-        if not self.region.georeferenced or north <= -MAX_LAT or south >= MAX_LAT:
-            raise ParameterError(
-                f"region {self.region} has no web-mercator tiles; one within 85.05 degrees has"
-            )
-        if self._rows * self._columns > _MOST_TILES:
-            raise ParameterError(
-                f"zoom {zoom} has {self._rows * self._columns} tiles there; expected at most {_MOST_TILES}"
-            )
+        covered = self.region.georeferenced and north > -MAX_LAT and south < MAX_LAT
+        check(covered, "region", "within 85.05 degrees south and north", self.region)
+        check(self.size <= _MOST_TILES, "tiles of the zoom", f"at most {_MOST_TILES}", self.size)
 
     @cached_property
     def _range(self) -> tuple[int, int, int, int]:
@@ -81,7 +74,7 @@ class TileCells:
         first_x, last_x, first_y, last_y = self._range
         lon, lat = self._degrees(np.array([first_x, last_x + 1.0]), np.array([last_y + 1.0, first_y]))
         west, south, east, north = self.region.bbox
-        # The last bit of an edge's latitude must not leave out a place in the region.
+        # The last bit of an edge's latitude must not leave out a location in the region.
         return (
             min(float(lon[0]), west),
             max(min(float(lat[0]), south), -MAX_LAT),
@@ -115,7 +108,7 @@ class TileCells:
         return f"tiles:{self.zoom}"
 
     def locate(self, lon: FloatArray, lat: FloatArray) -> IntArray:
-        """The cell of each place (WGS84 degrees), -1 outside."""
+        """The cell of each location (WGS84 degrees), -1 outside."""
         lon, lat = np.asarray(lon, dtype=np.float64).ravel(), np.asarray(lat, dtype=np.float64).ravel()
         west, south, east, north = self._cover
         first_x, last_x, first_y, last_y = self._range
@@ -159,22 +152,22 @@ class TileCells:
 
 @dataclass(frozen=True, eq=False)
 class SiteCells:
-    """A public list of sites; a place belongs to the nearest site, and site i is cell i.
+    """A public list of sites; a location belongs to the nearest site, and site i is cell i.
 
-    Nearest is meant in metres of the region's plane (of an equal-area cylinder around the region's middle where
-    that plane is in degrees): exact enough for a city, not for a continent. The list must be public: a list
-    taken from the people's own table tells where somebody was.
+    Distances are in metres of the region's plane (of an equal-area cylinder around the region's middle where that plane
+    is in degrees): exact enough for a city, not for a continent. The list must be public: one taken from the users' own
+    table tells where somebody was.
 
     Parameters
     ----------
     lon, lat : array of float, shape (sites,)
         The sites, degrees; no two alike, nor within 0.1 mm where polygons are asked for.
     region : Box
-        What is divided. Places outside it belong to no site.
+        The region that is divided. Locations outside it belong to no site.
     names : sequence of str, optional
-        What the sites are called.
+        Names of the sites.
     max_distance_m : float, optional
-        Places farther than this from every site belong to none.
+        Locations farther than this from every site belong to none.
 
     Raises
     ------
@@ -209,8 +202,8 @@ class SiteCells:
             raise InputError(f"places: site {int(outside[0])} lies outside the region {self.region}")
         if self.names is not None and len(self.names) != lon.size:
             raise InputError(f"places: {len(self.names)} names for {lon.size} sites; expected one each")
-        if self.max_distance_m is not None and not self.max_distance_m > 0:
-            raise ParameterError(f"max_distance_m must be metres above 0, got {self.max_distance_m!r}")
+        most = self.max_distance_m
+        check(most is None or most > 0, "max_distance_m", "metres above 0", most)
 
     @property
     def size(self) -> int:
@@ -228,7 +221,7 @@ class SiteCells:
         return np.column_stack(self.region.metric_projection.project(self.lon, self.lat))
 
     def locate(self, lon: FloatArray, lat: FloatArray) -> IntArray:
-        """The nearest site of each place (WGS84 degrees), -1 outside the region or too far away."""
+        """The nearest site of each location (WGS84 degrees), -1 outside the region or too far away."""
         lon, lat = np.asarray(lon, dtype=np.float64).ravel(), np.asarray(lat, dtype=np.float64).ravel()
         cells = np.full(lon.shape, -1, dtype=np.int64)
         inside = self.region.contains(lon, lat)

@@ -2,11 +2,11 @@ r"""A device's file: sealed under a key that the caller gives, replaced whole or
 
 .. math:: \text{"mapveil vault 1\\n"} \,\|\, n \,\|\, \operatorname{AES-256-GCM}_k(n, \text{content})
 
-where: n are 12 random bytes, drawn for each writing, k is the key, and what stands before n is authenticated with the
+where: n are 12 random bytes, drawn for each writing, k is the key, and the text before n is authenticated with the
 content. A file that cannot be opened is an error and never a reason to begin anew: a second draw of a device's
-frequencies, or an account that begins at zero, would tell what the first one kept.
+frequencies, or an account that begins at zero, would break the promise of the first.
 
-What it cannot notice is an older copy of itself put back: keep the folder out of backups that are restored.
+An older copy put back is not noticed: keep the folder out of backups that are restored.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from mapveil_client.errors import InputError, MapveilError
 
@@ -66,9 +69,6 @@ class Vault:
         InputError
             It cannot be read or opened: another key, a damaged file, or no vault.
         """
-        from cryptography.exceptions import InvalidTag
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
         try:
             sealed = self.path.read_bytes()
         except FileNotFoundError:
@@ -95,8 +95,6 @@ class Vault:
         MapveilError
             Writing failed; what was there before still is.
         """
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
         nonce = os.urandom(_NONCE_BYTES)
         sealed = _MAGIC + nonce + AESGCM(self._key).encrypt(nonce, content, _MAGIC)
         place = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}.partial")

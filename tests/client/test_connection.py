@@ -122,7 +122,7 @@ def test_a_refusal_is_not_tried_again_and_is_told_plainly() -> None:
     [
         ("progress", [b"[]", b"{}", b"x", b"[" * 100_000, b'{"state":"open"}', b'{"state":1,"round":"x"}']),
         (
-            "seat",
+            "assignment",
             [
                 b"{}",
                 b"[]",
@@ -137,7 +137,7 @@ def test_a_refusal_is_not_tried_again_and_is_told_plainly() -> None:
 def test_an_answer_that_is_none_is_said_to_be(call: str, bodies: list[bytes]) -> None:
     calls = {
         "progress": lambda c: c.progress("a" * 32),
-        "seat": lambda c: c.seat("a" * 32, 1, signer=(IDENTITY, 1)),
+        "assignment": lambda c: c.assignment("a" * 32, 1, signer=(IDENTITY, 1)),
         "enrol": lambda c: c.enrol("mve_x", IDENTITY),
     }
     for body in bodies:
@@ -145,7 +145,7 @@ def test_an_answer_that_is_none_is_said_to_be(call: str, bodies: list[bytes]) ->
         assert isinstance(made, Unreachable), body
 
 
-def test_progress_and_mail_are_read() -> None:
+def test_progress_and_server_messages_are_read() -> None:
     body = (
         b'{"state":"running","round":2,"phase":"keys","open":true,"closes_in_s":3.5,"wanted":9,"present":4}'
     )
@@ -155,9 +155,10 @@ def test_progress_and_mail_are_read() -> None:
     made, _ = against([answer(200, none)], lambda c: c.progress("a" * 32))
     assert made == Progress("open", 0, None, True, None, 9, 4)
     made, seen = against(
-        [answer(200, b"mail", b"Mapveil-Phase: shares")], lambda c: c.mail("a" * 32, 3, signer=(IDENTITY, 1))
+        [answer(200, b"message", b"Mapveil-Phase: shares")],
+        lambda c: c.server_message("a" * 32, 3, signer=(IDENTITY, 1)),
     )
-    assert made == ("shares", b"mail")
+    assert made == ("shares", b"message")
     assert b"/rounds/3/server-message" in seen[0]
 
 

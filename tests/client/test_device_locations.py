@@ -1,4 +1,4 @@
-"""A device's places: one row of what a table's devices are, for sums, reports and waves alike."""
+"""A device's locations: one row of what a table's devices are, for sums, reports and waves alike."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_places_are_checked_and_never_shown() -> None:
         ([1.0], [np.inf], None),
     ):
         given = None if weights is None else np.array(weights)
-        with pytest.raises(InputError, match="device's places"):
+        with pytest.raises(InputError, match="device's locations"):
             Whereabouts(np.array(lon), np.array(lat), given)
     place = Whereabouts(np.array([-73.97]), np.array([40.77]))
     assert "73" not in repr(place)

@@ -10,14 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mapveil_client.errors import ParameterError
-from mapveil_client.morton import (
-    MAX_BITS,
-    ancestors,
-    children,
-    deinterleave,
-    interleave,
-    interval,
-)
+from mapveil_client.morton import MAX_BITS, children, deinterleave, interleave
 
 COORDINATE = st.integers(0, 2**MAX_BITS - 1)
 PAIRS = st.lists(st.tuples(COORDINATE, COORDINATE), min_size=1, max_size=40)
@@ -80,34 +73,11 @@ def test_coordinates_out_of_range_are_refused(bad: int) -> None:
         interleave(np.array([0, 0]), np.array([bad, 0]))
 
 
-@pytest.mark.parametrize("levels", [-1, MAX_BITS + 1])
-def test_levels_out_of_range_are_refused(levels: int) -> None:
-    with pytest.raises(ParameterError, match="levels"):
-        ancestors(np.array([0]), levels)
-    with pytest.raises(ParameterError, match="levels"):
-        interval(np.array([0]), levels)
-
-
-@settings(deadline=None)
-@given(PAIRS, st.integers(0, MAX_BITS))
-def test_a_prefix_is_the_node_around_and_its_interval_holds_the_code(
-    pairs: list[tuple[int, int]], levels: int
-) -> None:
-    row, col = (np.array(side, dtype=np.int64) for side in zip(*pairs, strict=True))
-    code = interleave(row, col)
-    node = ancestors(code, levels)
-    np.testing.assert_array_equal(node, interleave(row >> levels, col >> levels))
-    first, last = interval(node, levels)
-    assert (first <= code).all()
-    assert (code < last).all()
-    assert ((last - first) == 4**levels).all()
-
-
 def test_children_are_north_west_north_east_south_west_south_east() -> None:
     node = np.array([[0, 3], [7, 12]])
     four = children(node)
     assert four.shape == (2, 2, 4)
-    np.testing.assert_array_equal(ancestors(four, 1), np.broadcast_to(node[..., None], four.shape))
+    np.testing.assert_array_equal(four >> 2, np.broadcast_to(node[..., None], four.shape))
     row, col = deinterleave(four)
     np.testing.assert_array_equal(row & 1, np.broadcast_to([0, 0, 1, 1], four.shape))
     np.testing.assert_array_equal(col & 1, np.broadcast_to([0, 1, 0, 1], four.shape))

@@ -11,14 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mapveil_client.announcement import read_encoding
 from mapveil_client.block_encoding import BlockEncoding
-from mapveil_client.encodings import (
-    Encoding,
-    LabelEncoding,
-    MarginsEncoding,
-    NodeEncoding,
-    encoding_from_dict,
-)
+from mapveil_client.encodings import Encoding, LabelEncoding, MarginsEncoding, NodeEncoding
 from mapveil_client.errors import InputError
 from mapveil_client.level_encoding import LevelEncoding, SketchEncoding
 from mapveil_client.morton import PrefixTree
@@ -43,7 +38,7 @@ OF_ENCODING = pytest.mark.parametrize("encoding", ENCODINGS.values(), ids=ENCODI
 @OF_ENCODING
 def test_comes_back_from_json_as_it_was(encoding: Encoding) -> None:
     text = json.dumps(encoding.to_dict())
-    again = encoding_from_dict(json.loads(text))
+    again = read_encoding(json.loads(text))
     assert type(again) is type(encoding)
     assert (again.length, again.copies) == (encoding.length, encoding.copies)
     np.testing.assert_array_equal(again.positions(SITES, LABELS), encoding.positions(SITES, LABELS))
@@ -74,7 +69,7 @@ def test_one_place_or_many_are_the_same(encoding: Encoding) -> None:
 )
 def test_an_unknown_kind_is_refused(record: Any) -> None:
     with pytest.raises(InputError, match="expected one of nodes, labels, levels, sketch, blocks, margins"):
-        encoding_from_dict(record)
+        read_encoding(record)
 
 
 def test_labels_of_labels_are_refused_however_deep() -> None:
@@ -82,7 +77,7 @@ def test_labels_of_labels_are_refused_however_deep() -> None:
     for _ in range(5000):
         record = {"kind": "labels", "labels": 2, "places": record}
     with pytest.raises(InputError, match="labels of labels"):
-        encoding_from_dict(record)
+        read_encoding(record)
 
 
 def paths(record: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -117,7 +112,7 @@ def test_a_record_that_was_tampered_with_is_refused_or_sound(name: str, data: st
     else:
         del target[path[-1]]
     try:
-        encoding = encoding_from_dict(record)
+        encoding = read_encoding(record)
     except InputError:
         return
     assert json.loads(json.dumps(encoding.to_dict())) == encoding.to_dict()

@@ -167,7 +167,7 @@ LIES = {
     "no consistency check": ({"active": False}, "active is False"),
     "another scale": ({"scale": 1 << 20}, "scale is 1048576"),
     "another rounding": ({"rounding": "stochastic"}, "rounding is stochastic"),
-    "another length": ({"length": 63}, "64 coordinates, announced as 63"),
+    "another length": ({"length": 63}, "length must be the encoding.s, 64, got 63"),
     "too many coordinates": ({"length": 1 << 30}, "coordinates are asked for"),
     "another raster": ({"encoding": {"kind": "margins", "depth": 5}, "length": 64}, "raster of depth 5"),
     "labels": ({"encoding": {"kind": "labels"}}, "labels"),
@@ -300,8 +300,8 @@ class Forger:
 
     def confirmations(self, client: int) -> bytes:
         from mapveil_client.secure_sum import messages
+        from mapveil_client.secure_sum.graph import make_ring
         from mapveil_client.secure_sum.states import Message
-        from mapveil_client.secure_sum.vectors import make_ring
 
         server: Server = self.shard.server
         ring = make_ring(self.parameters.clients, self.parameters.neighbours, server._graph_seed)
@@ -557,7 +557,7 @@ def test_projections_outside_the_policy_are_refused_unlooked(new_terms, new_devi
         with pytest.raises(DeviceRefusal, match=match):
             device.join()
 
-    refused(DevicePolicy(), "projections are not answered")
+    refused(DevicePolicy(), "random Fourier features are not answered")
     refused(WAVES, "bandwidth 200 is asked", options={"bandwidth_m": 200.0})
     refused(WAVES, "3 features are asked", options={"features": 3})
     refused(WAVES, "kernel laplace", options={"kernel": "laplace"})
@@ -604,7 +604,7 @@ def test_terms_of_nonsense_are_refused_in_words(new_terms) -> None:
 
 
 def vars_of(terms: CollectionTerms) -> dict:
-    return {name: getattr(terms, name) for name in terms.__dataclass_fields__}
+    return {name: getattr(terms, name) for name in terms.to_record() if name != "version"}
 
 
 def test_numbers_that_would_fill_the_memory_are_refused(new_terms, new_announcement) -> None:

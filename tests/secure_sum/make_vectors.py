@@ -18,19 +18,18 @@ from mapveil.secure_sum.server import Server
 from mapveil_client.canonical_cbor import decode, encode
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.client import Client
+from mapveil_client.secure_sum.graph import make_ring
 from mapveil_client.secure_sum.keys import (
     Identity,
-    pair_mask_seed,
-    pair_sealing_key,
+    pair_key,
     sealing_key,
     seed_commitment,
     self_mask_seed,
 )
-from mapveil_client.secure_sum.masks import PROTOCOL, VERSION, Cipher
+from mapveil_client.secure_sum.masks import PROTOCOL, VERSION, Cipher, Purpose
 from mapveil_client.secure_sum.messages import BOX_BYTES, KEY_BYTES, SHARE_BYTES, largest
 from mapveil_client.secure_sum.parameters import RoundParameters
 from mapveil_client.secure_sum.states import Message, ServerState
-from mapveil_client.secure_sum.vectors import make_ring
 
 FOLDER = Path(__file__).resolve().parents[1] / "vectors" / "secure_sum"
 
@@ -136,11 +135,11 @@ def derived(parameters: RoundParameters, tapes: list[bytes], neighbours: list[li
     pairs = []
     for other in neighbours[0]:
         mask, sealing = (key.public_key().public_bytes_raw() for key in keys[other])
-        pair = pair_sealing_key(parameters, keys[0][1], sealing, 0, other)
+        pair = pair_key(parameters, Purpose.SEALING, keys[0][1], sealing, 0, other)
         pairs.append(
             {
                 "other": other,
-                "mask_seed": pair_mask_seed(parameters, keys[0][0], mask, 0, other).hex(),
+                "mask_seed": pair_key(parameters, Purpose.PAIR_MASK, keys[0][0], mask, 0, other).hex(),
                 "sealing_key_out": sealing_key(pair, 0, other).hex(),
                 "sealing_key_in": sealing_key(pair, other, 0).hex(),
             }

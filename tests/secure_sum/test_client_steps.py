@@ -73,7 +73,7 @@ def test_too_few_neighbours_end_it(local_round, make_parameters):
         client.receive(with_fields(p, data, seed, few, keys[: 3 * 64]))
     assert caught.value.client == 0
     assert client.state is ClientState.ABORTED
-    refuses(client, data, "none is accepted now")
+    refuses(client, data, "expected none now")
 
 
 def test_keys_that_the_device_did_not_sign_are_refused(local_round, make_parameters):
@@ -176,7 +176,7 @@ def test_it_answers_once_with_one_share_per_neighbour(local_round, make_paramete
         # Client 2 dropped out: its mask key. Everybody else: the seed.
         assert rows[slot].tolist() == held[slot, 1 if peer == 2 else 0].tolist()
     for again in (made.outbox[0], survivors(p, 0, 1, 2, 3, 4), survivors(p, 0, 1, 2, 3, 4, 5)):
-        refuses(client, again, "none is accepted now")
+        refuses(client, again, "expected none now")
     assert client._memory.shares == b""
 
 
@@ -186,7 +186,7 @@ def test_it_insists_on_the_promised_minimum(local_round, make_parameters):
     with pytest.raises(Abort, match="4 clients are in the sum; 5 are promised"):
         client.receive(survivors(p, 0, 1, 2, 3))
     assert client.state is ClientState.ABORTED
-    refuses(client, survivors(p, 0, 1, 2, 3, 4, 5), "none is accepted now")
+    refuses(client, survivors(p, 0, 1, 2, 3, 4, 5), "expected none now")
 
 
 def test_it_insists_on_its_own_neighbours_and_on_one_piece(local_round, make_parameters):
@@ -241,7 +241,7 @@ def test_in_an_active_round_it_answers_only_to_enough_signatures(local_round, ac
     with pytest.raises(Abort, match="2 neighbours of client 0 agreed to the sum; 3 are needed"):
         other.receive(with_fields(active, data, two, signatures[:64] + signatures[128:192]))
     client.receive(data)
-    refuses(client, data, "none is accepted now")
+    refuses(client, data, "expected none now")
 
 
 def test_two_stories_get_no_answer(local_round, active):

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
+from mapveil_client.secure_sum.graph import make_ring
 from mapveil_client.secure_sum.masks import Cipher
 from mapveil_client.secure_sum.states import Abort, ServerState
-from mapveil_client.secure_sum.vectors import make_ring
 
 SLOW = settings(suppress_health_check=[HealthCheck.too_slow], max_examples=80)
 

@@ -11,9 +11,8 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from mapveil_client.secure_sum.keys import (
-    pair_mask_seed,
+    pair_key,
     pair_mask_sign,
-    pair_sealing_key,
     sealing_key,
     seed_commitment,
     self_mask_seed,
@@ -22,13 +21,14 @@ from mapveil_client.secure_sum.masks import Purpose, info
 from mapveil_client.secure_sum.states import PeerFault
 
 A, B = (X25519PrivateKey.from_private_bytes(bytes([i]) * 32) for i in (1, 2))
+PAIRS = (Purpose.PAIR_MASK, Purpose.SEALING)
 PUBLIC_A, PUBLIC_B = (key.public_key().public_bytes_raw() for key in (A, B))
 
 
 def test_both_ends_derive_the_same(make_parameters):
     p = make_parameters()
-    for derive in (pair_mask_seed, pair_sealing_key):
-        assert derive(p, A, PUBLIC_B, 3, 5) == derive(p, B, PUBLIC_A, 5, 3)
+    for purpose in PAIRS:
+        assert pair_key(p, purpose, A, PUBLIC_B, 3, 5) == pair_key(p, purpose, B, PUBLIC_A, 5, 3)
 
 
 def test_a_known_answer_made_without_this_code(make_parameters):
@@ -38,7 +38,7 @@ def test_a_known_answer_made_without_this_code(make_parameters):
     name += b"\x00\x00\x00\x04\x00\x00\x00\x03" + b"\x00\x00\x00\x04\x00\x00\x00\x05"
     assert name == info(Purpose.PAIR_MASK, b"round", p.digest, bytes([0, 0, 0, 3]), bytes([0, 0, 0, 5]))
     wanted = HKDF(algorithm=SHA256(), length=32, salt=None, info=name).derive(shared)
-    assert pair_mask_seed(p, A, PUBLIC_B, 3, 5) == wanted
+    assert pair_key(p, Purpose.PAIR_MASK, A, PUBLIC_B, 3, 5) == wanted
 
 
 def test_everything_derived_differs(make_parameters):
@@ -47,10 +47,10 @@ def test_everything_derived_differs(make_parameters):
     for p in (make_parameters(), make_parameters(round_id=b"other"), make_parameters(context=b"other")):
         for client in (3, 4):
             made += [
-                *(pair_mask_seed(p, A, PUBLIC_B, client, 5), pair_sealing_key(p, A, PUBLIC_B, client, 5)),
+                *(pair_key(p, purpose, A, PUBLIC_B, client, 5) for purpose in PAIRS),
                 *(self_mask_seed(p, client, seed), seed_commitment(p, client, seed)),
             ]
-        pair = pair_sealing_key(p, A, PUBLIC_B, 1, 2)
+        pair = pair_key(p, Purpose.SEALING, A, PUBLIC_B, 1, 2)
         made += [pair, sealing_key(pair, 1, 2), sealing_key(pair, 2, 1)]
     assert len(set(made)) == len(made)
     assert {len(key) for key in made} == {32}
@@ -71,6 +71,6 @@ def test_one_of_a_pair_adds_and_the_other_subtracts():
 
 @pytest.mark.parametrize("public", [bytes(32), b"\x01" + bytes(31)])
 def test_keys_of_small_order_are_refused(make_parameters, public):
-    for derive in (pair_mask_seed, pair_sealing_key):
+    for purpose in PAIRS:
         with pytest.raises(PeerFault, match="no shared secret"):
-            derive(make_parameters(), A, public, 1, 2)
+            pair_key(make_parameters(), purpose, A, public, 1, 2)

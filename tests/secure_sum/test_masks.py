@@ -113,7 +113,7 @@ def test_the_word_is_the_smallest_that_holds_the_modulus(bits, width):
 
 @pytest.mark.parametrize("bits", [0, 65, -1])
 def test_a_modulus_outside_64_bits_is_refused(bits):
-    with pytest.raises(ParameterError, match=r"2\^1 to 2\^64"):
+    with pytest.raises(ParameterError, match="bits must be 1 to 64"):
         word_type(bits)
 
 

@@ -236,7 +236,7 @@ def test_the_complete_graph_is_the_last_resort_and_its_error_says_what_is_possib
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ((2, 0, 0), "2 clients; expected 3 or more"),
+        ((2, 0, 0), "clients must be 3 or more, got 2"),
         ((10, -0.1, 0), "corrupt must be"),
         ((10, 0, 1), "dropout must be"),
         ((10, 0, float("nan")), "dropout must be"),
@@ -255,5 +255,5 @@ def test_impossible_settings_are_refused(settings, message):
 
 
 def test_the_security_parameters_are_checked():
-    with pytest.raises(ParameterError, match="sigma 0"):
+    with pytest.raises(ParameterError, match="sigma and eta must be"):
         choose_neighbourhood(10, 0, 0, sigma=0)

@@ -206,5 +206,5 @@ def test_a_driver_needs_a_worker():
 
 
 def test_a_shard_too_small_for_any_graph_is_refused():
-    with pytest.raises(ParameterError, match="2 clients; expected 3 or more"):
+    with pytest.raises(ParameterError, match="clients must be 3 or more, got 2"):
         both(some(2), [0, 2], everybody(2), how(), ProtocolSum())

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mapveil_client.secure_sum.graph import harary_graph, permutation
-from mapveil_client.secure_sum.vectors import make_ring
+from mapveil_client.secure_sum.graph import harary_graph, make_ring, permutation
 
 
 def in_one_piece(neighbours, included) -> bool:

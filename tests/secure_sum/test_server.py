@@ -39,7 +39,7 @@ def test_what_comes_again_late_or_for_another_is_refused(local_round, make_param
     while made.server.state is not ServerState.DONE:
         first = dict(made.pending)
         for data in old:
-            refuses(made.server, 0, data, "expected .* now|none is accepted now")
+            refuses(made.server, 0, data, "expected .* now|expected none now")
         refuses(made.server, 1, first[0], "another client")
         refuses(made.server, 0, first[0] + b"\x00", "after its end|at most")
         refuses(made.server, 0, bytes(largest(p, Message.INBOX) * 2), "at most")
@@ -49,7 +49,7 @@ def test_what_comes_again_late_or_for_another_is_refused(local_round, make_param
         made.close()
         made.answer()
     for data in old:
-        refuses(made.server, 0, data, "none is accepted now")
+        refuses(made.server, 0, data, "expected none now")
     assert made.server.total.tolist() == VECTORS.sum(axis=0).tolist()
 
 
@@ -142,7 +142,7 @@ def test_only_those_who_were_asked_may_answer(local_round, make_parameters):
     late = made.pending.pop(4)
     made.deliver()
     made.close()
-    refuses(made.server, 4, late, "expected .* now|none is accepted now")
+    refuses(made.server, 4, late, "expected .* now|expected none now")
     assert list(made.outbox) == [0, 1, 2, 3, 5]
     made.answer()
     answer = made.pending[0]
@@ -216,7 +216,7 @@ def test_the_caller_may_stop_before_anything_is_revealed(local_round, make_param
     made.server.abort()
     assert made.server.state is ServerState.ABORTED
     made.answer()
-    refuses(made.server, 0, made.pending[0], "none is accepted now")
+    refuses(made.server, 0, made.pending[0], "expected none now")
     with pytest.raises(OwnFault, match="ABORTED"):
         made.server.close_phase()
     with pytest.raises(OwnFault, match="once DONE"):

@@ -20,6 +20,7 @@ from mapveil.secure_sum.server_checks import check_answer, check_boxes, check_co
 from mapveil.secure_sum.server_unmask import Collected, unmask
 from mapveil_client.arrays import BoolArray
 from mapveil_client.secure_sum import messages
+from mapveil_client.secure_sum.graph import Ring, make_ring
 from mapveil_client.secure_sum.keys import Enrolled, survivor_statement
 from mapveil_client.secure_sum.masks import word_type
 from mapveil_client.secure_sum.messages import write_set
@@ -32,9 +33,8 @@ from mapveil_client.secure_sum.states import (
     ServerState,
     Signal,
     expected_messages,
-    server_step,
+    find_step,
 )
-from mapveil_client.secure_sum.vectors import Ring, make_ring
 
 
 class Outbox(Mapping[int, bytes]):
@@ -215,7 +215,7 @@ class Server:
         OwnFault
             The round is at its end already.
         """
-        step = server_step(self._state, Signal.CLOSE, self.parameters.active)
+        step = find_step(self._state, Signal.CLOSE, self.parameters.active)
         if step is None:
             raise OwnFault(f"close_phase() in state {self._state.name}; expected a phase that is open")
         try:
@@ -321,7 +321,7 @@ class Server:
 
     def abort(self) -> None:
         """End the round without a sum. At the end already, nothing happens."""
-        step = server_step(self._state, Signal.ABORT, self.parameters.active)
+        step = find_step(self._state, Signal.ABORT, self.parameters.active)
         if step is not None:
             self._state = step.after
 

@@ -18,13 +18,13 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil_client.arrays import BoolArray
-from mapveil_client.secure_sum.keys import pair_mask_seed, pair_mask_sign, seed_commitment, self_mask_seed
-from mapveil_client.secure_sum.masks import add_masks
+from mapveil_client.secure_sum.graph import Ring
+from mapveil_client.secure_sum.keys import pair_key, pair_mask_sign, seed_commitment, self_mask_seed
+from mapveil_client.secure_sum.masks import Purpose, add_masks
 from mapveil_client.secure_sum.messages import MASK_KEY
 from mapveil_client.secure_sum.parameters import RoundParameters
 from mapveil_client.secure_sum.shamir import DIGITS, reconstruct_secrets
 from mapveil_client.secure_sum.states import Abort, PeerFault
-from mapveil_client.secure_sum.vectors import Ring
 
 ByteArray = npt.NDArray[np.uint8]
 Words = npt.NDArray[np.unsignedinteger]
@@ -133,7 +133,7 @@ def _take_pair_masks_off(
     neighbours = ring.neighbours[client]
     left = neighbours[collected.included[neighbours]].tolist()
     seeds = [
-        pair_mask_seed(parameters, key, collected.keys[other, MASK_KEY].tobytes(), client, other)
+        pair_key(parameters, Purpose.PAIR_MASK, key, collected.keys[other, MASK_KEY].tobytes(), client, other)
         for other in left
     ]
     signs = [-pair_mask_sign(other, client) for other in left]

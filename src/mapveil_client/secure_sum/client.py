@@ -5,7 +5,7 @@ Source: Bell, Bonawitz, Gascon, Lepoint, Raykova, "Secure Single-Server Aggregat
 
 Deviation: the consistency check signs the whole set of survivors, as Bonawitz et al. (2017) do,
 instead of each neighbour's presence; a bit per client is cheap at the size of a shard, and every
-client can then count the survivors and see for itself that the graph still hangs together.
+client can then count the survivors and check that their graph is connected.
 
 Deviation: the server draws the graph, as in algorithm 2, in an active round too.
 """
@@ -17,7 +17,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from mapveil_client.errors import ParameterError
+from mapveil_client.errors import check
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum import messages
 from mapveil_client.secure_sum.client_steps import ClientSteps, Memory, Outcome, read_state, write_state
@@ -30,8 +30,9 @@ from mapveil_client.secure_sum.states import (
     Message,
     OwnFault,
     Signal,
-    client_step,
+    Step,
     expected_messages,
+    find_step,
 )
 from mapveil_client.secure_sum.vectors import pack, unpack
 
@@ -41,24 +42,23 @@ _NEEDS_VECTOR = (ClientState.FRESH, ClientState.ADVERTISED, ClientState.SHARED)
 class Client:
     """One device's part in one round.
 
-    Call :meth:`advertise`, send what it returns, and hand every message from the server to
-    :meth:`receive`, sending what that returns, until ``state`` is ``DONE``.
+    Send the message of :meth:`advertise`, and answer every message from the server with that of :meth:`receive`, until
+    ``state`` is ``DONE``.
 
     Parameters
     ----------
     parameters : RoundParameters
-        What the parties agreed on.
+        The parameters of the round.
     client : int
         This client's number, 0 .. n - 1.
     vector : ndarray of integers, shape (length,)
-        What it adds to the sum, taken modulo 2^b.
+        Its contribution to the sum, taken modulo 2^b.
     rng : Randomness
         The source of its keys, seed and shares.
     identity : Identity, optional
         Signs its keys and its consent; given exactly where the round is signed.
     enrolled : callable (int, bytes) -> bool, optional
-        Whether an identity belongs to the device enrolled as that client. Without it, the server's
-        word is taken for whose identity is whose.
+        Whether an identity belongs to the device enrolled as that client; without it, the server's word is taken.
 
     Raises
     ------
@@ -76,14 +76,11 @@ class Client:
         identity: Identity | None = None,
         enrolled: Enrolled | None = None,
     ) -> None:
-        if not 0 <= client < parameters.clients:
-            raise ParameterError(f"client must be 0 to {parameters.clients - 1}, got {client}")
-        if parameters.signed != (identity is not None):
-            raise ParameterError("an identity goes with a signed round, and none with an unsigned one")
-        if vector.shape != (parameters.length,) or vector.dtype.kind not in "iu":
-            raise ParameterError(
-                f"a vector of shape {vector.shape} and {vector.dtype}; expected {parameters.length} integers"
-            )
+        check(0 <= client < parameters.clients, "client", f"0 to {parameters.clients - 1}", client)
+        signed, shape = parameters.signed, (parameters.length,)
+        check(signed == (identity is not None), "identity", "given in a signed round only", identity)
+        good = vector.shape == shape and vector.dtype.kind in "iu"
+        check(good, "vector", f"integers of shape {shape}", (vector.shape, vector.dtype))
         self.parameters = parameters
         self.client = int(client)
         self._steps = ClientSteps(parameters, self.client, rng, identity, enrolled)
@@ -95,7 +92,7 @@ class Client:
 
     @property
     def state(self) -> ClientState:
-        """Where this client stands."""
+        """The state of this client."""
         return self._state
 
     def advertise(self) -> bytes:
@@ -106,12 +103,10 @@ class Client:
         OwnFault
             It was called before.
         """
-        step = client_step(self._state, Signal.START, self.parameters.active)
+        step = find_step(self._state, Signal.START, self.parameters.active)
         if step is None:
             raise OwnFault(f"advertise() of a client that is {self._state.name}; expected one call, at first")
-        made = self._steps.advertise()
-        self._memory, self._state = made.memory, step.after
-        return messages.encode(self.parameters, Message.ADVERTISE, self.client, *made.fields)
+        return self._done(step, self._steps.advertise())
 
     def receive(self, data: bytes) -> bytes:
         """Take the server's next message and return the answer to it.
@@ -126,34 +121,36 @@ class Client:
         Abort
             Too few are left; this client is at its end and tells nothing more.
         """
-        active = self.parameters.active
+        active, memory = self.parameters.active, self._memory
         expected = expected_messages(self._state, active)
         message, fields = messages.decode(self.parameters, data, self.client, expected)
-        step = client_step(self._state, message, active)
-        if step is None or step.sends is None:
+        step = find_step(self._state, message, active)
+        if step is None:
             raise OwnFault(f"{message.name} has no answer in state {self._state.name}")
         try:
-            made = self._run(message, fields)
+            if message is Message.ROSTER:
+                made = self._steps.share(memory, *fields)
+            elif message is Message.INBOX:
+                made = self._steps.mask(memory, self._vector, *fields)
+            elif message is Message.SURVIVORS:
+                made = self._steps.survivors(memory, *fields)
+            else:
+                made = self._steps.confirm(memory, *fields)
         except Abort:
             self.abort()
             raise
+        return self._done(step, made)
+
+    def _done(self, step: Step[ClientState], made: Outcome) -> bytes:
+        if step.sends is None:
+            raise OwnFault(f"{step.event} has no answer in state {self._state.name}")
         self._memory, self._state = made.memory, step.after
         self._forget()
         return messages.encode(self.parameters, step.sends, self.client, *made.fields)
 
-    def _run(self, message: Message, fields: list[bytes]) -> Outcome:
-        memory, steps = self._memory, self._steps
-        if message is Message.ROSTER:
-            return steps.share(memory, *fields)
-        if message is Message.INBOX:
-            return steps.mask(memory, self._vector, *fields)
-        if message is Message.SURVIVORS:
-            return steps.survivors(memory, *fields)
-        return steps.confirm(memory, *fields)
-
     def abort(self) -> None:
         """Leave the round: everything secret is forgotten. At the end already, nothing happens."""
-        step = client_step(self._state, Signal.ABORT, self.parameters.active)
+        step = find_step(self._state, Signal.ABORT, self.parameters.active)
         if step is not None:
             self._memory, self._state = Memory(), step.after
             self._forget()
@@ -163,10 +160,7 @@ class Client:
             self._vector = np.zeros(0, dtype=self._vector.dtype)
 
     def to_state(self) -> bytes:
-        """Everything a device needs to go on after a restart.
-
-        It holds the vector and the round's secret keys: whoever stores it encrypts it.
-        """
+        """The bytes from which a device goes on after a restart; they hold secrets, so whoever stores them encrypts."""
         memory = self._memory
         if self._state in _NEEDS_VECTOR:
             memory = replace(memory, vector=pack(self._vector, self.parameters.bits))
@@ -182,12 +176,12 @@ class Client:
         identity: Identity | None = None,
         enrolled: Enrolled | None = None,
     ) -> Client:
-        """Go on from what :meth:`to_state` gave.
+        """Go on from the bytes of :meth:`to_state`.
 
         Raises
         ------
         InputError
-            It is no state of this round.
+            They are no state of this round.
         ParameterError
             The identity does not go with the round.
         """

@@ -1,38 +1,37 @@
-"""A client's four steps, each a function of what it remembers and what it was sent.
+"""The steps of a client, each a function of its memory and of the server's message, and the bytes of that memory.
 
-Nothing here changes anything: a step returns the new memory and the fields of the answer, or raises.
-
-What a client remembers between two messages, and how a device keeps it through a restart.
+No step changes anything: it returns the new memory and the fields of the answer, or raises.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass, field, fields, replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from mapveil_client import canonical_cbor
 from mapveil_client.arrays import BoolArray
 from mapveil_client.errors import InputError
 from mapveil_client.randomness.random import Randomness
+from mapveil_client.secure_sum.graph import make_ring
 from mapveil_client.secure_sum.keys import (
     Enrolled,
     Identity,
     key_statement,
-    pair_mask_seed,
+    pair_key,
     pair_mask_sign,
-    pair_sealing_key,
     sealing_key,
     seed_commitment,
     self_mask_seed,
     signed_by,
     survivor_statement,
 )
-from mapveil_client.secure_sum.masks import add_masks, open_sealed, seal
+from mapveil_client.secure_sum.masks import Purpose, add_masks, open_sealed, seal
 from mapveil_client.secure_sum.messages import (
     BOX_BYTES,
     HASH_BYTES,
@@ -51,54 +50,21 @@ from mapveil_client.secure_sum.messages import (
 from mapveil_client.secure_sum.parameters import RoundParameters
 from mapveil_client.secure_sum.shamir import split_secrets
 from mapveil_client.secure_sum.states import Abort, ClientState, OwnFault, PeerFault
-from mapveil_client.secure_sum.vectors import make_ring, pack, packed_size
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-
+from mapveil_client.secure_sum.vectors import pack, packed_size
 
 _STATE_VERSION = 1
 _HEAD = 4
 _C = ClientState
+_Size = Callable[[RoundParameters], int]
 
 
-@dataclass(frozen=True, repr=False)
-class Memory:
-    """Byte strings, empty unless the state needs them: what is no longer needed is gone.
-
-    Most are secret; none is ever shown.
-    """
-
-    vector: bytes = b""  # packed
-    seed: bytes = b""  # of the mask that the client adds alone
-    mask_private: bytes = b""
-    seal_private: bytes = b""
-    graph_seed: bytes = b""
-    present: bytes = b""  # slots whose neighbour advertised
-    mask_keys: bytes = b""  # public, by slot
-    opening_keys: bytes = b""  # of the box from each slot
-    identities: bytes = b""  # public, by slot
-    senders: bytes = b""  # slots whose neighbour sent shares
-    readable: bytes = b""  # slots whose box opened
-    shares: bytes = b""  # by slot: of the seed, of the mask key
-    included: bytes = b""  # the survivors that this client signed
-
-    def __reduce__(self) -> str | tuple[object, ...]:
-        raise TypeError(
-            "a client's memory holds secrets and cannot be pickled or copied; to_state() saves it"
-        )
+def _held(size: _Size, *states: ClientState) -> bytes:
+    """A byte string of a client's memory: its size, in the states that need it; else it is empty."""
+    made: bytes = field(default=b"", metadata={"size": size, "states": states})
+    return made
 
 
-class _Held(NamedTuple):
-    states: frozenset[ClientState]
-    size: Callable[[RoundParameters], int]
-
-
-def _held(size: Callable[[RoundParameters], int], *states: ClientState) -> _Held:
-    return _Held(frozenset(states), size)
-
-
-def _slots(unit: int) -> Callable[[RoundParameters], int]:
+def _slots(unit: int) -> _Size:
     return lambda parameters: unit * parameters.neighbours
 
 
@@ -106,62 +72,70 @@ def _slot_set(parameters: RoundParameters) -> int:
     return -(-parameters.neighbours // 8)
 
 
-_WHEN: dict[str, _Held] = {
-    "vector": _held(lambda p: packed_size(p.length, p.bits), _C.FRESH, _C.ADVERTISED, _C.SHARED),
-    "seed": _held(lambda _: KEY_BYTES, _C.ADVERTISED, _C.SHARED),
-    "mask_private": _held(lambda _: KEY_BYTES, _C.ADVERTISED, _C.SHARED),
-    "seal_private": _held(lambda _: KEY_BYTES, _C.ADVERTISED),
-    "graph_seed": _held(lambda _: KEY_BYTES, _C.SHARED, _C.MASKED, _C.CONSENTED),
-    "present": _held(_slot_set, _C.SHARED),
-    "mask_keys": _held(_slots(KEY_BYTES), _C.SHARED),
-    "opening_keys": _held(_slots(KEY_BYTES), _C.SHARED),
-    "identities": _held(
+def _key(_: RoundParameters) -> int:
+    return KEY_BYTES
+
+
+@dataclass(frozen=True, repr=False)
+class Memory:
+    """The memory of a client between two messages; most of it is secret, and none is ever shown."""
+
+    # Packed.
+    vector: bytes = _held(lambda p: packed_size(p.length, p.bits), _C.FRESH, _C.ADVERTISED, _C.SHARED)
+    seed: bytes = _held(_key, _C.ADVERTISED, _C.SHARED)  # of the mask that the client adds alone
+    mask_private: bytes = _held(_key, _C.ADVERTISED, _C.SHARED)
+    seal_private: bytes = _held(_key, _C.ADVERTISED)
+    graph_seed: bytes = _held(_key, _C.SHARED, _C.MASKED, _C.CONSENTED)
+    present: bytes = _held(_slot_set, _C.SHARED)  # slots whose neighbour advertised
+    mask_keys: bytes = _held(_slots(KEY_BYTES), _C.SHARED)  # public, by slot
+    opening_keys: bytes = _held(_slots(KEY_BYTES), _C.SHARED)  # of the box from each slot
+    # Public, by slot.
+    identities: bytes = _held(
         lambda p: KEY_BYTES * p.neighbours if p.signed else 0, _C.SHARED, _C.MASKED, _C.CONSENTED
-    ),
-    "senders": _held(_slot_set, _C.MASKED, _C.CONSENTED),
-    "readable": _held(_slot_set, _C.MASKED, _C.CONSENTED),
-    "shares": _held(_slots(2 * SHARE_BYTES), _C.MASKED, _C.CONSENTED),
-    "included": _held(lambda p: -(-p.clients // 8), _C.CONSENTED),
-}
+    )
+    senders: bytes = _held(_slot_set, _C.MASKED, _C.CONSENTED)  # slots whose neighbour sent shares
+    readable: bytes = _held(_slot_set, _C.MASKED, _C.CONSENTED)  # slots whose box opened
+    shares: bytes = _held(_slots(2 * SHARE_BYTES), _C.MASKED, _C.CONSENTED)  # of the seed, of the mask key
+    included: bytes = _held(lambda p: -(-p.clients // 8), _C.CONSENTED)  # the survivors that it signed
+
+    def __reduce__(self) -> str | tuple[object, ...]:
+        raise TypeError(
+            "a client's memory holds secrets and cannot be pickled or copied; to_state() saves it"
+        )
 
 
 def write_state(parameters: RoundParameters, client: int, state: ClientState, memory: Memory) -> bytes:
     """Write a client's state. It holds secrets: whoever stores it encrypts it."""
-    held = [getattr(memory, field.name) for field in fields(memory)]
+    held = [getattr(memory, each.name) for each in fields(memory)]
     body = canonical_cbor.encode([_STATE_VERSION, state.value, parameters.digest, client, *held])
     return body + hashlib.sha256(body).digest()
 
 
 def read_state(parameters: RoundParameters, data: bytes) -> tuple[int, ClientState, Memory]:
-    """Read back what :func:`write_state` wrote.
+    """Read back the bytes of :func:`write_state`.
 
     Raises
     ------
     InputError
-        It is no state of a client of this round.
+        They are no state of a client of this round.
     """
-    body, check = data[:-HASH_BYTES], data[-HASH_BYTES:]
+    body, digest = data[:-HASH_BYTES], data[-HASH_BYTES:]
     try:
-        values = canonical_cbor.decode(body) if hashlib.sha256(body).digest() == check else []
+        values = canonical_cbor.decode(body) if hashlib.sha256(body).digest() == digest else []
     except canonical_cbor.NotCanonical:
         values = []
-    names = [field.name for field in fields(Memory)]
-    if len(values) != _HEAD + len(names) or values[0] != _STATE_VERSION or values[2] != parameters.digest:
+    items = fields(Memory)
+    if len(values) != _HEAD + len(items) or values[0] != _STATE_VERSION or values[2] != parameters.digest:
         raise InputError("a client's saved state cannot be read; expected one of this version and round")
-    number, client, held = values[1], values[3], values[_HEAD:]
+    number, client = values[1], values[3]
     state = next((state for state in ClientState if state.value == number), None)
     kept: dict[str, bytes] = {}
-    for name, value in zip(names, held, strict=True):
-        when = _WHEN[name]
-        size = when.size(parameters) if state in when.states else 0
+    for item, value in zip(items, values[_HEAD:], strict=True):
+        size = item.metadata["size"](parameters) if state in item.metadata["states"] else 0
         if isinstance(value, bytes) and len(value) == size:
-            kept[name] = value
-    if (
-        state is None
-        or not isinstance(client, int)
-        or client >= parameters.clients
-        or len(kept) != len(names)
-    ):
+            kept[item.name] = value
+    whole = len(kept) == len(items)
+    if not whole or state is None or not isinstance(client, int) or client >= parameters.clients:
         raise InputError("a client's saved state is damaged; expected the bytes that to_state() gave")
     return client, state, Memory(**kept)
 
@@ -170,16 +144,13 @@ Words = npt.NDArray[np.unsignedinteger]
 
 
 class Outcome(NamedTuple):
-    """What a step leaves behind: the memory from now on, and the fields of the message to send."""
+    """The outcome of a step: the memory from now on, and the fields of the message to send."""
 
     memory: Memory
     fields: tuple[bytes, ...]
 
 
-def _x25519(private: bytes) -> X25519PrivateKey:
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-
-    return X25519PrivateKey.from_private_bytes(private)
+_read_private = X25519PrivateKey.from_private_bytes
 
 
 @dataclass(frozen=True, repr=False)
@@ -189,13 +160,13 @@ class ClientSteps:
     Parameters
     ----------
     parameters : RoundParameters
-        What the parties agreed on.
+        The parameters of the round.
     client : int
         This client's number.
     rng : Randomness
         The source of keys, seed and shares.
     identity : Identity or None
-        In a signed round.
+        Signing key, in a signed round.
     enrolled : callable or None
         Whether an identity is that of a client; none takes the server's word.
     """
@@ -219,10 +190,12 @@ class ClientSteps:
             )
 
     def advertise(self) -> Outcome:
-        """Draw two key pairs and the seed of the client's own mask; tell the public keys."""
+        """Draw two key pairs and the seed of the client's own mask; send the public keys."""
         drawn = self.rng.words(3 * KEY_BYTES, np.uint8).tobytes()
         mask_private, seal_private = drawn[MASK_KEY], drawn[SEAL_KEY]
-        keys = b"".join(_x25519(key).public_key().public_bytes_raw() for key in (mask_private, seal_private))
+        keys = b"".join(
+            _read_private(key).public_key().public_bytes_raw() for key in (mask_private, seal_private)
+        )
         if self.identity is not None:
             keys += self.identity.public + self._sign(key_statement(self.parameters, self.client, keys))
         seed = drawn[2 * KEY_BYTES :]
@@ -239,26 +212,20 @@ class ClientSteps:
         if p.signed:
             for slot in slots:
                 self._check_keys(peers[slot], entries[slot].tobytes())
-        private = _x25519(memory.seal_private)
-        pair_keys = {}
-        for slot in slots:
-            try:
-                pair_keys[slot] = pair_sealing_key(
-                    p, private, entries[slot, SEAL_KEY].tobytes(), self.client, peers[slot]
-                )
-            except PeerFault:
-                raise PeerFault(f"the server gave a key of client {peers[slot]} that is no key") from None
+        private = _read_private(memory.seal_private)
+        pair_keys = {
+            slot: self._pair_key(Purpose.SEALING, private, entries[slot, SEAL_KEY].tobytes(), peers[slot])
+            for slot in slots
+        }
         secrets = np.frombuffer(memory.seed + memory.mask_private, dtype=np.uint8).reshape(2, KEY_BYTES)
         shares = split_secrets(secrets, p.neighbours, p.threshold, self.rng).astype("<u2")
         plain = np.ascontiguousarray(shares.transpose(1, 0, 2))
         boxes = []
         opening = bytearray(KEY_BYTES * p.neighbours)
-        for slot, pair_key in pair_keys.items():
-            key = sealing_key(pair_key, self.client, peers[slot])
+        for slot, pair in pair_keys.items():
+            key = sealing_key(pair, self.client, peers[slot])
             boxes.append(seal(key, plain[slot].tobytes(), p.digest, p.cipher))
-            opening[slot * KEY_BYTES : (slot + 1) * KEY_BYTES] = sealing_key(
-                pair_key, peers[slot], self.client
-            )
+            opening[slot * KEY_BYTES : (slot + 1) * KEY_BYTES] = sealing_key(pair, peers[slot], self.client)
         kept = Memory(
             seed=memory.seed,
             mask_private=memory.mask_private,
@@ -269,6 +236,12 @@ class ClientSteps:
             identities=entries[:, IDENTITY].tobytes() if p.signed else b"",
         )
         return Outcome(kept, (b"".join(boxes),))
+
+    def _pair_key(self, purpose: Purpose, private: X25519PrivateKey, public: bytes, peer: int) -> bytes:
+        try:
+            return pair_key(self.parameters, purpose, private, public, self.client, peer)
+        except PeerFault:
+            raise PeerFault(f"the server gave a key of client {peer} that is no key") from None
 
     def _check_keys(self, peer: int, entry: bytes) -> None:
         """Refuse a neighbour's keys that its device did not sign."""
@@ -292,7 +265,7 @@ class ClientSteps:
         peers = self._neighbours(memory.graph_seed)
         readable = sent.copy()
         shares = np.zeros((p.neighbours, 2 * SHARE_BYTES), dtype=np.uint8)
-        private = _x25519(memory.mask_private)
+        private = _read_private(memory.mask_private)
         seeds, signs = [self_mask_seed(p, self.client, memory.seed)], [1]
         for slot in np.flatnonzero(sent):
             part = slice(slot * KEY_BYTES, (slot + 1) * KEY_BYTES)
@@ -302,10 +275,7 @@ class ClientSteps:
             except PeerFault:
                 # Its sender may be to blame: others can answer for it, so this client goes on without.
                 readable[slot] = False
-            try:
-                seeds.append(pair_mask_seed(p, private, memory.mask_keys[part], self.client, peers[slot]))
-            except PeerFault:
-                raise PeerFault(f"the server gave a key of client {peers[slot]} that is no key") from None
+            seeds.append(self._pair_key(Purpose.PAIR_MASK, private, memory.mask_keys[part], peers[slot]))
             signs.append(pair_mask_sign(self.client, peers[slot]))
         masked = vector.copy()
         add_masks(masked, seeds, signs, p.cipher)

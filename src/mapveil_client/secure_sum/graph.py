@@ -29,7 +29,7 @@ out with probability :math:`2^{-\eta}` at most:
 
 3. the sum comes out: :math:`n \Pr[X(n - 1, d, k) > k - t] \le 2^{-\eta}`.
 
-Against a server that lies about who dropped out (``active``), 1 is replaced by the stronger
+Against a malicious server, about who dropped out (``active``), 1 is replaced by the stronger
 
 4. no client has too many corrupt neighbours on one side:
    :math:`n \Pr[X(n, c, h) \ge t - h] \le 2^{-\sigma - 1}`.
@@ -51,7 +51,7 @@ In the complete graph, k = n - 1, nothing is left to chance: 1 reads :math:`t > 
 Source: Bell et al. (2020), section 3, as the authors' own implementation computes it (Federated Compute,
 ``graph_parameter_finder``, 2020). Deviations: neighbours are drawn from n - 1 clients, not n, and in 2 a run
 ends beside survivors; both are exact and move a few of its results by a step or two. And 4, where it asks
-:math:`2 t > k + c_i` only, which does not keep a lying server from splitting the ring.
+:math:`2 t > k + c_i` only, which does not keep a malicious server from splitting the ring.
 """
 
 from __future__ import annotations
@@ -64,43 +64,27 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
-from mapveil_client.arrays import FloatArray
-from mapveil_client.errors import ParameterError
-from mapveil_client.secure_sum.masks import Purpose, info
-
-_SEED_BYTES = 32
+from mapveil_client.arrays import BoolArray, FloatArray, IntArray
+from mapveil_client.errors import ParameterError, check
+from mapveil_client.secure_sum.masks import SEED_BYTES, Purpose, info
 
 
-def permutation(clients: int, seed: bytes) -> npt.NDArray[np.int64]:
-    """Order the clients at random, every order equally likely up to the keystream's quality.
+def permutation(clients: int, seed: bytes) -> IntArray:
+    """Order the clients at random: the client at each place, shape (clients,), int64. Run by: both sides.
 
-    Run by: the server. Sorts 64-bit words of the seed's keystream; in the unlikely case that two
-    are equal, all are drawn again further along the stream.
-
-    Parameters
-    ----------
-    clients : int
-        How many, at least 1.
-    seed : bytes
-        32 uniform bytes.
-
-    Returns
-    -------
-    ndarray of int64, shape (clients,)
-        Which client stands at each place.
+    Sorts 64-bit words of the keystream of ``seed`` (32 bytes); in the unlikely case that two are equal, all are drawn
+    again further along the stream.
 
     Raises
     ------
     ParameterError
         The seed has another length.
     """
-    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-    from cryptography.hazmat.primitives.hashes import SHA256
-    from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
-
-    if len(seed) != _SEED_BYTES:
-        raise ParameterError(f"a graph seed of {len(seed)} bytes; expected {_SEED_BYTES}")
+    check(len(seed) == SEED_BYTES, "a graph seed", f"{SEED_BYTES} bytes", len(seed))
     key = HKDFExpand(algorithm=SHA256(), length=32, info=info(Purpose.GRAPH, b"", b"")).derive(seed)
     stream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
     while True:
@@ -121,62 +105,35 @@ def mirror_slot(slot: int, neighbours: int) -> int:
     return neighbours + 1 - slot
 
 
-def slot_of(neighbours: npt.NDArray[np.integer], i: int, j: int) -> int:
-    """In which slot (1 .. k) of client i its neighbour j is.
-
-    Parameters
-    ----------
-    neighbours : ndarray, shape (n, k)
-        From :func:`harary_graph`.
-    i, j : int
-        Two clients.
-
-    Raises
-    ------
-    ParameterError
-        They are no neighbours.
-    """
-    found = np.flatnonzero(neighbours[i] == j)
-    if found.size != 1:
-        raise ParameterError(f"clients {i} and {j} are no neighbours; expected an edge of the graph")
-    return int(found[0]) + 1
-
-
 def harary_graph(
     clients: int, neighbours: int, permutation: npt.NDArray[np.integer]
 ) -> npt.NDArray[np.int32]:
-    """List each client's neighbours in the order of their slots.
-
-    Run by: the server.
+    """List each client's neighbours in the order of their slots. Run by: both sides.
 
     Parameters
     ----------
     clients : int
-        How many, n.
+        Number of clients, n.
     neighbours : int
-        How many each has, k: even, or n - 1.
+        Number of neighbours of each, k: even, or n - 1.
     permutation : ndarray of int, shape (n,)
-        Which client stands at each place of the ring.
+        The client at each place of the ring.
 
     Returns
     -------
     ndarray of int32, shape (n, k)
-        Row i, column s - 1: the client in slot s of client i. Slots mirror each other, see the
-        module's header.
+        Row i, column s - 1: the client in slot s of client i.
 
     Raises
     ------
     ParameterError
         There is no such graph, or ``permutation`` is none of 0 .. n - 1.
     """
-    if not (0 < neighbours < clients and (neighbours % 2 == 0 or neighbours == clients - 1)):
-        raise ParameterError(
-            f"{neighbours} neighbours among {clients} clients; expected an even number below "
-            f"{clients}, or {clients - 1}"
-        )
+    good = 0 < neighbours < clients and (neighbours % 2 == 0 or neighbours == clients - 1)
+    check(good, "neighbours", f"even and below {clients}, or {clients - 1}", neighbours)
     order = np.asarray(permutation)
-    if order.shape != (clients,) or not np.array_equal(np.sort(order), np.arange(clients)):
-        raise ParameterError(f"not an order of the clients 0 .. {clients - 1}")
+    good = order.shape == (clients,) and np.array_equal(np.sort(order), np.arange(clients))
+    check(good, "permutation", f"an order of the clients 0 .. {clients - 1}", order)
     half = (neighbours + 1) // 2
     ahead = np.arange(1, neighbours + 1)
     ahead[half:] += clients - 1 - neighbours  # behind, counted ahead around the ring
@@ -185,6 +142,37 @@ def harary_graph(
     made = np.empty((clients, neighbours), dtype=np.int32)
     made[order] = ring[np.arange(clients)[:, None] + ahead]
     return made
+
+
+class Ring(NamedTuple):
+    """The graph drawn from one seed. Arrays are shared and read-only."""
+
+    order: IntArray  # the client at each place of the ring
+    neighbours: npt.NDArray[np.int32]  # of each client, by slot, shape (n, k)
+
+    def connected(self, included: BoolArray) -> bool:
+        """Whether the clients ``included`` form one piece: otherwise the sum would come apart.
+
+        Two clients are neighbours up to k / 2 places apart, so only wider gaps on the ring part
+        them; the ring falls in two where there are two such gaps. The complete graph never does.
+        """
+        clients, slots = self.neighbours.shape
+        if slots == clients - 1:
+            return True
+        places = np.flatnonzero(included[self.order])
+        if not places.size:
+            return True
+        gaps = np.diff(places, append=places[0] + clients)
+        return int(np.count_nonzero(gaps > slots // 2)) <= 1
+
+
+@functools.lru_cache(maxsize=2)
+def make_ring(clients: int, neighbours: int, seed: bytes) -> Ring:
+    """Draw the graph of a round of n clients with k neighbours each from the server's seed, 32 uniform bytes."""
+    order = permutation(clients, seed)
+    made = harary_graph(clients, neighbours, order)
+    order.flags.writeable = made.flags.writeable = False
+    return Ring(order, made)
 
 
 _LARGEST = 4096
@@ -246,10 +234,7 @@ def _exact(value: Fraction | float | str | Decimal, name: str) -> Fraction:
         exact = Fraction(value) if isinstance(value, Fraction | int) else Fraction(str(value))
     except ValueError:
         exact = Fraction(-1)
-    if not 0 <= exact < 1:
-        raise ParameterError(
-            f"{name} must be a fraction of the clients from 0 up to, not including, 1, got {value!r}"
-        )
+    check(0 <= exact < 1, name, "a fraction of the clients from 0 to below 1", value)
     return exact
 
 
@@ -321,8 +306,8 @@ def choose_neighbourhood(
 ) -> Neighbourhood:
     r"""Find the fewest neighbours, and for them the lowest threshold, that keep the promises.
 
-    The conditions are in the module's header: hypergeometric tails, summed term by term in
-    logarithms and raised by more than their rounding. Run by: both sides, before a round.
+    The conditions are in the module's header; their tails are summed term by term in logarithms and raised by more
+    than their rounding. Run by: both sides, before a round.
 
     Parameters
     ----------
@@ -337,7 +322,7 @@ def choose_neighbourhood(
     eta : int
         The sum comes out but with probability :math:`2^{-\eta}`.
     active : bool
-        Whether the server may lie about who dropped out.
+        Whether the server may be malicious, about who dropped out.
 
     Returns
     -------
@@ -347,22 +332,20 @@ def choose_neighbourhood(
     Raises
     ------
     ParameterError
-        A setting is outside its range, or no graph keeps the promises; says what would.
+        A setting is outside its range, or no graph keeps the promises.
 
     Examples
     --------
     >>> choose_neighbourhood(10, Fraction(1, 5), Fraction(1, 5))
     Neighbourhood(neighbours=6, threshold=3)
     """
-    if clients < 3:
-        raise ParameterError(f"a secure sum of {clients} clients; expected 3 or more")
-    if sigma < 1 or eta < 1:
-        raise ParameterError(f"sigma {sigma} and eta {eta}; expected whole numbers of at least 1")
+    check(clients >= 3, "clients", "3 or more", clients)
+    check(min(sigma, eta) >= 1, "sigma and eta", "at least 1", (sigma, eta))
     gamma, delta = _exact(corrupt, "corrupt"), _exact(dropout, "dropout")
     spies, gone = math.floor(gamma * clients), math.floor(delta * clients)
     found = _choose(clients, spies, gone, sigma, eta, active)
     if found is None:
-        against = " against a server that lies" if active else ""
+        against = " against a malicious server" if active else ""
         possible = f"graphs of up to {_LARGEST} neighbours bear fewer"
         if clients - 1 <= _LARGEST:
             possible = _possible(clients, spies, gone, active)

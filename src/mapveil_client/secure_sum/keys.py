@@ -1,19 +1,15 @@
-r"""Every key, seed and hash of a round, each derived for one purpose and its particulars.
+r"""Keys, seeds and hashes of a round, each derived for one purpose, and the identities of devices that sign.
 
-Device identities: who signed the keys of a round, and who agreed to its survivors.
+Without identities the clients take the server's word for whose keys they are given: the promise then holds against a
+server that follows the protocol.
 
-Without them the clients take the server's word for whose keys they are given, and a server that
-lies about keys reads everything: the promise is then against a server that follows the protocol.
-
-How a device signs a request, and how the collector checks it.
-
-What is signed is
+The statement that a device signs of a request is
 
 .. math:: \text{"mapveil request 1"} \,\|\, 0 \,\|\, \text{method} \,\|\, 0 \,\|\, \text{path} \,\|\, 0
           \,\|\, \operatorname{SHA256}(\text{body})
 
 where: path is the request's path with its query. There is no clock in it: a path names one collection, one round and
-one phase, and each is accepted once, so a replay repeats what was said and changes nothing. The header is
+one phase, and each is accepted once, so a replay changes nothing. The header is
 ``Authorization: Mapveil-Device <id> <signature>``, the id a decimal number and the signature 128 hexadecimal digits.
 """
 
@@ -21,88 +17,70 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
+import numpy as np
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from mapveil_client.arrays import BoolArray
+from mapveil_client.errors import InputError
+from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.masks import Purpose, agree, info
 from mapveil_client.secure_sum.parameters import RoundParameters
 
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
-
-from mapveil_client.randomness.random import Randomness
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from typing import Final, NamedTuple
-
-from mapveil_client.errors import InputError
-
-
-def client_bytes(client: int) -> bytes:
-    """A client's number in a statement or a derivation: 4 bytes, most significant first."""
+def _client_bytes(client: int) -> bytes:
     return client.to_bytes(4, "big")
 
 
-def _pair_info(parameters: RoundParameters, purpose: Purpose, one: int, other: int) -> bytes:
-    low, high = min(one, other), max(one, other)
-    return info(purpose, parameters.round_id, parameters.digest, client_bytes(low), client_bytes(high))
+def _named(parameters: RoundParameters, purpose: Purpose, *parts: bytes) -> bytes:
+    return info(purpose, parameters.round_id, parameters.digest, *parts)
 
 
-def pair_mask_seed(
-    parameters: RoundParameters, private: X25519PrivateKey, public: bytes, one: int, other: int
+def pair_key(
+    parameters: RoundParameters,
+    purpose: Purpose,
+    private: X25519PrivateKey,
+    public: bytes,
+    one: int,
+    other: int,
 ) -> bytes:
-    """The seed of the mask between two clients, from one's mask key and the other's; 32 bytes.
+    """The key that two clients derive for a purpose, from one's private key and the other's public key; 32 bytes.
 
-    Run by: both clients; the server, for a client whose mask key it rebuilt.
+    ``PAIR_MASK``: the seed of the mask between them, from their mask keys. ``SEALING``: the source of their two
+    sealing keys, from their seal keys. Run by: both clients; the server, for a client whose mask key it rebuilt.
 
     Raises
     ------
     PeerFault
         The public key is no key of large order.
     """
-    return agree(private, public, _pair_info(parameters, Purpose.PAIR_MASK, one, other))
+    pair = (_client_bytes(min(one, other)), _client_bytes(max(one, other)))
+    return agree(private, public, _named(parameters, purpose, *pair))
 
 
 def pair_mask_sign(client: int, other: int) -> int:
-    """Whether ``client`` adds (1) or subtracts (-1) its mask with ``other``: who has the lower number adds."""
+    """Whether ``client`` adds (1) or subtracts (-1) its mask with ``other``: the lower number adds."""
     return 1 if client < other else -1
 
 
-def pair_sealing_key(
-    parameters: RoundParameters, private: X25519PrivateKey, public: bytes, one: int, other: int
-) -> bytes:
-    """What two clients derive their two sealing keys from, 32 bytes. Run by: both clients.
-
-    Raises
-    ------
-    PeerFault
-        The public key is no key of large order.
-    """
-    return agree(private, public, _pair_info(parameters, Purpose.SEALING, one, other))
-
-
-def sealing_key(pair_key: bytes, sender: int, receiver: int) -> bytes:
+def sealing_key(pair: bytes, sender: int, receiver: int) -> bytes:
     """The key of the one box that ``sender`` seals to ``receiver``: HMAC-SHA256 of the direction."""
-    return hmac.digest(pair_key, client_bytes(sender) + client_bytes(receiver), "sha256")
+    return hmac.digest(pair, _client_bytes(sender) + _client_bytes(receiver), "sha256")
 
 
 def self_mask_seed(parameters: RoundParameters, client: int, seed: bytes) -> bytes:
     """The seed of the mask that ``client`` adds alone, 32 bytes: HMAC-SHA256 under its secret seed."""
-    named = info(Purpose.SELF_MASK, parameters.round_id, parameters.digest, client_bytes(client))
-    return hmac.digest(seed, named, "sha256")
+    return hmac.digest(seed, _named(parameters, Purpose.SELF_MASK, _client_bytes(client)), "sha256")
 
 
 def seed_commitment(parameters: RoundParameters, client: int, seed: bytes) -> bytes:
-    """The hash by which the server knows a rebuilt seed for the right one, 32 bytes.
-
-    A seed is 256 uniform bits, so its hash gives nothing away.
-    """
-    named = info(Purpose.SEED_COMMITMENT, parameters.round_id, parameters.digest, client_bytes(client), seed)
+    """The hash by which the server checks a rebuilt seed, 32 bytes: it hides 256 uniform bits."""
+    named = _named(parameters, Purpose.SEED_COMMITMENT, _client_bytes(client), seed)
     return hashlib.sha256(named).digest()
 
 
@@ -120,9 +98,7 @@ class Identity:
     """
 
     def __init__(self, private: bytes) -> None:
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-        self._key: Ed25519PrivateKey = Ed25519PrivateKey.from_private_bytes(private)
+        self._key = Ed25519PrivateKey.from_private_bytes(private)
 
     @classmethod
     def draw(cls, rng: Randomness) -> Identity:
@@ -147,9 +123,6 @@ class Identity:
 
 def signed_by(public: bytes, signature: bytes, statement: bytes) -> bool:
     """Whether ``signature`` is that of the holder of ``public`` under ``statement``."""
-    from cryptography.exceptions import InvalidSignature
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
     try:
         Ed25519PublicKey.from_public_bytes(public).verify(signature, statement)
     except (InvalidSignature, ValueError):
@@ -158,25 +131,21 @@ def signed_by(public: bytes, signature: bytes, statement: bytes) -> bool:
 
 
 def key_statement(parameters: RoundParameters, client: int, keys: bytes) -> bytes:
-    """What a client signs when it advertises: round, client, mask key and seal key."""
-    return info(Purpose.KEY_SIGNATURE, parameters.round_id, parameters.digest, client_bytes(client), keys)
+    """The statement that a client signs when it advertises: round, client, mask key and seal key."""
+    return _named(parameters, Purpose.KEY_SIGNATURE, _client_bytes(client), keys)
 
 
-def survivor_statement(
-    parameters: RoundParameters, graph_seed: bytes, included: npt.NDArray[np.bool_]
-) -> bytes:
-    """What clients sign before they unmask: round, graph, and the hash of who is in the sum."""
+def survivor_statement(parameters: RoundParameters, graph_seed: bytes, included: BoolArray) -> bytes:
+    """The statement that clients sign before they unmask: round, graph, and the hash of who is in the sum."""
     members = np.packbits(included, bitorder="little").tobytes()
-    named = info(Purpose.SURVIVOR_SET, parameters.round_id, parameters.digest, graph_seed, members)
-    return info(
-        Purpose.SURVIVOR_SIGNATURE, parameters.round_id, parameters.digest, hashlib.sha256(named).digest()
-    )
+    named = _named(parameters, Purpose.SURVIVOR_SET, graph_seed, members)
+    return _named(parameters, Purpose.SURVIVOR_SIGNATURE, hashlib.sha256(named).digest())
 
 
 SCHEME: Final = "Mapveil-Device"
 _PURPOSE: Final = b"mapveil request 1\0"
 _ENROLMENT: Final = b"mapveil enrolment 1\0"
-_SIGNATURE_DIGITS: Final = 128
+_HEADER: Final = re.compile(rf"{SCHEME} ([0-9]{{1,18}}) ([0-9a-fA-F]{{128}})")
 
 
 class SignedBy(NamedTuple):
@@ -187,22 +156,12 @@ class SignedBy(NamedTuple):
 
 
 def request_statement(method: str, path: str, body: bytes) -> bytes:
-    """What is signed of a request.
-
-    Parameters
-    ----------
-    method : str
-        Such as ``PUT``.
-    path : str
-        With its query, as it is sent.
-    body : bytes
-        As it is sent; empty where there is none.
-    """
+    """The statement that is signed of a request: its method, its path with the query, and its body."""
     return _PURPOSE + method.encode() + b"\0" + path.encode() + b"\0" + hashlib.sha256(body).digest()
 
 
 def enrolment_statement(token: str, public_key: bytes) -> bytes:
-    """What a new device signs: that it holds the key it enrols with this token."""
+    """The statement that a new device signs: it holds the key that it enrols with this token."""
     return _ENROLMENT + hashlib.sha256(token.encode()).digest() + public_key
 
 
@@ -219,11 +178,7 @@ def read_authorization(header: str) -> SignedBy:
     InputError
         It is no such header.
     """
-    parts = header.split(" ")
-    if len(parts) == 3 and parts[0] == SCHEME and len(parts[2]) == _SIGNATURE_DIGITS:
-        try:
-            if parts[1].isascii() and parts[1].isdecimal() and len(parts[1]) <= 18:
-                return SignedBy(int(parts[1]), bytes.fromhex(parts[2]))
-        except ValueError:
-            pass
-    raise InputError(f"the Authorization header is not '{SCHEME} <id> <128 hexadecimal digits>'")
+    found = _HEADER.fullmatch(header)
+    if found is None:
+        raise InputError(f"the Authorization header is not '{SCHEME} <id> <128 hexadecimal digits>'")
+    return SignedBy(int(found[1]), bytes.fromhex(found[2]))

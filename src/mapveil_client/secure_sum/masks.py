@@ -12,37 +12,41 @@ A seed is the cipher's key and keys one stream only, so the counter starts at ze
 Source: Bell, Bonawitz, Gascon, Lepoint, Raykova, "Secure Single-Server Aggregation with
 (Poly)Logarithmic Overhead" (2020), algorithm 2.
 
-Domain separation: every hash, key and signature of a secure sum names what it is for.
-
-Two uses can never share an input, because each input starts with the protocol's name and version
-and the number of its purpose, and every part after it is preceded by its length.
-
-Sealing: a client's shares travel to a neighbour through the server, which cannot read them.
+Domain separation: the input of every hash, key and signature starts with the protocol's name and version and the
+number of its purpose, and every part after it is preceded by its length, so that two uses never share an input.
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers import Cipher as Stream
+from cryptography.hazmat.primitives.ciphers import algorithms, modes
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from mapveil_client.errors import ParameterError
 from mapveil_client.secure_sum.states import PeerFault
 
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
-    from cryptography.hazmat.primitives.hashes import SHA256
-    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-
-
 PROTOCOL = b"mapveil secure sum"
 VERSION = 1
+SEED_BYTES = 32
+TAG_BYTES = 16
+"""Bytes by which a sealed text is longer than its plain text."""
 
 _LENGTH_BYTES = 4
+_CHUNK = 1 << 17  # bytes: the vector's piece and the keystream both stay in the second cache
+_ZEROS = bytes(_CHUNK)
+_SLACK = 15  # the cipher wants room for all but one byte of a block more
+_OPEN = 128  # streams held open at once
+# A key is derived for one ordered pair of clients in one round, and seals exactly one text: a nonce cannot repeat.
+_NONCE = bytes(12)
 
 
 class Purpose(IntEnum):
@@ -59,7 +63,7 @@ class Purpose(IntEnum):
 
 
 def info(purpose: Purpose, round_id: bytes, context: bytes, *parts: bytes) -> bytes:
-    r"""Write a purpose and its particulars as one string of bytes; distinct particulars differ.
+    r"""Write a purpose and its particulars as one byte string; distinct particulars differ.
 
     .. math:: \mathrm{name} \,\|\, \mathrm{version}_2 \,\|\, \mathrm{purpose}_2 \,\|\, |r|_4\, r \,\|\,
         |c|_4\, c \,\|\, |p_1|_4\, p_1 \,\|\, \dots
@@ -70,13 +74,13 @@ def info(purpose: Purpose, round_id: bytes, context: bytes, *parts: bytes) -> by
     Parameters
     ----------
     purpose : Purpose
-        What the result will be hashed, expanded or signed for.
+        Use of the result.
     round_id : bytes
-        Names the one execution of the protocol.
+        Name of the one execution of the protocol.
     context : bytes
-        Names the application and its query.
+        Name of the application and its query.
     parts : bytes
-        Whatever else the purpose depends on, such as the two clients' keys.
+        Other particulars, such as the two clients' numbers.
 
     Examples
     --------
@@ -87,14 +91,6 @@ def info(purpose: Purpose, round_id: bytes, context: bytes, *parts: bytes) -> by
     for part in (round_id, context, *parts):
         written += (len(part).to_bytes(_LENGTH_BYTES, "big"), part)
     return b"".join(written)
-
-
-SEED_BYTES = 32
-
-_CHUNK = 1 << 17  # bytes: the vector's piece and the keystream both stay in the second cache
-_ZEROS = bytes(_CHUNK)
-_SLACK = 15  # the cipher wants room for all but one byte of a block more
-_OPEN = 128  # streams held open at once
 
 
 class Cipher(IntEnum):
@@ -120,17 +116,7 @@ def word_type(bits: int) -> np.dtype[np.unsignedinteger]:
     for width in (8, 16, 32, 64):
         if 1 <= bits <= width:
             return np.dtype(f"<u{width // 8}")
-    raise ParameterError(f"a modulus of 2^{bits}; expected 2^1 to 2^64")
-
-
-@functools.cache
-def _key_agreement() -> tuple[Callable[[bytes], X25519PublicKey], type[HKDF], SHA256]:
-    """What :func:`agree` works with, imported once: looking imports up costs a tenth of an agreement."""
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
-    from cryptography.hazmat.primitives.hashes import SHA256
-    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-
-    return X25519PublicKey.from_public_bytes, HKDF, SHA256()
+    raise ParameterError(f"bits must be 1 to 64, got {bits}")
 
 
 def agree(private: X25519PrivateKey, public: bytes, info: bytes) -> bytes:
@@ -138,37 +124,23 @@ def agree(private: X25519PrivateKey, public: bytes, info: bytes) -> bytes:
 
     .. math:: \mathrm{HKDF\text{-}SHA256}(\mathrm{X25519}(a, B), \mathrm{info})
 
-    where: :math:`a` is ``private`` and :math:`B` is ``public``. Run by: the client, and by the
-    server for a client whose key it reconstructed.
-
-    Parameters
-    ----------
-    private : X25519PrivateKey
-        One side's key.
-    public : bytes
-        The other side's public key, 32 bytes.
-    info : bytes
-        Equal at both sides, from :func:`mapveil_client.secure_sum.masks.info`.
-
-    Returns
-    -------
-    bytes
-        32 bytes.
+    where: :math:`a` is ``private``, one side's key, :math:`B` is ``public``, the other side's (32 bytes), and ``info``,
+    from :func:`mapveil_client.secure_sum.masks.info`, is equal at both sides. The key has 32 bytes. Run by: the client,
+    and by the server for a client whose key it reconstructed.
 
     Raises
     ------
     PeerFault
         The public key is no key, or one of those for which every result is zero.
     """
-    read_key, extract_and_expand, hash_function = _key_agreement()
     try:
-        shared = private.exchange(read_key(public))
+        shared = private.exchange(X25519PublicKey.from_public_bytes(public))
     except ValueError:
         raise PeerFault(
             f"a public key of {len(public)} bytes gives no shared secret; expected an X25519 key of 32 "
             "bytes and large order"
         ) from None
-    return extract_and_expand(hash_function, SEED_BYTES, None, info).derive(shared)
+    return HKDF(SHA256(), SEED_BYTES, None, info).derive(shared)
 
 
 def add_masks(
@@ -187,9 +159,9 @@ def add_masks(
     Parameters
     ----------
     vector : ndarray of the words of :func:`word_type`, contiguous
-        Changed in place.
+        The vector, changed in place.
     seeds : sequence of bytes
-        32 bytes each.
+        Keys of 32 bytes.
     signs : sequence of int
         Above zero adds, below zero subtracts.
     cipher : Cipher
@@ -200,9 +172,6 @@ def add_masks(
     ParameterError
         The vector is not contiguous little-endian unsigned words, or seeds and signs differ in number.
     """
-    from cryptography.hazmat.primitives.ciphers import Cipher as Stream
-    from cryptography.hazmat.primitives.ciphers import algorithms, modes
-
     if vector.dtype not in (np.dtype(f"<u{size}") for size in (1, 2, 4, 8)) or not vector.flags.c_contiguous:
         raise ParameterError(f"a vector of {vector.dtype}; expected contiguous little-endian unsigned words")
     if len(seeds) != len(signs):
@@ -230,12 +199,8 @@ def add_masks(
                 operation(piece, key, out=piece)
 
 
-TAG_BYTES = 16
-"""How much longer a sealed text is than its plain text."""
-
-# A key is derived for one ordered pair of clients in one round (both names and the round are in
-# its derivation), and seals exactly one text: the nonce cannot repeat under a key, so it is fixed.
-_NONCE = bytes(12)
+def _aead(key: bytes, cipher: Cipher) -> AESGCM | ChaCha20Poly1305:
+    return AESGCM(key) if cipher is Cipher.AES_256_CTR else ChaCha20Poly1305(key)
 
 
 def seal(key: bytes, plaintext: bytes, associated: bytes, cipher: Cipher = Cipher.AES_256_CTR) -> bytes:
@@ -246,11 +211,11 @@ def seal(key: bytes, plaintext: bytes, associated: bytes, cipher: Cipher = Ciphe
     Parameters
     ----------
     key : bytes
-        32 bytes, from :func:`mapveil_client.secure_sum.masks.agree`, used for this text only.
+        32 bytes, from :func:`agree`, used for this text only.
     plaintext : bytes
-        What nobody else shall read.
+        The secret text.
     associated : bytes
-        What the receiver must hold the same (round, sender, receiver).
+        Data that the receiver must hold the same (round, sender, receiver).
     cipher : Cipher
         The family of the round.
 
@@ -259,28 +224,19 @@ def seal(key: bytes, plaintext: bytes, associated: bytes, cipher: Cipher = Ciphe
     bytes
         ``len(plaintext) + TAG_BYTES``.
     """
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
-
-    if cipher is Cipher.AES_256_CTR:
-        return AESGCM(key).encrypt(_NONCE, plaintext, associated)
-    return ChaCha20Poly1305(key).encrypt(_NONCE, plaintext, associated)
+    return _aead(key, cipher).encrypt(_NONCE, plaintext, associated)
 
 
 def open_sealed(key: bytes, sealed: bytes, associated: bytes, cipher: Cipher = Cipher.AES_256_CTR) -> bytes:
-    """Check and decrypt what :func:`seal` made. Run by: the client that receives shares.
+    """Check and decrypt a text of :func:`seal`. Run by: the client that receives shares.
 
     Raises
     ------
     PeerFault
         The text was not sealed under this key, for this round, sender and receiver.
     """
-    from cryptography.exceptions import InvalidTag
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
-
     try:
-        if cipher is Cipher.AES_256_CTR:
-            return AESGCM(key).decrypt(_NONCE, sealed, associated)
-        return ChaCha20Poly1305(key).decrypt(_NONCE, sealed, associated)
+        return _aead(key, cipher).decrypt(_NONCE, sealed, associated)
     except InvalidTag:
         raise PeerFault(
             "sealed shares do not open; expected shares sealed by the named sender for this client and round"

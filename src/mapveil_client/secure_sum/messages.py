@@ -1,4 +1,4 @@
-"""The messages: what each holds, how large it may be, and its one encoding.
+"""The messages of a secure sum: the fields of each, their sizes, and its one encoding.
 
 Every message is one canonical CBOR array::
 
@@ -99,26 +99,12 @@ LAYOUTS: dict[Message, tuple[Field, ...]] = {
 _HEAD_FIELDS = 4
 
 
-class _Size(NamedTuple):
-    unit: int
-    most: int
-    exact: bool
-
-
-@functools.lru_cache(maxsize=64)
-def _sizes(parameters: RoundParameters, message: Message) -> tuple[_Size, ...]:
-    return tuple(
-        _Size(field.each(parameters), field.each(parameters) * field.most(parameters), field.exact)
-        for field in LAYOUTS[message]
-    )
-
-
 @functools.lru_cache(maxsize=64)
 def largest(parameters: RoundParameters, message: Message) -> int:
     """Bytes of the largest message of a kind: longer ones are refused unread."""
-    sizes = _sizes(parameters, message)
     head = canonical_cbor.encode([VERSION, int(message), parameters.digest, parameters.clients - 1])
-    return len(head) + canonical_cbor.encoded_size([size.most for size in sizes])
+    sizes = [field.each(parameters) * field.most(parameters) for field in LAYOUTS[message]]
+    return len(head) + canonical_cbor.encoded_size(sizes)
 
 
 def encode(parameters: RoundParameters, message: Message, client: int, *fields: bytes) -> bytes:
@@ -134,7 +120,7 @@ def decode(
     Returns
     -------
     message, fields
-        Every field has a size that its layout allows; what it means is for the machine to check.
+        Every field has a size that its layout allows; its meaning is for the party to check.
 
     Raises
     ------
@@ -142,7 +128,7 @@ def decode(
         Anything else: too large, not canonical, another version, round, client or time.
     """
     if not expected:
-        raise PeerFault(f"a message of {len(data)} bytes; none is accepted now")
+        raise PeerFault(f"a message of {len(data)} bytes; expected none now")
     most = max(largest(parameters, message) for message in expected)
     if len(data) > most:
         raise PeerFault(f"a message of {len(data)} bytes; expected at most {most} now")
@@ -162,18 +148,18 @@ def decode(
         names = " or ".join(message.name for message in expected)
         known = Message(kind).name if kind in tuple(Message) else "unknown"
         raise PeerFault(f"a message of kind {known}; expected {names} now")
-    sizes = _sizes(parameters, message)
-    if len(fields) != len(sizes):
-        raise PeerFault(f"{message.name} of {len(fields)} fields; expected {len(sizes)}")
+    layout = LAYOUTS[message]
+    if len(fields) != len(layout):
+        raise PeerFault(f"{message.name} of {len(fields)} fields; expected {len(layout)}")
     checked: list[bytes] = []
-    for value, size, field in zip(fields, sizes, LAYOUTS[message], strict=True):
+    for value, field in zip(fields, layout, strict=True):
         if not isinstance(value, bytes):
             raise PeerFault(f"{message.name}'s {field.name} is a number; expected a byte string")
-        if len(value) > size.most or len(value) % size.unit or (size.exact and len(value) != size.most):
-            raise PeerFault(
-                f"{message.name}'s {field.name} of {len(value)} bytes; expected "
-                + (f"exactly {size.most}" if size.exact else f"a multiple of {size.unit} up to {size.most}")
-            )
+        unit, times = field.each(parameters), field.most(parameters)
+        size, most = len(value), unit * times
+        if size > most or size % unit or (field.exact and size != most):
+            wanted_size = f"exactly {most}" if field.exact else f"a multiple of {unit} up to {most}"
+            raise PeerFault(f"{message.name}'s {field.name} of {size} bytes; expected {wanted_size}")
         checked.append(value)
     return message, checked
 
@@ -198,28 +184,12 @@ def read_set(data: bytes, count: int) -> BoolArray:
 
 
 def rows_by_slot(data: bytes, slots: BoolArray, unit: int, name: str) -> npt.NDArray[np.uint8]:
-    """Lay out what stands for the slots of a set, one after another, with a row per slot.
-
-    Parameters
-    ----------
-    data : bytes
-        ``unit`` bytes for each member of ``slots``.
-    slots : ndarray of bool, shape (k,)
-        The set.
-    unit : int
-        Bytes of a row.
-    name : str
-        What it is, for the message of a failure.
-
-    Returns
-    -------
-    ndarray of uint8, shape (k, unit)
-        Zero where a slot is not in the set.
+    """Give each slot of a set its ``unit`` bytes of ``data``: shape (k, unit), zero where a slot is not in the set.
 
     Raises
     ------
     PeerFault
-        There are more or fewer than the set has members.
+        ``data``, called ``name``, has more or fewer bytes than the set's members need.
     """
     count = int(np.count_nonzero(slots))
     if len(data) != count * unit:

@@ -1,4 +1,4 @@
-"""What all parties of one round agree on before it starts, and the settings that it follows from."""
+"""The parameters that all parties of one round agree on before it starts, and the settings that they follow from."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from mapveil_client.canonical_cbor import encode
-from mapveil_client.errors import ParameterError
+from mapveil_client.errors import check
 from mapveil_client.secure_sum.graph import choose_neighbourhood
 from mapveil_client.secure_sum.masks import PROTOCOL, VERSION, Cipher
 from mapveil_client.secure_sum.shamir import PRIME
@@ -26,27 +26,27 @@ class RoundParameters:
     Parameters
     ----------
     round_id : bytes
-        Names this execution; never used twice, 1 to 255 bytes.
+        Name of this execution; never used twice, 1 to 255 bytes.
     context : bytes
-        Names the application and its query, at most 255 bytes.
+        Name of the application and its query, at most 255 bytes.
     clients : int
-        n, how many are invited; those who never answer count as dropped.
+        Number of invited clients, n; those who never answer count as dropped.
     neighbours : int
-        k, even or n - 1.
+        Neighbours of each client, k: even or n - 1.
     threshold : int
-        t, how many shares give a secret back, 2 .. k.
+        Number of shares that give a secret back, t: 2 .. k.
     length : int
         Coordinates of a vector, at least 1.
     bits : int
         b: sums are taken modulo 2^b, 1 to 64.
     minimum : int
-        The fewest vectors in a sum that anybody helps to reveal, at least 2. The clients insist on it.
+        Fewest vectors of a sum that the clients help to reveal, at least 2.
     cipher : Cipher
-        Of the masks and, in the same family, of the sealed shares.
+        Cipher of the masks and, in the same family, of the sealed shares.
     signed : bool
-        Every client signs its keys with a device identity, and checks its neighbours'.
+        Whether every client signs its keys with a device identity, and checks its neighbours'.
     active : bool
-        The consistency check against a server that lies about who is in the sum; needs ``signed``.
+        Whether clients check that all were told the same survivors; needs ``signed``.
 
     Raises
     ------
@@ -68,25 +68,18 @@ class RoundParameters:
 
     def __post_init__(self) -> None:
         n, k, t = self.clients, self.neighbours, self.threshold
-        self._check(1 <= len(self.round_id) <= _MOST_NAME, "round_id", f"1 to {_MOST_NAME} bytes")
-        self._check(len(self.context) <= _MOST_NAME, "context", f"at most {_MOST_NAME} bytes")
-        self._check(3 <= n <= _MOST_CLIENTS, "clients", f"3 to {_MOST_CLIENTS}")
-        self._check(
-            2 <= k < min(n, PRIME) and (k % 2 == 0 or k == n - 1),
-            "neighbours",
-            f"even and below {n}, or {n - 1}",
-        )
-        self._check(2 <= t <= k, "threshold", f"2 to {k}")
-        self._check(1 <= self.length <= _MOST_LENGTH, "length", f"1 to {_MOST_LENGTH}")
-        self._check(1 <= self.bits <= 64, "bits", "1 to 64")
-        self._check(2 <= self.minimum <= n, "minimum", f"2 to {n}")
-        self._check(self.signed or not self.active, "signed", "True for an active round")
+        even = 2 <= k < min(n, PRIME) and (k % 2 == 0 or k == n - 1)
+        check(1 <= len(self.round_id) <= _MOST_NAME, "round_id", f"1 to {_MOST_NAME} bytes", self.round_id)
+        check(len(self.context) <= _MOST_NAME, "context", f"at most {_MOST_NAME} bytes", self.context)
+        check(3 <= n <= _MOST_CLIENTS, "clients", f"3 to {_MOST_CLIENTS}", n)
+        check(even, "neighbours", f"even and below {n}, or {n - 1}", k)
+        check(2 <= t <= k, "threshold", f"2 to {k}", t)
+        check(1 <= self.length <= _MOST_LENGTH, "length", f"1 to {_MOST_LENGTH}", self.length)
+        check(1 <= self.bits <= 64, "bits", "1 to 64", self.bits)
+        check(2 <= self.minimum <= n, "minimum", f"2 to {n}", self.minimum)
+        check(self.signed or not self.active, "signed", "True for an active round", self.signed)
         # Otherwise two disjoint sets of neighbours could each give a secret back.
-        self._check(not self.active or 2 * t > k, "threshold", f"more than half of {k} for an active round")
-
-    def _check(self, good: bool, name: str, accepted: str) -> None:
-        if not good:
-            raise ParameterError(f"{name} must be {accepted}, got {getattr(self, name)!r}")
+        check(not self.active or 2 * t > k, "threshold", f"more than half of {k} for an active round", t)
 
     @functools.cached_property
     def digest(self) -> bytes:
@@ -100,7 +93,7 @@ class RoundParameters:
 
 @dataclass(frozen=True, kw_only=True)
 class SumSettings:
-    r"""How the vectors of a shard are summed.
+    r"""The settings of a secure sum.
 
     Parameters
     ----------
@@ -109,15 +102,13 @@ class SumSettings:
     bits : int
         Sums are modulo :math:`2^{\mathrm{bits}}`, 1 to 64.
     corrupt, dropout : Fraction
-        The largest parts of a shard that may side with the server, and that may drop out.
-    round_id : bytes
-        Names the round; each shard's run adds random bytes to it.
-    context : bytes
-        Names the application and its query.
+        Largest fractions of a shard that may side with the server, and that may drop out.
+    round_id, context : bytes
+        As in :class:`RoundParameters`; each shard's run adds random bytes to the name of the round.
     cipher : Cipher
-        Of the masks, and its family of the sealed shares.
+        As in :class:`RoundParameters`.
     active : bool
-        Also against a server that lies about who dropped out.
+        Whether the sum is protected against a malicious server too.
     sigma, eta : int
         Security fails with probability :math:`2^{-\sigma}`, the sum with :math:`2^{-\eta}`.
 
@@ -139,28 +130,18 @@ class SumSettings:
     eta: int = 30
 
     def __post_init__(self) -> None:
-        for name, good, accepted in (
-            ("length", self.length >= 1, "at least 1"),
-            ("bits", 1 <= self.bits <= 64, "1 to 64"),
-            ("corrupt", 0 <= self.corrupt < 1, "a fraction from 0 to below 1"),
-            ("dropout", 0 <= self.dropout < 1, "a fraction from 0 to below 1"),
-        ):
-            if not good:
-                raise ParameterError(f"{name} must be {accepted}, got {getattr(self, name)!r}")
+        check(self.length >= 1, "length", "at least 1", self.length)
+        check(1 <= self.bits <= 64, "bits", "1 to 64", self.bits)
+        for name in ("corrupt", "dropout"):
+            value = getattr(self, name)
+            check(0 <= value < 1, name, "a fraction from 0 to below 1", value)
 
     def promised(self, clients: int) -> int:
         r"""The fewest vectors that the sum of a shard may hold, :math:`n - \lfloor \delta n \rfloor`."""
         return clients - math.floor(self.dropout * clients)
 
     def parameters(self, clients: int, run: bytes = b"") -> RoundParameters:
-        """What the parties of one shard agree on.
-
-        Parameters
-        ----------
-        clients : int
-            In the shard.
-        run : bytes
-            Is added to the round's name.
+        """The parameters of one shard of ``clients``; ``run`` is added to the round's name.
 
         Raises
         ------

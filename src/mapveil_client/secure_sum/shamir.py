@@ -24,7 +24,7 @@ import functools
 import numpy as np
 import numpy.typing as npt
 
-from mapveil_client.errors import ParameterError
+from mapveil_client.errors import ParameterError, check
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.states import PeerFault
 
@@ -103,9 +103,9 @@ def split_secrets(
     secrets : ndarray of uint8, shape (m, 32)
         The secrets.
     shares : int
-        How many of each, for the slots 1 .. shares.
+        Number of shares of each, for the slots 1 .. shares.
     threshold : int
-        How many give the secret back; fewer tell nothing.
+        Number of shares that give the secret back; fewer are independent of it.
     rng : Randomness
         The source of the coefficients.
 
@@ -119,12 +119,11 @@ def split_secrets(
     ParameterError
         A shape is wrong, or not ``1 <= threshold <= shares < PRIME``.
     """
-    if secrets.ndim != 2 or secrets.shape[1] != SECRET_BYTES or secrets.dtype != np.uint8:
-        raise ParameterError(f"secrets of shape {secrets.shape}; expected shape (m, {SECRET_BYTES}) of uint8")
-    if not 1 <= threshold <= shares < PRIME:
-        raise ParameterError(
-            f"threshold {threshold} of {shares} shares; expected 1 <= threshold <= shares < {PRIME}"
-        )
+    good = secrets.ndim == 2 and secrets.shape[1] == SECRET_BYTES and secrets.dtype == np.uint8
+    check(good, "secrets", f"uint8 of shape (m, {SECRET_BYTES})", secrets.shape)
+    check(
+        1 <= threshold <= shares < PRIME, "threshold", f"from 1 to {shares} shares, below {PRIME}", threshold
+    )
     count = len(secrets)
     polynomials = np.empty((count * DIGITS, threshold))
     polynomials[:, 0] = _digits(secrets).reshape(-1)
@@ -165,8 +164,7 @@ def reconstruct_secrets(
     Returns
     -------
     ndarray of uint8, shape (m, 32)
-        The secrets; wrong shares give wrong secrets, which the caller checks against what the
-        client committed itself to.
+        The secrets; wrong shares give wrong ones, which the caller checks against the client's commitments.
 
     Raises
     ------
@@ -176,15 +174,12 @@ def reconstruct_secrets(
         Shapes disagree, a slot is outside 1 .. PRIME - 1, or a slot is given twice.
     """
     where = np.asarray(slots, dtype=np.int64)
-    if where.ndim != 2 or where.shape[1] < 1 or shares.shape != (*where.shape, DIGITS):
-        raise ParameterError(
-            f"slots of shape {where.shape} and shares of shape {shares.shape}; expected (m, t) and (m, "
-            f"t, {DIGITS})"
-        )
+    good = where.ndim == 2 and where.shape[1] >= 1 and shares.shape == (*where.shape, DIGITS)
+    wanted = f"of shapes (m, t) and (m, t, {DIGITS})"
+    check(good, "slots and shares", wanted, (where.shape, shares.shape))
     if not len(where):
         return np.zeros((0, SECRET_BYTES), dtype=np.uint8)
-    if where.min() < 1 or where.max() >= PRIME:
-        raise ParameterError(f"slots {where.min()} to {where.max()}; expected slots from 1 to {PRIME - 1}")
+    check(bool(((where >= 1) & (where < PRIME)).all()), "slots", f"from 1 to {PRIME - 1}", where)
     if shares.max() >= PRIME:
         raise PeerFault(f"a share holds the number {shares.max()}; expected numbers below {PRIME}")
     digits = np.empty((len(where), DIGITS), dtype=np.int64)

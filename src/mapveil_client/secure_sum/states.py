@@ -1,9 +1,6 @@
-"""The states of both parties and every step between them: the only place that says what may follow what.
+"""The states of both parties and every step between them, and the failures of a round by whose fault they are.
 
-The machines look their steps up here while they run, and the diagram of the documentation is drawn
-from the same rows.
-
-The failures of a round, sorted by whose fault they are.
+The parties look their steps up here while they run, and the diagram of the documentation is drawn from the same rows.
 
 ::
 
@@ -21,7 +18,7 @@ from __future__ import annotations
 
 import functools
 from enum import Enum, IntEnum
-from typing import ClassVar, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from mapveil_client.errors import PromiseError
 
@@ -32,17 +29,12 @@ class ProtocolError(PromiseError):
     Parameters
     ----------
     text : str
-        One line: what was wrong, and what is accepted. Never a secret.
+        One line, never with a secret.
     client : int, optional
         The client concerned; none where it is the server, or nobody in particular.
-
-    Attributes
-    ----------
-    fault : str
-        ``"peer"``, ``"own"`` or ``"nobody"``.
     """
 
-    fault: ClassVar[str] = "nobody"
+    fault: ClassVar[str] = "nobody"  # or "peer", or "own"
 
     def __init__(self, text: str, client: int | None = None) -> None:
         super().__init__(text)
@@ -65,9 +57,7 @@ class OwnFault(ProtocolError):
 
 
 class Abort(ProtocolError):
-    """Too few are left, or what is left cannot be unmasked: the round ends and nothing is revealed."""
-
-    fault: ClassVar[str] = "nobody"
+    """Too few are left, or the rest cannot be unmasked: the round ends and nothing is revealed."""
 
 
 class Message(IntEnum):
@@ -85,7 +75,7 @@ class Message(IntEnum):
 
 
 class Signal(Enum):
-    """What the caller, not the other party, makes happen."""
+    """Events that the caller makes happen, not the other party."""
 
     START = "start"
     CLOSE = "phase over"
@@ -93,7 +83,7 @@ class Signal(Enum):
 
 
 class ClientState(Enum):
-    """Where a client stands; the value is its number in a saved state."""
+    """The states of a client; the value is its number in a saved state."""
 
     FRESH = 0
     ADVERTISED = 1
@@ -105,7 +95,7 @@ class ClientState(Enum):
 
 
 class ServerState(Enum):
-    """Which messages the server collects, or how it ended."""
+    """The states of the server: the messages that it collects, or its end."""
 
     KEYS = 0
     SHARES = 1
@@ -142,10 +132,7 @@ CLIENT_STEPS: tuple[Step[ClientState], ...] = (
     Step(_C.MASKED, _M.SURVIVORS, _C.DONE, _M.ANSWER, active=False),
     Step(_C.MASKED, _M.SURVIVORS, _C.CONSENTED, _M.CONSENT, active=True),
     Step(_C.CONSENTED, _M.CONFIRMATIONS, _C.DONE, _M.ANSWER, active=True),
-    Step(_C.FRESH, Signal.ABORT, _C.ABORTED),
-    Step(_C.ADVERTISED, Signal.ABORT, _C.ABORTED),
-    Step(_C.SHARED, Signal.ABORT, _C.ABORTED),
-    Step(_C.MASKED, Signal.ABORT, _C.ABORTED),
+    *(Step(state, Signal.ABORT, _C.ABORTED) for state in (_C.FRESH, _C.ADVERTISED, _C.SHARED, _C.MASKED)),
     Step(_C.CONSENTED, Signal.ABORT, _C.ABORTED, active=True),
 )
 
@@ -161,62 +148,42 @@ SERVER_STEPS: tuple[Step[ServerState], ...] = (
     Step(_S.CONSENTS, Signal.CLOSE, _S.ANSWERS, _M.CONFIRMATIONS, active=True),
     Step(_S.ANSWERS, _M.ANSWER, _S.ANSWERS),
     Step(_S.ANSWERS, Signal.CLOSE, _S.DONE),
-    Step(_S.KEYS, Signal.ABORT, _S.ABORTED),
-    Step(_S.SHARES, Signal.ABORT, _S.ABORTED),
-    Step(_S.INPUTS, Signal.ABORT, _S.ABORTED),
+    *(Step(state, Signal.ABORT, _S.ABORTED) for state in (_S.KEYS, _S.SHARES, _S.INPUTS, _S.ANSWERS)),
     Step(_S.CONSENTS, Signal.ABORT, _S.ABORTED, active=True),
-    Step(_S.ANSWERS, Signal.ABORT, _S.ABORTED),
 )
 
 
 @functools.cache
-def _client_table(active: bool) -> dict[tuple[ClientState, Event], Step[ClientState]]:
-    return {(step.state, step.event): step for step in CLIENT_STEPS if step.active in (None, active)}
+def _table(party: type[Enum], active: bool) -> dict[tuple[Enum, Event], Step[Any]]:
+    steps: tuple[Step[Any], ...] = CLIENT_STEPS if party is ClientState else SERVER_STEPS
+    return {(step.state, step.event): step for step in steps if step.active in (None, active)}
 
 
-@functools.cache
-def _server_table(active: bool) -> dict[tuple[ServerState, Event], Step[ServerState]]:
-    return {(step.state, step.event): step for step in SERVER_STEPS if step.active in (None, active)}
-
-
-def client_step(state: ClientState, event: Message | Signal, active: bool) -> Step[ClientState] | None:
-    """The step that ``event`` makes in a client's ``state``; None where it is not allowed."""
-    return _client_table(active).get((state, event))
-
-
-def server_step(state: ServerState, event: Message | Signal, active: bool) -> Step[ServerState] | None:
-    """The step that ``event`` makes in the server's ``state``; None where it is not allowed."""
-    return _server_table(active).get((state, event))
+def find_step(state: State, event: Event, active: bool) -> Step[State] | None:
+    """The step that ``event`` makes in a party's state; None where it is not allowed."""
+    return _table(type(state), active).get((state, event))
 
 
 @functools.cache
 def expected_messages(state: ClientState | ServerState, active: bool) -> tuple[Message, ...]:
     """The messages that a state accepts; none at the end."""
-    if isinstance(state, ClientState):
-        events = [event for at, event in _client_table(active) if at is state]
-    else:
-        events = [event for at, event in _server_table(active) if at is state]
-    return tuple(event for event in events if isinstance(event, Message))
+    steps = _table(type(state), active)
+    return tuple(event for at, event in steps if at is state and isinstance(event, Message))
 
 
 @functools.cache
 def server_phases(active: bool) -> tuple[ServerState, ...]:
     """The phases of a round in order: the states in which the server collects messages."""
-    found = [ServerState.KEYS]
-    while (
-        step := server_step(found[-1], Signal.CLOSE, active)
-    ) is not None and step.after is not ServerState.DONE:
-        found.append(step.after)
-    return tuple(found)
+    steps = _table(ServerState, active).values()
+    return tuple(step.state for step in steps if step.event is Signal.CLOSE)
 
 
-@functools.cache
 def sent_messages(active: bool) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
     """The messages that a client sends in a round, and those that it is sent, each in order."""
-    steps = (
-        [step for step in table if step.active in (None, active)] for table in (CLIENT_STEPS, SERVER_STEPS)
+    client, server = (
+        tuple(step.sends for step in _table(party, active).values() if step.sends is not None)
+        for party in (ClientState, ServerState)
     )
-    client, server = (tuple(step.sends for step in each if step.sends is not None) for each in steps)
     return client, server
 
 

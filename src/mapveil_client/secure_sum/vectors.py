@@ -5,35 +5,25 @@ Packing: numbers below :math:`2^b` on the wire in b bits each.
 Number i occupies bits :math:`ib` to :math:`(i + 1)b - 1` of the string, where bit m is bit
 :math:`m \bmod 8` (least significant is 0) of byte :math:`\lfloor m / 8 \rfloor`: the numbers are the
 digits of one long little-endian integer. Bits left over in the last byte are zero.
-
-The round's graph as both sides see it: who neighbours whom, and whether the survivors hang together.
 """
 
 from __future__ import annotations
 
-import functools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from mapveil_client.arrays import IntArray
-from mapveil_client.errors import ParameterError
-from mapveil_client.secure_sum.graph import harary_graph, permutation
+from mapveil_client.arrays import BoolArray, IntArray
+from mapveil_client.errors import ParameterError, check
 from mapveil_client.secure_sum.states import PeerFault
 
 _WORD = 64
 _FEW = 1024
 """Up to so many numbers their bits are taken one by one: an array of them costs less than a loop over a group."""
-
-
-def _check(bits: int) -> None:
-    if not 1 <= bits <= _WORD:
-        raise ParameterError(f"numbers of {bits} bits; expected 1 to {_WORD}")
 
 
 def packed_size(length: int, bits: int) -> int:
@@ -53,26 +43,14 @@ def _period(bits: int) -> int:
 
 
 def pack(values: npt.NDArray[np.unsignedinteger], bits: int) -> bytes:
-    """Write numbers in ``bits`` bits each. Run by: the client.
-
-    Parameters
-    ----------
-    values : ndarray of unsigned int, shape (length,)
-        Each below ``2**bits``.
-    bits : int
-        1 to 64.
-
-    Returns
-    -------
-    bytes
-        ``packed_size(length, bits)`` of them.
+    """Write numbers below ``2**bits``, shape (length,), in ``bits`` (1 .. 64) bits each. Run by: the client.
 
     Raises
     ------
     ParameterError
-        A number is too large, or ``bits`` is outside 1 .. 64.
+        A number is too large, or ``bits`` is out of range.
     """
-    _check(bits)
+    check(1 <= bits <= _WORD, "bits", f"1 to {_WORD}", bits)
     if values.size and bits < _WORD and int(values.max()) >> bits:
         raise ParameterError(f"a number above 2^{bits} - 1 is to be packed in {bits} bits")
     size = packed_size(values.size, bits)
@@ -96,20 +74,16 @@ def pack(values: npt.NDArray[np.unsignedinteger], bits: int) -> bytes:
 
 
 def unpack(data: bytes, length: int, bits: int) -> npt.NDArray[np.uint64]:
-    """Read ``length`` numbers of ``bits`` bits. Run by: the server.
-
-    Returns
-    -------
-    ndarray of uint64, shape (length,)
+    """Read ``length`` numbers of ``bits`` bits: uint64, shape (length,). Run by: the server.
 
     Raises
     ------
     PeerFault
         The string has another size, or a bit after the last number is set.
     ParameterError
-        ``bits`` is outside 1 .. 64.
+        ``bits`` is out of range.
     """
-    _check(bits)
+    check(1 <= bits <= _WORD, "bits", f"1 to {_WORD}", bits)
     size = packed_size(length, bits)
     if len(data) != size:
         raise PeerFault(f"packed numbers of {len(data)} bytes; expected exactly {size}")
@@ -136,45 +110,6 @@ def unpack(data: bytes, length: int, bits: int) -> npt.NDArray[np.uint64]:
     return np.ascontiguousarray(digits.T).reshape(-1)[:length]
 
 
-class Ring(NamedTuple):
-    """The graph drawn from one seed. Arrays are shared and read-only."""
-
-    order: npt.NDArray[np.int64]  # the client at each place of the ring
-    neighbours: npt.NDArray[np.int32]  # of each client, by slot, shape (n, k)
-
-    def connected(self, included: npt.NDArray[np.bool_]) -> bool:
-        """Whether the clients ``included`` form one piece: otherwise the sum would come apart.
-
-        Two clients are neighbours up to k / 2 places apart, so only wider gaps on the ring part
-        them; the ring falls in two where there are two such gaps. The complete graph never does.
-        """
-        clients, slots = self.neighbours.shape
-        if slots == clients - 1:
-            return True
-        places = np.flatnonzero(included[self.order])
-        if not places.size:
-            return True
-        gaps = np.diff(places, append=places[0] + clients)
-        return int(np.count_nonzero(gaps > slots // 2)) <= 1
-
-
-@functools.lru_cache(maxsize=2)
-def make_ring(clients: int, neighbours: int, seed: bytes) -> Ring:
-    """Draw the graph of a round from the server's seed.
-
-    Parameters
-    ----------
-    clients, neighbours : int
-        n and k.
-    seed : bytes
-        32 uniform bytes.
-    """
-    order = permutation(clients, seed)
-    made = harary_graph(clients, neighbours, order)
-    order.flags.writeable = made.flags.writeable = False
-    return Ring(order, made)
-
-
 class Leaves(IntEnum):
     """The last message a client sends before it is gone.
 
@@ -198,12 +133,8 @@ class SparseVectors:
         Number of clients; they are numbered 0 .. clients - 1.
     length : int
         Coordinates of each vector.
-    client : ndarray of int64, shape (entries,)
-        Whose entry it is.
-    position : ndarray of int64, shape (entries,)
-        Its coordinate.
-    value : ndarray of int64, shape (entries,)
-        What is added there; signed.
+    client, position, value : ndarray of int64, shape (entries,)
+        Client of each entry, its coordinate, and the signed number added there.
     """
 
     clients: int
@@ -213,55 +144,40 @@ class SparseVectors:
     value: IntArray
 
     def __post_init__(self) -> None:
-        if not self.client.shape == self.position.shape == self.value.shape:
-            raise ParameterError(
-                f"entries of shapes {self.client.shape}, {self.position.shape}, {self.value.shape}; "
-                "expected equal shapes"
-            )
+        shapes = self.client.shape, self.position.shape, self.value.shape
+        check(len(set(shapes)) == 1, "client, position and value", "of equal shapes", shapes)
 
     def __add__(self, other: SparseVectors) -> SparseVectors:
         """Each client's two vectors added."""
-        if (self.clients, self.length) != (other.clients, other.length):
-            raise ParameterError(
-                f"vectors of {self.clients} clients and {self.length} coordinates, and of {other.clients} "
-                f"and {other.length}; expected equal numbers"
-            )
-        return SparseVectors(
-            self.clients,
-            self.length,
-            np.concatenate([self.client, other.client]),
-            np.concatenate([self.position, other.position]),
-            np.concatenate([self.value, other.value]),
-        )
+        shape = self.clients, self.length
+        check((other.clients, other.length) == shape, "clients and length", f"equal to {shape}", other)
+        columns = zip(self._columns, other._columns, strict=True)
+        return SparseVectors(*shape, *(np.concatenate(pair) for pair in columns))
 
-    def only(self, kept: npt.NDArray[np.bool_]) -> SparseVectors:
+    @property
+    def _columns(self) -> tuple[IntArray, IntArray, IntArray]:
+        return self.client, self.position, self.value
+
+    def _take(self, rows: IntArray | BoolArray | slice) -> SparseVectors:
+        return SparseVectors(self.clients, self.length, *(column[rows] for column in self._columns))
+
+    def only(self, kept: BoolArray) -> SparseVectors:
         """The same with zeros for the clients that are not ``kept``."""
-        held = kept[self.client]
-        return SparseVectors(
-            self.clients, self.length, self.client[held], self.position[held], self.value[held]
-        )
+        return self._take(kept[self.client])
 
     @cached_property
     def by_client(self) -> SparseVectors:
         """The same with the entries of each client together, clients ascending."""
         if bool((self.client[1:] >= self.client[:-1]).all()):
             return self
-        order = np.argsort(self.client, kind="stable")
-        return SparseVectors(
-            self.clients, self.length, self.client[order], self.position[order], self.value[order]
-        )
+        return self._take(np.argsort(self.client, kind="stable"))
 
     def between(self, first: int, last: int) -> SparseVectors:
         """The clients from ``first`` up to, not including, ``last``, numbered anew from 0; ascending."""
         entries = self.by_client
         start, stop = np.searchsorted(entries.client, [first, last])
-        return SparseVectors(
-            last - first,
-            self.length,
-            entries.client[start:stop] - first,
-            entries.position[start:stop],
-            entries.value[start:stop],
-        )
+        part = entries._take(slice(int(start), int(stop)))
+        return replace(part, clients=last - first, client=part.client - first)
 
     def dense(self, client: int) -> IntArray:
         """One client's vector, int64, shape (length,)."""
@@ -270,7 +186,7 @@ class SparseVectors:
         np.add.at(vector, entries.position, entries.value)
         return vector
 
-    def sum(self, included: npt.NDArray[np.bool_] | None = None) -> IntArray:
+    def sum(self, included: BoolArray | None = None) -> IntArray:
         """Sum of the vectors of the clients that are ``included`` (all by default), shape (length,)."""
         total = np.zeros(self.length, dtype=np.int64)
         kept = slice(None) if included is None else included[self.client]

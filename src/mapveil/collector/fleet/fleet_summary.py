@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from mapveil_client.device_client import DeviceClient
 
-_NUMBERED: Final = re.compile(r"\b(client|seat) \d+")
+_NUMBERED: Final = re.compile(r"\b(client) \d+")
 
 
 @dataclass(frozen=True, kw_only=True)
