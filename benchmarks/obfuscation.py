@@ -1,4 +1,4 @@
-"""Rewritten measurements: a million rows by every privatizer, training of the network, one row on a phone."""
+"""Privatized measurements: a million rows by every privatizer, training of the network, one row on a phone."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def run(context: Context) -> list[Result]:
     for row in PRIVATIZERS:
         options = dict(OPTIONS.get(row.name, {}))
         if row.name == "gap":
-            options["steps"] = 50  # what it learnt does not change how fast it rewrites
+            options["steps"] = 50  # what it learnt does not change how fast it privatizes
         fitted = row.make(options).fit(pilot, rng=1)
-        seconds = best_of(2, functools.partial(fitted.rewrite, table.rows))
+        seconds = best_of(2, functools.partial(fitted.privatize, table.rows))
         results.append(
             line(
                 f"{rows:,} rows of {FEATURES} features rewritten, {row.name}",
@@ -55,7 +55,7 @@ def run(context: Context) -> list[Result]:
         results.append(
             line(
                 f"one row on a phone, {row.name} ({path.stat().st_size / 1e3:.0f} kB)",
-                1e3 * per_call(functools.partial(phone.rewrite, table.rows[0])),
+                1e3 * per_call(functools.partial(phone.privatize, table.rows[0])),
                 "ms",
                 "the limit",
                 1.0,

@@ -1,4 +1,4 @@
-"""Figures 4, 5 and 7 of Zhang et al. (2022): what rewritten measurements look like, and the maps made of them."""
+"""Figures 4, 5 and 7 of Zhang et al. (2022): what privatized measurements look like, and the maps made of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from mapveil.attacks.signal_attack import signal_adversaries
 from mapveil.attacks.signal_network import SignalNetwork
 from mapveil.evaluation.html_report import png_bytes
-from mapveil.evaluation.signal_trials import rewrite_split
+from mapveil.evaluation.signal_trials import privatize_split
 from mapveil.geo.measurements import LAT, LON, RSS, MeasurementSplit
 from mapveil.obfuscation.privatizers.gaussian_noise import GaussianNoise
 from mapveil.obfuscation.privatizers.privatizer import Privatizer
@@ -58,11 +58,11 @@ class Look(NamedTuple):
 
 
 def run_look(task: LookTask) -> Look:
-    """Rewrite, train the paper's network, and keep what is nearest to the target."""
+    """Privatize, train the paper's network, and keep what is nearest to the target."""
     best: tuple[float, Look] | None = None
     for value, privatizer in task.choices:
         rng = Randomness(task.seed).child(f"look {task.title} {value}")
-        made = rewrite_split(task.split, privatizer, rng)
+        made = privatize_split(task.split, privatizer, rng)
         network = next(each for each in signal_adversaries(quick=True) if isinstance(each, SignalNetwork))
         guess = network.train(made.known, rng.child("network"), lambda step, part: None).guess(
             made.held_out.observed
@@ -104,7 +104,7 @@ def _places_figure(look: Look) -> Figure:
     for at, (title, places) in enumerate(
         (
             ("measured", look.before[:, [LON, LAT]]),
-            ("rewritten", look.after[:, [LON, LAT]]),
+            ("privatized", look.after[:, [LON, LAT]]),
             ("the adversary's guess", look.guess[:, ::-1]),
         )
     ):
@@ -184,7 +184,7 @@ def _figure_7(tasks: Sequence[LookTask], answers: Sequence[Look]) -> Report:
         _frame(axes, f"{look.title}{setting}")
     figure.colorbar(picture, ax=figure.axes, shrink=0.6, label="mean signal strength, deviations")
     caption = (
-        "Figure 7. Chania: mean signal strength by place of rewritten measurements, each privatizer at the measured "
+        "Figure 7. Chania: mean signal strength by place of privatized measurements, each privatizer at the measured "
         "value whose P against the paper's network is nearest to 1"
     )
     return Report([], [Picture("figure-7", png_bytes(figure), caption)])

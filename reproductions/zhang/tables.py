@@ -13,7 +13,7 @@ from mapveil.attacks.signal_attack import attack_signal, attack_with_others, sig
 from mapveil.attacks.signal_codes import SignalCodes
 from mapveil.attacks.signal_network import SignalNetwork
 from mapveil.attacks.signal_score import AdversaryScore
-from mapveil.evaluation.signal_trials import SignalTask, rewrite_split
+from mapveil.evaluation.signal_trials import SignalTask, privatize_split
 from mapveil.geo.measurements import MeasurementSplit
 from mapveil.obfuscation.privatizers.normalisation import Normalisation
 from mapveil.obfuscation.privatizers.privatizer import Privatizer
@@ -87,10 +87,11 @@ def run_common(task: CommonTask) -> tuple[CommonAnswer, ...]:
     """Train the paper's networks on own, unobfuscated and everybody's data, and with other loss weights."""
     rng = Randomness(task.seed).child(f"common {task.trial} {[value for _, value, _ in task.chosen]}")
     made = {
-        label: rewrite_split(task.split, privatizer, rng.child(label)) for label, _, privatizer in task.chosen
+        label: privatize_split(task.split, privatizer, rng.child(label))
+        for label, _, privatizer in task.chosen
     }
     network = SignalNetwork(most_runs=20_000, epochs=15) if task.quick else SignalNetwork()
-    raw = rewrite_split(task.split, None, rng.child("raw"))
+    raw = privatize_split(task.split, None, rng.child("raw"))
     others = attack_with_others(
         {label: (each.known, each.held_out) for label, each in made.items()},
         raw.known,
@@ -251,10 +252,10 @@ def _table_5(tasks: Sequence[SignalTask], answers: Sequence[Any]) -> Report:
         ]
         rows.append([name, _printed("table 5", name, "RMSE", "{:.2f}"), *cells])
     table = Table(
-        "RMSE in dBm of the map fitted to rewritten measurements at P = 1 (Table 5)",
+        "RMSE in dBm of the map fitted to privatized measurements at P = 1 (Table 5)",
         ["privatizer", "the paper's", "P = 1 against its network", "P = 1 against the strongest"],
         rows,
-        "A linear model of signal strength fitted to the rewritten pilot, judged at held-out rows as they were; "
+        "A linear model of signal strength fitted to the privatized pilot, judged at held-out rows as they were; "
         "- where P = 1 lies outside what was measured.",
     )
     claims = []
@@ -342,7 +343,7 @@ def _table_6(tasks: Sequence[CommonTask], answers: Sequence[tuple[CommonAnswer, 
 def _words(kind: str) -> str:
     return {
         "own": "a network trained on its own output",
-        "unobfuscated": "one trained on what was not rewritten",
+        "unobfuscated": "one trained on what was not privatized",
         "aggregate": "one trained on everybody's output",
         "strongest": "the strongest adversary",
     }.get(kind, f"a network with {kind}")

@@ -1,4 +1,4 @@
-"""Worlds of rewritten measurements whose best attack is known."""
+"""Worlds of privatized measurements whose best attack is known."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
-r"""An empirical lower bound on the epsilon of rewritten measurements, at their delta.
+r"""An empirical lower bound on the epsilon of privatized measurements, at their delta.
 
 If an event E has probability p under one report and p' under another, no :math:`(\epsilon, \delta)` with
-:math:`\epsilon < \ln((p - \delta) / p')` can be true of the privatizer. Rewriting both reports many times bounds p
+:math:`\epsilon < \ln((p - \delta) / p')` can be true of the privatizer. Privatizing both reports many times bounds p
 from below and p' from above:
 
 .. math:: \hat\epsilon = \ln \frac{L_\beta(k, n) - \delta}{U_\beta(k', n)}
 
-where: k and k' of n rewritings fell into E; :math:`L_\beta` and :math:`U_\beta` are the one-sided Clopper-Pearson
+where: k and k' of n privatizations fell into E; :math:`L_\beta` and :math:`U_\beta` are the one-sided Clopper-Pearson
 bounds of error :math:`\beta` = (1 - ``confidence``) / 2 each. Pair, statistic and threshold are chosen on other
-rewritings than those that judge them. A bound above the claim refutes it; one below proves nothing.
+privatizations than those that judge them. A bound above the claim refutes it; one below proves nothing.
 
 Source: as :mod:`mapveil.attacks.epsilon_audit`, with delta as in Jagielski, Ullman, Oprea (2020).
 """
@@ -64,7 +64,7 @@ class _Event(NamedTuple):
     threshold: float
 
     def count(self, parts: Iterator[FloatArray]) -> int:
-        """In how many of the rewritings it happened."""
+        """In how many of the privatizations it happened."""
         return sum(int((self.statistic(part, self.centre) > self.threshold).sum()) for part in parts)
 
 
@@ -76,7 +76,7 @@ def audit_privatizer(
     confidence: float = 0.999,
     rng: Randomness | int | None = None,
 ) -> AuditReport:
-    """Bound a privatizer's epsilon from below by rewriting opposite reports. Run by: an auditor.
+    """Bound a privatizer's epsilon from below by privatizing opposite reports. Run by: an auditor.
 
     The reports lie far out and opposite each other, so that clipping brings them to the two ends of its ball: along
     one feature, along all at once. They are given to the mechanism itself, behind the normalisation, which would
@@ -89,7 +89,7 @@ def audit_privatizer(
     claimed : int, float, str, Decimal or Fraction, optional
         The epsilon under test, at the guarantee's delta; the guarantee's own if left out.
     trials : int
-        Rewritings of each report of a pair; as many again choose what is looked at.
+        Privatizations of each report of a pair; as many again choose what is looked at.
     confidence : float
         Probability that a true claim is not refuted, in (0, 1).
     rng : Randomness, int or None
@@ -115,7 +115,7 @@ def audit_privatizer(
     choices = (_choose(fitted, pair, share, delta, error, stream) for pair in pairs)
     event = max(choices, key=lambda choice: choice[0])[1]
     counts = [
-        event.count(_rewritten(fitted, report, trials, stream))
+        event.count(_privatized(fitted, report, trials, stream))
         for report in (event.pair.report, -event.pair.report)
     ]
     bound = _bound(np.array(counts[:1]), np.array(counts[1:]), trials, delta, error)[0]
@@ -138,13 +138,13 @@ def _pairs(width: int) -> tuple[_Pair, ...]:
     )
 
 
-def _rewritten(
+def _privatized(
     fitted: FittedPrivatizer, report: FloatArray, count: int, rng: Randomness
 ) -> Iterator[FloatArray]:
-    """Rewritings of one report, in parts, in normalised units."""
+    """Privatizations of one report, in parts, in normalised units."""
     for start in range(0, count, _CHUNK):
         rows = np.tile(report, (min(_CHUNK, count - start), 1))
-        yield fitted.privatizer.rewrite(fitted.state, rows, rng)
+        yield fitted.privatizer.privatize(fitted.state, rows, rng)
 
 
 def _choose(
@@ -152,7 +152,7 @@ def _choose(
 ) -> tuple[float, _Event]:
     """The event of a pair that tells most, and its bound on the runs it was chosen from."""
     sides = [
-        np.concatenate(list(_rewritten(fitted, report, runs, rng))) for report in (pair.report, -pair.report)
+        np.concatenate(list(_privatized(fitted, report, runs, rng))) for report in (pair.report, -pair.report)
     ]
     centre = (sides[0].mean(axis=0) - sides[1].mean(axis=0)) / 2
     best = (-np.inf, _Event(pair, centre, *_STATISTICS[0], 0.0))

@@ -1,4 +1,4 @@
-"""The audit of rewritten measurements: true claims stand, halved noise and the paper's calibration do not."""
+"""The audit of privatized measurements: true claims stand, halved noise and the paper's calibration do not."""
 
 from __future__ import annotations
 

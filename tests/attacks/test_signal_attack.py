@@ -75,14 +75,14 @@ def test_metres_are_those_of_the_ellipsoid_to_a_percent(worlds: SimpleNamespace)
 @pytest.mark.parametrize("length", [1, 3])
 def test_evidence_pairs_runs_with_their_truth(length: int) -> None:
     original = table()
-    rewritten = original.with_rows(original.rows + 1.0)
+    privatized = original.with_rows(original.rows + 1.0)
     scale = Normalisation.learn(original)
-    evidence = SignalEvidence.of(original, rewritten, scale, length=length)
+    evidence = SignalEvidence.of(original, privatized, scale, length=length)
     runs = original.sequences(length)
     assert evidence.length == length
     for at, run in enumerate(runs):
         assert {int(original.users[row]) for row in run} == {int(evidence.users[at])}
-        np.testing.assert_allclose(evidence.observed[at], scale.standardise(rewritten.rows[run]))
+        np.testing.assert_allclose(evidence.observed[at], scale.standardise(privatized.rows[run]))
         np.testing.assert_allclose(evidence.places[at], scale.apply(original.rows[run])[:, :2])
         np.testing.assert_allclose(
             evidence.places[at] * evidence.scale + evidence.middle, original.rows[run][:, :2]
@@ -192,7 +192,7 @@ def test_common_adversaries_know_less_than_its_own(worlds: SimpleNamespace) -> N
     raw_known, raw_held = worlds.two_users(1, 1500, apart=2.0), worlds.two_users(2, 1500, apart=2.0)
 
     def turned(evidence: SignalEvidence) -> SignalEvidence:
-        # The users change sides: who trained on what was not rewritten gets nearly all of them wrong.
+        # The users change sides: who trained on what was not privatized gets nearly all of them wrong.
         return SignalEvidence(
             evidence.observed * [1, 1, -1, 1],
             evidence.users,

@@ -1,4 +1,4 @@
-"""``mapveil signal``: from a pilot to a rewritten file, its attack, the trade-off and a choice; bad input."""
+"""``mapveil signal``: from a pilot to a privatized file, its attack, the trade-off and a choice; bad input."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_fit_writes_for_servers_and_phones(mapveil, phones: Path, tmp_path: Path
     assert json.loads(phone.read_text())["method"] == "gaussian-noise"
 
 
-def test_privatize_keeps_columns_and_empties_what_it_does_not_rewrite(
+def test_privatize_keeps_columns_and_empties_what_it_does_not_privatize(
     mapveil, phones: Path, noise: Path, tmp_path: Path
 ) -> None:
     out, table = tmp_path / "private.csv", tmp_path / "private.parquet"
@@ -138,7 +138,7 @@ def test_attack_reads_what_privatize_wrote(mapveil, phones: Path, noise: Path, t
     assert record["utility"]["u1"] < 0
     assert json.loads(outputs[0].read_text())["adversaries"] == record["adversaries"]
     assert "NOT FOR RELEASE" in outputs[1].read_text()
-    # What was not rewritten at all is worse: places are seen as they are.
+    # What was not privatized at all is worse: places are seen as they are.
     raw = json.loads(mapveil("signal", "attack", phones, *asked[3:]).out)
     assert raw["utility"]["total"] == pytest.approx(0, abs=0.1)
     assert raw["floor"] < record["floor"]

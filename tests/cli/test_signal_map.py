@@ -1,4 +1,4 @@
-"""``mapveil signal map``: rewritten and raw files, models, and input that cannot be used."""
+"""``mapveil signal map``: privatized and raw files, models, and input that cannot be used."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def test_a_map_of_raw_measurements_promises_nothing(
     assert record["guarantee"]["epsilon"] is None
     assert record["coverage"]["holes"] > 5
     assert record["rmse_db"] < 6
-    assert "says that it was rewritten: take this map as NOT private" in done.err
+    assert "says that it was privatized: take this map as NOT private" in done.err
     assert "taken from true measurements: it is NOT private" in done.err
     assert out.exists()
 
 
-def test_a_map_of_rewritten_measurements_carries_their_guarantee(
+def test_a_map_of_privatized_measurements_carries_their_guarantee(
     mapveil, phones: Path, tmp_path: Path
 ) -> None:
     fitted, private = tmp_path / "noise.mapveil", tmp_path / "private.parquet"
@@ -91,7 +91,7 @@ def test_reports_may_set_the_region_and_raw_rows_may_not(mapveil, phones: Path, 
     assert south == pytest.approx(35.5, abs=0.005)
     assert north == pytest.approx(35.53, abs=0.005)
     out.unlink()
-    # A CSV file cannot say that it was rewritten, and raw rows would tell where the outermost of them lie.
+    # A CSV file cannot say that it was privatized, and raw rows would tell where the outermost of them lie.
     for source in (phones, tmp_path / "p.csv"):
         done = mapveil("signal", "map", source, "-o", out)
         assert done.code == 2

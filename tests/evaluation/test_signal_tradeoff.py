@@ -86,7 +86,7 @@ def test_more_noise_costs_more_and_trials_differ() -> None:
 
 def test_the_same_seed_gives_the_same_trials_for_any_number_of_processes() -> None:
     def plain(trials: Any) -> list[Any]:
-        return [each._replace(fit_s=0, rewrite_s=0, attack_s=0, attack=None) for each in trials]
+        return [each._replace(fit_s=0, privatize_s=0, attack_s=0, attack=None) for each in trials]
 
     one = plain(run())
     assert plain(run(workers=2)) == one

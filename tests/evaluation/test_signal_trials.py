@@ -13,7 +13,7 @@ from mapveil.attacks.signal_codes import SignalCodes
 from mapveil.evaluation.signal_trials import (
     SignalTask,
     held_out_rmse_dbm,
-    rewrite_split,
+    privatize_split,
     run_signal_task,
     trial_record,
 )
@@ -59,10 +59,10 @@ def test_what_is_sent_as_it_is_costs_nothing() -> None:
 
 
 def test_noise_costs_what_it_adds() -> None:
-    made = rewrite_split(task().split, GaussianNoise(sigma=0.5), Randomness(2))
+    made = privatize_split(task().split, GaussianNoise(sigma=0.5), Randomness(2))
     # The mean length of four normals of deviation 1/2.
     assert -made.utility.u1 == pytest.approx(0.5 * np.sqrt(np.pi / 2) * 1.5, rel=0.08)
-    again = rewrite_split(task().split, GaussianNoise(sigma=0.65), Randomness(2))
+    again = privatize_split(task().split, GaussianNoise(sigma=0.65), Randomness(2))
     assert -again.utility.u1 > 1.2 * -made.utility.u1
     assert made.rmse_dbm > 0.1
 
@@ -70,19 +70,19 @@ def test_noise_costs_what_it_adds() -> None:
 def test_the_held_out_rows_are_never_learnt_from() -> None:
     split = task().split
     moved = split._replace(held_out=split.held_out.with_rows(split.held_out.rows + 1.0))
-    one, other = (rewrite_split(each, Codebook(size=9), Randomness(2)) for each in (split, moved))
+    one, other = (privatize_split(each, Codebook(size=9), Randomness(2)) for each in (split, moved))
     np.testing.assert_array_equal(one.pilot.rows, other.pilot.rows)
     np.testing.assert_array_equal(one.normalisation.mean, other.normalisation.mean)
 
 
 def test_the_error_of_a_fitted_map_against_least_squares_written_out() -> None:
     draw = np.random.default_rng(1)
-    rewritten, others = draw.normal(size=(200, 4)), draw.normal(size=(50, 4))
-    design = np.column_stack([np.ones(200), rewritten[:, [0, 1, 3]]])
-    weights = np.linalg.lstsq(design, rewritten[:, 2], rcond=None)[0]
+    privatized, others = draw.normal(size=(200, 4)), draw.normal(size=(50, 4))
+    design = np.column_stack([np.ones(200), privatized[:, [0, 1, 3]]])
+    weights = np.linalg.lstsq(design, privatized[:, 2], rcond=None)[0]
     predicted = np.column_stack([np.ones(50), others[:, [0, 1, 3]]]) @ weights
     expected = 7.0 * np.sqrt(np.mean((predicted - others[:, 2]) ** 2))
-    assert held_out_rmse_dbm(rewritten, others, 7.0) == pytest.approx(expected)
+    assert held_out_rmse_dbm(privatized, others, 7.0) == pytest.approx(expected)
 
 
 def test_the_strongest_adversary_is_reported() -> None:
@@ -98,7 +98,7 @@ def test_the_same_task_gives_the_same_trial_in_another_process() -> None:
     given = task(GaussianNoise(sigma=0.5), knob="sigma", value=0.5)
     one = run_signal_task(given)
     other = run_signal_task(pickle.loads(pickle.dumps(given)))  # noqa: S301 (our own bytes)
-    untimed = {"fit_s": 0.0, "rewrite_s": 0.0, "attack_s": 0.0}
+    untimed = {"fit_s": 0.0, "privatize_s": 0.0, "attack_s": 0.0}
     assert one._replace(**untimed) == other._replace(**untimed)
     assert run_signal_task(given._replace(seed=6)).u1 != one.u1
     assert run_signal_task(given._replace(trial=1)).u1 != one.u1

@@ -42,7 +42,7 @@ def test_codes_are_chosen_by_the_stated_law(length: int) -> None:
     state = book.learn(pilot(), USERS, Randomness(2), quiet)
     codes = state["codes"][:, 0].astype(np.float64)
     row = pilot(seed=9)[0]
-    sent = book.rewrite(state, np.repeat(row[None], 40_000, axis=0), Randomness(3))
+    sent = book.privatize(state, np.repeat(row[None], 40_000, axis=0), Randomness(3))
     counts = (np.abs(sent[:, None] - codes).sum(axis=2) < 1e-9).sum(axis=0)
     assert counts.sum() == 40_000
 
@@ -59,11 +59,11 @@ def test_the_raw_row_leaves_as_often_as_the_promise_says() -> None:
     state = book.learn(pilot(), USERS, Randomness(2), quiet)
     assert len(state["codes"]) == 4
     rows = pilot(20_000, seed=4)
-    unchanged = int((book.rewrite(state, rows, Randomness(5)) == rows).all(axis=1).sum())
+    unchanged = int((book.privatize(state, rows, Randomness(5)) == rows).all(axis=1).sum())
     assert stats.binomtest(unchanged, 20_000, 1 / 5).pvalue > 1e-6
     assert "at least 1/5" in book.promise(state, 4, seeded=False).in_words()
     # Utility favours what is unchanged.
-    assert (Codebook(mu=2.0, size=5, raw=True).rewrite(state, rows, Randomness(5)) == rows).all(
+    assert (Codebook(mu=2.0, size=5, raw=True).privatize(state, rows, Randomness(5)) == rows).all(
         axis=1
     ).mean() > 0.5
 
@@ -72,7 +72,7 @@ def test_without_the_raw_row_nothing_leaves_unchanged() -> None:
     book = Codebook(mu=50.0)
     state = book.learn(pilot(), USERS, Randomness(2), quiet)
     rows = pilot(2_000, seed=4)
-    sent = book.rewrite(state, rows, Randomness(5))
+    sent = book.privatize(state, rows, Randomness(5))
     assert not (sent == rows).all(axis=1).any()
     assert len(np.unique(sent, axis=0)) <= 51
     assert "the raw row" not in book.promise(state, 4, seeded=False).in_words()
@@ -84,7 +84,7 @@ def test_more_weight_on_utility_is_less_distortion() -> None:
     for mu in (0.0, 1.0, 10.0):
         book = Codebook(mu=mu)
         state = book.learn(pilot(), USERS, Randomness(2), quiet)
-        kept.append(utility(rows, book.rewrite(state, rows, Randomness(5))).u1)
+        kept.append(utility(rows, book.privatize(state, rows, Randomness(5))).u1)
     assert kept[0] < kept[1] < kept[2]
 
 
@@ -93,7 +93,7 @@ def test_one_code_replaces_a_whole_batch() -> None:
     state = book.learn(pilot(), USERS, Randomness(2), quiet)
     assert state["codes"].shape == (4, 100, 4)
     rows = pilot(250, seed=4)
-    sent = book.rewrite(state, rows, Randomness(5))
+    sent = book.privatize(state, rows, Randomness(5))
     for start in (0, 100, 200):
         part = sent[start : start + 100]
         assert any(np.array_equal(part, code[: len(part)].astype(np.float64)) for code in state["codes"])
@@ -105,7 +105,7 @@ def test_batches_are_chosen_by_distortion_and_map_error() -> None:
     rows = pilot(40, seed=4)
     codes = state["codes"].astype(np.float64)
     weights = np.exp([2.0 * utility(rows, code).total for code in codes])
-    sent = book.rewrite(state, np.tile(rows, (1_000, 1)), Randomness(5)).reshape(1_000, 40, 4)
+    sent = book.privatize(state, np.tile(rows, (1_000, 1)), Randomness(5)).reshape(1_000, 40, 4)
     counts = np.array([(sent == code).all(axis=(1, 2)).sum() for code in codes])
     assert stats.chisquare(counts, 1_000 * weights / weights.sum()).pvalue > 1e-6
 

@@ -47,7 +47,7 @@ def test_apply_is_what_a_loop_gives(sizes: list[int], rows: int, seed: int) -> N
     np.testing.assert_allclose(network.apply(given_rows), expected, rtol=1e-3, atol=1e-3)
 
 
-def test_rows_beyond_a_chunk_are_rewritten_like_the_first() -> None:
+def test_rows_beyond_a_chunk_are_privatized_like_the_first() -> None:
     network = random_network([3, 8, 2], 1)
     row = np.array([[0.3, -1.0, 2.0]])
     many = network.apply(np.repeat(row, 20_001, axis=0))

@@ -1,4 +1,4 @@
-"""A table rewritten in runs: every user's rows in order of time, the last run filled up, nothing mixed."""
+"""A table privatized in runs: every user's rows in order of time, the last run filled up, nothing mixed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class RunMean(GaussianNoise):
 
     name: ClassVar[str] = "run-mean"
 
-    def rewrite(self, state: State, rows: Rows, rng: Randomness) -> Rows:
+    def privatize(self, state: State, rows: Rows, rng: Randomness) -> Rows:
         """The mean of each run, for all of it."""
         parts = rows.reshape(len(rows), self.sequence, -1)
         return np.broadcast_to(parts.mean(axis=1, keepdims=True), parts.shape).reshape(rows.shape)
@@ -37,7 +37,7 @@ def test_runs_are_a_user_s_own_rows_in_order(made_up: Tables, rows: int, length:
     pilot = made_up(200)
     shuffled = made_up(rows, seed=seed + 2).take(np.random.default_rng(seed).permutation(rows))
     fitted = RunMean(sigma=1, sequence=length).fit(pilot)
-    found = fitted.rewrite_measurements(shuffled, rng=1).rows
+    found = fitted.privatize_measurements(shuffled, rng=1).rows
     # The slow, obvious oracle.
     cut = np.clip(shuffled.rows, fitted.normalisation.low, fitted.normalisation.high)
     expected = np.empty_like(found)
@@ -54,9 +54,9 @@ def test_runs_are_a_user_s_own_rows_in_order(made_up: Tables, rows: int, length:
 def test_many_chunks_are_as_one(made_up: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
     fitted = RunMean(sigma=1, sequence=3).fit(made_up(200))
     rows = made_up(300, seed=2).rows
-    whole = fitted.rewrite(rows)
+    whole = fitted.privatize(rows)
     monkeypatch.setattr("mapveil.obfuscation.privatizers.privatizer._CHUNK", 10)
-    assert (fitted.rewrite(rows) == whole).all()
+    assert (fitted.privatize(rows) == whole).all()
 
 
 def test_normalising_and_back_keeps_what_lies_within(made_up: Tables) -> None:

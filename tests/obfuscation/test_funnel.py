@@ -48,7 +48,7 @@ def test_codes_are_sent_by_the_channel_of_the_cell() -> None:
     at = int(laws.max(axis=1).argmin())  # a row that several codes stand for
     row, law = rows[at : at + 1], laws[at].astype(float)
     assert law.max() < 0.6
-    sent = Funnel().rewrite(state, np.repeat(row, 30_000, axis=0), Randomness(4))
+    sent = Funnel().privatize(state, np.repeat(row, 30_000, axis=0), Randomness(4))
     counts = (np.abs(sent[:, None] - state["codes"]).max(axis=2) < 1e-12).sum(axis=0)
     assert counts.sum() == 30_000
     seen = law > 1e-4
@@ -61,15 +61,15 @@ def test_codes_are_sent_by_the_channel_of_the_cell() -> None:
 
 def test_many_rows_are_drawn_like_few() -> None:
     rows = people(400, 3)[0]
-    whole = Funnel().rewrite(fitted(0.4), rows, Randomness(4))
+    whole = Funnel().privatize(fitted(0.4), rows, Randomness(4))
     stream = Randomness(4)
-    parts = [Funnel().rewrite(fitted(0.4), rows[at : at + 50], stream) for at in range(0, 400, 50)]
+    parts = [Funnel().privatize(fitted(0.4), rows[at : at + 50], stream) for at in range(0, 400, 50)]
     np.testing.assert_array_equal(whole, np.concatenate(parts))
 
 
 def test_utility_alone_sends_the_nearest_codes_and_privacy_alone_sends_nothing() -> None:
     rows = people(3_000, 5)[0]
-    useful, private = (Funnel().rewrite(fitted(rho), rows, Randomness(6)) for rho in (1.0, 0.0))
+    useful, private = (Funnel().privatize(fitted(rho), rows, Randomness(6)) for rho in (1.0, 0.0))
     assert utility(rows, useful).u1 > 0.7 * utility(rows, private).u1
     user_error, place_error, _ = fitted(0.0)["certificate"]
     # Four people alike in number, places of deviation 1 in two directions.
@@ -83,7 +83,7 @@ def test_no_attacker_trained_on_its_output_beats_the_certificate() -> None:
     state = fitted(0.4)
     rows, users = people(6_000, 7)
     others, their_users = people(6_000, 8)
-    sent, seen = (Funnel().rewrite(state, part, Randomness(9)) for part in (rows, others))
+    sent, seen = (Funnel().privatize(state, part, Randomness(9)) for part in (rows, others))
     trees = ensemble.RandomForestClassifier(40, random_state=0).fit(sent, users)
     wrong = float((trees.predict(seen) != their_users).mean())
     user_error, place_error, _ = state["certificate"]
@@ -101,7 +101,7 @@ def test_the_server_fits_the_pilots_linear_model() -> None:
     rows = people(5_000, 5)[0]
     model = linear_parameters(pilot)
     kept, free = (
-        linear_parameters(Funnel().rewrite(fitted(0.4, w2), rows, Randomness(6))) for w2 in (1.0, 0.0)
+        linear_parameters(Funnel().privatize(fitted(0.4, w2), rows, Randomness(6))) for w2 in (1.0, 0.0)
     )
     assert np.abs(kept - model).sum() < 0.1
     assert np.abs(free - model).sum() > 3 * np.abs(kept - model).sum()
@@ -115,7 +115,7 @@ def test_codes_on_dependent_features_give_up_their_residuals() -> None:
     made = Funnel(rho=0.4, codes=32, cells=150, rounds=60)
     state = made.learn(pilot, users, Randomness(2), quiet)
     model = linear_parameters(pilot)
-    sent = linear_parameters(made.rewrite(state, pilot, Randomness(3)))
+    sent = linear_parameters(made.privatize(state, pilot, Randomness(3)))
     assert np.abs(sent - model).sum() < 0.3
 
 
@@ -123,7 +123,7 @@ def test_sequences_share_one_code() -> None:
     rows, users = people(1_500, 1, length=3)
     made = Funnel(sequence=3, codes=16, cells=80, rounds=40)
     state = made.learn(rows, users, Randomness(2), quiet)
-    sent = made.rewrite(state, rows, Randomness(3))
+    sent = made.privatize(state, rows, Randomness(3))
     assert sent.shape == (1_500, 15)
     assert len(np.unique(sent, axis=0)) <= 16
     model, sent_model = (linear_parameters(part.reshape(-1, 5)) for part in (rows, sent))
@@ -143,7 +143,7 @@ def test_a_pilot_of_two_rows_is_enough() -> None:
     rows, users = people(2, 1)
     made = Funnel(codes=4, rounds=4)
     state = made.learn(rows, users, Randomness(1), quiet)
-    assert np.isfinite(made.rewrite(state, rows, Randomness(2))).all()
+    assert np.isfinite(made.privatize(state, rows, Randomness(2))).all()
 
 
 def test_the_promise_states_what_was_measured() -> None:

@@ -40,7 +40,7 @@ def trained(rho: float, noise: int = 4, seed: int = 3) -> dict[str, np.ndarray]:
 
 def sent(rho: float, noise: int = 4, seed: int = 5) -> np.ndarray:
     made = Gap(rho=rho, noise=noise, width=48)
-    return made.rewrite(trained(rho, noise), pilot(seed=2)[0], Randomness(seed))
+    return made.privatize(trained(rho, noise), pilot(seed=2)[0], Randomness(seed))
 
 
 @given(st.integers(0, 2**32 - 1), st.floats(0, 2), st.floats(0, 2))
@@ -77,7 +77,7 @@ def test_utility_alone_keeps_the_rows_and_privacy_moves_the_places() -> None:
     assert told[0] > 0.9 > abs(told[1])
 
 
-def test_with_noise_two_rewritings_differ_and_without_they_do_not() -> None:
+def test_with_noise_two_privatizations_differ_and_without_they_do_not() -> None:
     assert np.abs(sent(0.1, seed=5) - sent(0.1, seed=6)).mean() > 1e-3
     np.testing.assert_array_equal(sent(0.1, noise=0, seed=5), sent(0.1, noise=0, seed=6))
 
@@ -105,14 +105,14 @@ def test_training_repeats_with_a_seed_and_leaves_the_global_state_alone() -> Non
     assert not np.array_equal(first["weight1"], other["weight1"])
 
 
-def test_sequences_are_rewritten_together() -> None:
+def test_sequences_are_privatized_together() -> None:
     rows, users = pilot(rows=600)
     made = Gap(steps=6, batch=50, width=16, sequence=2, noise=3)
     runs = rows[np.argsort(users, kind="stable")].reshape(300, 10)
     told: list[float] = []
     state = made.learn(runs, np.sort(users)[::2], Randomness(1), lambda _step, part: told.append(part))
     assert state["weight0"].shape == (2 * 5 + 2 * 3, 16)
-    assert made.rewrite(state, runs, Randomness(2)).shape == (300, 10)
+    assert made.privatize(state, runs, Randomness(2)).shape == (300, 10)
     # 300 runs are six batches of 50: six steps are one turn of each network.
     assert told == [1.0]
 
@@ -158,5 +158,5 @@ def test_a_large_pilot_does_not_drive_it_away() -> None:
     # Five hundred batches in a pass: with turns as long as that it ended 4,000 deviations off.
     rows, users = pilot(rows=16_000)
     made = Gap(rho=0.4, steps=600, batch=32, width=48)
-    changed = made.rewrite(made.learn(rows, users, Randomness(3), quiet), rows, Randomness(4))
+    changed = made.privatize(made.learn(rows, users, Randomness(3), quiet), rows, Randomness(4))
     assert np.linalg.norm(changed - rows, axis=1).mean() < 4

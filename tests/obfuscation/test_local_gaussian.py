@@ -67,9 +67,9 @@ def test_noise_and_clipping_are_those_of_the_state(made_up: Tables) -> None:
     pilot = made_up(50_000)
     fitted = LocalGaussian(epsilon=20, clip=1.0).fit(pilot)
     normalised = fitted.normalisation.apply(pilot.rows)
-    rewritten = fitted.normalisation.standardise(fitted.rewrite(pilot.rows, rng=3))
+    privatized = fitted.normalisation.standardise(fitted.privatize(pilot.rows, rng=3))
     clipped = normalised * np.minimum(1, 1 / np.linalg.norm(normalised, axis=1))[:, None]
-    noise = (rewritten - clipped) / float(fitted.state["deviation"])
+    noise = (privatized - clipped) / float(fitted.state["deviation"])
     # 250,000 normals: mean and variance within 6 of their standard errors, far below 30 %.
     assert abs(noise.mean()) < 6 / np.sqrt(noise.size) + 1 / 256
     assert abs(noise.var() - 1) < 6 * np.sqrt(2 / noise.size) + 1e-4

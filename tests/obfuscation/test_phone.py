@@ -63,8 +63,8 @@ Pair = tuple[FittedPrivatizer, PhonePrivatizer, Path]
 def test_the_phone_gives_what_the_trained_privatizer_gives(pair: Pair, made_up: Tables) -> None:
     fitted, phone, _ = pair
     rows = made_up(2_000, seed=2).rows
-    expected = fitted.rewrite(rows, rng=Randomness(5))
-    found = phone.rewrite(rows, rng=Randomness(5))
+    expected = fitted.privatize(rows, rng=Randomness(5))
+    found = phone.privatize(rows, rng=Randomness(5))
     off = np.abs(found - expected) / fitted.normalisation.scale
     # Where a code is drawn, a uniform number within 1e-6 of a boundary may fall on its other side.
     drawn = fitted.privatizer.name in ("codebook", "funnel")
@@ -78,29 +78,29 @@ def test_the_phone_draws_afresh(pair: Pair, made_up: Tables) -> None:
     assert phone.names == fitted.names
     assert phone.guarantee == fitted.guarantee()
     if fitted.privatizer.name == "gap" and fitted.privatizer.parameters()["noise"] == 0:
-        assert (phone.rewrite(rows) == phone.rewrite(rows)).all()
+        assert (phone.privatize(rows) == phone.privatize(rows)).all()
     else:
-        assert (phone.rewrite(rows) != phone.rewrite(rows)).any()
+        assert (phone.privatize(rows) != phone.privatize(rows)).any()
 
 
 def test_files_are_small_and_rows_are_checked(pair: Pair, made_up: Tables) -> None:
     _, phone, path = pair
     assert path.stat().st_size <= LARGEST_BYTES
     rows = made_up(10, seed=2).rows
-    assert phone.rewrite(rows[:0]).shape == (0, 5)
+    assert phone.privatize(rows[:0]).shape == (0, 5)
     for bad in (rows[:, :4], rows[None], rows[:7] if phone.sequence > 1 else rows[:, :2]):
         with pytest.raises(InputError, match="rows of shape"):
-            phone.rewrite(bad)
+            phone.privatize(bad)
     rows[3, 1] = np.inf
     with pytest.raises(InputError, match="missing or not finite"):
-        phone.rewrite(rows)
+        phone.privatize(rows)
     assert "lat" in repr(phone)
 
 
 def test_a_row_is_a_vector(pair: Pair, made_up: Tables) -> None:
     _, phone, _ = pair
     if phone.sequence == 1:
-        assert phone.rewrite(made_up(1, users=2).rows[0]).shape == (5,)
+        assert phone.privatize(made_up(1, users=2).rows[0]).shape == (5,)
 
 
 def test_truncated_and_changed_files_are_refused(pair: Pair, tmp_path: Path) -> None:
@@ -130,8 +130,8 @@ def test_the_longest_sequences_fit_too(made_up: Tables, tmp_path: Path) -> None:
     path = tmp_path / "a.onnx"
     export_privatizer(fitted, path)
     assert path.stat().st_size < 700_000
-    off = read_phone_privatizer(path).rewrite(pilot.rows[:200], rng=Randomness(5))
-    off -= fitted.rewrite(pilot.rows[:200], rng=Randomness(5))
+    off = read_phone_privatizer(path).privatize(pilot.rows[:200], rng=Randomness(5))
+    off -= fitted.privatize(pilot.rows[:200], rng=Randomness(5))
     assert np.abs(off / fitted.normalisation.scale).max() < 1e-5
 
 
@@ -213,7 +213,7 @@ def test_a_phone_needs_numpy_and_the_runtime_only(made_up: Tables, tmp_path: Pat
     code = (
         "import sys, json, numpy as np\n"
         "from mapveil.obfuscation.export.phone import read_phone_privatizer\n"
-        f"made = read_phone_privatizer({str(path)!r}).rewrite(np.array({fitted.normalisation.mean.tolist()}))\n"
+        f"made = read_phone_privatizer({str(path)!r}).privatize(np.array({fitted.normalisation.mean.tolist()}))\n"
         f"print(json.dumps([name for name in {heavy} if name in sys.modules]), len(made))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -42,39 +42,39 @@ def fitted(request: pytest.FixtureRequest, made_up: Tables) -> FittedPrivatizer:
     return row.make({**OPTIONS[row.name], "sequence": length}).fit(made_up(1_200), rng=1)
 
 
-def test_a_rewriting_has_the_shape_of_the_rows_and_leaves_them_alone(
+def test_a_privatization_has_the_shape_of_the_rows_and_leaves_them_alone(
     fitted: FittedPrivatizer, made_up: Tables
 ) -> None:
     rows = made_up(40, seed=2).rows
     before = rows.copy()
-    made = fitted.rewrite(rows, rng=1)
+    made = fitted.privatize(rows, rng=1)
     assert made.shape == rows.shape
     assert np.isfinite(made).all()
     assert (rows == before).all()
     assert (np.abs(made - rows) > 0).any(axis=1).all()
-    assert fitted.rewrite(rows[:0], rng=1).shape == (0, 5)
+    assert fitted.privatize(rows[:0], rng=1).shape == (0, 5)
 
 
 def test_a_seed_repeats_and_the_system_does_not(fitted: FittedPrivatizer, made_up: Tables) -> None:
     rows = made_up(400, seed=2).rows
-    assert (fitted.rewrite(rows, rng=1) == fitted.rewrite(rows, rng=1)).all()
-    assert (fitted.rewrite(rows, rng=1) != fitted.rewrite(rows, rng=2)).any()
-    assert (fitted.rewrite(rows) != fitted.rewrite(rows)).any()
+    assert (fitted.privatize(rows, rng=1) == fitted.privatize(rows, rng=1)).all()
+    assert (fitted.privatize(rows, rng=1) != fitted.privatize(rows, rng=2)).any()
+    assert (fitted.privatize(rows) != fitted.privatize(rows)).any()
 
 
 def test_one_measurement_is_a_vector_where_runs_are_of_one(fitted: FittedPrivatizer, made_up: Tables) -> None:
     row = made_up(1, users=2).rows[0]
     if fitted.privatizer.sequence == 1:
-        assert fitted.rewrite(row, rng=1).shape == row.shape
+        assert fitted.privatize(row, rng=1).shape == row.shape
     else:
         with pytest.raises(InputError, match="whole runs of 5 with 5 features"):
-            fitted.rewrite(row)
+            fitted.privatize(row)
 
 
 def test_a_table_keeps_its_users_and_its_order(fitted: FittedPrivatizer, made_up: Tables) -> None:
     table = made_up(333, seed=3)
     shuffled = table.take(np.random.default_rng(1).permutation(len(table)))
-    made = fitted.rewrite_measurements(shuffled, rng=1)
+    made = fitted.privatize_measurements(shuffled, rng=1)
     assert (made.users == shuffled.users).all()
     assert (made.positions == shuffled.positions).all()
     assert (made.rows != shuffled.rows).any(axis=1).all()
@@ -84,7 +84,7 @@ def test_the_file_gives_the_same_privatizer(fitted: FittedPrivatizer, made_up: T
     rows = made_up(40, seed=2).rows
     back = decode_privatizer(encode_privatizer(fitted), "a")
     assert back.privatizer == fitted.privatizer
-    assert (back.rewrite(rows, rng=1) == fitted.rewrite(rows, rng=1)).all()
+    assert (back.privatize(rows, rng=1) == fitted.privatize(rows, rng=1)).all()
 
 
 def test_the_guarantee_says_what_is_proved(fitted: FittedPrivatizer) -> None:

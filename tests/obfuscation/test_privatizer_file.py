@@ -55,7 +55,7 @@ def test_a_privatizer_comes_back_exactly(fitted: FittedPrivatizer, made_up: Tabl
         key: (array.dtype, array.shape) for key, array in fitted.state.items()
     }
     rows = made_up(20, seed=2).rows
-    assert (back.rewrite(rows, rng=5) == fitted.rewrite(rows, rng=5)).all()
+    assert (back.privatize(rows, rng=5) == fitted.privatize(rows, rng=5)).all()
     assert encode_privatizer(back) == path.read_bytes()
     assert back.guarantee() == fitted.guarantee()
 
@@ -130,9 +130,10 @@ def test_nothing_is_left_of_a_file_that_cannot_be_written(fitted: FittedPrivatiz
 
 def test_other_columns_are_refused(fitted: FittedPrivatizer, made_up: Tables) -> None:
     with pytest.raises(
-        InputError, match="features lat, lon, rss_dbm, x0; this privatizer rewrites lat, lon, rss_dbm, x0, x1"
+        InputError,
+        match="features lat, lon, rss_dbm, x0; this privatizer privatizes lat, lon, rss_dbm, x0, x1",
     ):
-        fitted.rewrite_measurements(made_up(10, further=1))
+        fitted.privatize_measurements(made_up(10, further=1))
 
 
 def test_pilots_that_teach_nothing_are_refused(made_up: Tables) -> None:
@@ -151,4 +152,4 @@ def test_pilots_that_teach_nothing_are_refused(made_up: Tables) -> None:
     with pytest.raises(InputError, match="missing or not finite"):
         pilot.with_rows(broken)
     with pytest.raises(InputError, match="missing or not finite"):
-        noise.fit(pilot).rewrite(broken)
+        noise.fit(pilot).privatize(broken)

@@ -110,7 +110,7 @@ def test_noise_never_goes_beyond_its_end(made_up: Tables) -> None:
     normalised = fitted.normalisation.apply(pilot.rows)
     radius, scale = float(fitted.state["radius"]), float(fitted.state["scale"])
     clipped = normalised * np.minimum(1, radius / np.abs(normalised).sum(axis=1))[:, None]
-    noise = fitted.normalisation.standardise(fitted.rewrite(pilot.rows, rng=3)) - clipped
+    noise = fitted.normalisation.standardise(fitted.privatize(pilot.rows, rng=3)) - clipped
     end = float(TruncatedLaplacian(epsilon=5, delta=1e-3).span) * scale
     assert np.abs(noise).max() <= end + scale / 128
     # Mean absolute value of the law, within 6 standard errors; 30 % off would be 200 of them.

@@ -1,4 +1,4 @@
-"""Utilities of rewritten rows, beside the formulas written out row by row."""
+"""Utilities of privatized rows, beside the formulas written out row by row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reproduction of rewritten measurements whole, on few rows; its verdicts, on points that deserve them."""
+"""The reproduction of privatized measurements whole, on few rows; its verdicts, on points that deserve them."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ def map_signal(
     model : SignalModel
         Which model, and its parameters.
     measurements : Measurements
-        Rewritten or not.
+        Privatized or not.
     tiling : Tiling
         The cells; of a region on Earth.
     guarantee : Guarantee

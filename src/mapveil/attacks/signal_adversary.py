@@ -34,7 +34,7 @@ class TrainedSignalAdversary(ABC):
         Parameters
         ----------
         observed : ndarray of float64, shape (runs, length, features)
-            Rewritten measurements, normalised, of the length it was trained on.
+            Privatized measurements, normalised, of the length it was trained on.
         """
 
 
@@ -68,7 +68,7 @@ class SignalAdversary(ABC):
         Parameters
         ----------
         evidence : SignalEvidence
-            Rewritten runs with the truth: of people who opted in, or rewritten by the adversary itself.
+            Privatized runs with the truth: of people who opted in, or privatized by the adversary itself.
         rng : Randomness
             The source of bits.
         progress : callable

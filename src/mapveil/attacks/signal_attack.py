@@ -1,4 +1,4 @@
-"""Attacking a rewriting with every adversary, freshly trained on its own output."""
+"""Attack a privatizer with every adversary, each freshly trained on its output."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ def attack_signal(
 ) -> SignalAttack:
     """Train every adversary on known runs, and judge all of them on the same others.
 
-    Run by: whoever wants to know what a rewriting leaves: it needs the truth of both parts.
+    Run by: whoever wants to know what a privatizer leaves: it needs the truth of both parts.
 
     Parameters
     ----------
     known : SignalEvidence
-        Rewritten runs to train on: the pilot's.
+        Privatized runs to train on: the pilot's.
     held_out : SignalEvidence
-        Rewritten runs to judge on; of the same length and features.
+        Privatized runs to judge on; of the same length and features.
     adversaries : sequence of SignalAdversary, optional
         :func:`signal_adversaries` by default.
     weights : tuple of float
@@ -119,7 +119,7 @@ def attack_with_others(
     rng: Randomness | int | None = None,
     progress: Progress | None = None,
 ) -> dict[str, SignalAttack]:
-    """The paper's common adversaries: trained on what was not rewritten, and on everybody's rewriting together.
+    """The paper's common adversaries: trained on raw measurements, and on the output of all privatizers together.
 
     Parameters
     ----------

@@ -28,7 +28,7 @@ class SignalCodes(SignalAdversary):
 
     where: c is a code, a value that runs share, :math:`n_{cu}` how many of user u sent it, :math:`z_i` the place of
     run i. Whatever sees a code alone guesses a function of the code, so with enough evidence nothing does better. A
-    code that was never seen, and a rewriting with fewer than four runs for each, get the blind guess.
+    code that was never seen, and a privatizer with fewer than four runs for each, get the blind guess.
 
     Source: the optimal attack of Shokri et al. (CCS 2012).
     """

@@ -19,7 +19,7 @@ _EARTH_RADIUS_M: Final = 6371008.8  # mean radius; half a percent from the ellip
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SignalEvidence:
-    """Runs of rewritten measurements beside the users and places they came from.
+    """Runs of privatized measurements beside the users and places they came from.
 
     Parameters
     ----------
@@ -52,23 +52,23 @@ class SignalEvidence:
         if not len(self.users):
             raise InputError("no runs to attack; expected at least one user with a whole run")
         if not np.isfinite(self.observed).all():
-            raise InputError("a rewritten value is missing or not finite; expected finite numbers")
+            raise InputError("a privatized value is missing or not finite; expected finite numbers")
 
     @classmethod
     def of(
         cls,
         original: Measurements,
-        rewritten: Measurements,
+        privatized: Measurements,
         normalisation: Normalisation,
         *,
         length: int = 1,
         step: int | None = None,
     ) -> SignalEvidence:
-        """Pair a table with its rewriting.
+        """Pair a table with its privatized rows.
 
         Parameters
         ----------
-        original, rewritten : Measurements
+        original, privatized : Measurements
             The same rows before and after; their own units.
         normalisation : Normalisation
             Of the privatizer, or learnt on the pilot.
@@ -83,10 +83,10 @@ class SignalEvidence:
         InputError
             The tables differ in rows or columns, or no user has a whole run.
         """
-        if original.names != rewritten.names or len(original) != len(rewritten):
+        if original.names != privatized.names or len(original) != len(privatized):
             raise InputError(
-                f"{rewritten.source}: {len(rewritten)} rows of {', '.join(rewritten.names)}; expected the "
-                f"{len(original)} rows of {', '.join(original.names)} that were rewritten"
+                f"{privatized.source}: {len(privatized)} rows of {', '.join(privatized.names)}; expected the "
+                f"{len(original)} rows of {', '.join(original.names)} that were privatized"
             )
         if step is not None and not 1 <= step <= length:
             raise ParameterError(f"step must be 1 to the sequence length {length}, got {step!r}")
@@ -95,7 +95,7 @@ class SignalEvidence:
             raise InputError(f"{original.source}: no user has {length} rows; expected a shorter sequence")
         place = [LAT, LON]
         return cls(
-            normalisation.standardise(rewritten.rows)[runs],
+            normalisation.standardise(privatized.rows)[runs],
             original.users[runs[:, 0]],
             normalisation.apply(original.rows)[:, place][runs],
             len(original.user_ids),

@@ -1,6 +1,6 @@
 r"""Lower bounds on the mutual information between reports and users or locations, in nats.
 
-Two that need no model of the rewriting:
+Two that need no model of the privatizer:
 
 - about the user: an adversary's probabilities q give the bound :math:`I(U; Y) \ge H(U) - P_1^{ce}` (Barber and Agakov),
   whose slack is the adversary's own distance from the true posterior. Judged on held-out runs its only other errors are

@@ -1,4 +1,4 @@
-"""The paper's adversary: a network of two hidden layers that tells user and places of rewritten measurements."""
+"""The paper's adversary: a network of two hidden layers that tells user and places of privatized measurements."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class AdversaryScore(NamedTuple):
 
 
 class SignalAttack(NamedTuple):
-    """Every adversary's success against one rewriting."""
+    """Every adversary's success against one privatizer."""
 
     scores: tuple[AdversaryScore, ...]
     weights: tuple[float, float]  # v1, v2
@@ -56,7 +56,7 @@ class SignalAttack(NamedTuple):
             There is no such measure.
         """
         if metric not in _METRICS:
-            raise ParameterError(f"metric is {metric!r}; expected one of {', '.join(_METRICS)}")
+            raise ParameterError(f"metric must be one of {', '.join(_METRICS)}, got {metric!r}")
         return min(self.scores, key=lambda each: float(getattr(each, metric)))
 
     @property

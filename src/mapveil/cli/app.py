@@ -21,7 +21,7 @@ _COMMANDS = {
     "routes": "Find the fastest route under a private map of the traffic.",
     "methods": "List the methods, their parameters and sources.",
     "ledger": "Show what was spent on each dataset, and set budgets.",
-    "signal": "Map coverage from measurements that phones rewrite.",
+    "signal": "Map coverage from measurements that phones privatize.",
     "attack": "Measure what could still be learnt of people.",
     "audit": "Test a method's epsilon empirically.",
     "serve": "Serve collections of places from devices.",

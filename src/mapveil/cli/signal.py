@@ -1,4 +1,4 @@
-"""``mapveil signal``: coverage maps from measurements that phones rewrite before they leave."""
+"""``mapveil signal``: coverage maps from measurements that phones privatize before they leave."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import click
 
 _COMMANDS = {
     "fit": "Fit a privatizer on measurements of people who opted in.",
-    "privatize": "Rewrite a file of measurements as phones would.",
-    "attack": "Measure what adversaries learn from a rewritten file.",
+    "privatize": "Privatize a file of measurements as phones would.",
+    "attack": "Measure what adversaries learn from a privatized file.",
     "tradeoff": "Draw privacy against utility for several privatizers.",
     "choose": "Choose parameters under constraints.",
-    "map": "Map signal strength from measurements, rewritten or not.",
+    "map": "Map signal strength from measurements, privatized or not.",
 }
 
 
@@ -35,7 +35,7 @@ class _LazySignal(click.Group):
 
 @click.group("signal", cls=_LazySignal)
 def command() -> None:
-    """Map coverage from phones that rewrite each measurement before it leaves.
+    """Map coverage from phones that privatize each measurement before it leaves.
 
     \b
     Examples:

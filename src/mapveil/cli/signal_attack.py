@@ -1,4 +1,4 @@
-"""``mapveil signal attack``: what adversaries learn from rewritten measurements."""
+"""``mapveil signal attack``: what adversaries learn from privatized measurements."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FORMATS = (".html", ".png", ".json")
 
 @click.command("attack")
 @click.argument("private", metavar="PRIVATE")
-@click.option("--truth", required=True, help="The measurements before they were rewritten, row for row.")
+@click.option("--truth", required=True, help="The measurements before they were privatized, row for row.")
 @click.option("--pilot", default=0.7, show_default=True, help="Part of the rows that adversaries learn from.")
 @click.option(
     "--split", default="random", show_default=True, help="How that part is drawn: random, time or user."
@@ -33,7 +33,7 @@ _FORMATS = (".html", ".png", ".json")
 @click.option(
     "--sequence", default=1, show_default=True, help="Measurements of a user that are seen together."
 )
-@click.option("--quick", is_flag=True, help="A tenth of the work: weaker adversaries flatter the rewriting.")
+@click.option("--quick", is_flag=True, help="A tenth of the work: privacy looks higher than it is.")
 @click.option("--no-network", is_flag=True, help="Leave out the adversary that needs PyTorch.")
 @outputs(_FORMATS, ".html .png .json", required=False)
 @click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same report.")
@@ -52,7 +52,7 @@ def command(
     outputs: tuple[Path, ...],
     seed: int,
 ) -> None:
-    """Train adversaries on a part of a rewritten file and see what they learn from the rest.
+    """Train adversaries on a part of a privatized file and see what they learn from the rest.
 
     PRIVATE is what 'signal privatize' wrote. Each adversary is told the users and places of the pilot part and
     guesses those of the rest; the strongest is what counts. The report reads true places: it is NOT private.
@@ -65,26 +65,28 @@ def command(
     from mapveil.attacks.signal_attack import attack_signal, signal_adversaries
     from mapveil.attacks.signal_evidence import SignalEvidence
     from mapveil.evaluation.signal_tradeoff import split_measurements
+    from mapveil.obfuscation.privatize_table import privatized_names
     from mapveil.obfuscation.privatizers.normalisation import Normalisation
-    from mapveil.obfuscation.rewrite_table import rewritten_names
     from mapveil.obfuscation.utility import utility
     from mapveil_client.randomness.random import Randomness
 
     rng = Randomness(seed)
     with console.progress() as progress:
         progress("read", 0.0)
-        original = read_signal(console, truth, columns, features=rewritten_names(private))
-        rewritten = original.with_rows(_rows(private, original.names, len(original)))
+        original = read_signal(console, truth, columns, features=privatized_names(private))
+        privatized = original.with_rows(_rows(private, original.names, len(original)))
         progress("read", 1.0)
         original = replace(original, positions=np.arange(len(original)))
         parted = split_measurements(original, split, pilot, rng.child("split"))
         normalisation = Normalisation.learn(parted.pilot)
         # Runs that overlap are more to learn from; those that are judged do not.
         known, held_out = (
-            SignalEvidence.of(part, rewritten.take(part.positions), normalisation, length=sequence, step=step)
+            SignalEvidence.of(
+                part, privatized.take(part.positions), normalisation, length=sequence, step=step
+            )
             for part, step in zip(parted, (max(sequence // 4, 1), sequence), strict=True)
         )
-        cost = utility(normalisation.apply(original.rows), normalisation.standardise(rewritten.rows))
+        cost = utility(normalisation.apply(original.rows), normalisation.standardise(privatized.rows))
         attack = attack_signal(
             known,
             held_out,
@@ -103,7 +105,7 @@ def command(
 
 
 def _rows(private: str, names: tuple[str, ...], count: int) -> npt.NDArray[np.float64]:
-    """The rewritten features; ids and times of the file are not looked at."""
+    """The privatized features; ids and times of the file are not looked at."""
     import duckdb
 
     from mapveil.geo.read_points import open_table
@@ -123,7 +125,7 @@ def _rows(private: str, names: tuple[str, ...], count: int) -> npt.NDArray[np.fl
         [np.asarray(found[f"f{at}"].to_numpy(), dtype=np.float64) for at in range(len(names))]
     )
     if not np.isfinite(rows).all():
-        raise InputError(f"{private}: a rewritten value is missing; expected what 'signal privatize' wrote")
+        raise InputError(f"{private}: a privatized value is missing; expected what 'signal privatize' wrote")
     return rows
 
 
@@ -154,7 +156,7 @@ def _write(attack: SignalAttack, outputs: tuple[Path, ...]) -> None:
         picture = png_bytes(attack_figure(attack))
         if suffix == ".html":
             body = html_picture(picture, "The strongest is red; dashed is a guess that looks at nothing.")
-            title = "What adversaries learn from rewritten measurements"
+            title = "What adversaries learn from privatized measurements"
             write_atomically(
                 output, html_page(title, body + html_table(*attack_rows(attack)), NOT_FOR_RELEASE)
             )

@@ -41,7 +41,7 @@ def command(
 
     PILOT is Parquet, CSV and whatever else 'release' reads, with columns for a user, a place and a signal strength
     in dBm; every further column of numbers is a feature. The pilot is seen raw by whoever runs this; people
-    whose measurements are rewritten later are not.
+    whose measurements are privatized later are not.
 
     \b
     Examples:
@@ -78,7 +78,7 @@ def command(
                 write_privatizer(fitted, output)
     guarantee = fitted.guarantee(seeded=False)
     lines = [f"wrote {output}" for output in outputs]
-    lines.append(f"fitted on {len(pilot)} rows; rewrites {', '.join(fitted.names)}")
+    lines.append(f"fitted on {len(pilot)} rows; privatizes {', '.join(fitted.names)}")
     lines.append(repr(guarantee))
     record = {
         "outputs": [str(output) for output in outputs],

@@ -1,4 +1,4 @@
-"""``mapveil signal map``: from measurements, rewritten or not, to a coverage map."""
+"""``mapveil signal map``: from measurements, privatized or not, to a coverage map."""
 
 from __future__ import annotations
 
@@ -74,11 +74,11 @@ def command(
     seed: int,
     columns: dict[str, str | None],
 ) -> None:
-    """Map signal strength from measurements, rewritten or not.
+    """Map signal strength from measurements, privatized or not.
 
     INPUT is what 'signal privatize' wrote, or any table with latitude, longitude and signal strength. The map carries
-    the guarantee of a rewritten Parquet file, whose reports may also set the region; of whatever else INPUT is, it says
-    that nothing is promised.
+    the guarantee of a privatized Parquet file, whose reports may also set the region; of any other INPUT, it says that
+    nothing is promised.
 
     \b
     Examples:
@@ -115,7 +115,7 @@ def command(
             made.save(output, title=title)
         progress("write", 1.0)
     if guarantee is None:
-        console.warn(f"nothing in {source} says that it was rewritten: take this map as NOT private")
+        console.warn(f"nothing in {source} says that it was privatized: take this map as NOT private")
     coverage = made.coverage()
     lines = [
         f"{coverage.covered} cells covered, {coverage.holes} holes below {hole:g} dBm, {coverage.unknown} unknown"
@@ -129,7 +129,7 @@ def command(
 
 
 def _read(source: str, features: tuple[str, ...], columns: dict[str, str | None]) -> Measurements:
-    """Places and strengths; a rewritten file names no user, and a map needs none."""
+    """Places and strengths; a privatized file names no user, and a map needs none."""
     import duckdb
 
     from mapveil.geo.read_measurements import read_measurements
@@ -166,10 +166,10 @@ def _guarantee(source: str) -> Guarantee | None:
     """The guarantee that the file documents."""
     import dataclasses
 
-    from mapveil.obfuscation.rewrite_table import rewritten_guarantee
+    from mapveil.obfuscation.privatize_table import privatized_guarantee
     from mapveil.privacy.claim import Assumes
 
-    found = None if source == "-" else rewritten_guarantee(source)
+    found = None if source == "-" else privatized_guarantee(source)
     if found is None:
         return None
     return dataclasses.replace(found, assumptions=(*found.assumptions, Assumes.PRIVATIZED_INPUT()))

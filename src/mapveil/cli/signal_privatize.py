@@ -1,4 +1,4 @@
-"""``mapveil signal privatize``: rewrite a file as the phones of its users would."""
+"""``mapveil signal privatize``: privatize a file as the phones of its users would."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def command(
     outputs: tuple[Path, ...],
     seed: int | None,
 ) -> None:
-    """Rewrite a file of measurements as phones would.
+    """Privatize a file of measurements as phones would.
 
     PRIVATIZER is what 'signal fit' wrote (.mapveil). The output has the columns and types of INPUT, so that what
-    reads one reads the other: features are rewritten, every other column is emptied unless --keep names it (user
-    ids and times say more than any rewriting hides), and rows with a missing feature are left out.
+    reads one reads the other: features are privatized, every other column is emptied unless --keep names it (user
+    ids and times say more than any privatization hides), and rows with a missing feature are left out.
 
     \b
     Examples:
@@ -48,7 +48,7 @@ def command(
     """
     from mapveil.geo.read_points import open_table
     from mapveil.obfuscation.export.privatizer_file import read_privatizer
-    from mapveil.obfuscation.rewrite_table import rewrite_table, write_rewritten
+    from mapveil.obfuscation.privatize_table import privatize_table, write_privatized
     from mapveil_client.randomness.random import as_randomness
 
     with console.progress() as progress:
@@ -57,25 +57,25 @@ def command(
         table = open_table(source)
         measurements = read_signal(console, table, columns, features=fitted.names)
         progress("read", 1.0)
-        made = rewrite_table(
+        made = privatize_table(
             fitted, measurements, table, keep=keep, rng=as_randomness(seed), progress=progress
         )
         for at, output in enumerate(outputs):
             progress("write", at / len(outputs))
-            write_rewritten(made, output)
+            write_privatized(made, output)
         progress("write", 1.0)
     if keep:
         console.warn(f"{', '.join(keep)} left as it is: the guarantee says nothing about it")
     if seed is not None:
         console.warn("seeded: this file is NOT FOR RELEASE")
     lines = [f"wrote {output}" for output in outputs]
-    lines.append(f"rewrote {len(measurements)} rows; emptied {', '.join(made.emptied) or 'no column'}")
+    lines.append(f"privatized {len(measurements)} rows; emptied {', '.join(made.emptied) or 'no column'}")
     lines += [f"note: {note}" for note in made.notes]
     lines.append(repr(made.guarantee))
     record = {
         "outputs": [str(output) for output in outputs],
         "rows": len(measurements),
-        "rewritten": list(fitted.names),
+        "privatized": list(fitted.names),
         "emptied": list(made.emptied),
         "kept": list(keep),
         "notes": list(made.notes),

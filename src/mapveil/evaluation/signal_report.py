@@ -163,7 +163,7 @@ def write_tradeoff(
     }
     pictures, title = (
         {"tradeoff": plane, "parameters": knobs},
-        "Privacy and utility of rewritten measurements",
+        "Privacy and utility of privatized measurements",
     )
     return write_folder(folder, title, pictures, tables, body, NOT_FOR_RELEASE)
 

@@ -50,7 +50,7 @@ class SignalTrial(NamedTuple):
     u1: float  # minus distortion, normalised units
     u2: float  # minus map error
     u: float
-    rmse_dbm: float  # of the linear model fitted to the rewritten pilot, at held-out rows as they are
+    rmse_dbm: float  # of the linear model fitted to the privatized pilot, at held-out rows as they are
     p1: float  # against the strongest in P
     p2: float
     p2_m: float
@@ -58,7 +58,7 @@ class SignalTrial(NamedTuple):
     floor: float  # against the best for the user together with the best for the place
     strongest: str
     fit_s: float
-    rewrite_s: float
+    privatize_s: float
     attack_s: float
     attack: SignalAttack
 
@@ -68,7 +68,7 @@ class SignalTrial(NamedTuple):
         return -self.u1
 
 
-class Rewriting(NamedTuple):
+class Privatization(NamedTuple):
     """Both parts of a table, before and after."""
 
     normalisation: Normalisation
@@ -77,14 +77,14 @@ class Rewriting(NamedTuple):
     utility: Utility
     rmse_dbm: float
     fit_s: float
-    rewrite_s: float
-    pilot: Measurements  # rewritten
-    rest: Measurements  # rewritten
+    privatize_s: float
+    pilot: Measurements  # privatized
+    rest: Measurements  # privatized
 
 
-def rewrite_split(
+def privatize_split(
     split: MeasurementSplit, privatizer: Privatizer | None, rng: Randomness, *, length: int = 1
-) -> Rewriting:
+) -> Privatization:
     """Fit a privatizer on the pilot (None sends every row as it is), and privatize both parts.
 
     Adversaries see runs of ``length`` measurements of a user together.
@@ -97,34 +97,34 @@ def rewrite_split(
     fit_s, start = time.perf_counter() - start, time.perf_counter()
     pilot, rest = split
     if fitted is not None:
-        pilot = fitted.rewrite_measurements(split.pilot, rng=rng.child("pilot"))
-        rest = fitted.rewrite_measurements(split.held_out, rng=rng.child("held out"))
-    rewrite_s = time.perf_counter() - start
+        pilot = fitted.privatize_measurements(split.pilot, rng=rng.child("pilot"))
+        rest = fitted.privatize_measurements(split.held_out, rng=rng.child("held out"))
+    privatize_s = time.perf_counter() - start
     # Privatizers cut outliers at the pilot's quantiles: that is no loss, nor is it where rows are sent as is.
     sent = normalisation.apply if fitted is None else normalisation.standardise
-    # Runs that overlap are several times the evidence, but must not cut what was rewritten together.
+    # Runs that overlap are several times the evidence, but must not cut what was privatized together.
     step = max(length // 5, 1) if privatizer is None or privatizer.sequence == 1 else None
     before, after = normalisation.apply(split.held_out.rows), sent(rest.rows)
-    return Rewriting(
+    return Privatization(
         normalisation,
         SignalEvidence.of(split.pilot, pilot, normalisation, length=length, step=step),
         SignalEvidence.of(split.held_out, rest, normalisation, length=length),
         utility(before, after),
         held_out_rmse_dbm(sent(pilot.rows), before, float(normalisation.scale[RSS])),
         fit_s,
-        rewrite_s,
+        privatize_s,
         pilot,
         rest,
     )
 
 
-def held_out_rmse_dbm(rewritten: FloatArray, held_out: FloatArray, scale_dbm: float) -> float:
+def held_out_rmse_dbm(privatized: FloatArray, held_out: FloatArray, scale_dbm: float) -> float:
     """Error in dBm of the server's linear model, fitted to privatized rows, at held-out rows as they are.
 
     Both are normalised, shape (rows, features); ``scale_dbm`` is the unit of signal strength.
     Source: Table 5 of Zhang et al. 2022.
     """
-    intercept, *slopes = linear_parameters(rewritten)
+    intercept, *slopes = linear_parameters(privatized)
     others = np.delete(held_out, RSS, axis=1)
     predicted = intercept + others @ np.asarray(slopes)
     return scale_dbm * float(np.sqrt(np.square(predicted - held_out[:, RSS]).mean()))
@@ -134,7 +134,7 @@ def run_signal_task(task: SignalTask) -> SignalTrial:
     """Run one trial; a function of the module, so that processes can be given it."""
     name = task.label or ("none" if task.privatizer is None else task.privatizer.name)
     rng = Randomness(task.seed).child(f"{task.group} {name} {task.knob} {task.value!r} {task.trial}")
-    made = rewrite_split(task.split, task.privatizer, rng, length=task.length)
+    made = privatize_split(task.split, task.privatizer, rng, length=task.length)
     start = time.perf_counter()
     attack = attack_signal(
         made.known, made.held_out, adversaries=task.adversaries, weights=task.weights, rng=rng.child("attack")
@@ -157,7 +157,7 @@ def run_signal_task(task: SignalTask) -> SignalTrial:
         attack.floor,
         strongest.adversary,
         made.fit_s,
-        made.rewrite_s,
+        made.privatize_s,
         time.perf_counter() - start,
         attack,
     )

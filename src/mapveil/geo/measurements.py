@@ -26,7 +26,7 @@ class MeasurementSplit(NamedTuple):
     """Two parts of one table."""
 
     pilot: Measurements  # opted in: privatizers are fitted and adversaries trained on it
-    held_out: Measurements  # rewritten and attacked
+    held_out: Measurements  # privatized and attacked
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -88,7 +88,7 @@ class Measurements:
         )
 
     def with_rows(self, rows: npt.NDArray[np.float64]) -> Measurements:
-        """The same users and times with other values, such as rewritten ones."""
+        """The same users and times with other values, such as privatized ones."""
         return replace(self, rows=rows)
 
     def split_random(self, rng: Shuffler, *, pilot: float = 0.7) -> MeasurementSplit:
@@ -108,7 +108,7 @@ class Measurements:
         return self._parted(np.sort(order[:cut]), np.sort(order[cut:]))
 
     def split_by_user(self, rng: Shuffler, *, pilot: float = 0.7) -> MeasurementSplit:
-        """Whole users: nobody who is rewritten was in the pilot."""
+        """Whole users: nobody who is privatized was in the pilot."""
         self._check_part(pilot)
         present = np.unique(self.users)
         if len(present) < 2:

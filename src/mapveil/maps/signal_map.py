@@ -106,7 +106,7 @@ class SignalMap(ReleasedMap):
         method: str = "cell means",
         **about: Any,
     ) -> SignalMap:
-        r"""The mean of the measurements in each cell, whoever rewrote them. Run by: the server.
+        r"""The mean of the measurements in each cell, whoever privatized them. Run by: the server.
 
         .. math:: \hat\mu_c = \frac1{n_c} \sum_i x_i, \qquad
                   \hat\sigma_c^2 = \frac{(n_c - 1) s_c^2 + \nu s^2}{n_c\,(n_c - 1 + \nu)}
@@ -119,7 +119,7 @@ class SignalMap(ReleasedMap):
         Parameters
         ----------
         measurements : Measurements
-            Rewritten or not; those outside the region are left aside, and a note says how many.
+            Privatized or not; those outside the region are left aside, and a note says how many.
         tiling, guarantee, method
             As for :class:`SignalMap`.
         least : int
@@ -249,7 +249,7 @@ class SignalMap(ReleasedMap):
         Parameters
         ----------
         measurements : Measurements
-            Not rewritten. Those outside the region or in unknown cells are left aside.
+            Not privatized. Those outside the region or in unknown cells are left aside.
         """
         cell = _located(measurements, self.tiling)
         judged = np.flatnonzero(cell >= 0)
@@ -334,7 +334,7 @@ class SignalMap(ReleasedMap):
 
 
 def _located(measurements: Measurements, tiling: Tiling) -> IntArray:
-    """The cell of each measurement, -1 outside; a rewritten place may be no place on Earth."""
+    """The cell of each measurement, -1 outside; a privatized place may be no place on Earth."""
     lat, lon = measurements.rows[:, LAT], measurements.rows[:, LON]
     cell = np.full(len(lat), -1, dtype=np.int64)
     real = (np.abs(lat) <= 90) & (np.abs(lon) <= 180)

@@ -1,1 +1,1 @@
-"""Measurements rewritten on the phone: a signal map without user traces."""
+"""Measurements privatized on the phone: a signal map without user traces."""

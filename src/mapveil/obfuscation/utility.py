@@ -21,16 +21,16 @@ class Utility(NamedTuple):
     total: float  # U, weighted
 
 
-def distortion_utility(original: FloatArray, rewritten: FloatArray) -> float:
+def distortion_utility(original: FloatArray, privatized: FloatArray) -> float:
     r"""Utility as faithfulness of the rows.
 
     .. math:: U_1(x, y) = -\frac1n \sum_{i=1}^n \lVert y_i - x_i \rVert_2
 
-    where: :math:`x_i` and :math:`y_i` are row i before and after rewriting, n the number of rows.
+    where: :math:`x_i` and :math:`y_i` are row i before and after privatization, n the number of rows.
 
     Parameters
     ----------
-    original, rewritten : ndarray of float64, shape (rows, features)
+    original, privatized : ndarray of float64, shape (rows, features)
         Normalised; a sequence of L measurements is L rows.
 
     Returns
@@ -45,8 +45,8 @@ def distortion_utility(original: FloatArray, rewritten: FloatArray) -> float:
 
     Source: equation 10 of Zhang et al. 2022.
     """
-    _check_pair(original, rewritten)
-    return -float(np.sqrt(np.square(rewritten - original).sum(axis=1)).mean())
+    _check_pair(original, privatized)
+    return -float(np.sqrt(np.square(privatized - original).sum(axis=1)).mean())
 
 
 def linear_parameters(rows: FloatArray) -> FloatArray:
@@ -90,7 +90,7 @@ def linear_parameters(rows: FloatArray) -> FloatArray:
     return np.asarray(vectors[:, kept] @ ((vectors[:, kept].T @ against) / values[kept]))
 
 
-def map_utility(original: FloatArray, rewritten: FloatArray) -> float:
+def map_utility(original: FloatArray, privatized: FloatArray) -> float:
     r"""Utility as likeness of the signal maps the server fits.
 
     .. math:: U_2(x, y) = -\lVert \alpha_X - \alpha_Y \rVert_1
@@ -99,7 +99,7 @@ def map_utility(original: FloatArray, rewritten: FloatArray) -> float:
 
     Parameters
     ----------
-    original, rewritten : ndarray of float64, shape (rows, features)
+    original, privatized : ndarray of float64, shape (rows, features)
         Normalised.
 
     Returns
@@ -114,12 +114,12 @@ def map_utility(original: FloatArray, rewritten: FloatArray) -> float:
 
     Source: equation 11 of Zhang et al. 2022.
     """
-    _check_pair(original, rewritten)
-    return -float(np.abs(linear_parameters(original) - linear_parameters(rewritten)).sum())
+    _check_pair(original, privatized)
+    return -float(np.abs(linear_parameters(original) - linear_parameters(privatized)).sum())
 
 
 def utility(
-    original: FloatArray, rewritten: FloatArray, *, weights: tuple[float, float] = (1.0, 1.0)
+    original: FloatArray, privatized: FloatArray, *, weights: tuple[float, float] = (1.0, 1.0)
 ) -> Utility:
     r"""Both utilities, and their weighted sum.
 
@@ -129,20 +129,20 @@ def utility(
 
     Parameters
     ----------
-    original, rewritten : ndarray of float64, shape (rows, features)
+    original, privatized : ndarray of float64, shape (rows, features)
         Normalised.
     weights : tuple of float
         :math:`w_1, w_2`.
 
     Source: equation 12 of Zhang et al. 2022.
     """
-    u1, u2 = distortion_utility(original, rewritten), map_utility(original, rewritten)
+    u1, u2 = distortion_utility(original, privatized), map_utility(original, privatized)
     return Utility(u1, u2, weights[0] * u1 + weights[1] * u2)
 
 
-def _check_pair(original: FloatArray, rewritten: FloatArray) -> None:
-    if original.shape != rewritten.shape or original.ndim != 2 or len(original) == 0:
+def _check_pair(original: FloatArray, privatized: FloatArray) -> None:
+    if original.shape != privatized.shape or original.ndim != 2 or len(original) == 0:
         raise InputError(
-            f"rows of shape {original.shape} rewritten to {rewritten.shape}; expected two tables of "
+            f"rows of shape {original.shape} privatized to {privatized.shape}; expected two tables of "
             "one shape, at least one row"
         )

@@ -45,7 +45,7 @@ def test_every_model_predicts_finite_strengths(model: SignalModel, fields: Simpl
     hidden = data.rows.copy()
     hidden[:, RSS] = 999.0
     np.testing.assert_array_equal(fitted.predict(hidden).mean_dbm, found.mean_dbm)
-    # A rewritten place may be none on Earth.
+    # A privatized place may be none on Earth.
     assert np.isfinite(fitted.at([35.5, 95.0], [24.0, 400.0]).mean_dbm).all()
 
 

@@ -1,1 +1,1 @@
-"""Models of signal strength over places: what the server makes of measurements, rewritten or not."""
+"""Models of signal strength over places: what the server makes of measurements, privatized or not."""

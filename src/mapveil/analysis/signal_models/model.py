@@ -25,7 +25,7 @@ class SignalPrediction(NamedTuple):
 class LocalPlane(NamedTuple):
     """Metres east and north of a middle place, on the ellipsoid's tangent.
 
-    Any number is accepted as a degree: rewritten places may lie beyond the poles. At 100 km from the middle the
+    Any number is accepted as a degree: privatized places may lie beyond the poles. At 100 km from the middle the
     error is about 1 %.
     """
 
@@ -92,7 +92,7 @@ class FittedSignalModel(ABC):
         .. math:: \sqrt{\frac1n \sum_{i=1}^n (\hat x_{3i} - x_{3i})^2}
 
         where: :math:`x_{3i}` is the signal strength of row i and :math:`\hat x_{3i}` the prediction from its other
-        columns. Judge on measurements that were not rewritten: the map is of the world, not of the reports.
+        columns. Judge on measurements that were not privatized: the map is of the world, not of the reports.
 
         Parameters
         ----------
@@ -145,7 +145,7 @@ class SignalModel(ABC):
         Parameters
         ----------
         measurements : Measurements
-            Rewritten or not.
+            Privatized or not.
         rng : Randomness or int, optional
             The source of bits, where the model needs any.
 

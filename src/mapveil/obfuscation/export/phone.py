@@ -54,9 +54,9 @@ class PhonePrivatizer:
     Attributes
     ----------
     names : tuple of str
-        The features it rewrites, in order.
+        The features it privatizes, in order.
     sequence : int
-        Rows of one user that are rewritten together.
+        Rows of one user that are privatized together.
     guarantee : Guarantee
         What was promised when it was fitted.
     """
@@ -69,10 +69,10 @@ class PhonePrivatizer:
         self._fitted = fitted
         self._session = session
 
-    def rewrite(
+    def privatize(
         self, rows: npt.NDArray[np.float64], *, rng: Randomness | None = None
     ) -> npt.NDArray[np.float64]:
-        """Rewrite one row, one run of ``sequence`` rows, or many. Run by: the client.
+        """Privatize one row, one run of ``sequence`` rows, or many. Run by: the client.
 
         Parameters
         ----------
@@ -88,7 +88,7 @@ class PhonePrivatizer:
         """
         stream = SystemBits() if rng is None else rng
         if self._fitted is not None:
-            return self._fitted.rewrite(rows, rng=stream)
+            return self._fitted.privatize(rows, rng=stream)
         given = np.asarray(rows, dtype=np.float64)
         table = np.atleast_2d(given)
         if table.ndim != 2 or table.shape[1] != len(self.names) or len(table) % self.sequence:

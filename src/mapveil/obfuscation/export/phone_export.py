@@ -1,6 +1,6 @@
 """A fitted privatizer for phones: JSON of parameters, or an ONNX graph whose random numbers are inputs.
 
-A graph takes ``rows`` (float64, in the features' own units; ``sequence`` rows make a run) and gives ``rewritten``
+A graph takes ``rows`` (float64, in the features' own units; ``sequence`` rows make a run) and gives ``privatized``
 likewise. Its random inputs are ``normals`` (float32, a row of standard normals for each run) or ``uniform``
 (float64 in [0, 1), one for each run): whoever runs it draws them afresh, from the operating system. Places need
 double precision (single precision moves a latitude by 0.2 m), so units are changed in double and only the network
@@ -103,13 +103,13 @@ def phone_model(fitted: FittedPrivatizer) -> bytes:
     made, randomness = _BODIES[fitted.privatizer.name](graph, fitted, runs)
     made = graph.add("Reshape", made, graph.constant(np.array([-1, features])))
     made = graph.add("Add", graph.add("Mul", made, graph.constant(learnt.scale)), graph.constant(learnt.mean))
-    graph.add("Identity", made, output="rewritten")
+    graph.add("Identity", made, output="privatized")
     helper, kinds = onnx.helper, onnx.TensorProto
     inputs = [helper.make_tensor_value_info("rows", kinds.DOUBLE, ["rows", features])]
     for name, width in randomness:
         shape, kind = (["runs", width], kinds.FLOAT) if name == "normals" else (["runs"], kinds.DOUBLE)
         inputs.append(helper.make_tensor_value_info(name, kind, shape))
-    outputs = [helper.make_tensor_value_info("rewritten", kinds.DOUBLE, ["rows", features])]
+    outputs = [helper.make_tensor_value_info("privatized", kinds.DOUBLE, ["rows", features])]
     model = helper.make_model(
         helper.make_graph(
             [helper.make_node(op, ins, [out], **given) for op, ins, out, given in graph.nodes],

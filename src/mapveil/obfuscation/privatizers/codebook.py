@@ -25,13 +25,13 @@ class Codebook(Privatizer):
 
     .. math:: \Pr[y \mid x] = \frac{e^{\mu U(x, y)}}{\sum_{y' \in B} e^{\mu U(x, y')}}
 
-    where: x is what is rewritten, B the codebook of ``size`` codes and :math:`\mu` is ``mu``. The codes are draws of
+    where: x is what is privatized, B the codebook of ``size`` codes and :math:`\mu` is ``mu``. The codes are draws of
     a Gaussian kernel density estimate of the pilot (Scott's rule). With ``batch=1``, x is one row and
     :math:`U = U_1 = -\lVert y - x \rVert_2`, the mean over its L measurements: a linear model of one row does not
     exist. With a larger ``batch``, x and every code are tables of that many rows and one code replaces all of
     x, with :math:`U = U_1 + U_2` wherever x has more measurements than features.
 
-    Run by: the curator of the pilot (``learn``), the client (``rewrite``). A batch is one device's: the paper's,
+    Run by: the curator of the pilot (``learn``), the client (``privatize``). A batch is one device's: the paper's,
     of many people's rows, can only be simulated.
 
     Deviation: the paper puts x itself among the codes (``raw=True``), and then sends it with a probability of at
@@ -100,11 +100,11 @@ class Codebook(Privatizer):
         progress("draw codes", 1.0)
         return {"codes": drawn.reshape(-1, self.batch, width).astype(np.float32)}
 
-    def rewrite(self, state: State, rows: Rows, rng: Randomness) -> Rows:
+    def privatize(self, state: State, rows: Rows, rng: Randomness) -> Rows:
         """Choose a code for every run, or for every ``batch`` of consecutive ones."""
         codes = state["codes"]
         if self.batch > 1:
-            return self._rewrite_batches(codes.astype(np.float64), rows, rng)
+            return self._privatize_batches(codes.astype(np.float64), rows, rng)
         made = np.empty_like(rows)
         for start in range(0, len(rows), _CHUNK):
             part = rows[start : start + _CHUNK]
@@ -128,7 +128,7 @@ class Codebook(Privatizer):
             seeded=seeded,
         )
 
-    def _rewrite_batches(self, codes: Rows, rows: Rows, rng: Randomness) -> Rows:
+    def _privatize_batches(self, codes: Rows, rows: Rows, rng: Randomness) -> Rows:
         features = rows.shape[1] // self.sequence
         made = rows.copy()
         for start in range(0, len(rows), self.batch):

@@ -40,7 +40,7 @@ class Funnel(Privatizer):
     pilot's linear model of signal strength (equation 2). What they say of signal beyond that model they keep in the
     part (from all to nothing) that has the best :math:`w_1 U_1 + w_2 U_2` on rows the game has not seen.
 
-    Run by: the curator of the pilot (``learn``), the client (``rewrite``). The parameters are those of
+    Run by: the curator of the pilot (``learn``), the client (``privatize``). The parameters are those of
     :class:`~mapveil.obfuscation.privatizers.gap.Gap` where they share a name.
 
     Parameters
@@ -103,7 +103,7 @@ class Funnel(Privatizer):
         channel, certificate = play_funnel(self.game, pilot, users, rng, progress)
         return {**channel._asdict(), "certificate": np.array(certificate)}
 
-    def rewrite(self, state: State, rows: Rows, rng: Randomness) -> Rows:
+    def privatize(self, state: State, rows: Rows, rng: Randomness) -> Rows:
         """Find each run's cell and draw one of the codes that it sends."""
         made = np.empty_like(rows)
         codes, weights = state["codes"], state["weights"]

@@ -1,4 +1,4 @@
-"""Generative adversarial privacy: a network that learnt to rewrite rows by playing against an attacker."""
+"""Generative adversarial privacy: a network that learnt to privatize rows by playing against an attacker."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ Layers = list[tuple[Any, Any]]
 
 @dataclass(frozen=True, kw_only=True)
 class Gap(Privatizer):
-    r"""Rewrite by a network trained to keep utility and to mislead an attacker that is trained beside it.
+    r"""Privatize by a network trained to keep utility and to mislead an attacker that is trained beside it.
 
     .. math::
 
         y = g(x, z), \qquad \min_g \max_h \; -\rho U(x, y) - (1 - \rho) L_a(h(y), x, u), \qquad
         L_a = v_1 P_1^{ce} + v_2 P_2, \quad U = w_1 U_1 + w_2 U_2
 
-    where: x is a normalised row, y its rewriting, z is ``noise`` standard normals drawn afresh for every row, u the
+    where: x is a normalised row, y its output, z is ``noise`` standard normals drawn afresh for every row, u the
     user; g, the privatizer, and h, the attacker, are networks of two hidden layers of ``width`` rectified units;
     :math:`P_1^{ce}` is the cross-entropy of the attacker's user probabilities, :math:`P_2` the mean distance of its
     place from the true one, :math:`U_1` minus the mean distortion and :math:`U_2` minus the L1 distance between
     the parameters of the server's linear model before and after, over one batch.
 
-    Run by: the curator of the pilot (``learn``, with PyTorch), the client (``rewrite``, with matrix products).
+    Run by: the curator of the pilot (``learn``, with PyTorch), the client (``privatize``, with matrix products).
 
     Deviation: the paper's network has no z and is thus a fixed function, which an attacker trained afresh on its
     output inverts; ``noise=0`` is the paper's. With ``sequence`` L, g and h see L measurements at once.
@@ -79,7 +79,7 @@ class Gap(Privatizer):
     """
 
     name: ClassVar[str] = "gap"
-    summary: ClassVar[str] = "a network trained against an attacker rewrites each measurement"
+    summary: ClassVar[str] = "a network trained against an attacker privatizes each measurement"
     source: ClassVar[str] = "Zhang et al. 2022, Section 5.3"
     formal: ClassVar[bool] = False
 
@@ -115,7 +115,7 @@ class Gap(Privatizer):
         # In single precision it would not fit the megabyte of a phone's file.
         return (network.halved() if network.size > _HALVED else network).state()
 
-    def rewrite(self, state: State, rows: Rows, rng: Randomness) -> Rows:
+    def privatize(self, state: State, rows: Rows, rng: Randomness) -> Rows:
         """One pass through the network, with fresh normals beside every row."""
         network = DenseNetwork.of_state(state)
         inputs = rows.astype(np.float32)
@@ -141,7 +141,7 @@ def _whole(value: object, least: int, most: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
-def batch_utility(rows: Any, rewritten: Any, w1: float = 1.0, w2: float = 1.0) -> Any:
+def batch_utility(rows: Any, privatized: Any, w1: float = 1.0, w2: float = 1.0) -> Any:
     r"""Utility of one batch, differentiable.
 
     .. math:: U = -\frac{w_1}{n} \sum_i \lVert y_i - x_i \rVert_2 - w_2 \lVert \alpha_X - \alpha_Y \rVert_1
@@ -151,7 +151,7 @@ def batch_utility(rows: Any, rewritten: Any, w1: float = 1.0, w2: float = 1.0) -
 
     Parameters
     ----------
-    rows, rewritten : tensor, shape (measurements, features)
+    rows, privatized : tensor, shape (measurements, features)
         x and y, normalised.
     w1, w2 : float
         Weights.
@@ -162,10 +162,10 @@ def batch_utility(rows: Any, rewritten: Any, w1: float = 1.0, w2: float = 1.0) -
 
     Source: equations 10, 11 and 12 of Zhang et al. 2022.
     """
-    distortion = (rewritten - rows).square().sum(1).add(1e-12).sqrt().mean()
+    distortion = (privatized - rows).square().sum(1).add(1e-12).sqrt().mean()
     if w2 == 0:
         return -w1 * distortion
-    error = (_linear_parameters(rows) - _linear_parameters(rewritten)).abs().sum()
+    error = (_linear_parameters(rows) - _linear_parameters(privatized)).abs().sum()
     return -w1 * distortion - w2 * error
 
 
@@ -248,7 +248,7 @@ def train_gap(
     moves = min(batches, _TURN)
     turns = math.ceil(gap.steps / (moves * gap.epochs))
 
-    def rewritten(part: Any) -> Any:
+    def privatized(part: Any) -> Any:
         if not gap.noise:
             return _forward(privatizer, part)
         fresh = torch.randn(len(part), gap.noise * length, generator=stream).to(device)
@@ -264,7 +264,7 @@ def train_gap(
                     part = rows[kept]
                     mover.zero_grad(set_to_none=True)
                     if privatizers_turn:
-                        changed = rewritten(part)
+                        changed = privatized(part)
                         used = batch_utility(
                             part.reshape(-1, features), changed.reshape(-1, features), gap.w1, gap.w2
                         )
@@ -276,7 +276,7 @@ def train_gap(
                         loss = -gap.rho * used - (1 - gap.rho) * lost
                     else:
                         with torch.no_grad():
-                            changed = rewritten(part)
+                            changed = privatized(part)
                         loss = attacker_loss(
                             _forward(attacker, changed), truth[kept], places[kept], gap.v1, gap.v2
                         )

@@ -49,7 +49,7 @@ class GaussianNoise(Privatizer):
         """See :class:`Privatizer`: nothing but the normalisation is learnt."""
         return {}
 
-    def rewrite(self, state: State, rows: Rows, rng: Randomness) -> Rows:
+    def privatize(self, state: State, rows: Rows, rng: Randomness) -> Rows:
         """See :class:`Privatizer`."""
         return add_gaussian(rows, self.sigma, rng)
 

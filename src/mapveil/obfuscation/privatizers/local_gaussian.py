@@ -140,7 +140,7 @@ class LocalGaussian(ClippedNoise):
         deviation = gaussian_deviation(float(self.budget), self.delta, sensitivity)
         return {"radius": np.array(radius), "deviation": np.array(deviation)}
 
-    def rewrite(self, state: State, rows: Rows, rng: Randomness) -> Rows:
+    def privatize(self, state: State, rows: Rows, rng: Randomness) -> Rows:
         """See :class:`Privatizer`."""
         return add_gaussian(clip_rows(rows, float(state["radius"]), 2), float(state["deviation"]), rng)
 

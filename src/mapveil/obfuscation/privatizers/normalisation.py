@@ -24,7 +24,7 @@ class Normalisation:
     brought between them. Run by: the curator of the pilot (``learn``), the client (``apply`` and ``undo``).
 
     Deviation: the paper neither cuts nor says how outliers fare. A phone that reports a place at latitude 0 would
-    set the scale of everybody's latitude, and stand out whatever it is rewritten to.
+    set the scale of everybody's latitude, and stand out whatever it is privatized to.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ class Normalisation:
         return (np.clip(rows, self.low, self.high) - self.mean) / self.scale
 
     def standardise(self, rows: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Own units to normalised ones without cutting, for rows that are rewritten already; (..., features)."""
+        """Own units to normalised ones without cutting, for rows that are privatized already; (..., features)."""
         return (rows - self.mean) / self.scale
 
     def undo(self, normalised: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -24,7 +24,7 @@ Progress = Callable[[str, float], None]
 SEQUENCES = (1, 5, 10, 20)
 """Lengths of the paper's sequences (Section 6.2)."""
 
-_CHUNK = 1 << 16  # rows rewritten at once
+_CHUNK = 1 << 16  # rows privatized at once
 
 Rows = npt.NDArray[np.float64]
 State = Mapping[str, npt.NDArray[Any]]
@@ -32,15 +32,15 @@ State = Mapping[str, npt.NDArray[Any]]
 
 @dataclass(frozen=True, kw_only=True)
 class Privatizer(ABC):
-    """Parameters of one way to rewrite measurements, validated at construction.
+    """Parameters of one way to privatize measurements, validated at construction.
 
-    A mechanism says how it is fitted, how it rewrites and what it promises, all in normalised units and for a
+    A mechanism says how it is fitted, how it privatizes and what it promises, all in normalised units and for a
     whole sequence at once: a row of width ``sequence`` x features, features of the first measurement first.
 
     Parameters
     ----------
     sequence : int
-        Measurements of one user rewritten together (L); 1 rewrites each alone.
+        Measurements of one user privatized together (L); 1 privatizes each alone.
     """
 
     name: ClassVar[str]
@@ -79,8 +79,8 @@ class Privatizer(ABC):
         """
 
     @abstractmethod
-    def rewrite(self, state: State, rows: Rows, rng: Randomness) -> Rows:
-        """Rewrite normalised rows. Run by: the client; the same code for one row and a million.
+    def privatize(self, state: State, rows: Rows, rng: Randomness) -> Rows:
+        """Privatize normalised rows. Run by: the client; the same code for one row and a million.
 
         Parameters
         ----------
@@ -167,17 +167,17 @@ class FittedPrivatizer:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The features it rewrites, in order."""
+        """The features it privatizes, in order."""
         return self.normalisation.names
 
     def guarantee(self, *, seeded: bool = False) -> Guarantee:
         """The guarantee of one report."""
         return self.privatizer.promise(self.state, len(self.names), seeded=seeded)
 
-    def rewrite(
+    def privatize(
         self, rows: npt.NDArray[np.float64], *, rng: Randomness | int | None = None
     ) -> npt.NDArray[np.float64]:
-        """Rewrite one row, one run of ``sequence`` rows, or many. Run by: the client.
+        """Privatize one row, one run of ``sequence`` rows, or many. Run by: the client.
 
         Parameters
         ----------
@@ -207,13 +207,13 @@ class FittedPrivatizer:
             raise InputError("a value is missing or not finite; expected finite numbers")
         stream = as_randomness(rng)
         step = max(_CHUNK // length, 1) * length
-        parts = [self._rewrite(table[at : at + step], stream) for at in range(0, len(table), step)]
+        parts = [self._privatize(table[at : at + step], stream) for at in range(0, len(table), step)]
         return (np.concatenate(parts) if parts else table.copy()).reshape(given.shape)
 
-    def rewrite_measurements(
+    def privatize_measurements(
         self, measurements: Measurements, *, rng: Randomness | int | None = None
     ) -> Measurements:
-        """Rewrite a whole table, each user's rows in order of time. Run by: a simulation of the clients.
+        """Privatize a whole table, each user's rows in order of time. Run by: a simulation of the clients.
 
         A user's last rows that do not fill a run are filled up with copies of the last one, which are dropped
         again; the run is one report all the same.
@@ -225,7 +225,7 @@ class FittedPrivatizer:
         """
         if measurements.names != self.names:
             raise InputError(
-                f"{measurements.source}: features {', '.join(measurements.names)}; this privatizer rewrites "
+                f"{measurements.source}: features {', '.join(measurements.names)}; this privatizer privatizes "
                 f"{', '.join(self.names)}"
             )
         length = self.privatizer.sequence
@@ -239,14 +239,14 @@ class FittedPrivatizer:
         offset = np.arange(padded.sum()) - np.repeat(np.cumsum(padded) - padded, padded)
         source = starts + np.minimum(offset, np.repeat(counts, padded) - 1)
         real = offset < np.repeat(counts, padded)
-        rewritten = self.rewrite(measurements.rows[order[source]], rng=rng)[real]
+        privatized = self.privatize(measurements.rows[order[source]], rng=rng)[real]
         rows = np.empty_like(measurements.rows)
-        rows[order] = rewritten
+        rows[order] = privatized
         return measurements.with_rows(rows)
 
-    def _rewrite(self, table: npt.NDArray[np.float64], rng: Randomness) -> npt.NDArray[np.float64]:
+    def _privatize(self, table: npt.NDArray[np.float64], rng: Randomness) -> npt.NDArray[np.float64]:
         runs = self.normalisation.apply(table).reshape(len(table) // self.privatizer.sequence, -1)
-        changed = self.privatizer.rewrite(self.state, runs, rng)
+        changed = self.privatizer.privatize(self.state, runs, rng)
         return self.normalisation.undo(changed.reshape(table.shape))
 
     def __repr__(self) -> str:

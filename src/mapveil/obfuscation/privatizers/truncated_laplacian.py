@@ -79,7 +79,7 @@ class TruncatedLaplacian(ClippedNoise):
         scale = 2 * radius / float(self.budget) * (1 + _MARGIN)
         return {"radius": np.array(radius), "scale": np.array(scale)}
 
-    def rewrite(self, state: State, rows: Rows, rng: Randomness) -> Rows:
+    def privatize(self, state: State, rows: Rows, rng: Randomness) -> Rows:
         """See :class:`Privatizer`."""
         clipped = clip_rows(rows, float(state["radius"]), self._order)
         return add_laplacian(clipped, float(state["scale"]), self.span, rng)

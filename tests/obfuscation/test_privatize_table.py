@@ -1,4 +1,4 @@
-"""A rewritten file: its columns and types, what is emptied, ranges, the guarantee inside, input that cannot be used."""
+"""A privatized file: columns and types, emptied columns, ranges, the guarantee inside, input that cannot be used."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from pyarrow import parquet
 
 from mapveil.geo.measurements import Measurements
 from mapveil.geo.read_measurements import read_measurements
+from mapveil.obfuscation.privatize_table import (
+    METADATA_KEY,
+    privatize_table,
+    privatized_guarantee,
+    privatized_names,
+    write_privatized,
+)
 from mapveil.obfuscation.privatizers.gaussian_noise import GaussianNoise
 from mapveil.obfuscation.privatizers.local_gaussian import LocalGaussian
 from mapveil.obfuscation.privatizers.privatizer import FittedPrivatizer
-from mapveil.obfuscation.rewrite_table import (
-    METADATA_KEY,
-    rewrite_table,
-    rewritten_guarantee,
-    rewritten_names,
-    write_rewritten,
-)
 from mapveil_client.errors import InputError
 
 ROWS = 120
@@ -63,7 +63,7 @@ def noise(frame: pd.DataFrame) -> FittedPrivatizer:
 def test_columns_and_types_are_those_of_the_source(frame: pd.DataFrame, noise: FittedPrivatizer) -> None:
     read = read_measurements(frame)
     assert noise.names == ("lat", "lon", "rss_dbm", "tower", "price")
-    made = rewrite_table(noise, read, frame, rng=1)
+    made = privatize_table(noise, read, frame, rng=1)
     before = pyarrow.Table.from_pandas(frame, preserve_index=False)
     assert made.table.column_names == before.column_names
     kinds = {field.name: field.type for field in made.table.schema}
@@ -74,22 +74,22 @@ def test_columns_and_types_are_those_of_the_source(frame: pd.DataFrame, noise: F
     assert pyarrow.types.is_timestamp(kinds["time"])
     assert made.emptied == ("note", "user_id", "time")
     assert all(made.table[name].null_count == len(made.table) for name in made.emptied)
-    # Rows without a strength are left out: the others are rewritten, each by its own noise.
+    # Rows without a strength are left out: the others are privatized, each by its own noise.
     assert len(made.table) == ROWS - 2
     shift = made.table["lat"].to_numpy() - read.rows[:, 0]
     assert np.std(shift) == pytest.approx(0.5 * float(noise.normalisation.scale[0]), rel=0.3)
-    rewritten = noise.rewrite_measurements(read, rng=1).rows
-    np.testing.assert_allclose(made.table["lat"].to_numpy(), rewritten[:, 0])
-    np.testing.assert_array_equal(made.table["rss_dbm"].to_numpy(), np.rint(rewritten[:, 2]))
+    privatized = noise.privatize_measurements(read, rng=1).rows
+    np.testing.assert_allclose(made.table["lat"].to_numpy(), privatized[:, 0])
+    np.testing.assert_array_equal(made.table["rss_dbm"].to_numpy(), np.rint(privatized[:, 2]))
     np.testing.assert_allclose(
         np.asarray(made.table["price"].to_pandas(), dtype=float),
-        rewritten[:, 4].clip(-99.99, 99.99),
+        privatized[:, 4].clip(-99.99, 99.99),
         atol=0.006,
     )
 
 
 def test_what_is_kept_is_as_it_was(frame: pd.DataFrame, noise: FittedPrivatizer) -> None:
-    made = rewrite_table(noise, read_measurements(frame), frame, keep=("time", "note"), rng=1)
+    made = privatize_table(noise, read_measurements(frame), frame, keep=("time", "note"), rng=1)
     assert made.emptied == ("user_id",)
     expected = frame["note"].drop([3, 7]).tolist()
     assert made.table["note"].to_pylist() == expected
@@ -98,9 +98,9 @@ def test_what_is_kept_is_as_it_was(frame: pd.DataFrame, noise: FittedPrivatizer)
 @pytest.mark.parametrize("name", ["lat", "nowhere"])
 def test_what_cannot_be_kept_is_refused(frame: pd.DataFrame, noise: FittedPrivatizer, name: str) -> None:
     with pytest.raises(
-        InputError, match=f"'{name}' cannot be kept; columns that are not rewritten: note, us"
+        InputError, match=f"'{name}' cannot be kept; columns that are not privatized: note, us"
     ):
-        rewrite_table(noise, read_measurements(frame), frame, keep=(name,))
+        privatize_table(noise, read_measurements(frame), frame, keep=(name,))
 
 
 @settings(max_examples=12)
@@ -109,7 +109,7 @@ def test_values_stay_in_the_range_of_their_column(
     frame: pd.DataFrame, read: Measurements, noise: FittedPrivatizer, seed: int, sigma: float
 ) -> None:
     wild = FittedPrivatizer(GaussianNoise(sigma=sigma), noise.normalisation, noise.state)
-    made = rewrite_table(wild, read, frame, rng=seed).table.to_pandas()
+    made = privatize_table(wild, read, frame, rng=seed).table.to_pandas()
     assert made["lat"].between(-90, 90).all()
     assert made["lon"].between(-180, 180).all()
     assert made["rss_dbm"].between(-160, 0).all()
@@ -119,17 +119,17 @@ def test_values_stay_in_the_range_of_their_column(
 
 def test_a_column_reaches_both_ends_of_its_type_and_the_reader_is_told(frame: pd.DataFrame) -> None:
     wild = GaussianNoise(sigma=1000).fit(read_measurements(frame), rng=1)
-    made = rewrite_table(wild, read_measurements(frame), frame, rng=2)
+    made = privatize_table(wild, read_measurements(frame), frame, rng=2)
     assert set(made.table["tower"].to_pylist()) >= {0, 255}
-    assert any("of the rewritten rss_dbm were brought into -160 .. 0" in note for note in made.notes)
+    assert any("of the privatized rss_dbm were brought into -160 .. 0" in note for note in made.notes)
 
 
 def test_large_whole_numbers_do_not_wrap_round(frame: pd.DataFrame) -> None:
     large = frame.assign(tower=(np.arange(ROWS, dtype=np.int64) - 60) * (1 << 56))
     fitted = GaussianNoise(sigma=5).fit(read_measurements(large), rng=1)
     read = read_measurements(large)
-    made = rewrite_table(fitted, read, large, rng=3).table["tower"].to_numpy()
-    wanted = fitted.rewrite_measurements(read, rng=3).rows[:, 3]
+    made = privatize_table(fitted, read, large, rng=3).table["tower"].to_numpy()
+    wanted = fitted.privatize_measurements(read, rng=3).rows[:, 3]
     assert (np.abs(wanted) > 2.0**63).any()
     assert (np.sign(made) == np.sign(wanted)).all()
 
@@ -138,8 +138,8 @@ def test_text_of_an_untyped_table_becomes_numbers(frame: pd.DataFrame, tmp_path:
     path = tmp_path / "rows.csv"
     frame.drop(columns=["price"]).to_csv(path, index=False)
     fitted = GaussianNoise(sigma=0.1).fit(read_measurements(path), rng=1)
-    made = rewrite_table(fitted, read_measurements(path), path, rng=2)
-    write_rewritten(made, tmp_path / "private.csv")
+    made = privatize_table(fitted, read_measurements(path), path, rng=2)
+    write_privatized(made, tmp_path / "private.csv")
     back = pd.read_csv(tmp_path / "private.csv")
     assert list(back.columns) == [name for name in frame.columns if name != "price"]
     assert back["rss_dbm"].dtype == np.int64
@@ -150,12 +150,12 @@ def test_text_of_an_untyped_table_becomes_numbers(frame: pd.DataFrame, tmp_path:
 def test_a_parquet_file_says_what_was_promised(frame: pd.DataFrame, tmp_path: Path) -> None:
     path = tmp_path / "private.parquet"
     fitted = LocalGaussian(epsilon=8).fit(read_measurements(frame), rng=1)
-    made = rewrite_table(fitted, read_measurements(frame), frame)
-    write_rewritten(made, path)
-    assert rewritten_guarantee(path) == made.guarantee
+    made = privatize_table(fitted, read_measurements(frame), frame)
+    write_privatized(made, path)
+    assert privatized_guarantee(path) == made.guarantee
     assert made.guarantee.epsilon == 8
     assert not made.guarantee.seeded
-    assert rewritten_names(path) == fitted.names
+    assert privatized_names(path) == fitted.names
     # A server reads it as it reads any other table.
     again = read_measurements(frame.assign(user_id=0).drop(columns=["note"]))
     assert again.names == fitted.names
@@ -163,7 +163,7 @@ def test_a_parquet_file_says_what_was_promised(frame: pd.DataFrame, tmp_path: Pa
 
 def test_a_seed_repeats_and_is_confessed(frame: pd.DataFrame, noise: FittedPrivatizer) -> None:
     read = read_measurements(frame)
-    one, same, other = (rewrite_table(noise, read, frame, rng=seed) for seed in (1, 1, None))
+    one, same, other = (privatize_table(noise, read, frame, rng=seed) for seed in (1, 1, None))
     assert one.table.equals(same.table)
     assert not one.table.equals(other.table)
     assert one.guarantee.seeded
@@ -171,25 +171,25 @@ def test_a_seed_repeats_and_is_confessed(frame: pd.DataFrame, noise: FittedPriva
 
 
 @pytest.mark.parametrize(
-    "written", [b"no json", b"[]", b"{}", b'{"guarantee": {"trust": 3}, "rewritten": 4}']
+    "written", [b"no json", b"[]", b"{}", b'{"guarantee": {"trust": 3}, "privatized": 4}']
 )
 def test_a_record_that_is_none_promises_nothing(frame: pd.DataFrame, tmp_path: Path, written: bytes) -> None:
     path = tmp_path / "odd.parquet"
     table = pyarrow.Table.from_pandas(frame, preserve_index=False)
     parquet.write_table(table.replace_schema_metadata({METADATA_KEY: written}), path)
-    assert rewritten_guarantee(path) is None
-    assert rewritten_names(path) is None
+    assert privatized_guarantee(path) is None
+    assert privatized_names(path) is None
 
 
 @pytest.mark.parametrize("name", ["gone.parquet", "rows.csv", "text.parquet"])
 def test_other_files_promise_nothing(tmp_path: Path, name: str) -> None:
     (tmp_path / "text.parquet").write_text("not Parquet")
-    assert rewritten_guarantee(tmp_path / name) is None
-    assert rewritten_names(tmp_path / name) is None
+    assert privatized_guarantee(tmp_path / name) is None
+    assert privatized_names(tmp_path / name) is None
 
 
 def test_other_suffixes_are_refused(frame: pd.DataFrame, noise: FittedPrivatizer, tmp_path: Path) -> None:
-    made = rewrite_table(noise, read_measurements(frame), frame)
+    made = privatize_table(noise, read_measurements(frame), frame)
     with pytest.raises(InputError, match=r"written as \.parquet or \.csv"):
-        write_rewritten(made, tmp_path / "private.xlsx")
+        write_privatized(made, tmp_path / "private.xlsx")
     assert not list(tmp_path.iterdir())

@@ -1,4 +1,4 @@
-"""A whole file of measurements rewritten, with the columns and types it had."""
+"""A whole file of measurements privatized, with the columns and types it had."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _RANGES: Final = {LAT: (-90.0, 90.0), LON: (-180.0, 180.0), RSS: (WEAKEST_DBM, S
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class RewrittenTable:
+class PrivatizedTable:
     """A privatized table with its guarantee.
 
     Parameters
@@ -41,7 +41,7 @@ class RewrittenTable:
     guarantee : Guarantee
         Of one report.
     emptied : tuple of str
-        Columns that were neither rewritten nor kept.
+        Columns that were neither privatized nor kept.
     notes : tuple of str
         What a reader should know.
     """
@@ -52,7 +52,7 @@ class RewrittenTable:
     notes: tuple[str, ...]
 
 
-def rewrite_table(
+def privatize_table(
     fitted: FittedPrivatizer,
     measurements: Measurements,
     source: Any,
@@ -60,11 +60,11 @@ def rewrite_table(
     keep: Sequence[str] = (),
     rng: Randomness | int | None = None,
     progress: Callable[[str, float], None] | None = None,
-) -> RewrittenTable:
-    """Rewrite the features of a table and empty its other columns. Run by: a simulation of the clients.
+) -> PrivatizedTable:
+    """Privatize the features of a table and empty its other columns. Run by: a simulation of the clients.
 
-    Rewritten values are brought into the range of their column (degrees, dBm, whole numbers where the source has
-    them): that is processing after the rewriting, which no promise depends on. Where the source has no types (CSV),
+    Privatized values are brought into the range of their column (degrees, dBm, whole numbers where the source has
+    them): that is processing after the privatizer, which no promise depends on. Where the source has no types (CSV),
     features become whole numbers or numbers as their values were.
 
     Parameters
@@ -85,7 +85,7 @@ def rewrite_table(
     Raises
     ------
     InputError
-        A column to keep is not there, or is one that is rewritten.
+        A column to keep is not there, or is one that is privatized.
     """
     import duckdb
     import pyarrow
@@ -97,19 +97,19 @@ def rewrite_table(
         if name not in whole.column_names or name in fitted.names:
             free = ", ".join(each for each in whole.column_names if each not in fitted.names) or "none"
             raise InputError(
-                f"{opened.name}: {name!r} cannot be kept; columns that are not rewritten: {free}"
+                f"{opened.name}: {name!r} cannot be kept; columns that are not privatized: {free}"
             )
     tell = progress or (lambda step, part: None)
-    tell("rewrite", 0.0)
+    tell("privatize", 0.0)
     stream = as_randomness(rng)
-    rows = fitted.rewrite_measurements(measurements, rng=stream).rows
-    tell("rewrite", 1.0)
+    rows = fitted.privatize_measurements(measurements, rng=stream).rows
+    tell("privatize", 1.0)
     notes = []
     for at, (low, high) in _RANGES.items():
         outside = float(((rows[:, at] < low) | (rows[:, at] > high)).mean())
         if outside:
             notes.append(
-                f"{outside:.1%} of the rewritten {fitted.names[at]} were brought into {low:g} .. {high:g}"
+                f"{outside:.1%} of the privatized {fitted.names[at]} were brought into {low:g} .. {high:g}"
             )
             rows[:, at] = np.clip(rows[:, at], low, high)
     taken = whole.take(pyarrow.array(measurements.positions))
@@ -134,7 +134,7 @@ def rewrite_table(
     record = {
         "privatizer": fitted.privatizer.name,
         "parameters": fitted.privatizer.parameters(),
-        "rewritten": list(fitted.names),
+        "privatized": list(fitted.names),
         "kept": list(keep),
         "guarantee": guarantee.to_dict(),
         "in_words": guarantee.in_words(),
@@ -142,10 +142,10 @@ def rewrite_table(
     table = pyarrow.Table.from_arrays(columns, schema=schema).replace_schema_metadata(
         {METADATA_KEY: json.dumps(record).encode()}
     )
-    return RewrittenTable(table, guarantee, tuple(emptied), tuple(notes))
+    return PrivatizedTable(table, guarantee, tuple(emptied), tuple(notes))
 
 
-def write_rewritten(rewritten: RewrittenTable, path: str | Path) -> None:
+def write_privatized(privatized: PrivatizedTable, path: str | Path) -> None:
     """Write Parquet (with the guarantee inside) or CSV, whole or not at all.
 
     Raises
@@ -155,29 +155,29 @@ def write_rewritten(rewritten: RewrittenTable, path: str | Path) -> None:
     """
     suffix = Path(path).suffix.lower()
     if suffix not in (".parquet", ".csv"):
-        raise InputError(f"{path}: rewritten measurements are written as .parquet or .csv")
+        raise InputError(f"{path}: privatized measurements are written as .parquet or .csv")
     with atomic_path(path) as place:
         if suffix == ".parquet":
             from pyarrow import parquet
 
-            parquet.write_table(rewritten.table, place, compression="zstd")
+            parquet.write_table(privatized.table, place, compression="zstd")
         else:
             from pyarrow import csv
 
-            csv.write_csv(rewritten.table, place)
+            csv.write_csv(privatized.table, place)
 
 
-def rewritten_names(path: str | Path) -> tuple[str, ...] | None:
-    """The features that were rewritten, where a Parquet file of :func:`write_rewritten` says so; else None."""
+def privatized_names(path: str | Path) -> tuple[str, ...] | None:
+    """The features that were privatized, where a Parquet file of :func:`write_privatized` says so; else None."""
     try:
         record = _record(path)
-        return None if record is None else tuple(record["rewritten"])
+        return None if record is None else tuple(record["privatized"])
     except (KeyError, TypeError):
         return None
 
 
-def rewritten_guarantee(path: str | Path) -> Guarantee | None:
-    """Read the guarantee of one row from a Parquet file that :func:`write_rewritten` wrote; else None."""
+def privatized_guarantee(path: str | Path) -> Guarantee | None:
+    """Read the guarantee of one row from a Parquet file that :func:`write_privatized` wrote; else None."""
     try:
         record = _record(path)
         return None if record is None else Guarantee.from_dict(record["guarantee"])
