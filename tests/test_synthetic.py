@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import mapveil as mv
-from mapveil.synthetic import SEA_BOX, city, density
+from mapveil.synthetic import SEA_BOX, city
 from mapveil_client.errors import ParameterError
 
 
@@ -57,18 +57,6 @@ def test_people_stay_near_home() -> None:
 def test_parameters_are_checked(name: str) -> None:
     with pytest.raises(ParameterError, match=f"{name} must be a number of at least 1"):
         city(**{"users": 10, "seed": 1, name: 0})
-
-
-def test_density_is_a_distribution_with_water() -> None:
-    for side in (1, 2, 64):
-        image = density(side, 1)
-        assert image.shape == (side, side)
-        assert image.min() >= 0
-        np.testing.assert_allclose(image.sum(), 1.0)
-    assert 0.01 < (density(64, 1) == 0).mean() < 0.3
-    assert not np.array_equal(density(64, 1), density(64, 2))
-    with pytest.raises(ParameterError, match="side must be"):
-        density(0, 1)
 
 
 def triangle() -> mv.Region:

@@ -12,11 +12,12 @@ import click
 from mapveil.cli.arguments import epsilon_list, length_list
 from mapveil.cli.console import Console, console_options
 from mapveil.cli.options import method_options, outputs, region_option, title_option
-from mapveil.cli.routes import Ends, nearest_ends, parse_ends
+from mapveil.cli.routes import parse_ends
 from mapveil.geo.parse_tiling import parse_tiling
 from mapveil.local.local_mechanism import LocalMechanism
 from mapveil.mechanisms.methods import find_method
 from mapveil.navigation.route_map import RouteMap, most_helped
+from mapveil.navigation.routes import Ends, nearest_ends
 from mapveil.privacy.claim import Assumes
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.randomness.random import as_randomness

@@ -113,42 +113,6 @@ def city(
     )
 
 
-def density(side: int, seed: int) -> FloatArray:
-    """A synthetic city's density as an image: a few centres, streets of rough texture, and water.
-
-    Parameters
-    ----------
-    side : int
-        Rows and columns.
-    seed : int
-        The same seed gives the same image.
-
-    Returns
-    -------
-    ndarray of float64, shape (side, side)
-        Non-negative, summing to 1; about a tenth is exactly zero.
-
-    Examples
-    --------
-    >>> float(density(16, seed=1).sum().round(12))
-    1.0
-    """
-    if side < 1:
-        raise ParameterError(f"side must be a number of cells of at least 1, got {side!r}")
-    rng = np.random.default_rng(seed)
-    y, x = np.mgrid[0:side, 0:side] / side
-    image = np.full((side, side), 0.02)
-    for weight in (1.0, 0.6, 0.4, 0.3, 0.2, 0.15):
-        cx, cy, scale = rng.uniform(0.15, 0.85), rng.uniform(0.15, 0.85), rng.uniform(0.03, 0.12)
-        image += weight * np.exp(-np.hypot(x - cx, y - cy) / scale)
-    image *= rng.lognormal(0.0, 0.8, image.shape)
-    angle, offset = rng.uniform(0, np.pi), rng.uniform(-0.2, 0.2)
-    distance = (x - 0.5) * np.cos(angle) + (y - 0.5) * np.sin(angle) - offset + 0.05 * np.sin(9 * (x - y))
-    image[np.abs(distance) < 0.05] = 0.0
-    image[-1, -1] += 1e-3  # a raster of one cell has somebody, too
-    return np.asarray(image / image.sum())
-
-
 def _centres(
     rng: np.random.Generator, region: Region, count: int
 ) -> tuple[FloatArray, FloatArray, FloatArray]:

@@ -129,7 +129,7 @@ def test_attack_reads_what_privatize_wrote(mapveil, phones: Path, noise: Path, t
     ]
     done = mapveil(*asked, *(part for output in outputs for part in ("-o", output)))
     assert done.code == 0, done.err
-    assert "true places" in done.err
+    assert "true data" in done.err
     record = json.loads(done.out)
     scores = {each["adversary"]: each for each in record["adversaries"]}
     assert set(scores) == {"blind", "trees", "neighbours", "codes"}
@@ -148,7 +148,7 @@ def test_attack_reads_what_privatize_wrote(mapveil, phones: Path, noise: Path, t
 def tradeoff_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two privatizers whose trade-off is known."""
     from mapveil.evaluation.signal_report import write_tradeoff
-    from mapveil.evaluation.signal_tradeoff import TradeoffPoint
+    from mapveil.evaluation.signal_tradeoff import Tradeoff, TradeoffPoint
 
     points = []
     for name, knob, slope in (("gap", "rho", 1.0), ("gaussian-noise", "sigma", 2.0)):
@@ -158,7 +158,7 @@ def tradeoff_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             points.append(TradeoffPoint("g", name, knob, value, 1, means, means, means))
     folder = tmp_path_factory.mktemp("tradeoff")
     pytest.importorskip("matplotlib")
-    write_tradeoff(folder, points, [], {})
+    write_tradeoff(Tradeoff((), tuple(points), {}), folder)
     return folder
 
 
@@ -208,7 +208,7 @@ TRADEOFF = ("tradeoff", "{phones}", "-o", "out")
         ((*FIT, "gap", "--option", "width"), "--option must be key=value"),
         ((*FIT, "gaussian-noise"), "needs the option 'sigma'"),
         ((*FIT, "local-gaussian", "--option", "epsilon=x"), "epsilon"),
-        ((*FIT, "local-gaussian", "--option", "epsilon=1", "--rows", "1"), "--rows must be"),
+        ((*FIT, "local-gaussian", "--option", "epsilon=1", "--rows", "1"), "'--rows'"),
         ((*FIT, "local-gaussian", "--option", "epsilon=1", "-o", "out.onnx"), "is exported as .json"),
         ((*FIT, "funnel", "-o", "out.json"), "is exported as .onnx"),
         ((*FIT, "funnel", "-o", "out.txt"), "the suffix must be one of"),
@@ -228,10 +228,11 @@ TRADEOFF = ("tradeoff", "{phones}", "-o", "out")
         (("attack", "{phones}", "--truth", "{phones}", "--pilot", "1", "-o", "out.png"), "pilot is 1.0"),
         (("attack", "{phones}", "--truth", "{phones}", "--sequence", "500", "-o", "out.png"), "no user has 500"),
         (("attack", "{phones}", "--truth", "{phones}", "--sequence", "0", "-o", "out.png"), "length"),
-        ((*TRADEOFF, "--privatizers", "blur"), "'blur' is none; expected one of gaussian-noise"),
-        ((*TRADEOFF, "--privatizers", "gap", "--option", "codebook:size=9"), "NAME:key=value of gap"),
+        ((*TRADEOFF, "--privatizers", "blur"), "got 'blur'"),
+        ((*TRADEOFF, "--privatizers", "gap", "--option", "codebook:size=9"), "options must be of gap, got codebook"),
+        ((*TRADEOFF, "--privatizers", "gap", "--option", "size=9"), "--option must be NAME:key=value"),
         ((*TRADEOFF, "--privatizers", "gap", "--option", "gap:size=9"), "gap has no option 'size'"),
-        ((*TRADEOFF, "--rows", "-5"), "--rows must be"),
+        ((*TRADEOFF, "--rows", "-5"), "'--rows'"),
         ((*TRADEOFF, "--trials", "0"), "trials must be"),
         (("choose", "{phones}"), "no constraint"),
         (("choose", ".", "--distortion-at-most", "3"), "points.csv: no such file"),
@@ -323,7 +324,7 @@ def test_attack_tells_rows_that_do_not_match(mapveil, phones: Path, noise: Path,
     table.drop(columns=["speed"]).to_csv(other, index=False)
     done = mapveil("signal", "attack", fewer, "--truth", phones)
     assert done.code == 2
-    assert f"{ROWS - 5} rows; expected the {ROWS} complete rows of --truth" in done.err
+    assert f"{ROWS - 5} rows; expected the {ROWS} complete rows of the truth (--truth)" in done.err
     done = mapveil("signal", "attack", other, "--truth", phones)
     assert done.code == 2
     assert "no column 'speed'" in done.err

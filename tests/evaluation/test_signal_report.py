@@ -20,7 +20,7 @@ from mapveil.evaluation.signal_report import (
     points_rows,
     write_tradeoff,
 )
-from mapveil.evaluation.signal_tradeoff import TradeoffPoint
+from mapveil.evaluation.signal_tradeoff import Tradeoff, TradeoffPoint
 
 MEASURES = ("u1", "u2", "u", "rmse_dbm", "p1", "p2", "p2_m", "p", "floor")
 
@@ -119,7 +119,9 @@ def test_the_strongest_adversary_is_marked_and_red() -> None:
 
 
 def test_a_folder_holds_tables_pictures_and_a_page(tmp_path: Path) -> None:
-    paths = write_tradeoff(tmp_path / "new" / "folder", points(), [], {"source": "a <b> table"})
+    paths = write_tradeoff(
+        Tradeoff((), tuple(points()), {"source": "a <b> table"}), tmp_path / "new" / "folder"
+    )
     assert [path.name for path in paths] == [
         *("points.csv", "trials.csv", "tradeoff.png", "parameters.png", "index.html"),
     ]

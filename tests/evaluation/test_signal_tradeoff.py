@@ -16,11 +16,11 @@ from mapveil.attacks.signal_codes import SignalCodes
 from mapveil.evaluation.signal_tradeoff import (
     KNOBS,
     Constraint,
+    Tradeoff,
     TradeoffPoint,
     choose_parameters,
     points_of,
     read_points_table,
-    split_measurements,
     tradeoff,
 )
 from mapveil.geo.measurements import Measurements
@@ -44,7 +44,7 @@ def made_up(rows: int = 240) -> Measurements:
 def run(**changes: Any) -> Any:
     asked: dict[str, Any] = {"trials": 2, "rows": 120, "adversaries": ADVERSARIES, "seed": 4, **changes}
     privatizers = asked.pop("privatizers", {"gaussian-noise": (0.2, 0.8), "codebook": (1.0,)})
-    return tradeoff(made_up(), privatizers, **asked)
+    return tradeoff(made_up(), privatizers, **asked).trials
 
 
 def point(name: str = "noise", value: float = 1.0, knob: str = "sigma", **means: float) -> TradeoffPoint:
@@ -62,7 +62,7 @@ def test_every_privatizer_has_a_knob_that_it_takes() -> None:
 
 @pytest.mark.parametrize("how", ["random", "time", "user"])
 def test_ways_to_part_the_pilot(how: str) -> None:
-    pilot, rest = split_measurements(made_up(), how, 0.75, Randomness(1))
+    pilot, rest = made_up().split(how, Randomness(1), pilot=0.75)
     assert len(pilot) + len(rest) == 240
     assert set(pilot.positions).isdisjoint(rest.positions)
     if how == "time":
@@ -70,7 +70,7 @@ def test_ways_to_part_the_pilot(how: str) -> None:
     if how == "user":
         assert set(pilot.users).isdisjoint(rest.users)
     with pytest.raises(ParameterError, match="split must be one of random, time, user"):
-        split_measurements(made_up(), "week", 0.75, Randomness(1))
+        made_up().split("week", Randomness(1), pilot=0.75)
 
 
 def test_more_noise_costs_more_and_trials_differ() -> None:
@@ -111,6 +111,7 @@ def test_runs_stay_whole_in_a_sample() -> None:
         ({"privatizers": {"blur": (1,)}}, "got 'blur'"),
         ({"privatizers": {"gaussian-noise": (-1,)}}, "sigma must be"),
         ({"options": {"codebook": {"width": 3}}}, "codebook has no option 'width'"),
+        ({"options": {"gap": {"steps": 3}}}, "options must be of gaussian-noise, codebook, got gap"),
         ({"trials": 0}, "trials must be at least 1"),
         ({"split": "week"}, "split must be one of"),
         ({"pilot": 1.0}, "pilot is 1.0"),
@@ -141,7 +142,7 @@ def test_a_table_reads_back_what_was_written(tmp_path: Path) -> None:
     trials = run(trials=1)
     points = points_of(trials)
     pytest.importorskip("matplotlib")
-    write_tradeoff(tmp_path, points, trials, {})
+    write_tradeoff(Tradeoff(trials, points, {}), tmp_path)
     back = read_points_table(tmp_path / "points.csv")
     assert [each[:5] for each in back] == [each[:5] for each in points]
     for one, other in zip(back, points, strict=True):
@@ -176,6 +177,20 @@ def test_a_choice_worked_out_by_hand() -> None:
     (none,) = choose_parameters(points, [Constraint("u1", -1, False, "")])
     assert none.value is None
     assert none.to_dict() == {"privatizer": "noise", "parameter": "sigma", "value": None}
+
+
+def test_a_named_bound_is_a_constraint_on_its_measure() -> None:
+    assert Constraint.named("distortion_at_most", 3) == Constraint("u1", -3, False, "distortion at most 3")
+    assert Constraint.named("rmse_at_most", 8) == Constraint("rmse_dbm", 8, True, "rmse at most 8")
+    far = Constraint.named("location_error_at_least", 300)
+    assert far == Constraint("p2_m", 300, False, "location error at least 300")
+
+
+def test_quick_is_one_trial_of_every_second_value() -> None:
+    made = tradeoff(made_up(), ["gaussian-noise"], quick=True, rows=120, adversaries=ADVERSARIES)
+    assert [each.value for each in made.trials] == list(KNOBS["gaussian-noise"].values[::2])
+    assert made.points == points_of(made.trials)
+    assert made.settings["trials"] == 1
 
 
 def test_the_best_come_first_and_those_that_cannot_last() -> None:

@@ -22,9 +22,9 @@ _COMMANDS = {
     "methods": "List the methods, their parameters and sources.",
     "ledger": "Show what was spent on each dataset, and set budgets.",
     "signal": "Map coverage from measurements that phones privatize.",
-    "attack": "Measure what could still be learnt of people.",
+    "attack": "Measure what could still be learnt about people.",
     "audit": "Test a method's epsilon empirically.",
-    "serve": "Serve collections of places from devices.",
+    "serve": "Run the collection server.",
     "device": "Answer a collector with a fleet of devices.",
     "doctor": "Check this installation.",
 }

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from mapveil.cli.arguments import length_list, whole_list
-from mapveil.cli.console import Console, console_options
+from mapveil.cli.console import Console, console_options, save_all
 from mapveil.cli.options import (
     Parsed,
     method_options,
@@ -19,14 +20,10 @@ from mapveil.cli.options import (
     table_source,
     tiling_option,
 )
-from mapveil_client.errors import InputError
 
 if TYPE_CHECKING:
     from mapveil.attacks.localisation import LocalisationReport
     from mapveil.attacks.localisation_scene import Scene
-    from mapveil.geo.counts import Counts
-    from mapveil.geo.region import Region
-    from mapveil.maps.density_map import DensityMap
 
 
 @click.group("attack")
@@ -77,19 +74,10 @@ def command() -> None:
 def random_features(
     console: Console,
     source: str,
-    region: Region | None,
-    tiling: str | None,
-    options: dict[str, Any],
     prior: str | None,
-    features: list[int],
-    bandwidths: list[float],
-    devices: int,
-    answers: int,
-    step_m: float | None,
-    ratio: float,
     outputs: tuple[Path, ...],
     columns: dict[str, Any],
-    seed: int,
+    **asked: Any,
 ) -> None:
     """Locate devices that report random Fourier features: the paper's score, and servers that know more.
 
@@ -105,90 +93,40 @@ def random_features(
     """
     from mapveil.attacks.attack_random_features import attack_random_features
     from mapveil.attacks.localisation_page import report_text
+    from mapveil.geo.read_counts import read_counts
     from mapveil.geo.read_points import read_source
 
     with console.progress() as progress:
         progress("read", 0.0)
-        read = _released(source) or read_source(source, **columns)
-        public = None if prior is None else _public(prior)
+        read = _map_or(source, lambda: read_source(source, **columns))
+        public = None if prior is None else _map_or(prior, lambda: read_counts(prior))
         progress("read", 1.0)
         made, scene = attack_random_features(
-            read,
-            tiling,
-            region=region,
-            options=options,
-            prior=public,
-            knows=Path(prior or "").name,
-            features=features,
-            bandwidths=bandwidths,
-            devices=devices,
-            answers=answers,
-            step_m=step_m,
-            ratio=ratio,
-            seed=seed,
-            progress=progress,
+            read, prior=public, knows=Path(prior or "").name, progress=progress, **asked
         )
-        progress("write", 0.0)
-        _write(made, scene, outputs)
-        progress("write", 1.0)
-    console.warn("an attack reads true locations: do not publish its figures for data of real people")
+        save_all(outputs, lambda path: _save(made, scene, path), progress)
+    console.warn_of_truth("an attack")
     for text in made.warnings:
         console.warn(text)
-    lines = [report_text(made), *(f"wrote {output}" for output in outputs)]
-    console.result("\n".join(lines), {**made.to_dict(), "outputs": [str(output) for output in outputs]})
+    console.result(report_text(made), made.to_dict(), outputs)
 
 
-def _released(source: str) -> DensityMap | None:
-    """The map in a file, or None for one that no release wrote."""
-    from mapveil.formats.read_map import read_map
-
-    path = Path(source)
-    suffix = path.suffix.lower()
-    if not path.is_file() or suffix not in (".tif", ".tiff", ".parquet"):
-        return None
-    if suffix == ".parquet" and not _has_metadata(path):
-        return None
-    try:
-        return read_map(path)
-    except InputError as error:
-        if suffix != ".parquet" and "not a map that Mapveil wrote" in str(error):
-            return None  # a raster of counts
-        raise
-
-
-def _has_metadata(path: Path) -> bool:
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    from mapveil.formats.geoparquet import METADATA_KEY
+def _map_or(source: str, read: Callable[[], Any]) -> Any:
+    """The released map in a file, or else what ``read`` reads there."""
+    from mapveil.formats.read_map import NotAMap, read_map
 
     try:
-        with path.open("rb") as opened:
-            return METADATA_KEY in (parquet.read_schema(opened).metadata or {})
-    except (pa.ArrowException, OSError):
-        return False  # whoever reads it as a table says what is wrong with it
+        return read_map(source)
+    except NotAMap:
+        return read()
 
 
-def _public(prior: str) -> DensityMap | Counts:
-    from mapveil.geo.read_counts import read_counts
-
-    found = _released(prior)
-    return read_counts(prior) if found is None else found
-
-
-def _write(made: LocalisationReport, at: Scene, outputs: tuple[Path, ...]) -> None:
+def _save(made: LocalisationReport, at: Scene, path: Path) -> None:
     from mapveil.attacks.localisation_page import report_page, report_picture
-    from mapveil.formats.atomic import atomic_path
+    from mapveil.evaluation.html_report import write_atomically
 
-    picture = b""
-    if any(output.suffix.lower() in (".html", ".png") for output in outputs):
-        picture = report_picture(made, at)
-    for output in outputs:
-        suffix = output.suffix.lower()
-        with atomic_path(output) as scratch:
-            if suffix == ".png":
-                scratch.write_bytes(picture)
-            elif suffix == ".html":
-                scratch.write_text(report_page(made, picture), encoding="utf-8")
-            else:
-                scratch.write_text(json.dumps(made.to_dict(), indent=2), encoding="utf-8")
+    if path.suffix.lower() == ".json":
+        write_atomically(path, json.dumps(made.to_dict(), indent=2).encode())
+        return
+    picture = report_picture(made, at)
+    write_atomically(path, picture if path.suffix.lower() == ".png" else report_page(made, picture).encode())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import Any
 
 import click
@@ -21,18 +20,9 @@ from mapveil.mechanisms.methods import DEFAULT_METHODS, find_method
     "--confidence", default=0.999, show_default=True, help="Probability that an honest method passes."
 )
 @method_options(of="methods")
-@click.option("--seed", type=int, help="The same seed gives the same audit.")
+@click.option("--seed", "rng", type=int, help="The same seed gives the same audit.")
 @console_options
-def command(
-    console: Console,
-    methods: list[str] | None,
-    trust: str,
-    epsilon: Fraction | None,
-    trials: int,
-    confidence: float,
-    options: dict[str, Any],
-    seed: int | None,
-) -> int:
+def command(console: Console, methods: list[str] | None, trust: str, **asked: Any) -> int:
     """Test a method's epsilon by running it on worst-case neighbours. Uses invented data only.
 
     A curator's method runs with and without one user; so does a method over secure sums, under the least noise
@@ -49,27 +39,15 @@ def command(
     """
     from mapveil.attacks.audit import audit
 
-    rows = methods or [find_method(None, trust).name]
-    reports = []
+    names = methods or [find_method(None, trust).name]
+    reports = {}
     with console.progress() as progress:
-        for done, name in enumerate(rows):
-            progress("audit", done / len(rows))
-            reports.append(
-                audit(
-                    name,
-                    trust=trust,
-                    epsilon=epsilon,
-                    options=options,
-                    trials=trials,
-                    confidence=confidence,
-                    rng=seed,
-                )
-            )
+        for done, name in enumerate(names):
+            progress("audit", done / len(names))
+            reports[name] = audit(name, trust=trust, **asked)
         progress("audit", 1.0)
     records = [
-        {"method": name, **report._asdict(), "holds": report.holds}
-        for name, report in zip(rows, reports, strict=True)
+        {"method": name, **report._asdict(), "holds": report.holds} for name, report in reports.items()
     ]
-    lines = [f"{name}: {report!r}" for name, report in zip(rows, reports, strict=True)]
-    console.result("\n".join(lines), records)
-    return int(not all(report.holds for report in reports))
+    console.result("\n".join(f"{name}: {report!r}" for name, report in reports.items()), records)
+    return int(not all(report.holds for report in reports.values()))

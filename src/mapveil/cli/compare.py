@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,19 +49,11 @@ if TYPE_CHECKING:
 def command(
     console: Console,
     source: str,
-    methods: list[str],
-    epsilon: list[Fraction],
-    trials: int,
-    output: Path | None,
     region: Region | None,
     tiling: str | None,
-    users: int | None,
-    metrics: list[str],
-    sigma_cells: float,
-    sigma_m: float | None,
     columns: dict[str, Any],
-    seed: int,
-    workers: int,
+    output: Path | None,
+    **asked: Any,
 ) -> None:
     """Compare methods on your own data. The report reads the truth: it is NOT private.
 
@@ -78,32 +69,15 @@ def command(
     from mapveil.geo.read_points import read_source
 
     read = read_source(source, **columns)
+    cells = tiling_for(read, tiling, region)
     with console.progress() as progress:
-        found = compare(
-            read,
-            tiling_for(read, tiling, region),
-            methods,
-            epsilon,
-            trials,
-            users=users,
-            sigma_cells=sigma_cells,
-            sigma_m=sigma_m,
-            metrics=metrics,
-            seed=seed,
-            workers=workers,
-            progress=progress,
-        )
+        found = compare(read, cells, **asked, progress=progress)
     written = write_comparison(found, output) if output else []
     console.warn("a comparison reads the true data: do not publish its figures")
     lines = [f"{'method':<24} {'epsilon':>8} {'metric':<14} {'mean':>10}  95 % interval"]
     for row in found.summary():
         interval = f"{row.low:.4g} .. {row.high:.4g}" if math.isfinite(row.low) else "needs two trials"
         lines.append(f"{row.method:<24} {row.epsilon:>8g} {row.metric:<14} {row.mean:>10.4g}  {interval}")
-    lines += [f"wrote {path}" for path in written]
-    record = {
-        "settings": found.settings,
-        "summary": [row._asdict() for row in found.summary()],
-        "written": [str(path) for path in written],
-        "private": False,
-    }
-    console.result("\n".join(lines), record)
+    summary = [row._asdict() for row in found.summary()]
+    record = {"settings": found.settings, "summary": summary, "private": False}
+    console.result("\n".join(lines), record, written)

@@ -1,4 +1,4 @@
-"""What a command says: results on stdout, progress and remarks on stderr."""
+"""The output of a command: results on stdout, progress and remarks on stderr."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,23 +20,10 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bar
     from rich.progress import TaskID
 
+    from mapveil.maps.released import ReleasedMap
     from mapveil.privacy.accounting import Accounting
-    from mapveil.privacy.guarantee import Guarantee
 
-
-class Answer(Protocol):
-    """A map of any kind, with the guarantee it was released under."""
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """The guarantee."""
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Remarks for a reader."""
-
-    def metadata(self) -> dict[str, Any]:
-        """A JSON-ready record."""
+Progress = Callable[[str, float], None]
 
 
 class Console:
@@ -68,8 +55,11 @@ class Console:
         """A warning: shown even when quiet."""
         click.echo(f"mapveil: warning: {text}", err=True)
 
-    def result(self, text: str, record: Any) -> None:
-        """The result: text for a person, or the record as JSON."""
+    def result(self, text: str, record: Any, outputs: Sequence[Path] = ()) -> None:
+        """The result and the files written: text for a person, or the record as JSON."""
+        text = "\n".join([text, *(f"wrote {output}" for output in outputs)])
+        if outputs:
+            record = {**record, "outputs": [str(output) for output in outputs]}
         if self.as_json:
             click.echo(
                 json.dumps(_finite(record), indent=2, ensure_ascii=False, default=str, allow_nan=False)
@@ -77,28 +67,39 @@ class Console:
         else:
             click.echo(text)
 
+    def findings(self, found: Sequence[Any]) -> None:
+        """The result of a check: named tuples of what, state and detail."""
+        width = max(len(each.what) for each in found)
+        lines = [f"{each.what:<{width}}  {each.state:<8} {each.detail}" for each in found]
+        self.result("\n".join(lines), [each._asdict() for each in found])
+
     def warn_of_places(self, column: str | None) -> None:
         """Warn of cells that are read from a column of the data."""
         if column is not None:
             self.warn(f"the list of places in {column!r} is taken to be public: it is not protected")
 
+    def warn_of_truth(self, report: str) -> None:
+        """Warn of a report that is not private."""
+        self.warn(f"{report} reads the true data: do not publish its figures for data of real people")
+
     def answer(
         self,
         outputs: Sequence[Path],
-        made: Answer,
+        made: ReleasedMap,
         account: Accounting | None,
         *,
         lines: Sequence[str] = (),
         more: Mapping[str, Any] | None = None,
+        evaluation: Mapping[str, float] | None = None,
         seed: int | None = None,
     ) -> None:
-        """What was released: the files, the notes, the guarantee, and how the budget stands.
+        """Report a release: the files, the notes, the guarantee, and the budget as it stands.
 
         Parameters
         ----------
         outputs : sequence of Path
             The files that were written.
-        made : Answer
+        made : ReleasedMap
             The map.
         account : Accounting, optional
             The charges of the release, marked as written here; None where the answer costs nothing.
@@ -106,32 +107,39 @@ class Console:
             Further lines of text.
         more : mapping, optional
             Further entries of the record.
+        evaluation : mapping of str to float, optional
+            Figures of a comparison with the true data.
         seed : int, optional
             The seed of a run that is not for release.
         """
         record = {"outputs": [str(output) for output in outputs], **made.metadata(), **(more or {})}
-        told = [f"wrote {output}" for output in outputs] + list(lines)
+        shown = [f"wrote {output}" for output in outputs] + list(lines)
+        if evaluation is not None:
+            self.warn_of_truth("an evaluation")
+            figures = ", ".join(f"{name} {value:.3g}" for name, value in evaluation.items())
+            shown.append(f"evaluation (NOT private): {figures}")
+            record["evaluation"] = dict(evaluation)
         for note in made.notes:
             if isinstance(note, Note) and note.level == "warning":
                 self.warn(note.text)
             else:
-                told.append(f"note: {note}")
-        told.append(repr(made.guarantee))
+                shown.append(f"note: {note}")
+        shown.append(repr(made.guarantee))
         if seed is not None:
             self.warn("seeded: this answer is NOT FOR RELEASE, and nothing was charged for it")
         budget = None if account is None else account.written()
         if budget is not None:
             spent, whole = float(budget.spent), float(budget.budget)
-            told.append(f"  ledger      {spent:g} of {whole:g} spent on these data, {whole - spent:g} left")
+            shown.append(f"  ledger      {spent:g} of {whole:g} spent on these data, {whole - spent:g} left")
             record["ledger"] = {"spent": str(budget.spent), "budget": str(budget.budget)}
         elif account is not None and made.guarantee.epsilon is not None:
             self.warn(
                 "not entered in a ledger: its epsilon is not added to other releases about the same people"
             )
-        self.result("\n".join(told), record)
+        self.result("\n".join(shown), record)
 
     @contextmanager
-    def progress(self) -> Iterator[Callable[[str, float], None]]:
+    def progress(self) -> Iterator[Progress]:
         """A progress callback: a bar on a terminal, a line a step elsewhere, nothing when quiet."""
         if self.verbosity < 0:
             yield lambda step, done: None
@@ -141,7 +149,7 @@ class Console:
         else:
             yield self._lines()
 
-    def _lines(self) -> Callable[[str, float], None]:
+    def _lines(self) -> Progress:
         started: dict[str, float] = {}
 
         def tell(step: str, done: float) -> None:
@@ -152,6 +160,14 @@ class Console:
                 self.detail(f"{step}: {time.monotonic() - started[step]:.2f} s")
 
         return tell
+
+
+def save_all(outputs: Sequence[Path], save: Callable[[Path], object], progress: Progress) -> None:
+    """Save every output, and say how far that is."""
+    for at, output in enumerate(outputs):
+        progress("write", at / len(outputs))
+        save(output)
+    progress("write", 1.0)
 
 
 def _finite(record: Any) -> Any:
@@ -179,7 +195,7 @@ def _bar() -> Bar:
     )
 
 
-def _on_bar(bar: Bar) -> Callable[[str, float], None]:
+def _on_bar(bar: Bar) -> Progress:
     tasks: dict[str, TaskID] = {}
 
     def tell(step: str, done: float) -> None:

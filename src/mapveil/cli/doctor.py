@@ -1,4 +1,4 @@
-"""``mapveil doctor``: is this installation whole?"""
+"""``mapveil doctor``: a check of this installation."""
 
 from __future__ import annotations
 
@@ -61,9 +61,7 @@ def command(console: Console) -> int:
         _try("engine", _engine),
         _try("ledger", _ledger),
     ]
-    width = max(len(finding.what) for finding in findings)
-    lines = [f"{finding.what:<{width}}  {finding.state:<8} {finding.detail}" for finding in findings]
-    console.result("\n".join(lines), [finding._asdict() for finding in findings])
+    console.findings(findings)
     return int(any(finding.state == "failed" for finding in findings))
 
 

@@ -2,38 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from mapveil.cli.arguments import name_list
-from mapveil.cli.console import Console, console_options
+from mapveil.cli.console import Console, console_options, save_all
 from mapveil.cli.options import (
-    account_options,
     epsilon_option,
+    evaluate_option,
     method_options,
-    outputs,
     region_option,
+    release_options,
     table_source,
     title_option,
 )
+from mapveil.maps.released import LINE_SUFFIXES
 from mapveil_client.errors import InputError
 
 if TYPE_CHECKING:
-    from mapveil.analysis.origin_destination import FlowEstimator, FlowUnit
+    from mapveil.analysis.origin_destination import FlowUnit
     from mapveil.analysis.trips import Trips
-    from mapveil.geo.region import Region
     from mapveil.maps.flow_map import FlowMap
-    from mapveil.privacy.ledger import Ledger
-
-
-def _suffixes() -> tuple[str, ...]:
-    from mapveil.maps.flow_map import FlowMap
-
-    return FlowMap.suffixes
+    from mapveil.privacy.accounting import Accounting
 
 
 def _pair(context: click.Context, parameter: click.Parameter, text: str | None) -> tuple[str, str] | None:
@@ -100,42 +92,31 @@ def _candidates(context: click.Context, parameter: click.Parameter, path: Path |
     help="Maximum number of flows to list, the largest first; the others are counted elsewhere.",
 )
 @click.option("--least", type=float, default=0.0, show_default=True, help="Minimum flow to list, trips.")
-@outputs(_suffixes, ".parquet .geojson .csv .png .html")
 @table_source("user")
 @click.option("--origin", callback=_pair, help="Columns LON,LAT of origins. [default: the usual names]")
 @click.option(
     "--destination", callback=_pair, help="Columns LON,LAT of destinations. [default: the usual names]"
 )
 @click.option("--trip", help="Column of trip ids, where rows are positions with a time.")
-@click.option(
-    "--evaluate", is_flag=True, help="Compare with the true flows too. These figures are NOT private."
-)
+@evaluate_option
 @title_option
-@account_options
+@release_options(LINE_SUFFIXES, ".parquet .geojson .csv .png .html")
 @console_options
 def command(
     console: Console,
     source: str,
-    region: Region,
-    tiling: str | None,
-    epsilon: Fraction,
-    method: str | None,
-    estimator: FlowEstimator,
     unit: FlowUnit,
     options: dict[str, Any],
-    candidates: Any,
-    most: int,
-    least: float,
-    outputs: tuple[Path, ...],
     columns: dict[str, Any],
     origin: tuple[str, str] | None,
     destination: tuple[str, str] | None,
     trip: str | None,
     evaluate: bool,
     title: str | None,
-    ledger: Callable[[], Ledger | None],
-    dataset: str | None,
+    outputs: tuple[Path, ...],
+    account: Accounting,
     seed: int | None,
+    **asked: Any,
 ) -> None:
     """Release flows between the cells of a map: a device randomizes both ends of its trip.
 
@@ -150,43 +131,19 @@ def command(
     """
     from mapveil.analysis.flows import flows
     from mapveil.analysis.trips import read_trips
-    from mapveil.privacy.accounting import Accounting
 
     with console.progress() as progress:
         progress("read the trips", 0.0)
         trips = read_trips(source, **columns, origin=origin, destination=destination, trip=trip)
         progress("read the trips", 1.0)
-        account = Accounting(ledger if unit == "user" else None, dataset, outputs)
-        made = flows(
-            trips,
-            tiling,
-            epsilon=epsilon,
-            method=method,
-            options=options,
-            estimator=estimator,
-            unit=unit,
-            region=region,
-            candidates=candidates,
-            most=most,
-            least=least,
-            account=account,
-            rng=seed,
-            progress=progress,
-        )
-        for at, output in enumerate(outputs):
-            progress("write", at / len(outputs))
-            made.save(output, title=title)
-        progress("write", 1.0)
-    lines = [f"{made.size} flows of {made.total:g} trips, {made.elsewhere:g} of them elsewhere"]
-    more: dict[str, Any] = {}
+        charged = account if unit == "user" else None  # a ledger keeps budgets of users
+        made = flows(trips, unit=unit, options=options, account=charged, rng=seed, progress=progress, **asked)
+        save_all(outputs, lambda path: made.save(path, title=title), progress)
     if unit == "trip":
         console.warn("the guarantee is about one trip: a user of ten trips has ten times the epsilon")
-    if evaluate:
-        more["evaluation"] = _evaluate(trips, made, options.get("outside", "drop"))
-        console.warn("an evaluation reads true trips: do not publish its figures for data of real people")
-        figures = ", ".join(f"{name} {value:.3g}" for name, value in more["evaluation"].items())
-        lines.append(f"evaluation (NOT private): {figures}")
-    console.answer(outputs, made, account, lines=lines, more=more, seed=seed)
+    lines = [f"{made.size} flows of {made.total:g} trips, {made.elsewhere:g} of them elsewhere"]
+    evaluation = _evaluate(trips, made, options.get("outside", "drop")) if evaluate else None
+    console.answer(outputs, made, account, lines=lines, evaluation=evaluation, seed=seed)
 
 
 def _evaluate(trips: Trips, made: FlowMap, outside: Any) -> dict[str, float]:

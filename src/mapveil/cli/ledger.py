@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from mapveil.cli.console import Console, console_options
-
-if TYPE_CHECKING:
-    from mapveil.privacy.ledger import Account, Entry, Ledger
-
-
-def _open(path: Path | None) -> Ledger:
-    from mapveil.privacy.ledger import Ledger
-
-    return Ledger(path)
+from mapveil.cli.options import ledger_option
+from mapveil.privacy.ledger import Account, Entry, Ledger
 
 
 @click.group("ledger", invoke_without_command=True)
-@click.option(
-    "--ledger", "path", type=click.Path(path_type=Path), help="The file. [default: $MAPVEIL_LEDGER or yours]"
-)
+@ledger_option
 @click.option("--dataset", help="Show one dataset only: its name or the first digits of its id.")
 @console_options
 @click.pass_context
-def command(context: click.Context, console: Console, path: Path | None, dataset: str | None) -> None:
+def command(context: click.Context, console: Console, ledger: Path | None, dataset: str | None) -> None:
     """Show what was spent on each dataset, and set budgets.
 
     A ledger is one file. It knows a dataset by a keyed hash of its content and stores nothing else of it.
@@ -38,20 +29,20 @@ def command(context: click.Context, console: Console, path: Path | None, dataset
       mapveil ledger budget 3f9a1c 5
       mapveil ledger name 3f9a1c checkins-2026
     """
-    context.obj = path
+    context.obj = ledger
     if context.invoked_subcommand is not None:
         return
-    ledger = _open(path)
-    accounts = (ledger.account(dataset),) if dataset else ledger.accounts()
-    entries = ledger.entries(dataset)
-    lines = [f"{ledger.path}", f"default budget: {float(ledger.budget()):g}"]
+    opened = Ledger(ledger)
+    accounts = (opened.account(dataset),) if dataset else opened.accounts()
+    entries = opened.entries(dataset)
+    lines = [f"{opened.path}", f"default budget: {float(opened.budget()):g}"]
     lines += [_account_line(account) for account in accounts] or ["nothing was spent yet"]
     lines += [_entry_line(entry) for entry in entries]
     console.result(
         "\n".join(lines),
         {
-            "ledger": str(ledger.path),
-            "default_budget": str(ledger.budget()),
+            "ledger": str(opened.path),
+            "default_budget": str(opened.budget()),
             "accounts": [_record(account) for account in accounts],
             "entries": [_record(entry) for entry in entries],
         },
@@ -62,32 +53,32 @@ def command(context: click.Context, console: Console, path: Path | None, dataset
 @click.argument("dataset")
 @click.argument("epsilon")
 @click.pass_obj
-def budget(path: Path | None, dataset: str, epsilon: str) -> None:
+def budget(ledger: Path | None, dataset: str, epsilon: str) -> None:
     """Set the whole budget of DATASET (a name, the first digits of an id, or 'default')."""
-    ledger = _open(path)
-    ledger.set_budget(None if dataset == "default" else dataset, epsilon)
-    whole = ledger.budget(None if dataset == "default" else dataset)
-    click.echo(f"budget of {dataset}: {float(whole):g}")
+    opened = Ledger(ledger)
+    budgeted = None if dataset == "default" else dataset
+    opened.set_budget(budgeted, epsilon)
+    click.echo(f"budget of {dataset}: {float(opened.budget(budgeted)):g}")
 
 
 @command.command("name")
 @click.argument("dataset")
 @click.argument("name")
 @click.pass_obj
-def name(path: Path | None, dataset: str, name: str) -> None:
+def name(ledger: Path | None, dataset: str, name: str) -> None:
     """Call DATASET by NAME; a name that is taken joins both to one budget, for good."""
-    ledger = _open(path)
-    ledger.name(dataset, name)
-    click.echo(_account_line(ledger.account(name)))
+    opened = Ledger(ledger)
+    opened.name(dataset, name)
+    click.echo(_account_line(opened.account(name)))
 
 
 @command.command("annul")
 @click.argument("spend")
-@click.option("--reason", required=True, help="How it is known that nothing was revealed.")
+@click.option("--reason", required=True, help="Explanation why no output was released.")
 @click.pass_obj
-def annul(path: Path | None, spend: str, reason: str) -> None:
-    """Take back a spend that revealed nothing. The line stays, with the reason."""
-    _open(path).annul(spend, reason=reason)
+def annul(ledger: Path | None, spend: str, reason: str) -> None:
+    """Take back a spend that revealed nothing. The entry stays, with the reason."""
+    Ledger(ledger).annul(spend, reason=reason)
     click.echo(f"annulled {spend}")
 
 

@@ -1,8 +1,7 @@
-"""``mapveil neighbours``: who is near, from a private map."""
+"""``mapveil neighbours``: nearest users, from a private map."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,18 +9,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mapveil.cli.arguments import parse_location
-from mapveil.cli.console import Console, console_options
+from mapveil.cli.console import Console, console_options, save_all
 from mapveil.cli.options import (
     Parsed,
-    account_options,
     epsilon_option,
+    evaluate_option,
     method_options,
-    outputs,
     region_option,
+    release_options,
     table_source,
     tiling_option,
     title_option,
 )
+from mapveil.maps.released import SUFFIXES
 from mapveil_client.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
@@ -29,9 +29,7 @@ if TYPE_CHECKING:
     from mapveil.geo.points import Points
     from mapveil.geo.region import Region
     from mapveil.local.local_mechanism import LocalMechanism
-    from mapveil.privacy.ledger import Ledger
-
-_SUFFIXES = (".csv", ".tif", ".tiff", ".parquet", ".geojson", ".json", ".png", ".html")
+    from mapveil.privacy.accounting import Accounting
 
 
 @click.command("neighbours")
@@ -52,13 +50,10 @@ _SUFFIXES = (".csv", ".tif", ".tiff", ".parquet", ".geojson", ".json", ".png", "
     metavar="LON,LAT",
     help="List the nearest users of a location. Repeatable.",
 )
-@outputs(_SUFFIXES, ".csv (the lists) .parquet .geojson .tif .png .html", required=False)
 @table_source("user", "lon", "lat")
-@click.option(
-    "--evaluate", is_flag=True, help="Compare with the true neighbours too. These figures are NOT private."
-)
+@evaluate_option
 @title_option
-@account_options
+@release_options(SUFFIXES, ".csv (the lists) .parquet .geojson .tif .png .html", required=False)
 @console_options
 def command(
     console: Console,
@@ -70,12 +65,11 @@ def command(
     method: str | None,
     options: dict[str, Any],
     places: tuple[tuple[float, float], ...],
-    outputs: tuple[Path, ...],
     columns: dict[str, Any],
     evaluate: bool,
     title: str | None,
-    ledger: Callable[[], Ledger | None],
-    dataset: str | None,
+    outputs: tuple[Path, ...],
+    account: Accounting,
     seed: int | None,
 ) -> None:
     """Find the k nearest users of every cell, from randomized reports or from a released map.
@@ -95,11 +89,10 @@ def command(
     from mapveil.geo.parse_tiling import column_of_places
     from mapveil.geo.read_points import read_points
     from mapveil.mechanisms.methods import find_method
-    from mapveil.privacy.accounting import Accounting
 
     if count < 1:
         raise ParameterError(f"-k must be at least 1, got {count}")
-    account, evaluation = None, None
+    evaluation = None
     with console.progress() as progress:
         if epsilon is None:
             if region or tiling or method or options or evaluate:
@@ -118,7 +111,6 @@ def command(
                 _check_inside(region, places)
             points = read_points(source, **columns)
             console.warn_of_places(column_of_places(tiling))
-            account = Accounting(ledger, dataset, outputs)
             near = neighbours(
                 points,
                 tiling or DEFAULT_CELLS,
@@ -130,19 +122,18 @@ def command(
                 progress=progress,
             )
             if evaluate:
-                evaluation = _evaluate(console, mechanism, points, near)
-        progress("write", 0.0)
-        for output in outputs:
-            _write(near, output, title)
-        progress("write", 1.0)
+                evaluation = _evaluate(mechanism, points, near)
+        save_all(outputs, lambda path: _save(near, path, title), progress)
     listed = [near.nearest(*place) for place in places]
-    lines = [_in_words(near, one) for one in listed]
-    more: dict[str, Any] = {"places": listed}
-    if evaluation is not None:
-        more["evaluation"] = evaluation
-        figures = ", ".join(f"{name} {value:.3g}" for name, value in evaluation.items())
-        lines.append(f"evaluation (NOT private): {figures}")
-    console.answer(outputs, near, account, lines=lines, more=more, seed=seed)
+    console.answer(
+        outputs,
+        near,
+        account if epsilon is not None else None,
+        lines=[_in_words(near, one) for one in listed],
+        more={"places": listed},
+        evaluation=evaluation,
+        seed=seed,
+    )
 
 
 def _check_inside(region: Region, places: tuple[tuple[float, float], ...]) -> None:
@@ -153,16 +144,11 @@ def _check_inside(region: Region, places: tuple[tuple[float, float], ...]) -> No
             raise InputError(f"--at {lon:g},{lat:g}: is outside the map's region {region}")
 
 
-def _write(near: NeighbourMap, output: Path, title: str | None) -> None:
-    suffix = output.suffix.lower()
-    if suffix == ".csv":
+def _save(near: NeighbourMap, output: Path, title: str | None) -> None:
+    if output.suffix.lower() == ".csv":
         near.write_lists(output)
-    elif suffix == ".png":
-        near.to_png(output, title=title)
-    elif suffix == ".html":
-        near.to_html(output, title=title)
     else:
-        near.save(output)
+        near.save(output, title=title)
 
 
 def _in_words(near: NeighbourMap, listed: dict[str, Any]) -> str:
@@ -177,9 +163,7 @@ def _in_words(near: NeighbourMap, listed: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _evaluate(
-    console: Console, mechanism: LocalMechanism, points: Points, near: NeighbourMap
-) -> dict[str, float]:
+def _evaluate(mechanism: LocalMechanism, points: Points, near: NeighbourMap) -> dict[str, float]:
     """Compare with the cells that the users reported about, without privacy."""
     import numpy as np
 
@@ -190,5 +174,4 @@ def _evaluate(
 
     cells = cells_of_users(points, Domain(near.tiling), mechanism.place, mechanism.outside, Randomness(0))
     truth = np.bincount(cells, minlength=near.tiling.size)
-    console.warn("an evaluation reads true locations: do not publish its figures for data of real people")
     return neighbour_quality(truth, near.values, near.tiling, near.k)._asdict()

@@ -1,8 +1,8 @@
-"""The options that commands share: tables, regions and cells, outputs, the ledger, the mechanism."""
+"""Options that commands share: tables, regions and cells, outputs, the ledger, the mechanism."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +14,7 @@ from mapveil_client.epsilon import as_epsilon
 from mapveil_client.errors import InputError
 
 if TYPE_CHECKING:
-    from fractions import Fraction
-
     from mapveil.geo.region import Region
-    from mapveil.privacy.ledger import Ledger
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -50,10 +47,6 @@ def _region(text: str) -> Region:
     return Region.parse(text)
 
 
-def _epsilon(text: str) -> Fraction:
-    return as_epsilon(text)
-
-
 def column_option(name: str) -> Decorator:
     """Add the option that names one column."""
     return click.option(f"--{name}", help=_COLUMNS[name])
@@ -71,15 +64,15 @@ def region_option(
     return click.option("--region", type=Parsed("region", _region), required=required, help=help)
 
 
-def tiling_option(default: str | None = "quadtree:8", *, shown: str | None = None) -> Decorator:
+def tiling_option(default: str = "quadtree:8") -> Decorator:
     """Add ``--tiling``; the command fills in the default."""
     kinds = "quadtree:8, grid:300x300, h3:8, tiles:15, places:FILE or places:COLUMN."
-    return click.option("--tiling", help=f"Cells: {kinds} [default: {shown or default}]")
+    return click.option("--tiling", help=f"Cells: {kinds} [default: {default}]")
 
 
 def epsilon_option(help: str, *, required: bool = False) -> Decorator:
     """Add ``--epsilon``, exact."""
-    return click.option("--epsilon", type=Parsed("epsilon", _epsilon), required=required, help=help)
+    return click.option("--epsilon", type=Parsed("epsilon", as_epsilon), required=required, help=help)
 
 
 def names_option(flag: str, default: str | None, help: str, *, shown: str | None = None) -> Decorator:
@@ -92,6 +85,7 @@ def names_option(flag: str, default: str | None, help: str, *, shown: str | None
 
 epsilons_option = click.option(
     "--epsilon",
+    "epsilons",
     type=Parsed("epsilons", epsilon_list),
     default="0.5,1,2",
     show_default=True,
@@ -112,18 +106,15 @@ def method_options(*, of: str = "method") -> Decorator:
     )
 
 
-def outputs(
-    suffixes: Callable[[], tuple[str, ...]] | tuple[str, ...], help: str, *, required: bool = True
-) -> Decorator:
+def outputs(suffixes: Sequence[str], help: str, *, required: bool = True) -> Decorator:
     """Add ``-o``: files of these suffixes, checked before anything is read or spent."""
 
     def checked(
         _context: click.Context, _parameter: click.Parameter, paths: tuple[Path, ...]
     ) -> tuple[Path, ...]:
-        accepted = suffixes() if callable(suffixes) else suffixes
         for path in paths:
-            if path.suffix.lower() not in accepted:
-                raise InputError(f"-o {path}: the suffix must be one of {', '.join(accepted)}")
+            if path.suffix.lower() not in suffixes:
+                raise InputError(f"-o {path}: the suffix must be one of {', '.join(suffixes)}")
             if path.is_dir() or not path.parent.is_dir():
                 raise InputError(f"-o {path}: the folder {path.parent} must exist, and the name be a file's")
         return paths
@@ -140,33 +131,39 @@ def outputs(
     )
 
 
-def title_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add ``--title``."""
-    return click.option("--title", help="Title of pictures and pages.")(function)
+title_option = click.option("--title", help="Title of pictures and pages.")
+"""Add ``--title``."""
+
+evaluate_option = click.option(
+    "--evaluate", is_flag=True, help="Compare with the true data too. These figures are NOT private."
+)
+"""Add ``--evaluate``."""
+
+ledger_option = click.option(
+    "--ledger", type=click.Path(path_type=Path), help="Ledger file. [default: $MAPVEIL_LEDGER or yours]"
+)
+"""Add ``--ledger``."""
 
 
-def account_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the ledger's options and ``--seed``; the command receives ``ledger``, ``dataset`` and ``seed``.
+def release_options(suffixes: Sequence[str], help: str, *, required: bool = True) -> Decorator:
+    """Add ``-o``, the ledger's options and ``--seed``; the command receives ``outputs``, ``account`` and ``seed``.
 
-    ``ledger`` is a function that opens the ledger, and gives None where nothing is charged: a seeded answer is not
-    for release and costs nothing.
+    ``account`` opens the ledger when it is charged. A seeded answer is not for release and charges nothing.
     """
 
-    def made(ledger: Path | None, no_ledger: bool, dataset: str | None, seed: int | None) -> dict[str, Any]:
-        def opened() -> Ledger | None:
-            from mapveil.privacy.ledger import Ledger
+    def made(
+        outputs: tuple[Path, ...], ledger: Path | None, no_ledger: bool, dataset: str | None, seed: int | None
+    ) -> dict[str, Any]:
+        from mapveil.privacy.accounting import Accounting
+        from mapveil.privacy.ledger import Ledger
 
-            return None if no_ledger or seed is not None else Ledger(ledger)
-
-        return {"ledger": opened, "dataset": dataset, "seed": seed}
+        charged = None if no_ledger or seed is not None else lambda: Ledger(ledger)
+        return {"outputs": outputs, "account": Accounting(charged, dataset, outputs), "seed": seed}
 
     return gathered(
         made,
-        click.option(
-            "--ledger",
-            type=click.Path(path_type=Path),
-            help="Charge this ledger file. [default: $MAPVEIL_LEDGER or yours]",
-        ),
+        outputs(suffixes, help, required=required),
+        ledger_option,
         click.option(
             "--no-ledger",
             is_flag=True,
@@ -175,11 +172,11 @@ def account_options(function: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option("--dataset", help="Charge the budget of this name. [default: recognised by content]"),
         click.option("--seed", type=int, help="Repeat a run exactly. The answer is marked NOT FOR RELEASE."),
-    )(function)
+    )
 
 
-def seed_option(what: str) -> Decorator:
-    """Add ``--seed`` of an evaluation, which is never private."""
+def seed_option(what: str, *, name: str = "seed") -> Decorator:
+    """Add ``--seed`` of an evaluation, which is never private; the command receives ``name``."""
     return click.option(
-        "--seed", type=int, default=0, show_default=True, help=f"The same seed gives the same {what}."
+        "--seed", name, type=int, default=0, show_default=True, help=f"The same seed gives the same {what}."
     )

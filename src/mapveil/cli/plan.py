@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -26,15 +25,7 @@ if TYPE_CHECKING:
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the table as CSV.")
 @console_options
 def command(
-    console: Console,
-    users: int,
-    region: Region,
-    tiling: str | None,
-    epsilon: list[Fraction],
-    methods: list[str],
-    trials: int,
-    seed: int,
-    output: Path | None,
+    console: Console, users: int, region: Region, tiling: str | None, output: Path | None, **asked: Any
 ) -> None:
     """Predict each method's error before anything is spent. Reads no data: it uses synthetic cities.
 
@@ -47,24 +38,15 @@ def command(
     from mapveil.formats.atomic import atomic_path
     from mapveil.geo.parse_tiling import DEFAULT_TILING, parse_tiling
 
+    cells = parse_tiling(tiling or DEFAULT_TILING, region)
     with console.progress() as progress:
-        made = plan(
-            users,
-            parse_tiling(tiling or DEFAULT_TILING, region),
-            epsilon,
-            methods,
-            trials=trials,
-            seed=seed,
-            progress=progress,
-        )
+        made = plan(users, cells, **asked, progress=progress)
     if output is not None:
         with atomic_path(output) as scratch:
             scratch.write_text(made.to_csv(), encoding="utf-8")
         console.note(f"wrote {output}")
-    console.result(
-        made.text(),
-        {
-            "expectations": [row._asdict() for row in made.expectations],
-            "recommendations": [row._asdict() for row in made.recommendations],
-        },
-    )
+    record = {
+        "expectations": [row._asdict() for row in made.expectations],
+        "recommendations": [row._asdict() for row in made.recommendations],
+    }
+    console.result(made.text(), record)

@@ -2,35 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from mapveil.cli.console import Console, console_options
+from mapveil.cli.console import Console, console_options, save_all
 from mapveil.cli.options import (
-    account_options,
     epsilon_option,
     method_options,
-    outputs,
     region_option,
+    release_options,
     table_source,
     tiling_option,
 )
+from mapveil.maps.released import SUFFIXES
 from mapveil.mechanisms.methods import DEFAULT_METHODS, find_method
 
 if TYPE_CHECKING:
     from mapveil.geo.region import Region
-    from mapveil.privacy.ledger import Ledger
-    from mapveil.trust.release import SecureSumName
-
-
-def _suffixes() -> tuple[str, ...]:
-    from mapveil.maps.released import SUFFIXES
-
-    return SUFFIXES
+    from mapveil.privacy.accounting import Accounting
 
 
 @click.command("release")
@@ -58,7 +50,6 @@ def _suffixes() -> tuple[str, ...]:
 @click.option(
     "--dropout", type=float, help="With --trust distributed: fraction of the devices that drop out."
 )
-@outputs(_suffixes, ".tif .parquet .geojson .png .html")
 @table_source("user", "lon", "lat", "weight", "label")
 @click.option(
     "--merge-below",
@@ -70,7 +61,7 @@ def _suffixes() -> tuple[str, ...]:
     type=click.FloatRange(min=0, min_open=True),
     help="Smooth the map by a Gaussian of this standard deviation, metres.",
 )
-@account_options
+@release_options(SUFFIXES, ".tif .parquet .geojson .png .html")
 @console_options
 def command(
     console: Console,
@@ -81,16 +72,14 @@ def command(
     trust: str,
     epsilon: Fraction | None,
     options: dict[str, Any],
-    secure_sum: SecureSumName | None,
     shard_size: int | None,
-    dropout: float | None,
-    outputs: tuple[Path, ...],
     columns: dict[str, Any],
     merge_below: float | None,
     smooth_m: float | None,
-    ledger: Callable[[], Ledger | None],
-    dataset: str | None,
+    outputs: tuple[Path, ...],
+    account: Accounting,
     seed: int | None,
+    **simulated: Any,
 ) -> None:
     """Release a private map of a table of points or a raster of counts.
 
@@ -108,7 +97,7 @@ def command(
     from mapveil.geo.parse_tiling import column_of_places
     from mapveil.geo.points import Points
     from mapveil.geo.read_points import read_source
-    from mapveil.privacy.accounting import Accounting
+    from mapveil.inference.heatmap import smooth
     from mapveil.trust.release import release, split_region
 
     if shard_size is not None:
@@ -121,7 +110,6 @@ def command(
             console.note(
                 f"no --region: {float(split_region(epsilon)[0]):g} of epsilon is spent on finding one"
             )
-    account = Accounting(ledger, dataset, outputs)
     with console.progress() as progress:
         made = release(
             points,
@@ -129,22 +117,16 @@ def command(
             method=mechanism,
             trust=trust,
             region=region,
-            secure_sum=secure_sum,
-            dropout=dropout,
             account=account,
             rng=seed,
             progress=progress,
+            **simulated,
         )
         if smooth_m is not None:
-            from mapveil.inference.heatmap import smooth
-
             made = smooth(made, sigma_m=smooth_m)
         if merge_below is not None:
             made = made.merge_below(merge_below)
-        for at, output in enumerate(outputs):
-            progress("write", at / len(outputs))
-            made.save(output)
-        progress("write", 1.0)
+        save_all(outputs, made.save, progress)
     if made.guarantee.epsilon is None:
         console.warn("not differential privacy: see what was measured of it below")
     console.answer(outputs, made, account, seed=seed)

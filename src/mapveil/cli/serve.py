@@ -131,9 +131,7 @@ def _check(settings: Settings, console: Console) -> int:
     from mapveil.collector.http.check import examine
 
     findings = examine(settings)
-    width = max(len(finding.what) for finding in findings)
-    lines = [f"{finding.what:<{width}}  {finding.state:<6}  {finding.detail}" for finding in findings]
-    console.result("\n".join(lines), [finding._asdict() for finding in findings])
+    console.findings(findings)
     return int(any(finding.state != "ok" for finding in findings))
 
 

@@ -2,38 +2,30 @@
 
 from __future__ import annotations
 
-import importlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-_COMMANDS = {
-    "fit": "Fit a privatizer on measurements of people who opted in.",
-    "privatize": "Privatize a file of measurements as phones would.",
-    "attack": "Measure what adversaries learn from a privatized file.",
-    "tradeoff": "Draw privacy against utility for several privatizers.",
-    "choose": "Choose parameters under constraints.",
-    "map": "Map signal strength from measurements, privatized or not.",
-}
+from mapveil.cli import signal_privacy
+from mapveil.cli.console import Console, console_options, save_all
+from mapveil.cli.options import (
+    method_options,
+    outputs,
+    region_option,
+    seed_option,
+    table_source,
+    tiling_option,
+    title_option,
+)
+from mapveil.cli.signal_columns import read_signal, signal_columns
+from mapveil.maps.released import SUFFIXES
+
+if TYPE_CHECKING:
+    from mapveil.geo.region import Region
 
 
-class _LazySignal(click.Group):
-    """Imports a subcommand's module only when it runs."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _COMMANDS:
-            return None
-        found: click.Command = importlib.import_module(f"mapveil.cli.signal_{cmd_name}").command
-        return found
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(_COMMANDS.items()))
-
-
-@click.group("signal", cls=_LazySignal)
+@click.group("signal")
 def command() -> None:
     """Map coverage from phones that privatize each measurement before it leaves.
 
@@ -46,3 +38,225 @@ def command() -> None:
       mapveil signal choose tradeoff/ --distortion-at-most 3
       mapveil signal map private.parquet --region 23.99,35.50,24.08,35.54 -o coverage.html
     """
+
+
+@command.command("fit")
+@click.argument("source", metavar="PILOT")
+@click.option(
+    "--privatizer",
+    required=True,
+    help="gaussian-noise, local-gaussian, truncated-laplacian, gap, codebook or funnel.",
+)
+@method_options(of="privatizer")
+@click.option(
+    "--rows", type=click.IntRange(2), help="Fit on at most so many rows, drawn at random. [default: all rows]"
+)
+@outputs((".mapveil", ".onnx", ".json"), ".mapveil, or for phones .onnx or .json")
+@click.option("--seed", type=int, help="Repeat a fit exactly.")
+@signal_columns
+@console_options
+def fit(
+    console: Console,
+    source: str,
+    columns: dict[str, Any],
+    privatizer: str,
+    options: dict[str, Any],
+    rows: int | None,
+    outputs: tuple[Path, ...],
+    seed: int | None,
+) -> None:
+    """Fit a privatizer on measurements of people who opted in.
+
+    PILOT is Parquet, CSV and whatever else 'release' reads, with columns for a user, a location and a signal strength
+    in dBm; every further column of numbers is a feature. Whoever runs this sees the pilot; the measurements that are
+    privatized later stay unseen.
+
+    \b
+    Examples:
+      mapveil signal fit pilot.parquet --privatizer gap --option rho=0.4 -o gap.mapveil -o gap.onnx
+      mapveil signal fit pilot.csv --privatizer local-gaussian --option epsilon=10 --feature speed -o noise.json
+    """
+    from mapveil.obfuscation.export.phone_export import check_phone_name, export_privatizer
+    from mapveil.obfuscation.export.privatizer_file import write_privatizer
+    from mapveil.obfuscation.privatize import fit_privatizer
+    from mapveil.obfuscation.privatizers.registry import find_privatizer
+    from mapveil_client.randomness.random import as_randomness
+
+    made = find_privatizer(privatizer).make(options)
+    phones = [output for output in outputs if output.suffix.lower() != ".mapveil"]
+    for output in phones:
+        check_phone_name(output, made.name)
+    rng = as_randomness(seed)
+    with console.progress() as progress:
+        progress("read", 0.0)
+        pilot = read_signal(console, source, columns).sample(rows, rng.child("rows"), length=made.sequence)
+        progress("read", 1.0)
+        fitted = fit_privatizer(pilot, made, rng=rng, progress=progress)
+        # The export for phones may turn out too large: it comes first, so that then nothing is written.
+        for output in sorted(outputs, key=lambda path: path not in phones):
+            (export_privatizer if output in phones else write_privatizer)(fitted, output)
+    guarantee = fitted.guarantee(seeded=False)
+    record = {
+        "privatizer": made.name,
+        "parameters": made.parameters(),
+        "features": list(fitted.names),
+        "pilot_rows": len(pilot),
+        "guarantee": guarantee.to_dict(),
+    }
+    text = f"fitted on {len(pilot)} rows; privatizes {', '.join(fitted.names)}\n{guarantee!r}"
+    console.result(text, record, outputs)
+
+
+@command.command("privatize")
+@click.argument("privatizer", type=click.Path(path_type=Path))
+@click.argument("source", metavar="INPUT")
+@click.option(
+    "--keep",
+    multiple=True,
+    metavar="COLUMN",
+    help="Leave a further column as it is; the guarantee does not cover it. Repeatable.",
+)
+@outputs((".parquet", ".csv"), ".parquet .csv")
+@click.option("--seed", type=int, help="Repeat a run exactly. The file is NOT FOR RELEASE.")
+@signal_columns
+@console_options
+def privatize(
+    console: Console,
+    privatizer: Path,
+    source: str,
+    columns: dict[str, Any],
+    keep: tuple[str, ...],
+    outputs: tuple[Path, ...],
+    seed: int | None,
+) -> None:
+    """Privatize a file of measurements as phones would.
+
+    PRIVATIZER is what 'signal fit' wrote (.mapveil). The output has the columns and types of INPUT, so that what
+    reads one reads the other: features are privatized, every other column is emptied unless --keep names it (user
+    ids and times say more than any privatization hides), and rows with a missing feature are left out.
+
+    \b
+    Examples:
+      mapveil signal privatize gap.mapveil measurements.parquet -o private.parquet
+      mapveil signal privatize noise.mapveil day.csv --keep cell_id -o private.csv
+    """
+    from mapveil.obfuscation.export.privatizer_file import read_privatizer
+    from mapveil.obfuscation.privatize import privatize
+    from mapveil.obfuscation.privatize_table import write_privatized
+
+    fitted = read_privatizer(privatizer)
+    columns.pop("features")  # the privatizer's
+    with console.progress() as progress:
+        made = privatize(fitted, source, keep=keep, rng=seed, progress=progress, **columns)
+        save_all(outputs, lambda path: write_privatized(made, path), progress)
+    if keep:
+        console.warn(f"{', '.join(keep)} left as it is: the guarantee says nothing about it")
+    if seed is not None:
+        console.warn("seeded: this file is NOT FOR RELEASE")
+    rows = made.table.num_rows
+    lines = [f"privatized {rows} rows; emptied {', '.join(made.emptied) or 'no column'}"]
+    lines += [f"note: {note}" for note in made.notes]
+    record = {
+        "rows": rows,
+        "privatized": list(fitted.names),
+        "emptied": list(made.emptied),
+        "kept": list(keep),
+        "notes": list(made.notes),
+        "guarantee": made.guarantee.to_dict(),
+    }
+    console.result("\n".join([*lines, repr(made.guarantee)]), record, outputs)
+
+
+@command.command("map")
+@click.argument("source", metavar="INPUT")
+@region_option(
+    "W,S,E,N in degrees, or a polygon file. [default: around the middle 99 % of privatized locations]"
+)
+@tiling_option("quadtree:7")
+@click.option(
+    "--model",
+    type=click.Choice(["cells", "linear", "path-loss", "random-forest", "kriging"]),
+    default="cells",
+    show_default=True,
+    help="The mean of each cell's measurements, or a model of the whole region.",
+)
+@method_options(of="model")
+@click.option(
+    "--hole", "hole_dbm", default=-110.0, show_default=True, help="Below this mean a cell is a hole, dBm."
+)
+@click.option(
+    "--least", type=int, help="Minimum number of measurements of a known cell (cells). [default: 1]"
+)
+@click.option(
+    "--reach",
+    "reach_m",
+    type=float,
+    help="Maximum distance of a known cell from a measurement (models), metres. [default: any]",
+)
+@click.option("--truth", help="Measurements as they were: also report the error there. It is NOT private.")
+@outputs(SUFFIXES, ".tif .parquet .geojson .csv .png .html")
+@title_option
+@seed_option("map", name="rng")
+@table_source("rss", "lon", "lat")
+@console_options
+def map_(
+    console: Console,
+    source: str,
+    region: Region | None,
+    tiling: str | None,
+    options: dict[str, Any],
+    hole_dbm: float,
+    truth: str | None,
+    outputs: tuple[Path, ...],
+    title: str | None,
+    columns: dict[str, str | None],
+    **asked: Any,
+) -> None:
+    """Map signal strength from measurements, privatized or not.
+
+    INPUT is what 'signal privatize' wrote, or any table with latitude, longitude and signal strength. The map carries
+    the guarantee of a privatized Parquet file, whose reports may also set the region; of any other INPUT, it says that
+    nothing is promised.
+
+    \b
+    Examples:
+      mapveil signal map private.parquet -o coverage.html
+      mapveil signal map private.parquet --region city.geojson --tiling h3:9 --model kriging \\
+          --reach 300 --hole -100 -o coverage.tif -o coverage.png
+    """
+    from mapveil.analysis.signal_mapping import signal_map
+    from mapveil.obfuscation.privatize import read_privatized
+
+    features = (str(options["by"]),) if options.get("by") else ()
+    with console.progress() as progress:
+        progress("read", 0.0)
+        measurements, guarantee = read_privatized(source, features=features, **columns)
+        true = None if truth is None else read_privatized(truth, features=features, **columns)[0]
+        progress("read", 1.0)
+        made = signal_map(
+            measurements,
+            tiling,
+            region=region,
+            guarantee=guarantee,
+            options=options,
+            hole_dbm=hole_dbm,
+            **asked,
+        )
+        error = None if true is None else made.rmse_dbm(true)
+        save_all(outputs, lambda path: made.save(path, title=title), progress)
+    if guarantee is None:
+        console.warn(f"nothing in {source} says that it was privatized: take this map as NOT private")
+    found = made.coverage()
+    lines = [
+        f"{found.covered} cells covered, {found.holes} holes below {hole_dbm:g} dBm, {found.unknown} unknown"
+    ]
+    more: dict[str, Any] = {}
+    if error is not None:
+        console.warn("the error is taken from true measurements: it is NOT private")
+        lines.append(f"root mean square error at true measurements: {error:.2f} dB")
+        more["rmse_db"] = error
+    console.answer(outputs, made, None, lines=lines, more=more)
+
+
+for _evaluation in (signal_privacy.attack, signal_privacy.tradeoff, signal_privacy.choose):
+    command.add_command(_evaluation)

@@ -1,4 +1,4 @@
-"""One way to compare mechanisms: the same data, the same samples, the same metrics.
+"""Compare mechanisms on the same data, the same samples and the same metrics.
 
 A comparison reads the true data without privacy: its result is not for release.
 """
@@ -16,7 +16,7 @@ from mapveil.evaluation.trials import (
     Task,
     exact_epsilons,
     in_processes,
-    parse_method,
+    parse_methods,
     run_task,
     trial_sample_stream,
 )
@@ -45,7 +45,6 @@ def compare(
     sigma_m: float | None = None,
     metrics: Sequence[str] = DEFAULT_METRICS,
     seed: int = 0,
-    emd_tolerance: float = 1e-3,
     workers: int = 1,
     progress: Progress | None = None,
 ) -> Comparison:
@@ -77,17 +76,15 @@ def compare(
         See :func:`mapveil.evaluation.scoring.metric_names`.
     seed : int
         The same seed gives the same comparison.
-    emd_tolerance : float
-        See :class:`mapveil.evaluation.scoring.Scoring`.
     workers : int
         Processes; with more than 1 a script must guard its entry.
     progress : callable, optional
-        Told the step's name and the done part.
+        Called with a step's name and the fraction done.
 
     Raises
     ------
     ParameterError
-        A method, option, epsilon, metric or number is outside what is accepted.
+        A method, option, epsilon, metric or number is unknown or outside its range.
     InputError
         The data cannot be used.
 
@@ -101,9 +98,7 @@ def compare(
     """
     if trials < 1:
         raise ParameterError(f"trials must be at least 1, got {trials!r}")
-    specs = tuple(dict.fromkeys(parse_method(text) for text in methods))
-    if not specs:
-        raise ParameterError("methods must hold at least one name from the table of methods")
+    specs = parse_methods(methods)
     budgets = exact_epsilons(epsilons)
     for spec in specs:
         for budget in budgets:
@@ -112,7 +107,7 @@ def compare(
     people = population(source, tiling)
     if sigma_m is not None:
         sigma_cells = sigma_in_cells(people.tiling, sigma_m)
-    scoring = Scoring(tuple(dict.fromkeys(metrics)), sigma_cells, emd_tolerance)
+    scoring = Scoring(tuple(dict.fromkeys(metrics)), sigma_cells)
     rows: list[Row] = []
     # In batches, so that no more than a few samples are in memory at once.
     for first in range(0, trials, _AT_ONCE):
@@ -138,7 +133,7 @@ def compare(
             "heatmap sigma, cells": round(sigma_cells, 6),
             "metrics": ", ".join(metrics),
             "seed": seed,
-            "distances": f"emd in widths of the region, within {emd_tolerance / 2:.2g} of itself"
+            "distances": f"emd in widths of the region, within {scoring.emd_tolerance / 2:.2g} of itself"
             + (f"; {EMD_METRES} in metres" if EMD_METRES in metrics else ""),
         },
     )

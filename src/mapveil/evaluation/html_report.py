@@ -151,15 +151,8 @@ def panels_by_epsilon(summaries: Iterable[Summary]) -> list[Panel]:
         curves = []
         for method in dict.fromkeys(item.method for item in kept):
             points = sorted(item for item in kept if item.metric == metric and item.method == method)
-            curves.append(
-                Curve(
-                    method,
-                    [point.epsilon for point in points],
-                    [point.mean for point in points],
-                    [point.low for point in points],
-                    [point.high for point in points],
-                )
-            )
+            columns = zip(*((each.epsilon, each.mean, each.low, each.high) for each in points), strict=True)
+            curves.append(Curve(method, *map(list, columns)))
         panels.append(metric_panel(metric, "epsilon", curves))
     return panels
 

@@ -6,7 +6,7 @@ A trial draws users without replacement and sums their rows, so that a thousand 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -22,32 +22,6 @@ if TYPE_CHECKING:
     from mapveil_client.contribution import Devices
 
 _LARGEST_COUNT = 1_000_000_000
-
-
-class Population(Protocol):
-    """People on a tiling, of whom a trial takes a sample."""
-
-    @property
-    def tiling(self) -> Tiling:
-        """The cells."""
-        ...
-
-    @property
-    def users(self) -> int:
-        """Number of people. Not private."""
-        ...
-
-    def draw(self, users: int | None, rng: np.random.Generator) -> Population:
-        """``users`` people drawn without replacement, all for ``None``."""
-        ...
-
-    def sums(self) -> UserSums:
-        """Their exact sums, for a curator."""
-        ...
-
-    def on_devices(self) -> Counts | Devices:
-        """The same people with a device each, for mechanisms that nobody trusts with a table."""
-        ...
 
 
 def _check_size(wanted: int, there: int) -> None:
@@ -148,6 +122,10 @@ class CountedUsers:
     def on_devices(self) -> Counts:
         """The counts: one device for each unit."""
         return self.counts
+
+
+Population: TypeAlias = UserShares | CountedUsers
+"""People on a tiling, of whom a trial takes a sample."""
 
 
 def population(source: Points | Counts, tiling: Tiling | None = None) -> Population:

@@ -14,7 +14,7 @@ from mapveil.evaluation.comparison import interval_of_mean, table_csv
 from mapveil.evaluation.html_report import text_table
 from mapveil.evaluation.population import population
 from mapveil.evaluation.scoring import EMD_METRES, Scoring, higher_is_better
-from mapveil.evaluation.trials import Progress, exact_epsilons, material, parse_method
+from mapveil.evaluation.trials import Progress, exact_epsilons, material, parse_methods
 from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.region import Region
 from mapveil.geo.tiling import Tiling
@@ -26,17 +26,17 @@ from mapveil_client.randomness.random import Randomness
 
 DEFAULT_DEPTH: Final = 8
 MISPLACED: Final = 0.25
-"""A resolution is useful while at most this share of the people is put into a wrong cell."""
+"""A resolution is useful while at most this fraction of the people is put into a wrong cell."""
 
 _METRICS: Final = ("l1", EMD_METRES, "kl", "similarity")
 _ERROR: Final = "error per cell"
-_SHARE: Final = "misplaced share"
+_SHARE: Final = "misplaced fraction"
 _MOST_DRAWN: Final = 50_000
 _EMD_TOLERANCE: Final = 0.04
 
 
 class Expectation(NamedTuple):
-    """What one method is expected to do at one epsilon, over the synthetic cities."""
+    """One metric of one method at one epsilon, over the synthetic cities."""
 
     method: str
     epsilon: float
@@ -47,7 +47,7 @@ class Expectation(NamedTuple):
 
 
 class Recommendation(NamedTuple):
-    """The method to take at one epsilon, and how fine a map of it can be read."""
+    """The method to take at one epsilon, and the finest useful cell of its map."""
 
     epsilon: float
     method: str
@@ -131,21 +131,19 @@ def plan(
     seed : int
         The same seed gives the same forecast.
     progress : callable, optional
-        Told the step's name and the done part.
+        Called with a step's name and the fraction done.
 
     Raises
     ------
     ParameterError
-        A number, method or option is outside what is accepted, or the region has no georeference.
+        A number, method or option is unknown or outside its range, or the region has no georeference.
     """
     if users < 1 or trials < 1:
         raise ParameterError(f"users and trials must be at least 1, got {users!r} and {trials!r}")
     tiling: Tiling = Quadtree(where, DEFAULT_DEPTH) if isinstance(where, Region) else where
     if not tiling.region.georeferenced:
         raise ParameterError("the region must be georeferenced, such as a box in degrees")
-    specs = tuple(dict.fromkeys(parse_method(text) for text in methods))
-    if not specs:
-        raise ParameterError("methods must hold at least one name from the table of methods")
+    specs = parse_methods(methods)
     budgets = exact_epsilons(epsilons)
     lattice = tiling.lattice()
     tell = progress or (lambda step, done: None)
@@ -196,7 +194,7 @@ def _city_sums(users: int, tiling: Tiling, seed: int, trial: int) -> IntArray:
 
 
 def _misplaced(truth: FloatArray, released: FloatArray, lattice: Lattice) -> list[float]:
-    """Share of people in a wrong block, for blocks of 1/1, 1/2, 1/4 ... of the lattice's side."""
+    """Fraction of people in a wrong block, for blocks of 1/1, 1/2, 1/4 ... of the lattice's side."""
     shares = []
     kept = np.maximum(released, 0.0)
     total = kept.sum()

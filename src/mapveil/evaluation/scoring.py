@@ -1,4 +1,4 @@
-"""How a released map is measured against the true one."""
+"""Measure a released map against the true one."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def higher_is_better(metric: str) -> bool:
 
 
 class _Ground(NamedTuple):
-    """Where cells lie: the sides of a raster's cell, or every cell's position; region widths or metres."""
+    """Ground of a distance: the sides of a raster's cell, or every cell's position; region widths or metres."""
 
     cell: tuple[float, float] | None
     position: tuple[FloatArray, FloatArray] | None
@@ -57,7 +57,7 @@ class Scoring:
     sigma_cells : float
         Standard deviation of the filter of :func:`mapveil.inference.heatmap.heatmap` in cells, 0 for none.
     emd_tolerance : float
-        The earth mover's distance is off by at most half this part of itself, from certified bounds
+        The earth mover's distance is off by at most half this fraction of itself, from certified bounds
         (:func:`mapveil.metrics.emd_bounds.emd_within`), on rasters of up to ``emd_side`` rows and columns.
     emd_side : int
         A raster with more rows or columns is summed over blocks before its earth mover's distance is taken.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -19,11 +20,12 @@ from mapveil.evaluation.html_report import (
     legend_below,
     png_bytes,
     settings_list,
+    write_atomically,
     write_folder,
 )
-from mapveil.evaluation.signal_tradeoff import KNOBS, TradeoffPoint
-from mapveil.evaluation.signal_trials import SignalTrial, trial_record
-from mapveil.pictures.report_page import html_picture, html_table
+from mapveil.evaluation.signal_tradeoff import KNOBS, Choice, Tradeoff, TradeoffPoint
+from mapveil.evaluation.signal_trials import trial_record
+from mapveil.pictures.report_page import html_page, html_picture, html_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -47,19 +49,12 @@ PLANES: Final[Mapping[str, Plane]] = {
 }
 """Planes of the paper's Figures 10 and 11."""
 
+_HEADER: Final = ("U", "distortion", "map error", "RMSE dBm", "P", "P1", "P2", "P2 m")
+_LOWEST_UTILITY: Final = -6.0  # of a plane's frame, as in the paper's figures: a utility has no lower end
 
-def plane_figure(
-    panels: Sequence[tuple[str, Plane, Sequence[TradeoffPoint]]], *, lowest_utility: float = -6.0
-) -> Figure:
-    """Privatizers in trade-off planes, with 95 % intervals both ways; one legend below.
 
-    Parameters
-    ----------
-    panels : sequence of (title, Plane, points)
-        Two in a row.
-    lowest_utility : float
-        Points below are left out of the frame: a utility has no lower end.
-    """
+def plane_figure(panels: Sequence[tuple[str, Plane, Sequence[TradeoffPoint]]]) -> Figure:
+    """Draw privatizers in trade-off planes (title, plane, points), with 95 % intervals both ways."""
     names = list(dict.fromkeys(point.privatizer for _, _, points in panels for point in points))
     figure, every = figure_grid(len(panels), 5.2, 3.9, 0.7)
     for axes, (title, plane, points) in zip(every, panels, strict=True):
@@ -73,7 +68,7 @@ def plane_figure(
                 x, y, xerr=xerr, yerr=yerr, color=COLOURS[index % 7], marker=MARKERS[index % 7], markersize=4.5,
                 linewidth=1.3, elinewidth=0.7, label=name,
             )  # fmt: skip
-        drawn = [point.means[plane.y] for point in points if point.means[plane.y] >= lowest_utility]
+        drawn = [point.means[plane.y] for point in points if point.means[plane.y] >= _LOWEST_UTILITY]
         if drawn:
             low = min(drawn)
             axes.set_ylim(low - 0.06 * (0.1 - low), max(0.1, -0.03 * low))
@@ -97,15 +92,7 @@ def _finite_spread(points: Sequence[TradeoffPoint], key: str) -> list[list[float
 def parameter_figure(
     points: Sequence[TradeoffPoint], measures: Mapping[str, Callable[[Mapping[str, float]], float]]
 ) -> Figure:
-    """Measures over each privatizer's own parameter: one panel per privatizer, as a continuous lookup table.
-
-    Parameters
-    ----------
-    points : sequence of TradeoffPoint
-        Of one table.
-    measures : mapping of str to callable
-        By label, what is drawn of a point's means.
-    """
+    """Draw measures, functions of a point's means by label, over each privatizer's own parameter."""
     panels = []
     for name in dict.fromkeys(point.privatizer for point in points):
         own = sorted((point for point in points if point.privatizer == name), key=lambda one: one.value)
@@ -124,52 +111,72 @@ def parameter_figure(
     return curves_figure(panels)
 
 
+def _numbers(means: Mapping[str, float]) -> list[str]:
+    """The columns of :data:`_HEADER`; costs are minus utilities."""
+    values = [means["u"], -means["u1"], -means["u2"], *(means[key] for key in ("rmse_dbm", "p", "p1", "p2"))]
+    return [*(f"{value:.3g}" for value in values), f"{means['p2_m']:.0f}"]
+
+
 def points_rows(points: Sequence[TradeoffPoint]) -> tuple[list[str], list[list[str]]]:
-    """A table for people: what is left against the strongest adversary, and what it costs."""
-    header = ["privatizer", "parameter", "U", "distortion", "map error", "RMSE dBm", "P", "P1", "P2", "P2 m"]
+    """Header and rows for people: privacy against the strongest adversary, and its cost."""
+    rows = [
+        [point.privatizer, f"{point.knob} {point.value:g}" if point.knob else "", *_numbers(point.means)]
+        for point in points
+    ]
+    return ["privatizer", "parameter", *_HEADER], rows
+
+
+def choices_rows(choices: Sequence[Choice]) -> tuple[list[str], list[list[str]]]:
+    """Header and rows for people: each privatizer's chosen parameter, and the measures expected there."""
     rows = []
-    for point in points:
-        mean = point.means
-        columns = [mean["u"], -mean["u1"], -mean["u2"], mean["rmse_dbm"], mean["p"], mean["p1"], mean["p2"]]
-        setting = f"{point.knob} {point.value:g}" if point.knob else ""
-        cells = [f"{value:.3g}" for value in columns]
-        rows.append([point.privatizer, setting, *cells, f"{mean['p2_m']:.0f}"])
-    return header, rows
+    for choice in choices:
+        if choice.value is None:
+            rows.append([choice.privatizer, "none keeps it", *[""] * len(_HEADER)])
+        else:
+            setting = f"{choice.knob}={choice.value:.3g}"
+            rows.append([choice.privatizer, setting, *_numbers(choice.expected)])
+    return ["privatizer", "set", *_HEADER], rows
 
 
-def write_tradeoff(
-    folder: Path,
-    points: Sequence[TradeoffPoint],
-    trials: Sequence[SignalTrial],
-    settings: Mapping[str, object],
-) -> list[Path]:
+def write_tradeoff(made: Tradeoff, folder: Path) -> list[Path]:
     """Write ``points.csv``, ``trials.csv``, ``tradeoff.png``, ``parameters.png`` and ``index.html``; the paths."""
-    plane = png_bytes(plane_figure([(name, PLANES[name], points) for name in ("P-U", "P2-U1")]))
+    plane = png_bytes(plane_figure([(name, PLANES[name], made.points) for name in ("P-U", "P2-U1")]))
     measures = {"distortion": lambda means: -means["u1"], "P against the strongest": lambda means: means["p"]}
-    knobs = png_bytes(parameter_figure(points, measures))
+    knobs = png_bytes(parameter_figure(made.points, measures))
     body = [
-        settings_list(settings),
+        settings_list(made.settings),
         html_picture(plane, "Top right is best. Bars are 95 % intervals of the mean over the trials."),
         html_picture(knobs, "To choose a parameter under a constraint: distortion and privacy over it."),
-        html_table(*points_rows(points)),
+        html_table(*points_rows(made.points)),
     ]
     records = {
-        "points": [point.to_dict() for point in points],
-        "trials": [trial_record(trial) for trial in trials],
+        "points": [point.to_dict() for point in made.points],
+        "trials": [trial_record(trial) for trial in made.trials],
     }
     tables = {
         name: (list(rows[0]) if rows else [], [list(row.values()) for row in rows])
         for name, rows in records.items()
     }
-    pictures, title = (
-        {"tradeoff": plane, "parameters": knobs},
-        "Privacy and utility of privatized measurements",
-    )
+    pictures = {"tradeoff": plane, "parameters": knobs}
+    title = "Privacy and utility of privatized measurements"
     return write_folder(folder, title, pictures, tables, body, NOT_FOR_RELEASE)
 
 
-def attack_figure(attack: SignalAttack, title: str = "") -> Figure:
-    """User and location error of every adversary, beside a guess that looks at nothing."""
+def write_attack(attack: SignalAttack, path: Path) -> None:
+    """Write an attack as a page (.html), a picture (.png) or a record (.json)."""
+    if path.suffix.lower() == ".json":
+        write_atomically(path, json.dumps(attack.to_dict(), indent=2).encode())
+        return
+    picture = png_bytes(attack_figure(attack))
+    if path.suffix.lower() == ".html":
+        body = html_picture(picture, "The strongest is red; dashed is a guess that sees no measurement.")
+        title = "What adversaries learn from privatized measurements"
+        picture = html_page(title, body + html_table(*attack_rows(attack)), NOT_FOR_RELEASE)
+    write_atomically(path, picture)
+
+
+def attack_figure(attack: SignalAttack) -> Figure:
+    """Draw the user and location error of every adversary, beside a guess that sees no measurement."""
     figure, every = figure_grid(2, 4.75, 0.45 * len(attack.scores) + 1.9)
     shown = [score for score in attack.scores if score.adversary != "blind"]
     blind = [score for score in attack.scores if score.adversary == "blind"]
@@ -194,13 +201,14 @@ def attack_figure(attack: SignalAttack, title: str = "") -> Figure:
         axes.set_xlabel(label, fontsize=9)
         axes.invert_yaxis()
         axes.tick_params(labelsize=8)
-    words = title or "Adversaries (the strongest in red; dashed: a guess without looking)"
-    figure.suptitle(words, fontsize=10)
+    figure.suptitle(
+        "Adversaries (the strongest in red; dashed: a guess that sees no measurement)", fontsize=10
+    )
     return figure
 
 
 def attack_rows(attack: SignalAttack) -> tuple[list[str], list[list[str]]]:
-    """A table of adversaries for people; the strongest is marked."""
+    """Header and rows of adversaries for people; the strongest is marked."""
     header = ["adversary", "trained on", "P", "user error P1", "cross-entropy", "place error P2", "metres"]
     header += ["user nats", "place nats", "runs"]
     rows = []

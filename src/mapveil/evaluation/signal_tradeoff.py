@@ -5,19 +5,20 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.attacks.signal_adversary import SignalAdversary
 from mapveil.attacks.signal_attack import signal_adversaries
 from mapveil.evaluation.comparison import interval_of_mean
 from mapveil.evaluation.signal_trials import SignalTask, SignalTrial, run_signal_task
 from mapveil.evaluation.trials import Progress, in_processes
-from mapveil.geo.measurements import Measurements, MeasurementSplit
+from mapveil.geo.measurements import Measurements
 from mapveil.obfuscation.privatizers.registry import find_privatizer
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.randomness.random import Randomness
 
@@ -40,12 +41,10 @@ KNOBS: Final[Mapping[str, Knob]] = {
 }
 """How each privatizer is tuned."""
 
-SPLITS: Final = ("random", "time", "user")
-"""Ways to part the pilot from the rest."""
-
 _MEASURES: Final = ("u1", "u2", "u", "rmse_dbm", "p1", "p2", "p2_m", "p", "floor")
 _UTILITIES: Final = ("u1", "u2", "u", "rmse_dbm")
 _FINE: Final = 400
+_QUICK_STEPS: Final = 500  # of training GAP, chosen for speed: privacy looks higher than it is
 
 
 class TradeoffPoint(NamedTuple):
@@ -76,9 +75,26 @@ class Constraint(NamedTuple):
     at_most: bool
     words: str
 
-    def margin(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    @classmethod
+    def named(cls, name: str, bound: float) -> Constraint:
+        """A bound on a cost or an error by its name, one of :data:`CONSTRAINTS`."""
+        measure, sign = CONSTRAINTS[name]
+        at_most = name.endswith("at_most")
+        return cls(measure, sign * bound, at_most == (sign > 0), f"{name.replace('_', ' ')} {bound:g}")
+
+    def margin(self, values: FloatArray) -> FloatArray:
         """By how much values keep it; negative where they do not."""
         return self.bound - values if self.at_most else values - self.bound
+
+
+CONSTRAINTS: Final[Mapping[str, tuple[str, int]]] = {
+    "distortion_at_most": ("u1", -1),
+    "map_error_at_most": ("u2", -1),
+    "rmse_at_most": ("rmse_dbm", 1),
+    "user_error_at_least": ("p1", 1),
+    "location_error_at_least": ("p2_m", 1),
+}
+"""Measure behind each named bound, and its sign: a utility is minus a cost."""
 
 
 class Choice(NamedTuple):
@@ -99,62 +115,58 @@ class Choice(NamedTuple):
         }
 
 
-def split_measurements(
-    measurements: Measurements, how: str, pilot: float, rng: Randomness
-) -> MeasurementSplit:
-    """Part the pilot (a fraction of the rows or users) from the rest, in one of :data:`SPLITS`."""
-    if how == "random":
-        return measurements.split_random(rng, pilot=pilot)
-    if how == "time":
-        return measurements.split_by_time(pilot=pilot)
-    if how == "user":
-        return measurements.split_by_user(rng, pilot=pilot)
-    raise ParameterError(f"split must be one of {', '.join(SPLITS)}, got {how!r}")
+@dataclass(frozen=True)
+class Tradeoff:
+    """The result of :func:`tradeoff`. Not private."""
+
+    trials: tuple[SignalTrial, ...]
+    points: tuple[TradeoffPoint, ...]
+    settings: dict[str, object]  # JSON-ready
 
 
 def tradeoff(
     measurements: Measurements,
-    privatizers: Mapping[str, Sequence[float]],
+    privatizers: Sequence[str] | Mapping[str, Sequence[float]] = tuple(KNOBS),
     *,
     options: Mapping[str, Mapping[str, Any]] | None = None,
-    group: str = "",
     trials: int = 3,
+    rows: int | None = 30_000,
     pilot: float = 0.7,
     split: str = "random",
-    rows: int | None = 30_000,
     length: int = 1,
-    weights: tuple[float, float] = (1.0, 1.0),
+    quick: bool = False,
     adversaries: Sequence[SignalAdversary] | None = None,
     seed: int = 0,
     workers: int = 1,
     progress: Progress | None = None,
-) -> tuple[SignalTrial, ...]:
-    """Measure privatizers over their parameters on one table. Run by: the evaluator; not private.
+) -> Tradeoff:
+    """Measure privacy against utility for privatizers over their parameters. Run by: the evaluator; NOT private.
+
+    For every value a privatizer is fitted on a pilot, adversaries are trained on the privatized pilot, and the
+    strongest is judged on the privatized rest.
 
     Parameters
     ----------
     measurements : Measurements
         The true rows.
-    privatizers : mapping of str to sequence of float
-        Values of the knob of each privatizer, see :data:`KNOBS`; the knob's own for an empty sequence.
+    privatizers : sequence of str, or mapping of str to sequence of float
+        Names, or values of the parameter of :data:`KNOBS` by name.
     options : mapping of str to mapping, optional
-        Other parameters of a privatizer.
-    group : str
-        Name of the table in the rows; its source by default.
+        Other parameters of a privatizer, by its name.
     trials : int
         Splits, fits and attacks of each value, each with its own sample of the rows; at least 1.
-    pilot, split : float, str
-        See :func:`split_measurements`.
     rows : int, optional
         Rows of a trial; all for None.
+    pilot, split : float, str
+        See :meth:`mapveil.Measurements.split`.
     length : int
-        Measurements of a user that adversaries see together; whole runs of so many are sampled.
-    weights : tuple of float
-        v1, v2 of the privacy P.
+        Number of measurements of a user that adversaries see together; whole runs of so many are sampled.
+    quick : bool
+        One trial, every second value, weaker adversaries and a short training of GAP.
     adversaries : sequence of SignalAdversary, optional
         :func:`mapveil.attacks.signal_attack.signal_adversaries` by default.
     seed, workers, progress
-        As for :func:`mapveil.evaluation.compare.compare`.
+        As for :func:`mapveil.compare`.
 
     Raises
     ------
@@ -163,36 +175,44 @@ def tradeoff(
     """
     if trials < 1:
         raise ParameterError(f"trials must be at least 1, got {trials!r}")
-    named = group or measurements.source
-    wanted = []
-    for name, values in privatizers.items():
+    trials = 1 if quick else trials
+    others = {name: dict(given) for name, given in (options or {}).items()}
+    if quick and "gap" in privatizers:
+        others["gap"] = {"steps": _QUICK_STEPS, **others.get("gap", {})}
+    for name in (*privatizers, *others):
         if name not in KNOBS:
             raise ParameterError(f"privatizer must be one of {', '.join(KNOBS)}, got {name!r}")
+        if name not in privatizers:
+            raise ParameterError(f"options must be of {', '.join(privatizers)}, got {name}")
+    wanted = []
+    for name in privatizers:
         knob, row = KNOBS[name], find_privatizer(name)
-        others = dict((options or {}).get(name, {}))
+        given = privatizers[name] if isinstance(privatizers, Mapping) else knob.values[:: 2 if quick else 1]
         wanted += [
-            (knob.name, float(value), row.make({**others, knob.name: value}))
-            for value in values or knob.values
+            (knob.name, float(value), row.make({**others.get(name, {}), knob.name: value})) for value in given
         ]
-    chosen = tuple(signal_adversaries() if adversaries is None else adversaries)
-    tasks = []
+    chosen = signal_adversaries(quick=quick) if adversaries is None else tuple(adversaries)
+    source, tasks = measurements.source, []
     for trial in range(trials):
-        rng = Randomness(seed).child(f"{named} trial {trial}")
-        part = _sample(measurements, rows, length, rng.child("rows"))
-        parted = split_measurements(part, split, pilot, rng.child("split"))
+        rng = Randomness(seed).child(f"{source} trial {trial}")
+        sample = measurements.sample(rows, rng.child("rows"), length=length)
+        parts = sample.take(np.argsort(sample.positions)).split(split, rng.child("split"), pilot=pilot)
         tasks += [
-            SignalTask(named, parted, made, knob_name, value, trial, seed, chosen, length, weights)
-            for knob_name, value, made in wanted
+            SignalTask(source, parts, privatizer, knob, value, trial, seed, chosen, length)
+            for knob, value, privatizer in wanted
         ]
-    return tuple(in_processes(run_signal_task, tasks, workers=workers, progress=progress, step="trials"))
-
-
-def _sample(measurements: Measurements, rows: int | None, length: int, rng: Randomness) -> Measurements:
-    if rows is None or rows >= len(measurements):
-        return measurements
-    runs = measurements.sequences(length)
-    kept = rng.generator().permutation(len(runs))[: max(rows // length, 2)]
-    return measurements.take(np.sort(runs[kept].ravel()))
+    found = tuple(in_processes(run_signal_task, tasks, workers=workers, progress=progress, step="trials"))
+    settings: dict[str, object] = {
+        "source": source,
+        "features": ", ".join(measurements.names),
+        "rows of a trial": min(rows or len(measurements), len(measurements)),
+        "trials": trials,
+        "pilot": f"{pilot:g}, {split}",
+        "sequence": length,
+        "adversaries": "quick" if quick else "full",
+        "seed": seed,
+    }
+    return Tradeoff(found, points_of(found), settings)
 
 
 def points_of(trials: Iterable[SignalTrial]) -> tuple[TradeoffPoint, ...]:
@@ -238,9 +258,7 @@ def choose_parameters(
     return tuple(choice for _, choice in sorted(made, key=lambda pair: -pair[0]))
 
 
-def _fine(
-    own: Sequence[TradeoffPoint], log: bool
-) -> tuple[npt.NDArray[np.float64], dict[str, npt.NDArray[np.float64]]]:
+def _fine(own: Sequence[TradeoffPoint], log: bool) -> tuple[FloatArray, dict[str, FloatArray]]:
     """Values between the measured ones, and the measures there."""
     values = np.array([point.value for point in own])
     axis = np.log(values) if log and values[0] > 0 else values

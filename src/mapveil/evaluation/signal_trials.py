@@ -35,12 +35,11 @@ class SignalTask(NamedTuple):
     seed: int
     adversaries: tuple[SignalAdversary, ...]
     length: int = 1  # measurements of a user that adversaries see together
-    weights: tuple[float, float] = (1.0, 1.0)
-    label: str = ""  # what rows call the privatizer; its name by default
+    label: str = ""  # the privatizer's in rows; its name by default
 
 
 class SignalTrial(NamedTuple):
-    """What came of a task. Not private."""
+    """Result of a task. Not private."""
 
     group: str
     privatizer: str
@@ -136,9 +135,7 @@ def run_signal_task(task: SignalTask) -> SignalTrial:
     rng = Randomness(task.seed).child(f"{task.group} {name} {task.knob} {task.value!r} {task.trial}")
     made = privatize_split(task.split, task.privatizer, rng, length=task.length)
     start = time.perf_counter()
-    attack = attack_signal(
-        made.known, made.held_out, adversaries=task.adversaries, weights=task.weights, rng=rng.child("attack")
-    )
+    attack = attack_signal(made.known, made.held_out, adversaries=task.adversaries, rng=rng.child("attack"))
     strongest = attack.strongest
     return SignalTrial(
         task.group,

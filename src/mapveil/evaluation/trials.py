@@ -50,6 +50,13 @@ class MethodSpec:
         return method.make(epsilon, options)
 
 
+def parse_methods(texts: Sequence[str]) -> tuple[MethodSpec, ...]:
+    """Read methods as :func:`parse_method` does, without repetition; at least one."""
+    if not texts:
+        raise ParameterError("methods must hold at least one name from the table of methods")
+    return tuple(dict.fromkeys(parse_method(text) for text in texts))
+
+
 def parse_method(text: str) -> MethodSpec:
     """Read ``name``, ``trust/name`` or ``name:key=value:key=value``.
 
@@ -78,7 +85,7 @@ def parse_method(text: str) -> MethodSpec:
 class Task(NamedTuple):
     """One trial's data and everything to do with it; picklable."""
 
-    group: str  # what it belongs to, such as a city or a number of users
+    group: str  # the part of an experiment, such as a city or a number of users
     trial: int
     sums: IntArray  # exact, units of 1 / UNIT user
     tiling: Tiling
@@ -92,7 +99,7 @@ class Task(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came of a task. Not private."""
+    """Result of a task. Not private."""
 
     group: str
     trial: int

@@ -21,6 +21,10 @@ from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError, require
 
 
+class NotAMap(InputError):
+    """A path that is not a map which Mapveil wrote; it may be a table or a raster."""
+
+
 def read_map(path: str | PathLike[str]) -> DensityMap:
     """Read a map from a GeoTIFF or GeoParquet file that Mapveil wrote. Run by: anybody.
 
@@ -34,17 +38,19 @@ def read_map(path: str | PathLike[str]) -> DensityMap:
 
     Raises
     ------
+    NotAMap
+        Another suffix, no such file, or not written by Mapveil.
     InputError
-        Another suffix, no such file, not readable, or not written by Mapveil.
+        The file is not readable, or its metadata are broken.
     MissingExtra
         A GeoTIFF, and rasterio is not installed.
     """
     file = Path(path)
     suffix = file.suffix.lower()
     if suffix not in {".tif", ".tiff", ".parquet"}:
-        raise InputError(f"{path}: maps are read from .tif, .tiff or .parquet files")
+        raise NotAMap(f"{path}: maps are read from .tif, .tiff or .parquet files")
     if not file.is_file():
-        raise InputError(f"{path}: no such file; a map that Mapveil wrote is needed")
+        raise NotAMap(f"{path}: no such file; a map that Mapveil wrote is needed")
     text, values = _read_parquet(file) if suffix == ".parquet" else _read_geotiff(file)
     try:
         if json.loads(text).get("kind") == "signal":
@@ -61,13 +67,14 @@ def _read_parquet(file: Path) -> tuple[str, FloatArray]:
     try:
         # A file object, so that a folder of this name or "key=value" in the path means nothing.
         with file.open("rb") as opened:
-            table = parquet.read_table(opened)
+            source = parquet.ParquetFile(opened)
+            text = (source.schema_arrow.metadata or {}).get(METADATA_KEY)
+            values = next((name for name in ("users", "rss_dbm") if name in source.schema_arrow.names), None)
+            if text is None or values is None or "cell" not in source.schema_arrow.names:
+                raise NotAMap(f"{file}: not a map that Mapveil wrote: its metadata are missing")
+            table = source.read(["cell", values])
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{file}: not readable as Parquet ({str(error).splitlines()[0]})") from error
-    text = (table.schema.metadata or {}).get(METADATA_KEY)
-    values = next((name for name in ("users", "rss_dbm") if name in table.column_names), None)
-    if text is None or values is None or "cell" not in table.column_names:
-        raise InputError(f"{file}: not a map that Mapveil wrote: its metadata are missing")
     order = np.argsort(table["cell"].to_numpy())
     return text.decode(), np.asarray(table[values].to_numpy(), dtype=np.float64)[order]
 
@@ -83,7 +90,7 @@ def _read_geotiff(file: Path) -> tuple[str, FloatArray]:
     except rasterio.errors.RasterioError as error:
         raise InputError(f"{file}: not readable as GeoTIFF ({str(error).splitlines()[0]})") from error
     if text is None:
-        raise InputError(f"{file}: not a map that Mapveil wrote: its metadata are missing")
+        raise NotAMap(f"{file}: not a map that Mapveil wrote: its metadata are missing")
     return text, np.asarray(pixels, dtype=np.float64)
 
 

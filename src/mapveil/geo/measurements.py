@@ -91,6 +91,26 @@ class Measurements:
         """The same users and times with other values, such as privatized ones."""
         return replace(self, rows=rows)
 
+    def sample(self, rows: int | None, rng: Shuffler, *, length: int = 1) -> Measurements:
+        """At most so many rows (None: all), drawn at random in whole runs of ``length`` rows of one user."""
+        if rows is None or rows >= len(self):
+            return self
+        if rows < 1:
+            raise ParameterError(f"rows must be at least 1, got {rows!r}")
+        runs = self.sequences(length)
+        kept = rng.generator().permutation(len(runs))[: max(rows // length, 1)]
+        return self.take(runs[kept].ravel())
+
+    def split(self, how: str, rng: Shuffler, *, pilot: float = 0.7) -> MeasurementSplit:
+        """Divide into a pilot, a fraction of the rows or users, and the rest: "random", by "time" or by "user"."""
+        if how == "random":
+            return self.split_random(rng, pilot=pilot)
+        if how == "time":
+            return self.split_by_time(pilot=pilot)
+        if how == "user":
+            return self.split_by_user(rng, pilot=pilot)
+        raise ParameterError(f"split must be one of random, time, user, got {how!r}")
+
     def split_random(self, rng: Shuffler, *, pilot: float = 0.7) -> MeasurementSplit:
         """Rows at random, as the paper splits (70 % and 30 %)."""
         self._check_part(pilot)

@@ -67,6 +67,7 @@ def read_measurements(
     features: Sequence[str] | None = None,
     fill: float | None = None,
     time: str | None = None,
+    names: Sequence[str] | None = None,
 ) -> Measurements:
     """Read a table of signal measurements whole. Run by: the curator of a pilot, or a simulation of the clients.
 
@@ -85,6 +86,9 @@ def read_measurements(
     fill : float, optional
         What a missing feature (null) counts as, such as -105 for an access point that was not heard; otherwise
         rows with a missing value are left out and counted in ``notes``.
+    names : sequence of str, optional
+        The columns of other measurements (``Measurements.names``): latitude, longitude, signal strength and the
+        further features, where they are not named otherwise.
 
     Returns
     -------
@@ -105,6 +109,8 @@ def read_measurements(
 
     if fill is not None and not np.isfinite(fill):
         raise ParameterError(f"fill must be a finite number, got {fill!r}")
+    if names is not None:
+        lat, lon, rss, features = lat or names[0], lon or names[1], rss or names[2], names[3:]
     table = open_table(source)
     types = column_types(table)
     found = find_columns(table.name, types, {"user": user, "lat": lat, "lon": lon, "time": time})

@@ -1,0 +1,236 @@
+"""``mapveil signal attack``, ``tradeoff`` and ``choose``: privacy against utility, measured on true data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mapveil.cli.arguments import name_list, read_options
+from mapveil.cli.console import Console, console_options, gathered, save_all
+from mapveil.cli.options import Parsed, outputs, seed_option
+from mapveil.cli.signal_columns import read_signal, signal_columns
+from mapveil_client.errors import InputError, PromiseError
+
+pilot_options = gathered(
+    dict,
+    click.option("--pilot", default=0.7, show_default=True, help="Fraction of the rows that is the pilot."),
+    click.option("--split", default="random", show_default=True, help="random, time or user."),
+)
+"""Add the division into a pilot and the rest."""
+
+
+@click.command("attack")
+@click.argument("private", metavar="PRIVATE")
+@click.option("--truth", required=True, help="The measurements before they were privatized, row for row.")
+@pilot_options
+@click.option(
+    "--sequence", default=1, show_default=True, help="Number of measurements of a user seen together."
+)
+@click.option("--quick", is_flag=True, help="A tenth of the work: privacy looks higher than it is.")
+@click.option("--no-network", is_flag=True, help="Leave out the adversary that needs PyTorch.")
+@outputs((".html", ".png", ".json"), ".html .png .json", required=False)
+@seed_option("report")
+@signal_columns
+@console_options
+def attack(
+    console: Console,
+    private: str,
+    truth: str,
+    columns: dict[str, Any],
+    no_network: bool,
+    outputs: tuple[Path, ...],
+    **asked: Any,
+) -> None:
+    """Train adversaries on a part of a privatized file and see what they learn from the rest.
+
+    PRIVATE is what 'signal privatize' wrote. Each adversary is given the users and locations of the pilot part and
+    guesses those of the rest; the strongest is what counts. The report reads true locations: it is NOT private.
+
+    \b
+    Examples:
+      mapveil signal attack private.parquet --truth measurements.parquet
+      mapveil signal attack private.parquet --truth measurements.parquet --sequence 10 -o attack.html
+    """
+    from mapveil.attacks.attack_measurements import attack_measurements
+    from mapveil.evaluation.html_report import text_table
+    from mapveil.evaluation.signal_report import attack_rows, write_attack
+    from mapveil.obfuscation.privatize_table import privatized_names
+
+    with console.progress() as progress:
+        progress("read", 0.0)
+        measured = read_signal(console, truth, columns, names=privatized_names(private))
+        progress("read", 1.0)
+        made, cost = attack_measurements(
+            private, measured, network=not no_network, progress=progress, **asked
+        )
+        save_all(outputs, lambda path: write_attack(made, path), progress)
+    console.warn_of_truth("an attack")
+    strongest = made.strongest
+    text = (
+        f"Adversaries (*: the strongest)\n{text_table(*attack_rows(made))}\n"
+        f"strongest: {strongest.adversary}: wrong about {strongest.p1:.1%} of the users, {strongest.p2_m:.0f} m from "
+        f"the location on average; utility U {cost.total:.3g}"
+    )
+    console.result(text, {"utility": cost._asdict(), **made.to_dict()}, outputs)
+
+
+def _options_by_name(pairs: tuple[str, ...]) -> dict[str, dict[str, Any]]:
+    """Read ``name:key=value``."""
+    found: dict[str, list[str]] = {}
+    for pair in pairs:
+        name, colon, option = pair.partition(":")
+        if not colon:
+            raise InputError(f"--option must be NAME:key=value, such as gap:steps=2000, got {pair!r}")
+        found.setdefault(name, []).append(option)
+    return {name: read_options(tuple(given)) for name, given in found.items()}
+
+
+def _asked(**given: Any) -> dict[str, Any]:
+    if given["privatizers"] is None:
+        del given["privatizers"]
+    return {"asked": {**given, "rows": given["rows"] or None}}
+
+
+tradeoff_options = gathered(
+    _asked,
+    click.option(
+        "--privatizers",
+        type=Parsed("names", lambda text: name_list(text, "--privatizers")),
+        help="Names separated by commas. [default: all]",
+    ),
+    click.option(
+        "--option",
+        "options",
+        multiple=True,
+        metavar="NAME:K=V",
+        callback=lambda _context, _parameter, pairs: _options_by_name(pairs),
+        help="Set an option of a privatizer, such as gap:steps=2000. Repeatable.",
+    ),
+    click.option(
+        "--trials", default=3, show_default=True, help="Number of splits, fits and attacks of each value."
+    ),
+    click.option(
+        "--rows",
+        type=click.IntRange(0),
+        default=30_000,
+        show_default=True,
+        help="Number of rows of a trial; 0 takes all.",
+    ),
+    pilot_options,
+    click.option(
+        "--sequence",
+        "length",
+        default=1,
+        show_default=True,
+        help="Number of measurements of a user that adversaries see together.",
+    ),
+    click.option(
+        "--quick",
+        is_flag=True,
+        help="One trial, fewer values, weaker adversaries, short training.",
+    ),
+    click.option("--workers", default=1, show_default=True, help="Number of processes."),
+    seed_option("figures"),
+)
+"""Add the parameters of a trade-off; the command receives one mapping, ``asked``."""
+
+
+@click.command("tradeoff")
+@click.argument("source", metavar="INPUT")
+@click.option("-o", "--output", "folder", required=True, type=click.Path(path_type=Path),
+              help="Folder to write to: curves, tables and a page.")  # fmt: skip
+@tradeoff_options
+@signal_columns
+@console_options
+def tradeoff(
+    console: Console, source: str, folder: Path, columns: dict[str, Any], asked: dict[str, Any]
+) -> None:
+    """Measure privacy against utility for several privatizers over their parameters.
+
+    For every value a privatizer is fitted on a pilot part, adversaries are trained on the privatized pilot, and the
+    strongest of them is judged on the privatized rest. The report is NOT private.
+
+    \b
+    Examples:
+      mapveil signal tradeoff measurements.parquet -o tradeoff/
+      mapveil signal tradeoff measurements.parquet --privatizers gap,codebook --trials 5 --workers 2 -o tradeoff/
+    """
+    from mapveil.evaluation.html_report import text_table
+    from mapveil.evaluation.signal_report import points_rows, write_tradeoff
+    from mapveil.evaluation.signal_tradeoff import tradeoff
+
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"-o {folder}: is a file; expected a folder, or where one can be made")
+    measurements = read_signal(console, source, columns)
+    with console.progress() as progress:
+        made = tradeoff(measurements, **asked, progress=progress)
+    written = write_tradeoff(made, folder)
+    console.warn_of_truth("a trade-off")
+    text = f"Trade-off (against the strongest adversary)\n{text_table(*points_rows(made.points))}"
+    console.result(text, {"points": [point.to_dict() for point in made.points]}, written)
+
+
+_BOUND = click.FloatRange(min=0)
+
+
+@click.command("choose")
+@click.argument("source", metavar="TRADEOFF|INPUT")
+@click.option("--distortion-at-most", type=_BOUND, help="Maximum distortion (-U1), normalised units.")
+@click.option("--map-error-at-most", type=_BOUND, help="Maximum error of the linear map's parameters (-U2).")
+@click.option("--rmse-at-most", type=_BOUND, help="Maximum error of the linear map at held-out rows, dBm.")
+@click.option(
+    "--user-error-at-least",
+    type=_BOUND,
+    help="Minimum fraction of the users that the strongest adversary gets wrong.",
+)
+@click.option(
+    "--location-error-at-least",
+    type=_BOUND,
+    help="Minimum distance of the adversary's location from the true one, metres.",
+)
+@tradeoff_options
+@signal_columns
+@console_options
+def choose(
+    console: Console, source: str, columns: dict[str, Any], asked: dict[str, Any], **bounds: float | None
+) -> None:
+    """Choose each privatizer's parameter under constraints, from a measured trade-off.
+
+    TRADEOFF is the folder that 'signal tradeoff' wrote; with a table of measurements instead the trade-off is
+    measured first. Where utility is constrained the most private value is taken, where only privacy is, the most
+    useful one; between measured values the curves are interpolated.
+
+    \b
+    Examples:
+      mapveil signal choose tradeoff/ --distortion-at-most 3
+      mapveil signal choose measurements.parquet --quick --location-error-at-least 300
+    """
+    from mapveil.evaluation.html_report import text_table
+    from mapveil.evaluation.signal_report import choices_rows
+    from mapveil.evaluation.signal_tradeoff import (
+        Constraint,
+        choose_parameters,
+        read_points_table,
+        tradeoff,
+    )
+
+    constraints = [Constraint.named(name, bound) for name, bound in bounds.items() if bound is not None]
+    if not constraints:
+        raise InputError("no constraint; at least one, such as --distortion-at-most 3, is needed")
+    if Path(source).is_dir():
+        points = read_points_table(Path(source) / "points.csv")
+    else:
+        measurements = read_signal(console, source, columns)
+        with console.progress() as progress:
+            points = tradeoff(measurements, **asked, progress=progress).points
+    choices = choose_parameters(points, constraints)
+    words = ", ".join(each.words for each in constraints)
+    if not any(choice.value is not None for choice in choices):
+        raise PromiseError(f"no privatizer keeps {words} at any value tried; looser constraints may")
+    record = {
+        "constraints": [each._asdict() for each in constraints],
+        "choices": [choice.to_dict() for choice in choices],
+    }
+    console.result(f"Under {words} (the best first)\n{text_table(*choices_rows(choices))}", record)
