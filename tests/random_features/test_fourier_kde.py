@@ -65,7 +65,9 @@ def test_a_map_of_a_million_counts_ranks_cells_as_the_exact_one_does():
         cx, cy, scale = draw.uniform(0.15, 0.85), draw.uniform(0.15, 0.85), draw.uniform(0.03, 0.12)
         density += weight * np.exp(-np.hypot(x - cx, y - cy) / scale)
     density *= draw.lognormal(0.0, 0.8, density.shape)
-    density[np.abs(x - y) < 0.05] = 0.0  # water
+    angle, offset = draw.uniform(0, np.pi), draw.uniform(-0.2, 0.2)
+    shore = (x - 0.5) * np.cos(angle) + (y - 0.5) * np.sin(angle) - offset + 0.05 * np.sin(9 * (x - y))
+    density[np.abs(shore) < 0.05] = 0.0  # water
     grid = mv.Grid(mv.Region.without_georeference(64, 64), 64, 64)
     counts = mv.Counts(
         np.random.default_rng(1).multinomial(1_000_000, (density / density.sum()).ravel()), grid
