@@ -12,6 +12,7 @@ from mapveil.analysis.flow_quality import flow_quality
 from mapveil.maps.flow_map import FlowMap
 from mapveil.privacy.claim import Adversary, TrustModel
 from mapveil_client.errors import ParameterError
+from tests.maps.matrix_flows import matrix_flows
 
 GRID = mv.Grid(mv.Region.from_bbox(-8.70, 41.10, -8.52, 41.22), rows=2, columns=3)
 PROMISE = mv.Guarantee(model=TrustModel.LOCAL, epsilon=None, adversary=Adversary.REPORTS)
@@ -28,7 +29,7 @@ def trips_of(seed: int, count: int) -> tuple[np.ndarray, np.ndarray]:
 def test_distances_are_those_of_matrices(seed: int, count: int, least: float) -> None:
     ends = trips_of(seed, count)
     estimate = np.random.default_rng(seed + 1).gamma(0.3, 4.0, (6, 6))
-    flows = FlowMap.from_matrix(estimate, GRID, PROMISE, "by hand", least=least)
+    flows = matrix_flows(estimate, GRID, PROMISE, least=least)
     truth = np.zeros((6, 6))
     np.add.at(truth, ends, 1 / count)
     listed = flows.matrix().toarray()
@@ -45,19 +46,19 @@ def test_the_truth_is_perfect() -> None:
     ends = trips_of(0, 500)
     truth = np.zeros((6, 6))
     np.add.at(truth, ends, 1)
-    found = flow_quality(*ends, FlowMap.from_matrix(truth * 7, GRID, PROMISE, "by hand"))
+    found = flow_quality(*ends, matrix_flows(truth * 7, GRID, PROMISE))
     np.testing.assert_allclose(found, 0, atol=1e-9)
 
 
 def test_lengths_tell_far_trips_from_near_ones() -> None:
     stay, go = np.eye(6), np.fliplr(np.eye(6))
     ends = (np.arange(6), np.arange(6))
-    found = flow_quality(*ends, FlowMap.from_matrix(go, GRID, PROMISE, "by hand"))
-    lengths = FlowMap.from_matrix(go, GRID, PROMISE, "by hand").lengths_m()
+    found = flow_quality(*ends, matrix_flows(go, GRID, PROMISE))
+    lengths = matrix_flows(go, GRID, PROMISE).lengths_m()
     assert found.length_m == pytest.approx(lengths.mean(), rel=0.01)
     assert found.missed == 1
     assert found.l1 == pytest.approx(2)
-    assert flow_quality(*ends, FlowMap.from_matrix(stay, GRID, PROMISE, "by hand")).length_m == 0
+    assert flow_quality(*ends, matrix_flows(stay, GRID, PROMISE)).length_m == 0
 
 
 def test_nothing_listed_is_the_even_guess() -> None:
@@ -68,8 +69,8 @@ def test_nothing_listed_is_the_even_guess() -> None:
 
 
 def test_what_is_refused() -> None:
-    flows = FlowMap.from_matrix(np.ones((6, 6)), GRID, PROMISE, "by hand")
-    empty = FlowMap.from_matrix(np.zeros((6, 6)), GRID, PROMISE, "by hand")
+    flows = matrix_flows(np.ones((6, 6)), GRID, PROMISE)
+    empty = matrix_flows(np.zeros((6, 6)), GRID, PROMISE)
     one, none = np.array([0]), np.zeros(0, int)
     for origins, destinations, estimate in ((none, none, flows), (one, one, empty), (one, one + 6, flows)):
         with pytest.raises(ParameterError, match=r"must be|expected"):

@@ -225,7 +225,7 @@ TRADEOFF = ("tradeoff", "{phones}", "-o", "out")
         (("attack", "{phones}", "-o", "out.json"), "Missing option '--truth'"),
         (("attack", "{phones}", "--truth", "{phones}", "-o", "out.tif"), "the suffix must be one of"),
         (("attack", "{phones}", "--truth", "{phones}", "--split", "week", "-o", "out.png"), "split must be"),
-        (("attack", "{phones}", "--truth", "{phones}", "--pilot", "1", "-o", "out.png"), "pilot is 1.0"),
+        (("attack", "{phones}", "--truth", "{phones}", "--pilot", "1", "-o", "out.png"), "pilot must be a fraction"),
         (("attack", "{phones}", "--truth", "{phones}", "--sequence", "500", "-o", "out.png"), "no user has 500"),
         (("attack", "{phones}", "--truth", "{phones}", "--sequence", "0", "-o", "out.png"), "length"),
         ((*TRADEOFF, "--privatizers", "blur"), "got 'blur'"),

@@ -114,7 +114,7 @@ def test_runs_stay_whole_in_a_sample() -> None:
         ({"options": {"gap": {"steps": 3}}}, "options must be of gaussian-noise, codebook, got gap"),
         ({"trials": 0}, "trials must be at least 1"),
         ({"split": "week"}, "split must be one of"),
-        ({"pilot": 1.0}, "pilot is 1.0"),
+        ({"pilot": 1.0}, "pilot must be a fraction"),
     ],
 )
 def test_what_cannot_be_run_is_refused_first(changes: dict[str, Any], said: str) -> None:

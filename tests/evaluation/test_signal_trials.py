@@ -44,7 +44,7 @@ def made_up(rows: int = 400) -> Measurements:
 
 
 def task(privatizer: Any = None, **changes: Any) -> SignalTask:
-    split = made_up().split_random(Randomness(1), pilot=0.7)
+    split = made_up().split("random", Randomness(1), pilot=0.7)
     given = SignalTask("made up", split, privatizer, "", 0.0, 0, 5, ADVERSARIES)
     return given._replace(**changes)
 

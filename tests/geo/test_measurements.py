@@ -27,7 +27,7 @@ def table(rows: int, users: int = 4, seed: int = 1, *, timed: bool = True) -> Me
 @given(st.integers(2, 60), st.floats(0.05, 0.95), st.integers(0, 99))
 def test_a_random_split_parts_the_rows(rows: int, part: float, seed: int) -> None:
     whole = table(rows)
-    pilot, held_out = whole.split_random(Randomness(seed), pilot=part)
+    pilot, held_out = whole.split("random", Randomness(seed), pilot=part)
     assert len(pilot) == round(part * rows)
     both = np.concatenate([pilot.positions, held_out.positions])
     assert sorted(both) == list(range(rows))
@@ -37,7 +37,7 @@ def test_a_random_split_parts_the_rows(rows: int, part: float, seed: int) -> Non
 
 @given(st.integers(2, 60), st.floats(0.05, 0.95))
 def test_a_split_by_time_puts_the_early_rows_first(rows: int, part: float) -> None:
-    pilot, held_out = table(rows).split_by_time(pilot=part)
+    pilot, held_out = table(rows).split("time", Randomness(1), pilot=part)
     assert len(pilot) + len(held_out) == rows
     if len(pilot) and len(held_out):
         assert pilot.time is not None
@@ -48,7 +48,7 @@ def test_a_split_by_time_puts_the_early_rows_first(rows: int, part: float) -> No
 @given(st.integers(2, 30), st.floats(0.05, 0.95), st.integers(0, 99))
 def test_a_split_by_user_has_nobody_on_both_sides(users: int, part: float, seed: int) -> None:
     whole = table(200, users)
-    pilot, held_out = whole.split_by_user(Randomness(seed), pilot=part)
+    pilot, held_out = whole.split("user", Randomness(seed), pilot=part)
     assert not set(pilot.users) & set(held_out.users)
     assert len(pilot) + len(held_out) == 200
     assert len(pilot)
@@ -69,15 +69,15 @@ def test_sequences_are_runs_of_one_user_in_order(rows: int, length: int, timed: 
 
 
 def test_what_cannot_be_split_is_named() -> None:
-    with pytest.raises(ParameterError, match=r"pilot is 1\.5; expected a part between 0 and 1"):
-        table(9).split_random(Randomness(1), pilot=1.5)
+    with pytest.raises(ParameterError, match=r"pilot must be a fraction between 0 and 1.* got 1\.5"):
+        table(9).split("random", Randomness(1), pilot=1.5)
     with pytest.raises(InputError, match="no column of times"):
-        table(9, timed=False).split_by_time()
+        table(9, timed=False).split("time", Randomness(1))
     with pytest.raises(InputError, match="one user only; a split by user"):
-        table(9, users=1).split_by_user(Randomness(1))
+        table(9, users=1).split("user", Randomness(1))
     with pytest.raises(InputError, match="1 rows; at least two"):
-        table(1).split_random(Randomness(1))
-    with pytest.raises(ParameterError, match="sequence length is 0"):
+        table(1).split("random", Randomness(1))
+    with pytest.raises(ParameterError, match="length must be at least 1, got 0"):
         table(9).sequences(0)
 
 

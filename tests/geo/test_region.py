@@ -14,6 +14,7 @@ import shapely
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mapveil.geo.projection import project_sql
 from mapveil.geo.region import Region
 from mapveil_client.errors import InputError
 
@@ -207,7 +208,7 @@ def test_a_box_in_degrees_keeps_degrees() -> None:
     assert region == Region.from_bounds_in("EPSG:4326", *NEW_YORK)
     assert region.bounds_m == region.bbox == NEW_YORK
     assert region.area_m2 == pytest.approx(Region.from_bbox(*NEW_YORK).area_m2, rel=1e-12)
-    assert region.project_sql("lon", "lat") == ("(lon)", "(lat)")
+    assert project_sql(region.projection, "lon", "lat") == ("(lon)", "(lat)")
     assert not region.projection.in_metres
     assert region.metric_projection.in_metres
 
@@ -219,7 +220,7 @@ def test_a_box_in_another_crs_keeps_its_edges() -> None:
     assert region.area_m2 == pytest.approx(12_000 * 16_000, rel=2e-3), "the scale of UTM is off by so much"
     expected = abs(GEOD.geometry_area_perimeter(region.outline())[0])
     assert region.area_m2 == pytest.approx(expected, rel=1e-5)
-    assert region.project_sql("lon", "lat") is None
+    assert project_sql(region.projection, "lon", "lat") is None
     lon, lat = region.unproject(np.array([580001.0, 591999.0]), np.array([4500001.0, 4515999.0]))
     assert region.contains(lon, lat).all()
     assert not region.contains(*region.unproject(np.array([579999.0]), np.array([4510000.0]))).any()

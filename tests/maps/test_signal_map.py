@@ -8,6 +8,7 @@ import json
 import re
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +128,7 @@ def test_one_measurement_and_none() -> None:
 def test_coverage_adds_up_and_holes_grow_with_the_limit(limit: float, seed: int) -> None:
     found = SignalMap.from_measurements(measured(80, seed=seed), TILINGS["grid"](), PROMISE, hole_dbm=limit)
     assert sum(found.coverage()) == found.tiling.size
-    higher = found.with_holes_below(limit + 3)
+    higher = replace(found, hole_dbm=limit + 3)
     assert (found.holes <= higher.holes).all()
     chance = found.hole_chance()
     assert (np.isnan(chance) == ~found.known).all()
@@ -264,7 +265,7 @@ def test_the_scale_spans_what_is_covered() -> None:
     assert ticks[0] >= scale.low
     assert ticks[-1] <= scale.top
     assert len(ticks) >= 3
-    assert layer_scale(signal.with_holes_below(-130).columns()[0]).low > -130
+    assert layer_scale(replace(signal, hole_dbm=-130.0).columns()[0]).low > -130
 
 
 def test_wrong_arrays_and_files_are_refused(tmp_path: Path) -> None:
@@ -282,7 +283,7 @@ def test_wrong_arrays_and_files_are_refused(tmp_path: Path) -> None:
             SignalMap(*arrays, tiling, PROMISE, "by hand")
     signal = SignalMap(*good, tiling, PROMISE, "by hand")
     with pytest.raises(ParameterError, match="hole_dbm"):
-        signal.with_holes_below(np.nan)
+        replace(signal, hole_dbm=np.nan)
     with pytest.raises(InputError, match="the suffix must be one of"):
         signal.save(tmp_path / "a.shp")
     hexagons = SignalMap.from_measurements(measured(), TILINGS["hexagons"](), PROMISE)

@@ -99,7 +99,7 @@ def test_figure_9_in_small() -> None:
     assert city.error(heat) < 0.45 * alone
     assert heat.values.sum() == pytest.approx(60_000, rel=0.02)
     where = TILING.lattice()
-    away, sick = np.hypot(where.col - 12, where.row - 50), heat.users_with()
+    away, sick = np.hypot(where.col - 12, where.row - 50), np.nan_to_num(heat.proportion()) * heat.values
     assert sick[away < 4].sum() > 0.5 * heat.values[away < 4].sum()
     assert sick[away > 35].sum() < 0.03 * heat.values[away > 35].sum()
 

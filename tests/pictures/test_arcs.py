@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mapveil.pictures.arcs import POINTS, arcs
+from mapveil.pictures.picture_plane import POINTS, arcs
 
 
 @pytest.mark.parametrize("aspect", [1.0, 1.31, 0.4])

@@ -16,8 +16,8 @@ from mapveil.geo.grid import Grid
 from mapveil.geo.places import Places
 from mapveil.geo.region import Region
 from mapveil.maps.flow_map import FlowMap
-from mapveil.pictures.arcs import POINTS
 from mapveil.pictures.page import page_html, write_page
+from mapveil.pictures.picture_plane import POINTS
 from mapveil.privacy.claim import Adversary, Neighbouring, TrustModel
 from mapveil.privacy.guarantee import Guarantee
 

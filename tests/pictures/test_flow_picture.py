@@ -13,8 +13,8 @@ from PIL import Image
 from mapveil.geo.grid import Grid
 from mapveil.geo.region import Region
 from mapveil.maps.flow_map import FlowMap
-from mapveil.pictures.arcs import POINTS
 from mapveil.pictures.picture import notebook_html, plot, write_png
+from mapveil.pictures.picture_plane import POINTS
 from mapveil.privacy.claim import Adversary, Neighbouring, TrustModel
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.errors import ParameterError

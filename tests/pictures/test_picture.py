@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from mapveil.pictures.colours import colormap, density_scale, ramp
 from mapveil.pictures.picture import notebook_html, plot
-from mapveil.pictures.picture_words import number_text
+from mapveil.pictures.picture_frame import number_text
 from mapveil_client.errors import InputError, ParameterError
 
 KINDS = ["grid", "quadtree", "polygon", "utm", "degrees", "tiles", "no georeference", "hexagons", "places"]

@@ -71,5 +71,5 @@ def test_what_lies_outside_the_polygon_is_not_shown(make_map: MakeMap) -> None:
 
 
 def test_densities_are_named_by_what_is_known(make_map: MakeMap) -> None:
-    assert make_map("grid").density_unit == "users per km²"
-    assert "km" not in make_map("no georeference").density_unit
+    assert make_map("grid").scene().layers[0].unit == "users per km²"
+    assert "km" not in make_map("no georeference").scene().layers[0].unit

@@ -98,7 +98,7 @@ def people(rows: int) -> Measurements:
 def test_the_funnel_hides_more_than_noise_of_its_utility() -> None:
     pytest.importorskip("sklearn")
     pytest.importorskip("torch")
-    split = people(1_200).split_random(Randomness(3))
+    split = people(1_200).split("random", Randomness(3))
     funnel = Funnel(rho=0.4, codes=24, cells=100, rounds=80)
     hidden, noisy = (
         run_signal_task(SignalTask("sea", split, privatizer, "", 0.0, 0, 4, signal_adversaries(quick=True)))

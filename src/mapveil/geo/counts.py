@@ -15,7 +15,7 @@ from mapveil_client.errors import InputError
 
 @dataclass(frozen=True, eq=False)
 class Counts:
-    """Users per cell, each user in exactly one cell; accepted wherever ``Points`` are.
+    """Users per cell, each user in exactly one cell; an alternative to ``Points`` everywhere.
 
     Parameters
     ----------
@@ -24,12 +24,12 @@ class Counts:
     tiling : Tiling
         The cells.
     source : str
-        Where they came from, for messages.
+        Name of the source in messages.
 
     Raises
     ------
     InputError
-        A negative value, or as many values as no tiling has.
+        A negative value, or another number of values than of cells.
     """
 
     values: npt.NDArray[np.int64]

@@ -13,17 +13,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from mapveil.geo.read_geojson import GeoJsonTable
-from mapveil.geo.tables import Table, quote_text
+from mapveil.geo.tables import FileTable, Table, quote_text
 from mapveil_client.errors import InputError
 
 if TYPE_CHECKING:
     import duckdb
 
 ACCEPTED: Final = ".parquet .geoparquet .csv .tsv .geojson (.gz too), a pattern, '-', a frame or SQL"
-"""What can be read, for messages."""
+"""Sources that can be read, for messages."""
 
 _PARQUET: Final = (".parquet", ".pq", ".geoparquet")
 _CSV: Final = (".csv", ".tsv", ".txt")
@@ -35,37 +35,16 @@ _CHUNK: Final = 1 << 20
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class FileTable:
-    """Files of one format that DuckDB reads.
+class TabularFiles(FileTable):
+    """Parquet or CSV files; ``call`` is the SQL of DuckDB's reader, with ``{}`` for the list of files."""
 
-    Parameters
-    ----------
-    paths : tuple of Path
-        The files; taken as they are, no patterns.
-    call : str
-        The SQL of the function that reads them, with ``{}`` for their list.
-    name : str
-        What messages call them.
-    kept : object
-        What must live as long as the table, such as a temporary folder.
-    """
-
-    paths: tuple[Path, ...]
     call: str
-    name: str
-    kept: Any = None
 
     def relation(self, connection: duckdb.DuckDBPyConnection) -> str:
         """See :class:`mapveil.geo.tables.Table`."""
         # DuckDB would take a path's own brackets and stars for a pattern.
         listed = ", ".join(quote_text(re.sub(r"([*?\[])", r"[\1]", str(path))) for path in self.paths)
         return self.call.replace("{}", f"[{listed}]", 1)
-
-    def parts(self) -> tuple[Table, ...]:
-        """See :class:`mapveil.geo.tables.Table`."""
-        if len(self.paths) == 1:
-            return (self,)
-        return tuple(FileTable((path,), self.call, str(path), self.kept) for path in self.paths)
 
 
 def open_files(sources: Iterable[str | PathLike[str]], name: str) -> Table:
@@ -121,19 +100,19 @@ class _Spool:
         weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
 
 
-def _open(paths: tuple[Path, ...], suffix: str, name: str, kept: Any) -> Table:
+def _open(paths: tuple[Path, ...], suffix: str, name: str, kept: object) -> Table:
     if suffix in _PARQUET:
-        return FileTable(paths, "read_parquet({}, union_by_name = true)", name, kept)
+        return TabularFiles(paths, name, kept, "read_parquet({}, union_by_name = true)")
     if suffix in _GEOJSON:
         return GeoJsonTable.open(paths, name, kept)
     if suffix in _CSV:
-        return FileTable(paths, _csv_call(paths, suffix, name), name, kept)
+        return TabularFiles(paths, name, kept, _csv_call(paths, suffix, name))
     hint = "a raster of counts, see read_counts" if suffix in _RASTER else "a format that is not known"
     raise InputError(f"{name}: {suffix or 'a name without a suffix'} is {hint}; expected one of {ACCEPTED}")
 
 
 def _csv_call(paths: tuple[Path, ...], suffix: str, name: str) -> str:
-    """How DuckDB reads CSV: all text, so that a bad value can be named, and nothing else guessed."""
+    """SQL of DuckDB's CSV reader: all columns are text, so that a bad value can be named, and nothing is guessed."""
     lines = [(path, _first_bytes(path)) for path in paths]
     delimiter = "\t" if suffix == ".tsv" else _delimiter(lines[0][1])
     headers = [

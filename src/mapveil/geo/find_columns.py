@@ -1,12 +1,12 @@
-"""Which column of a table is the user, the longitude, the latitude and so on."""
+"""Find the columns of users, longitudes, latitudes and so on in a table."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from mapveil.geo.point_query import Columns, Expressions
+from mapveil.geo.point_query import Columns
 from mapveil.geo.tables import Place, quote_name
 from mapveil_client.errors import InputError
 
@@ -33,11 +33,11 @@ _LISTED: Final = 12
 
 
 class FoundColumns(NamedTuple):
-    """Where the canonical columns are and how they are computed."""
+    """Where the canonical columns are; see :class:`mapveil.geo.point_query.PointQuery`."""
 
     columns: Columns
-    expressions: Expressions
-    written: Expressions | None = None
+    expressions: Columns
+    written: Columns | None = None
 
 
 def find_columns(
@@ -51,13 +51,13 @@ def find_columns(
     Parameters
     ----------
     source : str
-        What messages call the table.
+        Name of the table in messages.
     types : mapping of str to str
         SQL type of each column.
     given : mapping of str to str or None
-        The name of a column, for each key of :data:`USUAL_NAMES`; None to look for it.
+        Name of a column, for each key of :data:`USUAL_NAMES`; None to look for it.
     place : Place, optional
-        The column of geometries that takes the place of lon and lat.
+        Column of geometries instead of lon and lat.
 
     Raises
     ------
@@ -65,7 +65,7 @@ def find_columns(
         A column is not there, could be several, or cannot hold what it should.
     """
     sought = [kind for kind in USUAL_NAMES if place is None or kind not in ("lon", "lat")]
-    found = {kind: _find(kind, source, types, given.get(kind)) for kind in sought}
+    found = {kind: find_column(kind, source, types, given.get(kind), USUAL_NAMES[kind]) for kind in sought}
     missing = [kind for kind in ("lon", "lat") if kind in sought and found[kind] is None]
     if missing:
         raise InputError(
@@ -77,41 +77,41 @@ def find_columns(
             f"{source}: no column of user ids among {listed(types)}; promises are made to users, so a "
             "usual name (user_id, uid, device_id) or user=NAME is needed"
         )
-    computed = {kind: _expression(kind, source, name, types) for kind, name in found.items() if name}
+    names = {kind: name for kind, name in found.items() if name is not None}
+    computed = {kind: _expression(kind, source, name, types) for kind, name in names.items()}
     if place is None:
-        return FoundColumns(Columns(**_present(found)), Expressions(**computed))
-    written = {kind: quote_name(name) for kind, name in found.items() if name}
+        return FoundColumns(Columns(**names), Columns(**computed))
+    written = {kind: quote_name(name) for kind, name in names.items()}
     return FoundColumns(
-        Columns(**_present(found), lon=place.column, lat=place.column),
-        Expressions(**computed, lon=place.lon, lat=place.lat),
-        Expressions(**written, lon=place.written, lat=place.written),
+        Columns(**names, lon=place.column, lat=place.column),
+        Columns(**computed, lon=place.lon, lat=place.lat),
+        Columns(**written, lon=place.written, lat=place.written),
     )
 
 
 def has_usual_place(types: Mapping[str, str]) -> bool:
     """Whether columns are named like a longitude and a latitude (x and y alone could be anything)."""
-    plain = {plain_name(name) for name in types}
+    plain = {_plain(name) for name in types}
     return all(plain & set(USUAL_NAMES[kind]) - {"x", "y"} for kind in ("lon", "lat"))
 
 
-def _present(found: Mapping[str, str | None]) -> dict[str, str]:
-    return {kind: name for kind, name in found.items() if name is not None}
-
-
-def plain_name(name: str) -> str:
+def _plain(name: str) -> str:
     """Lower case without spaces and marks, so that usual names are found however they are written."""
     return re.sub(r"[\s_.\-]", "", name.lower())
 
 
-def _find(kind: str, source: str, types: Mapping[str, str], given: str | None) -> str | None:
+def find_column(
+    kind: str, source: str, types: Mapping[str, str], given: str | None, usual_names: Sequence[str]
+) -> str | None:
+    """Find one column by the name given, whatever its case, or else by its usual names; None where there is none."""
     if given is not None:
         exact = [name for name in types if name == given]
         close = exact or [name for name in types if name.lower() == given.lower()]
         if not close:
             raise InputError(f"{source}: no column {given!r} for {kind}; its columns are {listed(types)}")
         return close[0]
-    for usual in USUAL_NAMES[kind]:
-        same = [name for name in types if plain_name(name) == usual]
+    for usual in usual_names:
+        same = [name for name in types if _plain(name) == usual]
         if len(same) > 1:
             raise InputError(
                 f"{source}: columns {' and '.join(map(repr, same))} could both be {kind}; expected {kind}=NAME"

@@ -7,28 +7,22 @@ from functools import cached_property
 
 from mapveil.geo.raster import Raster, RasterShapes
 from mapveil.geo.region import Region
-from mapveil.geo.tiling import SqlKey
 from mapveil_client.cells import GridCells
 
 
 @dataclass(frozen=True)
 class Grid(GridCells, RasterShapes):
-    """A region in equal rows and columns; cell ``row * columns + column``, the first in the north-west.
+    """Equal rows and columns of a region (:class:`~mapveil_client.cells.GridCells`), with SQL and outlines.
 
-    By default the cells have exactly the same area. With a polygon as region, the cells whose centre lies
-    outside it keep their codes, but no place is located to them (see :meth:`inside`).
+    Cells have the same area, unless the region's plane is not an equal-area one. With a polygon as region, the cells
+    whose centre lies outside it keep their codes, but no location is in them (see :meth:`inside`).
 
     Parameters
     ----------
     region : Region
-        What is divided.
+        Region to divide.
     rows, columns : int
-        How often from north to south and from west to east, 1 .. 2**31, at most 2**62 cells.
-
-    Raises
-    ------
-    ParameterError
-        Too few or too many rows or columns.
+        1 to 2**31 each.
 
     Examples
     --------
@@ -44,8 +38,3 @@ class Grid(GridCells, RasterShapes):
     def raster(self) -> Raster:
         """The rows and columns."""
         return Raster(self.region, self.rows, self.columns)
-
-    def locate_sql(self, lon: str, lat: str) -> SqlKey | None:
-        """The same through SQL; None for a polygon or a CRS without a closed form."""
-        key = self.raster.key_sql(lon, lat)
-        return None if key is None else SqlKey(key, lambda keys: keys)

@@ -32,15 +32,15 @@ _REACH: Final = 2.5
 class Hexagons:
     """The H3 cells whose centre lies in a region; cell i is the i-th by H3 index.
 
-    A place in such a cell counts although it may lie outside the region's own edge. Cells differ in area by a
+    A location in such a cell counts although it may lie outside the region's own edge. Cells differ in area by a
     few percent.
 
     Parameters
     ----------
     region : Region
-        What is divided.
+        Region to divide.
     resolution : int
-        H3's, 0 .. 15; at 8 a cell has about 0.7 square kilometres.
+        H3 resolution, 0 to 15; at 8 a cell has about 0.7 square kilometres.
 
     Raises
     ------

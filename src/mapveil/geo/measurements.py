@@ -1,25 +1,20 @@
-"""Measurements: rows of a user, a place, a signal strength and whatever else a phone noted, as one matrix."""
+"""Measurements: rows of a user, a location, a signal strength and further features, as one matrix."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from mapveil_client.errors import InputError, ParameterError
 
+if TYPE_CHECKING:
+    from mapveil_client.randomness.random import Randomness
+
 LAT, LON, RSS = 0, 1, 2
 """Columns of the matrix that every table has: x_1, x_2 and x_3 of the paper."""
-
-
-class Shuffler(Protocol):
-    """What a split draws from, such as a :class:`mapveil.Randomness`."""
-
-    def generator(self) -> np.random.Generator:
-        """A generator for simulations."""
-        ...
 
 
 class MeasurementSplit(NamedTuple):
@@ -36,22 +31,22 @@ class Measurements:
     Parameters
     ----------
     rows : ndarray of float64, shape (rows, features)
-        Columns 0, 1 and 2 are latitude (degrees), longitude (degrees) and signal strength (dBm); any further
-        ones are the other features, in their own units. No value is missing.
+        Columns 0, 1 and 2 are latitude (degrees), longitude (degrees) and signal strength (dBm); the further ones are
+        other features, in their own units. No value is missing.
     names : tuple of str
-        What the source calls each column of ``rows``.
+        Names of the columns of ``rows`` in the source.
     users : ndarray of int64, shape (rows,)
         Dense codes of the users, 0 .. ``len(user_ids) - 1``. Private: never part of a report.
     user_ids : tuple of str
-        What the source calls them.
+        Ids of the users in the source.
     time : ndarray of int64, shape (rows,), optional
         Microseconds since 1970 UTC; only used to put a user's rows in order and to split.
     positions : ndarray of int64, shape (rows,)
-        Where each row stood in the source, from 0.
+        Number of each row in the source, from 0.
     source : str
-        What messages call the table.
+        Name of the table in messages.
     notes : tuple of str
-        What was left out when the table was read, one line each.
+        Omissions when the table was read, one line each.
     """
 
     rows: npt.NDArray[np.float64]
@@ -77,7 +72,7 @@ class Measurements:
 
     @property
     def features(self) -> int:
-        """How many numbers a report carries, place and signal strength included (m of the paper)."""
+        """Number of features of a report, location and signal strength included (m of the paper)."""
         return len(self.names)
 
     def take(self, kept: npt.NDArray[np.int64] | npt.NDArray[np.bool_]) -> Measurements:
@@ -91,7 +86,7 @@ class Measurements:
         """The same users and times with other values, such as privatized ones."""
         return replace(self, rows=rows)
 
-    def sample(self, rows: int | None, rng: Shuffler, *, length: int = 1) -> Measurements:
+    def sample(self, rows: int | None, rng: Randomness, *, length: int = 1) -> Measurements:
         """At most so many rows (None: all), drawn at random in whole runs of ``length`` rows of one user."""
         if rows is None or rows >= len(self):
             return self
@@ -101,71 +96,54 @@ class Measurements:
         kept = rng.generator().permutation(len(runs))[: max(rows // length, 1)]
         return self.take(runs[kept].ravel())
 
-    def split(self, how: str, rng: Shuffler, *, pilot: float = 0.7) -> MeasurementSplit:
-        """Divide into a pilot, a fraction of the rows or users, and the rest: "random", by "time" or by "user"."""
-        if how == "random":
-            return self.split_random(rng, pilot=pilot)
-        if how == "time":
-            return self.split_by_time(pilot=pilot)
-        if how == "user":
-            return self.split_by_user(rng, pilot=pilot)
-        raise ParameterError(f"split must be one of random, time, user, got {how!r}")
-
-    def split_random(self, rng: Shuffler, *, pilot: float = 0.7) -> MeasurementSplit:
-        """Rows at random, as the paper splits (70 % and 30 %)."""
-        self._check_part(pilot)
-        order = rng.generator().permutation(len(self))
-        cut = round(pilot * len(self))
-        return self._parted(np.sort(order[:cut]), np.sort(order[cut:]))
-
-    def split_by_time(self, *, pilot: float = 0.7) -> MeasurementSplit:
-        """Everybody's early rows and late ones: what a collection meets."""
-        self._check_part(pilot)
-        if self.time is None:
-            raise InputError(f"{self.source}: no column of times; a split by time needs one")
-        order = np.argsort(self.time, kind="stable")
-        cut = round(pilot * len(self))
-        return self._parted(np.sort(order[:cut]), np.sort(order[cut:]))
-
-    def split_by_user(self, rng: Shuffler, *, pilot: float = 0.7) -> MeasurementSplit:
-        """Whole users: nobody who is privatized was in the pilot."""
-        self._check_part(pilot)
-        present = np.unique(self.users)
-        if len(present) < 2:
-            raise InputError(f"{self.source}: one user only; a split by user needs at least two")
-        count = min(max(round(pilot * len(present)), 1), len(present) - 1)
-        chosen = np.isin(self.users, rng.generator().permutation(present)[:count])
-        return self._parted(np.flatnonzero(chosen), np.flatnonzero(~chosen))
-
-    def sequences(self, length: int) -> npt.NDArray[np.int64]:
-        """Row numbers of runs of one user's rows, in order of time.
+    def split(self, how: str, rng: Randomness, *, pilot: float = 0.7) -> MeasurementSplit:
+        """Divide into a pilot, a fraction of the rows or users, and the rest.
 
         Parameters
         ----------
-        length : int
-            L, rows of a run; a user's last rows that do not fill a run are in none.
+        how : {"random", "time", "user"}
+            Rows at random, as the paper splits (70 % and 30 %); early rows and late rows, as in a collection; or whole
+            users, so that no user of the pilot is held out.
+        rng : Randomness
+            Source of the rows or users.
+        pilot : float
+            Fraction of the pilot, between 0 and 1.
+        """
+        if not 0 < pilot < 1:
+            raise ParameterError(f"pilot must be a fraction between 0 and 1, such as 0.7, got {pilot!r}")
+        if len(self) < 2:
+            raise InputError(f"{self.source}: {len(self)} rows; at least two can be split")
+        if how == "user":
+            present = np.unique(self.users)
+            if len(present) < 2:
+                raise InputError(f"{self.source}: one user only; a split by user needs at least two")
+            count = min(max(round(pilot * len(present)), 1), len(present) - 1)
+            chosen = np.isin(self.users, rng.generator().permutation(present)[:count])
+            return MeasurementSplit(self.take(chosen), self.take(~chosen))
+        if how == "random":
+            order = rng.generator().permutation(len(self))
+        elif how != "time":
+            raise ParameterError(f"split must be one of random, time, user, got {how!r}")
+        elif self.time is None:
+            raise InputError(f"{self.source}: no column of times; a split by time needs one")
+        else:
+            order = np.argsort(self.time, kind="stable")
+        cut = round(pilot * len(self))
+        return MeasurementSplit(self.take(np.sort(order[:cut])), self.take(np.sort(order[cut:])))
 
-        Returns
-        -------
-        ndarray of int64, shape (runs, length)
+    def sequences(self, length: int) -> npt.NDArray[np.int64]:
+        """Row numbers of runs of ``length`` rows of one user, in order of time, shape (runs, length).
+
+        A user's last rows that do not fill a run are in none.
         """
         if length < 1:
-            raise ParameterError(f"sequence length is {length!r}; expected at least 1")
+            raise ParameterError(f"length must be at least 1, got {length!r}")
         time = np.arange(len(self)) if self.time is None else self.time
         order = np.lexsort((time, self.users))
         counts = np.bincount(self.users, minlength=len(self.user_ids))
         rank = np.arange(len(self)) - np.repeat(np.cumsum(counts) - counts, counts)
         whole = rank < np.repeat(counts // length * length, counts)
         return order[whole].reshape(-1, length).astype(np.int64)
-
-    def _check_part(self, pilot: float) -> None:
-        if not 0 < pilot < 1:
-            raise ParameterError(f"pilot is {pilot!r}; expected a part between 0 and 1, such as 0.7")
-        if len(self) < 2:
-            raise InputError(f"{self.source}: {len(self)} rows; at least two can be split")
-
-    def _parted(self, first: npt.NDArray[np.int64], second: npt.NDArray[np.int64]) -> MeasurementSplit:
-        return MeasurementSplit(self.take(first), self.take(second))
 
     def __repr__(self) -> str:
         # No rows: a repr ends up in logs.

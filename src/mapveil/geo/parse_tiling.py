@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,6 +14,7 @@ from mapveil.geo.hexagons import Hexagons
 from mapveil.geo.places import Places
 from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.region import Region
+from mapveil.geo.tables import QueryTable, column_types, quote_name, quote_text, reading
 from mapveil.geo.tiling import Tiling
 from mapveil.geo.web_mercator import WebMercatorTiles
 from mapveil_client.errors import InputError
@@ -24,6 +25,14 @@ if TYPE_CHECKING:
 
 DEFAULT_TILING: Final = "quadtree:8"
 """Cells of a map where none are asked for."""
+
+_KINDS: Final[Mapping[str, tuple[Callable[..., Tiling], tuple[str, ...]]]] = {
+    "grid": (Grid, ("rows", "columns")),
+    "quadtree": (Quadtree, ("depth",)),
+    "tiles": (WebMercatorTiles, ("zoom",)),
+    "h3": (Hexagons, ("resolution",)),
+}
+"""Class and fields beside the region of each kind that is divided by numbers."""
 
 _ACCEPTED: Final = (
     "expected quadtree:8, grid:ROWSxCOLUMNS, h3:8, tiles:15, places:FILE (lon and lat columns) or places:COLUMN "
@@ -42,18 +51,11 @@ def parse_tiling(text: str, region: Region) -> Tiling:
     kind, _, rest = text.partition(":")
     if kind == "places" and rest:
         return _places_of_file(rest, region)
-    if kind == "grid":
-        sides = re.fullmatch(r"(\d{1,10})x(\d{1,10})", rest)
-        if sides:
-            return Grid(region, rows=int(sides[1]), columns=int(sides[2]))
-    elif re.fullmatch(r"\d{1,3}", rest):
-        number = int(rest)
-        if kind == "quadtree":
-            return Quadtree(region, number)
-        if kind == "h3":
-            return Hexagons(region, number)
-        if kind == "tiles":
-            return WebMercatorTiles(region, number)
+    if kind in _KINDS:
+        make, fields = _KINDS[kind]
+        numbers = rest.split("x")
+        if len(numbers) == len(fields) and all(re.fullmatch(r"\d{1,10}", number) for number in numbers):
+            return make(region, *map(int, numbers))
     raise InputError(f"tiling {text!r} is not known; {_ACCEPTED}")
 
 
@@ -66,18 +68,18 @@ def column_of_places(tiling: str | None) -> str | None:
 def tiling_for(
     source: Points | Counts, tiling: Tiling | str | None, region: Region | None, default: str = DEFAULT_TILING
 ) -> Tiling:
-    """The cells for a source: those that counts bring, a tiling, or its specification in a region.
+    """The cells for a source: those of counts, a tiling, or a specification in a region.
 
     Parameters
     ----------
     source : Points or Counts
-        What the cells are for; ``places:COLUMN`` reads a column of it.
+        Data on the cells; ``places:COLUMN`` reads a column of it.
     tiling : Tiling or str, optional
-        The cells, or their specification.
+        Cells, or their specification (``default`` where there is none).
     region : Region, optional
-        The region of a specification.
+        Region of a specification.
     default : str
-        The specification where there is none.
+        Specification.
 
     Raises
     ------
@@ -104,25 +106,16 @@ def tiling_for(
 
 def _places_of_file(path: str, region: Region) -> Places:
     """The sites of a file: those within the region."""
-    import duckdb
-
     from mapveil.geo.read_points import read_points
 
     if not Path(path).is_file():
         raise InputError(f"places: {path}: no such file; {_ACCEPTED}")
+    reader = {".parquet": "read_parquet", ".csv": "read_csv"}.get(Path(path).suffix.lower())
+    if reader is None:
+        raise InputError(f"places: {path}: expected a .csv or .parquet file with lon and lat columns")
     # A list of sites has no users; each row stands for itself.
-    with duckdb.connect() as connection:
-        reader = {".parquet": "read_parquet", ".csv": "read_csv"}.get(Path(path).suffix.lower())
-        if reader is None:
-            raise InputError(f"places: {path}: expected a .csv or .parquet file with lon and lat columns")
-        quoted = path.replace("'", "''")
-        try:
-            table = connection.sql(
-                f"SELECT ROW_NUMBER() OVER () AS site, * FROM {reader}('{quoted}')"
-            ).to_arrow_table()
-        except duckdb.Error as error:
-            raise InputError(f"places: {path}: cannot be read: {str(error).splitlines()[0]}") from error
-    points = read_points(table, user="site")
+    rows = f"SELECT ROW_NUMBER() OVER () AS site, * FROM {reader}({quote_text(path)})"
+    points = read_points(QueryTable(rows, f"places: {path}"), user="site")
     points.check()
     sites = points.arrays()
     order = np.argsort(sites.users)
@@ -143,12 +136,9 @@ def places_of_column(points: Points, column: str, region: Region) -> Places:
     """
     import duckdb
 
-    from mapveil.geo.tables import quote_name, reading
-
     with duckdb.connect() as connection, reading(points.source):
         relation = points.table.relation(connection)
-        columns = [row[0] for row in connection.execute(f"DESCRIBE SELECT * FROM {relation}").fetchall()]
-        if column not in columns:
+        if column not in column_types(points.table):
             raise InputError(
                 f"tiling 'places:{column}': no file and no column of {points.source} is called that; {_ACCEPTED}"
             )
@@ -177,14 +167,9 @@ def tiling_from_dict(record: Mapping[str, Any]) -> Tiling:
     """
     try:
         kind, region = record["kind"], Region.from_dict(record["region"])
-        if kind == "grid":
-            return Grid(region, rows=record["rows"], columns=record["columns"])
-        if kind == "quadtree":
-            return Quadtree(region, record["depth"])
-        if kind == "tiles":
-            return WebMercatorTiles(region, record["zoom"])
-        if kind == "h3":
-            return Hexagons(region, record["resolution"])
+        if kind in _KINDS:
+            make, fields = _KINDS[kind]
+            return make(region, *(record[name] for name in fields))
         if kind == "places":
             return Places.from_record(record, region)
     except (KeyError, TypeError) as error:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.geo.region import Region
+from mapveil.geo.region import Region, reprojected
 from mapveil.geo.tiling import Bounds, SqlKey
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import InputError
@@ -26,27 +26,20 @@ _GUARD_DISTANCE: Final = 2.0  # in diagonals of the region
 
 @dataclass(frozen=True, eq=False)
 class Places(SiteCells):
-    """A public list of sites; a place belongs to the nearest site, and site i is cell i.
+    """A public list of sites (:class:`~mapveil_client.tiles_and_sites.SiteCells`), with Voronoi cells as outlines.
 
-    Nearest is meant in metres of the region's plane (of an equal-area cylinder around the region's middle where
-    that plane is in degrees): exact enough for a city, not for a continent. The list must be public: a list
-    taken from the people's own table tells where somebody was.
+    The list must be public: a list taken from the users' own table tells where somebody was.
 
     Parameters
     ----------
     lon, lat : array of float, shape (sites,)
-        The sites, degrees; no two alike, nor within 0.1 mm where polygons are asked for.
+        Distinct sites in the region, degrees; at least 0.1 mm apart for polygons.
     region : Region
-        What is divided. Places outside it belong to no site.
+        Region to divide. Locations outside it belong to no site.
     names : sequence of str, optional
-        What the sites are called.
+        Names of the sites.
     max_distance_m : float, optional
-        Places farther than this from every site belong to none.
-
-    Raises
-    ------
-    InputError
-        Fewer than two sites, duplicates, a site that is no place or lies outside the region.
+        Locations farther than this from every site belong to none.
 
     Examples
     --------
@@ -78,9 +71,9 @@ class Places(SiteCells):
     def _flat_cells(self) -> npt.NDArray[np.object_]:
         """The sites' Voronoi cells within the region, in metres.
 
-        Four guard sites surround the region. Each lies at least 1.5 diagonals from every point of the region, and
-        every site at most one, so no guard takes any of the region; the guards bound every cell of a site. Without
-        them, cells of nearly collinear sites have corners so far away that GEOS cannot intersect them.
+        Four guard sites bound every cell of a site: without them, cells of nearly collinear sites have corners too
+        far away for GEOS to intersect. A guard lies at least 1.5 diagonals from every point of the region, and every
+        site at most one, so no guard takes any of the region.
         """
         import shapely
 
@@ -91,10 +84,7 @@ class Places(SiteCells):
                 f"{_LEAST_GAP_M:g} m apart: merge the two"
             )
 
-        def flat(lonlat: FloatArray) -> FloatArray:
-            return np.column_stack(self.region.metric_projection.project(lonlat[:, 0], lonlat[:, 1]))
-
-        frame = shapely.transform(self.region.outline(), flat)
+        frame = reprojected(self.region.outline(), self.region.metric_projection.project)
         low, high = np.reshape(shapely.bounds(frame), (2, 2))
         middle = (low + high) / 2
         reach = _GUARD_DISTANCE * float(np.hypot(*(high - low)))
@@ -108,17 +98,9 @@ class Places(SiteCells):
         return np.asarray(shapely.intersection(cells, frame), dtype=object)
 
     def polygons(self, cells: IntArray | None = None) -> npt.NDArray[np.object_]:
-        """What is nearest to each given site, within the region, as shapely polygons, degrees."""
-        import shapely
-
-        chosen = self._flat_cells if cells is None else self._flat_cells[cells]
-        return np.asarray(
-            shapely.transform(
-                chosen,
-                lambda xy: np.column_stack(self.region.metric_projection.unproject(xy[:, 0], xy[:, 1])),
-            ),
-            dtype=object,
-        )
+        """Voronoi cells of the given sites within the region as shapely polygons, degrees."""
+        outlines = reprojected(self._flat(cells), self.region.metric_projection.unproject)
+        return np.asarray(outlines, dtype=object)
 
     def bounds(self, cells: IntArray | None = None) -> Bounds:
         """Bounding boxes of the polygons, degrees."""
@@ -130,4 +112,7 @@ class Places(SiteCells):
         """Areas of the polygons, square metres."""
         import shapely
 
-        return np.asarray(shapely.area(self._flat_cells if cells is None else self._flat_cells[cells]))
+        return np.asarray(shapely.area(self._flat(cells)))
+
+    def _flat(self, cells: IntArray | None) -> npt.NDArray[np.object_]:
+        return self._flat_cells if cells is None else self._flat_cells[cells]

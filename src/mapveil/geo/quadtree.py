@@ -9,7 +9,6 @@ import numpy as np
 
 from mapveil.geo.raster import Raster, RasterShapes
 from mapveil.geo.region import Region
-from mapveil.geo.tiling import SqlKey
 from mapveil_client import morton
 from mapveil_client.arrays import IntArray
 from mapveil_client.cells import QuadtreeCells
@@ -18,23 +17,17 @@ from mapveil_client.errors import ParameterError
 
 @dataclass(frozen=True)
 class Quadtree(QuadtreeCells, RasterShapes):
-    """A region in ``2**depth`` rows and columns; cells are Morton codes, so nodes are their prefixes.
+    """``2**depth`` rows and columns (:class:`~mapveil_client.cells.QuadtreeCells`), with SQL, outlines and nodes.
 
-    Nothing is enumerated unless asked for: a tree of depth 23 costs no memory. With a polygon as region,
-    the cells whose centre lies outside it keep their codes, but no place is located to them
-    (see :meth:`inside`).
+    Cells are Morton codes, so nodes are their prefixes. Nothing is enumerated unless asked for: a tree of depth 23
+    costs no memory. A polygon as region counts as for :class:`mapveil.geo.grid.Grid`.
 
     Parameters
     ----------
     region : Region
-        What is divided.
+        Region to divide.
     depth : int
-        How often it is halved, 0 .. 23.
-
-    Raises
-    ------
-    ParameterError
-        ``depth`` is out of range.
+        Number of halvings, 0 to 23.
 
     Examples
     --------
@@ -50,11 +43,6 @@ class Quadtree(QuadtreeCells, RasterShapes):
     def raster(self) -> Raster:
         """The rows and columns of the deepest level."""
         return Raster(self.region, 1 << self.depth, 1 << self.depth)
-
-    def locate_sql(self, lon: str, lat: str) -> SqlKey | None:
-        """The same through SQL; None for a polygon or a CRS without a closed form."""
-        key = self.raster.key_sql(lon, lat)
-        return None if key is None else SqlKey(key, self._cells_of_keys)
 
     def _cells_of_keys(self, keys: IntArray) -> IntArray:
         row, col = np.divmod(np.maximum(keys, 0), 1 << self.depth)

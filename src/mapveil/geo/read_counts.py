@@ -38,21 +38,20 @@ def read_counts(
     Parameters
     ----------
     source : path
-        ``.npz`` with one two-dimensional array (or ``values``, or ``key``) and, where it has a place,
-        ``west``, ``south``, ``east``, ``north`` in units of ``crs`` (EPSG:4326 by default); ``.npy``; or ``.tif``
-        with one band, north up (extra ``geo``).
+        ``.npz`` with one two-dimensional array (or ``values``, or ``key``) and, where it is georeferenced, ``west``,
+        ``south``, ``east``, ``north`` in units of ``crs`` (EPSG:4326 by default); ``.npy``; or ``.tif`` with one band,
+        north up (extra ``geo``).
     key : str, optional
         Name of the array in the archive.
     region : Region, optional
-        The box that the raster covers, instead of what the file says.
+        Box that the raster covers, instead of the file's.
     crs : str, optional
-        The reference system of the file's edges, instead of what the file says.
+        Reference system of the file's edges, instead of the file's.
 
     Returns
     -------
     Counts
-        On a :class:`Grid` of the raster's rows and columns, over a region without georeference where nothing
-        says where it lies.
+        On a :class:`Grid` of the raster's rows and columns, over a region without georeference where none is given.
 
     Raises
     ------
@@ -63,8 +62,7 @@ def read_counts(
     """
     path = Path(source)
     if not path.is_file():
-        kind = "is a folder" if path.is_dir() else "no such file"
-        raise InputError(f"{path}: {kind}; {_ACCEPTED}")
+        raise InputError(f"{path}: {'is a folder' if path.is_dir() else 'no such file'}; {_ACCEPTED}")
     suffix = path.suffix.lower()
     if suffix in (".npz", ".npy"):
         values, place = _from_numpy(path, key, crs)
@@ -86,14 +84,9 @@ def whole_users(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
     .. math:: w_c = \lfloor v_c \rfloor + [\,c \text{ is among the } k \text{ largest remainders}\,], \qquad
               k = \lfloor \tfrac12 + \textstyle\sum_c (v_c - \lfloor v_c \rfloor) \rfloor
 
-    where: :math:`v` is ``values``. Remainders that are equal go to the first cells. No value moves by one or more,
-    and the sum by at most 1/2. One whole user more in a cell is exactly one more in the result, because the
-    remainders stay: so rounding costs no privacy. Run by: the curator.
-
-    Parameters
-    ----------
-    values : ndarray of float64, any shape
-        Finite, none negative.
+    where: :math:`v` is ``values``, finite and not negative. Of equal remainders, those of the first cells count as
+    larger. No value moves by one or more, and the sum by at most 1/2. One whole user more in a cell is exactly one more
+    in the result, because the remainders stay: so rounding costs no privacy. Run by: the curator.
 
     Examples
     --------

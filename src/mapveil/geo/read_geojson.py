@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.geo.tables import Place, StreamTable, Table, quote_name, quote_text
+from mapveil.geo.tables import FileTable, Place, StreamTable, quote_name, quote_text
 from mapveil_client.errors import InputError
 
 if TYPE_CHECKING:
@@ -38,23 +38,14 @@ _STEP[[ord("}"), ord("]")]] = -1
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class GeoJsonTable:
-    """The features of GeoJSON files: a column per property (text) and the place of the geometry."""
+class GeoJsonTable(FileTable):
+    """The features of GeoJSON files: a column per property (text) and the location of the geometry."""
 
-    paths: tuple[Path, ...]
     properties: tuple[str, ...]
-    name: str
-    kept: Any = None  # what must live as long as the table, such as a temporary file
 
     @classmethod
-    def open(cls, paths: tuple[Path, ...], name: str, kept: Any = None) -> GeoJsonTable:
-        """Describe files by their first features.
-
-        Raises
-        ------
-        InputError
-            Not GeoJSON, no feature, or another reference system than WGS84.
-        """
+    def open(cls, paths: tuple[Path, ...], name: str, kept: object) -> GeoJsonTable:
+        """Describe files by their first features; an :class:`InputError` unless they are GeoJSON in WGS84."""
         properties: dict[str, None] = {}
         seen = 0
         for path in paths:
@@ -63,11 +54,11 @@ class GeoJsonTable:
                 seen += 1
         if seen == 0:
             raise InputError(f"{name}: holds no features; {_ACCEPTED}")
-        return cls(paths, tuple(properties), name, kept)
+        return cls(paths, name, kept, tuple(properties))
 
     @property
     def place(self) -> Place:
-        """See :class:`mapveil.geo.tables.PlaceTable`."""
+        """See :class:`mapveil.geo.tables.Table`."""
         return Place(
             "geometry",
             "TRY_CAST(mapveil_place[1] AS DOUBLE)",
@@ -89,29 +80,17 @@ class GeoJsonTable:
         ]
         return f"(SELECT {', '.join(columns)} FROM {stream.relation(connection)}) AS features"
 
-    def parts(self) -> tuple[Table, ...]:
-        """See :class:`mapveil.geo.tables.Table`."""
-        if len(self.paths) == 1:
-            return (self,)
-        return tuple(GeoJsonTable((path,), self.properties, str(path), self.kept) for path in self.paths)
-
 
 class Cut(NamedTuple):
-    """Where features are in a block."""
+    """Positions of features in a block."""
 
     starts: npt.NDArray[np.int64]
     ends: npt.NDArray[np.int64]  # one past the last byte
-    closed: bool  # the list they are in ends within the block
+    closed: bool  # whether their list ends within the block
 
 
 def cut_features(block: npt.NDArray[np.uint8]) -> Cut:
-    """Find the outermost objects of JSON text that begins outside strings and objects.
-
-    Parameters
-    ----------
-    block : ndarray of uint8
-        The bytes.
-    """
+    """Find the outermost objects of JSON text, as bytes, that begins outside strings and objects."""
     quotes = block == ord('"')
     if np.any(block == ord("\\")):
         # A quote after an odd run of backslashes is part of a string.
@@ -156,7 +135,7 @@ def _texts(path: Path) -> Iterator[bytes]:
 
 
 def _blocks(path: Path) -> Iterator[tuple[npt.NDArray[np.uint8], Cut]]:
-    """Blocks with at least one whole feature each, and where the features are."""
+    """Blocks with at least one whole feature each, and the positions of the features."""
     import pyarrow
 
     try:
@@ -181,7 +160,7 @@ def _blocks(path: Path) -> Iterator[tuple[npt.NDArray[np.uint8], Cut]]:
 
 
 def _after_header(head: bytes, path: Path) -> tuple[bytes, bool]:
-    """What follows the opening of the list of features, and whether there is such a list."""
+    """The bytes after the opening of the list of features, and whether there is such a list."""
     head = head.removeprefix(b"\xef\xbb\xbf").lstrip(_BLANK)
     opening = _FEATURES.search(head)
     if opening:
@@ -195,7 +174,7 @@ def _after_header(head: bytes, path: Path) -> tuple[bytes, bool]:
 
 
 def _check_crs(crs: Any, path: Path) -> None:
-    """Refuse what an old GeoJSON file may declare: coordinates that are not longitude and latitude."""
+    """Refuse other coordinates than longitude and latitude, which an old GeoJSON file may declare."""
     if crs is not None and not _WGS84.search(json.dumps(crs)):
         raise InputError(f"{path}: declares another reference system than WGS84 (EPSG:4326)")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -22,21 +22,17 @@ _USUAL: Final = ("geometry", "geom", "wkb_geometry", "the_geom", "wkb")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class GeometryTable:
+class GeometryTable(Table):
     """A table with the points of one geometry column beside it, decoded."""
 
+    name: str
     table: Table
     column: str
     sql_type: str
 
     @property
-    def name(self) -> str:
-        """See :class:`mapveil.geo.tables.Table`."""
-        return self.table.name
-
-    @property
     def place(self) -> Place:
-        """See :class:`mapveil.geo.tables.PlaceTable`."""
+        """See :class:`mapveil.geo.tables.Table`."""
         # Bytes say nothing to a reader; the decoded number at least says that it is none.
         readable = self.sql_type.startswith(("GEOMETRY", "STRUCT"))
         written = quote_name(self.column) if readable else "mapveil_place.lon"
@@ -54,7 +50,7 @@ class GeometryTable:
 
     def parts(self) -> tuple[Table, ...]:
         """See :class:`mapveil.geo.tables.Table`."""
-        return tuple(GeometryTable(part, self.column, self.sql_type) for part in self.table.parts())
+        return tuple(replace(self, name=part.name, table=part) for part in self.table.parts())
 
 
 def find_geometry(types: Mapping[str, str]) -> str | None:
@@ -72,19 +68,7 @@ def find_geometry(types: Mapping[str, str]) -> str | None:
 def check_crs(source: str, column: str, sql_type: str, metadata: bytes | None) -> None:
     """Refuse a geometry column that declares another reference system than WGS84.
 
-    Parameters
-    ----------
-    source, column : str
-        For messages.
-    sql_type : str
-        The column's type, which may carry its reference system.
-    metadata : bytes or None
-        The file's ``geo`` record (GeoParquet), where it has one.
-
-    Raises
-    ------
-    InputError
-        The declared system is not WGS84 longitude and latitude.
+    The declaration is in ``sql_type`` or in ``metadata``, the file's ``geo`` record (GeoParquet).
     """
     declared: Any = None
     inside = re.match(r"GEOMETRY\('(.*)'\)$", sql_type, flags=re.DOTALL)
@@ -108,18 +92,7 @@ def check_crs(source: str, column: str, sql_type: str, metadata: bytes | None) -
 
 
 def decode_wkb_points(values: pyarrow.BinaryArray) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Decode WKB points (ISO and extended too); NaN for every other value.
-
-    Parameters
-    ----------
-    values : pyarrow.BinaryArray, shape (rows,)
-        One geometry each, either byte order.
-
-    Returns
-    -------
-    tuple of two ndarrays of float64, shape (rows,)
-        Longitudes and latitudes.
-    """
+    """Longitudes and latitudes of WKB points (ISO and extended, either byte order); NaN for every other value."""
     import shapely
 
     shapes = shapely.from_wkb(values.to_numpy(zero_copy_only=False), on_invalid="ignore")

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.geo.find_columns import NUMBER, find_columns, listed, plain_name
+from mapveil.geo.find_columns import NUMBER, find_column, find_columns, listed
 from mapveil.geo.measurements import Measurements
 from mapveil.geo.read_points import open_table
-from mapveil.geo.tables import Table, column_types, quote_name, reading
+from mapveil.geo.tables import Table, column_types, quote_name, reading, value_text
 from mapveil_client.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ USUAL_SIGNALS: Final = (
 column's name do not matter."""
 
 WEAKEST_DBM, STRONGEST_DBM = -160.0, 0.0
-"""What a phone can report: below the floor of every standard's scale (-156 dBm), and one milliwatt."""
+"""Range of a phone's reports: from below the floor of every standard's scale (-156 dBm) to one milliwatt."""
 
 _MOST_MISSING: Final = 0.01
 
@@ -42,17 +42,8 @@ class _Column(NamedTuple):
         """Text that is no number, NaN, infinite."""
         return ~self.missing & ~np.isfinite(self.values)
 
-    @property
-    def constant(self) -> bool:
-        """Whether no two values differ."""
-        return self._same(0.0, 1.0)
-
-    @property
-    def nearly_constant(self) -> bool:
-        """Whether fewer than one value in a thousand differs from the rest: an outlier, not a feature."""
-        return self._same(0.0005, 0.9995)
-
-    def _same(self, low: float, high: float) -> bool:
+    def same_between(self, low: float, high: float) -> bool:
+        """Whether two quantiles are equal; true of no values."""
         present = self.values[~self.missing]
         return not len(present) or bool(np.ptp(np.quantile(present, [low, high], method="nearest")) == 0)
 
@@ -78,21 +69,16 @@ def read_measurements(
     user, lat, lon, time : str, optional
         Names of the columns; otherwise the usual ones are looked for.
     rss : str, optional
-        The column of signal strength in dBm, from -160 to 0; otherwise one of :data:`USUAL_SIGNALS`.
+        Column of signal strength in dBm, from -160 to 0; otherwise one of :data:`USUAL_SIGNALS`.
     features : sequence of str, optional
-        Further features, in this order. By default all columns of numbers but those above, and but such as are
-        the same in all but one row in a thousand or missing in more than 1 % of them: what is left out stands in
-        ``notes``.
+        Further features, in this order. By default all other columns of numbers, without those that are the same in
+        all but one row in a thousand or missing in more than 1 % of the rows, which ``notes`` lists.
     fill : float, optional
-        What a missing feature (null) counts as, such as -105 for an access point that was not heard; otherwise
-        rows with a missing value are left out and counted in ``notes``.
+        Value for a missing feature (null), such as -105 for an access point that was not heard; otherwise rows with a
+        missing value are left out and counted in ``notes``.
     names : sequence of str, optional
-        The columns of other measurements (``Measurements.names``): latitude, longitude, signal strength and the
-        further features, where they are not named otherwise.
-
-    Returns
-    -------
-    Measurements
+        Columns of other measurements (``Measurements.names``): latitude, longitude, signal strength and the further
+        features, where they are not named otherwise.
 
     Raises
     ------
@@ -122,7 +108,7 @@ def read_measurements(
         rows = _Rows(table, connection, found.expressions.user, [*base, *further], types)
         _check(rows, rows.columns[:3], fill)
         if features is None:
-            rows.leave_out(_unfit(rows, fill), notes)
+            rows.leave_out_unfit(fill, notes)
         rows.refuse_odd(rows.columns[3:])
         moments = rows.moments(found.columns.time, types, time is not None, notes)
         return rows.whole(moments, fill, notes)
@@ -133,17 +119,12 @@ def _numeric(name: str, types: Mapping[str, str]) -> bool:
 
 
 def _signal(source: str, types: Mapping[str, str], given: str | None) -> str:
-    name = given
+    name = find_column("rss", source, types, given, USUAL_SIGNALS)
     if name is None:
-        plain = {plain_name(each): each for each in reversed(list(types))}
-        name = next((plain[usual] for usual in USUAL_SIGNALS if usual in plain), None)
-        if name is None:
-            raise InputError(
-                f"{source}: no column of signal strength among {listed(types)}; expected a usual name "
-                "(rss_dbm, rsrp_dbm, rssi) or rss=NAME"
-            )
-    if name not in types:
-        raise InputError(f"{source}: no column {given!r} for rss; its columns are {listed(types)}")
+        raise InputError(
+            f"{source}: no column of signal strength among {listed(types)}; expected a usual name "
+            "(rss_dbm, rsrp_dbm, rssi) or rss=NAME"
+        )
     if not _numeric(name, types) or types[name] == "BOOLEAN":
         raise InputError(
             f"{source}: column {name!r} for rss is of type {types[name].lower()}; expected numbers (dBm)"
@@ -200,9 +181,11 @@ class _Rows:
         if self._users.null_count:
             row = int(np.flatnonzero(self._users.is_null().to_numpy())[0]) + 1
             raise InputError(f"{self.source}: row {row} has no user id; every row needs one")
-        self.columns = [
-            _column(name, found[f"f{at}"], found[f"m{at}"].to_numpy()) for at, name in enumerate(names)
-        ]
+        self.columns = []
+        for at, name in enumerate(names):
+            cast, missing = found[f"f{at}"], found[f"m{at}"].to_numpy()
+            values = np.asarray(cast.to_numpy(), dtype=np.float64)
+            self.columns.append(_Column(name, values, missing, cast.is_null().to_numpy() & ~missing))
 
     def __len__(self) -> int:
         return len(self._users)
@@ -216,21 +199,27 @@ class _Rows:
             return
         row = int(np.argmax(failing))
         written = self._connection.execute(
-            f"SELECT CAST({quote_name(name)} AS VARCHAR) FROM {self._from} LIMIT 1 OFFSET {row}"
+            f"SELECT {quote_name(name)}::VARCHAR FROM {self._from} LIMIT 1 OFFSET {row}"
         ).fetchall()[0][0]
-        shown = "missing (null)" if written is None else repr(str(written)[:60])
-        raise InputError(f"{self.source}: row {row + 1}, column {name!r} is {shown}; expected {accepted}")
+        raise InputError(
+            f"{self.source}: row {row + 1}, column {name!r} is {value_text(written)}; expected {accepted}"
+        )
 
     def refuse_odd(self, columns: Sequence[_Column]) -> None:
         """Raise for the first number that is none."""
         for column in columns:
             self.refuse(column.name, column.odd, "a finite number, or null where it is missing,")
 
-    def leave_out(self, reasons: Mapping[str, Sequence[str]], notes: list[str]) -> None:
-        """Go on without some columns."""
-        gone = {name for names in reasons.values() for name in names}
+    def leave_out_unfit(self, fill: float | None, notes: list[str]) -> None:
+        """Go on without the features that say nothing or are not there."""
+        unfit: dict[str, list[str]] = {}
+        for column in self.columns[3:]:
+            reason = _unfit(column, fill)
+            if reason is not None:
+                unfit.setdefault(reason, []).append(column.name)
+        gone = {name for names in unfit.values() for name in names}
         self.columns = [column for column in self.columns if column.name not in gone]
-        notes += [f"left out, {reason}: {listed(names, str)}" for reason, names in reasons.items()]
+        notes += [f"left out, {reason}: {listed(names, str)}" for reason, names in unfit.items()]
 
     def moments(
         self, name: str | None, types: Mapping[str, str], named: bool, notes: list[str]
@@ -239,15 +228,11 @@ class _Rows:
         if name is None:
             return None
         quoted, held = quote_name(name), types[name]
-        seconds = f"TRY_CAST(TRY_CAST({quoted} AS DOUBLE) * 1000000 AS BIGINT)"
+        sql = f"TRY_CAST(TRY_CAST({quoted} AS DOUBLE) * 1000000 AS BIGINT)"
         if held.startswith(("TIMESTAMP", "DATE")):
             sql = f"EPOCH_US({quoted})"
-        else:
-            sql = (
-                seconds
-                if NUMBER.match(held)
-                else f"COALESCE(EPOCH_US(TRY_CAST({quoted} AS TIMESTAMP)), {seconds})"
-            )
+        elif not NUMBER.match(held):
+            sql = f"COALESCE(EPOCH_US(TRY_CAST({quoted} AS TIMESTAMP)), {sql})"
         found = self._arrow(f"{sql} AS moment")["moment"]
         if not found.null_count:
             return np.asarray(found.to_numpy(), dtype=np.int64)
@@ -284,11 +269,6 @@ class _Rows:
         )
 
 
-def _column(name: str, cast: pyarrow.ChunkedArray, missing: npt.NDArray[np.bool_]) -> _Column:
-    unread = cast.is_null().to_numpy() & ~missing
-    return _Column(name, np.asarray(cast.to_numpy(), dtype=np.float64), missing, unread)
-
-
 def _codes(
     users: pyarrow.ChunkedArray, kept: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
@@ -311,26 +291,20 @@ def _check(rows: _Rows, base: Sequence[_Column], fill: float | None) -> None:
     outside = (signal.values < WEAKEST_DBM) | (signal.values > STRONGEST_DBM)
     rows.refuse(signal.name, outside, f"a signal strength {span}, or null where there is none,")
     if fill is not None and not WEAKEST_DBM <= fill <= STRONGEST_DBM and signal.missing.any():
-        raise ParameterError(
-            f"fill is {fill!r}, which would stand for a missing signal strength; expected a number {span}"
-        )
+        raise ParameterError(f"fill must be {span} where a signal strength is missing, got {fill!r}")
 
 
-def _unfit(rows: _Rows, fill: float | None) -> dict[str, list[str]]:
-    """Features that say nothing or are not there, by the reason."""
-    reasons: dict[str, list[str]] = {}
-    for column in rows.columns[3:]:
-        missing = int(column.missing.sum())
-        if column.unread.any():
-            reasons.setdefault("not numbers", []).append(column.name)
-        elif missing == len(rows):
-            reasons.setdefault("missing in every row", []).append(column.name)
-        elif missing > _MOST_MISSING * len(rows) and fill is None:
-            reasons.setdefault(f"missing in more than {_MOST_MISSING:.0%} of the rows", []).append(
-                column.name
-            )
-        elif column.constant and (fill is None or not missing):
-            reasons.setdefault("the same in every row", []).append(column.name)
-        elif column.nearly_constant and (fill is None or not missing):
-            reasons.setdefault("the same in all but one row in a thousand", []).append(column.name)
-    return reasons
+def _unfit(column: _Column, fill: float | None) -> str | None:
+    """The reason to leave out a feature, if there is one."""
+    missing = int(column.missing.sum())
+    if column.unread.any():
+        return "not numbers"
+    if missing == len(column.values):
+        return "missing in every row"
+    if fill is None and missing > _MOST_MISSING * len(column.values):
+        return f"missing in more than {_MOST_MISSING:.0%} of the rows"
+    if fill is not None and missing:
+        return None
+    if column.same_between(0.0, 1.0):
+        return "the same in every row"
+    return "the same in all but one row in a thousand" if column.same_between(0.0005, 0.9995) else None

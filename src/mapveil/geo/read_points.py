@@ -8,19 +8,11 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from mapveil.geo.files import ACCEPTED, FileTable, open_files, open_standard_input
+from mapveil.geo.files import ACCEPTED, TabularFiles, open_files, open_standard_input
 from mapveil.geo.find_columns import find_columns, has_usual_place
 from mapveil.geo.points import Points
 from mapveil.geo.read_geoparquet import GeometryTable, check_crs, find_geometry
-from mapveil.geo.tables import (
-    FrameTable,
-    PlaceTable,
-    QueryTable,
-    StreamTable,
-    Table,
-    column_types,
-    reading,
-)
+from mapveil.geo.tables import FrameTable, QueryTable, StreamTable, Table, column_types, reading
 from mapveil_client.errors import InputError
 
 if TYPE_CHECKING:
@@ -84,8 +76,7 @@ def read_points(
     types = column_types(table)
     if lon is None and lat is None:
         table = _with_place(table, types)
-    place = table.place if lon is None and lat is None and isinstance(table, PlaceTable) else None
-    found = find_columns(table.name, types, given, place)
+    found = find_columns(table.name, types, given, table.place if lon is None and lat is None else None)
     return Points(table, found.columns, found.expressions, found.written, region)
 
 
@@ -98,12 +89,9 @@ def read_source(
     weight: str | None = None,
     label: str | None = None,
 ) -> Points | Counts:
-    """What a command was given: a raster of counts (.npz, .tif) or a table of points.
+    """Open the source of a command: a raster of counts (.npz, .tif) or a table of points.
 
-    Raises
-    ------
-    InputError
-        As :func:`read_points` and :func:`mapveil.read_counts` do.
+    Arguments and errors are those of :func:`read_points` and :func:`mapveil.read_counts`.
     """
     if not _SQL.match(source) and Path(source).suffix.lower() in _COUNTS:
         from mapveil.geo.read_counts import read_counts
@@ -113,9 +101,9 @@ def read_source(
 
 
 def open_table(source: Any) -> Table:
-    """The table behind anything :func:`read_points` accepts, whatever its columns are.
+    """Open any source of :func:`read_points`, whatever its columns are.
 
-    A table that is open already stays itself, so that standard input can be read for more than one purpose.
+    An open table stays itself, so that standard input can be read for more than one purpose.
 
     Raises
     ------
@@ -136,16 +124,16 @@ def open_table(source: Any) -> Table:
 
 def _with_place(table: Table, types: dict[str, str]) -> Table:
     """The table with its geometry column decoded, where it has one instead of lon and lat."""
-    geometry = None if isinstance(table, PlaceTable) or has_usual_place(types) else find_geometry(types)
+    geometry = None if table.place or has_usual_place(types) else find_geometry(types)
     if geometry is None:
         return table
     metadata = None
-    if isinstance(table, FileTable):
+    if isinstance(table, TabularFiles):
         import pyarrow.parquet
 
         metadata = (pyarrow.parquet.read_schema(table.paths[0]).metadata or {}).get(b"geo")
     check_crs(table.name, geometry, types[geometry], metadata)
-    return GeometryTable(table, geometry, types[geometry])
+    return GeometryTable(table.name, table, geometry, types[geometry])
 
 
 def _query(sql: str) -> Table:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mapveil.geo.projection import project_sql, projection_of
+from mapveil.geo.projection import projection_of
 from mapveil_client.arrays import BoolArray, FloatArray
 from mapveil_client.errors import InputError, require
 from mapveil_client.plane import (
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
     from shapely.geometry import MultiPolygon, Polygon
 
+_Project = Callable[[FloatArray, FloatArray], tuple[FloatArray, FloatArray]]
+
 
 @dataclass(frozen=True)
 class Region(Box):
@@ -40,18 +42,12 @@ class Region(Box):
 
     Parameters
     ----------
-    crs : str
-        The plane: an equal-area cylinder around the region's middle unless the region came from a raster in
-        another CRS; empty without georeference.
-    bounds_m : tuple of float
-        ``(x0, y0, x1, y1)`` of the region in that plane. Metres, but for a plane in degrees (EPSG:4326) or
-        in cells (without georeference).
-    bbox : tuple of float
-        ``(west, south, east, north)``, degrees WGS84 (cells without georeference).
+    crs, bounds_m, bbox
+        See :class:`~mapveil_client.plane.Box`. The plane is an equal-area cylinder around the region's middle unless
+        the region came from a raster in another CRS.
     polygon : shapely Polygon or MultiPolygon, optional
-        The outline in degrees, when it is not the box. Its edges are straight in degrees, as in GeoJSON. A
-        cell belongs to the region when the cell's centre lies in the polygon, and a place when its cell
-        does.
+        Outline in degrees, when it is not the box. Its edges are straight in degrees, as in GeoJSON. A cell belongs
+        to the region when the cell's centre lies in the polygon, and a location when its cell does.
 
     Examples
     --------
@@ -75,7 +71,7 @@ class Region(Box):
         """
         bbox = _checked_bbox(west, south, east, north)
         projection = middle_cylinder(bbox)
-        return cls(projection.crs, _project_box(projection, bbox), bbox)
+        return cls(projection.crs, _mapped(bbox, projection.project), bbox)
 
     @classmethod
     def from_polygon(cls, polygon: Polygon | MultiPolygon | Mapping[str, Any]) -> Region:
@@ -167,7 +163,7 @@ class Region(Box):
         if not all(math.isfinite(value) for value in box) or box[0] >= box[2] or box[1] >= box[3]:
             raise InputError(f"bounds {box} in {crs} are empty; expected x0 < x1 and y0 < y1")
         if text.startswith("+proj=cea"):
-            west, south, east, north = _unproject_box(projection_of(text), box)
+            west, south, east, north = _mapped(box, projection_of(text).unproject)
         else:
             from pyproj import Transformer
 
@@ -177,7 +173,7 @@ class Region(Box):
 
     @classmethod
     def without_georeference(cls, width: int, height: int) -> Region:
-        """A raster of width x height cells that does not say where it is; every length is in cells.
+        """A raster of width x height cells without a place on Earth; every length is in cells.
 
         Raises
         ------
@@ -231,12 +227,9 @@ class Region(Box):
 
         # Short edges, because an edge that is straight in degrees is not so in metres.
         step = max(self.bbox[2] - self.bbox[0], self.bbox[3] - self.bbox[1]) / 256
-        cylinder = middle_cylinder(self.bbox)
-        flat = shapely.transform(
-            shapely.segmentize(self.outline(), step),
-            lambda lonlat: np.column_stack(cylinder.project(lonlat[:, 0], lonlat[:, 1])),
+        return float(
+            reprojected(shapely.segmentize(self.outline(), step), middle_cylinder(self.bbox).project).area
         )
-        return float(flat.area)
 
     def outline(self) -> Polygon | MultiPolygon:
         """The region as a shapely polygon in degrees."""
@@ -248,16 +241,10 @@ class Region(Box):
             return shapely.box(*self.bbox)
         # Edges that are straight in the plane are curved in degrees.
         flat = shapely.segmentize(shapely.box(*self.bounds_m), max(self.width_m, self.height_m) / 64)
-        return shapely.transform(flat, lambda xy: np.column_stack(self.unproject(xy[:, 0], xy[:, 1])))
+        return reprojected(flat, self.unproject)
 
     def contains(self, lon: FloatArray, lat: FloatArray) -> BoolArray:
-        """Whether places lie in the region, edges included; never for NaN.
-
-        Parameters
-        ----------
-        lon, lat : ndarray of float64
-            Degrees WGS84.
-        """
+        """Whether locations (degrees) lie in the region, edges included; never for NaN."""
         lon, lat = np.asarray(lon, dtype=np.float64), np.asarray(lat, dtype=np.float64)
         inside = self.box_contains(lon, lat)
         if self.polygon is not None:
@@ -266,10 +253,6 @@ class Region(Box):
             shapely.prepare(self.polygon)
             inside[inside] = shapely.intersects_xy(self.polygon, lon[inside], lat[inside])
         return inside
-
-    def project_sql(self, lon: str, lat: str) -> tuple[str, str] | None:
-        """:meth:`project` as SQL over two column expressions, None where the CRS has no closed form."""
-        return project_sql(self.projection, lon, lat)
 
     def __str__(self) -> str:
         if not self.georeferenced:
@@ -294,24 +277,26 @@ class Region(Box):
         flat = shapely.force_2d(shape)
         # A polygon that is its own bounding box is a box: cheaper, and its edges are exact.
         is_box = flat.geom_type == "Polygon" and flat.equals(shapely.box(*bbox))
-        return cls(projection.crs, _project_box(projection, bbox), bbox, None if is_box else flat)
+        return cls(projection.crs, _mapped(bbox, projection.project), bbox, None if is_box else flat)
 
 
-def _project_box(projection: Projection, box: BoxEdges) -> BoxEdges:
-    x, y = projection.project(np.array([box[0], box[2]]), np.array([box[1], box[3]]))
+def reprojected(shapes: Any, project: _Project) -> Any:
+    """Shapely geometries with their coordinates projected."""
+    import shapely
+
+    return shapely.transform(shapes, lambda xy: np.column_stack(project(xy[:, 0], xy[:, 1])))
+
+
+def _mapped(box: BoxEdges, project: _Project) -> BoxEdges:
+    x, y = project(np.array([box[0], box[2]]), np.array([box[1], box[3]]))
     return (float(x[0]), float(y[0]), float(x[1]), float(y[1]))
-
-
-def _unproject_box(projection: Projection, box: BoxEdges) -> BoxEdges:
-    lon, lat = projection.unproject(np.array([box[0], box[2]]), np.array([box[1], box[3]]))
-    return (float(lon[0]), float(lat[0]), float(lon[1]), float(lat[1]))
 
 
 def _checked_bbox(west: float, south: float, east: float, north: float, source: str = "region") -> BoxEdges:
     values = {"west": west, "south": south, "east": east, "north": north}
     for name, value in values.items():
         if not math.isfinite(value):
-            raise InputError(f"{source}: {name} is {value!r}; expected a finite number of degrees")
+            raise InputError(f"{source}: {name} must be a finite number of degrees, got {value!r}")
     if max(abs(south), abs(north)) > 90:
         swapped = max(abs(west), abs(east)) <= 90 and max(abs(south), abs(north)) <= 180
         hint = "; longitude and latitude seem to be swapped" if swapped else ""

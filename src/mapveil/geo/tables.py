@@ -1,4 +1,4 @@
-"""Tables of rows that DuckDB can stream: where the columns of ``Points`` come from."""
+"""Tables of rows that DuckDB can stream: the sources of ``Points``."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import contextlib
 import itertools
 import re
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, runtime_checkable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from mapveil_client.errors import InputError
 
@@ -16,30 +18,32 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow
 
-_LONGEST: Final = 200
+_LONGEST: Final = 200  # characters of a message of DuckDB
+_LONGEST_VALUE: Final = 60  # characters
 _names = itertools.count()
 
 
-@runtime_checkable
-class Table(Protocol):
+class Table(ABC):
     """Rows that can be read again and again, on any connection, without holding them."""
 
-    @property
-    def name(self) -> str:
-        """What messages call it."""
-        ...
+    name: str  # in messages
 
+    @abstractmethod
     def relation(self, connection: duckdb.DuckDBPyConnection) -> str:
         """Register what is needed on the connection; the SQL that follows ``FROM``."""
-        ...
 
     def parts(self) -> tuple[Table, ...]:
         """The tables it is made of, in order, for messages that name one of them."""
-        ...
+        return (self,)
+
+    @property
+    def place(self) -> Place | None:
+        """The column of geometries that holds the locations, where there is one."""
+        return None
 
 
 class Place(NamedTuple):
-    """Where a table keeps a row's place, when it is one column of geometries."""
+    """A column of geometries that holds a table's locations."""
 
     column: str  # its name, for messages
     lon: str  # SQL of type DOUBLE
@@ -47,30 +51,12 @@ class Place(NamedTuple):
     written: str  # SQL of the geometry as text, for messages
 
 
-@runtime_checkable
-class PlaceTable(Table, Protocol):
-    """A table whose places are geometries."""
-
-    @property
-    def place(self) -> Place:
-        """Where they are."""
-        ...
-
-
 def _alias() -> str:
     return f"mapveil_table_{next(_names)}"
 
 
-class _Whole:
-    """A table that is not made of others."""
-
-    def parts(self: Table) -> tuple[Table, ...]:
-        """See :class:`Table`."""
-        return (self,)
-
-
 @dataclass(frozen=True, eq=False, repr=False)
-class FrameTable(_Whole):
+class FrameTable(Table):
     """A table in memory (Arrow, pandas, Polars) or an Arrow dataset."""
 
     frame: Any
@@ -84,18 +70,8 @@ class FrameTable(_Whole):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class StreamTable(_Whole):
-    """Rows that something makes anew, batch by batch, each time they are read.
-
-    Parameters
-    ----------
-    schema : pyarrow.Schema
-        The columns.
-    batches : callable
-        Starts a new stream of record batches.
-    name : str
-        What messages call it.
-    """
+class StreamTable(Table):
+    """Rows that ``batches`` makes anew, batch by batch, each time they are read."""
 
     schema: pyarrow.Schema
     batches: Callable[[], Iterator[pyarrow.RecordBatch]]
@@ -118,7 +94,7 @@ class StreamTable(_Whole):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class QueryTable(_Whole):
+class QueryTable(Table):
     """The rows of one SELECT statement."""
 
     sql: str
@@ -131,6 +107,21 @@ class QueryTable(_Whole):
         return f"({self.sql}\n) AS query"
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class FileTable(Table):
+    """Files of one format, taken as they are: no patterns."""
+
+    paths: tuple[Path, ...]
+    name: str
+    kept: object  # lives as long as the table, such as a temporary folder
+
+    def parts(self) -> tuple[Table, ...]:
+        """See :class:`Table`."""
+        if len(self.paths) == 1:
+            return (self,)
+        return tuple(replace(self, paths=(path,), name=str(path)) for path in self.paths)
+
+
 def quote_name(name: str) -> str:
     """An SQL identifier that means exactly this name."""
     return '"' + name.replace('"', '""') + '"'
@@ -139,6 +130,11 @@ def quote_name(name: str) -> str:
 def quote_text(text: str) -> str:
     """An SQL string literal that means exactly this text."""
     return "'" + text.replace("'", "''") + "'"
+
+
+def value_text(value: object) -> str:
+    """A value of a row for messages."""
+    return "missing (null)" if value is None else repr(str(value)[:_LONGEST_VALUE])
 
 
 def column_types(table: Table) -> dict[str, str]:
@@ -166,13 +162,7 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
 
 @contextlib.contextmanager
 def reading(name: str) -> Iterator[None]:
-    """Turn what DuckDB says about an unreadable source into one line that names it.
-
-    Raises
-    ------
-    InputError
-        Anything of DuckDB's own was raised inside.
-    """
+    """Turn DuckDB's errors about an unreadable source into :class:`InputError`, one line that names it."""
     import duckdb
 
     try:
@@ -195,7 +185,7 @@ def _one_line(name: str, message: str) -> str:
 
 
 def _csv_reason(message: str) -> str:
-    """What DuckDB says is wrong with a line of CSV, without the line."""
+    """DuckDB's reason against a line of CSV, without the line."""
     columns = re.search(r"Expected Number of Columns: (\d+) Found: (\d+)", message)
     if columns:
         return f", {columns[2]} columns where the header has {columns[1]}"

@@ -26,10 +26,9 @@ class Bounds(NamedTuple):
 
 
 class SqlKey(NamedTuple):
-    """A cell as SQL computes it: an integer key, -1 outside, and what turns distinct keys into cells.
+    """A cell as SQL computes it: an integer key, -1 outside, and the function from distinct keys to cells.
 
-    Bits are dear in SQL and cheap in NumPy: rows are grouped by a key that is plain arithmetic, and only the
-    distinct keys that are left become codes.
+    Rows are grouped by a key of plain arithmetic, because SQL is slow at interleaving bits.
     """
 
     expression: str
@@ -40,8 +39,8 @@ class SqlKey(NamedTuple):
 class Tiling(Cells, Protocol):
     """A finite division of a region into cells with codes 0 .. size - 1.
 
-    ``locate`` gives -1 to whatever lies outside. Codes of hierarchical tilings are Morton codes.
-    Everything here depends on the region and the tiling's parameters only, never on data.
+    ``locate`` gives -1 outside. Everything here depends on the region and the tiling's parameters only, never on
+    data.
     """
 
     @property
@@ -50,7 +49,7 @@ class Tiling(Cells, Protocol):
         ...
 
     def locate_sql(self, lon: str, lat: str) -> SqlKey | None:
-        """The same through one SQL expression over two column expressions, where there is one."""
+        """:meth:`locate` as one SQL expression over two column expressions; None where there is none."""
         ...
 
     def bounds(self, cells: IntArray | None = None) -> Bounds:
@@ -63,28 +62,6 @@ class Tiling(Cells, Protocol):
 
     def area_m2(self, cells: IntArray | None = None) -> FloatArray:
         """Areas of the given cells in square metres."""
-        ...
-
-
-@runtime_checkable
-class HierarchicalTiling(Tiling, Protocol):
-    """A tiling whose cells nest: a node is a Morton prefix, a subtree an interval of codes."""
-
-    @property
-    def depth(self) -> int:
-        """How often the region is halved."""
-        ...
-
-    def parent(self, cells: IntArray, levels: int = 1) -> IntArray:
-        """The ancestor ``levels`` levels up, as a code of that level."""
-        ...
-
-    def children(self, cells: IntArray) -> IntArray:
-        """The four children of each node, one level down, shape (cells, 4)."""
-        ...
-
-    def at_level(self, level: int) -> HierarchicalTiling:
-        """The same region divided ``level`` times."""
         ...
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.geo.projection import sql_number
+from mapveil.geo.raster import boxed_sql, floor_sql
 from mapveil.geo.region import Region
 from mapveil.geo.tiling import Bounds, SqlKey
 from mapveil_client import morton
@@ -20,19 +21,16 @@ from mapveil_client.tiles_and_sites import TileCells
 
 @dataclass(frozen=True)
 class WebMercatorTiles(TileCells):
-    """The tiles of one zoom level that touch a region (:class:`TileCells`), with a polygon those that touch it.
+    """The tiles of one zoom level that touch a region or its polygon, with SQL and outlines.
+
+    Definition, range and errors: :class:`~mapveil_client.tiles_and_sites.TileCells`.
 
     Parameters
     ----------
     region : Region
-        What is covered, between about 85.05 degrees south and north.
+        Region to cover, within 85.05 degrees south and north.
     zoom : int
-        0 .. 23.
-
-    Raises
-    ------
-    ParameterError
-        ``zoom`` is out of range, the region lies beyond the map, or more than 2**26 tiles would be needed.
+        0 to 23.
 
     Examples
     --------
@@ -60,20 +58,16 @@ class WebMercatorTiles(TileCells):
         return super().size if self.region.polygon is None else self._codes.size
 
     def locate_sql(self, lon: str, lat: str) -> SqlKey | None:
-        """The same through SQL; None for a polygon."""
+        """``locate`` as SQL; None for a polygon."""
         if self.region.polygon is not None:
             return None
-        west, south, east, north = (sql_number(edge) for edge in self._cover)
         first_x, last_x, first_y, last_y = self._range
         tiles = sql_number(2.0**self.zoom)
         sine = f"sin(radians({lat}))"
-        x = f"(({lon}) + 180e0) / 360e0 * {tiles}"
-        y = f"(0.5e0 - ln((1e0 + {sine}) / (1e0 - {sine})) / {sql_number(4 * math.pi)}) * {tiles}"
-        # Casts round to nearest, so floor comes first.
-        col = f"CAST(least(greatest(floor({x}), {sql_number(first_x)}), {sql_number(last_x)}) AS BIGINT)"
-        row = f"CAST(least(greatest(floor({y}), {sql_number(first_y)}), {sql_number(last_y)}) AS BIGINT)"
-        inside = f"({lon}) BETWEEN {west} AND {east} AND ({lat}) BETWEEN {south} AND {north}"
-        key = f"(CASE WHEN {inside} THEN {row} * {1 << self.zoom} + {col} ELSE -1 END)"
+        col = floor_sql(f"(({lon}) + 180e0) / 360e0 * {tiles}", first_x, last_x)
+        latitude = f"ln((1e0 + {sine}) / (1e0 - {sine})) / {sql_number(4 * math.pi)}"
+        row = floor_sql(f"(0.5e0 - {latitude}) * {tiles}", first_y, last_y)
+        key = boxed_sql(lon, lat, self._cover, f"{row} * {1 << self.zoom} + {col}")
         return SqlKey(key, self._cells_of_keys)
 
     def quadkeys(self, cells: IntArray | None = None) -> npt.NDArray[np.str_]:

@@ -1,4 +1,4 @@
-"""The answer: an estimate of users per cell, with everything that is known about it."""
+"""Density maps: an estimate of users per cell, with its noisy sums and error bounds."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ class Interval(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Measurement:
-    """Noisy sums over groups of cells: what the mechanism actually saw of the data.
+    """Noisy sums over groups of cells.
 
     Parameters
     ----------
     groups : ndarray of int64, shape (cells,)
-        The group each cell belongs to, -1 for none.
+        Group of each cell, -1 for none.
     noisy : ndarray of float64, shape (groups,)
         Noisy sum of each group, users.
     epsilon : Fraction
-        The noise on each is discrete Laplace of this epsilon, at sensitivity ``sensitivity``.
+        Epsilon of the discrete Laplace noise on each sum, at sensitivity ``sensitivity``.
     unit : int
         Lattice units per user.
     terms : float
-        The noise is a sum of so many discrete Laplace variables: more than one over several shards of devices.
+        Number of discrete Laplace variables in the noise: more than one over several shards of devices.
     sensitivity : int, optional
-        Units that one user changes all sums by, where it is not ``unit``.
+        Units that one user changes all sums by; ``unit`` by default.
     """
 
     groups: IntArray
@@ -82,26 +82,16 @@ class DensityMap(ReleasedMap):
     ----------
     values : ndarray of float64, shape (tiling.size,)
         Estimated users per cell.
-    tiling : Tiling
-        The cells.
-    guarantee : Guarantee
-        What was promised.
-    method : str
-        Name of the mechanism, as ``mapveil methods`` lists it.
-    parameters : dict
-        The mechanism's parameters, JSON-ready.
+    tiling, guarantee, method, parameters, notes, version
+        See :class:`~mapveil.maps.released.ReleasedMap`.
     measurements : tuple of Measurement
         The noisy sums it was made from.
-    notes : tuple of str
-        What a reader of the map must know, such as an estimate that came out empty.
     elsewhere : float
         Users merged out of small cells, see :meth:`merge_below`.
     rounds : tuple of RoundCost
-        What each round cost a device, where devices were asked.
-    version : str
-        The version of Mapveil that made it.
+        Cost of each round to a device, where devices reported.
     faint : float
-        Density that chance alone puts anywhere, users per km²; 0 where it is not known. Colours begin there.
+        Noise floor of the density, users per km²; 0 where it is not known. Colours begin there.
     """
 
     values: FloatArray
@@ -152,8 +142,8 @@ class DensityMap(ReleasedMap):
         where: :math:`\tilde{s}_k` is the noisy sum of the cell's group in measurement k, :math:`t_k`
         is ``measurement.half_width(alpha / K)``, and the lower bound uses single-cell groups only.
 
-        The bounds are pointwise and concern the noise alone: they are about the people in the table, not about
-        those who are not in it. Run by: anybody who holds the map; costs no privacy.
+        The bounds are pointwise and concern the noise alone, not users who are missing from the table. Run by:
+        anybody who holds the map; costs no privacy.
 
         Parameters
         ----------
@@ -182,7 +172,7 @@ class DensityMap(ReleasedMap):
         return Interval(lower, np.maximum(upper, lower))
 
     def interval(self) -> Interval | None:
-        """The bounds that every export carries: ``error(INTERVAL_ALPHA)``, None without measurements."""
+        """The bounds of every export: ``error(INTERVAL_ALPHA)``, None without measurements."""
         return self.error(INTERVAL_ALPHA) if self.measurements else None
 
     def layers(self) -> tuple[Layer, ...]:
@@ -208,24 +198,15 @@ class DensityMap(ReleasedMap):
             return self.per_km2()
         return np.where(inside(), self.per_km2(), np.nan)
 
-    @property
-    def density_unit(self) -> str:
-        """The unit of :meth:`density`."""
-        return "users per km²" if self.tiling.region.georeferenced else "users per cell"
-
     def scene(self, *, page: bool = False, scale: ScaleKind | None = None) -> Scene:
         """The density, and on a page users with their bounds and the further layers.
 
-        Parameters
-        ----------
-        page : bool
-            Whether the scene is for a page rather than a picture.
-        scale : {"log", "linear"}, optional
-            How values become colours: logarithmic for densities, which copes with the skew of where people are.
+        ``scale`` maps values to colours: "log", which copes with skew, by default, or "linear".
         """
         shading = Shading(scale or "log", faint=self.faint)
-        name = "users_per_km2" if self.tiling.region.georeferenced else "density"
-        density = Layer(name, "Density", self.density_unit, self.density(), shading, derived=True)
+        on_earth = self.tiling.region.georeferenced
+        name, unit = ("users_per_km2", "users per km²") if on_earth else ("density", "users per cell")
+        density = Layer(name, "Density", unit, self.density(), shading, derived=True)
         users = Layer("users", "Estimated users", "", self.values)
         interval = self.interval()
         made = [("Elsewhere", f"{self.elsewhere:.6g} users, merged out of small cells")]
@@ -253,11 +234,10 @@ class DensityMap(ReleasedMap):
         if not (np.isfinite(minimum) and minimum >= 0):
             raise ParameterError(f"minimum must be at least 0 users, got {minimum!r}")
         small = self.values < minimum
-        moved = float(self.values[small].sum())
         return replace(
             self,
             values=np.where(small, 0.0, self.values),
-            elsewhere=self.elsewhere + moved,
+            elsewhere=self.elsewhere + float(self.values[small].sum()),
             notes=(*self.notes, f"cells estimated below {minimum:g} users are merged into 'elsewhere'"),
         )
 

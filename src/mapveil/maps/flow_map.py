@@ -1,4 +1,4 @@
-"""Flows: an estimate of how many go from each cell to each other one, with everything that is known about it."""
+"""Flow maps: an estimate of the trips from each cell to each other one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MOST_DOTS: Final = 5000  # cells whose centres are all shown
 
 
 class Ends(NamedTuple):
-    """Where flows begin and end, WGS84 degrees (cells without georeference); every array has shape (flows,)."""
+    """Ends of flows, WGS84 degrees (cells without georeference); every array has shape (flows,)."""
 
     origin_lon: FloatArray
     origin_lat: FloatArray
@@ -45,22 +45,12 @@ class FlowMap(ReleasedMap):
         Cells; no pair twice.
     trips : ndarray of float64, shape (flows,)
         Estimated trips of each pair.
-    tiling : Tiling
-        The cells.
-    guarantee : Guarantee
-        What was promised.
-    method : str
-        How it was made.
+    tiling, guarantee, method, parameters, notes, version
+        See :class:`~mapveil.maps.released.ReleasedMap`.
     deviation : ndarray of float64, shape (flows,), optional
         Standard deviation of an unbiased estimate of each pair's trips, from the randomization alone.
     elsewhere : float
         Estimated trips of the pairs that are not among these.
-    parameters : dict
-        The parameters, JSON-ready.
-    notes : tuple of str
-        What a reader must know.
-    version : str
-        The version of Mapveil that made it.
 
     Raises
     ------
@@ -73,7 +63,8 @@ class FlowMap(ReleasedMap):
     >>> import mapveil as mv
     >>> grid = mv.Grid(mv.Region.from_bbox(-8.70, 41.10, -8.52, 41.22), rows=2, columns=2)
     >>> promise = mv.mechanisms.GeneralizedRandomizedResponse(epsilon=3).guarantee()
-    >>> flows = FlowMap.from_matrix([[0, 3, 0, 0], [9, 0, 0, 0], [0, 0, 0, 1], [0, 0, 0, 0]], grid, promise, "by hand")
+    >>> ends = np.array([0, 1, 2]), np.array([1, 0, 3])
+    >>> flows = FlowMap(*ends, np.array([3.0, 9.0, 1.0]), grid, promise, "by hand")
     >>> flows.origin.tolist(), flows.destination.tolist(), flows.trips.tolist()
     ([1, 0, 2], [0, 1, 3], [9.0, 3.0, 1.0])
     >>> flows.merge_below(2).elsewhere
@@ -114,55 +105,9 @@ class FlowMap(ReleasedMap):
         if not (np.isfinite(trips).all() and (trips >= 0).all()):
             raise ParameterError("trips must be finite and at least 0: one is negative or not finite")
         order = np.lexsort((destination, origin, -trips))
-        object.__setattr__(self, "origin", origin[order])
-        object.__setattr__(self, "destination", destination[order])
-        object.__setattr__(self, "trips", trips[order])
-        if self.deviation is not None:
-            object.__setattr__(self, "deviation", self.deviation[order])
-
-    @classmethod
-    def from_matrix(
-        cls,
-        joint: npt.ArrayLike,
-        tiling: Tiling,
-        guarantee: Guarantee,
-        method: str,
-        *,
-        least: float = 0.0,
-        **about: Any,
-    ) -> FlowMap:
-        """The flows of a matrix of trips: the positive entries of at least ``least``; the others go elsewhere.
-
-        Parameters
-        ----------
-        joint : array_like, shape (cells, cells)
-            Trips from each cell (row) to each cell (column).
-        tiling, guarantee, method
-            As for :class:`FlowMap`.
-        least : float
-            The smallest flow to keep, trips.
-        **about
-            Further fields of :class:`FlowMap`; ``deviation`` as a matrix.
-        """
-        trips = np.asarray(joint, dtype=np.float64)
-        if trips.shape != (tiling.size, tiling.size):
-            raise ParameterError(
-                f"the matrix must have shape ({tiling.size}, {tiling.size}) for {tiling.spec}, got {trips.shape}"
-            )
-        origin, destination = np.nonzero((trips > 0) & (trips >= least))
-        kept = trips[origin, destination]
-        deviation = about.pop("deviation", None)
-        return cls(
-            origin,
-            destination,
-            kept,
-            tiling,
-            guarantee,
-            method,
-            deviation=None if deviation is None else np.asarray(deviation)[origin, destination],
-            elsewhere=max(float(trips.sum() - kept.sum()), 0.0) + about.pop("elsewhere", 0.0),
-            **about,
-        )
+        arrays = {"origin": origin, "destination": destination, "trips": trips, "deviation": self.deviation}
+        for name, values in arrays.items():
+            object.__setattr__(self, name, None if values is None else values[order])
 
     @property
     def total(self) -> float:
@@ -181,27 +126,14 @@ class FlowMap(ReleasedMap):
         size = self.tiling.size
         return coo_array((self.trips, (self.origin, self.destination)), shape=(size, size)).tocsr()
 
-    def departures(self) -> FloatArray:
-        """Trips of the flows that begin in each cell, shape (cells,)."""
-        return np.bincount(self.origin, self.trips, self.tiling.size).astype(np.float64)
-
-    def arrivals(self) -> FloatArray:
-        """Trips of the flows that end in each cell, shape (cells,)."""
-        return np.bincount(self.destination, self.trips, self.tiling.size).astype(np.float64)
-
-    def between(self, origin: int, destination: int) -> float:
-        """Trips of one pair, 0 where it was not kept."""
-        found = (self.origin == origin) & (self.destination == destination)
-        return float(self.trips[found].sum())
-
     @cached_property
     def ends(self) -> Ends:
-        """Where each flow begins and ends."""
+        """Origin and destination of each flow."""
         origin, destination = (self.tiling.centres(cells) for cells in (self.origin, self.destination))
         return Ends(origin.lon, origin.lat, destination.lon, destination.lat)
 
     def lengths_m(self) -> FloatArray:
-        """How far apart the ends are on the ellipsoid, metres (cells without georeference), shape (flows,)."""
+        """Distance of the ends on the ellipsoid, metres (cells without georeference), shape (flows,)."""
         ends = self.ends
         if not self.tiling.region.georeferenced:
             return np.asarray(
@@ -246,7 +178,7 @@ class FlowMap(ReleasedMap):
         return None if names is None else [names[cell] for cell in cells.tolist()]
 
     def rows(self) -> Rows:
-        """One row per flow, the largest first: cells, their names where they have one, trips, length, ends."""
+        """One row per flow, the largest first: cells and their names, trips, deviation, length, ends."""
         columns: dict[str, Any] = {"origin": self.origin, "destination": self.destination}
         for name, cells in (("origin", self.origin), ("destination", self.destination)):
             called = self._names(cells)
@@ -255,9 +187,9 @@ class FlowMap(ReleasedMap):
         columns["trips"] = self.trips
         if self.deviation is not None:
             columns["deviation"] = self.deviation
-        columns["length_m"] = np.round(self.lengths_m(), 1)
-        columns |= {name: np.round(degrees, 8) for name, degrees in self.ends._asdict().items()}
         ends = self.ends
+        columns["length_m"] = np.round(self.lengths_m(), 1)
+        columns |= {name: np.round(degrees, 8) for name, degrees in ends._asdict().items()}
         return Rows(
             columns,
             np.stack([ends.origin_lon, ends.destination_lon], axis=1).ravel(),
@@ -266,52 +198,38 @@ class FlowMap(ReleasedMap):
         )
 
     def scene(self, *, page: bool = False, arcs: int = 200) -> Scene:
-        """The largest flows between cells as arcs, and those within a cell as dots.
-
-        Parameters
-        ----------
-        page : bool
-            Whether the scene is for a page, which has room for 4000 flows.
-        arcs : int
-            Largest flows in a picture, at least 1.
-
-        Raises
-        ------
-        ParameterError
-            ``arcs`` is below 1.
-        """
+        """The largest flows between cells as arcs (``arcs`` in a picture, 4000 on a page); those within one as dots."""
         if arcs < 1:
             raise ParameterError(f"arcs must be at least 1, got {arcs!r}")
         shown = self.largest(_ON_PAGE if page else arcs)
         part = 100 * shown.trips.sum() / self.total if self.total else 100.0
-        between = np.flatnonzero(shown.origin != shown.destination)
-        facts: dict[str, FloatArray | list[str]] = {"Estimated trips": shown.trips[between]}
+        between = shown.origin != shown.destination
+        drawn = shown._kept(between)
+        facts: dict[str, FloatArray | list[str]] = {"Estimated trips": drawn.trips}
+        reading = f"{part:.0f} % of the estimated trips; arcs thicken towards their destination."
+        if shown.size < self.size:
+            reading = f"The {shown.size} largest of {self.size} flows are drawn, {reading}"
         if page:
-            if shown.deviation is not None:
-                facts["Standard deviation"] = shown.deviation[between]
-            facts["Length, m"] = shown.lengths_m()[between]
-            for name, cells in (("From", shown.origin[between]), ("To", shown.destination[between])):
+            reading = (
+                f"{shown.size} of {self.size} flows are here, {part:.0f} % of the estimated trips; the slider hides "
+                "the small ones. An arc bends to the left of its direction; dots are trips within one cell."
+            )
+            if drawn.deviation is not None:
+                facts["Standard deviation"] = drawn.deviation
+            facts["Length, m"] = drawn.lengths_m()
+            for name, cells in (("From", drawn.origin), ("To", drawn.destination)):
                 called = self._names(cells) or [f"cell {cell}" for cell in cells.tolist()]
-                lon, lat = self.tiling.centres(cells)
-                facts[name] = [
-                    f"{place} ({x:.5f}, {y:.5f})" for place, x, y in zip(called, lon, lat, strict=True)
-                ]
-        rows = shown._kept(shown.origin != shown.destination).rows()
+                places = zip(called, *self.tiling.centres(cells), strict=True)
+                facts[name] = [f"{place} ({x:.5f}, {y:.5f})" for place, x, y in places]
+        rows = drawn.rows()
         dots = np.full(self.tiling.size, 0.0 if self.tiling.size <= _MOST_DOTS else np.nan)
-        within = shown.origin == shown.destination
-        dots[shown.origin[within]] = shown.trips[within]
+        dots[shown.origin[~between]] = shown.trips[~between]
         return Scene(
             title="Where people go",
-            layers=(Layer("trips", "trips", "trips", shown.trips[between]),),
+            layers=(Layer("trips", "trips", "trips", drawn.trips),),
             lines=Lines(rows.lon, rows.lat, rows.start, facts, directed=True),
             dots=dots,
-            reading=f"{shown.size} of {self.size} flows are here, {part:.0f} % of the estimated trips; the slider "
-            "hides the small ones. An arc bends to the left of its direction; dots are trips within one cell."
-            if page
-            else (
-                f"The {shown.size} largest of {self.size} flows are drawn, " if shown.size < self.size else ""
-            )
-            + f"{part:.0f} % of the estimated trips; arcs thicken towards their destination.",
+            reading=reading,
             made=(("Trips", f"{self.total:.6g}, {self.elsewhere:.6g} of them elsewhere"),),
             notes=self.notes,
         )

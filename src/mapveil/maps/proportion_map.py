@@ -1,4 +1,4 @@
-"""A map that also says what part of the people of each place has a label, such as a test's result."""
+"""Maps of the proportion of users with a label in each cell, such as a test's result."""
 
 from __future__ import annotations
 
@@ -20,12 +20,9 @@ class LabelMeasurement(Measurement):
 
     Parameters
     ----------
-    groups, epsilon, unit, sensitivity
-        As for :class:`~mapveil.maps.density_map.Measurement`.
-    noisy : ndarray of float64, shape (groups,)
-        Sum over the labels.
-    terms : float
-        Discrete Laplace variables in that sum: those of one label times the number of labels.
+    groups, noisy, epsilon, unit, terms, sensitivity
+        As for :class:`~mapveil.maps.density_map.Measurement`: ``noisy`` is the sum over the labels, ``terms`` that of
+        one label times the number of labels.
     by_label : ndarray of float64, shape (groups, labels)
         Noisy sum of each label, users, their noise independent and alike.
     """
@@ -40,14 +37,8 @@ class LabelMeasurement(Measurement):
     @property
     def of_one_label(self) -> Measurement:
         """A measurement with the noise of one label's sums: those of label 0."""
-        return Measurement(
-            self.groups,
-            self.by_label[:, 0],
-            self.epsilon,
-            self.unit,
-            self.terms / self.labels,
-            self.sensitivity,
-        )
+        terms = self.terms / self.labels
+        return Measurement(self.groups, self.by_label[:, 0], self.epsilon, self.unit, terms, self.sensitivity)
 
     def proportions(self) -> FloatArray:
         r"""Estimated proportion of each label, shape (groups, labels): they add up to 1.
@@ -77,16 +68,13 @@ class LabelMeasurement(Measurement):
 class ProportionMap(DensityMap):
     """A released map of people by label: a density map of everybody, and the proportion of each label.
 
-    Made by :class:`mapveil.mechanisms.proportion_histogram.ProportionHistogram`. Its ``values`` are people of all
-    labels, so densities and their bounds mean what they mean on any map. A proportion is that of the group of cells
-    it was measured in: cells of one group show the same.
+    Made by :class:`mapveil.mechanisms.proportion_histogram.ProportionHistogram`. Its ``values`` are users of all
+    labels. A proportion is that of the group of cells it was measured in: cells of one group show the same.
 
     Parameters
     ----------
-    values, tiling, guarantee, method, parameters, notes, elsewhere, rounds, version
-        As for :class:`~mapveil.maps.density_map.DensityMap`.
-    measurements : tuple of Measurement
-        One of them a :class:`LabelMeasurement`.
+    values, tiling, guarantee, method, parameters, measurements, notes, elsewhere, rounds, version
+        As for :class:`~mapveil.maps.density_map.DensityMap`; one measurement is a :class:`LabelMeasurement`.
 
     Raises
     ------
@@ -125,21 +113,19 @@ class ProportionMap(DensityMap):
     ) -> Interval:
         """Bounds that hold for the proportion of each cell's group with probability about 1 - alpha.
 
-        Wilson's interval widened for the noise of numerator and denominator; the derivation is in
-        :mod:`mapveil.inference.wilson`. All of [0, 1] where nothing is known. The bounds are pointwise, and
-        take the groups
-        as given, although earlier rounds chose them; the tests measure what they cover all the same. Run by: anybody
-        who holds the map; costs no privacy.
+        Wilson's interval widened for the noise of numerator and denominator (:mod:`mapveil.inference.wilson`); all of
+        [0, 1] where nothing is known. The bounds are pointwise, and take the groups as given, although earlier rounds
+        chose them. Run by: anybody who holds the map; costs no privacy.
 
         Parameters
         ----------
         alpha : float
             Probability that one group's bounds fail, in (0, 1).
         label : int
-            Which label.
+            Label, from 0.
         sampling : bool
-            Whether the proportion meant is that of the people these were drawn from, such as a prevalence; without,
-            it is that among the people who were counted, and only the noise of privacy is in the interval.
+            Whether the interval is about the population these users were drawn from, such as a prevalence; without, it
+            is about the counted users, and only the noise of privacy is in the interval.
 
         Raises
         ------
@@ -149,47 +135,22 @@ class ProportionMap(DensityMap):
         found = self.measured.bounds(alpha, self._checked(label), sampling=sampling)
         return Interval(self._of_cells(found.lower, 0.0), self._of_cells(found.upper, 1.0))
 
-    def users_with(self, label: int = 1) -> FloatArray:
-        """Estimated users with a label, shape (cells,)."""
-        return np.nan_to_num(self.proportion(label)) * self.values
-
     def layers(self) -> tuple[Layer, ...]:
         """Proportion and bounds of label 1, or of every label where there are more than two, for the exports."""
-        shown = (1,) if self.labels == 2 else tuple(range(self.labels))
-        coverage = f"{100 * (1 - INTERVAL_ALPHA):g} % interval"
+        coverage, shading = f"{100 * (1 - INTERVAL_ALPHA):g} % interval", Shading("linear")
         made: list[Layer] = []
-        for label in shown:
+        for label in (1,) if self.labels == 2 else range(self.labels):
             name, title = f"proportion_{label}", f"proportion of label {label}"
-            bounds = self.proportion_interval(label=label)
+            lower, upper = self.proportion_interval(label=label)
             made += [
-                Layer(name, f"{title}, estimate", "1", self.proportion(label), Shading("linear")),
-                Layer(
-                    f"{name}_lower",
-                    f"{title}, lower bound of the {coverage}",
-                    "1",
-                    bounds.lower,
-                    Shading("linear"),
-                ),
-                Layer(
-                    f"{name}_upper",
-                    f"{title}, upper bound of the {coverage}",
-                    "1",
-                    bounds.upper,
-                    Shading("linear"),
-                ),
+                Layer(name, f"{title}, estimate", "1", self.proportion(label), shading),
+                Layer(f"{name}_lower", f"{title}, lower bound of the {coverage}", "1", lower, shading),
+                Layer(f"{name}_upper", f"{title}, upper bound of the {coverage}", "1", upper, shading),
             ]
         return tuple(made)
 
     def scene(self, *, page: bool = False, scale: ScaleKind | None = None, label: int = 1) -> Scene:
-        """The proportion of a label; a page shows the density first.
-
-        Parameters
-        ----------
-        page, scale
-            As for :meth:`mapveil.maps.density_map.DensityMap.scene`; linear by default.
-        label : int
-            Which label a picture shows.
-        """
+        """The proportion of ``label``, on a linear scale by default; a page shows the density first."""
         scene = super().scene(page=page, scale=scale if page else None)
         if page:
             return scene

@@ -1,12 +1,14 @@
-"""What all maps share: metadata, a scene, and methods that write and draw them, bound here and nowhere else."""
+"""The base class of maps: metadata, a scene, and methods that write and draw them, bound here and nowhere else."""
 
 from __future__ import annotations
 
 import importlib
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from mapveil.maps.scene import Layer, Rows, Scene
+from mapveil_client.errors import InputError
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -17,17 +19,31 @@ if TYPE_CHECKING:
     from mapveil.geo.tiling import Tiling
     from mapveil.privacy.guarantee import Guarantee
 
-LINE_SUFFIXES: Final = (".parquet", ".geojson", ".json", ".csv", ".png", ".html")
-"""Suffixes that every map can be saved with."""
+WRITERS: Final = {
+    ".tif": "formats.geotiff:write_geotiff",
+    ".tiff": "formats.geotiff:write_geotiff",
+    ".parquet": "formats.geoparquet:write_geoparquet",
+    ".geojson": "formats.geojson:write_geojson",
+    ".json": "formats.geojson:write_geojson",
+    ".csv": "formats.csv:write_csv",
+    ".png": "pictures.picture:write_png",
+    ".html": "pictures.page:write_page",
+}
+"""``room.module:function`` by suffix; a function is imported when it is needed."""
 
-SUFFIXES: Final = (".tif", ".tiff", *LINE_SUFFIXES)
+SUFFIXES: Final = tuple(WRITERS)
 """Suffixes that a map of cells can be saved with."""
+
+LINE_SUFFIXES: Final = SUFFIXES[2:]
+"""Suffixes that every map can be saved with: no raster."""
 
 
 class ReleasedMap:
     """Base class of the maps: canonical metadata, and methods bound to functions of the rooms above.
 
     The functions are looked up by name when they are called: a value imports neither its writers nor its pictures.
+    Every map has the cells (``tiling``), the ``guarantee``, the name of the ``method`` with its JSON-ready
+    ``parameters``, ``notes`` for readers, such as an estimate that came out empty, and the ``version`` of Mapveil.
     """
 
     suffixes: ClassVar[tuple[str, ...]] = SUFFIXES
@@ -83,8 +99,27 @@ class ReleasedMap:
         return json.dumps(self.metadata(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
     def save(self, path: str | PathLike[str], *, title: str | None = None) -> None:
-        """Write the format that the suffix names; see :func:`mapveil.formats.write.write`."""
-        _function("formats.write:write")(self, path, title=title)
+        """Write the format that the suffix names; a CSV's metadata lie in ``NAME.csv-metadata.json``.
+
+        Parameters
+        ----------
+        path : path-like
+            Ends in one of :attr:`suffixes`.
+        title : str, optional
+            Head of a picture or page; the kind of map by default.
+
+        Raises
+        ------
+        InputError
+            Another suffix, cells that the format cannot hold, or a file that cannot be written.
+        MissingExtra
+            The format needs an extra that is not installed.
+        """
+        suffix = Path(path).suffix.lower()
+        if suffix not in self.suffixes:
+            known = ", ".join(self.suffixes)
+            raise InputError(f"{path}: the suffix must be one of {known}, got {suffix or 'none'}")
+        _function(WRITERS[suffix])(self, path, **({"title": title} if suffix in (".png", ".html") else {}))
 
     def to_geotiff(self, path: str | PathLike[str]) -> None:
         """Write a Cloud-Optimised GeoTIFF; see :func:`mapveil.formats.geotiff.write_geotiff`."""

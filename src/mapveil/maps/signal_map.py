@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -42,25 +42,15 @@ class SignalMap(ReleasedMap):
     mean_dbm : ndarray of float64, shape (tiling.size,)
         Estimated mean strength; NaN where nothing is known.
     deviation_db : ndarray of float64, shape (tiling.size,)
-        Uncertainty: standard deviation of what ``deviation_of`` says; NaN where nothing is known.
+        Standard deviation of ``deviation_of``; NaN where nothing is known.
     measurements : ndarray of int64, shape (tiling.size,)
         Measurements that lie in each cell, as they were reported.
-    tiling : Tiling
-        The cells.
-    guarantee : Guarantee
-        What was promised to those who measured.
-    method : str
-        How it was made.
-    parameters : dict
-        The parameters, JSON-ready.
+    tiling, guarantee, method, parameters, notes, version
+        See :class:`~mapveil.maps.released.ReleasedMap`.
     hole_dbm : float
         Below it a cell is a coverage hole, dBm.
     deviation_of : str
-        What the deviation is of: a cell's estimated mean, or one new measurement there.
-    notes : tuple of str
-        What a reader must know.
-    version : str
-        The version of Mapveil that made it.
+        Subject of the deviation: a cell's estimated mean, or one new measurement there.
 
     Raises
     ------
@@ -106,7 +96,7 @@ class SignalMap(ReleasedMap):
         method: str = "cell means",
         **about: Any,
     ) -> SignalMap:
-        r"""The mean of the measurements in each cell, whoever privatized them. Run by: the server.
+        r"""The mean of the measurements in each cell, privatized or not. Run by: the server.
 
         .. math:: \hat\mu_c = \frac1{n_c} \sum_i x_i, \qquad
                   \hat\sigma_c^2 = \frac{(n_c - 1) s_c^2 + \nu s^2}{n_c\,(n_c - 1 + \nu)}
@@ -119,7 +109,7 @@ class SignalMap(ReleasedMap):
         Parameters
         ----------
         measurements : Measurements
-            Privatized or not; those outside the region are left aside, and a note says how many.
+            Privatized or not; a note counts those outside the region, which are left aside.
         tiling, guarantee, method
             As for :class:`SignalMap`.
         least : int
@@ -172,14 +162,14 @@ class SignalMap(ReleasedMap):
         reach_m: float | None = None,
         **about: Any,
     ) -> SignalMap:
-        """What a model predicts at the centres of the cells.
+        """The prediction of a model at the centres of the cells.
 
         Parameters
         ----------
         mean_dbm, deviation_db : ndarray of float64, shape (tiling.size,)
             The prediction.
         measurements : Measurements
-            What the model was fitted on, to be counted, and to know how far away the next one is.
+            Training data of the model, to be counted, and for the distance to the nearest one.
         tiling, guarantee, method
             As for :class:`SignalMap`.
         reach_m : float, optional
@@ -224,7 +214,7 @@ class SignalMap(ReleasedMap):
         return np.asarray(self.mean_dbm < self.hole_dbm)
 
     def hole_chance(self) -> FloatArray:
-        r"""The chance that what ``deviation_of`` says is below the limit, shape (cells,); NaN where nothing is known.
+        r"""The chance that ``deviation_of`` is below the limit, shape (cells,); NaN where nothing is known.
 
         .. math:: \Phi\big((h - \hat\mu_c) / \hat\sigma_c\big)
 
@@ -258,10 +248,6 @@ class SignalMap(ReleasedMap):
             return float("nan")
         errors = self.mean_dbm[cell[judged]] - measurements.rows[judged, RSS]
         return float(np.sqrt(np.square(errors).mean()))
-
-    def with_holes_below(self, hole_dbm: float) -> SignalMap:
-        """The same map with another limit, dBm."""
-        return replace(self, hole_dbm=hole_dbm)
 
     def columns(self) -> tuple[Layer, ...]:
         """Every number of a cell, for the exports; ``hole`` is 1 below the limit, 0 above it."""
@@ -334,7 +320,7 @@ class SignalMap(ReleasedMap):
 
 
 def _located(measurements: Measurements, tiling: Tiling) -> IntArray:
-    """The cell of each measurement, -1 outside; a privatized place may be no place on Earth."""
+    """The cell of each measurement, -1 outside; a privatized location may be nowhere on Earth."""
     lat, lon = measurements.rows[:, LAT], measurements.rows[:, LON]
     cell = np.full(len(lat), -1, dtype=np.int64)
     real = (np.abs(lat) <= 90) & (np.abs(lon) <= 180)
@@ -343,7 +329,7 @@ def _located(measurements: Measurements, tiling: Tiling) -> IntArray:
 
 
 def _nearest_m(measurements: Measurements, tiling: Tiling) -> FloatArray:
-    """How far each cell's centre is from the nearest measurement, metres along a chord of the sphere."""
+    """Distance of each cell's centre from the nearest measurement, metres along a chord of the sphere."""
     from scipy.spatial import cKDTree
 
     def chord(lat: FloatArray, lon: FloatArray) -> FloatArray:

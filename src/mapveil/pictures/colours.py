@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from mapveil.maps.scene import Layer, ScaleKind
 from mapveil_client.arrays import FloatArray
-from mapveil_client.errors import ParameterError
+from mapveil_client.errors import ParameterError, require
 
 if TYPE_CHECKING:
     from matplotlib.colors import Colormap, Normalize
@@ -46,12 +46,7 @@ _TO_RGB = np.array(
 
 
 def ramp(steps: int = 256) -> npt.NDArray[np.uint8]:
-    """The colours from nobody (paper) to the densest (ink), sRGB, shape (steps, 3).
-
-    Parameters
-    ----------
-    steps : int
-        How many colours, at least 2.
+    """The colours from nobody (paper) to the densest (ink), sRGB, shape (steps, 3), at least two.
 
     Examples
     --------
@@ -70,17 +65,14 @@ def ramp(steps: int = 256) -> npt.NDArray[np.uint8]:
     return np.asarray(np.rint(encoded * 255), dtype=np.uint8)
 
 
-def colormap() -> Colormap:
-    """The ramp as a matplotlib colour map; needs the extra ``viz``."""
-    from mapveil_client.errors import require
-
-    colors = require("matplotlib.colors", "viz")
-    plain: Colormap = colors.ListedColormap(ramp() / 255.0, name="mapveil")
-    return plain.with_extremes(bad=(0.0, 0.0, 0.0, 0.0))
+def colormap(first: float = 0.0) -> Colormap:
+    """The ramp without its fraction ``first`` as a matplotlib colour map, NaN transparent; needs the extra ``viz``."""
+    made: Colormap = require("matplotlib.colors", "viz").ListedColormap(ramp()[int(first * 256) :] / 255.0)
+    return made
 
 
 class DensityScale(NamedTuple):
-    r"""How a density becomes a place on the ramp.
+    r"""A map from densities to the colour ramp.
 
     .. math:: f(d) = (d - l) / (m - l) \quad\text{(linear)}, \qquad
               f(d) = \frac{\log(1 + d / k)}{\log(1 + m / k)} \quad\text{(log)}
@@ -95,14 +87,14 @@ class DensityScale(NamedTuple):
     low: float = 0.0
 
     def fraction(self, density: npt.ArrayLike) -> FloatArray:
-        """Where densities (users per km²) lie on the ramp, not clipped above 1."""
+        """Positions of densities (users per km²) on the ramp, not clipped above 1."""
         kept = np.maximum(np.asarray(density, dtype=np.float64), self.low)
         if self.kind == "linear":
             return np.asarray((kept - self.low) / (self.top - self.low))
         return np.asarray(np.log1p(kept / self.knee) / math.log1p(self.top / self.knee))
 
     def density(self, fraction: npt.ArrayLike) -> FloatArray:
-        """The density (users per km²) at a place on the ramp: the inverse of :meth:`fraction`."""
+        """Densities (users per km²) at positions on the ramp: the inverse of :meth:`fraction`."""
         part = np.asarray(fraction, dtype=np.float64)
         if self.kind == "linear":
             return np.asarray(self.low + part * (self.top - self.low))
@@ -120,19 +112,15 @@ class DensityScale(NamedTuple):
             return np.arange(0.0, self.top * (1 + 1e-9), round_down(self.top / 4))
         return np.concatenate([[0.0], decades])
 
-    def norm(self, *, clip: bool = True) -> Normalize:
-        """The scale as a matplotlib norm, values beyond its ends clipped or not; needs the extra ``viz``."""
-        from mapveil_client.errors import require
-
-        colors = require("matplotlib.colors", "viz")
-        made: Normalize = colors.FuncNorm(
-            (self.fraction, self.density), vmin=self.low, vmax=self.top, clip=clip
-        )
+    def norm(self) -> Normalize:
+        """The scale as a matplotlib norm, clipped at its ends; needs the extra ``viz``."""
+        make = require("matplotlib.colors", "viz").FuncNorm
+        made: Normalize = make((self.fraction, self.density), vmin=self.low, vmax=self.top, clip=True)
         return made
 
 
 def density_scale(densities: FloatArray, kind: ScaleKind = "log", *, faint: float = 0.0) -> DensityScale:
-    """Choose the scale for a map's densities: up to the largest, three decades deep or down to mere chance.
+    """Choose the scale for a map's densities: up to the largest, three decades deep or down to the noise floor.
 
     Parameters
     ----------
@@ -141,7 +129,7 @@ def density_scale(densities: FloatArray, kind: ScaleKind = "log", *, faint: floa
     kind : {"log", "linear"}
         The log scale copes with the skew of where people are.
     faint : float
-        What chance alone puts anywhere: no shade is spent below it.
+        Noise floor: no shade is spent below it.
 
     Raises
     ------

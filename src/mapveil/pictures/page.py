@@ -23,8 +23,8 @@ from mapveil.pictures.page_parts import (
     section_html,
     viewer_script,
 )
-from mapveil.pictures.picture import FAINTEST, HOLE_COLOUR, MARK_COLOURS, PALEST, planar
-from mapveil.pictures.picture_plane import MapPlane, map_plane, region_rings
+from mapveil.pictures.picture import FAINTEST, HOLE_COLOUR, MARK_COLOURS, PALEST
+from mapveil.pictures.picture_plane import MapPlane, map_plane, planar, region_rings
 from mapveil_client.arrays import FloatArray
 
 if TYPE_CHECKING:

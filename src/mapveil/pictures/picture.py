@@ -9,13 +9,12 @@ from __future__ import annotations
 import base64
 import html
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from mapveil.formats.atomic import atomic_path
-from mapveil.pictures.arcs import POINTS, arcs
-from mapveil.pictures.colours import DensityScale, colormap, layer_scale, ramp
+from mapveil.pictures.colours import DensityScale, colormap, layer_scale
 from mapveil.pictures.picture_frame import (
     DPI,
     INK,
@@ -28,14 +27,13 @@ from mapveil.pictures.picture_frame import (
     style_frame,
     write_words,
 )
-from mapveil.pictures.picture_plane import MapPlane, map_plane
-from mapveil_client.arrays import FloatArray, IntArray
+from mapveil.pictures.picture_plane import POINTS, Courses, MapPlane, map_plane, planar
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import MissingExtra, require
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.cm import ScalarMappable
-    from matplotlib.colors import Colormap
 
     from mapveil.maps.released import ReleasedMap
     from mapveil.maps.scene import Layer, Lines
@@ -88,10 +86,10 @@ def plot(released: ReleasedMap, ax: Axes | None = None, *, title: str | None = N
     axes = new_axes(plane) if ax is None else ax
     axes.set_facecolor(_UNKNOWN if layer.shading.blank else PAPER)
     if scene.lines is None:
-        mappable = draw_cells(plane, axes, *_coloured(layer, scale))
+        mappable = _draw_cells(plane, axes, *_coloured(layer, scale))
     else:
         cm = require("matplotlib.cm", "viz")
-        mappable = cm.ScalarMappable(norm=scale.norm(), cmap=_map_of_ramp(FAINTEST))
+        mappable = cm.ScalarMappable(norm=scale.norm(), cmap=colormap(FAINTEST))
         courses = planar(plane, scene.lines)
         _frame(plane, axes, courses.corners if scene.lines.directed else np.empty((0, 2)))
         _draw_lines(axes, courses, scene.lines, layer.values, mappable, scale)
@@ -140,37 +138,13 @@ def notebook_html(released: ReleasedMap) -> str:
     )
 
 
-class Courses(NamedTuple):
-    """Lines in the plane of a picture."""
-
-    corners: FloatArray  # shape (corners, 2): x, y
-    start: IntArray  # of each line in ``corners``, and the end; shape (lines + 1,)
-
-
-def draw_cells(plane: MapPlane, axes: Axes, values: FloatArray, style: dict[str, Any]) -> ScalarMappable:
-    """Fill the cells of a plane with the colours of numbers, shape (cells,); NaN stays blank.
-
-    Parameters
-    ----------
-    plane : MapPlane
-        Where the cells lie.
-    axes : matplotlib Axes
-        Where to draw.
-    values : ndarray of float64, shape (cells,)
-        The numbers.
-    style : dict
-        ``cmap`` and ``norm`` of matplotlib.
-    """
+def _draw_cells(plane: MapPlane, axes: Axes, values: FloatArray, style: dict[str, Any]) -> ScalarMappable:
+    """Fill the cells of a plane with the colours (``cmap``, ``norm``) of numbers; NaN stays blank."""
     x0, y0, x1, y1 = plane.bounds
     if plane.frame is not None:
         # Colours are mixed, not densities, so that cells outside the region do not eat those beside them.
-        return axes.imshow(
-            plane.frame.image(values),
-            extent=(x0, x1, y0, y1),
-            aspect=plane.aspect,
-            interpolation_stage="rgba",
-            **style,
-        )
+        shown = {"extent": (x0, x1, y0, y1), "aspect": plane.aspect, "interpolation_stage": "rgba", **style}
+        return axes.imshow(plane.frame.image(values), **shown)
     if plane.rings is None:
         raise AssertionError("a plane has pixels or outlines")
     collections = require("matplotlib.collections", "viz")
@@ -187,37 +161,19 @@ def draw_cells(plane: MapPlane, axes: Axes, values: FloatArray, style: dict[str,
     return made
 
 
-def planar(plane: MapPlane, lines: Lines) -> Courses:
-    """Project lines to the plane; directed ones become arcs."""
-    corners = np.stack(plane.projection.project(lines.lon, lines.lat), axis=1)
-    if not lines.directed:
-        return Courses(corners, lines.start)
-    bent = arcs(corners.reshape(-1, 2, 2), plane.aspect)
-    return Courses(bent.reshape(-1, 2), POINTS * np.arange(len(bent) + 1))
-
-
 def _unit(layer: Layer) -> str:
     return f"{layer.title}, {layer.unit}" if layer.shading.low else layer.unit
-
-
-def _map_of_ramp(first: float) -> Colormap:
-    """The ramp of every map without its faintest colours."""
-    colors = require("matplotlib.colors", "viz")
-    made: Colormap = colors.ListedColormap(ramp()[int(first * 256) :] / 255.0, name="mapveil lines")
-    return made
 
 
 def _coloured(layer: Layer, scale: DensityScale) -> tuple[FloatArray, dict[str, Any]]:
     """The numbers of a layer as they are coloured, and the colours."""
     if not layer.shading.blank:
         return layer.values, {"cmap": colormap(), "norm": scale.norm()}
-    holes = layer.shading.holes
-    plain = _map_of_ramp(PALEST)
-    # Weak cells of a map without holes take the ramp's end, not the holes' colour.
-    under: Any = HOLE_COLOUR if holes else tuple(plain(0))
-    cmap = plain.with_extremes(under=under, bad=(0.0, 0.0, 0.0, 0.0))
-    norm = require("matplotlib.colors", "viz").Normalize(scale.low, scale.top)
-    return layer.values if holes else np.maximum(layer.values, scale.low), {"cmap": cmap, "norm": norm}
+    cmap, norm = colormap(PALEST), require("matplotlib.colors", "viz").Normalize(scale.low, scale.top)
+    if layer.shading.holes:
+        return layer.values, {"cmap": cmap.with_extremes(under=HOLE_COLOUR), "norm": norm}
+    # Weak cells of a map without holes take the ramp's end.
+    return np.maximum(layer.values, scale.low), {"cmap": cmap, "norm": norm}
 
 
 def _frame(plane: MapPlane, axes: Axes, corners: FloatArray) -> None:
@@ -251,9 +207,8 @@ def _draw_lines(
     fraction = scale.fraction(value)
     if lines.directed:
         taper = np.linspace(_TAPER, 1.0, POINTS - 1)
-        drawn: Any = (
-            np.concatenate([np.stack([piece[:-1], piece[1:]], axis=1) for piece in pieces]) if pieces else []
-        )
+        edges = [np.stack([piece[:-1], piece[1:]], axis=1) for piece in pieces]
+        drawn: Any = np.concatenate(edges) if edges else []
         colours = np.repeat(colours, POINTS - 1, axis=0)
         widths = np.outer(_WIDTHS[0] + (_WIDTHS[1] - _WIDTHS[0]) * fraction, taper).ravel()
     else:
@@ -267,15 +222,8 @@ def _draw_lines(
         number = int(mark[line])
         x, y = courses.corners[courses.start[line] : courses.start[line + 1]].T
         axes.plot(x, y, color=PAPER, linewidth=4.6, solid_capstyle="round", zorder=3)
-        axes.plot(
-            x,
-            y,
-            color=MARK_COLOURS[number % len(MARK_COLOURS)],
-            linewidth=2.6,
-            linestyle="-" if number else (0, (4, 1.5)),
-            label=lines.marks[number],
-            zorder=4,
-        )
+        colour, dashes = MARK_COLOURS[number % len(MARK_COLOURS)], "-" if number else (0, (4, 1.5))
+        axes.plot(x, y, color=colour, linewidth=2.6, linestyle=dashes, label=lines.marks[number], zorder=4)
         axes.plot(x[[0, -1]], y[[0, -1]], "o", color=INK, markersize=5, zorder=5)
     if lines.marks:
         axes.legend(loc="upper right", fontsize=8, framealpha=0.9)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import io
+import math
 import textwrap
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from mapveil.pictures.colours import DensityScale, round_down
 from mapveil.pictures.picture_plane import MapPlane, Rings, region_rings
-from mapveil.pictures.picture_words import number_text
 from mapveil_client.arrays import IntArray
 from mapveil_client.errors import require
 
@@ -84,11 +84,28 @@ def draw_bar(
     bar.outline.set_edgecolor("#b9b9c2")
 
 
+def number_text(value: float) -> str:
+    """A number in three digits, with thin spaces between thousands.
+
+    Examples
+    --------
+    >>> number_text(2.718281828), number_text(0.0)
+    ('2.72', '0')
+    """
+    if value == 0:
+        return "0"
+    if abs(value) >= 1e7 or abs(value) < 1e-3:
+        return f"{value:.3g}"
+    digits = max(0, 2 - math.floor(math.log10(abs(value))))
+    text = f"{value:,.{digits}f}".replace(",", "\u202f")
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
 def style_frame(drawn: ReleasedMap, plane: MapPlane, axes: Axes) -> None:
     """Degrees and scale bar (or the word for their absence), and quiet edges."""
     if drawn.tiling.region.georeferenced:
-        draw_degrees(plane, axes)
-        draw_scale_bar(plane, axes)
+        _draw_degrees(plane, axes)
+        _draw_scale_bar(plane, axes)
     else:
         axes.set_xlabel("cells", color=QUIET)
     axes.tick_params(colors=QUIET, labelsize=8, length=3)
@@ -96,7 +113,7 @@ def style_frame(drawn: ReleasedMap, plane: MapPlane, axes: Axes) -> None:
         spine.set_edgecolor("#b9b9c2")
 
 
-def draw_degrees(plane: MapPlane, axes: Axes) -> None:
+def _draw_degrees(plane: MapPlane, axes: Axes) -> None:
     """Meridians and parallels as ticks, where they run straight; else none."""
     if not plane.projection.separable:
         axes.set_xticks([])
@@ -113,41 +130,23 @@ def draw_degrees(plane: MapPlane, axes: Axes) -> None:
     axes.set_yticks(y.tolist(), [f"{abs(tick):.6g}° {'S' if tick < 0 else 'N'}" for tick in lat])
 
 
-def draw_scale_bar(plane: MapPlane, axes: Axes) -> None:
+def _draw_scale_bar(plane: MapPlane, axes: Axes) -> None:
     """A round length in metres, in the corner."""
     effects = require("matplotlib.patheffects", "viz")
+    halo = [effects.withStroke(linewidth=3, foreground=PAPER)]
+    style: dict[str, Any] = {"transform": axes.transAxes, "color": INK, "path_effects": halo}
     left, right = axes.get_xlim()
     metres = round_down((right - left) * plane.metres_per_x / 4)
     part = metres / plane.metres_per_x / (right - left)
-    halo = [effects.withStroke(linewidth=3, foreground=PAPER)]
     x, y = 0.03, 0.035
-    axes.plot(
-        [x, x, x + part, x + part],
-        [y + 0.012, y, y, y + 0.012],
-        transform=axes.transAxes,
-        color=INK,
-        linewidth=1.4,
-        path_effects=halo,
-        zorder=6,
-        scalex=False,
-        scaley=False,
-    )
+    corners = [x, x, x + part, x + part], [y + 0.012, y, y, y + 0.012]
+    axes.plot(*corners, linewidth=1.4, zorder=6, scalex=False, scaley=False, **style)
     name = f"{metres / 1000:g} km" if metres >= 1000 else f"{metres:g} m"
-    axes.text(
-        x + part / 2,
-        y + 0.018,
-        name,
-        transform=axes.transAxes,
-        ha="center",
-        va="bottom",
-        size=8.5,
-        color=INK,
-        path_effects=halo,
-    )
+    axes.text(x + part / 2, y + 0.018, name, ha="center", va="bottom", size=8.5, **style)
 
 
 def write_words(drawn: ReleasedMap, axes: Axes, title: str | None, *, lead: str = "") -> None:
-    """Title above; what to read (``lead``), promise and notes below; and a warning across what was seeded."""
+    """Write the title above, ``lead``, promise and notes below, and a warning across a seeded map."""
     by = f"{drawn.method}, {drawn.guarantee.promise.label}"
     head = f"{title}\n{by}" if title else by
     axes.set_title(head, loc="left", color=INK, size=12, pad=8)

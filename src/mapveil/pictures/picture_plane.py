@@ -1,8 +1,8 @@
-"""The plane a picture is drawn in: its extent, its metres, and the cells' outlines there."""
+"""The plane of a picture: its extent and metres, and cells' outlines, lines and arcs there."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,14 @@ from mapveil.maps.frame import RasterFrame, raster_frame
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.plane import Projection
 
+if TYPE_CHECKING:
+    from mapveil.maps.scene import Lines
+
+POINTS: Final = 17
+"""Corners of an arc."""
+
+_BEND: Final = 0.18  # fraction of an arc's length by which its middle leaves the straight line
+
 
 class Rings(NamedTuple):
     """Closed outlines in a plane: outer rings and holes, to be filled by the even-odd rule."""
@@ -22,8 +30,15 @@ class Rings(NamedTuple):
     cell: IntArray  # the cell each ring belongs to, ascending; shape (rings,)
 
 
+class Courses(NamedTuple):
+    """Lines in a plane."""
+
+    corners: FloatArray  # shape (corners, 2): x, y
+    start: IntArray  # of each line in ``corners``, and the end; shape (lines + 1,)
+
+
 class MapPlane(NamedTuple):
-    """Where a map is drawn."""
+    """The plane and extent of a picture."""
 
     projection: Projection
     bounds: tuple[float, float, float, float]  # x0, y0, x1, y1
@@ -34,7 +49,7 @@ class MapPlane(NamedTuple):
 
     @property
     def aspect(self) -> float:
-        """How much longer a unit of y is than a unit of x on the ground."""
+        """Length of a unit of y on the ground, in units of x."""
         return self.metres_per_y / self.metres_per_x
 
 
@@ -46,7 +61,7 @@ def map_plane(tiling: Tiling) -> MapPlane:
         projection, bounds = projection_of(frame.crs), frame.bounds
     else:
         projection = tiling.region.projection
-        rings = cell_rings(tiling, projection)
+        rings = _rings(tiling.polygons(), projection)
         low, high = rings.corners.min(axis=0), rings.corners.max(axis=0)
         bounds = (float(low[0]), float(low[1]), float(high[0]), float(high[1]))
     metres = (1.0, 1.0)
@@ -55,14 +70,45 @@ def map_plane(tiling: Tiling) -> MapPlane:
     return MapPlane(projection, bounds, *metres, frame, rings)
 
 
-def cell_rings(tiling: Tiling, projection: Projection) -> Rings:
-    """Outlines of all cells of a tiling."""
-    return _rings(tiling.polygons(), projection)
-
-
 def region_rings(tiling: Tiling, projection: Projection) -> Rings:
     """Outline of the tiling's region."""
     return _rings(np.array([tiling.region.outline()], dtype=np.object_), projection)
+
+
+def planar(plane: MapPlane, lines: Lines) -> Courses:
+    """Project lines to the plane; directed ones become arcs."""
+    corners = np.stack(plane.projection.project(lines.lon, lines.lat), axis=1)
+    if not lines.directed:
+        return Courses(corners, lines.start)
+    bent = arcs(corners.reshape(-1, 2, 2), plane.aspect)
+    return Courses(bent.reshape(-1, 2), POINTS * np.arange(len(bent) + 1))
+
+
+def arcs(ends: FloatArray, aspect: float) -> FloatArray:
+    r"""Bend straight lines to the left of their direction, which tells the two directions of a pair apart.
+
+    .. math:: c(t) = (1 - t)^2\, a + 2 t (1 - t)\, k + t^2\, b, \qquad k = \tfrac12 (a + b) + 2 h\, (b - a)^\perp
+
+    where: a and b are origin and destination, :math:`(x, y)^\perp = (-y, x)` on the ground, and h is the distance
+    of the middle from the line, as a fraction of its length.
+
+    Parameters
+    ----------
+    ends : ndarray of float64, shape (lines, 2, 2)
+        x and y of origin and destination in the plane.
+    aspect : float
+        Length of a unit of y on the ground, in units of x.
+
+    Returns
+    -------
+    ndarray of float64, shape (lines, POINTS, 2)
+    """
+    a, b = ends[:, 0], ends[:, 1]
+    along = (b - a) * (1.0, aspect)
+    side = np.stack([-along[:, 1], along[:, 0] / aspect], axis=1)
+    middle = (a + b) / 2 + 2 * _BEND * side
+    t = np.linspace(0.0, 1.0, POINTS)[None, :, None]
+    return np.asarray((1 - t) ** 2 * a[:, None] + 2 * t * (1 - t) * middle[:, None] + t**2 * b[:, None])
 
 
 def _rings(polygons: npt.NDArray[np.object_], projection: Projection) -> Rings:
