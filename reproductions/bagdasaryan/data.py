@@ -12,10 +12,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from mapveil.engines.devices import devices_of
-from mapveil.geo.counts import Counts
+from mapveil.geo.counts import Counts, read_counts
 from mapveil.geo.points import Points
 from mapveil.geo.quadtree import Quadtree
-from mapveil.geo.read_counts import read_counts
 from mapveil.geo.read_points import read_points
 from mapveil.geo.region import Region
 from mapveil.geo.tiling import Tiling

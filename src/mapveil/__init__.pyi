@@ -18,13 +18,13 @@ from mapveil.evaluation.signal_tradeoff import choose_parameters as choose_param
 from mapveil.evaluation.signal_tradeoff import tradeoff as tradeoff
 from mapveil.formats.read_map import read_map as read_map
 from mapveil.geo.counts import Counts as Counts
+from mapveil.geo.counts import read_counts as read_counts
 from mapveil.geo.grid import Grid as Grid
 from mapveil.geo.hexagons import Hexagons as Hexagons
 from mapveil.geo.measurements import Measurements as Measurements
 from mapveil.geo.places import Places as Places
 from mapveil.geo.points import Points as Points
 from mapveil.geo.quadtree import Quadtree as Quadtree
-from mapveil.geo.read_counts import read_counts as read_counts
 from mapveil.geo.read_measurements import read_measurements as read_measurements
 from mapveil.geo.read_points import read_points as read_points
 from mapveil.geo.region import Region as Region

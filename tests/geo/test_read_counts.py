@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from mapveil.geo.read_counts import read_counts, whole_users
+from mapveil.geo.counts import read_counts, whole_users
 from mapveil.geo.region import Region
 from mapveil_client.errors import InputError
 

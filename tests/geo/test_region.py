@@ -138,8 +138,8 @@ def test_four_numbers(text: str) -> None:
 @pytest.mark.parametrize(
     ("box", "message"),
     [
-        ((np.nan, 40, -73, 41), "west is nan"),
-        ((-74, 40, np.inf, 41), "east is inf"),
+        ((np.nan, 40, -73, 41), "west must be a finite number of degrees, got nan"),
+        ((-74, 40, np.inf, 41), "east must be a finite number of degrees, got inf"),
         ((-73, 40, -74, 41), "west -73 is not less than east -74"),
         ((170, -20, -170, -10), "antimeridian, give two: 170 to 180, and -180 to -170"),
         ((170, -20, 190, -10), "longitudes must be from -180 to 180.* antimeridian"),

@@ -93,7 +93,7 @@ def random_features(
     """
     from mapveil.attacks.attack_random_features import attack_random_features
     from mapveil.attacks.localisation_page import report_text
-    from mapveil.geo.read_counts import read_counts
+    from mapveil.geo.counts import read_counts
     from mapveil.geo.read_points import read_source
 
     with console.progress() as progress:

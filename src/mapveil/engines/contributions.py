@@ -31,8 +31,8 @@ Locate = Callable[[FloatArray, FloatArray], IntArray]
 UNIT: Final = 1 << 28
 """Lattice units per user: every sum is an integer number of these.
 
-Fine enough that rounding every row down costs a user of a million rows 0.4 % of their contribution at most; coarse
-enough that the sums of 34 thousand million users fit 63 bits.
+Rounding every row down costs a user of a million rows 0.4 % of their contribution at most; the sums of 34 thousand
+million users fit 63 bits.
 """
 
 CHUNK: Final = 1 << 21
@@ -77,9 +77,7 @@ class LocatedRows(NamedTuple):
 class UserCells(NamedTuple):
     """The cells of every user, ordered by user, SQL key of the cell and label. Not private."""
 
-    starts: (
-        IntArray  # (users + 1,): user u's entries are starts[u]:starts[u + 1], in the order of the users' ids
-    )
+    starts: IntArray  # (users + 1,): entries of user u, in the order of ids, are starts[u]:starts[u + 1]
     cells: IntArray  # (entries,), -1 for outside (with KEEP)
     weights: IntArray  # (entries,), above 0, in 1 / WEIGHT_UNITS; rows where the table has no weights
     shares: IntArray  # (entries,), 1 / UNIT of the user's contribution, every row rounded down
@@ -103,7 +101,7 @@ class UserRows(NamedTuple):
 def located_rows(
     points: Points, tiling: Tiling, outside: Outside = Outside.DROP, locate: Locate | None = None
 ) -> Iterator[LocatedRows]:
-    """Open a table's contributions: who was in which cell, with what weight.
+    """Open a table's contributions: users, their cells and weights.
 
     Parameters
     ----------
@@ -139,15 +137,7 @@ def user_cells(
 ) -> UserCells:
     """Read every user's cells, weights and shares; memory follows the users' distinct cells. Run by: a simulation.
 
-    Parameters
-    ----------
-    points, tiling, outside, locate
-        See :func:`located_rows`.
-
-    Raises
-    ------
-    InputError
-        The table cannot be used.
+    Arguments and errors are those of :func:`located_rows`.
     """
     labelled = points.columns.label is not None
     with located_rows(points, tiling, outside, locate) as rows:
@@ -218,7 +208,7 @@ def count_users(source: Points | Counts, tiling: Tiling) -> int:
 
 
 def locator(tiling: Tiling, cells: IntArray, outside: Outside) -> Locate:
-    """A function from locations to some cells of a tiling: the sites that a report may be about.
+    """A function from locations to some cells of a tiling: the sites of reports.
 
     Parameters
     ----------
@@ -266,11 +256,8 @@ def check_tiling(given: Tiling, tiling: Tiling) -> None:
 
 def nobody_inside(source: Points | Counts, tiling: Tiling) -> InputError:
     """The error where no row lies inside the region, with a hint where lat and lon look exchanged."""
-    hint = (
-        "; are lat and lon swapped?"
-        if isinstance(source, Points) and _inside_if_swapped(source, tiling)
-        else ""
-    )
+    swapped = isinstance(source, Points) and _inside_if_swapped(source, tiling)
+    hint = "; are lat and lon swapped?" if swapped else ""
     return InputError(
         f"{source.source}: no row lies inside the region {tiling.region}; the region must overlap the points "
         f"(west,south,east,north in degrees){hint}"

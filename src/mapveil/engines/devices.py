@@ -40,7 +40,7 @@ def devices_of(
     progress : callable, optional
         Called with the step's name and the fraction that is done.
     may_be_outside : bool
-        Whether devices none of which is inside are a result.
+        Whether the result may have no device inside the region.
 
     Raises
     ------
@@ -68,10 +68,7 @@ def devices_of(
 
 
 def _codes(labels: npt.NDArray[np.generic]) -> IntArray:
-    """Labels as whole numbers: as they are, or other values numbered from 0 in their own order; -1 for none.
-
-    A number that stands for a label must not depend on which labels there happen to be.
-    """
+    """Labels as whole numbers: numbers as they are (-1 for others), texts numbered from 0 in their own order."""
     if labels.dtype.kind in "biuf":
         numbers = labels.astype(np.float64)
         whole = np.isfinite(numbers) & (numbers == np.rint(numbers)) & (np.abs(numbers) < 1 << 31)

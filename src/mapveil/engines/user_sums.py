@@ -1,7 +1,7 @@
-"""Exact user sums per cell: the curator's one heavy step, one SQL text.
+"""Exact user sums per cell: the curator's one heavy step, as one SQL text.
 
-Run by: the curator (or a simulation). The text is plain SQL but for placeholders, integer
-division and how a query is inlined among them, so that another SQL engine can run it.
+The text is plain SQL but for placeholders, among them integer division and how a query is inlined, so that another
+SQL engine can run it.
 """
 
 from __future__ import annotations
@@ -29,11 +29,10 @@ SELECT cell, CAST(SUM({quotient}) AS BIGINT) AS share
 FROM located JOIN totals USING (user_id)
 GROUP BY cell
 """
-"""The step's text. Each row's share of its user is rounded down, so no user's shares exceed one.
+"""The SQL of :func:`user_sums`. Each row's share of its user is rounded down, so no user's shares exceed one.
 
-Rounding row by row rather than once per user and cell spares a grouping by user and cell, whose table may be as
-long as the input: grouped are the users, then the cells. The rows are located twice (``inline``) rather than kept
-between the two groupings, so that memory follows the users and the cells, never the rows.
+Rounding row by row spares a grouping by user and cell, whose table may be as long as the input. The rows are located
+twice (``inline``) rather than kept between the two groupings, so that memory follows the users and the cells.
 """
 
 _LARGEST_SUM = (1 << 62) // UNIT
@@ -70,12 +69,7 @@ def user_sums(
     progress : callable, optional
         Called with the step's name and the fraction that is done.
     may_be_empty : bool
-        Whether sums of nobody are a result. After noise was drawn, an error would reveal them without noise.
-
-    Returns
-    -------
-    UserSums
-        int64 sums, shape (tiling.size,).
+        Whether sums of no users are a result. After noise was drawn, an error would reveal them without noise.
 
     Raises
     ------

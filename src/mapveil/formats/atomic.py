@@ -15,15 +15,10 @@ _INPUT_ERRORS = (FileNotFoundError, NotADirectoryError, IsADirectoryError, Permi
 
 @contextmanager
 def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give a place to write to; rename it to ``path`` when the block ends well, else remove it.
+    """Give a place to write to; rename it to ``path``, replacing a file there, when the block ends well.
 
-    The temporary file lies in the same folder, so that the rename is atomic, and has the same
-    suffix, which some writers look at. A link is followed: what it points to is replaced.
-
-    Parameters
-    ----------
-    path : path-like
-        Where the file shall be; what is there is replaced.
+    The temporary file lies in the same folder, so that the rename is atomic, and has the same suffix, which some
+    writers look at. A link is followed.
 
     Raises
     ------

@@ -20,13 +20,7 @@ CSV_METADATA_SUFFIX: Final = "-metadata.json"
 
 
 def write_csv(released: ReleasedMap, path: str | PathLike[str]) -> None:
-    """Write one row per cell (code, name, centre, numbers) or per line.
-
-    Raises
-    ------
-    InputError
-        The file cannot be written.
-    """
+    """Write one row per cell (code, name, centre, numbers) or per line."""
     import pyarrow as pa
 
     rows = released.rows()
@@ -46,13 +40,7 @@ def write_csv(released: ReleasedMap, path: str | PathLike[str]) -> None:
 
 
 def write_csv_table(table: pyarrow.Table, metadata_json: str, path: str | PathLike[str]) -> None:
-    """Write a table as CSV, and its metadata beside it in ``NAME.csv-metadata.json``.
-
-    Raises
-    ------
-    InputError
-        The file cannot be written.
-    """
+    """Write a table as CSV, and its metadata beside it in ``NAME.csv-metadata.json``."""
     from pyarrow import csv
 
     # The promise first: a table without it must never lie there.

@@ -21,21 +21,13 @@ if TYPE_CHECKING:
 def write_geojson(released: ReleasedMap, path: str | PathLike[str], *, skip_empty: bool = False) -> None:
     """Write one feature per cell or line, a line of text each, and the metadata as the foreign member ``mapveil``.
 
-    Properties are the columns of the map's table, null where there is none; ``name`` where cells have one.
-
-    Parameters
-    ----------
-    released : ReleasedMap
-        The map.
-    path : path-like
-        Where to write.
-    skip_empty : bool
-        Whether cells whose estimate is exactly zero are left out; the metadata then says so.
+    Properties are the columns of the map's table, null where there is none; ``name`` where cells have one. With
+    ``skip_empty``, cells whose estimate is exactly zero are left out, and the metadata says so.
 
     Raises
     ------
     InputError
-        The region has no georeference, or the file cannot be written.
+        The region has no georeference.
     """
     if not released.tiling.region.georeferenced:
         raise InputError(

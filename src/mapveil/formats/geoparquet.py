@@ -28,11 +28,6 @@ def write_geoparquet(released: ReleasedMap, path: str | PathLike[str]) -> None:
 
     A number is null where it is not known: bounds without measurements, density without georeference. A line within
     one cell has no length. Memory is bounded by the map and a chunk of geometries.
-
-    Raises
-    ------
-    InputError
-        The file cannot be written.
     """
     from pyarrow import parquet
 

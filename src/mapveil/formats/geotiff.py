@@ -22,9 +22,8 @@ METADATA_TAG = "MAPVEIL"
 def write_geotiff(released: ReleasedMap, path: str | PathLike[str]) -> None:
     """Write a raster map: one band per number of a cell, but no density, which follows from the cells' areas.
 
-    Band 1 of a map of users is the estimate, bands 2 and 3 its bounds (at the alpha of the metadata's ``interval``)
-    where it has measurements; a cell without an upper bound is infinite there, NaN is "no data". North is up, in the
-    plane of the region; a region without georeference gives a file without one.
+    Bands 2 and 3 of a map of users are the bounds of band 1 (at the alpha of the metadata's ``interval``) where it has
+    measurements; no upper bound is infinite, NaN is "no data". North is up, in the plane of the region.
 
     Raises
     ------

@@ -26,12 +26,8 @@ DECIMALS: Final = 8
 ROWS_AT_ONCE: Final = 1 << 16
 """Rows whose geometry is held at once."""
 
-_ALWAYS: Final = (
-    "users",
-    "users_per_km2",
-    "lower",
-    "upper",
-)  # columns of every map of users, null where unknown
+_ALWAYS: Final = ("users", "users_per_km2", "lower", "upper")
+"""Columns of every map of users, null where unknown."""
 
 
 class Chunk(NamedTuple):
@@ -44,21 +40,14 @@ class Chunk(NamedTuple):
 def chunks(released: ReleasedMap, *, skip_empty: bool = False) -> Iterator[Chunk]:
     """Walk through the rows of a map's table; memory is bounded by the map and a chunk of geometries.
 
-    Parameters
-    ----------
-    released : ReleasedMap
-        The map.
-    skip_empty : bool
-        Whether cells whose estimate is exactly zero are left out.
+    With ``skip_empty``, cells whose estimate is exactly zero are left out.
     """
     rows = released.rows()
     if rows is not None:
         yield Chunk(line_columns(rows), _lines(rows))
         return
     tiling, columns = released.tiling, columns_of(released)
-    kept = np.arange(tiling.size, dtype=np.int64)
-    if skip_empty:
-        kept = np.flatnonzero(columns["users"])
+    kept = np.flatnonzero(columns["users"]) if skip_empty else np.arange(tiling.size, dtype=np.int64)
     for start in range(0, kept.size, ROWS_AT_ONCE):
         cells = kept[start : start + ROWS_AT_ONCE]
         yield Chunk(cell_columns(tiling, columns, cells), cell_outlines(tiling, cells))
@@ -110,16 +99,12 @@ def cell_outlines(tiling: Tiling, cells: IntArray) -> npt.NDArray[np.object_]:
     import shapely
 
     polygons = tiling.polygons(cells)
-    oriented = polygons
-    if (
-        not (shapely.get_num_interior_rings(polygons) == 0).all()
-        or not shapely.is_ccw(shapely.get_exterior_ring(polygons)).all()
-    ):
+    whole = (shapely.get_num_interior_rings(polygons) == 0).all()
+    if not (whole and shapely.is_ccw(shapely.get_exterior_ring(polygons)).all()):
         # normalize() turns outer rings clockwise and holes back; the formats want the other way round.
-        oriented = shapely.reverse(shapely.normalize(polygons))
-    return np.asarray(
-        shapely.transform(oriented, lambda corners: np.round(corners, DECIMALS)), dtype=np.object_
-    )
+        polygons = shapely.reverse(shapely.normalize(polygons))
+    rounded = shapely.transform(polygons, lambda corners: np.round(corners, DECIMALS))
+    return np.asarray(rounded, dtype=np.object_)
 
 
 def _lines(rows: Rows) -> npt.NDArray[np.object_]:

@@ -46,12 +46,10 @@ def find_columns(
     given: Mapping[str, str | None],
     place: Place | None = None,
 ) -> FoundColumns:
-    """Find the columns by the names given, or else by their usual names.
+    """Find the columns of a table (``source`` in messages) by the names given, or else by their usual names.
 
     Parameters
     ----------
-    source : str
-        Name of the table in messages.
     types : mapping of str to str
         SQL type of each column.
     given : mapping of str to str or None
@@ -62,7 +60,7 @@ def find_columns(
     Raises
     ------
     InputError
-        A column is not there, could be several, or cannot hold what it should.
+        A column is missing, ambiguous, or of another type than it needs.
     """
     sought = [kind for kind in USUAL_NAMES if place is None or kind not in ("lon", "lat")]
     found = {kind: find_column(kind, source, types, given.get(kind), USUAL_NAMES[kind]) for kind in sought}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from mapveil.geo.counts import Counts
 from mapveil.geo.grid import Grid
 from mapveil.geo.hexagons import Hexagons
 from mapveil.geo.places import Places
@@ -20,7 +21,6 @@ from mapveil.geo.web_mercator import WebMercatorTiles
 from mapveil_client.errors import InputError
 
 if TYPE_CHECKING:
-    from mapveil.geo.counts import Counts
     from mapveil.geo.points import Points
 
 DEFAULT_TILING: Final = "quadtree:8"
@@ -86,8 +86,6 @@ def tiling_for(
     InputError
         Counts with a tiling or region, a table without a region, or a specification that cannot be read.
     """
-    from mapveil.geo.counts import Counts
-
     if isinstance(source, Counts):
         if tiling is not None or region is not None:
             raise InputError(f"{source.source}: counts bring their own cells; leave out region and tiling")

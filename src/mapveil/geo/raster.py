@@ -80,7 +80,7 @@ class RasterShapes(RasterCells):
             degrees = Bounds(*region.unproject(west, south), *region.unproject(east, north))
             # Rounding must not carry an outer edge past the region's, which may be a pole or 180 degrees.
             low, high = region.bbox[:2] * 2, region.bbox[2:] * 2
-            return Bounds(*(np.clip(edge, *ends) for edge, *ends in zip(degrees, low, high, strict=True)))
+            return Bounds(*map(np.clip, degrees, low, high))
         lon, lat = self._corners(cells)
         return Bounds(lon.min(axis=1), lat.min(axis=1), lon.max(axis=1), lat.max(axis=1))
 

@@ -8,6 +8,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from mapveil.geo.counts import Counts, read_counts
 from mapveil.geo.files import ACCEPTED, TabularFiles, open_files, open_standard_input
 from mapveil.geo.find_columns import find_columns, has_usual_place
 from mapveil.geo.points import Points
@@ -18,7 +19,6 @@ from mapveil_client.errors import InputError
 if TYPE_CHECKING:
     import pyarrow
 
-    from mapveil.geo.counts import Counts
     from mapveil.geo.region import Region
 
 _COUNTS: Final = (".npz", ".npy", ".tif", ".tiff")
@@ -94,8 +94,6 @@ def read_source(
     Arguments and errors are those of :func:`read_points` and :func:`mapveil.read_counts`.
     """
     if not _SQL.match(source) and Path(source).suffix.lower() in _COUNTS:
-        from mapveil.geo.read_counts import read_counts
-
         return read_counts(source)
     return read_points(source, user=user, lon=lon, lat=lat, weight=weight, label=label)
 

@@ -241,7 +241,8 @@ class Region(Box):
             return shapely.box(*self.bbox)
         # Edges that are straight in the plane are curved in degrees.
         flat = shapely.segmentize(shapely.box(*self.bounds_m), max(self.width_m, self.height_m) / 64)
-        return reprojected(flat, self.unproject)
+        outline: Polygon | MultiPolygon = reprojected(flat, self.unproject)
+        return outline
 
     def contains(self, lon: FloatArray, lat: FloatArray) -> BoolArray:
         """Whether locations (degrees) lie in the region, edges included; never for NaN."""

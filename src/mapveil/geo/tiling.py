@@ -66,13 +66,7 @@ class Tiling(Cells, Protocol):
 
 
 def as_tiling(cells: Cells) -> Tiling:
-    """Cells with their outlines: the tiling itself, where it was made here.
-
-    Raises
-    ------
-    InputError
-        A client read the cells from a record, and they have no outlines.
-    """
+    """Cells with their outlines; an :class:`InputError` where a client read them from a record, without outlines."""
     if not isinstance(cells, Tiling):
         raise InputError(f"cells must be a tiling of mapveil.geo, got {cells.spec} as a client reads it")
     return cells

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
@@ -15,7 +15,6 @@ from mapveil.maps.round_cost import RoundCost
 from mapveil.maps.scene import Layer, ScaleKind, Scene, Shading
 from mapveil.privacy.discrete_laplace import laplace_quantile, laplace_variance
 from mapveil.privacy.guarantee import Guarantee
-from mapveil_client import __version__
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import ParameterError
 
@@ -98,12 +97,9 @@ class DensityMap(ReleasedMap):
     tiling: Tiling
     guarantee: Guarantee
     method: str
-    parameters: dict[str, Any] = field(default_factory=dict)
     measurements: tuple[Measurement, ...] = ()
-    notes: tuple[str, ...] = ()
     elsewhere: float = 0.0
     rounds: tuple[RoundCost, ...] = ()
-    version: str = __version__
     faint: float = 0.0
 
     def __post_init__(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
@@ -14,7 +14,6 @@ from mapveil.geo.tiling import Tiling
 from mapveil.maps.released import LINE_SUFFIXES, ReleasedMap
 from mapveil.maps.scene import Layer, Lines, Rows, Scene
 from mapveil.privacy.guarantee import Guarantee
-from mapveil_client import __version__
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import ParameterError
 
@@ -81,9 +80,6 @@ class FlowMap(ReleasedMap):
     method: str
     deviation: FloatArray | None = None
     elsewhere: float = 0.0
-    parameters: dict[str, Any] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-    version: str = __version__
 
     def __post_init__(self) -> None:
         origin, destination = (np.asarray(part, dtype=np.int64) for part in (self.origin, self.destination))

@@ -1,4 +1,4 @@
-"""Maps whose cells are the pixels of a raster: which they are, and where their pixels lie."""
+"""Rasters of the maps whose cells are pixels."""
 
 from __future__ import annotations
 
@@ -75,13 +75,7 @@ def _tile_frame(tiles: WebMercatorTiles) -> RasterFrame:
 
 
 def require_frame(tiling: Tiling, what: str) -> RasterFrame:
-    """The raster that a tiling is, or an error that names a format which can hold any tiling.
-
-    Raises
-    ------
-    InputError
-        The cells are no pixels.
-    """
+    """The raster that a tiling is, or an :class:`InputError` that names a format for any tiling."""
     frame = raster_frame(tiling)
     if frame is None:
         raise InputError(

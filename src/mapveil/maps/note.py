@@ -8,15 +8,7 @@ Level = Literal["info", "warning"]
 
 
 class Note(str):
-    """A remark as readers see it, with its level.
-
-    Parameters
-    ----------
-    text : str
-        The remark.
-    level : str
-        ``"warning"`` for what a reader must not miss, which pages and pictures mark; ``"info"`` otherwise.
-    """
+    """A remark as readers see it, with its level: ``"warning"``, which pages and pictures mark, or ``"info"``."""
 
     level: Level
     text: str

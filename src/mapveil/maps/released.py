@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib
 import json
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from mapveil.maps.scene import Layer, Rows, Scene
+from mapveil_client import __version__
 from mapveil_client.errors import InputError
 
 if TYPE_CHECKING:
@@ -38,6 +40,7 @@ LINE_SUFFIXES: Final = SUFFIXES[2:]
 """Suffixes that every map can be saved with: no raster."""
 
 
+@dataclass(frozen=True, eq=False)
 class ReleasedMap:
     """Base class of the maps: canonical metadata, and methods bound to functions of the rooms above.
 
@@ -49,6 +52,10 @@ class ReleasedMap:
     suffixes: ClassVar[tuple[str, ...]] = SUFFIXES
     """Suffixes that :meth:`save` accepts."""
 
+    parameters: dict[str, Any] = field(default_factory=dict, kw_only=True)
+    notes: tuple[str, ...] = field(default=(), kw_only=True)
+    version: str = field(default=__version__, kw_only=True)
+
     if TYPE_CHECKING:  # fields of the maps, properties of a map that is made of another
 
         @property
@@ -57,12 +64,6 @@ class ReleasedMap:
         def guarantee(self) -> Guarantee: ...  # noqa: D102
         @property
         def method(self) -> str: ...  # noqa: D102
-        @property
-        def parameters(self) -> dict[str, Any]: ...  # noqa: D102
-        @property
-        def notes(self) -> tuple[str, ...]: ...  # noqa: D102
-        @property
-        def version(self) -> str: ...  # noqa: D102
 
     def about(self) -> dict[str, Any]:
         """The metadata that are particular to a kind of map, JSON-ready."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -14,7 +14,6 @@ from mapveil.geo.tiling import Tiling
 from mapveil.maps.released import ReleasedMap
 from mapveil.maps.scene import Layer, Scene, Shading
 from mapveil.privacy.guarantee import Guarantee
-from mapveil_client import __version__
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import ParameterError
 
@@ -64,11 +63,8 @@ class SignalMap(ReleasedMap):
     tiling: Tiling
     guarantee: Guarantee
     method: str
-    parameters: dict[str, Any] = field(default_factory=dict)
     hole_dbm: float = HOLE_DBM
     deviation_of: str = "a cell's mean"
-    notes: tuple[str, ...] = ()
-    version: str = __version__
 
     def __post_init__(self) -> None:
         for name in ("mean_dbm", "deviation_db", "measurements"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
@@ -63,13 +63,12 @@ class RouteMap(ReleasedMap):
     traffic: DensityMap
     delay_s: FloatArray
     ways: Sequence[Way] = ()
-    parameters: dict[str, Any] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.delay_s.shape != (self.graph.roads,):
             raise ParameterError(f"delays must have shape ({self.graph.roads},), got {self.delay_s.shape}")
         object.__setattr__(self, "notes", (*self.traffic.notes, *self.notes))
+        object.__setattr__(self, "version", self.traffic.version)
 
     @property
     def tiling(self) -> Tiling:
@@ -85,11 +84,6 @@ class RouteMap(ReleasedMap):
     def method(self) -> str:
         """The method that estimated the traffic."""
         return f"{self.traffic.method}, traffic-aware routes"
-
-    @property
-    def version(self) -> str:
-        """The version of the software that made the traffic map."""
-        return self.traffic.version
 
     @classmethod
     def between(

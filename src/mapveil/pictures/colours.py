@@ -122,19 +122,12 @@ class DensityScale(NamedTuple):
 def density_scale(densities: FloatArray, kind: ScaleKind = "log", *, faint: float = 0.0) -> DensityScale:
     """Choose the scale for a map's densities: up to the largest, three decades deep or down to the noise floor.
 
-    Parameters
-    ----------
-    densities : ndarray of float64
-        Users per km²; values that are not finite are left aside.
-    kind : {"log", "linear"}
-        The log scale copes with the skew of where people are.
-    faint : float
-        Noise floor: no shade is spent below it.
+    Densities that are not finite are left aside; ``faint`` is the noise floor, users per km².
 
     Raises
     ------
     ParameterError
-        ``kind`` is neither.
+        ``kind`` is neither "log", which copes with skew, nor "linear".
 
     Examples
     --------

@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import base64
 import html
+import json
+import math
+import zlib
+from collections.abc import Mapping
+from importlib import resources
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from mapveil.formats.atomic import atomic_path
 from mapveil.pictures.colours import layer_scale, ramp
-from mapveil.pictures.page_parts import (
-    banner_html,
-    fill_page,
-    packed,
-    packed_rings,
-    plain_text,
-    promise_html,
-    resource_text,
-    script_json,
-    section_html,
-    viewer_script,
-)
 from mapveil.pictures.picture import FAINTEST, HOLE_COLOUR, MARK_COLOURS, PALEST
-from mapveil.pictures.picture_plane import MapPlane, map_plane, planar, region_rings
+from mapveil.pictures.picture_plane import MapPlane, Rings, map_plane, planar, region_rings
 from mapveil_client.arrays import FloatArray
 
 if TYPE_CHECKING:
@@ -37,16 +31,11 @@ _MESH: Final = 64
 _DEGREE_DECIMALS: Final = 7
 _STRAIGHT: Final = 1e-9  # degrees
 _MOST_DOTS: Final = 20_000  # cells whose centres are all shown
+_KEPT_BITS: Final = 13  # of a float's 23: four digits are shown and kept, and the page stays small
 
 
 def write_page(released: ReleasedMap, path: str | PathLike[str], *, title: str | None = None) -> None:
-    """Write :func:`page_html` to a file. Run by: anybody who holds the map.
-
-    Raises
-    ------
-    InputError
-        The file cannot be written.
-    """
+    """Write :func:`page_html` to a file. Run by: anybody who holds the map."""
     text = page_html(released, title=title)
     with atomic_path(path) as place:
         place.write_text(text, encoding="utf-8", newline="\n")
@@ -75,13 +64,12 @@ def page_html(released: ReleasedMap, *, title: str | None = None) -> str:
         *scene.made,
         ("Software", f"Mapveil {released.version}"),
     ]
+    parameters = [(name, _text(value)) for name, value in metadata["parameters"].items()]
+    spent = [(share.purpose, f"ε = {float(share.epsilon):.6g}") for share in guarantee.shares]
     tables = [
         ("How it was made", made),
-        ("Parameters", [(name, plain_text(value)) for name, value in metadata["parameters"].items()]),
-        (
-            "How the privacy budget was spent",
-            [(share.purpose, f"ε = {float(share.epsilon):.6g}") for share in guarantee.shares],
-        ),
+        ("Parameters", parameters),
+        ("How the privacy budget was spent", spent),
         *scene.tables,
     ]
     record = {
@@ -90,27 +78,28 @@ def page_html(released: ReleasedMap, *, title: str | None = None) -> str:
         **_ground(tiling),
         **(_cells(tiling, scene) if scene.lines is None else _lines(tiling, scene)),
     }
+    promise = guarantee.promise
+    first, *rest = map(html.escape, promise.sentences)
+    words = (f"<strong>{html.escape(promise.headline)}</strong> {first}", *rest)
+    warnings = (f'<p class="banner" role="alert">{html.escape(text)}</p>' for text in promise.warnings)
+    notes = [f"<li>{html.escape(note)}</li>" for note in scene.notes] or ["<li>There are none.</li>"]
+    left_out = f"GeoJSON leaves out {scene.left_out}." if scene.left_out else "The lines that are drawn here."
     fields = {
         "title": html.escape(head),
-        "banner": banner_html(guarantee),
-        "subtitle": html.escape(
-            f"{released.method}, {guarantee.promise.label}, {tiling.spec} ({tiling.size} cells)"
-        ),
+        "banner": "\n".join(warnings),
+        "subtitle": html.escape(f"{released.method}, {promise.label}, {tiling.spec} ({tiling.size} cells)"),
         "unit": html.escape(_named(scene.layers[0])),
         "thing": thing,
         "reading": html.escape(scene.reading),
-        "promise": promise_html(guarantee),
-        "tables": "".join(section_html(name, rows) for name, rows in tables),
-        "notes": "".join(f"<li>{html.escape(note)}</li>" for note in scene.notes)
-        or "<li>There are none.</li>",
-        "left_out": f"GeoJSON leaves out {scene.left_out}."
-        if scene.left_out
-        else "The lines that are drawn here.",
-        "data": script_json(record),
-        "style": resource_text("page.css"),
-        "script": viewer_script(f"{thing}s.js"),
+        "promise": "\n".join(f"<p>{text}</p>" for text in words).replace("<p>", '<p class="factor">', 1),
+        "tables": "".join(_section_html(name, rows) for name, rows in tables),
+        "notes": "".join(notes),
+        "left_out": left_out,
+        "data": _script_json(record),
+        "style": _resource_text("page.css"),
+        "script": _viewer_script(f"{thing}s.js"),
     }
-    return fill_page("page.html", fields)
+    return _fill_page("page.html", fields)
 
 
 def _named(layer: Layer) -> str:
@@ -130,7 +119,7 @@ def _ground(tiling: Tiling) -> dict[str, Any]:
         "metres": [plane.metres_per_x, plane.metres_per_y],
         "outline": None
         if tiling.region.polygon is None
-        else packed_rings(region_rings(tiling, plane.projection), plane),
+        else _packed_rings(region_rings(tiling, plane.projection), plane),
     }
 
 
@@ -143,9 +132,9 @@ def _cells(tiling: Tiling, scene: Scene) -> dict[str, Any]:
     return {
         "main": scene.main,
         "empty": None if scene.layers[0].shading.blank else 0,
-        "bounds": bounds and [packed(bounds[0], rounded=True), packed(bounds[1], rounded=True), bounds[2]],
+        "bounds": bounds and [_packed(bounds[0], rounded=True), _packed(bounds[1], rounded=True), bounds[2]],
         # Equal cells need one number.
-        "area": float(area[0]) if np.allclose(area, area[0], rtol=1e-9) else packed(area),
+        "area": float(area[0]) if np.allclose(area, area[0], rtol=1e-9) else _packed(area),
         "layers": [_layer(layer) for layer in scene.layers],
         **_places(tiling),
     }
@@ -158,7 +147,7 @@ def _layer(layer: Layer) -> dict[str, Any]:
         "name": layer.name,
         "title": layer.title[0].upper() + layer.title[1:],
         "unit": layer.unit,
-        "values": {"over_area": "users"} if layer.derived else packed(layer.values, rounded=True),
+        "values": {"over_area": "users"} if layer.derived else _packed(layer.values, rounded=True),
         "words": layer.words,
         "scale": {
             "kind": shading.kind,
@@ -183,25 +172,25 @@ def _lines(tiling: Tiling, scene: Scene) -> dict[str, Any]:
     if scene.dots is not None:
         sites = np.flatnonzero(scene.dots > 0) if tiling.size > _MOST_DOTS else np.arange(tiling.size)
         x, y = plane.projection.project(*tiling.centres(sites))
-        size = packed(np.nan_to_num(scene.dots[sites]), rounded=True)
-        dots = {"x": packed(x - x0), "y": packed(y1 - y), "size": size}
+        size = _packed(np.nan_to_num(scene.dots[sites]), rounded=True)
+        dots = {"x": _packed(x - x0), "y": _packed(y1 - y), "size": size}
     return {
         "unit": layer.unit,
         "directed": lines.directed,
         "widths": list(lines.widths),
         "faintest": FAINTEST,
         "scale": {"top": scale.top, "knee": scale.knee},
-        "x": packed(courses.corners[:, 0] - x0),
-        "y": packed(y1 - courses.corners[:, 1]),
-        "start": packed(courses.start),
-        "value": packed(layer.values, rounded=True),
-        "mark": packed(mark.astype(np.int64)),
+        "x": _packed(courses.corners[:, 0] - x0),
+        "y": _packed(y1 - courses.corners[:, 1]),
+        "start": _packed(courses.start),
+        "value": _packed(layer.values, rounded=True),
+        "mark": _packed(mark.astype(np.int64)),
         "marks": [
             {"name": name, "colour": MARK_COLOURS[at % len(MARK_COLOURS)]}
             for at, name in enumerate(lines.marks)
         ],
         "facts": {
-            name: packed(column, rounded=True) if isinstance(column, np.ndarray) else list(column)
+            name: _packed(column, rounded=True) if isinstance(column, np.ndarray) else list(column)
             for name, column in lines.facts.items()
         },
         "dots": dots,
@@ -217,19 +206,19 @@ def _places(tiling: Tiling) -> dict[str, Any]:
         record["raster"] = {
             "rows": frame.rows,
             "columns": frame.columns,
-            "row": packed(frame.row),
-            "col": packed(frame.col),
+            "row": _packed(frame.row),
+            "col": _packed(frame.col),
             **(_degrees(plane) if tiling.region.georeferenced else {}),
         }
     elif plane.rings is not None:
         centres = tiling.centres()
         corners = plane.projection.unproject(*plane.rings.corners.T)
         record["rings"] = {
-            **packed_rings(plane.rings, plane),
+            **_packed_rings(plane.rings, plane),
             # Offsets, because a float of 32 bits has seven digits.
             "origin": [float(np.min(corners[0])), float(np.min(corners[1]))],
-            "lon": packed(corners[0] - np.min(corners[0])),
-            "lat": packed(corners[1] - np.min(corners[1])),
+            "lon": _packed(corners[0] - np.min(corners[0])),
+            "lat": _packed(corners[1] - np.min(corners[1])),
             "centre_lon": np.round(centres.lon, _DEGREE_DECIMALS).tolist(),
             "centre_lat": np.round(centres.lat, _DEGREE_DECIMALS).tolist(),
         }
@@ -253,3 +242,82 @@ def _degrees(plane: MapPlane) -> dict[str, Any]:
         lon, lat = corners(plane.frame.columns, 1)[0][0], corners(1, plane.frame.rows)[1][:, 0]
     rounded = (np.round(part.ravel(), _DEGREE_DECIMALS).tolist() for part in (lon, lat))
     return {"straight": straight, "mesh": _MESH, **dict(zip(("lon", "lat"), rounded, strict=True))}
+
+
+def _fill_page(template: str, fields: Mapping[str, str]) -> str:
+    """A template of this package with its ``{{markers}}`` replaced by fields."""
+    # One pass over the template's own text: what is put in is never searched for markers.
+    pieces = _resource_text(template).split("{{")
+    made = [pieces[0]]
+    for piece in pieces[1:]:
+        name, rest = piece.split("}}", 1)
+        made += [fields[name], rest]
+    return "".join(made)
+
+
+def _resource_text(name: str) -> str:
+    """A text file that lies beside this module."""
+    return resources.files("mapveil.pictures").joinpath(name).read_text(encoding="utf-8")
+
+
+def _viewer_script(kind: str) -> str:
+    """The viewer of exported pages: the console's module, the part of all pages, and that of one kind."""
+    shared = _resource_text("shared/assets/scale.js").replace("export ", "")
+    return shared + _resource_text("view.js") + _resource_text(kind)
+
+
+def _packed(values: npt.NDArray[Any], *, rounded: bool = False) -> dict[str, Any]:
+    """An array as text: 32 bits each, bytes of like weight together, deflated, base64."""
+    kind = "<i4" if values.dtype.kind in "iu" else "<f4"
+    words = np.ascontiguousarray(values, dtype=kind).view("<u4")
+    if rounded:
+        spare = 23 - _KEPT_BITS
+        words = (words + np.uint32(1 << (spare - 1))) & np.uint32(0xFFFFFFFF << spare & 0xFFFFFFFF)
+    planes = np.ascontiguousarray(words.view(np.uint8).reshape(-1, 4).T)
+    return {"type": kind[1:], "data": base64.b64encode(zlib.compress(planes.tobytes(), 6)).decode()}
+
+
+def _packed_rings(rings: Rings, plane: MapPlane) -> dict[str, Any]:
+    """Outlines from the plane's north-west corner, y down."""
+    x0, _, _, y1 = plane.bounds
+    return {
+        "x": _packed(rings.corners[:, 0] - x0),
+        "y": _packed(y1 - rings.corners[:, 1]),
+        "start": _packed(rings.start),
+        "cell": _packed(rings.cell),
+    }
+
+
+def _script_json(record: dict[str, Any]) -> str:
+    """JSON that no HTML parser can mistake for the end of its script."""
+    text = json.dumps(_finite(record), separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _finite(value: Any) -> Any:
+    """The record with null for numbers that JSON does not know."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {name: _finite(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(part) for part in value]
+    return value
+
+
+def _section_html(head: str, rows: list[tuple[str, str]]) -> str:
+    """A headed table, or nothing where there are no rows."""
+    if not rows:
+        return ""
+    body = "".join(
+        f'<tr><th scope="row">{html.escape(name)}</th><td>{html.escape(text)}</td></tr>'
+        for name, text in rows
+    )
+    return f"<h2>{html.escape(head)}</h2><table>{body}</table>"
+
+
+def _text(value: Any) -> str:
+    """A parameter for readers."""
+    if value is None:
+        return "not given"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -67,7 +67,7 @@ def plot(released: ReleasedMap, ax: Axes | None = None, *, title: str | None = N
     released : ReleasedMap
         The map.
     ax : matplotlib Axes, optional
-        Where to draw; a new figure (``.figure`` of the result, outside ``pyplot``) by default.
+        Axes to draw on; a new figure (``.figure`` of the result, outside ``pyplot``) by default.
     title : str, optional
         Head of the picture, over method and epsilon; that of the scene by default.
     **shown
@@ -105,17 +105,7 @@ def plot(released: ReleasedMap, ax: Axes | None = None, *, title: str | None = N
 def write_png(
     released: ReleasedMap, path: str | PathLike[str], *, title: str | None = None, **shown: Any
 ) -> None:
-    """Write :func:`plot` as a PNG whose text chunk ``mapveil`` holds the map's whole metadata.
-
-    Raises
-    ------
-    ParameterError
-        An argument of the scene is outside its range.
-    InputError
-        The file cannot be written.
-    MissingExtra
-        matplotlib is not installed.
-    """
+    """Write :func:`plot` as a PNG whose text chunk ``mapveil`` holds the map's whole metadata."""
     picture = png_bytes(released, plot(released, title=title, **shown), title, DPI)
     with atomic_path(path) as place:
         place.write_bytes(picture)
