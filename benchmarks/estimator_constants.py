@@ -21,8 +21,7 @@ from mapveil.local.local_mechanism import LocalMechanism
 from mapveil.local.randomizers.hadamard_response import HadamardResponse
 from mapveil.local.randomizers.hierarchical_hashing import HierarchicalHashing
 from mapveil.local.randomizers.local_hashing import LocalHashing
-from mapveil.local.randomizers.randomizer import Randomizer
-from mapveil.local.randomizers.report import Tally
+from mapveil.local.randomizers.randomizer import Randomizer, Tally
 from mapveil.local.randomizers.subset_selection import SubsetSelection
 from mapveil_client.arrays import FloatArray
 from mapveil_client.local.domain import Domain
@@ -42,14 +41,13 @@ VARIED: Final[dict[str, tuple[float, ...]]] = {
     "_PROBES": (1, 9),
     "_EARLY_TOLERANCE": (1.0, 100.0),
     "_MAX_EXTRAPOLATION": (100.0, 10000.0),
-    "rounds": (2, 6),
-    "tolerance": (1e-6, 1e-4),
-    "max_steps": (100, 1600),
+    "_ROUNDS": (2, 6),
+    "_TOLERANCE": (1e-6, 1e-4),
+    "_MAX_STEPS": (100, 1600),
     "a(m) of places, factor": (0.25, 1.0),
     "a(m) of places, power": (0.3, 0.9),
     "a(m) of rasters": (0.25, 1.0),
 }
-ARGUMENTS: Final = {"rounds": "_ROUNDS", "tolerance": "_TOLERANCE", "max_steps": "_MAX_STEPS"}
 
 
 class Case(NamedTuple):
@@ -102,22 +100,17 @@ def cases() -> Iterator[Case]:
 
 def errors(made: list[Case], name: str = "", value: float = 0.0) -> FloatArray:
     """L1 error of each case, with one constant varied."""
-    keywords: dict[str, Any] = {}
     target: ModuleType = smoothed_likelihood
     attribute, varied = name, cast(Any, value)
     if name.startswith("a(m)"):
         target, attribute = split_trees, "_RASTER" if "rasters" in name else "_PLACES"
         factor, power = getattr(target, attribute)
         varied = (factor, value) if "power" in name else (value, power)
-    elif name in ARGUMENTS:
-        keywords = {name: type(default_of(name))(value)}
     before = getattr(target, attribute, None)
     if before is not None:
         setattr(target, attribute, varied)
     try:
-        found = [
-            smoothed_likelihood.smooth_likelihood(case.randomizer, case.tally, **keywords) for case in made
-        ]
+        found = [smoothed_likelihood.smooth_likelihood(case.randomizer, case.tally) for case in made]
     finally:
         if before is not None:
             setattr(target, attribute, before)
@@ -129,7 +122,7 @@ def errors(made: list[Case], name: str = "", value: float = 0.0) -> FloatArray:
 def default_of(name: str) -> Any:
     if name.startswith("a(m)"):
         return split_trees._RASTER[0] if "rasters" in name else split_trees._PLACES["power" in name]
-    return getattr(smoothed_likelihood, ARGUMENTS.get(name, name))
+    return getattr(smoothed_likelihood, name)
 
 
 def page() -> str:

@@ -40,7 +40,7 @@ def _steps(grid: Grid) -> list[Result]:
     for mechanism in (HadamardResponse(epsilon=EPSILON / 2), StaircaseResponse(epsilon=EPSILON / 2)):
         randomizer = mechanism.on(domain)
         channel = pair_channel(randomizer)
-        matrix = randomizer.transition_matrix()
+        matrix = mechanism.transition_matrix(grid)
         joint = np.random.default_rng(0).random((domain.size, domain.size))
         fast = best_of(3, partial(channel.forward, joint))
         dense = best_of(3, partial(np.linalg.multi_dot, [matrix.T, joint, matrix]))

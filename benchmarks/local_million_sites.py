@@ -7,13 +7,14 @@ import json
 import resource
 import sys
 import time
+from typing import cast
 
 import numpy as np
 
 import mapveil as mv
 from mapveil.local.estimators.maximum_likelihood import maximise_likelihood
-from mapveil.local.randomizers.report import Tally
-from mapveil.local.randomizers.staircase_response import StaircaseResponse
+from mapveil.local.randomizers.randomizer import Tally
+from mapveil.local.randomizers.staircase_response import StaircaseRandomizer, StaircaseResponse
 from mapveil_client.local.domain import Domain
 from mapveil_client.randomness.random import Randomness
 
@@ -29,7 +30,7 @@ def main() -> None:
     tiling = mv.Places(lon, lat, mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83))
     rng = Randomness(1)
     start = time.perf_counter()
-    randomizer = StaircaseResponse(epsilon=2).on(Domain(tiling))
+    randomizer = cast("StaircaseRandomizer", StaircaseResponse(epsilon=2).on(Domain(tiling)))
     ready = time.perf_counter()
     drawing, tally = 0.0, Tally(np.zeros(randomizer.symbols, dtype=np.int64), 0)
     for first in range(0, users, CHUNK):

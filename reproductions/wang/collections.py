@@ -17,8 +17,7 @@ import numpy.typing as npt
 from mapveil.analysis.neighbour_quality import neighbour_quality
 from mapveil.geo.tiling import as_tiling
 from mapveil.local.estimators.estimators import estimate_distribution
-from mapveil.local.randomizers.randomizer import Randomizer
-from mapveil.local.randomizers.report import Tally
+from mapveil.local.randomizers.randomizer import Randomizer, Tally
 from mapveil.metrics.emd_bounds import emd_within
 from mapveil.metrics.metrics import kl
 from mapveil_client.arrays import FloatArray

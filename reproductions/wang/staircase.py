@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 import numpy as np
 
@@ -15,18 +15,18 @@ from mapveil.geo.grid import Grid
 from mapveil.geo.region import Region
 from mapveil.geo.tiling import as_tiling
 from mapveil.local.estimators.estimators import estimate_distribution
-from mapveil.local.randomizers.condensed import condensed_randomizer, geo_randomizer
-from mapveil.local.randomizers.input_discriminative import InputDiscriminativeRandomizer
 from mapveil.local.randomizers.staircase_response import StaircaseResponse
 from mapveil.mechanisms.laplace_histogram import LaplaceHistogram
 from mapveil_client.local.domain import Domain
-from mapveil_client.local.staircase_response import group_number
+from mapveil_client.local.staircase_groups import Steps, staircase_ratio
+from mapveil_client.local.staircase_response import StaircaseRandomizer, group_number
 from mapveil_client.randomness.random import Randomness
 from reproductions.driver import Section
 from reproductions.report import Claim, Picture, Report, Table, joint_verdict
 from reproductions.results import Outcome
 from reproductions.wang.collections import L1
 from reproductions.wang.data import SETS, DataSet, read_scene
+from reproductions.wang.relaxed import InputDiscriminativeRandomizer, condensed_randomizer, geo_randomizer
 from reproductions.wang.sections import SRR, Found, Plan, Results, beside, shown
 
 _EPSILONS: Final = (0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 20.0)
@@ -86,9 +86,10 @@ def run_stairs(job: StairJob) -> Outcome:
             _OWN: StaircaseResponse(epsilon=exact, thresholds=(domain.codes.bits, 30, 0)),
         }
         for label, mechanism in asked.items():
-            randomizer = mechanism.on(domain)
+            randomizer = cast("StaircaseRandomizer", mechanism.on(domain))
             note(label, epsilon, _LOG_C, math.log(randomizer.steps.ratio))
-            loose = randomizer.ratio_at(Fraction(math.exp(epsilon)))
+            step = Fraction(math.exp(epsilon)) - 1
+            loose = staircase_ratio(randomizer.extremes, Steps(step.numerator, step.denominator))
             note(label, epsilon, _REAL, math.log(loose))
     return Outcome(tuple(made))
 

@@ -31,6 +31,16 @@ _FINE_BITS: Final = 200
 _LARGEST: Final = 128  # an epsilon above it is as good as this one: no weights are so far apart
 
 
+def exact_number(value: EpsilonLike) -> Fraction | None:
+    """The exact value of a number, a float's being the shortest decimal that prints it; None for anything else."""
+    try:
+        if isinstance(value, (int, str, Decimal, Fraction)):
+            return Fraction(value)
+        return Fraction(str(float(value)))  # NumPy's numbers are here too
+    except (ValueError, TypeError, OverflowError, ZeroDivisionError):
+        return None
+
+
 def as_epsilon(value: EpsilonLike, name: str = "epsilon") -> Fraction:
     """Read a privacy parameter exactly.
 
@@ -53,18 +63,9 @@ def as_epsilon(value: EpsilonLike, name: str = "epsilon") -> Fraction:
     >>> as_epsilon(0.1)
     Fraction(1, 10)
     """
-    message = f"{name} must be a finite number above 0, such as 1, 0.5 or 1/3, got {value!r}"
-    if isinstance(value, bool):
-        raise ParameterError(message)
-    try:
-        if isinstance(value, (int, str, Decimal, Fraction)):
-            exact = Fraction(value)
-        else:  # NumPy's numbers are here too
-            exact = Fraction(str(float(value)))
-    except (ValueError, TypeError, OverflowError, ZeroDivisionError):
-        raise ParameterError(message) from None
-    if exact <= 0:
-        raise ParameterError(message)
+    exact = None if isinstance(value, bool) else exact_number(value)
+    if exact is None or exact <= 0:
+        raise ParameterError(f"{name} must be a finite number above 0, such as 1, 0.5 or 1/3, got {value!r}")
     return exact
 
 

@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 from types import ModuleType
 from typing import Final
 
@@ -57,6 +58,21 @@ def check(held: bool, name: str, needed: str, got: object) -> None:
     """
     if not held:
         raise ParameterError(f"{name} must be {needed}, got {got!r:.100}")
+
+
+class Checked:
+    """Parameters that are checked at construction."""
+
+    def _check(self, held: bool, name: str, needed: str) -> None:
+        """Refuse a parameter outside its range."""
+        check(held, name, needed, getattr(self, name))
+
+    def _check_positive(self, *names: str) -> None:
+        """Refuse parameters that are no finite numbers above 0."""
+        for name in names:
+            value = getattr(self, name)
+            number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            self._check(number and math.isfinite(value) and value > 0, name, "a number above 0")
 
 
 def is_whole(value: object, low: int, high: int) -> bool:

@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any, ClassVar, Final, Literal
 
 from mapveil_client.contribution import ROUNDINGS, Rounding
-from mapveil_client.errors import ParameterError, check
+from mapveil_client.errors import Checked, ParameterError
 from mapveil_client.local.disk_area import DiskArea
 from mapveil_client.local.generalized_response import GeneralizedRandomizedResponse
 from mapveil_client.local.hadamard_response import HadamardResponse
@@ -43,7 +43,7 @@ _LOCAL: Final[dict[str, type[LocalMethod]]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class SumParameters:
+class SumParameters(Checked):
     """How the clients of secure sums are asked; client and server share it.
 
     Parameters
@@ -89,19 +89,18 @@ class SumParameters:
     overflow: Overflow = "refuse"
 
     def __post_init__(self) -> None:
-        def need(held: bool, name: str, needed: str) -> None:
-            check(held, name, needed, getattr(self, name))
-
-        need(self.shard_size >= 1, "shard_size", "a whole number of at least 1")
+        self._check(self.shard_size >= 1, "shard_size", "a whole number of at least 1")
         for name in ("tolerated_dropout", "corrupt"):
-            need(0 <= getattr(self, name) < 1, name, "at least 0 and below 1")
+            self._check(0 <= getattr(self, name) < 1, name, "at least 0 and below 1")
         lost = float(self.tolerated_dropout) + float(self.corrupt)
-        need(lost < 1, "corrupt", "below 1 together with tolerated_dropout")
-        need(self.sample is None or self.sample >= 1, "sample", "a whole number of at least 1, or none")
-        need(self.scale is None or 1 <= self.scale <= 1 << 28, "scale", "from 1 to 2**28, or none")
-        need(self.rounding in ROUNDINGS, "rounding", " or ".join(ROUNDINGS))
-        need(self.bits is None or 1 <= self.bits <= 64, "bits", "from 1 to 64, or none")
-        need(self.overflow in ("refuse", "wrap"), "overflow", "refuse or wrap")
+        self._check(lost < 1, "corrupt", "below 1 together with tolerated_dropout")
+        self._check(
+            self.sample is None or self.sample >= 1, "sample", "a whole number of at least 1, or none"
+        )
+        self._check(self.scale is None or 1 <= self.scale <= 1 << 28, "scale", "from 1 to 2**28, or none")
+        self._check(self.rounding in ROUNDINGS, "rounding", " or ".join(ROUNDINGS))
+        self._check(self.bits is None or 1 <= self.bits <= 64, "bits", "from 1 to 64, or none")
+        self._check(self.overflow in ("refuse", "wrap"), "overflow", "refuse or wrap")
 
     @property
     def units(self) -> int:

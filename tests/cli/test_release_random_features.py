@@ -60,7 +60,7 @@ def test_it_needs_a_region_and_metres(mapveil: Callable, table: Path, tmp_path: 
         (BOX, "bandwidth_m=0.0015", 2, "if these are degrees, give 166"),
         (BOX, "features=0", 2, "features must be"),
         (BOX, "features=1.5", 2, "features must be"),
-        (BOX, "kernel=round", 2, "no kernel is called 'round'"),
+        (BOX, "kernel=round", 2, "cauchy, matern-3/2, matern-5/2, matern-7/2, got 'round'"),
         (BOX, "jitter_m=-1", 2, "jitter_m must be"),
         ("-74.03,40.69,-74.03,40.83", "features=1", 2, "west -74.03 is not less than east"),
         ("-74.03,40.69,-73.90,40.69", "features=1", 2, "south 40.69 is not less than north"),

@@ -578,7 +578,7 @@ def test_an_offset_is_not_drawn_again(new_terms, new_device) -> None:
     assert new_device(first, memory=memory, policy=WAVES).report()
     second = new_terms(trust="random-features", method="fourier-kde", identifier="2" * 32)
     device = new_device(second, memory=memory, policy=WAVES, joined=False)
-    with pytest.raises(DeviceRefusal, match="does not draw another"):
+    with pytest.raises(DeviceRefusal, match="of this device, drawn once"):
         device.join()
 
 

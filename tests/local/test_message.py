@@ -18,7 +18,7 @@ from mapveil.local.randomizers.staircase_response import StaircaseResponse
 from mapveil.local.randomizers.unary_encoding import UnaryEncoding
 from mapveil_client.errors import InputError
 from mapveil_client.local.domain import Domain
-from mapveil_client.local.message import read_reports, sift_reports, write_reports
+from mapveil_client.local.message import read_reports, write_reports
 from mapveil_client.randomness.random import Randomness
 
 HERE = Path(__file__).resolve().parent
@@ -50,7 +50,7 @@ def test_servers_read_the_vectors_reports(name: str) -> None:
 
 
 @OF_VECTORS
-def test_servers_refuse_the_vectors_negatives_and_lose_nothing(name: str) -> None:
+def test_servers_refuse_the_vectors_negatives(name: str) -> None:
     vector = VECTORS[name]
     randomizer = GENERATOR.randomizer_of(vector)
     good = [bytes.fromhex(message) for message in vector["messages"]]
@@ -58,9 +58,6 @@ def test_servers_refuse_the_vectors_negatives_and_lose_nothing(name: str) -> Non
         bad = bytes.fromhex(case["message"])
         with pytest.raises(InputError, match="report 2: "):
             read_reports([*good[:2], bad, *good[2:]], randomizer)
-        made = sift_reports([*good[:2], bad, *good[2:]], randomizer)
-        assert made.reports.values.tolist() == vector["values"], case["why"]
-        assert [each.number for each in made.refused] == [2], case["why"]
 
 
 def test_reports_of_another_version_of_the_domain_say_so() -> None:
@@ -68,9 +65,7 @@ def test_reports_of_another_version_of_the_domain_say_so() -> None:
     old, new = (Domain(mv.Places(lon + shift, lat, REGION)) for shift in (0, 1e-6))
     mechanism = StaircaseResponse(epsilon=1)
     messages = write_reports(mechanism.on(old).randomize([3, 4], Randomness(1)), mechanism.on(old))
-    with pytest.raises(
-        InputError, match=r"another domain than places:11, or another version of it \(and 1 more\)"
-    ):
+    with pytest.raises(InputError, match=r"another domain than places:11, or another version of it"):
         read_reports(messages, mechanism.on(new))
 
 
@@ -96,6 +91,5 @@ def test_no_messages_are_no_reports(mechanism) -> None:
 @given(st.binary(max_size=120))
 def test_arbitrary_bytes_are_never_a_report_and_never_another_error(data: bytes) -> None:
     randomizer = GeneralizedRandomizedResponse(epsilon=Fraction(1)).on(Domain(mv.Quadtree(REGION, depth=2)))
-    made = sift_reports([data], randomizer)
-    assert made.reports.count == 0
-    assert len(made.refused) == 1
+    with pytest.raises(InputError, match="report 0: "):
+        read_reports([data], randomizer)

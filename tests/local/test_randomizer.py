@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import mapveil as mv
-from mapveil.local.randomizers.report import Tally
+from mapveil.local.randomizers.randomizer import Tally
 from mapveil_client.epsilon import power
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.local.domain import Domain

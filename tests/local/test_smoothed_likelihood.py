@@ -20,7 +20,7 @@ from mapveil.local.randomizers.hadamard_response import HadamardResponse
 from mapveil.local.randomizers.hierarchical_hashing import HierarchicalHashing
 from mapveil.local.randomizers.local_hashing import LocalHashing
 from mapveil.local.randomizers.planar_laplace import PlanarLaplace
-from mapveil.local.randomizers.report import Tally
+from mapveil.local.randomizers.randomizer import Tally
 from mapveil.local.randomizers.staircase_response import StaircaseResponse
 from mapveil.local.randomizers.subset_selection import SubsetSelection
 from mapveil.local.randomizers.unary_encoding import UnaryEncoding

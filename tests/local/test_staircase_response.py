@@ -9,7 +9,7 @@ import pytest
 
 import mapveil as mv
 from mapveil.local.randomizers.generalized_response import GeneralizedRandomizedResponse
-from mapveil.local.randomizers.report import Tally
+from mapveil.local.randomizers.randomizer import Tally
 from mapveil.local.randomizers.staircase_response import StaircaseResponse
 from mapveil_client.errors import ParameterError
 from mapveil_client.local.domain import Domain
@@ -70,7 +70,7 @@ def test_coarse_groups_have_no_inverse_and_the_message_has_the_way_out() -> None
     randomizer = StaircaseResponse(epsilon=1, thresholds=(24, 20, 2)).on(domain)
     tally = Tally(np.ones(50, dtype=np.int64), 50)
     for call in (randomizer.invert, lambda tally: randomizer.covariance(np.full(50, 0.02))):
-        with pytest.raises(ParameterError, match=r"singular; expected the estimator 'smoothed-em', or 46"):
+        with pytest.raises(ParameterError, match=r"singular; use the estimator 'smoothed-em', or 46"):
             call(tally)
     heat = StaircaseResponse(epsilon=1, thresholds=(24, 20, 2)).estimate(tally, randomizer)
     assert heat.values.sum() == pytest.approx(50)

@@ -244,7 +244,7 @@ def test_epsilons_beyond_the_lattice_are_refused():
 
 @pytest.mark.parametrize(("epsilon", "sensitivity"), [(Fraction(0), 1), (Fraction(-1), 1), (Fraction(1), 0)])
 def test_a_scale_that_is_not_positive_is_refused(epsilon, sensitivity):
-    with pytest.raises(ParameterError, match="numbers above 0"):
+    with pytest.raises(ParameterError, match="sensitivity must be above 0"):
         discrete_laplace(1, epsilon, sensitivity, Randomness(1))
 
 

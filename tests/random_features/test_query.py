@@ -57,10 +57,10 @@ def test_senseless_grids_are_refused(start, step, count):
         ({"features": 0}, "at least 1"),
         ({"features": 1.5}, "whole number"),
         ({"features": True}, "whole number"),
-        ({"kernel": "box"}, "no kernel"),
-        ({"high": (0.0, 12_000.0)}, "which is empty"),
-        ({"low": (np.nan, 0.0)}, "which is empty"),
-        ({"grid": EvenGrid((0.0,), (1.0,), (4,))}, "a grid of 1 axes"),
+        ({"kernel": "box"}, "kernel must be one of"),
+        ({"high": (0.0, 12_000.0)}, "low must be below high"),
+        ({"low": (np.nan, 0.0)}, "low must be below high"),
+        ({"grid": EvenGrid((0.0,), (1.0,), (4,))}, "must have 2 axes, got 1"),
     ],
 )
 def test_senseless_queries_are_refused(change, message):

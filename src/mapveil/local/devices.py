@@ -1,19 +1,17 @@
-"""The one cell that every client of a local collection reports about, for all users of a table. For simulations.
+"""The one cell that each client of a local collection reports about, from a table of all users. For simulations.
 
-Each user reports once, about one cell, however many rows they have: the promise about a report is one about a user.
 Nothing here is private, and nothing of it reaches the server half of a mechanism.
 """
 
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.engines.contributions import check_tiling, locator, nobody_inside, user_cells
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import as_tiling
-from mapveil_client.arrays import IntArray
+from mapveil_client.arrays import BoolArray, IntArray
 from mapveil_client.contribution import Outside
 from mapveil_client.errors import InputError
 from mapveil_client.local.domain import Domain
@@ -53,7 +51,8 @@ def cells_of_users(
         inside = np.isin(cells, domain.cells)
         check_inside(inside, rule, domain, source.source)
         return cells[inside]
-    locate = None if _by_sql(domain, rule) else locator(tiling, domain.cells, rule)
+    by_sql = rule is not Outside.NEAREST and domain.size == domain.tiling.size
+    locate = None if by_sql else locator(tiling, domain.cells, rule)
     found = user_cells(source, tiling, Outside.KEEP if rule is Outside.REFUSE else Outside.DROP, locate)
     check_inside(found.cells >= 0, rule, domain, source.source)
     if found.cells.size == 0:
@@ -65,13 +64,13 @@ def cells_of_users(
     return cells[_largest(starts, weights) if choice == "most-visited" else _random(starts, weights, rng)]
 
 
-def check_inside(inside: npt.NDArray[np.bool_], rule: Outside, domain: Domain, name: str) -> None:
-    """Refuse a table with rows outside where the rule is to refuse it.
+def check_inside(inside: BoolArray, rule: Outside, domain: Domain, name: str) -> None:
+    """Refuse a table with rows outside, where the rule is ``REFUSE``.
 
     Raises
     ------
     InputError
-        The rule is ``REFUSE`` and not all is inside.
+        A row is outside.
     """
     if rule is Outside.REFUSE and not inside.all():
         raise InputError(
@@ -80,12 +79,8 @@ def check_inside(inside: npt.NDArray[np.bool_], rule: Outside, domain: Domain, n
         )
 
 
-def _by_sql(domain: Domain, rule: Outside) -> bool:
-    return rule is not Outside.NEAREST and domain.size == domain.tiling.size
-
-
 def _largest(starts: IntArray, weight: IntArray) -> IntArray:
-    """The entry of the largest weight of each user, of equal ones the first."""
+    """The entry of the largest weight of each user, the first of equal ones."""
     stop = np.append(starts[1:], weight.size)
     best = np.repeat(np.maximum.reduceat(weight, starts), stop - starts)
     hits = np.flatnonzero(weight == best)

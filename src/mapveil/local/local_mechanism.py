@@ -1,14 +1,11 @@
-"""What the mechanisms of this wing share: one report of every user, randomized on their own device."""
+"""The base of local mechanisms: one report of every user, randomized on the device."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-
-import numpy as np
-import numpy.typing as npt
+from typing import cast
 
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
@@ -16,8 +13,7 @@ from mapveil.geo.tiling import Tiling, as_tiling
 from mapveil.local.devices import cells_of_users
 from mapveil.local.estimators.estimators import check_estimator, estimate_distribution
 from mapveil.local.estimators.measurement import estimated_users
-from mapveil.local.randomizers.randomizer import Randomizer, SymbolRandomizer
-from mapveil.local.randomizers.report import Tally
+from mapveil.local.randomizers.randomizer import Randomizer, SymbolRandomizer, Tally
 from mapveil.maps.density_map import DensityMap
 from mapveil.mechanisms.mechanism import Mechanism, Progress, tiling_of
 from mapveil.privacy.claim import (
@@ -33,10 +29,10 @@ from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import ParameterError
 from mapveil_client.local.domain import Domain
-from mapveil_client.local.randomizer import LocalMethod, Reports
+from mapveil_client.local.randomizer import LocalMethod
 from mapveil_client.randomness.random import Randomness, as_randomness
 
-_CHUNK = 1 << 18
+_CHUNK = 1 << 18  # clients at a time
 _REPORT = "one report of each user"
 
 
@@ -51,15 +47,9 @@ class LocalMechanism(LocalMethod, Mechanism):
         super().__post_init__()
         check_estimator(self.estimator)
 
-    @abstractmethod
     def on(self, domain: Domain) -> Randomizer:
-        """Both halves on a domain: what the phones randomize with, and what the server inverts.
-
-        Raises
-        ------
-        ParameterError
-            The parameters do not fit the domain.
-        """
+        """Both halves on a domain; see :meth:`LocalMethod.on`."""
+        return cast("Randomizer", super().on(domain))
 
     def transition_matrix(self, tiling: Tiling) -> FloatArray:
         """The probability of every report from every site, for small domains, tests and audits.
@@ -82,9 +72,9 @@ class LocalMechanism(LocalMethod, Mechanism):
         Parameters
         ----------
         tally : Tally
-            Of reports, see :meth:`Randomizer.tally`.
+            Counts of the reports, see :meth:`Randomizer.tally`.
         randomizer : Randomizer
-            What this mechanism makes :meth:`on` their domain.
+            Randomizer of this mechanism :meth:`on` their domain.
         seeded : bool
             Whether the reports were made with a seed.
         """
@@ -109,18 +99,14 @@ class LocalMechanism(LocalMethod, Mechanism):
         progress: Progress | None = None,
         before_reveal: Callable[[Share], None] | None = None,
     ) -> DensityMap:
-        """Run a whole collection in this process: every phone's half, and the server's.
+        """Simulate a whole collection in this process: every client's half, and the server's.
 
         Parameters
         ----------
         points : Points or Counts
-            What each phone knows: one phone per user.
-        tiling : Tiling, optional
-            The cells; counts bring their own.
-        rng : Randomness, int or None
-            Leave it out for a release; an integer seeds the run and marks the map.
-        progress : callable, optional
-            Told the name and the done part of each step.
+            Locations of the clients, one client per user.
+        tiling, rng, progress
+            As for :meth:`SumMechanism.release`.
         before_reveal : callable, optional
             Told the share of epsilon before any client reports; may refuse by raising.
 
@@ -139,18 +125,13 @@ class LocalMechanism(LocalMethod, Mechanism):
             before_reveal(Share(_REPORT, self.budget))
         tally = randomizer.tally(randomizer.randomize(cells[:0], stream))
         for start in range(0, cells.size, _CHUNK):
-            tally += self._ask(randomizer, cells[start : start + _CHUNK], stream)
+            tally += randomizer.tally(randomizer.randomize(cells[start : start + _CHUNK], stream))
             tell("ask the phones", min(1.0, (start + _CHUNK) / cells.size))
         tell("estimate", 0.0)
         made = self.estimate(tally, randomizer, seeded=stream.seeded)
         made = replace(made, guarantee=made.guarantee.as_simulation())
         tell("estimate", 1.0)
         return made
-
-    @staticmethod
-    def _ask(randomizer: Randomizer, cells: npt.NDArray[np.int64], rng: Randomness) -> Tally:
-        reports: Reports = randomizer.randomize(cells, rng)
-        return randomizer.tally(reports)
 
     def guarantee(self, shares: tuple[Share, ...] = (), *, seeded: bool = False) -> Guarantee:
         """The promise of one release with these parameters."""

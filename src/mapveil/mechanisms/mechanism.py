@@ -20,7 +20,7 @@ from mapveil.maps.density_map import DensityMap, Measurement
 from mapveil.privacy.claim import Share
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.epsilon import EpsilonLike, as_epsilon
-from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.errors import Checked, InputError
 from mapveil_client.randomness.random import Randomness
 
 Progress = Callable[[str, float], None]
@@ -73,7 +73,7 @@ def tiling_of(source: Points | Counts | Any, tiling: Tiling | None) -> Tiling:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnyMechanism(ABC):
+class AnyMechanism(Checked, ABC):
     """Frozen parameters, validated at construction; with a privacy budget (:class:`Mechanism`) or without."""
 
     name: ClassVar[str]
@@ -102,11 +102,6 @@ class AnyMechanism(ABC):
             value = getattr(self, item.name)
             record[item.name] = str(value) if isinstance(value, Fraction) else value
         return record
-
-    def _check(self, held: bool, name: str, accepted: str) -> None:
-        """Refuse a parameter outside its range."""
-        if not held:
-            raise ParameterError(f"{name} must be {accepted}, got {getattr(self, name)!r}")
 
 
 @dataclass(frozen=True, kw_only=True)

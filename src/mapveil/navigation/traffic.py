@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from mapveil.local.local_mechanism import LocalMechanism
-from mapveil.local.randomizers.randomizer import Randomizer
-from mapveil.local.randomizers.report import Tally
+from mapveil.local.randomizers.randomizer import Randomizer, Tally
 from mapveil.maps.density_map import DensityMap
 from mapveil.privacy.claim import Assumes, ContributionBound, Norm, Share
 from mapveil.privacy.guarantee import Guarantee

@@ -34,7 +34,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil_client.errors import ParameterError
-from mapveil_client.randomness.logarithmic import DIGITS, TAIL, SlotTable, draw_slots, slot_table
+from mapveil_client.randomness.logarithmic import DIGITS, TAIL, SlotTable, draw_slots, noise_rate, slot_table
 from mapveil_client.randomness.random import Randomness
 
 _DIGIT_BITS = 10
@@ -52,12 +52,8 @@ class _Sampler(NamedTuple):
 @functools.lru_cache(maxsize=64)
 def _sampler(epsilon: Fraction, sensitivity: int) -> _Sampler:
     """Choose the digits and make their tables."""
-    if epsilon <= 0 or sensitivity <= 0:
-        raise ParameterError(
-            f"epsilon {epsilon} at sensitivity {sensitivity}; expected numbers above 0 for both"
-        )
     with decimal.localcontext(DIGITS):
-        rate = Decimal(epsilon.numerator) / Decimal(epsilon.denominator * sensitivity)
+        rate = noise_rate(epsilon, sensitivity)
         shift = 0
         # The leading digit's tail must fall below 2^-66 within its table.
         while _LEADING_VALUES * rate * (1 << shift) < -TAIL.ln():

@@ -201,9 +201,3 @@ class ProjectionMechanism(AnyMechanism):
             notes=(*self.warnings(measured), *made.notes, *notes),
             faint=made.faint,
         )
-
-    def _check_positive(self, *names: str) -> None:
-        for name in names:
-            value = getattr(self, name)
-            number = isinstance(value, (int, float)) and not isinstance(value, bool)
-            self._check(number and math.isfinite(value) and value > 0, name, "a number above 0")

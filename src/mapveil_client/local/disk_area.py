@@ -5,28 +5,26 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.cells import GridCells, QuadtreeCells
-from mapveil_client.epsilon import odds
 from mapveil_client.errors import ParameterError
 from mapveil_client.local.domain import Domain
-from mapveil_client.local.randomizer import LocalMethod, SymbolRandomizer
+from mapveil_client.local.randomizer import LocalMethod, SymbolRandomizer, odds_for
 from mapveil_client.randomness.random import Randomness, uniform_below
 from mapveil_client.tiles_and_sites import TileCells
 
-_TOTAL_BITS: Final = 61
-_LARGEST_OUTPUT: Final = 1 << 25
+_LARGEST_OUTPUT: Final = 1 << 25  # pixels
 _PIXELS_PER_SITE: Final = 16
-_LONGEST: Final = 1024
+_LONGEST: Final = 1024  # pixels along the longer side of a raster of scattered sites
 _SAMPLES: Final = 16  # chords of a pixel
-_PARTS: Final = 256
-_PAIRS: Final = 1 << 11
-_SECTIONS: Final = 60
+_PARTS: Final = 256  # steps of the covered fraction of a pixel
+_PAIRS: Final = 1 << 11  # places all of whose pairs are compared for the exact worst ratio
+_SECTIONS: Final = 60  # golden sections of a radius: beyond double precision
 _GOLDEN: Final = (math.sqrt(5) - 1) / 2
 
 
@@ -45,21 +43,8 @@ class PixelRaster(NamedTuple):
         return self.columns * self.pixel_m[1], self.rows * self.pixel_m[0]
 
 
-class DiskKernel(NamedTuple):
-    """A disk around the middle of a pixel."""
-
-    part: FloatArray  # of each pixel that it covers, shape (2 up + 1, 2 along + 1); the middle one is 1
-    reach: tuple[int, int]  # pixels up and along
-
-
 def pixel_raster(domain: Domain) -> PixelRaster:
-    """The raster of a tiling of rows and columns; of other sites, square pixels, about 16 for each.
-
-    Parameters
-    ----------
-    domain : Domain
-        The sites.
-    """
+    """The raster of a tiling of rows and columns; of scattered sites, square pixels, about 16 for each."""
     x, y = domain.plane
     if isinstance(domain.tiling, (QuadtreeCells, GridCells, TileCells)):
         lattice = domain.tiling.lattice()
@@ -85,20 +70,15 @@ def _step(along: FloatArray, place: IntArray) -> float:
 
 
 def disk_reach(radius_m: float, raster: PixelRaster) -> tuple[int, int]:
-    """How many pixels a disk around the middle of one reaches up, and along."""
+    """The reach of a disk around the middle of a pixel: pixels up, and along."""
     up, along = (math.floor(radius_m / side + 0.5) for side in raster.pixel_m)
     return up, along
 
 
-def disk_kernel(radius_m: float, raster: PixelRaster) -> DiskKernel:
-    """The parts of pixels in a disk, to 1/256 of a pixel, by 16 chords through each.
+def disk_kernel(radius_m: float, raster: PixelRaster) -> FloatArray:
+    """The fraction of each pixel in a disk around the middle of the central one, shape (2 up + 1, 2 along + 1).
 
-    Parameters
-    ----------
-    radius_m : float
-        Of the disk, metres.
-    raster : PixelRaster
-        Gives the pixels' size.
+    To 1/256 of a pixel, by 16 chords through each; the central pixel is 1.
     """
     high, wide = raster.pixel_m
     up, along = disk_reach(radius_m, raster)
@@ -110,7 +90,7 @@ def disk_kernel(radius_m: float, raster: PixelRaster) -> DiskKernel:
     covered[:, along] = np.minimum(2 * half, 1.0)
     part = np.rint(covered.reshape(2 * up + 1, _SAMPLES, -1).mean(axis=1) * _PARTS) / _PARTS
     part[up, along] = 1.0
-    return DiskKernel(part, (up, along))
+    return np.asarray(part)
 
 
 def best_radius(epsilon: Fraction, width: float, height: float) -> float:
@@ -127,9 +107,9 @@ def best_radius(epsilon: Fraction, width: float, height: float) -> float:
     Parameters
     ----------
     epsilon : Fraction
-        Of a report.
+        Privacy parameter of a report.
     width, height : float
-        w and h, any unit; the radius is in the same.
+        w and h, any unit; the radius is in the same unit.
     """
     e = math.exp(min(float(epsilon), 60.0))
 
@@ -149,7 +129,7 @@ def best_radius(epsilon: Fraction, width: float, height: float) -> float:
 
 
 def _fast(side: int) -> int:
-    """The least length from ``side`` on without prime factors above 5: those are transformed fastest."""
+    """The least length from ``side`` on without prime factors above 5, whose transform is fastest."""
     while True:
         left = side
         for prime in (2, 3, 5):
@@ -161,7 +141,7 @@ def _fast(side: int) -> int:
 
 
 class DiskRandomizer(SymbolRandomizer):
-    """The halves of :class:`DiskArea` on one domain. Symbols are the pixels that some site's disk reaches, row by row.
+    """The randomizer of :class:`DiskArea` on one domain: symbols are the pixels in some site's disk, row by row.
 
     Attributes
     ----------
@@ -169,8 +149,6 @@ class DiskRandomizer(SymbolRandomizer):
         b, metres.
     raster : PixelRaster
         The pixels of the sites, without the border around them.
-    kernel : DiskKernel
-        The disk on the raster.
     """
 
     kind: ClassVar[int] = 9
@@ -184,33 +162,31 @@ class DiskRandomizer(SymbolRandomizer):
         self._shape = (self.raster.rows + 2 * up, self.raster.columns + 2 * along)
         if self._shape[0] * self._shape[1] > _LARGEST_OUTPUT:
             raise ParameterError(
-                f"radius {self.radius_m:g} m on {domain.tiling.spec}: a report is one of "
-                f"{self._shape[0] * self._shape[1]} pixels; expected 2**25 at most"
+                f"a report must be one of 2**25 pixels at most, got {self._shape[0] * self._shape[1]}: radius "
+                f"{self.radius_m:g} m on {domain.tiling.spec}"
             )
-        self.kernel: DiskKernel = disk_kernel(self.radius_m, self.raster)
+        kernel = disk_kernel(self.radius_m, self.raster)
         # The corner of each site's kernel in the bordered raster.
         self._corner = self.raster.row * self._shape[1] + self.raster.column
-        self._reached = np.flatnonzero(self._reach())
-        room = _TOTAL_BITS - (self._reached.size + self.kernel.part.size).bit_length()
-        self.weights = odds(epsilon, room, min(room, 40))
+        self._reached = np.flatnonzero(self._reach(kernel))
+        self.weights = odds_for(epsilon, self._reached.size + kernel.size)
         surplus = self.weights.more - self.weights.less
-        self._extra = (self.kernel.part * surplus).astype(np.int64)
-        self._extra[self.kernel.part >= 1] = surplus
+        self._extra = (kernel * surplus).astype(np.int64)
+        self._extra[kernel >= 1] = surplus
         self._ends = np.cumsum(self._extra.reshape(-1))
         self._surplus = int(self._ends[-1])
         self._total = self._surplus + self.weights.less * self._reached.size
         self._spectrum = self._transform(self._extra.astype(np.float64))
 
-    def _reach(self) -> FloatArray:
-        """Which pixels of the bordered raster some site's disk reaches."""
+    def _reach(self, kernel: FloatArray) -> FloatArray:
+        """Pixels of the bordered raster in some site's disk."""
         held = np.zeros(self._shape)
         held.reshape(-1)[self._corner] = 1.0
-        disk = self._transform((self.kernel.part > 0).astype(np.float64))
+        disk = self._transform((kernel > 0).astype(np.float64))
         return np.asarray(self._back(self._transform(held) * disk) > 0.5)
 
     def _transform(self, values: FloatArray) -> npt.NDArray[np.complex128]:
         """The Fourier transform of a raster with the corner of the bordered one."""
-        # NumPy's: this is the client half too, and a phone has no SciPy.
         return np.asarray(np.fft.rfft2(values, [_fast(side) for side in self._shape]))
 
     def _back(self, spectrum: npt.NDArray[np.complex128]) -> FloatArray:
@@ -220,20 +196,18 @@ class DiskRandomizer(SymbolRandomizer):
 
     @property
     def symbols(self) -> int:
-        """One for each pixel within reach of a site."""
+        """Number of pixels within reach of a site."""
         return int(self._reached.size)
 
     def worst_ratio(self) -> Fraction:
         """See :meth:`Randomizer.worst_ratio`.
 
-        Whatever the place, all weights sum to the same, so that the ratio is that of two weights: the whole one to
-        the least, unless all disks overlap in every pixel of theirs.
+        The weights of every place have the same sum, so the ratio is that of two weights: the largest to the least,
+        unless all disks overlap in every pixel. Of very many places it is a bound.
         """
-        if self._separate():
-            return Fraction(*self.weights)
         places = np.unique(self._corner)
-        if places.size > _PAIRS:
-            return Fraction(*self.weights)  # a bound
+        if self._separate() or places.size > _PAIRS:
+            return super().worst_ratio()
         worst = Fraction(1)
         for corner in places.tolist():
             extra = self._extra_from(int(corner))
@@ -254,7 +228,7 @@ class DiskRandomizer(SymbolRandomizer):
         return made
 
     def _separate(self) -> bool:
-        """Whether a site at one end has a pixel of the whole weight that one at the other end does not reach."""
+        """Whether a site at one end has a pixel of the largest weight that one at the other end does not reach."""
         for along in (self.raster.row, self.raster.column):
             first, last = int(self._corner[np.argmin(along)]), int(self._corner[np.argmax(along)])
             whole = self._extra_from(first) == self.weights.more - self.weights.less
@@ -278,7 +252,7 @@ class DiskRandomizer(SymbolRandomizer):
         held = np.zeros(self._shape[0] * self._shape[1])
         np.add.at(held, self._corner, distribution)
         spread = self._back(self._transform(held.reshape(self._shape)) * self._spectrum)
-        near = np.maximum(spread.reshape(-1)[self._reached], 0.0)  # what is below is the transform's rounding
+        near = np.maximum(spread.reshape(-1)[self._reached], 0.0)  # below 0 by the transform's rounding
         return np.asarray((near + self.weights.less * distribution.sum()) / self._total)
 
     def backward(self, values: FloatArray) -> FloatArray:
@@ -299,13 +273,13 @@ class DiskArea(LocalMethod):
 
     .. math:: q(y \mid x) \propto 1 + (e^\epsilon - 1)\, a(y - x)
 
-    where: y is any pixel within the radius b of some site, and :math:`a(y - x)` the part of pixel y that lies in the
-    disk of radius b around the middle of x's pixel, 1 for x's own. The sum of all weights is the same for every
-    place: the disk lies wholly within the pixels that can be reported, beyond the border of the region where need be.
-    Places are seen on the raster of their tiling, scattered sites on one of about 16 pixels for each.
+    where: y is any pixel within the radius b of some site, and :math:`a(y - x)` the fraction of pixel y in the disk of
+    radius b around the middle of x's pixel, 1 for x's own. The sum of all weights is the same for every place: pixels
+    beyond the border of the region can be reported too. Cells are the pixels of their tiling's raster; scattered sites
+    have a raster of about 16 pixels for each.
 
-    Deviation: the pixels are those some site's disk reaches, instead of a bordered square; the part of a border pixel
-    is taken as such, where the paper shrinks the disk to whole pixels in two steps.
+    Deviation: the pixels are those in some site's disk, instead of a bordered square; the fraction of a border pixel
+    is used as such, where the paper shrinks the disk to whole pixels in two steps.
 
     Source: Du, Cheng, Zheng, Lian, Chen, Xi, Ni, "Numerical Estimation of Spatial Distributions under Differential
     Privacy" (2024).
@@ -319,6 +293,7 @@ class DiskArea(LocalMethod):
     name: ClassVar[str] = "disk"
     summary: ClassVar[str] = "each phone reports a pixel, likelier one in a disk around its place"
     source: ClassVar[str] = "Du et al. 2024"
+    randomizer = DiskRandomizer
 
     radius_m: float | None = None
 
@@ -327,6 +302,5 @@ class DiskArea(LocalMethod):
         above = self.radius_m is None or (math.isfinite(self.radius_m) and self.radius_m >= 0)
         self._check(above, "radius_m", "a number of metres of at least 0, or none")
 
-    def on(self, domain: Domain) -> DiskRandomizer:
-        """The randomizer of a domain; see :meth:`LocalMethod.on`."""
-        return DiskRandomizer(domain, self.budget, None if self.radius_m is None else float(self.radius_m))
+    def _arguments(self, domain: Domain) -> tuple[Any, ...]:
+        return (None if self.radius_m is None else float(self.radius_m),)

@@ -1,7 +1,6 @@
 """The domain of a randomizer: the sites of a tiling that can hold anybody, in the order of their hierarchical codes.
 
-Public throughout: it depends on the tiling only, is known to every phone, and has a fingerprint by which a server
-tells reports on this domain from reports on another version of it.
+It is public and depends on the tiling only; its fingerprint tells reports on it from those on another version.
 """
 
 from __future__ import annotations
@@ -21,19 +20,17 @@ from mapveil_client.errors import InputError
 from mapveil_client.morton import interleave
 from mapveil_client.tiles_and_sites import TileCells
 
-TILE_LEVELS: Final = 23
-"""Levels of the tile codes of scattered sites: 46 bits, cells of 4.8 m at the equator."""
-
+_TILE_LEVELS: Final = 23  # of the tile codes of scattered sites: 46 bits, cells of 4.8 m at the equator
 _SITES = 1 << 26
-_STEEPEST: Final = 85.05112877980659  # where the tiles end, degrees
+_STEEPEST: Final = 85.05112877980659  # latitude at which the tiles end, degrees
 
 
 class Codes(NamedTuple):
     """Hierarchical codes of the sites, sorted: sites that share a prefix are neighbours."""
 
     code: IntArray  # Morton codes, ascending, no two alike, shape (sites,)
-    site: IntArray  # the site of each
-    rank: IntArray  # where each site is among them
+    site: IntArray  # the site of each code
+    rank: IntArray  # the position of each site among them
     bits: int  # length of a code, even
 
 
@@ -44,7 +41,7 @@ class Domain:
     Parameters
     ----------
     tiling : Cells
-        Any. Cells whose centre lies outside the region's polygon are left out.
+        Any tiling. Cells whose centre lies outside the region's polygon are left out.
 
     Raises
     ------
@@ -63,10 +60,10 @@ class Domain:
 
     def __post_init__(self) -> None:
         if self.tiling.size > _SITES:
-            raise InputError(f"{self.tiling.spec} has {self.tiling.size} sites; expected at most {_SITES}")
+            raise InputError(f"{self.tiling.spec} must have {_SITES} sites at most, got {self.tiling.size}")
         if self.size < 2:
             raise InputError(
-                f"{self.tiling.spec} has {self.size} sites in {self.tiling.region}; expected two or more"
+                f"{self.tiling.spec} must have two or more sites in {self.tiling.region}, got {self.size}"
             )
 
     @cached_property
@@ -104,7 +101,7 @@ class Domain:
             sites = np.minimum(np.searchsorted(self._cells, given), self.size - 1)
             known &= self._cells[sites] == given
         if not known.all():
-            # Not which: a message may be logged, and a cell is somebody's place.
+            # Without its number: a message may be logged, and a cell is somebody's place.
             raise InputError(
                 f"a cell is not among the {self.size} sites of {self.tiling.spec}; a place outside the region "
                 "has no report, or that of the nearest site"
@@ -124,18 +121,18 @@ class Domain:
     def codes(self) -> Codes:
         """Hierarchical codes: rows and columns of a raster, or map tiles of level 23 for scattered sites.
 
-        Deviation: sites of one tile, which the paper's codes cannot tell apart, have two or more further bits that
-        do. Source: Wang et al. (2022), section 3.2, Figure 3.
+        Deviation: sites of one tile, which have one code in the paper, have two or more further bits. Source: Wang
+        et al. (2022), section 3.2, Figure 3.
         """
         if isinstance(self.tiling, (QuadtreeCells, GridCells, TileCells)):
             lattice = self.tiling.lattice()
             code = interleave(lattice.row[self.cells], lattice.col[self.cells])
             return _sorted(code, 2 * max(lattice.depth, 1))
-        return _sorted(self._tile_codes(), 2 * TILE_LEVELS)
+        return _sorted(self._tile_codes(), 2 * _TILE_LEVELS)
 
     def _tile_codes(self) -> IntArray:
         centres = self.tiling.centres(self.cells)
-        side = 1 << TILE_LEVELS
+        side = 1 << _TILE_LEVELS
         if self.tiling.region.georeferenced:
             lat = np.radians(np.clip(centres.lat, -_STEEPEST, _STEEPEST))
             x = (centres.lon + 180) / 360

@@ -1,4 +1,4 @@
-r"""Generalized randomized response: the place itself, or any other with a smaller probability."""
+"""Generalized randomized response: the place itself, or any other with a smaller probability."""
 
 from __future__ import annotations
 
@@ -11,36 +11,25 @@ import numpy as np
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.epsilon import odds
 from mapveil_client.local.domain import Domain
-from mapveil_client.local.randomizer import LocalMethod, SymbolRandomizer
+from mapveil_client.local.randomizer import TOTAL_BITS, LocalMethod, SymbolRandomizer
 from mapveil_client.randomness.random import Randomness, uniform_below
-
-_TOTAL_BITS = 61
 
 
 class GeneralizedRandomizer(SymbolRandomizer):
-    """The halves of :class:`GeneralizedRandomizedResponse` on one domain."""
+    """The randomizer of :class:`GeneralizedRandomizedResponse` on one domain."""
 
     kind: ClassVar[int] = 1
 
     def __init__(self, domain: Domain, epsilon: Fraction) -> None:
         super().__init__(domain, epsilon)
-        room = _TOTAL_BITS - domain.size.bit_length()
-        self.weights = odds(epsilon, _TOTAL_BITS - 1, min(room, 40))
+        room = TOTAL_BITS - domain.size.bit_length()
+        self.weights = odds(epsilon, TOTAL_BITS - 1, min(room, 40))
         self._total = self.weights.more + (self.size - 1) * self.weights.less
 
     @property
-    def symbols(self) -> int:
-        """One for each site."""
-        return self.size
-
-    @property
     def probabilities(self) -> tuple[float, float]:
-        """Of the place itself, and of each other one."""
+        """The probability of the place itself, and of each other one."""
         return self.weights.more / self._total, self.weights.less / self._total
-
-    def worst_ratio(self) -> Fraction:
-        """See :meth:`Randomizer.worst_ratio`."""
-        return Fraction(*self.weights)
 
     def forward(self, distribution: FloatArray) -> FloatArray:
         """See :meth:`SymbolRandomizer.forward`."""
@@ -58,7 +47,7 @@ class GeneralizedRandomizer(SymbolRandomizer):
     def _draw(self, sites: IntArray, rng: Randomness) -> IntArray:
         surplus = self.weights.more - self.weights.less
         drawn = uniform_below(sites.size, self._total, rng) - surplus
-        # What is beyond the surplus is any site, the place itself among them.
+        # Draws beyond the surplus are any site, the place itself among them.
         return np.where(drawn < 0, sites, drawn // self.weights.less)
 
 
@@ -69,7 +58,7 @@ class GeneralizedRandomizedResponse(LocalMethod):
     .. math:: q(y \mid x) = \frac{e^\epsilon}{d + e^\epsilon - 1} \text{ if } y = x, \quad
         \frac{1}{d + e^\epsilon - 1} \text{ otherwise}
 
-    where: d is the number of sites. Run by: the client (randomizing), the server (estimating).
+    where: d is the number of sites.
 
     Source: Kairouz, Bonawitz, Ramage, "Discrete Distribution Estimation under Local Privacy" (2016); Wang et al.
     (2022), equation 1.
@@ -78,7 +67,4 @@ class GeneralizedRandomizedResponse(LocalMethod):
     name: ClassVar[str] = "grr"
     summary: ClassVar[str] = "each phone reports its place, or with some probability any other"
     source: ClassVar[str] = "Kairouz et al. 2016; Wang et al. 2022, equation 1"
-
-    def on(self, domain: Domain) -> GeneralizedRandomizer:
-        """The randomizer of a domain; see :meth:`LocalMethod.on`."""
-        return GeneralizedRandomizer(domain, self.budget)
+    randomizer = GeneralizedRandomizer

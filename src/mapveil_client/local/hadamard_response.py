@@ -5,18 +5,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from mapveil_client.arrays import FloatArray, IntArray
-from mapveil_client.epsilon import odds
 from mapveil_client.errors import ParameterError
 from mapveil_client.local.domain import Domain
-from mapveil_client.local.randomizer import LocalMethod, SymbolRandomizer
+from mapveil_client.local.randomizer import LocalMethod, SymbolRandomizer, odds_for
 from mapveil_client.randomness.random import Randomness, uniform_below
-
-_TOTAL_BITS = 61
 
 
 def walsh_hadamard(values: FloatArray) -> FloatArray:
@@ -40,13 +37,7 @@ def walsh_hadamard(values: FloatArray) -> FloatArray:
 
 
 class HadamardRandomizer(SymbolRandomizer):
-    """The halves of :class:`HadamardResponse` on one domain.
-
-    Attributes
-    ----------
-    blocks, length : int
-        B and b.
-    """
+    """The randomizer of :class:`HadamardResponse` on one domain: B is ``blocks`` and b is ``length``."""
 
     kind: ClassVar[int] = 3
 
@@ -57,11 +48,10 @@ class HadamardRandomizer(SymbolRandomizer):
             wanted = math.ceil(math.log2(min(math.exp(min(float(epsilon), 60.0)), 2.0 * domain.size)))
             blocks = 1 << max(wanted - 1, 0)
         if blocks > most:
-            raise ParameterError(f"blocks is {blocks} for {domain.size} sites; expected at most {most}")
+            raise ParameterError(f"blocks must be {most} at most for {domain.size} sites, got {blocks}")
         self.length = 1 << (-(-domain.size // blocks)).bit_length()
         self.blocks = -(-domain.size // (self.length - 1))
-        room = _TOTAL_BITS - self.symbols.bit_length()
-        self.weights = odds(epsilon, room, min(room, 40))
+        self.weights = odds_for(epsilon, self.symbols)
         self._surplus = (self.weights.more - self.weights.less) * (self.length // 2)
         self._total = self._surplus + self.weights.less * self.symbols
 
@@ -72,12 +62,8 @@ class HadamardRandomizer(SymbolRandomizer):
 
     @property
     def step(self) -> float:
-        """What one report adds to the estimate of a site, or takes from it, where it is of its block."""
+        """The change of a site's estimate, up or down, by one report of the site's block."""
         return self._total / self._surplus
-
-    def worst_ratio(self) -> Fraction:
-        """See :meth:`Randomizer.worst_ratio`: any two rows differ, so some symbol has both weights."""
-        return Fraction(*self.weights)
 
     def _draw(self, sites: IntArray, rng: Randomness) -> IntArray:
         block, row = np.divmod(sites, self.length - 1)
@@ -103,15 +89,16 @@ class HadamardRandomizer(SymbolRandomizer):
 
     def forward(self, distribution: FloatArray) -> FloatArray:
         """See :meth:`SymbolRandomizer.forward`: O(K log b)."""
-        rows = self._rows(distribution)
-        bent = self._surplus / self.length * (walsh_hadamard(rows) + rows.sum(axis=1, keepdims=True))
-        return np.asarray((bent + self.weights.less * distribution.sum()).reshape(-1) / self._total)
+        return self._product(self._rows(distribution), distribution.sum()).reshape(-1)
 
     def backward(self, values: FloatArray) -> FloatArray:
         """See :meth:`SymbolRandomizer.backward`: O(K log b)."""
-        rows = values.reshape(self.blocks, self.length)
+        return self._sites(self._product(values.reshape(self.blocks, self.length), values.sum()))
+
+    def _product(self, rows: FloatArray, total: float) -> FloatArray:
+        """The symmetric channel of the blocks' rows, times values of them that sum to ``total``."""
         bent = self._surplus / self.length * (walsh_hadamard(rows) + rows.sum(axis=1, keepdims=True))
-        return self._sites((bent + self.weights.less * values.sum()) / self._total)
+        return np.asarray((bent + self.weights.less * total) / self._total)
 
     def identity(self) -> str:
         """See :meth:`Randomizer.identity`."""
@@ -149,6 +136,7 @@ class HadamardResponse(LocalMethod):
     name: ClassVar[str] = "hr"
     summary: ClassVar[str] = "each phone reports a symbol of half of a block, by a row of a Hadamard matrix"
     source: ClassVar[str] = "Acharya et al. 2019"
+    randomizer = HadamardRandomizer
 
     blocks: int | None = None
 
@@ -157,6 +145,5 @@ class HadamardResponse(LocalMethod):
         power = isinstance(self.blocks, int) and self.blocks >= 1 and not self.blocks & (self.blocks - 1)
         self._check(self.blocks is None or power, "blocks", "a power of two, or none")
 
-    def on(self, domain: Domain) -> HadamardRandomizer:
-        """The randomizer of a domain; see :meth:`LocalMethod.on`."""
-        return HadamardRandomizer(domain, self.budget, self.blocks)
+    def _arguments(self, domain: Domain) -> tuple[Any, ...]:
+        return (self.blocks,)

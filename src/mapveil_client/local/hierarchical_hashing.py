@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -15,12 +15,12 @@ from mapveil_client.local.randomizer import LocalMethod, SymbolRandomizer
 from mapveil_client.local.staircase_groups import Blocks, blocks_at
 from mapveil_client.randomness.random import Randomness, uniform_below
 
-_LARGEST_TABLES = 1 << 25
-_MOST = 1 << 10
+_LARGEST_TABLES = 1 << 25  # counts of all levels together
+_MOST = 1 << 10  # largest growth and site weight
 
 
 def levels_of(codes: Codes, growth: int) -> list[Blocks]:
-    """The levels asked for, coarsest first: each has ``growth`` times the nodes of the one before; last the sites."""
+    """The levels asked for, coarsest first, the sites last: each has at least ``growth`` times the nodes before."""
     last = blocks_at(codes, codes.bits)
     found = [last]
     for length in range(codes.bits - 2, 0, -2):
@@ -33,7 +33,7 @@ def levels_of(codes: Codes, growth: int) -> list[Blocks]:
 
 
 class HierarchicalHashingRandomizer(SymbolRandomizer):
-    """The halves of :class:`HierarchicalHashing` on one domain."""
+    """The randomizer of :class:`HierarchicalHashing` on one domain."""
 
     kind: ClassVar[int] = 7
 
@@ -44,17 +44,11 @@ class HierarchicalHashingRandomizer(SymbolRandomizer):
         self._levels = levels_of(domain.codes, growth)
         self._weights = [1] * (len(self._levels) - 1) + [site_weight]
         self._weight = sum(self._weights)
-        room = _LARGEST_TABLES // len(self._levels)
-        self._reports = []
-        for blocks in self._levels:
-            nodes = blocks.first.size
-            self._reports.append(HashedReports(nodes, epsilon, buckets or best_buckets(epsilon, nodes, room)))
+        room, nodes = _LARGEST_TABLES // len(self._levels), [blocks.first.size for blocks in self._levels]
+        self._reports = [
+            HashedReports(each, epsilon, buckets or best_buckets(epsilon, each, room)) for each in nodes
+        ]
         self._starts = np.cumsum([0, *(each.symbols for each in self._reports)])
-
-    @property
-    def levels(self) -> int:
-        """How many levels may be asked for."""
-        return len(self._levels)
 
     @property
     def symbols(self) -> int:
@@ -67,7 +61,7 @@ class HierarchicalHashingRandomizer(SymbolRandomizer):
 
     def _draw(self, sites: IntArray, rng: Randomness) -> IntArray:
         rank = self.domain.codes.rank[sites]
-        level = np.minimum(uniform_below(sites.size, self._weight, rng), self.levels - 1)
+        level = np.minimum(uniform_below(sites.size, self._weight, rng), len(self._levels) - 1)
         drawn = np.empty(sites.size, dtype=np.int64)
         for number, (blocks, reports) in enumerate(zip(self._levels, self._reports, strict=True)):
             of = np.flatnonzero(level == number)
@@ -110,15 +104,13 @@ class HierarchicalHashingRandomizer(SymbolRandomizer):
 class HierarchicalHashing(LocalMethod):
     r"""Report, by local hashing with the whole epsilon, in which node of one random level the place is.
 
-    The level is drawn from those of :func:`levels_of`, whatever the place. The unbiased estimates of all levels' nodes
-    are made consistent (:mod:`mapveil.local.estimators.tree_consistency`), each level weighted by its
-    variance, with the sum of
-    everything known to be 1; the smoothed likelihood takes them as they are.
+    The level is drawn from those of :func:`levels_of`, whatever the place. The server makes the unbiased estimates of
+    all levels consistent (:mod:`mapveil.local.estimators.tree_consistency`), or smooths their likelihood.
 
     Deviation: levels that have fewer than ``growth`` times the nodes of the next coarser one are left out, and the
-    sites themselves are asked about more often than each other level: measured on cities' venues, few levels find the
-    sites that stand out, and coarse ones are known well from few reports. ``growth=2, site_weight=1`` is the published
-    method, but for levels that hardly differ.
+    sites are asked about more often than each other level: on cities' venues, few levels find the sites that stand
+    out, and coarse ones are known well from few reports. ``growth=2, site_weight=1`` is the published method, but for
+    levels that hardly differ.
 
     Source: Wang et al., "Answering Multi-Dimensional Analytical Queries under Local Differential Privacy" (2019), as
     the OLH-H of Wang et al. (2022), section 6.2; Hay et al. (2010) for the inference.
@@ -128,9 +120,9 @@ class HierarchicalHashing(LocalMethod):
     buckets : int, optional
         g of every level, a prime; each level's best by default.
     growth : int
-        How many times the nodes of a level the next finer one has at least.
+        Least ratio of the nodes of a level to those of the next coarser one.
     site_weight : int
-        How often the sites are asked about, as a multiple of each other level.
+        Probability that the sites are asked about, as a multiple of that of each other level.
     """
 
     name: ClassVar[str] = "olh-h"
@@ -138,6 +130,7 @@ class HierarchicalHashing(LocalMethod):
         "each phone reports a hashed node of one random level; all levels are made consistent"
     )
     source: ClassVar[str] = "Wang et al. 2019; Wang et al. 2022, section 6.2"
+    randomizer = HierarchicalHashingRandomizer
 
     buckets: int | None = None
     growth: int = 8
@@ -146,15 +139,9 @@ class HierarchicalHashing(LocalMethod):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._check(self.buckets is None or is_prime(self.buckets), "buckets", "a prime, or none")
-        for name in ("growth", "site_weight"):
-            value = getattr(self, name)
-            least = 2 if name == "growth" else 1
-            self._check(
-                isinstance(value, int) and least <= value <= _MOST,
-                name,
-                f"a whole number from {least} to {_MOST}",
-            )
+        for name, value, least in (("growth", self.growth, 2), ("site_weight", self.site_weight, 1)):
+            held = isinstance(value, int) and least <= value <= _MOST
+            self._check(held, name, f"a whole number from {least} to {_MOST}")
 
-    def on(self, domain: Domain) -> HierarchicalHashingRandomizer:
-        """The randomizer of a domain; see :meth:`LocalMethod.on`."""
-        return HierarchicalHashingRandomizer(domain, self.budget, self.buckets, self.growth, self.site_weight)
+    def _arguments(self, domain: Domain) -> tuple[Any, ...]:
+        return self.buckets, self.growth, self.site_weight

@@ -1,22 +1,18 @@
-r"""Local hashing: each phone hashes the sites to few buckets by a function of its own, and randomizes the bucket.
-
-The family of hash functions is one in which any two sites collide equally often, with sums by Fourier transforms.
+r"""Local hashing: each client hashes the sites to few buckets by a function of its own, and randomizes the bucket.
 
 .. math:: h_a(x) = \langle a, x \rangle \bmod g, \qquad a \in \mathbb{Z}_g^k \setminus \{0\}
 
-where: g is a prime, and every site is a point of k digits to the base g, of its own; which, is scattered by a public
-keystream, so that sites that lie together are not on lines together. For :math:`x \ne x'` the product of a with
-:math:`x - x'` is 0 for exactly :math:`g^{k-1}` of all a, one of which is 0 and left out (it would hash all sites to
-one bucket): any two sites collide under exactly :math:`g^{k-1} - 1` of the :math:`g^k - 1` functions, a little less
-than one in g.
+where: g is a prime, and every site is a point of its own, of k digits to the base g. A public keystream scatters the
+points, so that sites that lie together are not on lines together. Any two sites collide under exactly
+:math:`g^{k-1} - 1` of the :math:`g^k - 1` functions, a little less than one in g.
 
-What a server needs are sums of a table T over all functions at once, for every site:
+The server sums a table T over all functions at once, for every site:
 
 .. math:: R(x) = \sum_a T[a, h_a(x)] = \frac{1}{g} \sum_{j=0}^{g-1} G_j(j x), \qquad
     G_j(z) = \sum_a e^{2 \pi i \langle a, z \rangle / g} \sum_v T[a, v]\, e^{-2 \pi i j v / g}
 
-one transform over :math:`\mathbb{Z}_g^k` for each j: :math:`O(g^{k+1} \log g^k)`, however many reports there were.
-The adjoint is made likewise.
+one transform over :math:`\mathbb{Z}_g^k` for each j: :math:`O(g^{k+1} \log g^k)`, whatever the number of reports. The
+adjoint is computed likewise.
 """
 
 from __future__ import annotations
@@ -25,21 +21,19 @@ import functools
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
 from mapveil_client.arrays import ComplexArray, FloatArray, IntArray
-from mapveil_client.epsilon import Odds, odds
 from mapveil_client.errors import ParameterError
 from mapveil_client.local.domain import Domain
-from mapveil_client.local.randomizer import LocalMethod, SymbolRandomizer
+from mapveil_client.local.randomizer import LocalMethod, SymbolRandomizer, odds_for
 from mapveil_client.randomness.random import Randomness, uniform_below
 
-_LARGEST_TABLE: Final = 1 << 25
-_TOTAL_BITS: Final = 61
-_SCATTER: Final = 1709
-_SMALL: Final = 16  # so small a product stays on one core, where waking others costs more
+_LARGEST_TABLE: Final = 1 << 25  # counts
+_SCATTER: Final = 1709  # seed of the public points; another would be another wire format
+_SMALL: Final = 16  # points of a transform that is a matrix product: one core, where waking others costs more
 
 
 def is_prime(number: int) -> bool:
@@ -56,7 +50,7 @@ class LinearHashes:
     buckets : int
         g, a prime.
     sites : int
-        How many sites are hashed; k is the least with :math:`g^k` at least as many.
+        Number of sites; k is the least with :math:`g^k` at least as many.
 
     Examples
     --------
@@ -83,7 +77,7 @@ class LinearHashes:
 
     @property
     def functions(self) -> int:
-        """How many there are, :math:`g^k - 1`."""
+        """Number of functions, :math:`g^k - 1`."""
         return self._points - 1
 
     @property
@@ -96,7 +90,7 @@ class LinearHashes:
 
     @property
     def collision(self) -> float:
-        """The part of the functions under which any two sites collide."""
+        """The fraction of the functions under which any two sites collide."""
         return float((self.buckets ** (self.digits - 1) - 1) / self.functions)
 
     def values(self, functions: IntArray, sites: IntArray) -> IntArray:
@@ -111,13 +105,7 @@ class LinearHashes:
         return np.asarray(made % g)
 
     def sums(self, table: FloatArray) -> FloatArray:
-        """R of every site, shape (sites,). Run by: the server.
-
-        Parameters
-        ----------
-        table : ndarray of float64, shape (functions, buckets)
-            T.
-        """
+        """R of every site, shape (sites,), for a table T, shape (functions, buckets). Run by: the server."""
         g = self.buckets
         whole = np.concatenate([np.zeros((1, g)), table])
         bent = np.fft.rfft(whole, axis=1)
@@ -128,13 +116,7 @@ class LinearHashes:
         return np.asarray(made[self._point] / g)
 
     def table(self, values: FloatArray) -> FloatArray:
-        r"""The adjoint: :math:`A[a, v] = \sum_{x : h_a(x) = v} p(x)`, shape (functions, buckets). Run by: the server.
-
-        Parameters
-        ----------
-        values : ndarray of float64, shape (sites,)
-            p.
-        """
+        r"""The adjoint: :math:`A[a, v] = \sum_{h_a(x) = v} p(x)`, shape (functions, buckets). Run by: the server."""
         g = self.buckets
         whole = np.zeros(self._points, dtype=np.complex128)
         whole[self._point] = values
@@ -158,35 +140,27 @@ class LinearHashes:
         Several short axes at once are one product with a small matrix, which is quicker than a transform of each.
         """
         made = values
-        axis = _AxisTransform(self.buckets, sign)
+        most = max(1, int(math.log(_SMALL) / math.log(self.buckets)))
         left = self.digits
         while left:
-            together = min(left, axis.most_together)
+            together = min(left, most)
+            first = _transform_axis(made.reshape(self.buckets**together, -1), self.buckets, sign, together)
             # The first axes go last: after all of them they are in order again.
-            made = axis.apply(made.reshape(self.buckets**together, -1), together).T.reshape(-1)
+            made = first.T.reshape(-1)
             left -= together
         return made
 
 
-class _AxisTransform:
-    """The Fourier transform along some axes of g points at once."""
-
-    def __init__(self, points: int, sign: int) -> None:
-        self._points, self._sign = points, sign
-        self.most_together = max(1, int(math.log(_SMALL) / math.log(points)))
-
-    def apply(self, values: ComplexArray, together: int) -> ComplexArray:
-        """Transform along the first axis, which is ``together`` of them."""
-        if self._points > _SMALL:
-            return np.asarray(
-                np.fft.fft(values, axis=0) if self._sign < 0 else np.fft.ifft(values, axis=0) * self._points
-            )
-        return np.asarray(_kernel(self._points, self._sign, together) @ values)
+def _transform_axis(values: ComplexArray, points: int, sign: int, together: int) -> ComplexArray:
+    """The Fourier transform along the first axis, which is ``together`` axes of some points each."""
+    if points > _SMALL:
+        return np.asarray(np.fft.fft(values, axis=0) if sign < 0 else np.fft.ifft(values, axis=0) * points)
+    return np.asarray(_kernel(points, sign, together) @ values)
 
 
 @functools.lru_cache(maxsize=32)
 def _scattered(points: int, sites: int) -> IntArray:
-    """The point of each site: the same for every phone and server."""
+    """The point of each site, the same for every client and server."""
     words = Randomness(_SCATTER).words(points, np.uint64)
     return np.argsort(words, kind="stable")[:sites].astype(np.int64)
 
@@ -206,11 +180,11 @@ def best_buckets(epsilon: Fraction, sites: int, largest_table: int = _LARGEST_TA
     Parameters
     ----------
     epsilon : Fraction
-        Of a report.
+        Privacy parameter of a report.
     sites : int
-        d; no more buckets than it takes to have one for each are of use.
+        d; more buckets than it takes to have one for each site are of no use.
     largest_table : int
-        Counts at most, about :math:`g^{k+1}`.
+        Largest number of counts, about :math:`g^{k+1}`.
 
     Raises
     ------
@@ -226,35 +200,34 @@ def best_buckets(epsilon: Fraction, sites: int, largest_table: int = _LARGEST_TA
 
     most = min(2 * sites, math.isqrt(largest_table) + 1, int(min(4 * e + 8, 1e9)))
     primes = [g for g in range(2, most + 1) if is_prime(g)]
-    accepted = [g for g in primes if g ** (LinearHashes(g, sites).digits + 1) <= largest_table]
-    if not accepted:
-        raise ParameterError(f"{sites} sites are too many for hashing; srr, grr and hr accept them")
-    return min(accepted, key=variance)
+    fitting = [g for g in primes if g ** (LinearHashes(g, sites).digits + 1) <= largest_table]
+    if not fitting:
+        raise ParameterError(f"{sites} sites are too many for hashing; use srr, grr or hr")
+    return min(fitting, key=variance)
 
 
 class HashedReports:
-    """One family of functions with the weights of a randomized bucket: what a level of a hierarchy reports, or all.
+    """The law of a function and a randomized bucket: of one level of a hierarchy, or of all sites.
 
     Parameters
     ----------
     sites : int
-        How many sites are hashed.
+        Number of sites (nodes) that are hashed.
     epsilon : Fraction
-        Of a report.
+        Privacy parameter of a report.
     buckets : int
         g.
     """
 
     def __init__(self, sites: int, epsilon: Fraction, buckets: int) -> None:
         self.hashes = LinearHashes(buckets, sites)
-        room = _TOTAL_BITS - buckets.bit_length()
-        self.weights: Odds = odds(epsilon, room, min(room, 40))
+        self.weights = odds_for(epsilon, buckets)
         self.surplus = self.weights.more - self.weights.less
         self.total = self.surplus + buckets * self.weights.less
 
     @property
     def symbols(self) -> int:
-        """A function and a bucket."""
+        """Number of pairs of a function and a bucket."""
         return self.hashes.functions * self.hashes.buckets
 
     @property
@@ -275,7 +248,7 @@ class HashedReports:
         return function * self.hashes.buckets + bucket
 
     def forward(self, distribution: FloatArray) -> FloatArray:
-        """How likely each symbol is, shape (symbols,)."""
+        """The probability of each symbol, shape (symbols,)."""
         table = np.maximum(self.hashes.table(distribution), 0.0)
         table *= self.surplus
         table += self.weights.less * distribution.sum()
@@ -303,18 +276,14 @@ class HashingRandomizer(SymbolRandomizer):
         self.reports = HashedReports(domain.size, epsilon, g)
         if self.symbols > _LARGEST_TABLE:
             raise ParameterError(
-                f"buckets is {g} for {domain.size} sites: a table of {self.symbols} counts; expected 2**25 "
-                "at most"
+                f"the table must have 2**25 counts at most, got {self.symbols}: {g} buckets for {domain.size} sites"
             )
+        self.weights = self.reports.weights
 
     @property
     def symbols(self) -> int:
         """One for each function and bucket."""
         return self.reports.symbols
-
-    def worst_ratio(self) -> Fraction:
-        """See :meth:`Randomizer.worst_ratio`: under some function two places differ."""
-        return Fraction(*self.reports.weights)
 
     def _draw(self, sites: IntArray, rng: Randomness) -> IntArray:
         return self.reports.draw(sites, rng)
@@ -329,8 +298,7 @@ class HashingRandomizer(SymbolRandomizer):
 
     def identity(self) -> str:
         """See :meth:`Randomizer.identity`."""
-        weights = self.reports.weights
-        return f"hashing {self.reports.hashes.buckets} {weights.more}:{weights.less}"
+        return f"hashing {self.reports.hashes.buckets} {self.weights.more}:{self.weights.less}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -340,13 +308,12 @@ class LocalHashing(LocalMethod):
     .. math:: q(a, v \mid x) = \frac{1}{g^k - 1} \cdot \frac{e^\epsilon}{e^\epsilon + g - 1} \text{ if } v = h_a(x),
         \quad \frac{1}{g^k - 1} \cdot \frac{1}{e^\epsilon + g - 1} \text{ otherwise}
 
-    where: :math:`h_a` are the :math:`g^k - 1` functions of the module's header and
-    g is the prime of
-    least variance, about :math:`e^\epsilon + 1`.
+    where: :math:`h_a` are the :math:`g^k - 1` functions of the module's header and g is the prime of least variance,
+    about :math:`e^\epsilon + 1`.
 
     Deviation: the published protocol takes any universal family, and the server evaluates every report's function at
-    every site. This family makes the work independent of the number of reports, and collisions exactly as often for
-    all pairs. A prime instead of the nearest whole number costs a few percent of variance at most.
+    every site. With this family the work does not depend on the number of reports, and all pairs collide equally
+    often. A prime instead of the nearest whole number costs a few percent of variance at most.
 
     Source: Wang, Blocki, Li, Jha, "Locally Differentially Private Protocols for Frequency Estimation" (2017), OLH.
 
@@ -359,6 +326,7 @@ class LocalHashing(LocalMethod):
     name: ClassVar[str] = "olh"
     summary: ClassVar[str] = "each phone hashes the sites to few buckets and reports a randomized one"
     source: ClassVar[str] = "Wang et al. 2017"
+    randomizer = HashingRandomizer
 
     buckets: int | None = None
 
@@ -366,6 +334,5 @@ class LocalHashing(LocalMethod):
         super().__post_init__()
         self._check(self.buckets is None or is_prime(self.buckets), "buckets", "a prime, or none")
 
-    def on(self, domain: Domain) -> HashingRandomizer:
-        """The randomizer of a domain; see :meth:`LocalMethod.on`."""
-        return HashingRandomizer(domain, self.budget, self.buckets)
+    def _arguments(self, domain: Domain) -> tuple[Any, ...]:
+        return (self.buckets,)

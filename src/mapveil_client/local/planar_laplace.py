@@ -17,12 +17,10 @@ from mapveil_client.local.domain import Domain
 from mapveil_client.local.randomizer import MOST_SITES, LocalMethod, SymbolRandomizer
 from mapveil_client.randomness.random import Randomness, uniform_below_each
 
-_CLOSE: Final = 1e-6
-WEIGHT_BITS: Final = 36
-"""Weights are below 2 to this."""
-
-_ROW_BITS: Final = 48
-_NEAR: Final = 1e-11
+_CLOSE: Final = 1e-6  # relative precision of a rate
+_WEIGHT_BITS: Final = 36  # weights are below 2 to this power
+_ROW_BITS: Final = 48  # sums of a row's weights are below 2 to this power
+_NEAR: Final = 1e-11  # relative; double precision may order closer ratios wrongly
 
 
 def table_ratio(weights: IntArray) -> Fraction:
@@ -52,11 +50,11 @@ class TableRandomizer(SymbolRandomizer):
     Parameters
     ----------
     domain : Domain
-        Of at most :data:`MOST_SITES`.
+        At most :data:`MOST_SITES` sites.
     epsilon : Fraction
-        What the table keeps.
+        Privacy parameter of the table.
     weights : ndarray of int64, shape (sites, sites)
-        From 1 to below ``2**WEIGHT_BITS``.
+        From 1 to below 2**36.
     """
 
     kind: ClassVar[int] = 8
@@ -69,26 +67,6 @@ class TableRandomizer(SymbolRandomizer):
         # Rows one after another in one ascending list, each in its own range.
         ends = weights.cumsum(axis=1) + (np.arange(domain.size, dtype=np.int64)[:, None] << _ROW_BITS)
         self._ends = ends.reshape(-1)
-
-    @staticmethod
-    def check_size(sites: int, name: str) -> None:
-        """Refuse a domain whose table would be too large.
-
-        Raises
-        ------
-        ParameterError
-            It has more than :data:`MOST_SITES` sites.
-        """
-        if sites > MOST_SITES:
-            raise ParameterError(
-                f"{name} writes out a table of all pairs of sites; expected {MOST_SITES} sites at most, "
-                f"not {sites}"
-            )
-
-    @property
-    def symbols(self) -> int:
-        """One for each site."""
-        return self.size
 
     def worst_ratio(self) -> Fraction:
         """See :meth:`Randomizer.worst_ratio`."""
@@ -116,20 +94,30 @@ class TableRandomizer(SymbolRandomizer):
         return f"table {digest}"
 
 
-def distances_m(plane: FloatArray) -> FloatArray:
-    """Distances between all pairs of sites, metres, shape (sites, sites)."""
-    x, y = plane
+def distances_m(domain: Domain) -> FloatArray:
+    """Distances between all pairs of sites, metres, shape (sites, sites).
+
+    Raises
+    ------
+    ParameterError
+        The domain has more than :data:`MOST_SITES` sites.
+    """
+    if domain.size > MOST_SITES:
+        raise ParameterError(
+            f"the domain must have {MOST_SITES} sites at most for a table of all pairs, got {domain.size}"
+        )
+    x, y = domain.plane
     return np.asarray(np.hypot(x[:, None] - x[None], y[:, None] - y[None]))
 
 
 def exponential_weights(distance: npt.NDArray[np.float64], rate: float) -> IntArray:
-    """Whole weights in proportion to exp(-rate distance), at least 1, the nearest below 2**WEIGHT_BITS."""
-    scaled = np.exp(-rate * distance) * ((1 << WEIGHT_BITS) - 1)
+    """Whole weights in proportion to exp(-rate distance), at least 1, the nearest below 2**36."""
+    scaled = np.exp(-rate * distance) * ((1 << _WEIGHT_BITS) - 1)
     return np.maximum(scaled.astype(np.int64), 1)
 
 
 def largest_rate(distance: FloatArray, epsilon: Fraction) -> float:
-    """The largest rate of :func:`exponential_weights` (to a millionth) whose exact worst ratio is at most e^epsilon."""
+    """The largest rate of :func:`exponential_weights`, to a millionth, whose exact worst ratio keeps epsilon."""
     goal = float(min(epsilon, Fraction(1000)))
 
     def spent(rate: float) -> float:
@@ -151,10 +139,13 @@ def largest_rate(distance: FloatArray, epsilon: Fraction) -> float:
 class PlanarLaplaceRandomizer(TableRandomizer):
     """The randomizer of :class:`PlanarLaplace` on one domain.
 
-    Its table follows from the domain and epsilon, but for the last of a weight's 36 bits, in which the exponential
-    functions of two processors differ. So messages name these two, and not the table's digits: a phone keeps the
-    promise by its own table, exactly, and an estimate does not see so small a difference.
+    The exponential functions of two processors may differ in the last of a weight's 36 bits. So messages name the
+    domain and epsilon, not the table: a client keeps the promise by its own table, exactly.
     """
+
+    def __init__(self, domain: Domain, epsilon: Fraction) -> None:
+        distance = distances_m(domain)
+        super().__init__(domain, epsilon, exponential_weights(distance, largest_rate(distance, epsilon)))
 
     def identity(self) -> str:
         """See :meth:`Randomizer.identity`."""
@@ -181,19 +172,4 @@ class PlanarLaplace(LocalMethod):
     name: ClassVar[str] = "planar-laplace"
     summary: ClassVar[str] = "each phone reports a site, exponentially less likely with its distance"
     source: ClassVar[str] = "Andres et al. 2013"
-
-    def weights(self, domain: Domain) -> IntArray:
-        """The table of a domain, shape (sites, sites).
-
-        Raises
-        ------
-        ParameterError
-            The domain has too many sites to write it out.
-        """
-        TableRandomizer.check_size(domain.size, self.name)
-        distance = distances_m(domain.plane)
-        return exponential_weights(distance, largest_rate(distance, self.budget))
-
-    def on(self, domain: Domain) -> PlanarLaplaceRandomizer:
-        """The randomizer of a domain; see :meth:`LocalMethod.on`."""
-        return PlanarLaplaceRandomizer(domain, self.budget, self.weights(domain))
+    randomizer = PlanarLaplaceRandomizer

@@ -5,11 +5,11 @@ ones has the probability
 
 .. math:: P = \frac{Q^h\, (2^{32} - Q)^{8 - h}}{2^{256}}
 
-A word of 16 bits decides: :math:`\lfloor 2^{16} P \rfloor` of the words mean each byte, and the few that are left, as
-many as the remainders add up to, are refined by more bits until no comparison with a remainder is open.
+A word of 16 bits decides: :math:`\lfloor 2^{16} P \rfloor` of the words mean each byte. The few words left, as many as
+the remainders add up to, are refined by more bits until no comparison with a remainder is open.
 
-A uniform set of k sites is a set of independent bits, which given its number is uniform, to which uniformly chosen
-others are added (or from which members are taken) until there are k.
+A uniform set of k sites is a set of independent bits, uniform given its size, to which uniformly chosen sites are
+added (or from which members are removed) until there are k.
 """
 
 from __future__ import annotations
@@ -30,32 +30,26 @@ BitArray = npt.NDArray[np.uint8]
 ONE: Final = 1 << 32
 """Probabilities are whole numbers over this."""
 
-_PIECE: Final = 1 << 17  # bytes
+_PIECE: Final = 1 << 17  # bytes drawn at a time, which stay in the cache
 _WORDS: Final = 1 << 16
 _FINE: Final = 240  # bits of a remainder: of the 256 of a probability, the first 16 are in the table
-_FIRST: Final = 56  # of these that one word refines
+_FIRST: Final = 56  # bits of a remainder that one word refines
 _REST: Final = _FINE - _FIRST
-_LAW_CACHE: Final = 16
-_SPREAD: Final = 1.5
+_SPREAD: Final = 1.5  # standard deviations between the mean of the first bits and the wanted size
 
 
 class ByteLaw(NamedTuple):
-    """How a byte of eight independent bits is made of a uniform word of 16 bits."""
+    """The byte of eight independent bits that a uniform word of 16 bits means."""
 
-    table: BitArray  # the byte that a word means, shape (65536,)
+    table: BitArray  # the byte of each word, shape (65536,), read-only
     certain: int  # words from here on are refined instead
-    ends: tuple[int, ...]  # where the remainder of each byte ends, in 2**-240 of a word beyond `certain`
+    ends: tuple[int, ...]  # end of the remainder of each byte, in 2**-240 of a word beyond `certain`
     tops: npt.NDArray[np.uint64]  # their highest 64 bits
 
 
-@functools.lru_cache(maxsize=_LAW_CACHE)
+@functools.lru_cache(maxsize=16)
 def byte_law(chance: int) -> ByteLaw:
-    """The law of eight bits of one chance; the table is read-only.
-
-    Parameters
-    ----------
-    chance : int
-        Q, 0 to 2**32.
+    """The law of eight bits of one chance Q, 0 to 2**32.
 
     Examples
     --------
@@ -81,7 +75,7 @@ def independent_bits(rows: int, sites: int, chance: int, rng: Randomness) -> Bit
     Parameters
     ----------
     rows, sites : int
-        How many sets, of how many sites.
+        Number of sets, and of sites.
     chance : int
         0 to 2**32.
     rng : Randomness
@@ -95,7 +89,7 @@ def independent_bits(rows: int, sites: int, chance: int, rng: Randomness) -> Bit
     width = -(-sites // 8)
     law = byte_law(chance)
     made = np.empty(rows * width, dtype=np.uint8)
-    for start in range(0, made.size, _PIECE):  # what the steps pass through stays in the cache
+    for start in range(0, made.size, _PIECE):
         _fill(made[start : start + _PIECE], law, rng)
     sets = made.reshape(rows, width)
     sets[:, -1] &= 0xFF << (8 * width - sites) & 0xFF
@@ -112,7 +106,7 @@ def _fill(made: BitArray, law: ByteLaw, rng: Randomness) -> None:
 
 
 def _refined(unit: npt.NDArray[np.integer], law: ByteLaw, rng: Randomness) -> BitArray:
-    """The bytes of words beyond the table: where each, with 240 more bits, lies among the remainders."""
+    """The bytes of words beyond the table, by the place of each, with 240 more bits, among the remainders."""
     at = unit.astype(np.uint64) << np.uint64(_FIRST)
     at |= rng.words(unit.size, np.uint64) >> np.uint64(64 - _FIRST)
     found = np.searchsorted(law.tops, at, side="right")
@@ -129,16 +123,11 @@ def put_bits(sets: BitArray, sites: IntArray, values: npt.NDArray[np.bool_]) -> 
     sets[row, byte] = np.where(values, sets[row, byte] | mask, sets[row, byte] & ~mask)
 
 
-@functools.cache
-def _ones() -> npt.NDArray[np.uint8]:
-    bits = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)
-    return np.asarray(bits.sum(axis=1, dtype=np.uint8))
-
-
 def set_sizes(sets: BitArray) -> IntArray:
-    """How many sites each set holds, shape (rows,)."""
+    """The number of sites in each set, shape (rows,)."""
     if not hasattr(np, "bitwise_count"):  # NumPy 1
-        return np.asarray(_ones()[sets].sum(axis=1, dtype=np.int64))
+        ones = np.array([byte.bit_count() for byte in range(256)])
+        return np.asarray(ones[sets].sum(axis=1, dtype=np.int64))
     rows, width = sets.shape
     words = np.zeros((rows, -(-width // 8)), dtype=np.uint64)
     words.view(np.uint8)[:, :width] = sets
@@ -146,22 +135,22 @@ def set_sizes(sets: BitArray) -> IntArray:
 
 
 def uniform_sets(sites: int, without: IntArray, size: IntArray, rng: Randomness) -> BitArray:
-    """Sets of given sizes, every one of them equally likely, none of which holds one given site. Run by: the client.
+    """Uniform sets of given sizes, each without one given site. Run by: the client.
 
     Parameters
     ----------
     sites : int
-        How many there are.
+        Number of sites.
     without : ndarray of int64, shape (rows,)
-        The site that is not in each.
+        The site that is not in each set.
     size : ndarray of int64, shape (rows,)
-        At most ``sites - 1``.
+        Size of each set, at most ``sites - 1``.
     rng : Randomness
         The source of bits.
     """
     rows = without.size
     mean = float(size.mean()) if rows else 0.0
-    # Adding is quicker than taking away where fewer than half are held, so start with rather too few.
+    # Adding is quicker than removing where fewer than half are held, so start with rather too few.
     spread = _SPREAD * np.sqrt(mean * max(1 - mean / sites, 0.0))
     part = (mean - spread if 2 * mean < sites else mean + spread) / sites
     sets = independent_bits(rows, sites, int(np.clip(part, 0.0, 1.0) * ONE), rng)
@@ -178,7 +167,7 @@ def uniform_sets(sites: int, without: IntArray, size: IntArray, rng: Randomness)
             row, at = np.repeat(left, draws), uniform_below(int(draws.sum()), sites, rng)
             mask = (0x80 >> (at & 7)).astype(np.uint8)
             mask[at == without[row]] = 0
-            # What is drawn twice, or is held already, changes nothing.
+            # A site drawn twice, or held already, changes nothing.
             byte = row * width + (at >> 3)
             if more:
                 np.bitwise_or.at(flat, byte, mask)
@@ -188,9 +177,9 @@ def uniform_sets(sites: int, without: IntArray, size: IntArray, rng: Randomness)
 
 
 def _draws(wanted: IntArray, size: IntArray, sites: int, more: bool) -> IntArray:
-    """How many sites to draw that so many may change, shape (rows,): they change half at least, and rarely too many.
+    """The number of sites to draw for so many changes, shape (rows,): at least half of them, and rarely too many.
 
-    It depends on numbers only, never on which sites are held, so that all sets of a size stay equally likely.
+    It depends on numbers only, never on the sites held, so that all sets of a size stay equally likely.
     """
     changing = sites - size if more else np.maximum(size, 1)
     return np.asarray(np.maximum(wanted, 0) * np.maximum(sites // (2 * changing), 1)).clip(0, sites)

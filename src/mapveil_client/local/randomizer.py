@@ -1,7 +1,4 @@
-"""What every randomizer is: how it draws a report, how likely each report is, and its exact epsilon.
-
-A local method by its public parameters, as the terms of a collection name it; client and server share them.
-"""
+"""The base of randomizers (drawing a report, its probabilities, its exact epsilon), and of their public parameters."""
 
 from __future__ import annotations
 
@@ -15,22 +12,31 @@ import numpy.typing as npt
 
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.contribution import Outside
-from mapveil_client.epsilon import EpsilonLike, as_epsilon, ceil_log
-from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.epsilon import EpsilonLike, Odds, as_epsilon, ceil_log, odds
+from mapveil_client.errors import Checked, InputError, ParameterError
 from mapveil_client.local.domain import Domain
 from mapveil_client.randomness.random import Randomness
 
 MOST_SITES: Final = 4096
-"""Of a domain whose whole table or matrix is written out."""
+"""Sites of the largest domain whose whole table or matrix is written out."""
 
-_CHUNK: Final = 1 << 16
-_DENSE: Final = 1 << 26
-_BITS: Final = 1 << 24  # of a chunk of sets
+TOTAL_BITS: Final = 61
+"""Sums of weights stay below 2 to this power, within int64 and the range of uniform integers."""
+
+_CHUNK: Final = 1 << 16  # reports randomized at a time
+_DENSE: Final = 1 << 26  # entries of the largest matrix that is written out
+_BITS: Final = 1 << 24  # bits of the sets randomized at a time
+
+
+def odds_for(epsilon: Fraction, number: int) -> Odds:
+    """Whole weights A and B with A / B at most e^epsilon, ``number`` of which sum to less than 2**61."""
+    room = TOTAL_BITS - number.bit_length()
+    return odds(epsilon, room, min(room, 40))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Reports:
-    """Randomized reports: all that the server half of a mechanism ever sees of anybody.
+    """Randomized reports: all that the server half of a mechanism sees.
 
     Parameters
     ----------
@@ -58,11 +64,18 @@ class Randomizer(ABC):
     domain : Domain
         The sites.
     epsilon : Fraction
-        What is promised of each report.
+        Privacy parameter of each report.
+
+    Attributes
+    ----------
+    weights : Odds
+        The two weights of the law, of randomizers that have two.
     """
 
     kind: ClassVar[int]
-    """The number of the kind in messages."""
+    """Number of the kind in messages."""
+
+    weights: Odds
 
     def __init__(self, domain: Domain, epsilon: Fraction) -> None:
         self.domain, self.epsilon = domain, epsilon
@@ -73,17 +86,17 @@ class Randomizer(ABC):
         return self.domain.size
 
     @property
-    @abstractmethod
     def symbols(self) -> int:
-        """How many counts a tally has."""
+        """Number of counts of a tally: one for each site, unless a subclass says otherwise."""
+        return self.size
 
     def randomize(self, cells: npt.ArrayLike, rng: Randomness) -> Reports:
-        """Randomize the cell of each phone. Run by: the client.
+        """Randomize the cell of each client. Run by: the client.
 
         Parameters
         ----------
         cells : int or array of int
-            The tiling's cell of each phone's one place.
+            The tiling's cell of each client's one place.
         rng : Randomness
             The source of bits; every probability is a ratio of integers and exact.
 
@@ -99,12 +112,15 @@ class Randomizer(ABC):
         ]
         return Reports(np.concatenate(parts) if parts else self._draw(sites, rng))
 
-    @abstractmethod
     def worst_ratio(self) -> Fraction:
-        """The largest ratio of one report's probabilities under two sites, exactly."""
+        """The largest ratio of one report's probabilities under two sites, exactly.
+
+        That of :attr:`weights` by default: some report has the larger under one site, the smaller under another.
+        """
+        return Fraction(*self.weights)
 
     def exact_epsilon(self) -> float:
-        """The logarithm of :meth:`worst_ratio`, rounded up: what each report's epsilon really is."""
+        """The exact epsilon of each report: the logarithm of :meth:`worst_ratio`, rounded up."""
         return ceil_log(self.worst_ratio())
 
     @abstractmethod
@@ -120,14 +136,14 @@ class Randomizer(ABC):
 
 
 class SymbolRandomizer(Randomizer):
-    """A randomizer whose report is one of finitely many symbols: all the server needs is how often each came.
+    """A randomizer whose report is one of finitely many symbols: the server needs only the number of each.
 
-    The channel is the matrix :math:`q(y \\mid x)`; it is never written out but by :meth:`transition_matrix`.
+    The channel is the matrix :math:`q(y \\mid x)`; only :meth:`transition_matrix` writes it out.
     """
 
     @abstractmethod
     def forward(self, distribution: FloatArray) -> FloatArray:
-        r"""How likely each symbol is, :math:`\sum_x q(y \mid x)\, p(x)`, shape (symbols,). Run by: the server.
+        r"""The probability of each symbol, :math:`\sum_x q(y \mid x)\, p(x)`, shape (symbols,). Run by: the server.
 
         Parameters
         ----------
@@ -146,7 +162,7 @@ class SymbolRandomizer(Randomizer):
         """
 
     def transition_matrix(self) -> FloatArray:
-        """The whole matrix q, shape (sites, symbols), for tests, audits and small domains.
+        """The matrix q, shape (sites, symbols), for tests, audits and small domains.
 
         Raises
         ------
@@ -155,7 +171,7 @@ class SymbolRandomizer(Randomizer):
         """
         if self.size * self.symbols > _DENSE:
             raise ParameterError(
-                f"a matrix of {self.size} sites and {self.symbols} symbols has more than 2**26 entries; "
+                f"the matrix must have 2**26 entries at most, got {self.size} sites by {self.symbols} symbols; "
                 "forward and backward multiply by it without writing it out"
             )
         matrix = np.empty((self.size, self.symbols))
@@ -170,21 +186,14 @@ class SymbolRandomizer(Randomizer):
 class SetRandomizer(Randomizer):
     """A randomizer of sets: the server counts how many hold each site.
 
-    Subclasses set :attr:`held` and :attr:`other`.
-
     Attributes
     ----------
     held, other : float
-        Probability that a report holds its phone's place, and that it holds any one other site.
+        Probability that a report holds its client's place, and that it holds any one other site.
     """
 
     held: float
     other: float
-
-    @property
-    def symbols(self) -> int:
-        """One count for each site."""
-        return self.size
 
     @property
     def bytes(self) -> int:
@@ -192,7 +201,7 @@ class SetRandomizer(Randomizer):
         return -(-self.size // 8)
 
     def check_sets(self, values: npt.NDArray[np.uint8]) -> None:
-        """Refuse sets that no phone sends.
+        """Refuse sets that no client sends.
 
         Raises
         ------
@@ -213,7 +222,7 @@ OUTSIDE: Final = (Outside.DROP, Outside.NEAREST, Outside.REFUSE)
 
 
 @dataclass(frozen=True, kw_only=True)
-class LocalMethod(ABC):
+class LocalMethod(Checked, ABC):
     """Frozen parameters, which become a randomizer on a domain.
 
     Every user reports once, about one location. However many rows a user has, the report is all that leaves the
@@ -235,6 +244,7 @@ class LocalMethod(ABC):
     name: ClassVar[str]
     summary: ClassVar[str]
     source: ClassVar[str]
+    randomizer: ClassVar[type[Randomizer]]
 
     epsilon: EpsilonLike
     estimator: str = "smoothed-em"
@@ -252,17 +262,16 @@ class LocalMethod(ABC):
         """The epsilon of a report, exactly."""
         return as_epsilon(self.epsilon)
 
-    @abstractmethod
     def on(self, domain: Domain) -> Randomizer:
-        """The randomizer of a domain.
+        """The :attr:`randomizer` of a domain, with the parameters.
 
         Raises
         ------
         ParameterError
             The parameters do not fit the domain.
         """
+        return self.randomizer(domain, self.budget, *self._arguments(domain))
 
-    def _check(self, held: bool, name: str, accepted: str) -> None:
-        """Refuse a parameter outside its range."""
-        if not held:
-            raise ParameterError(f"{name} must be {accepted}, got {getattr(self, name)!r}")
+    def _arguments(self, domain: Domain) -> tuple[Any, ...]:
+        """Arguments of the randomizer on a domain, beside the budget."""
+        return ()

@@ -2,21 +2,16 @@ r"""Groups of sites by the length of the prefix that they share with a place, an
 
 With thresholds :math:`\beta_1 > \dots > \beta_m` (bits), group :math:`G_j(x)` holds the sites that share at least
 :math:`\beta_j` bits of their code with x, and fewer than :math:`\beta_{j-1}`. The sites that share :math:`\beta_j` bits
-are an interval of the sorted codes, a *block*, and blocks nest: a group is a block without a smaller one.
-
-The thresholds maximise the paper's objective over the whole domain,
+are an interval of the sorted codes, a *block*. Blocks nest: a group is a block without a smaller one. The thresholds
+maximise the paper's objective over the whole domain,
 
 .. math:: \sum_x \sum_{j=1}^m \beta_j\, |G_j(x)| = \sum_{j=1}^m \beta_j\, (N(\beta_j) - N(\beta_{j-1}))
 
 where: :math:`N(\beta)` is the number of ordered pairs of sites that share at least :math:`\beta` bits, with
-:math:`N(\beta_0) = 0`: exactly, by a dynamic programme over the lengths of the code's levels (two bits each). The
-last threshold is the prefix of the whole domain, so that every site has a group.
+:math:`N(\beta_0) = 0`. A dynamic programme over the lengths of the code's levels (two bits each) is exact. The last
+threshold is the prefix of the whole domain, so that every site has a group.
 
 Deviation: the paper's Algorithm 1 leaves sites with a shorter prefix than :math:`\beta_m` without a group.
-
-Source: Wang et al. (2022), section 3.2, Definition 3.2.
-
-The constant c of the staircase, so that the exact worst-case ratio is at most :math:`e^\epsilon`.
 
 The probabilities of group j fall in equal steps from :math:`c\, \alpha_{\min}(x)` to :math:`\alpha_{\min}(x)`
 (equations 3 and 4), which is a mixture of uniform laws: with :math:`n_j(x)` the size of x's block at threshold j,
@@ -25,19 +20,19 @@ The probabilities of group j fall in equal steps from :math:`c\, \alpha_{\min}(x
     W(x) = (m - 1)\, d\, B + A\, N(x), \quad N(x) = \sum_{j < m} n_j(x)
 
 where: :math:`c = 1 + A / B` with whole numbers A and B, d is the number of sites and m that of groups. Blocks are
-uneven, so W differs from place to place, and with it what c stands for: of one report y,
+uneven, so W differs from place to place. Of one report y,
 
 .. math:: \frac{\max_x q(y \mid x)}{\min_x q(y \mid x)} =
     \max_j \frac{w_j}{\min_{x \in B_j(y)} W(x)} \cdot \max_j \frac{\max_{x \notin B_{j-1}(y)} W(x)}{w_j}
 
-where: :math:`w_j` is the numerator above and :math:`B_j(y)` y's block at threshold j. Both sides hold because the
-relation "y is in group j of x" is symmetric and :math:`w_j` falls with j. All it takes of the domain are the extremes
-of N over blocks and their complements, which are few.
+where: :math:`w_j` is the numerator above and :math:`B_j(y)` y's block at threshold j, since "y is in group j of x" is
+symmetric and :math:`w_j` falls with j. The ratio needs only the extremes of N over blocks and their complements. The
+constant c is the largest with which it is at most :math:`e^\epsilon`.
 
 Deviation: Theorem 3.3 bounds the ratio by the product of the extremes over the whole domain, and the published c is
 about :math:`e^\epsilon`, with which the real epsilon of uneven domains is up to two thirds more than the claimed one.
 
-Source: Wang et al. (2022), section 3.3, equations 3 and 4, Theorem 3.3.
+Source: Wang et al. (2022), sections 3.2 and 3.3, Definition 3.2, equations 3 and 4, Theorem 3.3.
 """
 
 from __future__ import annotations
@@ -89,21 +84,16 @@ def blocks_at(codes: Codes, threshold: int) -> Blocks:
     return Blocks(first, np.diff(np.append(first, prefix.size)), np.cumsum(new) - 1)
 
 
-def pairs_sharing(codes: Codes, threshold: int) -> int:
-    """Ordered pairs of sites that share ``threshold`` bits, each site with itself included."""
-    size = blocks_at(codes, threshold).size
-    return int(size @ size)
-
-
 def code_levels(codes: Codes) -> dict[int, int]:
-    """The lengths of prefixes worth being thresholds, longest first, each with the pairs that share so much.
+    """The useful lengths of prefixes, longest first, each with its number of ordered pairs of sites, :math:`N`.
 
-    The whole code (each site by itself); every even length that some pair shares and no more of the next two bits.
+    The whole code, and every even length that some pair shares without the next two bits.
     """
     found = {codes.bits: codes.code.size}
     before = codes.code.size
     for length in range(codes.bits - 2, -1, -2):
-        pairs = pairs_sharing(codes, length)
+        size = blocks_at(codes, length).size
+        pairs = int(size @ size)
         if pairs > before:
             found[length] = pairs
             before = pairs
@@ -113,14 +103,14 @@ def code_levels(codes: Codes) -> dict[int, int]:
 
 
 def best_thresholds(codes: Codes, groups: int, *, own_group: bool = True) -> tuple[int, ...]:
-    """The thresholds of the module's header, by dynamic programming. Run by: anybody, of the public domain.
+    """The thresholds of the module's header, by dynamic programming.
 
     Parameters
     ----------
     codes : Codes
-        The domain's.
+        Codes of the domain.
     groups : int
-        m; as many as there are lengths where that is fewer.
+        m; at most the number of useful lengths.
     own_group : bool
         Whether the first group is the place alone (the whole code), without which no estimate is unbiased. The
         objective alone prefers coarser groups.
@@ -151,32 +141,32 @@ def best_thresholds(codes: Codes, groups: int, *, own_group: bool = True) -> tup
 
 
 def check_thresholds(codes: Codes, thresholds: Sequence[int]) -> tuple[int, ...]:
-    """Thresholds as given, if every site has a group.
+    """The given thresholds, if every site has a group.
 
     Raises
     ------
     ParameterError
-        Fewer than two, not descending, longer than a code, or the last is longer than what all sites share.
+        Fewer than two, not descending, longer than a code, or the last is longer than the prefix of all sites.
     """
     given = tuple(thresholds)
     whole = codes.bits
     descending = all(above > below for above, below in itertools.pairwise(given))
     if len(given) < 2 or not descending or given[0] > whole or given[-1] < 0:
         raise ParameterError(
-            f"thresholds are {list(given)}; two or more, descending from at most {whole} bits"
+            f"thresholds must be two or more, descending from at most {whole} bits, got {list(given)}"
         )
     if blocks_at(codes, given[-1]).first.size > 1:
         shared = whole - int(codes.code[0] ^ codes.code[-1]).bit_length()
         raise ParameterError(
-            f"the last threshold is {given[-1]}, but the sites share only {shared} bits: some would "
-            f"have no group; expected {shared} or fewer"
+            f"the last threshold must be {shared} at most, the bits that all sites share, got {given[-1]}: some "
+            "would have no group"
         )
     return given
 
 
-_NEAR = 1e-11
-_STEPS = 80
-_GRAIN_BITS = 40
+_NEAR = 1e-11  # relative; double precision may order closer ratios wrongly
+_STEPS = 80  # bisections of c
+_GRAIN_BITS = 40  # of B
 
 
 class Steps(NamedTuple):
@@ -192,14 +182,20 @@ class Steps(NamedTuple):
 
 
 class Extremes(NamedTuple):
-    """What the worst case depends on: one row for each kind of report there is."""
+    """The extremes of N that the worst case depends on, one row for each kind of report."""
 
-    least: (
-        IntArray  # of N over the block at each threshold, the last of which is everything; shape (kinds, m)
-    )
-    most: IntArray  # of N outside the block before, -1 where nothing is outside; shape (kinds, m)
+    least: IntArray  # least N in the block at each threshold, the last of all sites; shape (kinds, m)
+    most: IntArray  # largest N outside the block before, -1 where nothing is outside; shape (kinds, m)
     sites: int
     groups: int
+
+
+def nested_sizes(blocks: list[Blocks], size: int) -> IntArray:
+    """N of every place: the sum of the sizes of its blocks, shape (sites,)."""
+    n = np.zeros(size, dtype=np.int64)
+    for level in blocks:
+        n += level.spread(level.size)
+    return n
 
 
 def block_extremes(blocks: list[Blocks], size: int) -> Extremes:
@@ -208,13 +204,11 @@ def block_extremes(blocks: list[Blocks], size: int) -> Extremes:
     Parameters
     ----------
     blocks : list of Blocks
-        Of all thresholds but the last.
+        Blocks of all thresholds but the last.
     size : int
         Number of sites, d.
     """
-    n = np.zeros(size, dtype=np.int64)
-    for level in blocks:
-        n += level.spread(level.size)
+    n = nested_sizes(blocks, size)
     until = np.maximum.accumulate(n)
     since = np.maximum.accumulate(n[::-1])[::-1]
     columns = [np.minimum.reduceat(n, level.first)[level.of_rank] for level in blocks]
@@ -245,15 +239,7 @@ def _kinds(columns: list[IntArray]) -> IntArray:
 
 
 def staircase_ratio(extremes: Extremes, steps: Steps) -> Fraction:
-    """The largest ratio of one report's probabilities under two sites, exactly.
-
-    Parameters
-    ----------
-    extremes : Extremes
-        Of the domain.
-    steps : Steps
-        c.
-    """
+    """The largest ratio of one report's probabilities under two sites, exactly, for a constant c."""
     found = _ratios(extremes, float(steps.ratio - 1))
     worst = np.flatnonzero(found.ratio >= found.ratio.max() * (1 - _NEAR))
     pairs = {
@@ -296,20 +282,20 @@ def _ratios(extremes: Extremes, step: float) -> _Ratios:
 
 
 def calibrate(extremes: Extremes, epsilon: Fraction, bits: int) -> Steps:
-    """The largest c whose exact worst case is at most e^epsilon. Run by: anybody, of the public domain.
+    """The largest c whose exact worst case is at most e^epsilon.
 
     Parameters
     ----------
     extremes : Extremes
-        Of the domain.
+        Extremes of the domain.
     epsilon : Fraction
-        The promise.
+        Privacy parameter of a report.
     bits : int
-        A and B are below 2**bits; where c is larger than that permits, less than epsilon is spent.
+        A and B are below 2**bits; where that does not permit the whole c, less than epsilon is spent.
     """
     target = float(min(power(epsilon), Fraction(1 << 300)))
     low, high = 0.0, min(target, 2.0**bits) - 1
-    # c is at most e^epsilon: the report y = x alone has that ratio on an even domain, and more on others.
+    # c is at most e^epsilon: the report y = x alone has that ratio where W is constant, and more elsewhere.
     for _ in range(_STEPS):
         middle = (low + high) / 2
         if float(_ratios(extremes, middle).ratio.max()) <= target:

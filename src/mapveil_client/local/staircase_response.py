@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -14,12 +14,14 @@ from mapveil_client.errors import ParameterError
 from mapveil_client.local.domain import Domain
 from mapveil_client.local.randomizer import LocalMethod, SymbolRandomizer
 from mapveil_client.local.staircase_groups import (
+    Extremes,
     Steps,
     best_thresholds,
     block_extremes,
     blocks_at,
     calibrate,
     check_thresholds,
+    nested_sizes,
     staircase_ratio,
 )
 from mapveil_client.randomness.random import Randomness, uniform_below_each
@@ -33,7 +35,7 @@ def group_number(epsilon: Fraction, sites: int) -> int:
     .. math:: m = \frac{2\, (c\, d - e^{1 + \ln c})}{(c - 1)\, d}, \qquad c = e^\epsilon
 
     where: d is ``sites``. It minimises an upper bound on the mutual information of place and report, over all
-    distributions: not a measure of accuracy. From an epsilon of about 4 on it is 2, and the mechanism generalized
+    distributions: not a measure of accuracy. For an epsilon above about 4 it is 2, and the mechanism is generalized
     randomized response.
     """
     c = math.exp(min(float(epsilon), 700.0))
@@ -41,14 +43,16 @@ def group_number(epsilon: Fraction, sites: int) -> int:
 
 
 class StaircaseRandomizer(SymbolRandomizer):
-    """The halves of :class:`StaircaseResponse` on one domain: O(m) numbers for each place.
+    """The randomizer of :class:`StaircaseResponse` on one domain.
 
     Attributes
     ----------
     thresholds : tuple of int
-        Bits that the sites of each group share with the place at least, descending.
+        Least number of bits that the sites of each group share with the place, descending.
     steps : Steps
         c, as whole numbers.
+    extremes : Extremes
+        Extremes of the domain, by which c is calibrated.
     """
 
     kind: ClassVar[int] = 2
@@ -58,42 +62,24 @@ class StaircaseRandomizer(SymbolRandomizer):
         self.thresholds = thresholds
         codes = domain.codes
         self._blocks = [blocks_at(codes, threshold) for threshold in thresholds[:-1]]
-        self._extremes = block_extremes(self._blocks, domain.size)
+        self.extremes: Extremes = block_extremes(self._blocks, domain.size)
         lower = len(self._blocks)
-        self.steps: Steps = calibrate(
-            self._extremes, epsilon, _TOTAL_BITS - 1 - (lower * domain.size).bit_length()
-        )
+        room = _TOTAL_BITS - 1 - (lower * domain.size).bit_length()
+        self.steps: Steps = calibrate(self.extremes, epsilon, room)
         if self.steps.more == 0:
             raise ParameterError(f"epsilon must be 2**-20 or more, got {float(epsilon):g}")
         self._even = lower * self.steps.less  # weight that every site has
-        nested = np.zeros(domain.size, dtype=np.int64)
-        for blocks in self._blocks:
-            nested += blocks.spread(blocks.size)
+        nested = nested_sizes(self._blocks, domain.size)
         self._total: IntArray = self._even * domain.size + self.steps.more * nested
 
     @property
-    def symbols(self) -> int:
-        """One for each site."""
-        return self.size
-
-    @property
-    def groups(self) -> int:
-        """m."""
-        return len(self.thresholds)
-
-    @property
     def totals(self) -> FloatArray:
-        """W, what all weights of a place add up to, in the order of the codes."""
+        """W, the sum of all weights of a place, in the order of the codes."""
         return self._total.astype(np.float64)
 
     def worst_ratio(self) -> Fraction:
         """See :meth:`Randomizer.worst_ratio`."""
-        return staircase_ratio(self._extremes, self.steps)
-
-    def ratio_at(self, c: Fraction) -> Fraction:
-        """The worst ratio that another c would have with these groups, such as the published c = e^epsilon."""
-        step = Fraction(c) - 1
-        return staircase_ratio(self._extremes, Steps(step.numerator, step.denominator))
+        return staircase_ratio(self.extremes, self.steps)
 
     def _draw(self, sites: IntArray, rng: Randomness) -> IntArray:
         codes = self.domain.codes
@@ -129,7 +115,7 @@ class StaircaseRandomizer(SymbolRandomizer):
         return made
 
     def _mix(self, values: FloatArray) -> FloatArray:
-        """What the unnormalised, symmetric matrix makes of values in the order of the codes."""
+        """The unnormalised, symmetric matrix times values in the order of the codes."""
         mixed = np.full(self.size, self._even * values.sum())
         for blocks in self._blocks:
             if blocks.first.size == self.size:
@@ -152,10 +138,9 @@ class StaircaseResponse(LocalMethod):
         \alpha_j(x) = \alpha_{\min}(x) \Big(c - \frac{(j - 1)(c - 1)}{m - 1}\Big), \qquad
         \alpha_{\min}(x) = \frac{m - 1}{(m - 1)\, d\, c - (c - 1) \sum_{j=2}^m (j - 1) |G_j(x)|}
 
-    where: :math:`G_j(x)` are the groups of :mod:`mapveil_client.local.staircase_groups`, d is the number
-    of sites, m that of
-    groups, and c is the largest number with which the exact ratio of probabilities, over all places and reports, is
-    at most :math:`e^\epsilon` (:mod:`mapveil_client.local.staircase_groups`).
+    where: d is the number of sites, m that of groups; the groups :math:`G_j(x)` and c, the largest number with which
+    the exact ratio of probabilities is at most :math:`e^\epsilon`, are those of
+    :mod:`mapveil_client.local.staircase_groups`.
 
     Deviation: the published c, about :math:`e^\epsilon`, does not keep the promise on uneven domains. Deviation: the
     sum runs to m, without which the probabilities do not sum to 1. Deviation: the first group is the place alone
@@ -175,17 +160,15 @@ class StaircaseResponse(LocalMethod):
     name: ClassVar[str] = "srr"
     summary: ClassVar[str] = "each phone reports a site, the nearer the likelier, in steps"
     source: ClassVar[str] = "Wang et al. 2022"
+    randomizer = StaircaseRandomizer
 
     groups: int | None = None
     thresholds: tuple[int, ...] | str | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check(
-            self.groups is None or (isinstance(self.groups, int) and self.groups >= 2),
-            "groups",
-            "a whole number of at least 2, or none",
-        )
+        held = self.groups is None or (isinstance(self.groups, int) and self.groups >= 2)
+        self._check(held, "groups", "a whole number of at least 2, or none")
         if self.thresholds is not None:
             parts = self.thresholds.split(",") if isinstance(self.thresholds, str) else list(self.thresholds)
             try:
@@ -193,19 +176,8 @@ class StaircaseResponse(LocalMethod):
             except ValueError:
                 self._check(False, "thresholds", "bits such as 46,30,2, or none")
 
-    def thresholds_on(self, domain: Domain) -> tuple[int, ...]:
-        """The thresholds on a domain, bits, descending.
-
-        Raises
-        ------
-        ParameterError
-            The given ones do not fit the domain.
-        """
+    def _arguments(self, domain: Domain) -> tuple[Any, ...]:
         if self.thresholds is not None:
-            return check_thresholds(domain.codes, [int(length) for length in self.thresholds])
+            return (check_thresholds(domain.codes, [int(length) for length in self.thresholds]),)
         wanted = self.groups or group_number(self.budget, domain.size)
-        return best_thresholds(domain.codes, wanted)
-
-    def on(self, domain: Domain) -> StaircaseRandomizer:
-        """The randomizer of a domain; see :meth:`LocalMethod.on`."""
-        return StaircaseRandomizer(domain, self.budget, self.thresholds_on(domain))
+        return (best_thresholds(domain.codes, wanted),)

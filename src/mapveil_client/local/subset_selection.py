@@ -5,20 +5,17 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from mapveil_client.arrays import IntArray
-from mapveil_client.epsilon import odds
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.local.domain import Domain
 from mapveil_client.local.random_sets import put_bits, set_sizes, uniform_sets
-from mapveil_client.local.randomizer import LocalMethod, SetRandomizer
+from mapveil_client.local.randomizer import LocalMethod, SetRandomizer, odds_for
 from mapveil_client.randomness.random import Randomness, uniform_below
-
-_TOTAL_BITS = 61
 
 
 def best_subset_size(epsilon: Fraction, sites: int) -> int:
@@ -38,13 +35,7 @@ def best_subset_size(epsilon: Fraction, sites: int) -> int:
 
 
 class SubsetRandomizer(SetRandomizer):
-    """The halves of :class:`SubsetSelection` on one domain.
-
-    Attributes
-    ----------
-    subset : int
-        k.
-    """
+    """The randomizer of :class:`SubsetSelection` on one domain: k is ``subset``."""
 
     kind: ClassVar[int] = 5
 
@@ -53,17 +44,12 @@ class SubsetRandomizer(SetRandomizer):
         d = domain.size
         self.subset = best_subset_size(epsilon, d) if subset is None else subset
         if not 1 <= self.subset < d:
-            raise ParameterError(f"subset is {subset} of {d} sites; expected 1 to {d - 1}")
-        room = _TOTAL_BITS - d.bit_length()
-        self.weights = odds(epsilon, room, min(room, 40))
+            raise ParameterError(f"subset must be 1 to {d - 1} for {d} sites, got {subset}")
+        self.weights = odds_for(epsilon, d)
         self._holding = self.weights.more * self.subset
         self._total = self._holding + self.weights.less * (d - self.subset)
         self.held = self._holding / self._total
         self.other = (self.subset - self.held) / (d - 1)
-
-    def worst_ratio(self) -> Fraction:
-        """See :meth:`Randomizer.worst_ratio`: a set holds one place and not the other."""
-        return Fraction(*self.weights)
 
     def _draw(self, sites: IntArray, rng: Randomness) -> npt.NDArray[np.uint8]:
         holds = uniform_below(sites.size, self._total, rng) < self._holding
@@ -75,7 +61,7 @@ class SubsetRandomizer(SetRandomizer):
         """See :meth:`SetRandomizer.check_sets`."""
         super().check_sets(values)
         if (set_sizes(values) != self.subset).any():
-            raise InputError(f"a report is a set of another size; expected {self.subset} sites")
+            raise InputError(f"each report must be a set of {self.subset} sites, got another number")
 
     def identity(self) -> str:
         """See :meth:`Randomizer.identity`."""
@@ -103,15 +89,14 @@ class SubsetSelection(LocalMethod):
     name: ClassVar[str] = "subset"
     summary: ClassVar[str] = "each phone reports a random set of sites, likelier one that holds its place"
     source: ClassVar[str] = "Ye and Barg 2018"
+    randomizer = SubsetRandomizer
 
     subset: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check(
-            self.subset is None or self.subset >= 1, "subset", "a whole number of at least 1, or none"
-        )
+        held = self.subset is None or self.subset >= 1
+        self._check(held, "subset", "a whole number of at least 1, or none")
 
-    def on(self, domain: Domain) -> SubsetRandomizer:
-        """The randomizer of a domain; see :meth:`LocalMethod.on`."""
-        return SubsetRandomizer(domain, self.budget, self.subset)
+    def _arguments(self, domain: Domain) -> tuple[Any, ...]:
+        return (self.subset,)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -22,13 +22,7 @@ Variant = Literal["optimized", "symmetric"]
 
 
 class UnaryRandomizer(SetRandomizer):
-    """The halves of :class:`UnaryEncoding` on one domain.
-
-    Attributes
-    ----------
-    chances : tuple of int
-        p and q, over 2**32.
-    """
+    """The randomizer of :class:`UnaryEncoding` on one domain: ``chances`` are p and q, over 2**32."""
 
     kind: ClassVar[int] = 4
 
@@ -40,7 +34,7 @@ class UnaryRandomizer(SetRandomizer):
         self.held, self.other = (chance / ONE for chance in self.chances)
 
     def worst_ratio(self) -> Fraction:
-        """See :meth:`Randomizer.worst_ratio`: the bits of two places turned, the others alike."""
+        """See :meth:`Randomizer.worst_ratio`: the bits of two places flipped, the others alike."""
         return _ratio(*self.chances)
 
     def _draw(self, sites: IntArray, rng: Randomness) -> npt.NDArray[np.uint8]:
@@ -90,6 +84,7 @@ class UnaryEncoding(LocalMethod):
     name: ClassVar[str] = "unary"
     summary: ClassVar[str] = "each phone reports one randomized bit for every site"
     source: ClassVar[str] = "Wang et al. 2017"
+    randomizer = UnaryRandomizer
 
     variant: Variant = "optimized"
 
@@ -97,6 +92,5 @@ class UnaryEncoding(LocalMethod):
         super().__post_init__()
         self._check(self.variant in ("optimized", "symmetric"), "variant", "optimized or symmetric")
 
-    def on(self, domain: Domain) -> UnaryRandomizer:
-        """The randomizer of a domain; see :meth:`LocalMethod.on`."""
-        return UnaryRandomizer(domain, self.budget, self.variant)
+    def _arguments(self, domain: Domain) -> tuple[Any, ...]:
+        return (self.variant,)

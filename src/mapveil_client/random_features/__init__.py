@@ -1,1 +1,1 @@
-"""The client half of random Fourier features: a location becomes the phases of a few plane waves."""
+"""The client half of random Fourier features: a location becomes the phases of a few random frequencies."""

@@ -1,11 +1,11 @@
 """A device's frequencies, and its offset: drawn once, kept, and never drawn again.
 
-A second, independent set for the same place would narrow it down as a second feature does, so what is kept is where
-privacy lives: a device draws once for the policy's largest number of features; later queries take the first of those.
+A second, independent set for the same place would narrow it down as a second feature does. So a device draws once, for
+the policy's largest number of features; later queries take the first of those.
 
-The offset moves all places of the device by the same few metres before they become phases. Exact phases tell any two
-known addresses apart; phases of places moved by an unknown offset do not tell neighbours apart, and because it is kept,
-asking again does not average it away.
+The offset moves all places of the device by the same few metres before they become phases. Exact phases distinguish any
+two known addresses; after an unknown offset they do not distinguish neighbours, and because the offset is kept, further
+queries do not average it out.
 """
 
 from __future__ import annotations
@@ -26,18 +26,7 @@ from mapveil_client.randomness.random import Randomness
 def unit_frequencies(
     devices: int, features: int, kernel: Kernel, dimension: int, rng: Randomness
 ) -> FloatArray:
-    """Draw frequencies for bandwidth 1 for many devices at once. Run by: each client, or a simulation of them.
-
-    Parameters
-    ----------
-    devices, features : int
-        How many.
-    kernel : Kernel
-        Whose spectral law.
-    dimension : int
-        Number of axes.
-    rng : Randomness
-        The source of bits.
+    """Draw frequencies for bandwidth 1 from the kernel's spectral law. Run by: each client, or a simulation of them.
 
     Returns
     -------
@@ -53,16 +42,13 @@ def offsets(devices: int, dimension: int, jitter_m: float, rng: Randomness) -> F
 
     Parameters
     ----------
-    devices, dimension : int
-        How many devices and axes.
     jitter_m : float
         Standard deviation along each axis, metres.
-    rng : Randomness
-        The source of bits.
 
     Returns
     -------
     ndarray of float64, shape (dimension, devices)
+        Metres.
     """
     made = np.zeros((dimension, devices))
     if jitter_m:
@@ -71,7 +57,7 @@ def offsets(devices: int, dimension: int, jitter_m: float, rng: Randomness) -> F
 
 
 class Kept(NamedTuple):
-    """What a device draws once. Secret."""
+    """The frequencies and the offset of a device. Secret."""
 
     units: FloatArray  # frequencies for bandwidth 1, (dimension, 1, features)
     offset: FloatArray  # (dimension, 1), metres
@@ -79,21 +65,11 @@ class Kept(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class KeptFrequencies:
-    """The frequencies and the offset that a device draws once for all projections. Secret.
-
-    Parameters
-    ----------
-    kernel : str
-        Whose spectral law.
-    kept : Kept
-        What was drawn.
-    jitter_m : float
-        Standard deviation of the offset, metres.
-    """
+    """The frequencies and the offset that a device draws once for all projections, and their laws. Secret."""
 
     kernel: str
     kept: Kept
-    jitter_m: float
+    jitter_m: float  # standard deviation of the offset, metres
 
     @classmethod
     def draw(cls, policy: Policy, jitter_m: float, rng: Randomness) -> KeptFrequencies:
@@ -102,14 +78,13 @@ class KeptFrequencies:
         return cls(policy.kernel, Kept(units, offsets(1, policy.dimension, jitter_m, rng)), jitter_m)
 
     def refusal(self, policy: Policy, jitter_m: float) -> str | None:
-        """Why they cannot answer under this policy and offset: nothing is drawn a second time."""
+        """The reason not to answer under this policy and offset, or none: nothing is drawn a second time."""
         dimension, _, features = self.kept.units.shape
         if (self.kernel, dimension, features) != (policy.kernel, policy.dimension, policy.features):
             return "this device's frequencies were drawn under another policy, and are not drawn again"
         if self.jitter_m != jitter_m:
             return (
-                f"an offset of {jitter_m:g} m is asked; this device has one of {self.jitter_m:g} m, "
-                "and does not draw another"
+                f"the offset must be the {self.jitter_m:g} m of this device, drawn once, got {jitter_m:g} m"
             )
         return None
 
@@ -123,7 +98,7 @@ class KeptFrequencies:
         """
         if not 1 <= features <= self.kept.units.shape[2]:
             raise PromiseError(
-                f"{features} frequencies are asked; this device has {self.kept.units.shape[2]}"
+                f"features must be 1 to {self.kept.units.shape[2]} on this device, got {features}"
             )
         return Kept(self.kept.units[:, :, :features].copy(), self.kept.offset.copy())
 

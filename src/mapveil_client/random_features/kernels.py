@@ -1,11 +1,11 @@
-r"""Kernels and their spectral laws: what a sum of waves of random frequencies tends to.
+r"""Kernels and their spectral laws, by which random Fourier features are drawn.
 
-By Bochner's theorem a shift-invariant kernel is the mean of a wave over a law of frequencies (equation 2):
+By Bochner's theorem a shift-invariant kernel is the mean of a cosine over a law of frequencies (equation 2):
 
 .. math:: k(\Delta / h) = \mathrm E \cos(u \cdot \Delta / h), \qquad u \sim p
 
 where: :math:`\Delta` is a difference of places, h the bandwidth (one for each axis), and u a frequency for
-bandwidth 1, drawn once and divided by h when a query comes. All laws here are isotropic, so that maps have no
+bandwidth 1, drawn once and divided by h for each query. All laws here are isotropic, so that maps have no
 favoured axes and Lemma 3 holds for each with its own law of :math:`\lVert u \rVert`.
 
 - ``gaussian``: :math:`k(r) = e^{-r^2/2}`; u is standard normal.
@@ -17,10 +17,9 @@ favoured axes and Lemma 3 holds for each with its own law of :math:`\lVert u \rV
 Deviation: Zong et al. (2023) use the Gaussian only; Rahimi and Recht (2008) tabulate products over the axes for
 Laplace and Cauchy, which are not isotropic (in one dimension they are those above).
 
-Frequencies are private, so they never come from a NumPy generator.
-A word w of 64 bits stands for :math:`U = (w + 1) / 2^{64}` in (0, 1]. Logarithms of U reach 64 ln 2, so normals
-reach 9.4 standard deviations; the part of a law that lies beyond, or that rounding moves, is below
-:math:`2^{-50}` in total variation per variate.
+Frequencies are private, so they never come from a NumPy generator. A word w of 64 bits stands for
+:math:`U = (w + 1) / 2^{64}` in (0, 1], so normals reach 9.4 standard deviations; the mass of a law beyond, or moved
+by rounding, is below :math:`2^{-50}` in total variation per variate.
 """
 
 from __future__ import annotations
@@ -36,9 +35,9 @@ from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
 
-_HALVINGS: Final = 100
+_HALVINGS: Final = 100  # bisections of a quantile
 _NODES: Final = 32  # of a quadrature that is exact for every law here
-_CHUNK = 1 << 14  # temporaries that stay in the cache
+_CHUNK: Final = 1 << 14  # normals at a time, whose temporaries stay in the cache
 
 
 def uniforms(count: int, rng: Randomness) -> FloatArray:
@@ -61,8 +60,8 @@ def normals(count: int, rng: Randomness) -> FloatArray:
 
     .. math:: (\sqrt{-2 \ln U} \cos 2 \pi V, \; \sqrt{-2 \ln U} \sin 2 \pi V)
 
-    where: U and V are uniform and independent. The first half of what is returned are cosines, the second sines:
-    element i and element i + ceil(count / 2) are one pair.
+    where: U and V are uniform and independent. The first half of the result are cosines, the second sines: elements i
+    and i + ceil(count / 2) are one pair.
     """
     half = (count + 1) // 2
     made = np.empty(2 * half)
@@ -88,7 +87,7 @@ class Kernel(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """As :func:`kernel_named` reads it."""
+        """The name that :func:`kernel_named` reads."""
 
     @abstractmethod
     def values(self, distance: FloatArray, dimension: int) -> FloatArray:
@@ -110,21 +109,20 @@ class Kernel(ABC):
         """The probability that a frequency's length is at most this."""
 
     def length_quantile(self, probability: float, dimension: int) -> float:
-        """The length that a frequency is below with this probability, by bisection."""
+        """The quantile of a frequency's length, by bisection."""
         low, high = 0.0, 1.0
         while self.length_below(high, dimension) < probability:
             high *= 2
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
-            low, high = (
-                (middle, high) if self.length_below(middle, dimension) < probability else (low, middle)
-            )
+            below = self.length_below(middle, dimension) < probability
+            low, high = (middle, high) if below else (low, middle)
         return high
 
 
 @dataclass(frozen=True)
 class Gaussian(Kernel):
-    """The paper's kernel, section 2.2 (Delta is the distance; the paper prints its square)."""
+    """The kernel of Zong et al. (2023), section 2.2 (Delta is the distance; the paper prints its square)."""
 
     @property
     def name(self) -> str:
@@ -159,13 +157,7 @@ class Gaussian(Kernel):
 
 @dataclass(frozen=True)
 class Matern(Kernel):
-    """Matern kernels of half-integer smoothness, which are polynomials times an exponential.
-
-    Parameters
-    ----------
-    order : int
-        p, 0 to 3: the smoothness is p + 1/2. With 0 it is the Laplace kernel.
-    """
+    """Matern kernels of smoothness p + 1/2, with p = ``order``, 0 to 3; with 0 it is the Laplace kernel."""
 
     order: int
 
@@ -264,7 +256,7 @@ class Cauchy(Kernel):
 
 
 KERNELS: tuple[Kernel, ...] = (Gaussian(), Matern(0), Cauchy(), Matern(1), Matern(2), Matern(3))
-"""All of them, each under its name."""
+"""All kernels."""
 
 
 def kernel_named(name: str) -> Kernel:
@@ -273,7 +265,7 @@ def kernel_named(name: str) -> Kernel:
     Raises
     ------
     ParameterError
-        There is none; lists them.
+        There is none.
 
     Examples
     --------
@@ -283,5 +275,4 @@ def kernel_named(name: str) -> Kernel:
     for kernel in KERNELS:
         if kernel.name == name:
             return kernel
-    accepted = ", ".join(kernel.name for kernel in KERNELS)
-    raise ParameterError(f"no kernel is called {name!r}; expected one of {accepted}")
+    raise ParameterError(f"kernel must be one of {', '.join(each.name for each in KERNELS)}, got {name!r}")

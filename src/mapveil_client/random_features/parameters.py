@@ -1,13 +1,13 @@
-r"""What a device answers, and what it refuses: decided before its place is looked at.
+r"""The policy by which a device answers or refuses a query before it reads its place, and the public parameters.
 
 Lemma 3 (one feature): at least j bands cross a region whose largest inscribed square has side l, with probability no
 less than :math:`1 - C(\gamma)`, if
 
 .. math:: h \le \frac{\sqrt{\gamma}\, l}{2 \pi j}
 
-where: C is the law of :math:`\lVert u \rVert^2` for bandwidth 1: chi-squared with two degrees of freedom for the
-Gaussian in two dimensions, and each kernel's own otherwise, at the same probability (so that :math:`\sqrt\gamma`
-becomes its quantile). With several axes l / h is the least over them.
+where: C is the law of :math:`\lVert u \rVert^2` for bandwidth 1, chi-squared with two degrees of freedom for the
+Gaussian in two dimensions. For other laws :math:`\sqrt\gamma` is the quantile at the same probability. With several
+axes l / h is the least over them.
 
 Lemma 4 (Algorithm 3): bandwidths of one device are among :math:`h_0 (4 n + 1)`, n = 0, 1, ..., so that every fifth,
 ninth, ... band stays where it was. Source: Zong et al. (2023), section 3.5 and appendix A.
@@ -21,20 +21,20 @@ from typing import ClassVar, Final, Literal
 
 import numpy as np
 
-from mapveil_client.errors import ParameterError, PromiseError
+from mapveil_client.errors import Checked, ParameterError, PromiseError
 from mapveil_client.plane import EqualAreaCylinder, Projection, closed_projection
 from mapveil_client.random_features.kernels import Kernel, kernel_named
 from mapveil_client.random_features.query import Query
 
-_LARGEST_GRID = 1 << 26
-_SLACK = 1e-9
-_STRETCH = 1.5
+_LARGEST_GRID = 1 << 26  # points
+_SLACK = 1e-9  # relative; rounding of bandwidths
+_STRETCH = 1.5  # largest factor between a metre of the query's plane and one on the ground
 
 PlaceChoice = Literal["mean", "most-visited"]
 BandwidthRule = Literal["public", "neighbours"]
 
 LEAST_SIDE_M: Final = 1000.0
-"""Extent of a region that is asked about at least, along x and y, metres."""
+"""Least extent of a query's region along x and y, metres."""
 
 
 def largest_bandwidth(side: float, *, bands: int, gamma: float, kernel: Kernel, dimension: int = 2) -> float:
@@ -47,7 +47,7 @@ def largest_bandwidth(side: float, *, bands: int, gamma: float, kernel: Kernel, 
     bands : int
         j.
     gamma : float
-        :math:`\gamma` for the Gaussian kernel in two dimensions; other laws are held to the same probability.
+        :math:`\gamma` for the Gaussian kernel in two dimensions; other laws keep the same probability.
     kernel : Kernel
         The law of the frequencies.
     dimension : int
@@ -71,9 +71,9 @@ class Policy:
     bandwidth : tuple of float
         :math:`h_0` of each axis, metres (seconds): the smallest bandwidth that is answered.
     kernel : str
-        The one kernel: another has other frequencies, and a second set may give a place away.
+        The one kernel: another has other frequencies, and a second set may reveal the place.
     features : int
-        B, the most features that are answered. With more than 1 the places that remain are few, or one.
+        B, the largest number of features that is answered. With more than 1 few places remain possible, or one.
     bands : int
         j of Lemma 3, at least 1; the paper says 2 or more, and that 3 protect corners too.
     gamma : float
@@ -99,33 +99,35 @@ class Policy:
         if not all(math.isfinite(value) and value > 0 for value in self.bandwidth) or not self.bandwidth:
             raise ParameterError(f"bandwidth must be numbers of metres above 0, got {self.bandwidth!r}")
         if self.features < 1 or self.bands < 1:
-            raise ParameterError(f"features is {self.features}, bands {self.bands}; expected at least 1")
+            raise ParameterError(
+                f"features and bands must be 1 or more, got {self.features} and {self.bands}"
+            )
         if not (0 < self.gamma < math.inf and 0 <= self.smallest_side < math.inf):
             raise ParameterError(
-                f"gamma is {self.gamma}, smallest_side {self.smallest_side}; above 0, and from 0, accepted"
+                f"gamma must be above 0 and smallest_side 0 or more, got {self.gamma} and {self.smallest_side}"
             )
 
     @property
     def dimension(self) -> int:
-        """Number of axes of the queries that are answered."""
+        """Number of axes of a query."""
         return len(self.bandwidth)
 
     def check(self, query: Query, *, side: float | None = None, plane: Projection | None = None) -> None:
-        """Refuse a query outside the policy. Run by: the client, before its place is looked at.
+        """Refuse a query outside the policy. Run by: the client, before it reads its place.
 
         Parameters
         ----------
         query : Query
-            What is asked.
+            The server's query.
         side : float, optional
-            Of the largest square inside a region that is no box, metres; the box's shorter side by default.
+            Side of the largest square in a region that is no box, metres; the box's shorter side by default.
         plane : Projection, optional
-            The query's plane, where it has no closed form that a device knows.
+            The query's plane, where it has no closed form.
 
         Raises
         ------
         PromiseError
-            Names the rule. Nothing here depends on where the device is, or on whether it ever answered.
+            The query is outside. The error names the rule, and does not depend on the device's place or past.
         """
         refusal = self.refusal(query, side=side, plane=plane)
         if refusal is not None:
@@ -134,7 +136,7 @@ class Policy:
     def refusal(
         self, query: Query, *, side: float | None = None, plane: Projection | None = None
     ) -> str | None:
-        """Why a query is refused; None for one that is answered."""
+        """The rule that refuses a query; None for a query that is answered."""
         if query.dimension != self.dimension:
             return f"{query.dimension} axes are asked, {self.dimension} are answered"
         if query.kernel != self.kernel:
@@ -174,7 +176,7 @@ class Policy:
 
 
 def _true_to_scale(query: Query, plane: Projection) -> bool:
-    """Whether the plane's metres are metres: a server that stretched them would have larger bandwidths."""
+    """Whether the plane's metres are metres: a server that stretches them has larger bandwidths."""
     ends = [(low, (low + high) / 2, high) for low, high in zip(query.low[:2], query.high[:2], strict=True)]
     x, y = (part.ravel() for part in np.meshgrid(*ends))
     step = min(query.sides[:2]) * 1e-4
@@ -191,7 +193,7 @@ def _true_to_scale(query: Query, plane: Projection) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FourierParameters:
+class FourierParameters(Checked):
     r"""The public parameters of Federated KDE by random Fourier features; client and server share them.
 
     Parameters
@@ -199,8 +201,7 @@ class FourierParameters:
     bandwidth_m : float, optional
         h, metres (cells without georeference); without one the rule chooses it.
     features : int
-        B, waves per device. Two leave some points where they cross; three leave one, the place itself, which any server
-        then has.
+        B, random Fourier features per device. With two, few places remain possible; with three one, the place itself.
     kernel : str
         ``gaussian``, ``laplace``, ``cauchy``, ``matern-3/2``, ``matern-5/2`` or ``matern-7/2``.
     bandwidth_rule : str
@@ -212,13 +213,13 @@ class FourierParameters:
         ``reports`` smooths the surface further, as much as the reports say (Gaussian kernel on an even grid); or
         ``none``.
     places : str
-        What a device with several places reports: the ``mean`` of their waves, or its ``most-visited`` cell's.
+        Report of a device with several places: the ``mean`` over their features, or that of the ``most-visited`` cell.
     jitter_m : float
-        Standard deviation of the offset that each device draws once and keeps, metres; blurs the map by as much.
+        Standard deviation of the offset that each device draws once and keeps, metres; it smooths the map.
     bands : int
-        j of the devices' policy, Lemma 3.
+        j of Lemma 3, in the devices' policy.
     gamma : float
-        Its :math:`\gamma`.
+        :math:`\gamma` of Lemma 3.
     """
 
     name: ClassVar[str] = "fourier-kde"
@@ -255,14 +256,3 @@ class FourierParameters:
         """The policy of the devices that are asked. Run by: the client."""
         h = float(bandwidth)
         return Policy((h, h), self.kernel, self.features, self.bands, self.gamma, smallest_side)
-
-    def _check(self, held: bool, name: str, accepted: str) -> None:
-        """Refuse a parameter outside its range."""
-        if not held:
-            raise ParameterError(f"{name} must be {accepted}, got {getattr(self, name)!r}")
-
-    def _check_positive(self, *names: str) -> None:
-        for name in names:
-            value = getattr(self, name)
-            number = isinstance(value, (int, float)) and not isinstance(value, bool)
-            self._check(number and math.isfinite(value) and value > 0, name, "a number above 0")

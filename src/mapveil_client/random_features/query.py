@@ -1,4 +1,4 @@
-"""What the server asks of every device: a kernel, a bandwidth, a number of features, and where."""
+"""The query of a server to every device: a kernel, a bandwidth, a number of features, and a region."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ class EvenGrid:
             raise ParameterError("a grid has one to three axes, each with a start, a step and a count")
         if not all(math.isfinite(value) for value in (*self.start, *self.step)) or 0.0 in self.step:
             raise ParameterError(
-                f"a grid from {self.start} by {self.step}; finite numbers, steps other than 0 accepted"
+                f"a grid needs finite starts and finite steps other than 0, got {self.start} and {self.step}"
             )
         if min(self.count) < 1:
-            raise ParameterError(f"a grid of {self.count} points; expected at least 1 along each axis")
+            raise ParameterError(f"a grid must have 1 point or more along each axis, got {self.count}")
 
     @property
     def dimension(self) -> int:
@@ -62,7 +62,7 @@ class EvenGrid:
 
     @property
     def middle(self) -> tuple[float, ...]:
-        """The point of index ``count // 2`` along each axis: where a transform has its origin."""
+        """The point of index ``count // 2`` along each axis, the origin of a transform."""
         axes = zip(self.start, self.step, self.count, strict=True)
         return tuple(start + (count // 2) * step for start, step, count in axes)
 
@@ -79,7 +79,7 @@ class EvenGrid:
 
 @dataclass(frozen=True)
 class Query:
-    """A public question; what a device may answer is its policy's to say.
+    """A public query; a device's policy decides whether it answers.
 
     Parameters
     ----------
@@ -92,10 +92,10 @@ class Query:
     kernel : str
         Name of a kernel.
     grid : EvenGrid, optional
-        Where the surface is wanted (P x Q). With one, reports in either form carry exactly what the
-        evaluations on it carry; without, the server may evaluate them anywhere.
+        Points of the surface (P x Q). With a grid, both forms of reports carry the information of the evaluations on
+        it; without, the server may evaluate them anywhere.
     crs : str
-        The plane that x and y are of, as text that PROJ knows; empty where places come in the plane's own coordinates.
+        The plane of x and y, as text that PROJ knows; empty where places come in the plane's own coordinates.
 
     Raises
     ------
@@ -122,9 +122,9 @@ class Query:
                 raise ParameterError(f"bandwidth must be a number of metres above 0, got {value!r}")
         for low, high in zip(self.low, self.high, strict=True):
             if not (math.isfinite(low) and math.isfinite(high) and low < high):
-                raise ParameterError(f"the region reaches from {low!r} to {high!r}, which is empty")
+                raise ParameterError(f"low must be below high along each axis, got {low!r} and {high!r}")
         if self.grid is not None and self.grid.dimension != self.dimension:
-            raise ParameterError(f"a grid of {self.grid.dimension} axes for a query of {self.dimension}")
+            raise ParameterError(f"the grid must have {self.dimension} axes, got {self.grid.dimension}")
 
     @property
     def dimension(self) -> int:
@@ -148,7 +148,7 @@ class Query:
 
     @property
     def origin(self) -> tuple[float, ...]:
-        """Where every wave's phase counts from: the grid's middle, or the region's."""
+        """The origin of all phases: the middle of the grid, or of the region."""
         if self.grid is not None:
             return self.grid.middle
         return tuple((low + high) / 2 for low, high in zip(self.low, self.high, strict=True))

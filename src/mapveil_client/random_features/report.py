@@ -1,4 +1,4 @@
-r"""The client half: a place becomes waves. What a device sends, as the paper sends it and as few numbers.
+r"""The client half of random Fourier features: reports, and the messages between server and device.
 
 For device i with frequencies :math:`\omega_1 \dots \omega_B` at place d the paper sends, for all points g of a grid
 (equation 7),
@@ -6,23 +6,18 @@ For device i with frequencies :math:`\omega_1 \dots \omega_B` at place d the pap
 .. math:: G'(g) = \sum_b \cos(\omega_b \cdot (g - d))
           = \sum_b \operatorname{Re}\, e^{i \omega_b \cdot (g - o)} \bar z_b, \qquad z_b = e^{i \omega_b \cdot (d - o)}
 
-where: o is the query's origin. Whoever has :math:`\omega_b` and :math:`z_b` has all of it; and whoever has it on a
-grid can solve for them (``tests/random_features/solve_grid.py``), up to what no point of the grid can tell: the sign
-of both, and
-frequencies that differ by a multiple of :math:`2 \pi / \text{step}`. The compact report is folded by that period, so
-the two forms carry the same.
+where: o is the query's origin. :math:`\omega_b` and :math:`z_b` give all evaluations, and those on a grid give them
+(``tests/random_features/solve_grid.py``), up to the sign of both and to frequencies that differ by a multiple of
+:math:`2 \pi / \text{step}`. The compact report, :math:`\omega_b` and :math:`z_b`, is folded by that period, so that the
+two forms carry the same information.
 
-The messages between server and device: what each holds, and its one encoding.
-
-Every message is one canonical CBOR array (:mod:`mapveil_client.canonical_cbor`); ``random_features.cddl`` says the
-same in CDDL::
+Every message is one canonical CBOR array (:mod:`mapveil_client.canonical_cbor`, ``random_features.cddl``)::
 
     [version, 1, crs, kernel, features, bandwidth, low, high, start, step, count]    query
-    [version, 2, digest of the query, waves]                                         report, compact
-    [version, 3, digest of the query, evaluations]                                   report, as the paper sends it
+    [version, 2, digest of the query, features]                                      report
 
-Numbers with fractions are 64-bit floats, little-endian, one after another in a byte string. The waves of a compact
-report are, for each feature, its frequency along each axis, then cosine and sine of its phase: (d + 2) B numbers.
+Numbers with fractions are 64-bit floats, little-endian, one after another in a byte string. A report holds, for each
+feature, its frequency along each axis, then cosine and sine of its phase: (d + 2) B numbers.
 """
 
 from __future__ import annotations
@@ -57,7 +52,7 @@ class Visits(NamedTuple):
         return self.places.shape[1] if self.starts is None else self.starts.size - 1
 
     def shares(self) -> FloatArray | None:
-        """What part of its device each place is, None where each device has one."""
+        """Each place's fraction of its device's weight; None where each device has one place."""
         if self.starts is None:
             return None
         counted = np.ones(self.places.shape[1]) if self.weights is None else self.weights
@@ -85,12 +80,12 @@ class GridReports(NamedTuple):
 
 
 def fold(frequencies: FloatArray, grid: EvenGrid) -> FloatArray:
-    r"""Frequencies as the grid shows them: moved by multiples of :math:`2 \pi / \text{step}` into its band.
+    r"""Move frequencies by multiples of :math:`2 \pi / \text{step}` into the grid's band, in place.
 
     Parameters
     ----------
     frequencies : ndarray of float64, shape (dimension, ...)
-        Radians per metre; folded in place.
+        Radians per metre.
     grid : EvenGrid
         The points.
     """
@@ -101,25 +96,24 @@ def fold(frequencies: FloatArray, grid: EvenGrid) -> FloatArray:
 
 
 def client_reports(units: FloatArray, visits: Visits, query: Query) -> Reports:
-    r"""Project each device's place, or the mean over its places, on its own waves. Run by: each client.
+    r"""The random Fourier features of each device's place, or the mean over its places. Run by: each client.
 
     .. math:: \omega = u / h, \qquad z = \sum_m w_m e^{i \omega \cdot (d_m - o)} \Big/ \sum_m w_m
 
     where: u are ``units``, h is ``query.bandwidth`` (Algorithm 3 rescales the kept u for each query), and :math:`d_m`,
-    :math:`w_m` the device's places and weights. The policy is checked before
-    (:class:`mapveil_client.random_features.parameters.Policy`).
+    :math:`w_m` the device's places and weights.
 
-    Deviation: the paper gives every visit a report of its own, as if of another user. One mean for each device is one
-    report however many visits there were, counts each device once, and is computed from what those reports show.
+    Deviation: the paper gives every visit a report of its own, as if of another user. Here each device sends one mean,
+    and counts once.
 
     Parameters
     ----------
     units : ndarray of float64, shape (dimension, devices, features)
         Kept frequencies for bandwidth 1.
     visits : Visits
-        Where each device was.
+        Places of each device.
     query : Query
-        What is asked.
+        The query, checked by the policy.
 
     Raises
     ------
@@ -152,7 +146,7 @@ def client_reports(units: FloatArray, visits: Visits, query: Query) -> Reports:
 
 
 def grid_reports(reports: Reports, query: Query) -> GridReports:
-    """Evaluate each device's waves on the query's grid, equation 7. Run by: each client that sends the paper's form.
+    """Evaluate each device's features on the query's grid, equation 7: the paper's form of a report.
 
     Raises
     ------
@@ -162,24 +156,16 @@ def grid_reports(reports: Reports, query: Query) -> GridReports:
     grid = query.grid
     if grid is None:
         raise InputError("this query has no grid to evaluate on")
-    waves = reports.projections.conj()[..., None]
+    values = reports.projections.conj()[..., None]
     for axis in range(grid.dimension):
         offset = grid.axis(axis) - query.origin[axis]
         along = np.exp(1j * reports.frequencies[axis][..., None] * offset)
-        waves = (waves[..., None] * along[..., None, :]).reshape(*waves.shape[:2], -1)
-    return GridReports(waves.real.sum(axis=1).reshape(-1, *grid.count))
+        values = (values[..., None] * along[..., None, :]).reshape(*values.shape[:2], -1)
+    return GridReports(values.real.sum(axis=1).reshape(-1, *grid.count))
 
 
 class Device:
-    """Answers queries inside a policy with the same frequencies each time, wherever it is.
-
-    Parameters
-    ----------
-    policy : Policy
-        What it answers.
-    kept : KeptFrequencies
-        Its frequencies, drawn under the same policy.
-    """
+    """A device that answers queries inside a policy, always with the same frequencies, drawn under that policy."""
 
     def __init__(self, policy: Policy, kept: KeptFrequencies) -> None:
         self.policy, self._kept = policy, kept
@@ -193,22 +179,20 @@ class Device:
         time_s: npt.ArrayLike | None = None,
         weights: npt.ArrayLike | None = None,
     ) -> Reports | None:
-        """The report of this device, or None: it stays silent outside the region. Run by: the client.
+        """The report of this device, or None: it abstains outside the region. Run by: the client.
 
-        Silence tells the server what asking the devices in a region tells anyway. Everything else that is not an answer
-        is an error that says nothing of the place, and is decided before the place is looked at, but for a place that
-        is no number.
+        Errors are decided before the place is read, except for a place that is no number.
 
         Parameters
         ----------
         query : Query
-            What the server asks.
+            The server's query.
         lon, lat : float or array of float
-            Where the device is, or was: degrees (coordinates of the plane where the query names no projection).
+            Places of the device: degrees (coordinates of the plane where the query names no projection).
         time_s : float or array of float, optional
-            When, seconds, for a query with a third axis.
+            Times, seconds, for a query with a third axis.
         weights : array of float, optional
-            How much each place counts; equally by default.
+            Weight of each place; equal by default.
 
         Raises
         ------
@@ -224,7 +208,7 @@ class Device:
         if places.shape[0] != query.dimension or not bool(np.isfinite(places).all()):
             raise InputError("a place is not a finite number on each axis of the query; nothing is answered")
         if counted.shape != places.shape[1:] or not bool((counted > 0).all() and np.isfinite(counted).all()):
-            raise InputError("weights are one number above 0 for each place; nothing is answered")
+            raise InputError("weights must be one number above 0 for each place; nothing is answered")
         plane = closed_projection(query.crs)
         if query.crs and plane is not None:
             places[:2] = plane.project(places[0], places[1])
@@ -289,24 +273,24 @@ def read_query(data: bytes) -> Query:
 
 
 def digest(query: Query) -> bytes:
-    """SHA-256 of the query's encoding: names in a report what it answers."""
+    """SHA-256 of the query's encoding, which names the query in a report."""
     return hashlib.sha256(write_query(query)).digest()
 
 
 def write_reports(reports: Reports, query: Query) -> list[bytes]:
     """Encode each device's compact report. Run by: the client."""
     name = digest(query)
-    waves = np.concatenate(
+    numbers = np.concatenate(
         [reports.frequencies, reports.projections.real[None], reports.projections.imag[None]]
     )
-    rows = np.ascontiguousarray(np.moveaxis(waves, 0, 2))
+    rows = np.ascontiguousarray(np.moveaxis(numbers, 0, 2))
     return [canonical_cbor.encode([VERSION, _COMPACT, name, _pack(row)]) for row in rows]
 
 
 def read_reports(messages: Sequence[bytes], query: Query) -> Reports:
     """Decode and check compact reports. Run by: the server.
 
-    A report can move the surface by at most one user: its projections are no longer than 1, and its frequencies are in
+    A report changes the surface by at most one user: its projections are no longer than 1, and its frequencies are in
     the grid's band.
 
     Raises

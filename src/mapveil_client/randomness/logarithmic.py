@@ -3,33 +3,27 @@ r"""Exact logarithmic (log-series) steps with a fair sign, at any scale.
 .. math:: \Pr[K = k] = \frac{\beta^{|k|}}{-2 |k| \ln(1 - \beta)}, \quad k \ne 0, \qquad
     \beta = e^{-\epsilon / \Delta}
 
-where: :math:`\epsilon` is ``epsilon`` and :math:`\Delta` is ``sensitivity``, both exact.
+where: :math:`\epsilon` is ``epsilon`` and :math:`\Delta` is ``sensitivity``, both exact. No floating-point number
+decides a sample:
 
-How a sample is made, without a floating-point number deciding anything:
-
-1. The magnitudes are cut into bins: each of its own where all of them are few (the noise is narrow), else 32 to an
-   octave. A bin :math:`[c, c + 2^j)` is drawn, with the sign, from a table of integers
-   (:mod:`mapveil_client.randomness.logarithmic`) in proportion to :math:`2^j \beta^c / c`.
+1. The magnitudes are divided into bins: one for each where there are few of them (the noise is narrow), else 32 to an
+   octave. A bin :math:`[c, c + 2^j)` is drawn, with the sign, from a table of integers in proportion to
+   :math:`2^j \beta^c / c`.
 2. Inside the bin a magnitude :math:`c + d`, :math:`d` uniform, is kept with probability
    :math:`a = \beta^d\, c / (c + d)`, else all is drawn again; :math:`a` is above 0.9 almost always. Twelve bits
    decide where they are below the least :math:`a` of the bin; else 64, where floating point proves that they
    are not within :math:`2^{-40}` of :math:`a`; else 128, compared with 80 digits of :math:`a`.
 
+A table (:class:`SlotTable`) draws a finite law exactly from uniform words. Probabilities are integers in units of
+:math:`2^{-96}`. A 16-bit word picks one of 65,536 slots; outcome v fills the slots of its leading 16 bits. The slots
+left over are escapes: slot number and 80 further bits are compared, as integers, with the cumulated remainders.
+
 The only departures from the stated law are the rounding of probabilities to multiples of :math:`2^{-96}`, of
 :math:`a` to :math:`2^{-128}`, and the end of the tail, at a mass below :math:`2^{-66}`: total variation below
 :math:`2^{-60}` per sample, at every scale.
 
-Source: Johnson, Kemp, Kotz, "Univariate Discrete Distributions" (2005), chapter 7, for the law.
-
-A finite law as a table of integers, drawn exactly from uniform words.
-
-Probabilities are integers in units of :math:`2^{-96}`. A 16-bit word picks one of 65,536 slots; outcome v
-fills the slots of its leading 16 bits, and the slots left over are escapes: slot number and 80 further bits,
-compared as integers with the cumulated remainders, settle them. Half a slot per outcome escapes on average.
-
-The only departure from the stated law is the rounding of probabilities to multiples of :math:`2^{-96}`.
-
-Source: Marsaglia, Tsang, Wang, "Fast generation of discrete random variables" (2004).
+Source: Johnson, Kemp, Kotz, "Univariate Discrete Distributions" (2005), chapter 7, for the law; Marsaglia, Tsang, Wang,
+"Fast generation of discrete random variables" (2004), for the table.
 """
 
 from __future__ import annotations
@@ -52,30 +46,30 @@ _UNIT_BITS = 96
 _TIE_BITS = 32
 SLOTS: Final = 1 << _SLOT_BITS
 DIGITS: Final = decimal.Context(prec=80)
-"""The precision in which weights are computed."""
+"""Precision of the weights."""
 TAIL: Final = Decimal(2) ** -66
-"""What a table may leave out of a tail."""
+"""Mass that a table may leave out of a tail."""
 
 
 class SlotTable(NamedTuple):
-    """One law's table."""
+    """The table of one law."""
 
-    values: npt.NDArray[np.int16]  # of each slot; escapes hold 0
+    values: npt.NDArray[np.int16]  # outcome of each slot; escapes hold 0
     first_escape: int
-    outcomes: npt.NDArray[np.int16]  # of each remainder
+    outcomes: npt.NDArray[np.int16]  # outcome of each remainder
     cumulated: tuple[int, ...]  # remainders, cumulated, units of 2^-96
     cumulated_high: npt.NDArray[np.uint64]  # the same without their low 32 bits
 
 
 def slot_table(weights: Sequence[Decimal], outcomes: Sequence[int]) -> SlotTable:
-    """Lay out a law.
+    """The table of a law.
 
     Parameters
     ----------
     weights : sequence of Decimal
         Unnormalised, not negative, of :data:`DIGITS` precision.
     outcomes : sequence of int
-        Of each weight, in 16 bits.
+        The outcome of each weight, in 16 bits.
     """
     with decimal.localcontext(DIGITS):
         total = sum(weights)
@@ -97,17 +91,7 @@ def slot_table(weights: Sequence[Decimal], outcomes: Sequence[int]) -> SlotTable
 
 
 def draw_slots(table: SlotTable, count: int, rng: Randomness) -> npt.NDArray[np.int16]:
-    """Draw from a law ``count`` times. Run by: whoever adds noise.
-
-    Parameters
-    ----------
-    table : SlotTable
-        The law.
-    count : int
-        How many samples.
-    rng : Randomness
-        The source of bits.
-    """
+    """Draw ``count`` samples of a law."""
     slots = rng.words(count, np.uint16)
     drawn = np.take(table.values, slots)
     if table.first_escape == SLOTS:
@@ -126,13 +110,13 @@ def draw_slots(table: SlotTable, count: int, rng: Randomness) -> npt.NDArray[np.
     return drawn
 
 
-_SINGLE_VALUES = 1 << 10  # as many magnitudes have a bin each
+_SINGLE_VALUES = 1 << 10  # magnitudes with a bin each, at most
 _BINS_PER_OCTAVE = 32
 _SURE_BITS = 12
 _SURE_MASK = np.uint16((1 << _SURE_BITS) - 1)
 _LARGEST_WIDTH = 64 - _SURE_BITS
 _MARGIN = 2.0**-40
-_CHUNK = 1 << 16
+_CHUNK = 1 << 16  # samples at a time
 
 
 class _Sampler(NamedTuple):
@@ -140,35 +124,34 @@ class _Sampler(NamedTuple):
     single: bool  # whether each value has its own bin
     lowest: npt.NDArray[np.int64]  # value of each bin: c, or -(c + 2^j - 1)
     spare: npt.NDArray[np.uint64]  # 64 - j
-    sure: npt.NDArray[np.uint16]  # a stays above it throughout the bin, units of 2^-12
+    sure: npt.NDArray[np.uint16]  # lower bound of a in the bin, units of 2^-12
     rate: Decimal  # epsilon / sensitivity
 
 
 def logarithmic_rate(epsilon: Fraction, sensitivity: int) -> Decimal:
-    r"""The rate of events that makes a Polya variable of shape 1: :math:`-\ln(1 - \beta)`, to 60 decimal places.
-
-    Parameters
-    ----------
-    epsilon, sensitivity
-        As for :func:`signed_logarithmic`.
-    """
+    r"""The mean number of events of a Polya variable of shape 1, :math:`-\ln(1 - \beta)`, to 60 decimal places."""
     with decimal.localcontext(DIGITS):
-        return -(1 - (-_rate(epsilon, sensitivity)).exp()).ln()
+        return -(1 - (-noise_rate(epsilon, sensitivity)).exp()).ln()
 
 
-def _rate(epsilon: Fraction, sensitivity: int) -> Decimal:
+def noise_rate(epsilon: Fraction, sensitivity: int) -> Decimal:
+    r""":math:`\epsilon / \Delta`, in the precision of the context.
+
+    Raises
+    ------
+    ParameterError
+        One of the two is not above 0.
+    """
     if epsilon <= 0 or sensitivity <= 0:
-        raise ParameterError(
-            f"epsilon {epsilon} at sensitivity {sensitivity}; expected numbers above 0 for both"
-        )
+        raise ParameterError(f"epsilon and sensitivity must be above 0, got {epsilon} and {sensitivity}")
     return Decimal(epsilon.numerator) / Decimal(epsilon.denominator * sensitivity)
 
 
 @functools.lru_cache(maxsize=64)
 def _sampler(epsilon: Fraction, sensitivity: int) -> _Sampler:
-    """Choose the bins and lay out their table."""
+    """The bins and their table."""
     with decimal.localcontext(DIGITS):
-        rate = _rate(epsilon, sensitivity)
+        rate = noise_rate(epsilon, sensitivity)
         beta = (-rate).exp()
         # Weights are relative to the first, so their sum is at least 1; beyond k they are below a geometric series.
         allowed = TAIL * (1 - beta)
@@ -189,8 +172,8 @@ def _sampler(epsilon: Fraction, sensitivity: int) -> _Sampler:
             while power >= allowed * starts[-1]:
                 if width > _LARGEST_WIDTH:
                     raise ParameterError(
-                        f"epsilon {float(epsilon):g} at sensitivity {sensitivity} asks for noise wider than "
-                        f"2^{64 - _SURE_BITS + 6}; expected a larger epsilon"
+                        f"the noise must be narrower than 2^{64 - _SURE_BITS + 6}, got epsilon {float(epsilon):g} at "
+                        f"sensitivity {sensitivity}; use a larger epsilon"
                     )
                 for c in range(_BINS_PER_OCTAVE << width, 2 * _BINS_PER_OCTAVE << width, 1 << width):
                     power = (-rate * (c - 1)).exp()
@@ -221,12 +204,10 @@ def signed_logarithmic(
 ) -> npt.NDArray[np.int64]:
     """Draw independent logarithmic magnitudes, each with a fair sign. Run by: the client.
 
-    The law is in the module's header.
-
     Parameters
     ----------
     count : int
-        How many samples.
+        Number of samples.
     epsilon : Fraction
         The exact privacy parameter, above zero.
     sensitivity : int
@@ -266,7 +247,7 @@ def signed_logarithmic(
 
 
 class _Doubt(NamedTuple):
-    """Values that more than their first twelve bits decide on."""
+    """Values that their first twelve bits do not decide."""
 
     at: npt.NDArray[np.intp]
     bins: npt.NDArray[np.int16]
@@ -276,7 +257,7 @@ class _Doubt(NamedTuple):
 def _within(
     values: npt.NDArray[np.int64], bins: npt.NDArray[np.int16], sampler: _Sampler, rng: Randomness
 ) -> _Doubt:
-    """Fill in uniform values of the given bins, and say which are not kept for sure."""
+    """Fill in uniform values of the given bins, and return those that are not kept for sure."""
     words = rng.words(bins.size, np.uint64)
     first = words.astype(np.uint16) & _SURE_MASK
     of = bins.astype(np.intp)

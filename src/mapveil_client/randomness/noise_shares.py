@@ -1,4 +1,4 @@
-r"""Noise in shares: each client adds a little, and enough clients together add discrete Laplace noise.
+r"""Noise shares: enough clients together add discrete Laplace noise.
 
 .. math:: Z = X - Y, \qquad
     \Pr[X = k] = \Pr[Y = k] = \binom{\alpha + k - 1}{k} \beta^k (1 - \beta)^\alpha, \quad k \ge 0, \qquad
@@ -18,34 +18,25 @@ its mean; a position is exactly uniform; a size is within :math:`2^{-60}`.
 
 Deviation: Algorithm 1 draws a gamma and a Poisson variable per coordinate; this is the same law, drawn sparsely.
 
-Source: Bagdasaryan et al., "Towards Sparse Federated Analytics: Location Heatmaps under Distributed Differential
-Privacy with Secure Aggregation" (2022), Definition 4.1, Theorem 4.1 and equations 1 to 4; Johnson, Kemp, Kotz,
-"Univariate Discrete Distributions" (2005), section 5.4, for the Poisson sum.
+The number of events is drawn from a table of integers; a mean above 256 is divided among equal independent parts,
+whose counts add up.
 
-How large a share of the noise each client must carry, so that those who stay carry enough.
+The share that each client must carry, so that the noise of those who stay suffices, has the shape
 
 .. math:: \alpha = 1 / h, \qquad h = S - \lfloor \delta S \rfloor - \lfloor \gamma S \rfloor
 
-where: :math:`S` is ``shard_size``, :math:`\delta` is ``dropout`` and :math:`\gamma` is ``corrupt``: at most so large
-a part of the shard leaves, and at most so large a part may have told its noise to the server; :math:`h` is the
-least number of honest survivors. All are exact: a float means the decimal number it prints as.
-
-With fewer than :math:`S - \lfloor \delta S \rfloor` survivors the promise cannot be kept: nothing is released.
+where: :math:`S` is ``shard_size``, :math:`\delta` is ``dropout``, the largest fraction of the shard that drops out, and
+:math:`\gamma` is ``corrupt``, the largest fraction that colludes with the server; :math:`h` is the least number of
+honest survivors. All are exact: a float means the decimal number it prints as. With fewer than
+:math:`S - \lfloor \delta S \rfloor` survivors nothing is released.
 
 Deviation: the paper takes :math:`\alpha = 1 / ((1 - \delta) S)` (its Algorithm 1 prints 0.95 for a dropout of 0.05).
-The noise of a corrupt client hides nothing from whom it colludes with, so it is not counted here; with
+The noise of a corrupt client hides nothing from the server that it colludes with, so it is not counted; with
 ``corrupt`` = 0 both agree up to the rounding to whole clients.
 
 Source: Bagdasaryan et al., "Towards Sparse Federated Analytics: Location Heatmaps under Distributed Differential
-Privacy with Secure Aggregation" (2022), section 4.
-
-Exact Poisson counts, drawn from a table of integers.
-
-.. math:: \Pr[N = n] = e^{-m}\, m^n / n!
-
-where: :math:`m` is ``mean``. A large mean is divided among equal independent parts of at most 256, whose counts
-add up, each part within :math:`2^{-64}` of its law in total variation. So a sample departs by at most
-:math:`\lceil m / 256 \rceil\, 2^{-64}`, of which nothing is due to floating point.
+Privacy with Secure Aggregation" (2022), section 4, Definition 4.1, Theorem 4.1 and equations 1 to 4; Johnson, Kemp,
+Kotz, "Univariate Discrete Distributions" (2005), section 5.4, for the Poisson sum.
 """
 
 from __future__ import annotations
@@ -60,8 +51,8 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mapveil_client.epsilon import EpsilonLike
-from mapveil_client.errors import ParameterError, PromiseError
+from mapveil_client.epsilon import EpsilonLike, exact_number
+from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.logarithmic import (
     DIGITS,
     TAIL,
@@ -82,7 +73,7 @@ def promised_survivors(shard_size: int, dropout: EpsilonLike) -> int:
     shard_size : int
         Clients that begin, at least 1.
     dropout : int, float, str, Decimal or Fraction
-        The part that may leave, in [0, 1).
+        The fraction that may drop out, in [0, 1).
 
     Raises
     ------
@@ -91,7 +82,7 @@ def promised_survivors(shard_size: int, dropout: EpsilonLike) -> int:
     """
     if shard_size < 1:
         raise ParameterError(f"shard_size must be 1 or more, got {shard_size}")
-    return shard_size - int(_part(dropout, "dropout") * shard_size)
+    return shard_size - int(_fraction(dropout, "dropout") * shard_size)
 
 
 def honest_survivors(shard_size: int, dropout: EpsilonLike, corrupt: EpsilonLike = 0) -> int:
@@ -102,18 +93,17 @@ def honest_survivors(shard_size: int, dropout: EpsilonLike, corrupt: EpsilonLike
     shard_size, dropout
         As for :func:`promised_survivors`.
     corrupt : int, float, str, Decimal or Fraction
-        The part that may collude with the server, in [0, 1).
+        The fraction that may collude with the server, in [0, 1).
 
     Raises
     ------
     ParameterError
         A number is outside its range, or nobody honest might be left.
     """
-    honest = promised_survivors(shard_size, dropout) - int(_part(corrupt, "corrupt") * shard_size)
+    honest = promised_survivors(shard_size, dropout) - int(_fraction(corrupt, "corrupt") * shard_size)
     if honest < 1:
         raise ParameterError(
-            f"dropout {dropout} and corrupt {corrupt} may leave nobody honest of {shard_size}; "
-            "expected a sum below 1"
+            f"dropout and corrupt must leave an honest client of {shard_size}, got {dropout} and {corrupt}"
         )
     return honest
 
@@ -139,47 +129,18 @@ def share_shape(shard_size: int, dropout: EpsilonLike, corrupt: EpsilonLike = 0)
     return Fraction(1, honest_survivors(shard_size, dropout, corrupt))
 
 
-def require_survivors(survivors: int, shard_size: int, dropout: EpsilonLike) -> None:
-    """Refuse to release the sum of too few clients. Run by: the server, before it unmasks; and every client.
-
-    Parameters
-    ----------
-    survivors : int
-        Clients whose input is in the sum.
-    shard_size, dropout
-        As for :func:`promised_survivors`.
-
-    Raises
-    ------
-    PromiseError
-        Fewer than promised: their noise would not suffice.
-    """
-    promised = promised_survivors(shard_size, dropout)
-    if survivors < promised:
-        raise PromiseError(
-            f"{survivors} of {shard_size} clients are left, {promised} were promised (dropout {dropout}): "
-            "their noise would not suffice, so nothing is released"
-        )
-
-
-def _part(value: EpsilonLike, name: str) -> Fraction:
-    """A part of a whole, exactly."""
-    try:
-        if isinstance(value, (int, str, Decimal, Fraction)):
-            exact = Fraction(value)
-        else:  # NumPy's numbers are here too
-            exact = Fraction(str(float(value)))
-    except (ValueError, TypeError, OverflowError, ZeroDivisionError):
-        exact = Fraction(-1)
-    if not 0 <= exact < 1:
-        raise ParameterError(f"{name} is {value!r}; expected a number from 0 to below 1, such as 0.05")
+def _fraction(value: EpsilonLike, name: str) -> Fraction:
+    """A fraction of a whole, exactly."""
+    exact = exact_number(value)
+    if exact is None or not 0 <= exact < 1:
+        raise ParameterError(f"{name} must be a number from 0 to below 1, such as 0.05, got {value!r}")
     return exact
 
 
 LARGEST_MEAN: Final = 1 << 32
-"""Above it a single count is of more events than a memory holds."""
+"""Largest mean number of events: more do not fit into memory."""
 _LARGEST_PART = 256
-_CHUNK = 1 << 16
+_CHUNK = 1 << 16  # table draws at a time
 
 
 @functools.lru_cache(maxsize=64)
@@ -195,22 +156,16 @@ def _table(mean: Decimal) -> SlotTable:
 
 
 def poisson(count: int, mean: Decimal, rng: Randomness) -> npt.NDArray[np.int64]:
-    """Draw independent Poisson counts. Run by: whoever draws noise.
-
-    The law is in the module's header.
+    """Draw independent Poisson counts, shape (count,).
 
     Parameters
     ----------
     count : int
-        How many samples.
+        Number of samples.
     mean : Decimal
         From 0 to :data:`LARGEST_MEAN`, of some 60 digits or more where it is not exact.
     rng : Randomness
         The source of bits.
-
-    Returns
-    -------
-    ndarray of int64, shape (count,)
 
     Raises
     ------
@@ -218,7 +173,7 @@ def poisson(count: int, mean: Decimal, rng: Randomness) -> npt.NDArray[np.int64]
         The mean is outside its range.
     """
     if not 0 <= mean <= LARGEST_MEAN:
-        raise ParameterError(f"the mean of a Poisson count is {float(mean):g}; expected 0 to {LARGEST_MEAN}")
+        raise ParameterError(f"the mean of a Poisson count must be 0 to {LARGEST_MEAN}, got {float(mean):g}")
     parts = max(1, -int(-mean // _LARGEST_PART))
     with decimal.localcontext(DIGITS):
         table = _table(mean / parts)
@@ -232,7 +187,7 @@ def poisson(count: int, mean: Decimal, rng: Randomness) -> npt.NDArray[np.int64]
 
 
 class NoiseEntries(NamedTuple):
-    """Noise of many clients as its few entries; repeated positions add up."""
+    """Noise of many clients as its few nonzero entries; repeated positions add up."""
 
     client: npt.NDArray[np.int64]  # (entries,), ascending, from 0
     position: npt.NDArray[np.int64]  # (entries,), the coordinate
@@ -241,7 +196,7 @@ class NoiseEntries(NamedTuple):
 
 @functools.lru_cache(maxsize=64)
 def _mean_events(length: int, alpha: Fraction, epsilon: Fraction, sensitivity: int) -> Decimal:
-    """How many events a client draws on average."""
+    """The mean number of events of a client."""
     with decimal.localcontext(DIGITS):
         shape = Decimal(alpha.numerator) / Decimal(alpha.denominator)
         return 2 * length * shape * logarithmic_rate(epsilon, sensitivity)
@@ -257,12 +212,12 @@ def noise_shares(
 ) -> NoiseEntries:
     """Draw the noise shares of clients. Run by: the client (``clients`` = 1), or a simulation of many.
 
-    The law is in the module's header.
+    Memory follows the events, not the coordinates.
 
     Parameters
     ----------
     clients : int
-        How many clients draw, independently.
+        Number of clients, which draw independently.
     length : int
         Coordinates of each client's vector.
     alpha : Fraction or float
@@ -274,11 +229,6 @@ def noise_shares(
         The L1 sensitivity, in units of the lattice, above zero.
     rng : Randomness
         The source of bits.
-
-    Returns
-    -------
-    NoiseEntries
-        int64 entries. Memory follows the events, not the coordinates.
 
     Raises
     ------
@@ -292,13 +242,15 @@ def noise_shares(
     True
     """
     if clients < 0 or length < 1:
-        raise ParameterError(f"{clients} clients with vectors of {length}; expected 0 or more, and 1 or more")
+        raise ParameterError(
+            f"clients must be 0 or more and length 1 or more, got {clients} clients with vectors of {length}"
+        )
     shape = as_shape(alpha)
     mean = _mean_events(length, shape, Fraction(epsilon), int(sensitivity))
     if clients * mean > LARGEST_MEAN:
         raise ParameterError(
-            f"{clients} clients would draw about {float(clients * mean):.2g} noise events; expected up "
-            f"to {LARGEST_MEAN} at once: fewer clients, or shorter vectors"
+            f"noise events must be {LARGEST_MEAN} at most, got about {float(clients * mean):.2g} of {clients} "
+            "clients: use fewer clients, or shorter vectors"
         )
     events = poisson(clients, mean, rng)
     total = int(events.sum())
@@ -310,7 +262,7 @@ def noise_shares(
 
 
 def shares_distance(length: int, alpha: Fraction, epsilon: Fraction, sensitivity: int) -> Fraction:
-    r"""Total variation between the noise of enough clients and its law, at most.
+    r"""A bound on the total variation between the noise of enough clients and its law.
 
     .. math:: n \left(\lceil m / 256 \rceil 2^{-64} + m\, 2^{-60}\right), \qquad n = \lceil 1 / \alpha \rceil
 
@@ -326,13 +278,7 @@ def shares_distance(length: int, alpha: Fraction, epsilon: Fraction, sensitivity
 
 
 def as_shape(alpha: Fraction | float) -> Fraction:
-    """Read the shape of a share exactly.
-
-    Raises
-    ------
-    ParameterError
-        It is not a finite number above 0.
-    """
+    """Read the shape of a share exactly; refuse all but finite numbers above 0."""
     try:
         shape = Fraction(alpha)
     except (TypeError, ValueError, OverflowError):

@@ -1,11 +1,9 @@
-"""Randomness: one keyed stream, from the operating system's CSPRNG unless a seed is given.
+"""Randomness: one keyed stream, from the operating system's CSPRNG unless a seed is given; exactly uniform integers.
 
 Every random bit of every mechanism comes from a :class:`Randomness`, an AES-256 counter-mode
-stream. Without a seed its key is drawn from the operating system; with one it is a hash of the
-seed, the run is repeatable, and whoever knows the seed can take the noise off again: such a
+stream. Without a seed its key is drawn from the operating system. With a seed the key is a hash of the
+seed, the run is repeatable, and anybody with the seed can remove the noise: such a
 result is marked ``seeded: not for release``.
-
-Exactly uniform integers, by rejection of uniform words.
 """
 
 from __future__ import annotations
@@ -65,7 +63,7 @@ class Randomness:
         Parameters
         ----------
         count : int
-            How many.
+            Number of words.
         dtype : dtype
             An unsigned integer type; every value is equally likely.
         """
@@ -103,7 +101,7 @@ class Randomness:
 
 
 def as_randomness(rng: Randomness | int | None) -> Randomness:
-    """Take a stream as it is, key one by a seed, or (``None``) from the operating system."""
+    """The given stream, or one keyed by a seed or (``None``) by the operating system."""
     return rng if isinstance(rng, Randomness) else Randomness(rng)
 
 
@@ -116,20 +114,16 @@ _LOW = np.uint64((1 << 32) - 1)
 
 
 def uniform_below(count: int, bound: int, rng: Randomness) -> npt.NDArray[np.int64]:
-    """Draw independent integers, every value from 0 to ``bound - 1`` equally likely.
+    """Draw independent integers, every value from 0 to ``bound - 1`` equally likely, shape (count,).
 
     Parameters
     ----------
     count : int
-        How many samples.
+        Number of samples.
     bound : int
         From 1 to 2^62.
     rng : Randomness
         The source of bits.
-
-    Returns
-    -------
-    ndarray of int64, shape (count,)
 
     Raises
     ------
@@ -173,18 +167,14 @@ def _by_remainder(drawn: npt.NDArray[np.int64], bound: int, rng: Randomness) -> 
 
 
 def uniform_below_each(bounds: npt.NDArray[np.int64], rng: Randomness) -> npt.NDArray[np.int64]:
-    """Draw independent integers, each uniform from 0 to its own bound less 1.
+    """Draw independent integers, each uniform from 0 to its own bound less 1, shape (bounds.size,).
 
     Parameters
     ----------
     bounds : ndarray of int64
-        From 1.
+        At least 1 each.
     rng : Randomness
         The source of bits.
-
-    Returns
-    -------
-    ndarray of int64, shape (bounds.size,)
 
     Raises
     ------

@@ -257,5 +257,5 @@ def test_the_widest_scale_fits_and_a_wider_one_is_refused():
 
 @pytest.mark.parametrize(("epsilon", "sensitivity"), [(Fraction(0), 1), (Fraction(-1), 1), (Fraction(1), 0)])
 def test_a_scale_that_is_not_positive_is_refused(epsilon, sensitivity):
-    with pytest.raises(ParameterError, match="numbers above 0"):
+    with pytest.raises(ParameterError, match="sensitivity must be above 0"):
         signed_logarithmic(1, epsilon, sensitivity, Randomness(1))

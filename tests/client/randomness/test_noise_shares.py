@@ -190,5 +190,5 @@ def test_more_events_than_a_memory_holds_are_refused():
 
 @pytest.mark.parametrize(("epsilon", "sensitivity"), [(Fraction(0), 1), (Fraction(-1), 1), (Fraction(1), 0)])
 def test_a_scale_that_is_not_positive_is_refused(epsilon, sensitivity):
-    with pytest.raises(ParameterError, match="numbers above 0"):
+    with pytest.raises(ParameterError, match="sensitivity must be above 0"):
         noise_shares(1, 1, 1, epsilon, sensitivity, Randomness(1))

@@ -1,36 +1,29 @@
-"""Variances of sums of unbiased estimates: what each randomizer's noise does to a group of sites.
-
-The noise is that of the reports, given where the users are: the covariance of what one report adds to the
-estimates, over the number of reports.
-"""
+"""Variances of sums of unbiased estimates over groups of sites: the noise of one report, given the users' places."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from mapveil_client.arrays import FloatArray, IntArray
-
-MOST_SITES: Final = 4096
-"""Largest number of sites whose covariance matrix is written out."""
 
 
 class SiteNoise(NamedTuple):
     """The noise of one report in the estimate of each single site."""
 
     variance: FloatArray  # shape (sites,)
-    step: float  # at most so much does one report add to one estimate, or take from it
+    step: float  # largest change of one estimate by one report
 
 
 def two_level_noise(distribution: FloatArray, held: float, other: float) -> SiteNoise:
-    r"""The noise where a report supports its own site with probability p and any other with q.
+    r"""The noise where a report supports its own site with probability p = ``held`` and any other with q = ``other``.
 
     .. math:: \frac{f_x\, p (1 - p) + (1 - f_x)\, q (1 - q)}{(p - q)^2}
 
-    where: :math:`f_x` is the part of users at site x.
+    where: :math:`f_x` is the fraction of users at site x.
     """
     spread = distribution * held * (1 - held) + (1 - distribution) * other * (1 - other)
     return SiteNoise(spread / (held - other) ** 2, 1 / (held - other))
@@ -56,17 +49,13 @@ class Covariance(Protocol):
 class ExchangeableCovariance:
     """A covariance that depends on the number of sites and the fraction of users in them only: sites are exchangeable.
 
-    Parameters
-    ----------
-    within, without : callable
-        From numbers of sites to the variance of the sum, for a user who is at one of them and for one who is not.
-    distribution : ndarray of float64, shape (sites,)
-        Estimated distribution of the users.
+    ``within`` and ``without`` give the variance of the sum over a number of sites, for a user at one of them and for
+    one elsewhere.
     """
 
     within: Callable[[FloatArray], FloatArray]
     without: Callable[[FloatArray], FloatArray]
-    distribution: FloatArray
+    distribution: FloatArray  # of the users, estimated; shape (sites,)
 
     def of_sums(self, order: IntArray, first: IntArray, size: IntArray) -> FloatArray:
         """See :class:`Covariance`."""
@@ -77,15 +66,9 @@ class ExchangeableCovariance:
 
 @dataclass(frozen=True, eq=False)
 class IndependentCovariance:
-    """A covariance of uncorrelated sites.
+    """A covariance of uncorrelated sites."""
 
-    Parameters
-    ----------
-    variance : ndarray of float64, shape (sites,)
-        Variance of each site's estimate.
-    """
-
-    variance: FloatArray
+    variance: FloatArray  # of each site's estimate, shape (sites,)
 
     def of_sums(self, order: IntArray, first: IntArray, size: IntArray) -> FloatArray:
         """See :class:`Covariance`."""
@@ -94,35 +77,18 @@ class IndependentCovariance:
 
 @dataclass(frozen=True, eq=False)
 class DenseCovariance:
-    """The whole matrix.
+    """The whole matrix."""
 
-    Parameters
-    ----------
-    matrix : ndarray of float64, shape (sites, sites)
-        Covariances.
-    """
-
-    matrix: FloatArray
-
-    @classmethod
-    def of_channel(cls, channel: FloatArray, distribution: FloatArray) -> DenseCovariance:
-        r"""The covariance of the inverse of a square channel.
-
-        .. math:: Q^{-T} \operatorname{diag}(\pi)\, Q^{-1} - \operatorname{diag}(p), \qquad \pi = Q^T p
-
-        where: Q is ``channel`` and p is ``distribution``: the second term is what the users' own places vary by.
-        """
-        inverse = np.linalg.inv(channel)
-        reported = distribution @ channel
-        return cls((inverse.T * reported) @ inverse - np.diag(distribution))
+    matrix: FloatArray  # shape (sites, sites)
 
     @classmethod
     def of_estimator(
         cls, matrix: FloatArray, reported: FloatArray, distribution: FloatArray
     ) -> DenseCovariance:
-        r"""The covariance of any linear estimator: :math:`L \operatorname{diag}(\pi) L^T - \operatorname{diag}(p)`.
+        r"""The covariance of a linear estimator: :math:`L \operatorname{diag}(\pi) L^T - \operatorname{diag}(p)`.
 
-        where: L is ``matrix``, shape (sites, symbols), :math:`\pi` is ``reported`` and p is ``distribution``.
+        where: L is ``matrix``, shape (sites, symbols), :math:`\pi` is ``reported``, the probability of each symbol, and
+        p is ``distribution``; the second term is the variance of the users' own places.
         """
         return cls((matrix * reported) @ matrix.T - np.diag(distribution))
 

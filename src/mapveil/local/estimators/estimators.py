@@ -15,14 +15,13 @@ from mapveil.local.estimators.maximum_likelihood import maximise_likelihood
 from mapveil.local.estimators.multiscale import shrink_estimates
 from mapveil.local.estimators.smoothed_likelihood import smooth_likelihood
 from mapveil.local.estimators.split_trees import usual_concentration
-from mapveil.local.randomizers.randomizer import Randomizer, SymbolRandomizer
-from mapveil.local.randomizers.report import Tally
+from mapveil.local.randomizers.randomizer import Randomizer, SymbolRandomizer, Tally
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import ParameterError
 
 
 class Estimated(NamedTuple):
-    """A distribution, and what a reader of the map must know of it."""
+    """A distribution, and notes for the readers of its map."""
 
     distribution: FloatArray  # shape (sites,), not negative, sums to 1
     notes: tuple[str, ...] = ()
@@ -49,7 +48,9 @@ def estimate_distribution(randomizer: Randomizer, tally: Tally, estimator: str) 
     if tally.counts.shape != (randomizer.symbols,):
         raise ParameterError(f"a tally must have {randomizer.symbols} counts, got {tally.counts.size}")
     if tally.reports == 0:
-        return Estimated(np.full(randomizer.size, 1 / randomizer.size), ("nobody reported: the map is even",))
+        return Estimated(
+            np.full(randomizer.size, 1 / randomizer.size), ("nobody reported: the map is uniform",)
+        )
     return ESTIMATORS[estimator](randomizer, tally)
 
 
@@ -93,10 +94,6 @@ def _smoothed(randomizer: Randomizer, tally: Tally) -> Estimated:
 
 
 def _by_candidates(randomizer: Randomizer, tally: Tally) -> Estimated:
-    if not isinstance(randomizer, SymbolRandomizer) or randomizer.symbols != randomizer.size:
-        raise ParameterError(
-            "the estimator 'candidate-sets' needs reports that are sites: those of srr, grr or planar-laplace"
-        )
     return Estimated(project_to_simplex(solve_candidate_sets(randomizer, tally)))
 
 
@@ -109,5 +106,5 @@ ESTIMATORS: Final[dict[str, Callable[[Randomizer, Tally], Estimated]]] = {
     "smoothed-em": _smoothed,
 }
 """By name: maximum likelihood; the unbiased estimate projected on the distributions; the same clipped and normalised;
-the paper's equations over Hadamard candidate sets, projected; Mapveil's own shrinkage at all scales, of unbiased
-estimates and of the likelihood itself, which serves every randomizer at any size."""
+the equations over Hadamard candidate sets, projected; shrinkage at all scales of unbiased estimates; and smoothing at
+all scales of the likelihood, which serves every randomizer at any size."""

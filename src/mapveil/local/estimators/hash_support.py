@@ -1,13 +1,13 @@
 r"""Hashed reports as the sets of nodes that they support, which is cheaper to iterate on than their buckets.
 
 A report supports the nodes of its level that its function sends to its bucket: the place's with probability
-:math:`q_1`, any one other with :math:`q_0`. As of sets, only the number h of those that support each node is kept;
-with :math:`\pi = q_0 + (q_1 - q_0)\, p` its expected part,
+:math:`q_1`, any one other with :math:`q_0`. With h the number of reports that support a node, and
+:math:`\pi = q_0 + (q_1 - q_0)\, p` its expected fraction,
 
 .. math:: c(x) = p(x) \sum_l \Big( q_1 \frac{h_l}{\pi_l} + (1 - q_1) \frac{n_l - h_l}{1 - \pi_l} \Big)
 
-at x's node of each level l, about which :math:`n_l` reports are: the users that the reports suggest at x (nodes of one
-level as if independent). O(d) a level, where the exact likelihood of the buckets takes Fourier transforms.
+is the number of users that the reports suggest at x, at x's node of each level l with :math:`n_l` reports (nodes of
+one level as if independent). It takes O(d) a level, where the exact likelihood of the buckets takes Fourier transforms.
 
 Source: Mapveil; see :mod:`mapveil.local.estimators.smoothed_likelihood`.
 """
@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mapveil.local.randomizers.report import Tally
+from mapveil.local.randomizers.randomizer import Tally
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.local.staircase_groups import Blocks
 
@@ -39,15 +39,7 @@ class LevelSupport(NamedTuple):
 
 
 class HashSupport:
-    """All levels' supports, on sites in the order of a domain's codes.
-
-    Parameters
-    ----------
-    site : ndarray of int64, shape (sites,)
-        The site of each code.
-    levels : list of LevelSupport
-        Those that were asked for.
-    """
+    """The supports of all levels, with the site of each of a domain's codes."""
 
     def __init__(self, site: IntArray, levels: list[LevelSupport]) -> None:
         self._site, self._levels = site, levels
@@ -81,4 +73,4 @@ class Supporting(ABC):
 
     @abstractmethod
     def support(self, tally: Tally) -> HashSupport:
-        """Which nodes the reports support. Run by: the server."""
+        """The nodes that the reports support. Run by: the server."""

@@ -2,10 +2,10 @@ r"""The distribution under which the reports are likeliest, by accelerated expec
 
 .. math:: p'(x) = p(x) \sum_y q(y \mid x)\, \frac{\hat\pi(y)}{\sum_{x'} q(y \mid x')\, p(x')}
 
-where: q is the channel and :math:`\hat\pi(y)` the part of the reports that are y: one step, which never lowers the
+where: q is the channel and :math:`\hat\pi(y)` the fraction of the reports that are y. A step never lowers the
 likelihood. Three steps make one accelerated one (SQUAREM, scheme S3): an extrapolation along two steps, and a third
-that puts it right; where that is no likelier than the two steps alone, they count. Every step is one product with the
-channel and one with its adjoint: O(d m) for the staircase.
+that corrects it; where the result is less likely than the two steps alone, these count. Every step is one product
+with the channel and one with its adjoint.
 
 Source: Dempster, Laird, Rubin (1977); Varadhan, Roland, "Simple and Globally Convergent Methods for Accelerating the
 Convergence of Any EM Algorithm" (2008).
@@ -18,13 +18,12 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from mapveil.local.randomizers.randomizer import SymbolRandomizer
-from mapveil.local.randomizers.report import Tally
+from mapveil.local.randomizers.randomizer import SymbolRandomizer, Tally
 from mapveil_client.arrays import FloatArray
 
-_MAX_STEPS: Final = 3000
+_MAX_STEPS: Final = 3000  # bounds the time: where it ends the iteration, the map's notes say so
 _TOLERANCE: Final = 1e-3  # nats of the log-likelihood of all reports, a step
-_TINY: Final = 1e-300
+_TINY: Final = 1e-300  # least divisor
 
 
 class Likeliest(NamedTuple):
@@ -45,10 +44,8 @@ def maximise_likelihood(
     randomizer: SymbolRandomizer,
     tally: Tally,
     *,
-    start: FloatArray | None = None,
     tolerance: float = _TOLERANCE,
     max_steps: int = _MAX_STEPS,
-    accelerate: bool = True,
 ) -> Likeliest:
     """Run the iteration of the module's header. Run by: the server.
 
@@ -57,20 +54,13 @@ def maximise_likelihood(
     randomizer : SymbolRandomizer
         The channel.
     tally : Tally
-        Counts of the reports.
-    start : ndarray of float64, shape (sites,), optional
-        Distribution to start from; uniform by default. Sites that are 0 there stay 0.
+        Counts of the reports, at least one.
     tolerance : float
-        Stop when the log-likelihood of all reports gains less than this, nats a step.
+        Least gain of the log-likelihood of all reports with which to go on, nats a step.
     max_steps : int
-        Or after so many steps.
-    accelerate : bool
-        Whether to extrapolate; plain steps otherwise.
+        Largest number of steps.
     """
-    even = np.full(randomizer.size, 1 / randomizer.size)
-    p = even if start is None else np.asarray(start, dtype=np.float64)
-    if tally.reports == 0:
-        return Likeliest(p, 0.0, 0, True)
+    p = np.full(randomizer.size, 1 / randomizer.size)
     observed = tally.counts / tally.reports
     seen = np.flatnonzero(tally.counts)
     counts = tally.counts[seen].astype(np.float64)
@@ -79,7 +69,7 @@ def maximise_likelihood(
         expected = np.maximum(randomizer.forward(before), _TINY)
         ratio = np.divide(observed, expected, out=np.zeros(observed.shape), where=observed > 0)
         after = before * randomizer.backward(ratio)
-        # Not by BLAS, here and below: it would wake a thread for so little, and wait for it on a busy machine.
+        # einsum, here and below, because BLAS would wake a thread, and wait for it on a busy machine.
         likelihood = float(np.einsum("i,i", counts, np.log(expected[seen])))
         return _Step(after / after.sum(), likelihood)
 
@@ -87,11 +77,8 @@ def maximise_likelihood(
     while steps < max_steps:
         first = step(p)
         gain, reached = first.before - reached, first.before
-        if gain < tolerance * (3 if accelerate else 1):
+        if gain < 3 * tolerance:
             return Likeliest(p, reached, steps, True)
-        if not accelerate:
-            p, steps = first.after, steps + 1
-            continue
         second = step(first.after)
         p = extrapolated(p, first.after, second.after)
         third = step(p)
@@ -119,6 +106,6 @@ def extrapolated(
     alpha = max(math.sqrt(float(np.einsum("i,i", r, r)) / length), 1.0) if length > 0 else 1.0
     alpha = min(alpha, max_alpha)
     made = p + 2 * alpha * r + alpha * alpha * v
-    # Beyond the border a step would end for good.
+    # A site at 0 would stay at 0.
     made = np.where(made > 0, made, twice / 2)
     return np.asarray(made / made.sum())

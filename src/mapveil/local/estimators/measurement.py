@@ -1,4 +1,4 @@
-"""The unbiased estimates behind a map, as the measurement that its error bounds are made of."""
+"""The unbiased estimates behind a map, as the measurement of its error bounds."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from mapveil.local.randomizers.randomizer import Randomizer
-from mapveil.local.randomizers.report import Tally
+from mapveil.local.randomizers.randomizer import Randomizer, Tally
 from mapveil.maps.density_map import INTERVAL_ALPHA, Measurement
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import ParameterError
@@ -21,18 +20,9 @@ class EstimatedUsers(Measurement):
 
     .. math:: t = \sqrt{2 n v \ell} + \frac{2 s\, \ell}{3}, \qquad \ell = \ln \frac{2}{\alpha}
 
-    where: n is the number of reports, v the largest variance of what one report adds to a site's estimate, given the
-    users' places (taken at the estimated map), and s the most it can add. They bound the users at a site, around the
-    unbiased estimate and not around what the map shows: a map by an estimator that smooths may lie outside of them.
-
-    Parameters
-    ----------
-    reports : int
-        n.
-    variance : float
-        v.
-    step : float
-        s.
+    where: n is ``reports``, v is ``variance``, the largest variance of one report's term of a site's estimate, given
+    the users' places (taken at the estimated map), and s is ``step``, the largest term. They bound the users at a site
+    around the unbiased estimate, not around the map: a map by an estimator that smooths may lie outside of them.
     """
 
     reports: int = 0
@@ -52,18 +42,9 @@ class EstimatedUsers(Measurement):
 def estimated_users(
     randomizer: Randomizer, tally: Tally, distribution: FloatArray, epsilon: Fraction
 ) -> EstimatedUsers:
-    """The estimates of a tally; where none are unbiased, or none says more, the number of users who reported.
+    """The unbiased estimates of a tally, with their noise at the estimated map ``distribution``, shape (sites,).
 
-    Parameters
-    ----------
-    randomizer : Randomizer
-        Randomizer of the reports.
-    tally : Tally
-        Counts of the reports.
-    distribution : ndarray of float64, shape (sites,)
-        The estimated map, at which the noise is taken.
-    epsilon : Fraction
-        Epsilon of each report.
+    Where none are known, or none says more, the number of users who reported.
     """
     domain = randomizer.domain
     groups = np.full(domain.tiling.size, -1, dtype=np.int64)

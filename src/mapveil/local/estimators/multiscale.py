@@ -1,23 +1,20 @@
-r"""Mapveil's own estimator: unbiased estimates, shrunk at all scales by what their noise is known to be.
+r"""Mapveil's shrinkage of unbiased estimates at all scales, by the known covariance of their noise.
 
-The sites are halved, again and again, into boxes of equal numbers of sites
-(:mod:`mapveil.local.estimators.split_trees`). Of a
-box's part P of all users, how much is in its first half was measured twice, by that half's estimate and by what the
-other's leaves of P:
+The sites are halved again and again into boxes of equal numbers of sites
+(:mod:`mapveil.local.estimators.split_trees`). Let P be the fraction of all users in a box. The fraction in its first
+half is measured by that half's estimate, and by P less the other's:
 
 .. math:: z = w\, \hat{s}_1 + (1 - w)(P - \hat{s}_2), \qquad w = \frac{V_2 + C}{V_1 + V_2 + 2 C}, \qquad
     \tau^2 = w^2 V_1 + (1 - w)^2 V_2 - 2 w (1 - w)\, C
 
 where: :math:`\hat{s}_1, \hat{s}_2` are the sums of the unbiased estimates over the halves, :math:`V_1, V_2` their
-variances and C their covariance, which is :math:`(V_{12} - V_1 - V_2) / 2` with the variance of the whole box:
-exactly what the randomizer gives them (:mod:`mapveil.local.estimators.covariance`). The estimate is the
-posterior mean of the
-half given z, of standard deviation :math:`\tau`, under a prior of splits that is learned from all boxes of its size
-(:mod:`mapveil.inference.split_prior`). The mean over several trees, each turned against the others, hides
-where the boxes'
-borders are.
+variances and C their covariance, :math:`(V_{12} - V_1 - V_2) / 2` with the variance of the whole box
+(:mod:`mapveil.local.estimators.covariance`). The estimate is the posterior mean of the half given z, of standard
+deviation :math:`\tau`, under a prior of splits that is learned from all boxes of its size
+(:mod:`mapveil.inference.split_prior`). The mean over several trees, each rotated against the others, hides the borders
+of the boxes.
 
-It costs no privacy. Source: Mapveil; multiscale priors for counts after Kolaczyk (1999), the mean over trees after
+Source: Mapveil; multiscale priors for counts after Kolaczyk (1999), the mean over trees after
 the cycle spinning of Coifman and Donoho (1995).
 """
 
@@ -35,10 +32,10 @@ from mapveil.local.estimators.split_trees import SiteTree, site_tree
 from mapveil_client.arrays import FloatArray
 
 _TREES: Final = 8
-_MIN_TREES: Final = 2
+_MIN_TREES: Final = 2  # of the largest domains; eight up to 65,536 sites
 _MAX_LEAVES: Final = 1 << 19  # sites of all trees together: bounds time and memory
-_GAUSSIAN: Final = 16
-_SITES: Final = 1 << 10  # of a box whose noise is Gaussian: every sum of many reports' is
+_GAUSSIAN: Final = 16  # from so many sites on SplitPrior takes the noise of a box for Gaussian
+_SITES: Final = 1 << 10  # passed to SplitPrior as every box's size: sums over many reports are Gaussian
 
 
 def shrink_estimates(
@@ -47,15 +44,13 @@ def shrink_estimates(
     reports: int,
     plane: FloatArray,
     usual: Callable[[FloatArray], FloatArray] | None = None,
-    *,
-    trees: int | None = None,
 ) -> FloatArray:
     """Shrink unbiased estimates to a distribution. Run by: the server.
 
     Parameters
     ----------
     unbiased : ndarray of float64, shape (sites,)
-        Estimates of the parts of all users.
+        Estimates of the fractions of all users.
     covariance : Covariance
         Covariance of one report's worth of the estimates.
     reports : int
@@ -63,18 +58,15 @@ def shrink_estimates(
     plane : ndarray of float64, shape (2, sites)
         Coordinates of the sites, metres.
     usual : callable, optional
-        From numbers of sites of a box to the concentration with which it is expected to divide, such as
+        Expected concentration of the division of a box, from its number of sites, such as
         :func:`mapveil.local.estimators.split_trees.usual_concentration`; the public weights of the prior by default.
-    trees : int, optional
-        Number of trees to take the mean of; by default eight, or as few as two for more than 65,536 sites.
 
     Returns
     -------
     ndarray of float64, shape (sites,)
         Not negative, sums to 1.
     """
-    if trees is None:
-        trees = min(_TREES, max(_MIN_TREES, _MAX_LEAVES // unbiased.size))
+    trees = min(_TREES, max(_MIN_TREES, _MAX_LEAVES // unbiased.size))
     total = np.zeros(unbiased.size)
     for number in range(trees):
         tree = site_tree(plane, number * math.pi / 2 / trees)
@@ -131,7 +123,7 @@ def _measured(
 ) -> tuple[FloatArray, FloatArray]:
     """z and its variance, from the variances of the halves and of the whole box."""
     c = (both - v1 - v2) / 2
-    # Where the whole is known for sure, both measurements are one.
+    # Where the whole box is known exactly, both measurements are one.
     known = both <= 1e-9 * (v1 + v2)
     w = np.where(known, 0.5, (v2 + c) / np.where(known, 1.0, both))
     z = w * first + (1 - w) * (parent - second)

@@ -2,9 +2,9 @@ r"""Systems of equations over nested blocks, solved directly in O(d m).
 
 .. math:: \Big(a I + \sum_{l} b_l \sum_{B \in \mathcal{B}_l} 1_B 1_B^T + e\, 1 1^T\Big) g = c
 
-where: :math:`\mathcal{B}_l` are partitions into intervals, each coarser than the one before. Upwards, the sum of g
-over each block is written as :math:`s_B = u_B - v_B\, t_B`, with :math:`t_B` what the coarser terms add to each entry
-of the block; downwards the t are known.
+where: :math:`\mathcal{B}_l` are partitions into intervals, each coarser than the one before. An upward pass writes the
+sum of g over each block as :math:`s_B = u_B - v_B\, t_B`, with :math:`t_B` the sum of the coarser terms at each entry
+of the block; a downward pass finds the t.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class NestedSystem:
             starts = blocks.first
         parents.append(np.zeros(starts.size, dtype=np.int64))
         u, _ = _merge(u, v, first, self.everywhere)
-        total, above = u, np.zeros(1)  # sums of the blocks of a level, and what coarser terms add within them
+        total, above = u, np.zeros(1)  # s and t of a level's blocks
         for level, weight in zip(
             reversed(range(len(made))), [self.everywhere, *reversed(self.weights)], strict=True
         ):

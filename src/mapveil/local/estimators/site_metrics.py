@@ -15,11 +15,11 @@ from mapveil_client.errors import ParameterError
 from mapveil_client.local.domain import Domain
 
 SCALES_M: Final = (0.0, 250.0, 500.0, 1000.0, 2000.0, 5000.0)
-"""Sides of the squares that sites are put together in, metres; 0 stands for the sites themselves."""
+"""Sides of the squares in which sites are summed, metres; 0 stands for the sites themselves."""
 
 
 class ScaleUtility(NamedTuple):
-    """The distance of two maps whose sites are put together in squares."""
+    """The distance of two maps whose sites are summed in squares."""
 
     scale_m: float  # side of a square, 0: single sites
     areas: int  # squares that hold a site
@@ -31,9 +31,9 @@ class Utility(NamedTuple):
     """The utility of one estimate."""
 
     scales: tuple[ScaleUtility, ...]
-    emd_m: float  # metres that a person is moved, on average
-    hits: dict[int, float]  # k: part of the k fullest sites that are among the k fullest of the estimate
-    error: FloatArray  # estimate less truth, parts of all users, shape (sites,)
+    emd_m: float  # earth mover's distance of the distributions, metres
+    hits: dict[int, float]  # k: fraction of the k fullest sites among the k fullest of the estimate
+    error: FloatArray  # estimate less truth, fractions of all users, shape (sites,)
 
 
 def utility(
@@ -50,19 +50,18 @@ def utility(
         \mathrm{KL}(s) = \sum_A p(A) \ln \frac{p(A)}{\hat p(A)}
 
     where: A are the squares of side s with at least one site, p and :math:`\hat p` the true and the estimated
-    distribution. An estimate that is wrong site by site may be right about neighbourhoods: that is what the scales
-    show. Of sites that are equally full, the first count as the fuller ones.
+    distribution. Of sites that are equally full, the first count as the fuller ones.
 
     Parameters
     ----------
     domain : Domain
         The sites.
     truth, estimate : array of float, shape (sites,)
-        Users, or parts of all; not negative, not all 0.
+        Users, or fractions of all; not negative, not all 0.
     scales_m : sequence of float
         s, metres (cells without georeference).
     top : sequence of int
-        k; those larger than the number of sites are left out.
+        k; numbers above that of the sites are left out.
 
     Raises
     ------
@@ -102,7 +101,7 @@ def utility(
 def _emd(x: FloatArray, y: FloatArray, supply: FloatArray) -> float:
     if supply.size == 0:
         return 0.0
-    # Sites of one place change nothing by trading among themselves.
+    # Sites at one place have no distance.
     places, number = np.unique(np.stack([x, y], axis=1), axis=0, return_inverse=True)
     moved = np.bincount(number.reshape(-1), weights=supply)
     return emd_of_points(places[:, 0], places[:, 1], moved - moved.mean())

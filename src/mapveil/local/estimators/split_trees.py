@@ -11,7 +11,7 @@ for little evidence that of the posterior mean. The result is the mean over seve
 others.
 
 Sites that were listed because people go there divide people more evenly the more sites there are, :math:`a(m) =
-0.5\, m^{0.6}`; cells of a raster do not, a = 0.5. Both are public guesses, which the learned :math:`\kappa_l` correct.
+0.5\, m^{0.6}`; cells of a raster do not, a = 0.5. Both are public guesses, corrected by the learned :math:`\kappa_l`.
 """
 
 from __future__ import annotations
@@ -125,15 +125,7 @@ class Divisions(NamedTuple):
 
 
 class SplitTrees:
-    """Several trees over one domain.
-
-    Parameters
-    ----------
-    domain : Domain
-        The sites.
-    number : int
-        Number of trees.
-    """
+    """Some number of trees over one domain."""
 
     def __init__(self, domain: Domain, number: int) -> None:
         trees = [site_tree(domain.plane, turn * math.pi / 2 / number) for turn in range(number)]
@@ -179,10 +171,8 @@ class SplitTrees:
     def _priors(self) -> list[_Prior]:
         key = self.unevenness.tobytes()
         if key != self._prior[0]:
-            self._prior = (
-                key,
-                [_prior(at, float(of)) for at, of in zip(self._levels, self.unevenness, strict=True)],
-            )
+            made = [_prior(at, float(of)) for at, of in zip(self._levels, self.unevenness, strict=True)]
+            self._prior = key, made
         return self._prior[1]
 
     def divisions(self, distribution: FloatArray, level: int) -> Divisions:
@@ -195,16 +185,9 @@ class SplitTrees:
         return Divisions(fraction, half, at.even_half)
 
     def moved(self, distribution: FloatArray, level: int, signs: FloatArray) -> FloatArray:
-        """The change of a distribution as the divisions of one level grow by one each, or shrink, by their signs.
+        """The derivative of a distribution as the divisions of one level of the first tree grow, times their signs.
 
-        Parameters
-        ----------
-        distribution : ndarray of float64, shape (sites,)
-            Distribution of the users.
-        level : int
-            Of the first tree.
-        signs : ndarray of float64, shape (boxes,)
-            1 or -1 for each box that is cut.
+        ``signs`` are 1 or -1 for each box that is cut, shape (boxes,).
         """
         at, order = self._levels[level], self._order[0]
         half = np.clip(self.divisions(distribution, level).half, 1e-9, 1 - 1e-9)

@@ -4,7 +4,7 @@ r"""Consistent estimates of a hierarchy (constrained inference), and their covar
 
 where: C(v) are the children of node v, :math:`y_v` is the estimate of node v and :math:`v_l` the variance of its
 level's. Upwards each node combines its own estimate with the sum of its children's by inverse variance; downwards
-what the children lack of their parent is divided in proportion to their variances.
+the difference between a parent and the sum of its children is divided in proportion to their variances.
 
 The result, :func:`make_consistent`, is linear in the levels' estimates,
 
@@ -18,17 +18,16 @@ covariance follows:
 
 where: :math:`C_l` is the covariance of :math:`y_l`, in which the entry of two nodes depends on the users in them alone.
 
-The variances of single sites need no matrix. Of each level, row i of :math:`B v_l^{-1} H_l^T` is at least 0
-at the node that holds site i, and at most 0 at all others; the variance depends on the row's sum and its sum of
-squares, each also weighted by the users at the nodes. An upward pass computes these sums below every node, a downward
-pass adds those of each site's siblings:
+The variances of single sites need no matrix. Row i of :math:`B v_l^{-1} H_l^T` is at least 0 at the node that holds
+site i, and at most 0 at all others; the variance depends on the row's sum and its sum of squares, each also weighted by
+the users at the nodes. An upward pass computes these sums below every node, a downward pass adds those of siblings:
 
 .. math:: n (\hat x - x) = \sum_r \frac{B v_l^{-1} H_l^T (c_r - H_l x)}{w_l}
 
 where: report r of n is about level l, asked for with probability :math:`w_l`, and adds :math:`c_r` to the level's
-estimates. A user who is asked about another level is missing in this one. So the users' locations add to the
-variance what :math:`c_r - H_l x` varies by, beyond the reports' noise :math:`C_l`, less the :math:`x_i (1 - x_i)`
-that no level's choice changes.
+estimates. A user asked about another level is missing in this one. So the users' locations add the variance of
+:math:`c_r - H_l x` beyond the reports' noise :math:`C_l`, less :math:`x_i (1 - x_i)`, which does not depend on the
+choice of levels.
 
 Source: Hay, Rastogi, Miklau, Suciu, "Boosting the Accuracy of Differentially Private Histograms Through Consistency"
 (2010), for trees whose nodes have any number of children; the covariance is Mapveil's, for
@@ -114,7 +113,7 @@ def consistent_covariance(levels: Sequence[MeasuredLevel], ordered: FloatArray) 
     levels : sequence of MeasuredLevel
         The coarsest first; the last's nodes are the sites.
     ordered : ndarray of float64, shape (sites,)
-        Estimated distribution of the users. Sites are in the order of the codes, here and in what is returned.
+        Estimated distribution of the users. Sites are in the order of the codes, as in the result.
     """
     size = ordered.size
     noise = np.zeros((size, size))
@@ -145,7 +144,7 @@ def consistent_covariance(levels: Sequence[MeasuredLevel], ordered: FloatArray) 
 
 
 def _with_known_sum(covariance: FloatArray, whole: FloatArray) -> FloatArray:
-    """The covariance given the sum of all estimates: what they lack of it is divided as ``whole`` is."""
+    """The covariance given the sum of all estimates: the difference is divided in proportion to ``whole``."""
     fraction = whole / whole.sum()
     with_sum = covariance.sum(axis=1)
     covariance -= np.outer(with_sum, fraction)
@@ -155,17 +154,10 @@ def _with_known_sum(covariance: FloatArray, whole: FloatArray) -> FloatArray:
 
 
 def consistent_site_noise(levels: Sequence[MeasuredLevel], ordered: FloatArray) -> SiteNoise:
-    """The variance of every site's consistent estimate, and the most one report adds: O(nodes). Run by: the server.
+    """The noise of every site's consistent estimate, in O(nodes); parameters as above. Run by: the server.
 
     At least the diagonal of :func:`consistent_covariance`, which takes the level of each report as given and as many
     nodes on one line as in an average group. Here as many are on a line as it can hold.
-
-    Parameters
-    ----------
-    levels : sequence of MeasuredLevel
-        The coarsest first; the last's nodes are the sites.
-    ordered : ndarray of float64, shape (sites,)
-        Estimated distribution of the users. Sites are in the order of the codes, here and in what is returned.
     """
     tree = _Tree(levels)
     variance = high = low = np.zeros(1)
@@ -173,7 +165,7 @@ def consistent_site_noise(levels: Sequence[MeasuredLevel], ordered: FloatArray) 
         users = level.nodes.sums(ordered)
         row = tree.row(number, users)
         parent, fraction = tree.parent[number], tree.fraction[number]
-        # The estimates above reach a node's sites through the node's fraction of what its parent lacks.
+        # The estimates above reach a node's sites through the node's fraction of its parent's difference.
         variance = variance[parent] * fraction**2 + _report_variance(level, row, users) / level.probability
         size = level.probability * (level.held - level.other)
         middle = (row.own * users - row.rest_users) / level.probability
@@ -186,7 +178,7 @@ def consistent_site_noise(levels: Sequence[MeasuredLevel], ordered: FloatArray) 
 
 
 class _Row(NamedTuple):
-    """The coefficients of a level's estimates in each of its nodes' results: the node's own, and sums over the rest."""
+    """The coefficients of a level's estimates in the result of each of its nodes, and their sums over other nodes."""
 
     own: FloatArray
     rest: FloatArray  # sum over the others, all at most 0, with its sign changed
@@ -214,7 +206,7 @@ class _Tree:
             else:
                 spread = np.full(levels[number].nodes.first.size, own)
                 self.weight.append(np.ones(spread.size))
-            # Downwards: a node's fraction of what its parent (or, of the roots, the known sum) has beyond all children.
+            # Downwards: a node's fraction of the difference of its parent (or the known sum) and all children.
             among = self._add(number, spread)
             self.fraction.append(spread / among[self.parent[number]])
             spread = among
@@ -233,7 +225,7 @@ class _Tree:
             if level:
                 kept = 1 - self.weight[level - 1]
                 below.append([a * b for a, b in zip(among, (kept, kept, kept**2, kept**2), strict=True)])
-        # Downwards: the fraction of a lack that the node's own estimate leaves, and the sums of its siblings.
+        # Downwards: the fraction of the difference left by the node's own estimate, and the sums of its siblings.
         lack, own, sums = np.ones(1), np.zeros(1), [np.zeros(1)] * 4
         for level in range(number + 1):
             parent, fraction = self.parent[level], self.fraction[level]

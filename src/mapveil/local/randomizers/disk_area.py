@@ -1,4 +1,4 @@
-"""The disk area mechanism: the server half."""
+"""The server half of the disk area mechanism."""
 
 from __future__ import annotations
 
@@ -10,20 +10,18 @@ import numpy as np
 
 from mapveil.local.estimators.covariance import DenseCovariance, SiteNoise
 from mapveil.local.local_mechanism import LocalMechanism
-from mapveil.local.randomizers.randomizer import SymbolRandomizer
-from mapveil.local.randomizers.report import Tally
+from mapveil.local.randomizers.randomizer import SymbolRandomizer, Tally
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import ParameterError
 from mapveil_client.local import disk_area as client
-from mapveil_client.local.domain import Domain
 
-_DENSE: Final = 1 << 23
-_BOUNDED: Final = 1 << 20
-_SINGULAR: Final = 1e-10
+_DENSE: Final = 1 << 23  # entries of the largest matrix that is inverted
+_BOUNDED: Final = 1 << 20  # entries of the largest whose noise is computed: no longer than the map itself
+_SINGULAR: Final = 1e-10  # of the largest singular value
 
 
 class DiskRandomizer(client.DiskRandomizer, SymbolRandomizer):
-    """The server half of :class:`mapveil_client.local.disk_area.DiskRandomizer`."""
+    """Both halves of :class:`mapveil_client.local.disk_area.DiskRandomizer`."""
 
     def invert(self, tally: Tally) -> FloatArray:
         """See :meth:`Randomizer.invert`: least squares over the pixels, for small domains."""
@@ -34,10 +32,10 @@ class DiskRandomizer(client.DiskRandomizer, SymbolRandomizer):
         return DenseCovariance.of_estimator(self._least_squares, self.forward(distribution), distribution)
 
     def site_noise(self, distribution: FloatArray) -> SiteNoise:
-        """See :meth:`Randomizer.site_noise`: of the least squares, where they take no longer than the map itself."""
+        """See :meth:`Randomizer.site_noise`: of the least squares, for small domains."""
         if self.size * self.symbols > _BOUNDED:
             raise ParameterError(
-                f"the noise of {self.size} sites by {self.symbols} pixels; expected 2**20 pairs at most"
+                f"the noise is known for 2**20 pairs at most, got {self.size} sites by {self.symbols} pixels"
             )
         inverse = self._least_squares
         reported = self.forward(distribution)
@@ -48,15 +46,15 @@ class DiskRandomizer(client.DiskRandomizer, SymbolRandomizer):
         """The pseudo-inverse of the channel, shape (sites, symbols)."""
         if self.size * self.symbols > _DENSE:
             raise ParameterError(
-                f"least squares over {self.size} sites and {self.symbols} pixels would need a matrix of "
-                "more than 2**23 entries; expected the estimators 'smoothed-em' and 'em'"
+                f"the matrix of least squares must have 2**23 entries at most, got {self.size} sites by "
+                f"{self.symbols} pixels; use the estimator 'smoothed-em' or 'em'"
             )
         left, values, right = np.linalg.svd(self.transition_matrix().T, full_matrices=False)
         rank = int((values > _SINGULAR * values[0]).sum())
         if rank < self.size:
             raise ParameterError(
-                f"the system of equations is singular: its rank is {rank} of {self.size} sites; expected "
-                "the estimator 'smoothed-em'"
+                f"the system of equations is singular: its rank is {rank} of {self.size} sites; use the "
+                "estimator 'smoothed-em'"
             )
         return np.asarray((right.T / values) @ left.T)
 
@@ -65,6 +63,4 @@ class DiskRandomizer(client.DiskRandomizer, SymbolRandomizer):
 class DiskArea(client.DiskArea, LocalMechanism):
     """Both halves of :class:`mapveil_client.local.disk_area.DiskArea`."""
 
-    def on(self, domain: Domain) -> DiskRandomizer:
-        """Both halves on a domain; see :meth:`LocalMechanism.on`."""
-        return DiskRandomizer(domain, self.budget, None if self.radius_m is None else float(self.radius_m))
+    randomizer = DiskRandomizer

@@ -1,4 +1,4 @@
-"""Generalized randomized response: the place itself, or any other with a smaller probability: the server half."""
+"""The server half of generalized randomized response."""
 
 from __future__ import annotations
 
@@ -13,15 +13,13 @@ from mapveil.local.estimators.covariance import (
     two_level_noise,
 )
 from mapveil.local.local_mechanism import LocalMechanism
-from mapveil.local.randomizers.randomizer import SymbolRandomizer
-from mapveil.local.randomizers.report import Tally
+from mapveil.local.randomizers.randomizer import SymbolRandomizer, Tally
 from mapveil_client.arrays import FloatArray
 from mapveil_client.local import generalized_response as client
-from mapveil_client.local.domain import Domain
 
 
 class GeneralizedRandomizer(client.GeneralizedRandomizer, SymbolRandomizer):
-    """The server half of :class:`mapveil_client.local.generalized_response.GeneralizedRandomizer`."""
+    """Both halves of :class:`mapveil_client.local.generalized_response.GeneralizedRandomizer`."""
 
     def invert(self, tally: Tally) -> FloatArray:
         """See :meth:`Randomizer.invert`."""
@@ -50,6 +48,4 @@ class GeneralizedRandomizer(client.GeneralizedRandomizer, SymbolRandomizer):
 class GeneralizedRandomizedResponse(client.GeneralizedRandomizedResponse, LocalMechanism):
     """Both halves of :class:`mapveil_client.local.generalized_response.GeneralizedRandomizedResponse`."""
 
-    def on(self, domain: Domain) -> GeneralizedRandomizer:
-        """Both halves on a domain; see :meth:`LocalMechanism.on`."""
-        return GeneralizedRandomizer(domain, self.budget)
+    randomizer = GeneralizedRandomizer

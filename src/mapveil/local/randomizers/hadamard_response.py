@@ -1,4 +1,4 @@
-"""Hadamard response: a symbol of half of a block, which half being a row of a Hadamard matrix: the server half."""
+"""The server half of Hadamard response."""
 
 from __future__ import annotations
 
@@ -13,17 +13,15 @@ from mapveil.local.estimators.covariance import (
     SiteNoise,
 )
 from mapveil.local.local_mechanism import LocalMechanism
-from mapveil.local.randomizers.randomizer import SymbolRandomizer
-from mapveil.local.randomizers.report import Tally
+from mapveil.local.randomizers.randomizer import SymbolRandomizer, Tally
 from mapveil_client.arrays import FloatArray
 from mapveil_client.local import hadamard_response as client
-from mapveil_client.local.domain import Domain
 from mapveil_client.local.hadamard_response import walsh_hadamard
 from mapveil_client.local.randomizer import MOST_SITES
 
 
 class HadamardRandomizer(client.HadamardRandomizer, SymbolRandomizer):
-    """The server half of :class:`mapveil_client.local.hadamard_response.HadamardRandomizer`."""
+    """Both halves of :class:`mapveil_client.local.hadamard_response.HadamardRandomizer`."""
 
     def invert(self, tally: Tally) -> FloatArray:
         """See :meth:`Randomizer.invert`: the reports in a site's half of its block less those in the other."""
@@ -44,7 +42,7 @@ class HadamardRandomizer(client.HadamardRandomizer, SymbolRandomizer):
         return IndependentCovariance(self.site_noise(distribution).variance)
 
     def site_noise(self, distribution: FloatArray) -> SiteNoise:
-        """See :meth:`Randomizer.site_noise`: a report counts for the sites of its block, for or against."""
+        """See :meth:`Randomizer.site_noise`: each report raises or lowers the estimates of its block's sites."""
         often = self.forward(distribution).reshape(self.blocks, self.length).sum(axis=1)
         spread = self.step**2 * np.repeat(often, self.length - 1)[: self.size]
         return SiteNoise(spread - distribution, self.step)
@@ -54,6 +52,4 @@ class HadamardRandomizer(client.HadamardRandomizer, SymbolRandomizer):
 class HadamardResponse(client.HadamardResponse, LocalMechanism):
     """Both halves of :class:`mapveil_client.local.hadamard_response.HadamardResponse`."""
 
-    def on(self, domain: Domain) -> HadamardRandomizer:
-        """Both halves on a domain; see :meth:`LocalMechanism.on`."""
-        return HadamardRandomizer(domain, self.budget, self.blocks)
+    randomizer = HadamardRandomizer

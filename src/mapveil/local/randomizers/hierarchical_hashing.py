@@ -1,4 +1,4 @@
-"""Local hashing of a random level of the hierarchy, with constrained inference over all of them: the server half."""
+"""The server half of hierarchical hashing: constrained inference over all levels."""
 
 from __future__ import annotations
 
@@ -15,18 +15,14 @@ from mapveil.local.estimators.tree_consistency import (
     make_consistent,
 )
 from mapveil.local.local_mechanism import LocalMechanism
-from mapveil.local.randomizers.local_hashing import hash_estimates, hash_support, line_noise, support_noise
-from mapveil.local.randomizers.randomizer import SymbolRandomizer
-from mapveil.local.randomizers.report import Tally
+from mapveil.local.randomizers.local_hashing import hash_estimates, line_noise, support_noise
+from mapveil.local.randomizers.randomizer import SymbolRandomizer, Tally
 from mapveil_client.arrays import FloatArray
-from mapveil_client.errors import ParameterError
 from mapveil_client.local import hierarchical_hashing as client
-from mapveil_client.local.domain import Domain
-from mapveil_client.local.randomizer import MOST_SITES
 
 
 class HierarchicalHashingRandomizer(client.HierarchicalHashingRandomizer, SymbolRandomizer, Supporting):
-    """The server half of :class:`mapveil_client.local.hierarchical_hashing.HierarchicalHashingRandomizer`."""
+    """Both halves of :class:`mapveil_client.local.hierarchical_hashing.HierarchicalHashingRandomizer`."""
 
     def invert(self, tally: Tally) -> FloatArray:
         """See :meth:`Randomizer.invert`: every level by itself, then constrained inference."""
@@ -44,24 +40,20 @@ class HierarchicalHashingRandomizer(client.HierarchicalHashingRandomizer, Symbol
         return made
 
     def covariance(self, distribution: FloatArray) -> DenseCovariance:
-        """See :meth:`Randomizer.covariance`: of as many reports about each level as are asked for on average.
+        """See :meth:`Randomizer.covariance`: of the mean number of reports about each level.
 
-        Nodes of one level are hashed as an average group of them, see :class:`HashedReports`.
+        Nodes of one level are hashed as an average group of them, see :class:`SupportNoise`.
         """
-        if self.size > MOST_SITES:
-            raise ParameterError(
-                f"the covariance matrix of {self.size} sites; expected {MOST_SITES} at most, or the "
-                "estimator 'smoothed-em'"
-            )
+        self._check_dense()
         site = self.domain.codes.site
         matrix = np.empty((self.size, self.size))
         matrix[np.ix_(site, site)] = consistent_covariance(self._measured(), distribution[site])
         return DenseCovariance(matrix)
 
     def site_noise(self, distribution: FloatArray) -> SiteNoise:
-        """See :meth:`Randomizer.site_noise`: of as many reports about each level as are asked for on average.
+        """See :meth:`Randomizer.site_noise`: an upper bound, whichever nodes are on lines together.
 
-        Never below what it is, whichever nodes are on lines together; who is asked about which level is part of it.
+        It includes the variance of the choice of each report's level.
         """
         site = self.domain.codes.site
         found = consistent_site_noise(self._measured(), distribution[site])
@@ -73,33 +65,19 @@ class HierarchicalHashingRandomizer(client.HierarchicalHashingRandomizer, Symbol
         levels = []
         for blocks, weight, reports in zip(self._levels, self._weights, self._reports, strict=True):
             noise, probability = support_noise(reports), weight / self._weight
+            variance, lines = noise.variance_other / probability, line_noise(reports)
             levels.append(
-                MeasuredLevel(
-                    blocks,
-                    noise,
-                    probability,
-                    noise.variance_other / probability,
-                    line_noise(reports),
-                    reports.held,
-                    reports.other,
-                )
+                MeasuredLevel(blocks, noise, probability, variance, lines, reports.held, reports.other)
             )
         return levels
 
     def support(self, tally: Tally) -> HashSupport:
-        """Which nodes of every level the reports support. Run by: the server."""
-        found = [
-            LevelSupport(
-                blocks,
-                hash_support(reports, part),
-                max(float(part.sum()), 1e-300),
-                reports.held,
-                reports.other,
-            )
-            for blocks, reports, part in zip(
-                self._levels, self._reports, self._parts(tally.counts.astype(np.float64)), strict=True
-            )
-        ]
+        """The nodes of every level that the reports support. Run by: the server."""
+        found = []
+        parts = self._parts(tally.counts.astype(np.float64))
+        for blocks, reports, part in zip(self._levels, self._reports, parts, strict=True):
+            supports, number = np.maximum(reports.sums(part), 0.0), max(float(part.sum()), 1e-300)
+            found.append(LevelSupport(blocks, supports, number, reports.held, reports.other))
         return HashSupport(self.domain.codes.site, found)
 
 
@@ -107,6 +85,4 @@ class HierarchicalHashingRandomizer(client.HierarchicalHashingRandomizer, Symbol
 class HierarchicalHashing(client.HierarchicalHashing, LocalMechanism):
     """Both halves of :class:`mapveil_client.local.hierarchical_hashing.HierarchicalHashing`."""
 
-    def on(self, domain: Domain) -> HierarchicalHashingRandomizer:
-        """Both halves on a domain; see :meth:`LocalMechanism.on`."""
-        return HierarchicalHashingRandomizer(domain, self.budget, self.buckets, self.growth, self.site_weight)
+    randomizer = HierarchicalHashingRandomizer

@@ -1,4 +1,4 @@
-"""Local hashing: the server half."""
+"""The server half of local hashing."""
 
 from __future__ import annotations
 
@@ -14,16 +14,14 @@ from mapveil.local.estimators.covariance import (
     two_level_noise,
 )
 from mapveil.local.local_mechanism import LocalMechanism
-from mapveil.local.randomizers.randomizer import SymbolRandomizer
-from mapveil.local.randomizers.report import Tally
+from mapveil.local.randomizers.randomizer import SymbolRandomizer, Tally
 from mapveil_client.arrays import FloatArray
 from mapveil_client.local import local_hashing as client
-from mapveil_client.local.domain import Domain
 from mapveil_client.local.local_hashing import HashedReports
 
 
 class SupportNoise(NamedTuple):
-    """Moments of the terms that one report adds to the estimates, the mean over all triples of sites.
+    """Moments of one report's terms of the estimates, the mean over all triples of sites.
 
     The held site is the one where the report's user is.
     """
@@ -35,42 +33,24 @@ class SupportNoise(NamedTuple):
 
 
 class LineNoise(NamedTuple):
-    """Bounds of the noise of any group of sites, whichever of them the family of functions puts on one line."""
+    """Bounds of the noise of any group of sites, whichever of them the family of functions has on one line."""
 
     covariance: float  # of the terms of two sites that are on no line with the held site
     surplus: float  # of the covariance where the three are on one line
     nodes: int  # largest number of other sites on a line with the held site and one more
 
 
-def hash_support(reports: HashedReports, counts: FloatArray) -> FloatArray:
-    """How many reports support each site, shape (sites,)."""
-    return np.asarray(np.maximum(reports.sums(counts), 0.0))
-
-
 def hash_estimates(reports: HashedReports, counts: FloatArray, number: float) -> FloatArray:
-    """The unbiased estimate from how many reports support each site, shape (sites,)."""
+    """The unbiased estimate, from the number of reports that support each site, shape (sites,)."""
     support = reports.sums(counts) / max(number, 1)
     return np.asarray((support - reports.other) / (reports.held - reports.other))
 
 
-def hash_covariance(reports: HashedReports, distribution: FloatArray) -> Covariance:
-    """Of the estimates of groups of sites, each with as many triples of sites on one line as an average group.
-
-    Two sites and the place are hashed as if independently unless the three are on one line.
-    """
-    noise = support_noise(reports)
-
-    def without(number: FloatArray) -> FloatArray:
-        return np.asarray(number * (noise.variance_other + (number - 1) * noise.covariance_others))
-
-    def within(number: FloatArray) -> FloatArray:
-        return without(number - 1) + noise.variance_held + 2 * (number - 1) * noise.covariance_held
-
-    return ExchangeableCovariance(within, without, distribution)
-
-
 def support_noise(reports: HashedReports) -> SupportNoise:
-    """Variances and covariances of the terms that one report adds to the estimates."""
+    """The moments of the terms of one report.
+
+    Two sites and the held one are hashed as if independently unless the three are on one line.
+    """
     g, k, n = reports.hashes.buckets, reports.hashes.digits, reports.hashes.functions
     p, q, pair = reports.held, reports.other, reports.hashes.collision
     surplus = reports.surplus / reports.total
@@ -89,16 +69,13 @@ def line_noise(reports: HashedReports) -> LineNoise:
     if k == 1 or g == 2:
         return LineNoise(covariance, 0.0, 0)
     triple = (g ** (k - 2) - 1) / n
-    on_line = (
-        (reports.surplus / reports.total)
-        * (reports.hashes.collision - triple)
-        / (reports.held - reports.other) ** 2
-    )
+    excess = (reports.surplus / reports.total) * (reports.hashes.collision - triple)
+    on_line = excess / (reports.held - reports.other) ** 2
     return LineNoise(covariance - (g - 2) / (n - 1) * on_line, on_line, g - 2)
 
 
 class HashingRandomizer(client.HashingRandomizer, SymbolRandomizer):
-    """The server half of :class:`mapveil_client.local.local_hashing.HashingRandomizer`."""
+    """Both halves of :class:`mapveil_client.local.local_hashing.HashingRandomizer`."""
 
     def invert(self, tally: Tally) -> FloatArray:
         """See :meth:`Randomizer.invert`."""
@@ -110,13 +87,19 @@ class HashingRandomizer(client.HashingRandomizer, SymbolRandomizer):
 
     def covariance(self, distribution: FloatArray) -> Covariance:
         """See :meth:`Randomizer.covariance`: that of an average group of as many sites."""
-        return hash_covariance(self.reports, distribution)
+        noise = support_noise(self.reports)
+
+        def without(number: FloatArray) -> FloatArray:
+            return np.asarray(number * (noise.variance_other + (number - 1) * noise.covariance_others))
+
+        def within(number: FloatArray) -> FloatArray:
+            return without(number - 1) + noise.variance_held + 2 * (number - 1) * noise.covariance_held
+
+        return ExchangeableCovariance(within, without, distribution)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LocalHashing(client.LocalHashing, LocalMechanism):
     """Both halves of :class:`mapveil_client.local.local_hashing.LocalHashing`."""
 
-    def on(self, domain: Domain) -> HashingRandomizer:
-        """Both halves on a domain; see :meth:`LocalMechanism.on`."""
-        return HashingRandomizer(domain, self.budget, self.buckets)
+    randomizer = HashingRandomizer

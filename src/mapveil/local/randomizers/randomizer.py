@@ -3,19 +3,40 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from mapveil.local.estimators.covariance import Covariance, DenseCovariance, SiteNoise, two_level_noise
-from mapveil.local.randomizers.report import Tally
-from mapveil_client.arrays import FloatArray
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.local import randomizer as client
 from mapveil_client.local.randomizer import MOST_SITES, Reports
 
-_BITS: Final = 1 << 24  # of a chunk
-_BYTE: Final = 255
+_BITS: Final = 1 << 24  # bits of the sets counted at a time
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Tally:
+    """Reports added up.
+
+    Parameters
+    ----------
+    counts : ndarray of int64
+        Number of reports that were each symbol, or held each site.
+    reports : int
+        Number of reports.
+    """
+
+    counts: IntArray
+    reports: int
+
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(self.counts + other.counts, self.reports + other.reports)
+
+    def __repr__(self) -> str:
+        return f"Tally({self.reports} reports, {self.counts.size} counts)"
 
 
 class Randomizer(client.Randomizer):
@@ -44,12 +65,12 @@ class Randomizer(client.Randomizer):
         """
 
     def covariance(self, distribution: FloatArray) -> Covariance:
-        """How what one report adds to :meth:`invert`'s estimates varies, given the users' places. Run by: the server.
+        """The covariance of one report's terms of :meth:`invert`, given the users' places. Run by: the server.
 
         Parameters
         ----------
         distribution : ndarray of float64, shape (sites,)
-            Where the users are, as far as is known: the noise depends on it a little.
+            Estimated distribution of the users, on which the noise depends a little.
 
         Raises
         ------
@@ -57,66 +78,71 @@ class Randomizer(client.Randomizer):
             It is not known, or the matrix would be too large.
         """
         raise ParameterError(
-            "the covariance of this randomizer's estimates is not written down; expected the "
-            "estimator 'smoothed-em'"
+            "the covariance of this randomizer's estimates is not known; use the estimator 'smoothed-em'"
         )
 
     def site_noise(self, distribution: FloatArray) -> SiteNoise:
-        """What the reports' noise does to the estimate of each site. Run by: the server.
+        """The noise of one report in the estimate of each site. Run by: the server.
 
         Parameters
         ----------
         distribution : ndarray of float64, shape (sites,)
-            Where the users are, as far as is known.
+            Estimated distribution of the users.
 
         Raises
         ------
         ParameterError
             It is not known.
         """
-        raise ParameterError("the noise of this randomizer's estimates is not written down")
+        raise ParameterError("the noise of this randomizer's estimates is not known")
+
+    def _check_dense(self) -> None:
+        """Refuse a covariance matrix that would be too large."""
+        if self.size > MOST_SITES:
+            raise ParameterError(
+                f"a covariance matrix must be of {MOST_SITES} sites at most, got {self.size}; use the estimator "
+                "'smoothed-em'"
+            )
 
 
 class SymbolRandomizer(client.SymbolRandomizer, Randomizer):
-    """A randomizer whose report is one of finitely many symbols: all the server needs is how often each came."""
+    """A randomizer whose report is one of finitely many symbols, with the server half."""
 
     def tally(self, reports: Reports) -> Tally:
         """Count every symbol; see :meth:`Randomizer.tally`."""
         values = reports.values
         if values.ndim != 1 or values.dtype.kind not in "iu":
-            raise InputError(f"reports of shape {values.shape}, {values.dtype}; expected one symbol each")
+            raise InputError(f"reports must be one symbol each, got shape {values.shape}, {values.dtype}")
         if values.size and (int(values.min()) < 0 or int(values.max()) >= self.symbols):
-            raise InputError(f"a report is no symbol of this randomizer; expected 0 to {self.symbols - 1}")
+            raise InputError(f"each report must be a symbol from 0 to {self.symbols - 1}, got another number")
         return Tally(np.bincount(values, minlength=self.symbols), values.size)
 
     def _inverse_covariance(self, distribution: FloatArray) -> DenseCovariance:
         """The covariance of the inverse of a square channel, for small domains."""
-        if self.size > MOST_SITES:
-            raise ParameterError(
-                f"the covariance matrix of {self.size} sites; expected {MOST_SITES} at most, or the "
-                "estimator 'smoothed-em'"
-            )
-        return DenseCovariance.of_channel(self.transition_matrix(), distribution)
+        self._check_dense()
+        channel = self.transition_matrix()
+        inverse = np.asarray(np.linalg.inv(channel), dtype=np.float64)
+        return DenseCovariance.of_estimator(inverse.T, distribution @ channel, distribution)
 
 
 class SetRandomizer(client.SetRandomizer, Randomizer):
-    """A randomizer of sets: the server counts how many hold each site."""
+    """A randomizer of sets, with the server half."""
 
     def tally(self, reports: Reports) -> Tally:
         """Count how many sets hold each site; see :meth:`Randomizer.tally`."""
         values = reports.values
         if values.ndim != 2 or values.dtype != np.uint8 or values.shape[1] != self.bytes:
             raise InputError(
-                f"reports of shape {values.shape}, {values.dtype}; expected sets of {self.size} sites in "
-                f"{self.bytes} bytes each"
+                f"reports must be sets of {self.size} sites in {self.bytes} bytes each, got shape {values.shape}, "
+                f"{values.dtype}"
             )
         self.check_sets(values)
         counts = np.zeros(self.size, dtype=np.int64)
         rows = max(1, _BITS // self.size)
         for start in range(0, values.shape[0], rows):
             bits = np.unpackbits(values[start : start + rows], axis=1, count=self.size)
-            for first in range(0, bits.shape[0], _BYTE):  # sums of so many bits fit a byte
-                counts += np.add.reduce(bits[first : first + _BYTE], axis=0, dtype=np.uint8)
+            for first in range(0, bits.shape[0], 255):  # sums of so many bits fit a byte
+                counts += np.add.reduce(bits[first : first + 255], axis=0, dtype=np.uint8)
         return Tally(counts, values.shape[0])
 
     def invert(self, tally: Tally) -> FloatArray:
@@ -124,13 +150,7 @@ class SetRandomizer(client.SetRandomizer, Randomizer):
         return np.asarray((tally.counts / max(tally.reports, 1) - self.other) / (self.held - self.other))
 
     def holding(self, distribution: FloatArray) -> FloatArray:
-        """How likely a report holds each site, shape (sites,). Run by: the server.
-
-        Parameters
-        ----------
-        distribution : ndarray of float64, shape (sites,)
-            Where the users are.
-        """
+        """The probability that a report holds each site, shape (sites,), for a distribution of the users."""
         return np.asarray(self.other + (self.held - self.other) * distribution)
 
     def site_noise(self, distribution: FloatArray) -> SiteNoise:

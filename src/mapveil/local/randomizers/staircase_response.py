@@ -1,4 +1,4 @@
-"""Staircase randomized response: the nearer a site, the likelier its report, in m steps: the server half."""
+"""The server half of staircase randomized response."""
 
 from __future__ import annotations
 
@@ -9,16 +9,14 @@ import numpy as np
 from mapveil.local.estimators.covariance import Covariance, SiteNoise
 from mapveil.local.estimators.nested_system import NestedSystem
 from mapveil.local.local_mechanism import LocalMechanism
-from mapveil.local.randomizers.randomizer import SymbolRandomizer
-from mapveil.local.randomizers.report import Tally
+from mapveil.local.randomizers.randomizer import SymbolRandomizer, Tally
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import ParameterError
 from mapveil_client.local import staircase_response as client
-from mapveil_client.local.domain import Domain
 
 
 class StaircaseRandomizer(client.StaircaseRandomizer, SymbolRandomizer):
-    """The server half of :class:`mapveil_client.local.staircase_response.StaircaseRandomizer`."""
+    """Both halves of :class:`mapveil_client.local.staircase_response.StaircaseRandomizer`."""
 
     @property
     def system(self) -> NestedSystem:
@@ -27,17 +25,16 @@ class StaircaseRandomizer(client.StaircaseRandomizer, SymbolRandomizer):
         Raises
         ------
         ParameterError
-            The first group holds more than the place itself, so that its sites cannot be told apart.
+            The first group holds more than the place itself: its sites have the same law.
         """
         if self._blocks[0].first.size < self.size:
             raise ParameterError(
                 f"thresholds {list(self.thresholds)}: sites of one first group have the same law, so the "
-                f"system is singular; expected the estimator 'smoothed-em', or {self.domain.codes.bits} as "
-                "the first threshold"
+                f"system is singular; use the estimator 'smoothed-em', or {self.domain.codes.bits} as the first "
+                "threshold"
             )
-        return NestedSystem(
-            float(self.steps.more), self._blocks[1:], [float(self.steps.more)] * (self.groups - 2), self._even
-        )
+        more = float(self.steps.more)
+        return NestedSystem(more, self._blocks[1:], [more] * (len(self._blocks) - 1), self._even)
 
     def invert(self, tally: Tally) -> FloatArray:
         """See :meth:`Randomizer.invert`: the structured inverse, O(d m)."""
@@ -65,6 +62,4 @@ class StaircaseRandomizer(client.StaircaseRandomizer, SymbolRandomizer):
 class StaircaseResponse(client.StaircaseResponse, LocalMechanism):
     """Both halves of :class:`mapveil_client.local.staircase_response.StaircaseResponse`."""
 
-    def on(self, domain: Domain) -> StaircaseRandomizer:
-        """Both halves on a domain; see :meth:`LocalMechanism.on`."""
-        return StaircaseRandomizer(domain, self.budget, self.thresholds_on(domain))
+    randomizer = StaircaseRandomizer

@@ -1,4 +1,4 @@
-"""Subset selection: a random set of k sites that holds the place more often than not: the server half."""
+"""The server half of subset selection."""
 
 from __future__ import annotations
 
@@ -6,19 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mapveil.local.estimators.covariance import (
-    Covariance,
-    ExchangeableCovariance,
-)
+from mapveil.local.estimators.covariance import Covariance, ExchangeableCovariance
 from mapveil.local.local_mechanism import LocalMechanism
 from mapveil.local.randomizers.randomizer import SetRandomizer
 from mapveil_client.arrays import FloatArray
 from mapveil_client.local import subset_selection as client
-from mapveil_client.local.domain import Domain
 
 
 class SubsetRandomizer(client.SubsetRandomizer, SetRandomizer):
-    """The server half of :class:`mapveil_client.local.subset_selection.SubsetRandomizer`."""
+    """Both halves of :class:`mapveil_client.local.subset_selection.SubsetRandomizer`."""
 
     def covariance(self, distribution: FloatArray) -> Covariance:
         """See :meth:`Randomizer.covariance`: without the place, a set is a sample of the other sites."""
@@ -26,7 +22,7 @@ class SubsetRandomizer(client.SubsetRandomizer, SetRandomizer):
         scale = (p - self.other) ** 2
 
         def sampled(number: FloatArray, drawn: int) -> FloatArray:
-            # Hypergeometric: how many of so many sites are among so many drawn.
+            # Variance of the hypergeometric law.
             part = number / others
             return np.asarray(drawn * part * (1 - part) * (others - drawn) / max(others - 1, 1))
 
@@ -45,6 +41,4 @@ class SubsetRandomizer(client.SubsetRandomizer, SetRandomizer):
 class SubsetSelection(client.SubsetSelection, LocalMechanism):
     """Both halves of :class:`mapveil_client.local.subset_selection.SubsetSelection`."""
 
-    def on(self, domain: Domain) -> SubsetRandomizer:
-        """Both halves on a domain; see :meth:`LocalMechanism.on`."""
-        return SubsetRandomizer(domain, self.budget, self.subset)
+    randomizer = SubsetRandomizer

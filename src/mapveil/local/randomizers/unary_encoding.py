@@ -1,22 +1,18 @@
-"""Unary encoding: a bit for every site, each randomized by itself: the server half."""
+"""The server half of unary encoding."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mapveil.local.estimators.covariance import (
-    Covariance,
-    ExchangeableCovariance,
-)
+from mapveil.local.estimators.covariance import Covariance, ExchangeableCovariance
 from mapveil.local.local_mechanism import LocalMechanism
 from mapveil.local.randomizers.randomizer import SetRandomizer
 from mapveil_client.arrays import FloatArray
 from mapveil_client.local import unary_encoding as client
-from mapveil_client.local.domain import Domain
 
 
 class UnaryRandomizer(client.UnaryRandomizer, SetRandomizer):
-    """The server half of :class:`mapveil_client.local.unary_encoding.UnaryRandomizer`."""
+    """Both halves of :class:`mapveil_client.local.unary_encoding.UnaryRandomizer`."""
 
     def covariance(self, distribution: FloatArray) -> Covariance:
         """See :meth:`Randomizer.covariance`: bits are independent."""
@@ -33,6 +29,4 @@ class UnaryRandomizer(client.UnaryRandomizer, SetRandomizer):
 class UnaryEncoding(client.UnaryEncoding, LocalMechanism):
     """Both halves of :class:`mapveil_client.local.unary_encoding.UnaryEncoding`."""
 
-    def on(self, domain: Domain) -> UnaryRandomizer:
-        """Both halves on a domain; see :meth:`LocalMechanism.on`."""
-        return UnaryRandomizer(domain, self.budget, self.variant)
+    randomizer = UnaryRandomizer

@@ -1,18 +1,26 @@
-r"""Input-discriminative LDP, for the paper's comparison of relaxed notions only: sites with budgets of their own.
+r"""The relaxed notions of Table 1: what each promises depends on the places, so none is offered for a release.
 
-Unary encoding whose bits are 1 with probability 1/2 at the place and :math:`b_i` at another site i:
+*Condensed LDP* and *geo-indistinguishability* report a site by the exponential mechanism,
+
+.. math:: q(y \mid x) \propto e^{-\lambda\, d(x, y)}, \qquad \frac{q(y \mid x)}{q(y \mid x')} \le e^{2 \lambda d(x, x')}
+
+where: d is the distance in metres. For geo-indistinguishability :math:`2 \lambda = \epsilon / D`, D the distance of the
+two farthest sites. For condensed LDP, :math:`\lambda` gives an adversary with a uniform prior the confidence that
+generalized randomized response gives with :math:`\epsilon`:
+
+.. math:: \max_{x, y} \frac{q(y \mid x)}{\sum_{x'} q(y \mid x')} = \frac{e^\epsilon}{e^\epsilon + d - 1}
+
+*Input-discriminative LDP* gives each site i a budget :math:`\epsilon_i`: unary encoding whose bits are 1 with
+probability 1/2 at the place and :math:`b_i` at another site i,
 
 .. math:: \frac{\Pr[Y \mid x]}{\Pr[Y \mid x']} \le \frac{1 - b_{x'}}{b_x} \le e^{\min(\epsilon_x, \epsilon_{x'})}
-
-where: :math:`\epsilon_i` is site i's budget. Any two sites are told apart by at most the smaller of their budgets:
-with several levels of budgets this is **not** the same promise to everybody. All pairs are kept with min(max e, 2 min
-e).
 
 Deviation: the b are those of least total variance that keep all pairs, not the solution of the published convex
 programme for the worst case, which depends on the loss that is chosen.
 
-Source: Gu, Li, Cao, Xiong, "Providing Input-Discriminative Protection for Local Differential Privacy" (2020),
-MinID-LDP; Wang et al. (2022), section 5, Table 1.
+Source: Wang et al. (2022), section 5, Table 1; Gursoy, Tamersoy, Truex, Wei, Liu, "Secure and Utility-Aware Data
+Collection with Condensed Local Differential Privacy" (2019); Gu, Li, Cao, Xiong, "Providing Input-Discriminative
+Protection for Local Differential Privacy" (2020), MinID-LDP.
 """
 
 from __future__ import annotations
@@ -20,20 +28,53 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.local.estimators.covariance import Covariance, IndependentCovariance, SiteNoise
-from mapveil.local.randomizers.randomizer import SetRandomizer
-from mapveil.local.randomizers.report import Tally
+from mapveil.local.estimators.covariance import SiteNoise
+from mapveil.local.randomizers.planar_laplace import TableRandomizer
+from mapveil.local.randomizers.randomizer import SetRandomizer, Tally
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.epsilon import power
 from mapveil_client.errors import ParameterError
 from mapveil_client.local.domain import Domain
+from mapveil_client.local.planar_laplace import distances_m, exponential_weights
 from mapveil_client.local.random_sets import ONE, independent_bits, put_bits
 from mapveil_client.randomness.random import Randomness, uniform_below
+
+_STEPS = 60  # bisections of lambda
+
+
+def greatest_confidence(channel: FloatArray) -> float:
+    """The greatest posterior probability of any place under a uniform prior, after any report."""
+    return float((channel / channel.sum(axis=0)).max())
+
+
+def condensed_randomizer(domain: Domain, epsilon: Fraction) -> TableRandomizer:
+    """Condensed LDP on a domain of at most 4,096 sites; its exact epsilon is larger than ``epsilon``."""
+    distance = distances_m(domain)
+    goal = math.exp(float(epsilon))
+    goal = goal / (goal + domain.size - 1)
+
+    def confidence(rate: float) -> float:
+        made = np.exp(-rate * distance)
+        return greatest_confidence(made / made.sum(axis=1, keepdims=True))
+
+    low, high = 0.0, 1 / float(distance.max())
+    while confidence(high) < goal:
+        high *= 2
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if confidence(middle) <= goal else (low, middle)
+    return TableRandomizer(domain, epsilon, exponential_weights(distance, low))
+
+
+def geo_randomizer(domain: Domain, epsilon: Fraction) -> TableRandomizer:
+    """Geo-indistinguishability on a domain of at most 4,096 sites; the two farthest keep ``epsilon``."""
+    distance = distances_m(domain)
+    rate = float(epsilon) / (2 * float(distance.max()))
+    return TableRandomizer(domain, epsilon, exponential_weights(distance, rate))
 
 
 def level_chances(levels: Sequence[Fraction], sites: Sequence[int]) -> list[int]:
@@ -48,52 +89,38 @@ def level_chances(levels: Sequence[Fraction], sites: Sequence[int]) -> list[int]
     levels : sequence of Fraction
         The budgets.
     sites : sequence of int
-        How many sites have each, :math:`n_i`.
+        Number of sites of each, :math:`n_i`.
     """
     from scipy.optimize import Bounds, LinearConstraint, minimize
 
     count = len(levels)
-    rows, factors = [], []
-    for i in range(count):
-        for j in range(count):
-            row = np.zeros(count)
-            factor = float(power(min(levels[i], levels[j])))
-            row[i] += factor
-            row[j] += 1
-            rows.append(row)
-            factors.append((i, j, power(min(levels[i], levels[j]))))
-    bounds, number = np.array(rows), np.asarray(sites, dtype=float)
+    pairs = [(i, j, power(min(levels[i], levels[j]))) for i in range(count) for j in range(count)]
+    rows = np.zeros((len(pairs), count))
+    for row, (i, j, kept) in zip(rows, pairs, strict=True):
+        row[i] += float(kept)
+        row[j] += 1
+    number = np.asarray(sites, dtype=float)
     even = 1 / (1 + float(power(min(levels))))  # keeps all pairs
     found = minimize(  # type: ignore[call-overload]
         lambda b: float(number @ (b * (1 - b) / (0.5 - b) ** 2)),
         np.full(count, even),
         bounds=Bounds(1e-9, 0.5 - 1e-6),
-        constraints=LinearConstraint(bounds, 1, np.inf),
+        constraints=LinearConstraint(rows, 1, np.inf),
         method="SLSQP",
     )
     chances = [max(1, math.ceil(float(b) * ONE)) for b in np.asarray(found.x)]
-    for i, j, kept in factors:  # what rounding broke
+    for i, j, kept in pairs:  # what rounding broke
         least = Fraction(ONE) / (kept + 1) if i == j else (ONE - chances[j]) / kept
         chances[i] = max(chances[i], math.ceil(least))
     return chances
 
 
 class InputDiscriminativeRandomizer(SetRandomizer):
-    """Both halves on one domain.
-
-    Parameters
-    ----------
-    domain : Domain
-        The sites.
-    budgets : sequence of Fraction
-        Of each site.
-    """
-
-    kind: ClassVar[int] = 10
+    """Both halves of input-discriminative LDP on one domain, given the budget of each site."""
 
     def __init__(self, domain: Domain, budgets: Sequence[Fraction]) -> None:
         if len(budgets) != domain.size:
-            raise ParameterError(f"{len(budgets)} budgets for {domain.size} sites; expected one each")
+            raise ParameterError(f"budgets must be {domain.size}, one for each site, got {len(budgets)}")
         super().__init__(domain, max(budgets))
         levels = sorted(set(budgets))
         number = np.array([levels.index(budget) for budget in budgets])
@@ -116,14 +143,6 @@ class InputDiscriminativeRandomizer(SetRandomizer):
     def invert(self, tally: Tally) -> FloatArray:
         """See :meth:`Randomizer.invert`."""
         return np.asarray((tally.counts / max(tally.reports, 1) - self._other) / (self.held - self._other))
-
-    def holding(self, distribution: FloatArray) -> FloatArray:
-        """See :meth:`SetRandomizer.holding`."""
-        return np.asarray(self._other + (self.held - self._other) * distribution)
-
-    def covariance(self, distribution: FloatArray) -> Covariance:
-        """See :meth:`Randomizer.covariance`: bits are independent."""
-        return IndependentCovariance(self.site_noise(distribution).variance)
 
     def site_noise(self, distribution: FloatArray) -> SiteNoise:
         """See :meth:`Randomizer.site_noise`."""
