@@ -21,7 +21,7 @@ import numpy as np
 from benchmarks.collector_requests import bare
 from benchmarks.collector_service import Service
 from benchmarks.record import Context, Result, line
-from mapveil.secure_sum.drivers import ProtocolSum
+from mapveil.secure_sum.protocol_sum import ProtocolSum
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.parameters import SumSettings
 from mapveil_client.secure_sum.vectors import Leaves, SparseVectors

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher as Library
 from cryptography.hazmat.primitives.ciphers import algorithms, modes
 
 from benchmarks.record import Context, Result, in_process, line
-from mapveil.secure_sum.drivers import ProtocolSum
+from mapveil.secure_sum.protocol_sum import ProtocolSum
 from mapveil.secure_sum.server import Server
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.client import Client

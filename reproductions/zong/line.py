@@ -11,7 +11,7 @@ import numpy as np
 
 from mapveil.evaluation.html_report import png_bytes
 from mapveil.random_features.exact_density import kernel_density
-from mapveil.random_features.surface import SurfaceSum
+from mapveil.random_features.surface import evaluate_on_grid
 from mapveil_client.arrays import FloatArray
 from mapveil_client.random_features.frequencies import unit_frequencies
 from mapveil_client.random_features.kernels import Gaussian
@@ -50,9 +50,8 @@ def run_line(job: LineJob) -> Outcome:
         exact = kernel_density(places, None, _GRID, Gaussian(), (_BANDWIDTH,)) / scale
         query = Query((_BANDWIDTH,), query_low, query_high, features, "gaussian", _GRID)
         units = unit_frequencies(users, features, query.law, 1, stream.child(f"waves {features}"))
-        server = SurfaceSum(query)
-        server.add(client_reports(units, Visits(places), query))
-        made = server.density() / users
+        reports = client_reports(units, Visits(places), query)
+        made = evaluate_on_grid(reports, query, _GRID) / features / query.kernel_integral / users
         error = math.sqrt(float(np.square(made - exact).mean())) / float(exact.max())
         found.append(Found(_SOURCE, users, job.trial, WAVES, features, _ERROR, error))
         if job.trial == 0:

@@ -1,18 +1,16 @@
 """Traffic-aware routes, simulated: every device's half as it runs on a device, and the server's.
 
-Everybody starts on the way that is fastest by prediction. Who falls behind by more than theta fetches the traffic of
-the last window that has passed, and takes the way that is fastest with it. The traffic itself is given
-(:class:`simulations.traffic.world.World`): what is compared are ways under the same traffic, chosen
-with an exact
-map of it, with a private one, and without any.
+Every trip starts on the way that is fastest by prediction. A trip that is late by more than theta fetches the traffic
+of the last window, and takes the way that is fastest with it. The traffic itself is given
+(:class:`simulations.traffic.world.World`): compared are ways under the same traffic, chosen with an exact map of it,
+with a private map, and without any.
 
-Where the private map comes from is one of two:
+The private map has one of two sources:
 
-- ``"late"``, the paper's: who asks also sends a randomized location, up to lambda times a trip, lambda epsilon in all.
-  The map then shows where the late are, and that somebody is late is not hidden.
-- ``"probe"``: every trip sends one randomized location, at a moment drawn before it starts, and asks without sending
-  any, since fetching says nothing of where it is. Epsilon in all, whatever happens on the way, and a map of everybody.
-  Deviation: not in the paper, whose updates tell that somebody is late.
+- ``"late"``, the paper's: a trip that queries also sends a randomized location, up to lambda times, lambda epsilon in
+  all. The map then shows the late trips, and that a trip is late is not hidden.
+- ``"probe"``: every trip sends one randomized location, at a moment drawn before it starts, and queries without
+  sending any. Epsilon in all, whatever happens on the way, and a map of all trips. Deviation: not in the paper.
 
 Source: Wang et al. (2022), section 4.2 and appendix C.1.
 """
@@ -26,15 +24,15 @@ from typing import ClassVar, Final, Literal, NamedTuple
 import numpy as np
 
 from mapveil.maps.density_map import DensityMap
-from mapveil.navigation.location_updates import LocationUpdates, UpdateRule
 from mapveil.navigation.road_graph import Routes
-from mapveil.navigation.traffic import TrafficServer
 from mapveil.navigation.traffic_retrieval import TrafficClient, traffic_database
 from mapveil.retrieval.pir_server import Server
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
 from simulations.traffic.fleet import Fleet
+from simulations.traffic.location_updates import LocationUpdates, UpdateRule
+from simulations.traffic.traffic_server import TrafficServer
 from simulations.traffic.world import World, split_by_window
 
 Reporting = Literal["late", "probe"]

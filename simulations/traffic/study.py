@@ -12,13 +12,13 @@ import numpy as np
 
 from mapveil.local.local_mechanism import LocalMechanism
 from mapveil.maps.density_map import DensityMap
-from mapveil.navigation.location_updates import LocationUpdates, UpdateRule
-from mapveil.navigation.traffic import TrafficServer
 from mapveil_client.local.domain import Domain
 from mapveil_client.randomness.random import Randomness
 from simulations.traffic.drive import ExactTraffic, NoTraffic, PrivateTraffic, Reporting, drive
 from simulations.traffic.fleet import Fleet
+from simulations.traffic.location_updates import LocationUpdates, UpdateRule
 from simulations.traffic.quality import RouteQuality, route_quality
+from simulations.traffic.traffic_server import TrafficServer
 from simulations.traffic.world import World
 
 
@@ -97,24 +97,12 @@ def study_routes(
             asked = replace(mechanism, epsilon=epsilon)
             randomizer = asked.on(domain)
             sent = 1 if reporting == "probe" else most
-            server = TrafficServer(
-                asked,
-                randomizer,
-                sent,
-                timed=reporting == "late",
-                window_s=world.window_s,
-                seeded=rng.seeded,
-            )
-            devices = LocationUpdates(randomizer, UpdateRule(theta, sent), fleet.size)
+            timed = reporting == "late"
+            server = TrafficServer(asked, randomizer, sent, timed, world.window_s, rng.seeded)
+            devices = LocationUpdates(randomizer, sent, fleet.size)
             own = rng.child(f"theta {theta:g}, epsilon {epsilon}")  # a row does not hang on the others
             traffic = PrivateTraffic(server, devices, own, reporting=reporting, queries=queries)
-            private = drive(
-                world,
-                fleet,
-                traffic,
-                rule,
-                progress=partial(driven, done),
-            )
+            private = drive(world, fleet, traffic, rule, progress=partial(driven, done))
             if shown is None and traffic.maps:
                 shown = traffic.maps[max(traffic.maps, key=server.reports)]
                 shown = replace(shown, guarantee=shown.guarantee.as_simulation())

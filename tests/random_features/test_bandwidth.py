@@ -9,13 +9,13 @@ import pytest
 
 from mapveil.random_features.bandwidth import neighbour_bandwidth, public_bandwidth, smooth, smoothing_scale
 from mapveil.random_features.exact_density import kernel_density
-from mapveil.random_features.surface import SurfaceSum
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.random_features.frequencies import unit_frequencies
 from mapveil_client.random_features.kernels import Gaussian
 from mapveil_client.random_features.query import EvenGrid, Query
 from mapveil_client.random_features.report import Visits, client_reports
 from mapveil_client.randomness.random import Randomness
+from tests.random_features.direct_surface import kernel_sum
 
 
 def test_all_places_give_the_mean_distance_to_the_kth_neighbour():
@@ -66,10 +66,9 @@ def surface(users, seed, features=1, spread=60.0):
     query = Query((10.0, 10.0), (0.0, 0.0), (512.0, 384.0), features, "gaussian", grid)
     places = np.random.default_rng(seed).normal([[250.0], [200.0]], spread, (2, users))
     rng = Randomness(seed)
-    total = SurfaceSum(query)
-    total.add(client_reports(unit_frequencies(users, features, query.law, 2, rng), Visits(places), query))
+    reports = client_reports(unit_frequencies(users, features, query.law, 2, rng), Visits(places), query)
     exact = kernel_density(places, None, grid, Gaussian(), (10.0, 10.0))
-    return total.kernel_sum(), exact, query
+    return kernel_sum(reports, query), exact, query
 
 
 @pytest.mark.parametrize(("users", "features"), [(2000, 1), (20_000, 1), (20_000, 5)])

@@ -11,8 +11,8 @@ from mapveil.random_features.map_points import (
     inscribed_side,
     map_points,
     prior_cells,
+    sum_of_features,
     sum_of_kernels,
-    sum_of_waves,
 )
 from mapveil_client.random_features.frequencies import unit_frequencies
 from mapveil_client.random_features.kernels import Gaussian
@@ -55,7 +55,7 @@ def test_places_are_the_cells_middles_and_areas_add_up(name):
 
 
 @pytest.mark.parametrize("name", TILINGS)
-def test_waves_and_kernels_are_summed_at_the_cells(name):
+def test_features_and_kernels_are_summed_at_the_cells(name):
     where = map_points(TILINGS[name])
     low, high = np.array(where.low), np.array(where.high)
     h = float((high - low).min() / 12)
@@ -63,8 +63,8 @@ def test_waves_and_kernels_are_summed_at_the_cells(name):
     rng = Randomness(3)
     places = rng.generator().uniform(low[:, None], high[:, None], (2, 150))
     reports = client_reports(unit_frequencies(150, 2, query.law, 2, rng), Visits(places), query)
-    waves = sum_of_waves(where, reports, query, threads=None) / 2
-    np.testing.assert_allclose(waves, direct_surface(reports, query, where.places), atol=1e-5)
+    features = sum_of_features(where, reports, query, threads=None) / 2
+    np.testing.assert_allclose(features, direct_surface(reports, query, where.places), atol=1e-5)
     kernels = sum_of_kernels(where, places, None, Gaussian(), (h, h), threads=1)
     wanted = direct_density(places, None, where.places, Gaussian(), (h, h))
     np.testing.assert_allclose(kernels, wanted, atol=1e-5)

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 
 import numpy as np
 import pytest
 
 from mapveil.random_features.exact_density import direct_density
-from mapveil.random_features.surface import SurfaceSum, evaluate_on_points
-from mapveil_client.errors import InputError
+from mapveil.random_features.surface import evaluate_on_points
 from mapveil_client.random_features.frequencies import unit_frequencies
 from mapveil_client.random_features.kernels import KERNELS
 from mapveil_client.random_features.query import EvenGrid, Query
 from mapveil_client.random_features.report import Reports, Visits, client_reports, grid_reports
 from mapveil_client.randomness.random import Randomness
-from tests.random_features.direct_surface import direct_surface
+from tests.random_features.direct_surface import direct_surface, kernel_sum
 
 RELATIVE = 1e-6
 
@@ -30,26 +28,19 @@ def relative(found, wanted):
 def test_the_transform_is_the_direct_sum(make_query, make_reports, kernel, dimension):
     query = make_query(dimension, 2, kernel)
     reports, _ = make_reports(query, 700)
-    surface = SurfaceSum(query)
-    surface.add(reports)
+    found = kernel_sum(reports, query)
     wanted = direct_surface(reports, query, query.grid.points()).reshape(query.grid.count)
-    assert relative(surface.kernel_sum(), wanted) < RELATIVE / 10
-    assert np.abs(surface.kernel_sum() - wanted).max() < RELATIVE * np.sqrt(np.mean(wanted**2))
+    assert relative(found, wanted) < RELATIVE / 10
+    assert np.abs(found - wanted).max() < RELATIVE * np.sqrt(np.mean(wanted**2))
 
 
 @pytest.mark.parametrize("dimension", [1, 2, 3])
 def test_either_form_of_report_gives_the_same_surface(make_query, make_reports, dimension):
     query = make_query(dimension, 3)
     reports, _ = make_reports(query, 40)
-    compact = SurfaceSum(query)
-    compact.add(reports)
-    assert compact.devices == 40
     grid = grid_reports(reports, query).evaluations.sum(axis=0) / query.features
-    assert relative(compact.kernel_sum(), grid) < RELATIVE
-    np.testing.assert_allclose(compact.mean(), compact.kernel_sum() / 40)
-    np.testing.assert_allclose(
-        compact.density() * query.law.integral(dimension) * math.prod(query.bandwidth), compact.kernel_sum()
-    )
+    assert relative(kernel_sum(reports, query), grid) < RELATIVE
+    assert query.kernel_integral == pytest.approx(query.law.integral(dimension) * math.prod(query.bandwidth))
 
 
 def test_many_devices_on_a_large_grid_stay_within_the_tolerance():
@@ -58,40 +49,35 @@ def test_many_devices_on_a_large_grid_stay_within_the_tolerance():
     rng = Randomness(1)
     places = rng.generator().uniform(-10220, 0, (2, 120_000)) * np.array([[-1.0], [1.0]])
     reports = client_reports(unit_frequencies(120_000, 1, query.law, 2, rng), Visits(places), query)
-    surface = SurfaceSum(query)
-    surface.add(reports)
     some = grid.points()[:, :: 512 * 64 + 37]
     wanted = direct_surface(reports, query, some)
-    found = surface.kernel_sum().reshape(-1)[:: 512 * 64 + 37]
+    found = kernel_sum(reports, query).reshape(-1)[:: 512 * 64 + 37]
     assert np.abs(found - wanted).max() < RELATIVE * math.sqrt(120_000 / 2)
 
 
 def test_sums_add_in_any_order_and_nobody_adds_nothing(make_query, make_reports):
     query = make_query(2, 2)
     reports, _ = make_reports(query, 50)
-    whole, parts = SurfaceSum(query), SurfaceSum(query)
-    whole.add(reports)
-    for part in (slice(30, 50), slice(0, 0), slice(0, 30)):
-        parts.add(Reports(reports.frequencies[:, part], reports.projections[part]))
-    np.testing.assert_allclose(parts.kernel_sum(), whole.kernel_sum(), atol=1e-6)
-    assert parts.devices == 50
-    assert not SurfaceSum(query).mean().any()
+    parts = [
+        kernel_sum(Reports(reports.frequencies[:, part], reports.projections[part]), query)
+        for part in (slice(30, 50), slice(0, 0), slice(0, 30))
+    ]
+    np.testing.assert_allclose(sum(parts), kernel_sum(reports, query), atol=1e-6)
+    assert not parts[1].any()
 
 
 def test_any_grid_serves_a_query_without_one(make_query, make_reports):
     query = make_query(2, 2, grid=False)
     reports, _ = make_reports(query, 300)
     grid = EvenGrid((-7.0, 3.0), (1.1, 0.7), (25, 31))
-    surface = SurfaceSum(query, grid)
-    surface.add(reports)
     wanted = direct_surface(reports, query, grid.points()).reshape(grid.count)
-    assert relative(surface.kernel_sum(), wanted) < RELATIVE / 10
+    assert relative(kernel_sum(reports, query, grid), wanted) < RELATIVE / 10
 
 
 @pytest.mark.parametrize("kernel", [kernel.name for kernel in KERNELS])
 @pytest.mark.parametrize("dimension", [1, 2, 3])
 def test_points_of_no_grid_are_the_direct_sum_too(make_query, make_reports, kernel, dimension, monkeypatch):
-    # A low limit, so that the shortest waves of heavy tails are summed one by one.
+    # A low limit, so that the highest frequencies of heavy tails are summed one by one.
     monkeypatch.setattr("mapveil.random_features.surface._WIDEST", 60.0)
     query = make_query(dimension, 2, kernel, grid=False)
     reports, _ = make_reports(query, 200)
@@ -107,10 +93,9 @@ def deviations(query, features, factor):
     count, rng = 60_000, Randomness(3)
     places = rng.generator().normal(0, 4, (1, count))
     units = unit_frequencies(count, features, query.law, 1, rng) / factor
-    surface = SurfaceSum(query)
-    surface.add(client_reports(units, Visits(places), query))
+    found = kernel_sum(client_reports(units, Visits(places), query), query)
     exact = direct_density(places, None, query.grid.points(), query.law, query.bandwidth)
-    error = (surface.kernel_sum() - exact) / math.sqrt(count / (2 * features))
+    error = (found - exact) / math.sqrt(count / (2 * features))
     return np.abs(error).max()
 
 
@@ -120,11 +105,3 @@ def test_the_sum_tends_to_the_kernel_density_at_the_rate_that_is_noted(make_quer
     assert deviations(query, features, 1.0) < 6.2
     assert deviations(query, features, 1.3) > 6.2
     assert deviations(query, features, 0.7) > 6.2
-
-
-def test_grids_that_do_not_belong_to_the_query_are_refused(make_query):
-    query = make_query(2, 1)
-    with pytest.raises(InputError, match="another than the query's"):
-        SurfaceSum(query, EvenGrid((0.0, 0.0), (1.0, 1.0), (4, 4)))
-    with pytest.raises(InputError, match="has none"):
-        SurfaceSum(dataclasses.replace(query, grid=None))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mapveil.secure_sum import ideal_sum
+from mapveil.secure_sum import drivers
 from mapveil.secure_sum.drivers import IdealSum
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
@@ -48,8 +48,8 @@ def test_sums_are_those_of_whole_numbers(made, bits):
     vectors, shards, leaves, entries = made
     told: list[np.ndarray] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ideal_sum, "_BATCH", 4)
-        patch.setattr(ideal_sum, "check_promised", lambda *_: None)
+        patch.setattr(drivers, "_BATCH", 4)
+        patch.setattr(drivers, "check_promised", lambda *_: None)
         found = IdealSum().sums(
             vectors, shards, leaves, how(vectors.length, bits), Randomness(1), before_reveal=told.append
         )
@@ -122,20 +122,20 @@ LEAVES = np.full(4, Leaves.NEVER, dtype=np.int8)
 @pytest.mark.parametrize(
     ("vectors", "shards", "leaves", "message"),
     [
-        (some(4, 5, 2), [0, 4], LEAVES, "length 2; expected 3"),
-        (some(4, 5, 3), [0, 3], LEAVES, "part the clients 0 .. 3"),
-        (some(4, 5, 3), [1, 4], LEAVES, "part the clients 0 .. 3"),
-        (some(4, 5, 3), [0, 3, 2, 4], LEAVES, "part the clients 0 .. 3"),
-        (some(4, 5, 3), [0, 4], LEAVES[:3], r"leaves of shape \(3,\)"),
-        (some(4, 5, 3), [0, 4], LEAVES + 1, r"leaves of shape \(4,\)"),
+        (some(4, 5, 2), [0, 4], LEAVES, "must have length 3, got 2"),
+        (some(4, 5, 3), [0, 3], LEAVES, "ascending bounds from 0 to 4"),
+        (some(4, 5, 3), [1, 4], LEAVES, "ascending bounds from 0 to 4"),
+        (some(4, 5, 3), [0, 3, 2, 4], LEAVES, "ascending bounds from 0 to 4"),
+        (some(4, 5, 3), [0, 4], LEAVES[:3], r"got shape \(3,\)"),
+        (some(4, 5, 3), [0, 4], LEAVES + 1, r"got shape \(4,\)"),
         (
             SparseVectors(4, 3, np.array([4]), np.array([0]), np.array([1])),
             [0, 4],
             LEAVES,
-            "outside 4 vectors",
+            "inside 4 vectors",
         ),
         (SparseVectors(4, 3, np.array([0]), np.array([3]), np.array([1])), [0, 4], LEAVES, "of length 3"),
-        (SparseVectors(4, 3, np.array([-1]), np.array([0]), np.array([1])), [0, 4], LEAVES, "outside"),
+        (SparseVectors(4, 3, np.array([-1]), np.array([0]), np.array([1])), [0, 4], LEAVES, "inside"),
     ],
 )
 def test_arguments_that_disagree_are_refused(vectors, shards, leaves, message):

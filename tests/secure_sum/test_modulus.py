@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from mapveil.secure_sum.modulus import centre, check_modulus, highest_sum, smallest_modulus
+from mapveil.secure_sum.modulus import centre, highest_sum, smallest_modulus
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
 
@@ -104,15 +104,6 @@ def test_sums_overflow_as_rarely_as_was_said_and_the_test_has_power():
 
     assert stats.binomtest(lost(bits), 1000, 0.05, alternative="greater").pvalue > CERTAIN
     assert stats.binomtest(lost(bits - 1), 1000, 0.05, alternative="greater").pvalue < CERTAIN
-
-
-def test_a_modulus_too_small_is_refused_by_naming_the_smallest():
-    smallest = smallest_modulus(*CASES[0])
-    for bits in (smallest, 40, 64):
-        assert check_modulus(bits, *CASES[0]) == bits
-    for bits in (smallest - 1, 0, 65):
-        with pytest.raises(ParameterError, match=f"bits is {bits}; expected {smallest} to 64"):
-            check_modulus(bits, *CASES[0])
 
 
 def test_sums_beyond_64_bits_are_refused():

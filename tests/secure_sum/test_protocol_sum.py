@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 from fractions import Fraction
 
 import numpy as np
@@ -9,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mapveil.secure_sum.drivers import IdealSum, ProtocolSum
+from mapveil.secure_sum.drivers import IdealSum
+from mapveil.secure_sum.protocol_sum import ProtocolSum
 from mapveil.secure_sum.server import Server
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
@@ -184,6 +186,7 @@ def test_processes_give_the_same_sums_and_are_kept(active):
     leaves = everybody(clients)
     leaves[[2, 9, 30]] = [Leaves.NOTHING, Leaves.SHARES, Leaves.INPUT]
     settings = how(active=active, corrupt=Fraction(0))
+    before, staff = set(multiprocessing.active_children()), []
     with ProtocolSum(workers=2) as driver:
         for number in range(2):
             vectors = some(clients, number=number)
@@ -192,12 +195,10 @@ def test_processes_give_the_same_sums_and_are_kept(active):
                 assert np.array_equal(one.total, other.total)
                 assert np.array_equal(one.included, other.included)
             assert told == [[23], [23, 15]]
-        crew = driver._crew
-        assert crew is not None
-        staff = [worker.process for worker in crew._staff]
-        assert len(staff) == 2  # those of the first sum
-        assert all(process.is_alive() for process in staff)
-    assert not any(process.is_alive() for process in staff)
+            staff.append(set(multiprocessing.active_children()) - before)
+        assert len(staff[0]) == 2
+        assert staff[1] == staff[0], "the processes of the first sum are kept"
+    assert not any(process.is_alive() for process in staff[0])
 
 
 def test_a_driver_needs_a_worker():

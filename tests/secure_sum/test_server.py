@@ -204,14 +204,14 @@ def test_messages_can_still_be_written_after_the_phase(local_round, make_paramet
 def test_the_caller_may_stop_before_anything_is_revealed(local_round, make_parameters):
     p = make_parameters(threshold=3)
     made = local_round(p, VECTORS, stays=[9, 9, 9, 2, 9, 9]).until(ServerState.INPUTS)
-    with pytest.raises(OwnFault, match="settled"):
+    with pytest.raises(OwnFault, match="known after phase INPUTS"):
         _ = made.server.included
     made.deliver()
     made.close()
     assert made.server.included.tolist() == [True, True, True, False, True, True]
     made.server.included[0] = False
     assert made.server.included[0]
-    with pytest.raises(OwnFault, match="once DONE"):
+    with pytest.raises(OwnFault, match="known in state DONE"):
         _ = made.server.total
     made.server.abort()
     assert made.server.state is ServerState.ABORTED
@@ -219,7 +219,7 @@ def test_the_caller_may_stop_before_anything_is_revealed(local_round, make_param
     refuses(made.server, 0, made.pending[0], "expected none now")
     with pytest.raises(OwnFault, match="ABORTED"):
         made.server.close_phase()
-    with pytest.raises(OwnFault, match="once DONE"):
+    with pytest.raises(OwnFault, match="known in state DONE"):
         _ = made.server.total
     made.server.abort()
 

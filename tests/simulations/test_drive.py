@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 import mapveil as mv
 from mapveil.local.randomizers.subset_selection import SubsetSelection
 from mapveil.navigation.congestion import VolumeDelay
-from mapveil.navigation.location_updates import LocationUpdates, UpdateRule
-from mapveil.navigation.traffic import TrafficServer
 from mapveil.synthetic import SEA_BOX
 from mapveil_client.errors import BudgetExceeded, ParameterError
 from mapveil_client.local.domain import Domain
 from mapveil_client.randomness.random import Randomness
 from simulations.traffic.drive import Drives, ExactTraffic, NoTraffic, PrivateTraffic, Traffic, drive
 from simulations.traffic.fleet import Fleet, synthetic_fleet
+from simulations.traffic.location_updates import LocationUpdates, UpdateRule
 from simulations.traffic.quality import route_quality
 from simulations.traffic.synthetic_roads import synthetic_roads
+from simulations.traffic.traffic_server import TrafficServer
 from simulations.traffic.world import World, make_world
 
 GRAPH = synthetic_roads(spacing_m=700)
@@ -49,7 +49,7 @@ def private(
     randomizer = mechanism.on(Domain(world.tiling))
     sent = 1 if reporting == "probe" else most
     server = TrafficServer(mechanism, randomizer, sent, window_s=world.window_s, seeded=True)
-    phones = LocationUpdates(randomizer, UpdateRule(1.0, sent), fleet.size)
+    phones = LocationUpdates(randomizer, sent, fleet.size)
     return PrivateTraffic(server, phones, Randomness(3), reporting=reporting, queries=queries)
 
 

@@ -14,7 +14,8 @@ from mapveil.mechanisms.hierarchical_histogram import HierarchicalHistogram
 from mapveil.mechanisms.laplace_histogram import LaplaceHistogram
 from mapveil.mechanisms.methods import METHODS
 from mapveil.privacy.claim import Assumes, Share
-from mapveil.secure_sum.drivers import IdealSum, ProtocolSum
+from mapveil.secure_sum.drivers import IdealSum
+from mapveil.secure_sum.protocol_sum import ProtocolSum
 from mapveil.trust.secure_aggregation.model import SecureAggregation
 from mapveil_client.contribution import Devices
 from mapveil_client.errors import InputError, ParameterError

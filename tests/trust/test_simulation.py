@@ -13,7 +13,8 @@ import mapveil as mv
 from mapveil.mechanisms.plan import Query, Raster
 from mapveil.privacy.claim import Share
 from mapveil.privacy.discrete_laplace import laplace_variance
-from mapveil.secure_sum.drivers import IdealSum, ProtocolSum
+from mapveil.secure_sum.drivers import IdealSum
+from mapveil.secure_sum.protocol_sum import ProtocolSum
 from mapveil.trust.secure_aggregation import simulation
 from mapveil.trust.secure_aggregation.model import SecureAggregation
 from mapveil.trust.secure_aggregation.simulation import simulate
@@ -301,7 +302,7 @@ def test_the_cost_of_a_round_is_recorded():
 def test_too_small_a_modulus_is_refused_and_may_be_tried():
     site = np.zeros(100, dtype=int)
     told = []
-    with pytest.raises(ParameterError, match="bits is 5; expected 7 to 64"):
+    with pytest.raises(ParameterError, match="bits must be from 7 to 64 for these sums, got 5"):
         collection(Devices(site), bits=5, told=told).answer(query(1))
     assert told == []
     assert collection(Devices(site), bits=20).answer(query(1)).values[0] == 100

@@ -29,7 +29,7 @@ class Congestion(Protocol):
 
 @dataclass(frozen=True)
 class StepDelay:
-    """A fixed delay wherever more than a threshold of users are.
+    """A fixed delay of the roads that end in a cell with more users than a threshold.
 
     Source: Wang et al. (2022), appendix C.1: 50 users, 3 seconds.
 
@@ -38,12 +38,7 @@ class StepDelay:
     threshold : float
         Users of a cell in one time window, above 0.
     seconds : float
-        Delay of each road that ends in such a cell, seconds, above 0.
-
-    Raises
-    ------
-    ParameterError
-        A number that is not above 0.
+        Delay of a road, seconds, above 0.
     """
 
     threshold: float = 50.0
@@ -70,11 +65,6 @@ class VolumeDelay:
     ----------
     capacity : float
         Users of a cell at a time that its roads carry with a delay of 15 %, above 0.
-
-    Raises
-    ------
-    ParameterError
-        The capacity is not above 0.
     """
 
     capacity: float = 50.0
@@ -96,14 +86,10 @@ def congestion_named(kind: str, capacity: float, delay_s: float = 3.0) -> Conges
 
 
 def junction_cells(graph: RoadGraph, tiling: Tiling) -> IntArray:
-    """The cell of each junction in which its users are reported, shape (nodes,).
+    """The cell in which the users of each junction are reported, shape (nodes,).
 
-    No report can name a cell whose centre lies outside a polygon: the nearest site stands for such a cell.
-
-    Raises
-    ------
-    InputError
-        A junction lies outside the tiling's region.
+    The nearest site stands for a cell whose centre lies outside a polygon. A junction outside the tiling's region is an
+    ``InputError``.
     """
     outside = ~tiling.region.contains(graph.lon, graph.lat)
     if outside.any():

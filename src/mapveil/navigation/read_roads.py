@@ -118,7 +118,7 @@ def _course(wkt: Any, first: tuple[float, float], last: tuple[float, float]) -> 
 
 
 def _positive(value: Any) -> float | None:
-    """A number above zero, the first of a list written as text; None where there is none."""
+    """The first number of a text, where it is above zero."""
     found = re.search(r"\d+(?:\.\d+)?(?:[eE][-+]?\d+)?", str(value)) if value is not None else None
     return float(found[0]) if found and float(found[0]) > 0 else None
 
@@ -130,7 +130,7 @@ def _metres(course: FloatArray) -> float:
 
 
 def road_speed_kmh(limit: str | None, kind: str | None) -> float:
-    """Kilometres an hour from a tag ``maxspeed`` and a tag ``highway``; lists are taken at their first number.
+    """Kilometres an hour from the tags ``maxspeed`` and ``highway``, by the first number of a list.
 
     Examples
     --------

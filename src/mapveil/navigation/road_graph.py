@@ -34,9 +34,16 @@ class Shapes(NamedTuple):
     lon: FloatArray
     lat: FloatArray
 
+    def of(self, roads: IntArray) -> Shapes:
+        """The courses of some roads."""
+        length = np.diff(self.start)[roads]
+        start = np.concatenate([[0], np.cumsum(length)])
+        at = np.repeat(self.start[roads] - start[:-1], length) + np.arange(int(start[-1]))
+        return Shapes(start, self.lon[at], self.lat[at])
+
 
 class Routes(NamedTuple):
-    """Ways through the graph, one after the other."""
+    """Routes through the graph, one after the other."""
 
     start: IntArray  # of each route among the nodes, and the end; shape (routes + 1,)
     node: IntArray
@@ -60,20 +67,20 @@ class RoadGraph:
     lon, lat : ndarray of float64, shape (nodes,)
         Junctions, WGS84 degrees.
     tail, head : ndarray of int64, shape (roads,)
-        Where each road begins and ends; one direction each.
+        First and last junction of each road; one direction each.
     length_m : ndarray of float64, shape (roads,)
-        Its length.
+        Length, metres.
     seconds : ndarray of float64, shape (roads,)
-        How long it takes when it is empty.
+        Time on the empty road, seconds.
     shapes : Shapes, optional
-        The roads' courses; straight lines by default.
+        Courses of the roads; straight lines by default.
     source : str
-        What messages call the graph.
+        Name of the graph in messages.
 
     Raises
     ------
     InputError
-        No roads, a road from or to no junction, or one whose length or time is not above zero.
+        There is no road, a road without a junction at either end, or one with a negative length or time.
 
     Examples
     --------
@@ -114,7 +121,7 @@ class RoadGraph:
             "head": head[kept].astype(np.int64),
             "length_m": np.asarray(self.length_m, dtype=np.float64)[kept],
             "seconds": np.asarray(seconds, dtype=np.float64)[kept],
-            "shapes": None if self.shapes is None else _chosen(self.shapes, kept),
+            "shapes": None if self.shapes is None else self.shapes.of(kept),
             "_key": tail[kept].astype(np.int64) * nodes + head[kept],
         }.items():
             object.__setattr__(self, name, values)
@@ -155,7 +162,7 @@ class RoadGraph:
         origins, destinations : ndarray of int64, shape (routes,)
             Junctions.
         seconds : ndarray of float64, shape (roads,), optional
-            Seconds that each road takes; those of the empty road by default.
+            Time on each road; on the empty road by default.
 
         Raises
         ------
@@ -188,7 +195,7 @@ class RoadGraph:
         return Routes(start, node[order])
 
     def durations(self, routes: Routes, seconds: FloatArray | None = None) -> FloatArray:
-        """Seconds that each route takes, shape (routes,), where each road takes ``seconds`` (or is empty)."""
+        """Seconds of each route, shape (routes,), where each road takes ``seconds`` (or is empty)."""
         weight = self.seconds if seconds is None else seconds
         took = np.zeros(routes.node.size + 1)
         at = np.delete(np.arange(routes.node.size), routes.start[1:] - 1)
@@ -252,7 +259,7 @@ class RoadGraph:
             head=number[self.head[roads]],
             length_m=self.length_m[roads],
             seconds=self.seconds[roads],
-            shapes=None if self.shapes is None else _chosen(self.shapes, roads),
+            shapes=None if self.shapes is None else self.shapes.of(roads),
         )
 
     def courses(self) -> Shapes:
@@ -281,10 +288,3 @@ def _walk(
         at[left] = step
         left = left[(step >= 0) & (step != destinations[left])]
     return np.concatenate(routes), np.concatenate(nodes)
-
-
-def _chosen(shapes: Shapes, kept: IntArray) -> Shapes:
-    length = np.diff(shapes.start)[kept]
-    start = np.concatenate([[0], np.cumsum(length)])
-    at = np.repeat(shapes.start[kept] - start[:-1], length) + np.arange(int(start[-1]))
-    return Shapes(start, shapes.lon[at], shapes.lat[at])

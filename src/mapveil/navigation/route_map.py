@@ -50,11 +50,6 @@ class RouteMap(ReleasedMap):
         Parameters beside those of the traffic map, JSON-ready.
     notes : tuple of str
         Remarks for a reader, after those of the traffic map.
-
-    Raises
-    ------
-    ParameterError
-        The number of delays is not that of the roads.
     """
 
     suffixes: ClassVar[tuple[str, ...]] = LINE_SUFFIXES
@@ -99,19 +94,12 @@ class RouteMap(ReleasedMap):
 
         Parameters
         ----------
-        graph, traffic, delay_s
-            As for :class:`RouteMap`.
+        graph, traffic, delay_s, **about
+            Fields of :class:`RouteMap`.
         predicted : ndarray of float64, shape (roads,)
             Seconds of each road without the traffic.
         ends : (int, int)
-            Junctions: origin and destination.
-        **about
-            Further fields of :class:`RouteMap`.
-
-        Raises
-        ------
-        InputError
-            There is no route.
+            Origin and destination, junctions with a route between them.
         """
         ways = []
         for name, seconds in (("as predicted", predicted), ("with the traffic", predicted + delay_s)):
@@ -140,13 +128,11 @@ class RouteMap(ReleasedMap):
 
     def course(self, way: Way) -> FloatArray:
         """The corners of a route, WGS84 degrees, shape (corners, 2)."""
-        shapes = self.graph.courses()
         road = self.graph.road_between(way.nodes[:-1], way.nodes[1:])
-        parts = [np.arange(shapes.start[one], shapes.start[one + 1]) for one in road.tolist()]
-        if not parts:
+        if not road.size:
             return np.array([[self.graph.lon[way.nodes[0]], self.graph.lat[way.nodes[0]]]])
-        at = np.concatenate(parts)
-        return np.stack([shapes.lon[at], shapes.lat[at]], axis=1)
+        shapes = self.graph.courses().of(road)
+        return np.stack([shapes.lon, shapes.lat], axis=1)
 
     def rows(self) -> Rows:
         """One row per road, then one per way: its number or name, length, delay, and seconds of a way."""
@@ -154,14 +140,10 @@ class RouteMap(ReleasedMap):
 
     def _rows(self, roads: IntArray) -> Rows:
         """The rows of some roads, and of all ways."""
-        shapes, ways = self.graph.courses(), len(self.ways)
-        lengths = np.diff(shapes.start)[roads]
-        at = np.repeat(shapes.start[roads] - (np.cumsum(lengths) - lengths), lengths) + np.arange(
-            lengths.sum()
-        )
+        shapes, ways = self.graph.courses().of(roads), len(self.ways)
         courses = [self.course(way) for way in self.ways]
-        corners = np.concatenate([np.stack([shapes.lon[at], shapes.lat[at]], axis=1), *courses])
-        ends = np.cumsum([*lengths.tolist(), *map(len, courses)], dtype=np.int64)
+        corners = np.concatenate([np.stack([shapes.lon, shapes.lat], axis=1), *courses])
+        ends = np.cumsum([*np.diff(shapes.start).tolist(), *map(len, courses)], dtype=np.int64)
         of_ways = [self.graph.road_between(way.nodes[:-1], way.nodes[1:]) for way in self.ways]
         metres = [float(self.graph.length_m[road].sum()) for road in of_ways]
         free, seconds = ([getattr(way, name) for way in self.ways] for name in ("free_s", "traffic_s"))
@@ -234,20 +216,10 @@ class RouteMap(ReleasedMap):
 def most_helped(
     graph: RoadGraph, predicted: FloatArray, delay_s: FloatArray, *, pairs: int = 120, seed: int = 1
 ) -> tuple[int, int]:
-    """An example: of some pairs of junctions, the one for which knowing the traffic saves most time.
+    """An example: of ``pairs`` random pairs of junctions, the pair for which the traffic map saves most time.
 
-    The pairs are drawn from the roads alone: nobody's trip is shown. Run by: anybody with the map of the traffic.
-
-    Parameters
-    ----------
-    graph : RoadGraph
-        The roads.
-    predicted, delay_s : ndarray of float64, shape (roads,)
-        Seconds of each road without the traffic, and its delay by the traffic.
-    pairs : int
-        Number of pairs drawn.
-    seed : int
-        The same seed gives the same pair.
+    The pairs are drawn from the roads alone, not from trips. ``predicted`` and ``delay_s`` are as for
+    :meth:`RouteMap.between`. Run by: anybody with the map of the traffic.
     """
     rng = np.random.default_rng(seed)
     origin = rng.integers(0, graph.nodes, pairs)

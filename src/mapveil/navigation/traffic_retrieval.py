@@ -1,8 +1,7 @@
-"""The traffic around a device, fetched without telling the server which part of the map it is.
+"""Private retrieval of the traffic around a device, by blocks of neighbouring cells, one record per block.
 
-The cells of a map are grouped into blocks of neighbours, one record per block. A device always queries the same number
-of blocks, so the number of queries reveals nothing. A small map is cheaper to fetch whole, which reveals nothing
-either: ``client.offer.shape.traffic()`` gives the bytes of both.
+A device always queries the same number of blocks, so the number of queries reveals nothing. A small map is cheaper to
+fetch whole, which reveals nothing either: ``client.offer.shape.traffic()`` gives the bytes of both.
 """
 
 from __future__ import annotations
@@ -76,9 +75,9 @@ class TrafficClient:
         Parameters
         ----------
         server : Server
-            The server of one map.
+            Server of one map.
         tiling : Tiling
-            The cells of the map; public.
+            Public cells of the map.
         size : int
             Cells of a block.
         queries : int
@@ -112,9 +111,9 @@ class TrafficClient:
         wanted : array_like of int
             Blocks, the most important first. Blocks beyond ``queries`` are left out; block 0 fills up missing ones.
         answer : callable
-            The server: takes a query, returns the answer.
+            The server: query to answer.
         rng : Randomness, optional
-            Source of the queries' secrets; that of the operating system by default.
+            Source of the queries' secrets; the operating system's by default.
         """
         asked = np.asarray(wanted, dtype=np.int64).ravel()[: self.queries]
         padded = np.concatenate([asked, np.zeros(self.queries - asked.size, dtype=np.int64)])
@@ -127,13 +126,7 @@ class TrafficClient:
         return users
 
     def blocks_between(self, origins: IntArray, destinations: IntArray) -> IntArray:
-        """The blocks in order of their detour between two cells, the least first, shape (routes, blocks).
-
-        Parameters
-        ----------
-        origins, destinations : ndarray of int64, shape (routes,)
-            Cells.
-        """
+        """The blocks in order of their detour between two cells each, the least first, shape (routes, blocks)."""
         plane = np.stack(self.tiling.region.metric_projection.project(*self.tiling.centres()), axis=1)
         inside = self.blocks.cells >= 0
         weight = inside / np.maximum(inside.sum(axis=1, keepdims=True), 1)

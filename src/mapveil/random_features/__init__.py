@@ -1,1 +1,1 @@
-"""Density from random waves: each report is a projection, hidden among equivalent places, without a formal epsilon."""
+"""Density from random Fourier features: each report is a projection, without a formal epsilon."""

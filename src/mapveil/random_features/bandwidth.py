@@ -1,11 +1,6 @@
-r"""Kernel bandwidths: the rule of the paper, which reads a tenth of the places, and two that read none.
+"""Kernel bandwidths: the paper's rule, which reads a tenth of the places in the clear, and two that read none.
 
-- :func:`neighbour_bandwidth`, the paper's (section 4.2.4): the mean distance to the k-th neighbour, over a tenth of
-  the places. Those places are read in the clear.
-- :func:`public_bandwidth`: that distance for as many people spread evenly over the region. Uses the region's area and
-  the number of devices that answer, both known to the server.
-- :func:`smoothing_scale`: after the collection, how much more to smooth the surface for the least expected error,
-  from the reports alone (Stein's unbiased risk). No further query.
+:func:`public_bandwidth` needs the region's area and the number of devices, :func:`smoothing_scale` the reports alone.
 """
 
 from __future__ import annotations
@@ -14,7 +9,6 @@ import math
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError, ParameterError
@@ -29,28 +23,28 @@ _WIDEST: Final = 0.25  # of the shorter side
 def neighbour_bandwidth(
     places: FloatArray, rng: Randomness, *, neighbours: int = 500, part: float = 0.1
 ) -> float:
-    r"""The mean distance of a random part of the places to their k-th nearest neighbour among all, section 4.2.4.
+    r"""The mean distance of a random sample of the places to their k-th nearest neighbour among all, section 4.2.4.
 
     .. math:: h = \frac{1}{|M|} \sum_{i \in M} \lVert x_i^{(k)} - x_i \rVert, \qquad |M| = N / 10
 
-    where: k is ``neighbours``, :math:`x_i^{(k)}` the k-th nearest other place. Run by: whoever holds the places; the
-    server, if it is trusted with them.
+    where: k is ``neighbours``, :math:`x_i^{(k)}` the k-th nearest other place. Run by: whoever is trusted with the
+    places.
 
     Parameters
     ----------
     places : ndarray of float64, shape (dimension, places)
         Metres.
     rng : Randomness
-        Draws the part.
+        Draws the sample M.
     neighbours : int
-        k: 200 for the paper's synthetic data, 500 for its real ones.
+        k: 200 for the paper's synthetic data, 500 for its real data.
     part : float
         Fraction of the places that is read, in (0, 1].
 
     Raises
     ------
     InputError
-        No more than k places, or so many at one point that the distance is 0.
+        There are at most k places, or so many at one point that the distance is 0.
     """
     from scipy.spatial import KDTree
 
@@ -61,9 +55,10 @@ def neighbour_bandwidth(
         )
     if count <= neighbours:
         raise InputError(f"neighbours must be below the number of places, {count}, got {neighbours}")
-    chosen = _without_replacement(count, max(1, round(part * count)), rng)
-    tree = KDTree(places.T)
-    distance = tree.query(places.T[chosen], k=[neighbours + 1])[0]  # the first is the place itself
+    wanted, keys = max(1, round(part * count)), uniform_below(count, 1 << 62, rng)
+    sample = np.argpartition(keys, wanted - 1)[:wanted]
+    # The first neighbour is the place itself.
+    distance = KDTree(places.T).query(places.T[sample], k=[neighbours + 1])[0]
     made = float(np.mean(distance))
     if made <= 0:
         raise InputError(
@@ -72,14 +67,8 @@ def neighbour_bandwidth(
     return made
 
 
-def _without_replacement(count: int, wanted: int, rng: Randomness) -> npt.NDArray[np.int64]:
-    """Distinct numbers below ``count``: those with the smallest of random keys."""
-    keys = uniform_below(count, 1 << 62, rng)
-    return np.argpartition(keys, wanted - 1)[:wanted]
-
-
 def public_bandwidth(area: float, users: int, *, neighbours: int = 500) -> float:
-    r"""The expected distance to the k-th neighbour of people spread evenly. Run by: the server.
+    r"""The expected distance to the k-th neighbour of users spread evenly. Run by: the server.
 
     .. math:: h = \frac{\Gamma(k + 1/2)}{\Gamma(k)} \sqrt{\frac{A}{\pi N}}
 
@@ -97,11 +86,10 @@ def public_bandwidth(area: float, users: int, *, neighbours: int = 500) -> float
 
 
 class Smoothing(NamedTuple):
-    """Further smoothing of a surface."""
+    """Further smoothing of a surface, and the estimated mean square error of the kernel sum without it."""
 
     scale: float  # standard deviation of the Gaussian, metres
-    bandwidth: float  # of the surface after it: the root of the squares' sum, metres
-    risk: float  # estimated mean square error of the kernel sum
+    bandwidth: float  # of the smoothed surface: the root of the squares' sum, metres
     risk_unsmoothed: float
 
 
@@ -113,9 +101,9 @@ def smoothing_scale(kernel_sum: FloatArray, query: Query, devices: int) -> Smoot
 
     .. math:: R(s) = \sum_m (1 - g_m)^2 F_m^2 + (2 g_m - 1) \sigma_m^2
 
-    is unbiased for its squared error (Stein 1981), where: :math:`\sigma_m^2` is the variance of :math:`F_m` by the
-    chance of the waves, whose covariance at lag t is :math:`\frac{N}{2B} k_h(t)` (N is ``devices``; the part of it
-    that lies near each user, of the order of the surface itself, is left out).
+    is unbiased for its squared error (Stein 1981), where: :math:`\sigma_m^2` is the variance of :math:`F_m` over the
+    random frequencies, whose covariance at lag t is :math:`\frac{N}{2B} k_h(t)` (N is ``devices``; its term near each
+    user, of the order of the surface itself, is left out).
 
     Parameters
     ----------
@@ -129,7 +117,7 @@ def smoothing_scale(kernel_sum: FloatArray, query: Query, devices: int) -> Smoot
     Raises
     ------
     InputError
-        Another kernel, or other axes.
+        The query has another kernel, or no grid of two axes.
     """
     grid = query.grid
     if grid is None or query.dimension != 2 or not isinstance(query.law, Gaussian):
@@ -142,16 +130,16 @@ def smoothing_scale(kernel_sum: FloatArray, query: Query, devices: int) -> Smoot
         / (2 * query.features)
         * np.multiply.outer(*(_cosine_variance(grid, axis, query.bandwidth[axis]) for axis in range(2)))
     )
-    waves = np.add.outer(*(np.square(_wave_numbers(grid, axis)) for axis in range(2)))
+    squares = np.add.outer(*(np.square(_angular_frequencies(grid, axis)) for axis in range(2)))
     widest = _WIDEST * min(n * abs(step) for n, step in zip(grid.count, grid.step, strict=True))
     narrowest = min(abs(step) for step in grid.step) / 4
     scales = np.concatenate([[0.0], np.geomspace(min(narrowest, widest), widest, _SCALES)])
-    risks = [_risk(scale, waves, power, variance) for scale in scales]
-    best = int(np.argmin(risks))
-    scale = float(scales[best])
-    return Smoothing(
-        scale, math.hypot(scale, query.bandwidth[0]), risks[best] / grid.size, risks[0] / grid.size
-    )
+    risks = []
+    for scale in scales:
+        kept = np.exp(-0.5 * scale**2 * squares)
+        risks.append(float((np.square(1 - kept) * power + (2 * kept - 1) * variance).sum()))
+    scale = float(scales[int(np.argmin(risks))])
+    return Smoothing(scale, math.hypot(scale, query.bandwidth[0]), risks[0] / grid.size)
 
 
 def smooth(surface: FloatArray, grid: EvenGrid, scale: float) -> FloatArray:
@@ -160,17 +148,12 @@ def smooth(surface: FloatArray, grid: EvenGrid, scale: float) -> FloatArray:
 
     found = dctn(surface, norm="ortho")
     for axis in range(grid.dimension):
-        factor = np.exp(-0.5 * np.square(scale * _wave_numbers(grid, axis)))
+        factor = np.exp(-0.5 * np.square(scale * _angular_frequencies(grid, axis)))
         found *= np.expand_dims(factor, [a for a in range(grid.dimension) if a != axis])
     return np.asarray(idctn(found, norm="ortho"))
 
 
-def _risk(scale: float, waves: FloatArray, power: FloatArray, variance: FloatArray) -> float:
-    kept = np.exp(-0.5 * scale**2 * waves)
-    return float((np.square(1 - kept) * power + (2 * kept - 1) * variance).sum())
-
-
-def _wave_numbers(grid: EvenGrid, axis: int) -> FloatArray:
+def _angular_frequencies(grid: EvenGrid, axis: int) -> FloatArray:
     n = grid.count[axis]
     return np.asarray(math.pi * np.arange(n) / (n * abs(grid.step[axis])))
 

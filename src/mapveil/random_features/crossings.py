@@ -1,11 +1,11 @@
-r"""Points where the waves of one device cross: the places that exact phases leave, given as many waves as axes.
+r"""Crossings: the places that the exact phases of one device leave, given as many features as axes.
 
 Each feature puts the device on parallel lines (planes) :math:`\omega_b \cdot (x - o) = \arg z_b + 2 \pi n_b`. As many
-features as axes leave a lattice of points, one for each choice of whole numbers n; one feature more tells which of
-them it is, for the phases carry no noise: a wrong point agrees by chance only, to one part in a million.
+features as axes leave a lattice of points, one for each choice of whole numbers n. One feature more tells the
+device's point among them, for the phases carry no noise: a wrong point agrees by chance only, to one part in a million.
 
-Zong et al. (2023) count the crossings as what hides a device (section 3.5, after Lemma 2) and do not count how few
-the next feature leaves.
+Zong et al. (2023) count the crossings as the protection of a device (section 3.5, after Lemma 2) and do not count how
+few the next feature leaves.
 """
 
 from __future__ import annotations
@@ -28,18 +28,16 @@ _PARALLEL: Final = 1e-7  # sine of an angle
 
 
 class Crossings(NamedTuple):
-    """The places that agree with each device's report."""
+    """The places that agree with each device's report; none for a device with too many to enumerate."""
 
     places: FloatArray  # (dimension, crossings), metres
     device: IntArray  # of each, ascending
-    countless: (
-        BoolArray  # (devices,): waves too short, or too nearly parallel, to go through; no crossing is given
-    )
+    countless: BoolArray  # (devices,): frequencies too high, or too nearly parallel
 
 
 class _Lattices(NamedTuple):
     first: FloatArray  # (devices, dimension): least n of each of the chosen features
-    many: FloatArray  # and how many
+    many: FloatArray  # the number of them
     inverse: FloatArray  # (devices, dimension, dimension): from phases to places
     phase: FloatArray  # (devices, dimension)
 
@@ -59,7 +57,7 @@ def crossings(reports: Reports, query: Query, low: Sequence[float], high: Sequen
     Raises
     ------
     ParameterError
-        There are fewer features than axes: whole lines agree.
+        There are fewer features than axes, so that whole lines agree.
 
     Examples
     --------
@@ -75,10 +73,10 @@ def crossings(reports: Reports, query: Query, low: Sequence[float], high: Sequen
     dimension, _, features = reports.frequencies.shape
     if features < dimension:
         raise ParameterError(
-            f"features must be at least the number of axes, {dimension}, got {features}: fewer waves meet along lines"
+            f"features must be at least the number of axes, {dimension}, got {features}: fewer features leave lines"
         )
     frequencies = np.moveaxis(reports.frequencies, 0, 2)
-    # The longest waves cross least often.
+    # The lowest frequencies cross least often.
     order = np.argsort(np.square(frequencies).sum(axis=2), axis=1)
     frequencies = np.take_along_axis(frequencies, order[:, :, None], axis=1)
     phase = np.take_along_axis(np.angle(reports.projections), order, axis=1)
@@ -105,7 +103,7 @@ def crossings(reports: Reports, query: Query, low: Sequence[float], high: Sequen
 
 
 def _lattices(frequencies: FloatArray, phase: FloatArray, ends: FloatArray) -> tuple[_Lattices, BoolArray]:
-    """The lattice of each device's first features, and which devices have too many points to go through."""
+    """The lattice of each device's first features, and which devices have too many points."""
     corner = frequencies * ends[:, None, None, :]
     least, most = np.minimum(*corner).sum(axis=2), np.maximum(*corner).sum(axis=2)
     slack = 1e-9
@@ -120,7 +118,7 @@ def _lattices(frequencies: FloatArray, phase: FloatArray, ends: FloatArray) -> t
 
 
 def _blocks(total: IntArray) -> list[IntArray]:
-    """Devices in runs that are gone through together."""
+    """Devices in runs that are enumerated together."""
     if not total.size:
         return []
     number = np.cumsum(total) // _BLOCK
@@ -128,7 +126,7 @@ def _blocks(total: IntArray) -> list[IntArray]:
 
 
 def _points(lattices: _Lattices, part: IntArray, total: IntArray) -> tuple[FloatArray, IntArray]:
-    """Every lattice point of some devices from the origin, shape (points, dimension), and whose it is."""
+    """Every lattice point of some devices from the origin, shape (points, dimension), and its device."""
     device = np.repeat(part, total)
     rest = np.arange(device.size) - np.repeat(np.cumsum(total) - total, total)
     phases = np.empty((device.size, lattices.phase.shape[1]))

@@ -1,7 +1,4 @@
-"""The clients of a random-features collection in one process, a chunk at a time: memory is that of a chunk.
-
-Nothing here is private, and nothing of it reaches the server half of a mechanism.
-"""
+"""The clients of a random-features collection in one process, a chunk at a time: memory is that of a chunk."""
 
 from __future__ import annotations
 
@@ -28,10 +25,9 @@ _MOST_WORKERS = 8  # each holds a chunk
 def visits_of(
     source: Points | Counts, tiling: Tiling, places: PlaceChoice = "mean", *, chunk: int = CHUNK
 ) -> Iterator[Visits]:
-    """Each user's rows inside the region as the visits of a device of their own. Run by: a simulation.
+    """Each user's rows inside the region as the visits of one device. Not private. Run by: a simulation.
 
-    Rows outside are dropped, and a client without any other abstains: the server asks the clients in the region, and
-    learns of who answers that they were there.
+    Rows outside are dropped; a client without other rows abstains, so an answer reveals presence in the region.
 
     Parameters
     ----------
@@ -40,10 +36,10 @@ def visits_of(
     tiling : Tiling
         The query is about its region.
     places : str
-        ``"mean"``: all visits, in proportion to their weights; ``"most-visited"``: the one cell of the tiling with the
-        largest weight, at the mean of its visits.
+        ``"mean"``: all visits, in proportion to their weights; ``"most-visited"``: the cell with the largest weight,
+        at the mean of its visits.
     chunk : int
-        Rows (or devices) held at one time, but for a user with more.
+        Rows (or devices) held at one time; the rows of one user are never split.
 
     Raises
     ------
@@ -116,7 +112,7 @@ def sum_chunks(
     surface_of: Callable[[Chunk], FloatArray],
     tell: Callable[[int], None],
 ) -> ChunkSum:
-    """Add up what ``surface_of`` makes of each chunk, the same whatever the number of cores.
+    """Add up the surfaces of all chunks; the sum does not depend on the number of cores.
 
     Parameters
     ----------
@@ -148,7 +144,7 @@ def sum_chunks(
             number = 0
             while held is not None:
                 following = next(visits, None)
-                # One chunk alone has all cores for its transform; many share them out among themselves.
+                # The transform of a single chunk has all cores; those of many chunks have one each.
                 threads = None if number == 0 and following is None else 1
                 chunk = Chunk(held, rng.child(f"chunk {number}"), threads)
                 pending.append((held.devices, pool.submit(surface_of, chunk)))

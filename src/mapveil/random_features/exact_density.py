@@ -16,7 +16,6 @@ import math
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.random_features.transforms import to_grid, to_points_from_grid
 from mapveil_client.arrays import ComplexArray, FloatArray
@@ -43,19 +42,19 @@ def kernel_density(
     Parameters
     ----------
     places : ndarray of float64, shape (dimension, places)
-        Places of the kernels; those too far from the grid to matter are left out.
+        Metres; places too far from the grid to matter are left out.
     weights : ndarray of float64, shape (places,), optional
         Weight of each place; 1 by default.
     grid : EvenGrid
         Points at which the sum is wanted.
     kernel : Kernel
-        Other kernels than the Gaussian are summed directly, which takes places times points.
+        Kernels other than the Gaussian are summed directly, which takes places times points.
     bandwidth : tuple of float
-        Bandwidth of each axis.
+        Bandwidth of each axis, metres.
     threads : int, optional
         Threads of the transform; all cores by default.
     tolerance : float
-        Relative accuracy asked of the transform, 1e-14 to 0.1.
+        Relative accuracy of the transform, 1e-14 to 0.1.
     """
     if places.shape[1] == 0:
         return np.zeros(grid.count)
@@ -74,24 +73,15 @@ def kernel_density_at(
     bandwidth: tuple[float, ...],
     *,
     threads: int | None = None,
-    tolerance: float = _TOLERANCE,
 ) -> FloatArray:
-    """The same at any points: the series is evaluated by a transform of type 2. Shape (points,).
-
-    Parameters
-    ----------
-    places, weights, kernel, bandwidth, threads, tolerance
-        As for :func:`kernel_density`.
-    points : ndarray of float64, shape (dimension, points)
-        Points at which the sum is wanted.
-    """
+    """:func:`kernel_density` at any points, shape (dimension, points): a transform of type 2. Shape (points,)."""
     if places.shape[1] == 0:
         return np.zeros(points.shape[1])
     if isinstance(kernel, Gaussian):
         low, high = points.min(axis=1), points.max(axis=1)
         count = tuple(int(n) for n in np.ceil((high - low) / bandwidth).astype(np.int64) + 1)
         around = EvenGrid(tuple(low.tolist()), tuple(float(h) for h in bandwidth), count)
-        series = _Series(around, bandwidth, tolerance)
+        series = _Series(around, bandwidth, _TOLERANCE)
         if series.size <= _MOST_MODES:
             return series.at_points(series.modes(places, weights, threads), points, threads)
     return direct_density(places, weights, points, kernel, bandwidth)
@@ -104,15 +94,7 @@ def direct_density(
     kernel: Kernel,
     bandwidth: tuple[float, ...],
 ) -> FloatArray:
-    """The same at any points, place by place: the oracle, and the way for kernels with sharp corners.
-
-    Parameters
-    ----------
-    places, weights, kernel, bandwidth
-        As for :func:`kernel_density`.
-    points : ndarray of float64, shape (dimension, points)
-        Points at which the sum is wanted.
-    """
+    """:func:`kernel_density_at` place by place: for kernels with sharp corners, and as a test's reference."""
     scale = np.asarray(bandwidth)[:, None]
     places, points = places / scale, points / scale
     counted = np.ones(places.shape[1]) if weights is None else weights
@@ -139,36 +121,33 @@ class _Series:
         axes = list(zip(grid.count, grid.step, self.reach, strict=True))
         # In steps of the grid, so that its points are points of the inverse FFT.
         self.period = [next_fast_len(n + 2 * math.ceil(far / abs(step))) for n, step, far in axes]
-        lengths = [n * abs(step) for n, step in zip(self.period, grid.step, strict=True)]
+        self.lengths = [n * abs(step) for n, step in zip(self.period, grid.step, strict=True)]
         self.highest = [
-            math.ceil(reach / h * t / (2 * math.pi)) for h, t in zip(bandwidth, lengths, strict=True)
+            math.ceil(reach / h * t / (2 * math.pi)) for h, t in zip(bandwidth, self.lengths, strict=True)
         ]
-        self.lengths = lengths
         self.size = math.prod(2 * high + 1 for high in self.highest)
 
     def modes(self, places: FloatArray, weights: FloatArray | None, threads: int | None) -> ComplexArray:
         """The series' coefficients, shape (2 highest + 1, ...)."""
-        near: npt.NDArray[np.bool_] | None = None
-        for axis in range(self.grid.dimension):
-            low, high = self._ends(axis)
-            inside = (places[axis] >= low - self.reach[axis]) & (places[axis] <= high + self.reach[axis])
-            if not inside.all():
-                near = inside if near is None else near & inside
+        near = np.ones(places.shape[1], dtype=np.bool_)
+        for axis, (n, step, reach) in enumerate(
+            zip(self.grid.count, self.grid.step, self.reach, strict=True)
+        ):
+            low, high = sorted((self.grid.start[axis], self.grid.start[axis] + (n - 1) * step))
+            near &= (places[axis] >= low - reach) & (places[axis] <= high + reach)
         strengths = np.ones(places.shape[1], dtype=np.complex128)
         if weights is not None:
             strengths.real = weights
-        if near is not None:
+        if not near.all():
             places, strengths = places[:, near], strengths[near]
         sizes = tuple(2 * high + 1 for high in self.highest)
-        made = to_grid(
-            self._angles(places), strengths, sizes, sign=-1, tolerance=self.tolerance, threads=threads
-        )
+        made = to_grid(self._angles(places), strengths, sizes, tolerance=self.tolerance, threads=threads)
         for axis, (high, length, h) in enumerate(
             zip(self.highest, self.lengths, self.bandwidth, strict=True)
         ):
             kappa = 2 * math.pi / length * np.arange(-high, high + 1)
             spectrum = math.sqrt(2 * math.pi) * h / length * np.exp(-0.5 * np.square(h * kappa))
-            made *= np.expand_dims(spectrum, [a for a in range(made.ndim) if a != axis])
+            made *= np.expand_dims(spectrum, _others(made.ndim, axis))
         return made
 
     def on_grid(self, modes: ComplexArray) -> FloatArray:
@@ -178,7 +157,7 @@ class _Series:
         # Angles count from the grid's middle, the inverse FFT from its first point.
         for axis, (high, period) in enumerate(zip(self.highest, self.period, strict=True)):
             turn = np.exp(-2j * math.pi / period * (self.grid.count[axis] // 2) * np.arange(-high, high + 1))
-            modes = modes * np.expand_dims(turn, [a for a in range(modes.ndim) if a != axis])
+            modes = modes * np.expand_dims(turn, _others(modes.ndim, axis))
             modes = _wrapped(modes, axis, high, period)
         whole = ifftn(modes, norm="forward", overwrite_x=True).real
         return np.ascontiguousarray(whole[tuple(slice(n) for n in self.grid.count)])
@@ -186,24 +165,17 @@ class _Series:
     def at_points(self, modes: ComplexArray, points: FloatArray, threads: int | None) -> FloatArray:
         """The series anywhere among the grid's points."""
         angles = self._angles(points)
-        made = to_points_from_grid(angles, modes, sign=1, tolerance=self.tolerance, threads=threads)
+        made = to_points_from_grid(angles, modes, tolerance=self.tolerance, threads=threads)
         return np.ascontiguousarray(made.real)
-
-    def _ends(self, axis: int) -> tuple[float, float]:
-        first = self.grid.start[axis]
-        last = first + (self.grid.count[axis] - 1) * self.grid.step[axis]
-        return min(first, last), max(first, last)
 
     def _angles(self, places: FloatArray) -> list[FloatArray]:
         """Coordinates of the period around the grid's middle, in the direction of the index."""
-        made = []
-        for at, middle, step, period in zip(
-            places, self.grid.middle, self.grid.step, self.period, strict=True
-        ):
-            angle = at - middle
-            angle *= 2 * math.pi / (step * period)
-            made.append(angle)
-        return made
+        axes = zip(places, self.grid.middle, self.grid.step, self.period, strict=True)
+        return [(at - middle) * (2 * math.pi / (step * period)) for at, middle, step, period in axes]
+
+
+def _others(axes: int, axis: int) -> list[int]:
+    return [other for other in range(axes) if other != axis]
 
 
 def _wrapped(modes: ComplexArray, axis: int, high: int, period: int) -> ComplexArray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,14 +13,46 @@ from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
 from mapveil.mechanisms.mechanism import Progress
-from mapveil.privacy.claim import Adversary, Assumes, Assumption, Measured, Quantity, Reveals, TrustModel
-from mapveil.privacy.guarantee import Guarantee
+from mapveil.privacy.claim import Assumes, Assumption, Disclosure, Measured, Quantity, Reveals
 from mapveil.random_features.devices import Chunk, sum_chunks, visits_of
-from mapveil.random_features.map_points import map_points, sum_of_kernels
+from mapveil.random_features.map_points import MapPoints, map_points, sum_of_kernels
 from mapveil.random_features.projection_mechanism import Collected, ProjectionMechanism, check_bandwidth
 from mapveil_client.arrays import FloatArray
 from mapveil_client.random_features.kernels import kernel_named
+from mapveil_client.random_features.parameters import PlaceChoice
 from mapveil_client.randomness.random import Randomness
+
+Reported = tuple[FloatArray, FloatArray | None]
+"""Places, shape (2, places), metres, and their weights (1 each for None)."""
+
+
+def collect_kernels(
+    points: Points | Counts,
+    tiling: Tiling,
+    rng: Randomness,
+    progress: Progress,
+    *,
+    bandwidth_m: float,
+    kernel: str,
+    places: PlaceChoice,
+    reported: Callable[[Chunk, MapPoints], Reported],
+) -> Collected:
+    """The kernel density of the places that each chunk of devices reports, in users per cell."""
+    check_bandwidth(bandwidth_m, tiling)
+    where, total = map_points(tiling), count_users(points, tiling)
+    law, h = kernel_named(kernel), float(bandwidth_m)
+
+    def kernels_of(chunk: Chunk) -> FloatArray:
+        return sum_of_kernels(where, *reported(chunk, where), law, (h, h), threads=chunk.threads)
+
+    made = sum_chunks(
+        visits_of(points, tiling, places),
+        rng,
+        kernels_of,
+        lambda done: progress("sum the kernels", min(1.0, done / total)),
+    )
+    users = np.maximum(made.values, 0.0)  # negative by the transform's rounding only
+    return Collected(users / (law.integral(2) * h * h) * where.area, made.devices, bandwidth=h)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +62,7 @@ class FederatedKde(ProjectionMechanism):
     .. math:: f(g) = \frac{1}{\int k_h} \sum_i k_h(g - d_i)
 
     where: h is ``bandwidth_m`` and :math:`d_i` the place of device i (for several places the mean of their kernels),
-    equations 1 and 5. Its maximum is the place.
+    equations 1 and 5. The maximum of a device's kernel is its place.
 
     Parameters
     ----------
@@ -42,6 +75,7 @@ class FederatedKde(ProjectionMechanism):
     name: ClassVar[str] = "federated-kde"
     summary: ClassVar[str] = "each device sends its whole kernel: exact, and without privacy"
     source: ClassVar[str] = "Zong et al. 2023, Algorithm 1"
+    known: ClassVar[tuple[Measured, ...]] = (Measured(Quantity.POSTERIOR_ERROR, 0.0, "m", "any server"),)
 
     bandwidth_m: float
     kernel: str = "gaussian"
@@ -50,39 +84,25 @@ class FederatedKde(ProjectionMechanism):
         self._check_positive("bandwidth_m")
         kernel_named(self.kernel)
 
+    @property
+    def disclosure(self) -> Disclosure:
+        """See :class:`ProjectionMechanism`."""
+        return Reveals.LOCATION()
+
+    @property
+    def assumptions(self) -> tuple[Assumption, ...]:
+        """See :class:`ProjectionMechanism`."""
+        return (Assumes.LOCATIONS_TRUSTED(),)
+
     def collect(
         self, points: Points | Counts, tiling: Tiling, rng: Randomness, progress: Progress
     ) -> Collected:
         """See :class:`ProjectionMechanism`."""
-        check_bandwidth(self.bandwidth_m, tiling)
-        where, total = map_points(tiling), count_users(points, tiling)
-        kernel, h = kernel_named(self.kernel), float(self.bandwidth_m)
 
-        def kernels_of(chunk: Chunk) -> FloatArray:
-            visits = chunk.visits
-            return sum_of_kernels(
-                where, visits.places, visits.shares(), kernel, (h, h), threads=chunk.threads
-            )
+        def reported(chunk: Chunk, where: MapPoints) -> Reported:
+            return chunk.visits.places, chunk.visits.shares()
 
-        made = sum_chunks(
-            visits_of(points, tiling),
-            rng,
-            kernels_of,
-            lambda done: progress("sum the kernels", min(1.0, done / total)),
-        )
-        users = np.maximum(made.values, 0.0)  # the transform's rounding, not an estimate's
-        return Collected(users / (kernel.integral(2) * h * h) * where.area, made.devices, bandwidth=h)
-
-    def promise(
-        self, measured: tuple[Measured, ...], assumptions: tuple[Assumption, ...], *, seeded: bool
-    ) -> Guarantee:
-        """See :class:`ProjectionMechanism`."""
-        return Guarantee(
-            model=TrustModel.RANDOM_FEATURES,
-            epsilon=None,
-            adversary=Adversary.REPORTS,
-            disclosure=Reveals.LOCATION(),
-            assumptions=(Assumes.LOCATIONS_TRUSTED(), *assumptions),
-            measured=(Measured(Quantity.POSTERIOR_ERROR, 0.0, "m", "any server"), *measured),
-            seeded=seeded,
-        )
+        return collect_kernels(
+            points, tiling, rng, progress,
+            bandwidth_m=self.bandwidth_m, kernel=self.kernel, places="mean", reported=reported,
+        )  # fmt: skip

@@ -14,10 +14,8 @@ from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.projection import projection_of
 from mapveil.geo.tiling import Tiling
-from mapveil.maps.note import Note
 from mapveil.mechanisms.mechanism import Progress
-from mapveil.privacy.claim import Adversary, Assumes, Assumption, Measured, Reveals, TrustModel
-from mapveil.privacy.guarantee import Guarantee
+from mapveil.privacy.claim import Assumes, Assumption, Disclosure, Measured, Reveals
 from mapveil.random_features.bandwidth import neighbour_bandwidth, public_bandwidth, smooth, smoothing_scale
 from mapveil.random_features.devices import Chunk, ChunkSum, all_places, sum_chunks, visits_of
 from mapveil.random_features.map_points import (
@@ -25,9 +23,9 @@ from mapveil.random_features.map_points import (
     inscribed_side,
     map_points,
     prior_cells,
-    sum_of_waves,
+    sum_of_features,
 )
-from mapveil.random_features.measured import hiding_facts, hiding_warnings
+from mapveil.random_features.measured import hiding_facts
 from mapveil.random_features.posterior import hiding
 from mapveil.random_features.projection_mechanism import Collected, ProjectionMechanism, check_bandwidth
 from mapveil_client.arrays import FloatArray
@@ -48,21 +46,21 @@ class _Bandwidth(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class FourierKde(FourierParameters, ProjectionMechanism):
-    r"""Every device answers with a few plane waves through its place; their sum tends to the kernel density.
+    r"""Every device answers with random Fourier features of its place; their sum tends to the kernel density.
 
     .. math:: \hat f(g) = \frac{1}{B \int k_h} \sum_i \sum_b \cos(\omega_{ib} \cdot (g - d_i)),
               \qquad h\, \omega_{ib} \sim p
 
     where: B is ``features``, h is ``bandwidth_m``, p the spectral law of ``kernel``, :math:`d_i` the place of device i
-    (for several places the mean of the cosines); a cell's estimate is :math:`\hat f` at its middle times its area. The
-    client half is :func:`mapveil_client.random_features.report.client_reports`, behind a
-    :class:`mapveil_client.random_features.parameters.Policy`;
-    the server half is :func:`mapveil.random_features.map_points.sum_of_waves`.
+    (for several places the mean of the cosines); a cell's estimate is :math:`\hat f` at its middle times its area.
+    The client half is :func:`mapveil_client.random_features.report.client_reports`, behind a
+    :class:`mapveil_client.random_features.parameters.Policy`.
 
-    Deviation: the paper's surface is the mean of the waves; here it is divided by the kernel's integral, so that it is
-    a density of users. Its check-ins are users of their own; here a user counts once.
+    Deviation: the paper's surface is the mean of the cosines; here it is divided by the kernel's integral, so that it
+    is a density of users. In the paper each check-in is a user; here a user counts once.
 
     Its parameters are those of :class:`mapveil_client.random_features.parameters.FourierParameters`.
+
     Examples
     --------
     >>> import mapveil as mv
@@ -72,7 +70,9 @@ class FourierKde(FourierParameters, ProjectionMechanism):
     True
     """
 
-    summary: ClassVar[str] = "each device sends plane waves through its place; their sum is the density"
+    summary: ClassVar[str] = (
+        "each device sends random Fourier features of its place; their sum is the density"
+    )
     source: ClassVar[str] = "Zong et al. 2023, Algorithm 2"
 
     def query(self, where: MapPoints, bandwidth: float) -> Query:
@@ -97,33 +97,30 @@ class FourierKde(FourierParameters, ProjectionMechanism):
         chosen = self._bandwidth(points, tiling, where, total, rng)
         query = self._checked(self.query(where, chosen.metres), tiling, where)
 
-        def waves_of(chunk: Chunk) -> FloatArray:
-            devices = chunk.visits.devices
+        def features_of(chunk: Chunk) -> FloatArray:
+            visits, devices = chunk.visits, chunk.visits.devices
             units = unit_frequencies(devices, self.features, query.law, 2, chunk.rng)
-            visits = chunk.visits
             if self.jitter_m:
                 visits = visits.moved(offsets(devices, 2, self.jitter_m, chunk.rng))
-            return sum_of_waves(where, client_reports(units, visits, query), query, threads=chunk.threads)
+            return sum_of_features(where, client_reports(units, visits, query), query, threads=chunk.threads)
 
         made = sum_chunks(
             visits_of(points, tiling, self.places),
             rng.child("devices"),
-            waves_of,
-            lambda done: progress("sum the waves", min(1.0, done / total)),
+            features_of,
+            lambda done: progress("sum the features", min(1.0, done / total)),
         )
         return self._collected(made, tiling, where, query, chosen)
 
     def public_query(self, tiling: Tiling, users: int) -> Query:
-        """The query of a server that knows only the number of people. Run by: the server.
+        """The query of a server that knows the number of users only. Run by: the server.
 
         Raises
         ------
         ParameterError
             The bandwidth rule reads places.
-        InputError
-            The bandwidth looks like degrees, or smoothing is asked where the cells are no even grid.
-        PromiseError
-            Devices with the policy of these parameters refuse the query.
+        InputError, PromiseError
+            As :meth:`collect`.
         """
         where = self._where(tiling)
         chosen = self._public_bandwidth(tiling, where, users)
@@ -139,19 +136,19 @@ class FourierKde(FourierParameters, ProjectionMechanism):
         tiling : Tiling
             The cells.
         users : int
-            What the query was made for.
+            Number of users that the query was made for.
 
         Raises
         ------
         InputError
-            Nobody reported, or as :meth:`public_query`.
+            There is no report, or as :meth:`public_query`.
         """
         where = self._where(tiling)
         chosen = self._public_bandwidth(tiling, where, users)
         query = self.query(where, chosen.metres)
         values, devices = np.zeros(tiling.size), 0
         for reports in chunks:
-            values += sum_of_waves(where, reports, query, threads=1)
+            values += sum_of_features(where, reports, query, threads=1)
             devices += reports.projections.shape[0]
         if not devices:
             raise InputError("a map needs at least one report, got none")
@@ -176,7 +173,7 @@ class FourierKde(FourierParameters, ProjectionMechanism):
     def _collected(
         self, made: ChunkSum, tiling: Tiling, where: MapPoints, query: Query, chosen: _Bandwidth
     ) -> Collected:
-        """Users per cell from the sum of the waves."""
+        """Users per cell from B times S."""
         kernel_sum, notes, error = made.values / self.features, [chosen.note], 0.0
         spread = math.sqrt(made.devices / (2 * self.features))
         if self.smoothing == "reports":
@@ -186,7 +183,7 @@ class FourierKde(FourierParameters, ProjectionMechanism):
             per = 1e6 if tiling.region.georeferenced else 1.0
             unit = "users per km²" if tiling.region.georeferenced else "users per cell"
             error = spread / query.kernel_integral * per
-            notes.append(f"the chance of the waves is a standard error of {error:.3g} {unit} everywhere")
+            notes.append(f"the random frequencies make a standard error of {error:.3g} {unit} everywhere")
         return Collected(
             kernel_sum / query.kernel_integral * where.area,
             made.devices,
@@ -197,13 +194,7 @@ class FourierKde(FourierParameters, ProjectionMechanism):
         )
 
     def chosen_bandwidth(self, points: Points | Counts, tiling: Tiling, rng: Randomness) -> float:
-        """The bandwidth that a release of these points asks for, metres.
-
-        Raises
-        ------
-        InputError
-            The table cannot be used, or the bandwidth looks like degrees.
-        """
+        """The bandwidth of a release of these points, metres."""
         if self.bandwidth_m is not None:
             check_bandwidth(self.bandwidth_m, tiling)
         return self._bandwidth(points, tiling, map_points(tiling), count_users(points, tiling), rng).metres
@@ -224,7 +215,7 @@ class FourierKde(FourierParameters, ProjectionMechanism):
         )
 
     def _public_bandwidth(self, tiling: Tiling, where: MapPoints, users: int) -> _Bandwidth:
-        """The one given, or that of the rule that reads no place."""
+        """The given bandwidth, or that of the rule that reads no place."""
         if self.bandwidth_m is not None:
             unit = "m" if tiling.region.georeferenced else "cells"
             return _Bandwidth(float(self.bandwidth_m), f"bandwidth {self.bandwidth_m:g} {unit} as given")
@@ -257,9 +248,9 @@ class FourierKde(FourierParameters, ProjectionMechanism):
     def measure(
         self, values: FloatArray, tiling: Tiling, where: MapPoints, made: Collected
     ) -> tuple[Measured, ...]:
-        """The posterior error and places left, for an even prior and for this map as the prior."""
+        """The posterior error and places left, for a uniform prior and for this map as the prior."""
         if made.bandwidth is None:
-            raise AssertionError("a collection of waves has a bandwidth")
+            raise AssertionError("a collection of random features has a bandwidth")
         query = self.query(where, made.bandwidth)
         unit = "m" if tiling.region.georeferenced else "cells"
         measured: list[Measured] = []
@@ -272,28 +263,19 @@ class FourierKde(FourierParameters, ProjectionMechanism):
             measured += hiding_facts(found, against, unit=unit, cell=prior.size[0])
         return tuple(measured)
 
-    def warnings(self, measured: tuple[Measured, ...]) -> tuple[Note, ...]:
-        """Warns of few places, and of an error that is small beside the one without a report."""
-        return hiding_warnings(measured)
+    @property
+    def disclosure(self) -> Disclosure:
+        """See :class:`ProjectionMechanism`."""
+        return Reveals.PHASES(features=self.features, jitter_m=float(self.jitter_m))
 
-    def promise(
-        self, measured: tuple[Measured, ...], assumptions: tuple[Assumption, ...], *, seeded: bool
-    ) -> Guarantee:
+    @property
+    def assumptions(self) -> tuple[Assumption, ...]:
         """See :class:`ProjectionMechanism`."""
         jitter_m = float(self.jitter_m)
-        return Guarantee(
-            model=TrustModel.RANDOM_FEATURES,
-            epsilon=None,
-            adversary=Adversary.REPORTS,
-            disclosure=Reveals.PHASES(features=self.features, jitter_m=jitter_m),
-            assumptions=(
-                Assumes.ONE_CLIENT(),
-                Assumes.FIXED_FREQUENCIES(),
-                Assumes.PARTICIPATION_PUBLIC(),
-                Assumes.COARSE_SITE_LIST(jitter_m=jitter_m) if jitter_m else Assumes.NO_SITE_LIST(),
-                *((Assumes.SINGLE_LOCATION(),) if self.places == "mean" else ()),
-                *assumptions,
-            ),
-            measured=measured,
-            seeded=seeded,
+        return (
+            Assumes.ONE_CLIENT(),
+            Assumes.FIXED_FREQUENCIES(),
+            Assumes.PARTICIPATION_PUBLIC(),
+            Assumes.COARSE_SITE_LIST(jitter_m=jitter_m) if jitter_m else Assumes.NO_SITE_LIST(),
+            *((Assumes.SINGLE_LOCATION(),) if self.places == "mean" else ()),
         )

@@ -9,25 +9,15 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from mapveil.engines.contributions import count_users
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
 from mapveil.mechanisms.mechanism import Progress
-from mapveil.privacy.claim import (
-    Adversary,
-    Assumes,
-    Assumption,
-    ContributionBound,
-    Measured,
-    Norm,
-    Reveals,
-    TrustModel,
-)
-from mapveil.privacy.guarantee import Guarantee
-from mapveil.random_features.devices import Chunk, sum_chunks, visits_of
-from mapveil.random_features.map_points import MapPoints, map_points, sum_of_kernels
-from mapveil.random_features.projection_mechanism import Collected, ProjectionMechanism, check_bandwidth
+from mapveil.privacy.claim import Assumes, Assumption, ContributionBound, Disclosure, Norm, Reveals
+from mapveil.random_features.devices import Chunk
+from mapveil.random_features.federated_kde import Reported, collect_kernels
+from mapveil.random_features.map_points import MapPoints
+from mapveil.random_features.projection_mechanism import Collected, ProjectionMechanism
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError
 from mapveil_client.random_features.kernels import kernel_named, uniforms
@@ -45,9 +35,10 @@ def laplace_radius(probability: FloatArray, epsilon: float) -> FloatArray:
     .. math:: C_\epsilon^{-1}(p) = -\frac{1}{\epsilon} \Big( W_{-1}\big(\frac{p - 1}{e}\big) + 1 \Big), \qquad
               C_\epsilon(r) = 1 - (1 + \epsilon r) e^{-\epsilon r}
 
-    where: :math:`W_{-1}` is the lower branch of Lambert's W function. Source: Andres et al. (2013), section 4.2. Next
-    to p = 0, where the branch point costs digits, the radius is the inverse of the series of C. One Newton step makes
-    up for the rest.
+    where: :math:`W_{-1}` is the lower branch of Lambert's W function. Near p = 0, where the branch point costs digits,
+    the radius is the inverse of the series of C. One Newton step restores the other digits.
+
+    Source: Andres et al. (2013), section 4.2.
 
     Parameters
     ----------
@@ -72,21 +63,8 @@ def laplace_radius(probability: FloatArray, epsilon: float) -> FloatArray:
 def planar_laplace(count: int, epsilon: float, rng: Randomness) -> FloatArray:
     r"""Noise of density :math:`\frac{\epsilon^2}{2\pi} e^{-\epsilon \lVert x \rVert}`, equation 18.
 
-    A uniform direction, and the radius of a uniform probability (:func:`laplace_radius`). Run by: each client.
-
-    Parameters
-    ----------
-    count : int
-        Number of draws.
-    epsilon : float
-        Per metre.
-    rng : Randomness
-        The source of bits.
-
-    Returns
-    -------
-    ndarray of float64, shape (2, count)
-        Metres.
+    A uniform direction, and the radius of a uniform probability (:func:`laplace_radius`). ``epsilon`` is per metre, the
+    noise in metres, shape (2, count). Run by: each client.
     """
     angle = uniforms(count, rng) * (2 * math.pi)
     radius = laplace_radius(1 - uniforms(count, rng), epsilon)
@@ -94,7 +72,7 @@ def planar_laplace(count: int, epsilon: float, rng: Randomness) -> FloatArray:
 
 
 def remap(places: FloatArray, where: MapPoints, epsilon: float, how: Remap, prior: FloatArray) -> FloatArray:
-    r"""Move reported places to where they likelier came from: costs no privacy. Run by: the server, or the client.
+    r"""Move reported places to more likely origins: post-processing. Run by: the server, or the client.
 
     - ``region``: a place outside the region's box moves to the nearest inside (Andres et al. 2013, section 4.4).
     - ``prior``: the mean of the posterior over the cells (Chatzikokolakis et al. 2017),
@@ -104,9 +82,9 @@ def remap(places: FloatArray, where: MapPoints, epsilon: float, how: Remap, prio
     Parameters
     ----------
     places : ndarray of float64, shape (2, places)
-        Reported ones, metres.
+        Reported places, metres.
     where : MapPoints
-        The map's plane.
+        Plane of the map.
     epsilon : float
         Epsilon of the noise, per metre.
     how : str
@@ -117,7 +95,7 @@ def remap(places: FloatArray, where: MapPoints, epsilon: float, how: Remap, prio
     Raises
     ------
     InputError
-        ``prior`` on a tiling whose cells are no even grid in metres.
+        ``how`` is ``prior`` and the cells are no even grid in metres.
     """
     if how == "none":
         return places
@@ -127,7 +105,7 @@ def remap(places: FloatArray, where: MapPoints, epsilon: float, how: Remap, prio
     if how == "region":
         return np.asarray(inside)
     if grid is None:
-        raise InputError("a prior is remapped by on an even grid of metres; this tiling has none")
+        raise InputError("remap='prior' needs a tiling whose cells are an even grid in metres")
     from scipy.ndimage import map_coordinates
 
     weights = np.zeros(grid.count)
@@ -154,30 +132,30 @@ def _convolved(weights: FloatArray, likelihood: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, kw_only=True)
 class PlanarLaplace(ProjectionMechanism):
-    r"""Each device reports its place with planar Laplace noise; the map is the kernel density of what was reported.
+    r"""Each device reports its place with planar Laplace noise; the map is the kernel density of the reports.
 
-    Two places at distance r are told apart by a report by a factor of at most :math:`e^{\epsilon r}`, with
-    :math:`\epsilon` = ``level`` / ``radius_m`` (geo-indistinguishability, definition 4.1). That is no differential
-    privacy: over a city the factor is astronomical.
+    The probabilities of a report from two places at distance r differ by a factor of at most :math:`e^{\epsilon r}`,
+    with :math:`\epsilon` = ``level`` / ``radius_m`` (geo-indistinguishability, definition 4.1). This is no differential
+    privacy over a city, whose diameter makes the factor astronomical.
 
     Parameters
     ----------
     bandwidth_m : float
         Bandwidth of the kernel density of the reports, metres.
     radius_m : float
-        Within so many metres ...
+        Distance at which the factor is at most e to the power of ``level``, metres.
     level : float
-        ... the factor is at most e to this.
+        Logarithm of the factor at ``radius_m``.
     kernel : str
         As for :class:`mapveil.random_features.fourier_kde.FourierKde`.
     remap : str
-        ``none``; ``region``: reports outside move to its edge; ``prior``: to the mean of what a uniform prior makes
-        of them.
+        As for :func:`remap`, with a uniform prior.
     """
 
     name: ClassVar[str] = "planar-laplace"
     summary: ClassVar[str] = "each device reports its place moved by noise of a few hundred metres"
     source: ClassVar[str] = "Andres et al. 2013; Zong et al. 2023, section 4.2.3"
+    bound: ClassVar[ContributionBound | None] = ContributionBound(Norm.REPORTS, Fraction(1))
 
     bandwidth_m: float
     radius_m: float = 200.0
@@ -195,43 +173,30 @@ class PlanarLaplace(ProjectionMechanism):
         """Epsilon of the noise, per metre."""
         return self.level / self.radius_m
 
+    @property
+    def disclosure(self) -> Disclosure:
+        """See :class:`ProjectionMechanism`."""
+        return Reveals.PLANAR_LAPLACE(
+            per_m=self.epsilon_per_m, radius_m=float(self.radius_m), level=float(self.level)
+        )
+
+    @property
+    def assumptions(self) -> tuple[Assumption, ...]:
+        """See :class:`ProjectionMechanism`."""
+        return Assumes.ONE_CLIENT(), Assumes.FLOATING_POINT()
+
     def collect(
         self, points: Points | Counts, tiling: Tiling, rng: Randomness, progress: Progress
     ) -> Collected:
         """See :class:`ProjectionMechanism`."""
-        check_bandwidth(self.bandwidth_m, tiling)
-        where, total = map_points(tiling), count_users(points, tiling)
-        kernel, h = kernel_named(self.kernel), float(self.bandwidth_m)
-        prior = where.area / where.area.sum()
 
-        def kernels_of(chunk: Chunk) -> FloatArray:
+        def reported(chunk: Chunk, where: MapPoints) -> Reported:
             noise = planar_laplace(chunk.visits.devices, self.epsilon_per_m, chunk.rng)
-            reported = np.round(chunk.visits.places + noise, _DECIMALS)
-            moved = remap(reported, where, self.epsilon_per_m, self.remap, prior)
-            return sum_of_kernels(where, moved, None, kernel, (h, h), threads=chunk.threads)
+            sent = np.round(chunk.visits.places + noise, _DECIMALS)
+            prior = where.area / where.area.sum()
+            return remap(sent, where, self.epsilon_per_m, self.remap, prior), None
 
-        made = sum_chunks(
-            visits_of(points, tiling, "most-visited"),
-            rng,
-            kernels_of,
-            lambda done: progress("sum the kernels", min(1.0, done / total)),
-        )
-        users = np.maximum(made.values, 0.0) / (kernel.integral(2) * h * h) * where.area
-        return Collected(users, made.devices, bandwidth=h)
-
-    def promise(
-        self, measured: tuple[Measured, ...], assumptions: tuple[Assumption, ...], *, seeded: bool
-    ) -> Guarantee:
-        """See :class:`ProjectionMechanism`."""
-        return Guarantee(
-            model=TrustModel.RANDOM_FEATURES,
-            epsilon=None,
-            adversary=Adversary.REPORTS,
-            bound=ContributionBound(Norm.REPORTS, Fraction(1)),
-            disclosure=Reveals.PLANAR_LAPLACE(
-                per_m=self.epsilon_per_m, radius_m=float(self.radius_m), level=float(self.level)
-            ),
-            assumptions=(Assumes.ONE_CLIENT(), Assumes.FLOATING_POINT(), *assumptions),
-            measured=measured,
-            seeded=seeded,
-        )
+        return collect_kernels(
+            points, tiling, rng, progress,
+            bandwidth_m=self.bandwidth_m, kernel=self.kernel, places="most-visited", reported=reported,
+        )  # fmt: skip

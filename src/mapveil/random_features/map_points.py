@@ -12,7 +12,7 @@ from mapveil.maps.frame import raster_frame
 from mapveil.random_features.exact_density import kernel_density, kernel_density_at
 from mapveil.random_features.posterior import PriorCells
 from mapveil.random_features.surface import evaluate_on_grid, evaluate_on_points
-from mapveil_client.arrays import FloatArray, IntArray
+from mapveil_client.arrays import BoolArray, FloatArray, IntArray
 from mapveil_client.plane import Projection
 from mapveil_client.random_features.kernels import Kernel
 from mapveil_client.random_features.query import EvenGrid, Query
@@ -61,6 +61,14 @@ def map_points(tiling: Tiling) -> MapPoints:
     return MapPoints(None, none, none, places, tiling.area_m2(), low, high, projection, crs)
 
 
+def inside_region(tiling: Tiling) -> BoolArray:
+    """Whether the middle of each cell lies in the region's polygon, shape (cells,)."""
+    inside = getattr(tiling, "inside", None)
+    if tiling.region.polygon is None or inside is None:
+        return np.ones(tiling.size, dtype=np.bool_)
+    return np.asarray(inside())
+
+
 def inscribed_side(tiling: Tiling, where: MapPoints) -> float:
     """The side of the largest square inside the region along the plane's axes, metres: l of Lemma 3."""
     width, height = (high - low for low, high in zip(where.low, where.high, strict=True))
@@ -79,7 +87,7 @@ def inscribed_side(tiling: Tiling, where: MapPoints) -> float:
     return float(max(2 * int(distance.max()) - 1, 0)) * side
 
 
-def sum_of_waves(where: MapPoints, reports: Reports, query: Query, *, threads: int | None) -> FloatArray:
+def sum_of_features(where: MapPoints, reports: Reports, query: Query, *, threads: int | None) -> FloatArray:
     """B times S at each cell, shape (cells,). Run by: the server."""
     if query.grid is not None:
         return where.on_cells(evaluate_on_grid(reports, query, query.grid, threads=threads))
@@ -102,17 +110,7 @@ def sum_of_kernels(
 
 
 def prior_cells(tiling: Tiling, where: MapPoints, users: FloatArray | None = None) -> PriorCells:
-    """A prior over equal boxes of the region: even, or in proportion to users per cell of the tiling.
-
-    Parameters
-    ----------
-    tiling : Tiling
-        Tiling whose region is divided.
-    where : MapPoints
-        Plane of the tiling.
-    users : ndarray of float64, shape (tiling.size,), optional
-        Non-negative; an even prior without, or where all are 0.
-    """
+    """A prior over equal boxes of the region: in proportion to ``users`` per cell; uniform without any."""
     width, height = (high - low for low, high in zip(where.low, where.high, strict=True))
     side = max(width, height) / _PRIOR_SIDE
     columns, rows = max(1, round(width / side)), max(1, round(height / side))

@@ -9,10 +9,10 @@ from mapveil.privacy.claim import Measured, Quantity
 from mapveil.random_features.posterior import Hiding
 
 FEW_PLACES: Final = 20
-"""Fewer equally likely places than this are warned of."""
+"""Equally likely places below which a warning is given."""
 
 SMALL_PART: Final = 0.25
-"""A posterior error below this part of the error without a report is warned of."""
+"""Fraction of the error without a report below which a posterior error gives a warning."""
 
 _ERROR, _TWENTIETH = Quantity.POSTERIOR_ERROR, Quantity.WORST_ERROR
 _BLIND, _PLACES = Quantity.PRIOR_ERROR, Quantity.PLACES_LEFT
@@ -43,10 +43,7 @@ def hiding_facts(found: Hiding, against: str, *, unit: str, cell: float) -> tupl
 def hiding_warnings(measured: tuple[Measured, ...]) -> tuple[Note, ...]:
     """One sentence for each adversary that is left with few places, or with a small error.
 
-    Parameters
-    ----------
-    measured : tuple of Measured
-        Measurements of a guarantee; others than those of :func:`hiding_facts` are ignored.
+    Measurements other than those of :func:`hiding_facts` are ignored.
 
     Examples
     --------

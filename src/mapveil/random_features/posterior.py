@@ -1,8 +1,8 @@
-r"""The posterior of a server with a prior over places, given the waves of one device.
+r"""The posterior of a server with a prior over places, given the features of one device.
 
-The server has a device's frequencies and phases exactly, and a public prior over cells of the region, people being
-anywhere inside a cell. Fewer features than axes leave lines of places. The phase of a place that is uniform in a cell
-is the sum of uniform variables, so for one feature the posterior is exact:
+The server has a device's frequencies and phases exactly, and a public prior over cells of the region, uniform inside
+each cell. Fewer features than axes leave lines of places. The phase of a place that is uniform in a cell is the sum of
+uniform variables, so for one feature the posterior is exact:
 
 .. math:: \Pr[c \mid \omega, z] \propto \pi_c \prod_b \tau_b\big(\arg(z_b) - \omega_b \cdot (c - o)\big)
 
@@ -14,9 +14,9 @@ it has one). As many features as axes leave points (:mod:`mapveil.random_feature
 
 where: x are the crossings and e the device's own offset, if it has one.
 
-Reported are the error of the guess that is best in expectation (the posterior's geometric median) and the exponential
-of the posterior's entropy: how many equally likely cells it is worth. Deviation: Zong et al. (2023) score the maxima of
-the surface (equation 16), against no prior.
+Measured are the error of the guess that is best in expectation (the posterior's geometric median) and the exponential
+of the posterior's entropy, a number of equally likely cells. Deviation: Zong et al. (2023) score the maxima of the
+surface (equation 16), against no prior.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _ROUNDING: Final = 1e-14
 
 
 class PriorCells(NamedTuple):
-    """A public prior: equal boxes of the plane and how likely each is."""
+    """A public prior: equal boxes of the plane and their probabilities."""
 
     places: FloatArray  # middles, shape (dimension, cells), metres
     size: tuple[float, ...]  # sides of a box, metres
@@ -68,29 +68,27 @@ class PriorCells(NamedTuple):
 
 
 class CellLattice(NamedTuple):
-    """An array of boxes, some of them a prior's."""
+    """An array of boxes that contains those of a prior."""
 
-    low: tuple[float, ...]  # its corner, metres
+    low: tuple[float, ...]  # corner of the array, metres
     boxes: tuple[int, ...]  # along each axis
-    kept: IntArray  # which of the flat array are the prior's
+    kept: IntArray  # indices of the prior's boxes in the flat array
 
 
 class Posterior(NamedTuple):
     """The posterior of each device."""
 
     weights: FloatArray  # (devices, cells), each row sums to 1
-    spread: (
-        FloatArray  # (devices,): root mean square distance to the place in a cell that it believes in, metres
-    )
+    spread: FloatArray  # (devices,): root mean square distance to the place inside a cell, metres
 
 
 class Hiding(NamedTuple):
     """Measures of hiding, each an average over simulated devices."""
 
     error_m: float  # expected distance to the best guess, metres
-    worst_error_m: float  # at most so much for the twentieth of devices with the least
+    worst_error_m: float  # the error's 5 % quantile over devices
     places: float  # equally likely cells
-    prior_error_m: float  # the best guess without any report
+    prior_error_m: float  # of the best guess without any report
 
 
 class Simulated(NamedTuple):
@@ -109,7 +107,7 @@ def posterior(
     Parameters
     ----------
     reports : Reports
-        Reports of devices at one place each, not folded by a grid: a server that has folded ones knows less.
+        Reports of devices at one place each, not folded by a grid: a server with folded reports knows less.
     query : Query
         Query that the devices answered.
     prior : PriorCells
@@ -117,8 +115,7 @@ def posterior(
     jitter_m : float
         Standard deviation of each device's own offset along x and y, metres.
     cellwise : bool
-        A server that holds each phase against each cell by itself, never against the other phases: it does not see
-        where waves cross. For comparison.
+        Whether the server compares each phase with each cell by itself and ignores crossings. For comparison.
     """
     devices = reports.projections.shape[0]
     spread = np.full(devices, prior.spread)
@@ -133,14 +130,14 @@ def posterior(
     most = logs.max(axis=1, keepdims=True)
     possible = np.isfinite(most)
     weights = np.exp(logs - np.where(possible, most, 0.0))
-    # Where the prior rules out all that the report leaves, nothing was learnt.
+    # Where the prior excludes every place that the report leaves, the posterior is the prior.
     weights = np.where(possible, weights, prior.probability)
     spread = np.where(possible[:, 0], spread, prior.spread)
     return Posterior(np.asarray(weights / weights.sum(axis=1, keepdims=True)), spread)
 
 
 def _on_lines(reports: Reports, query: Query, prior: PriorCells, jitter_m: float) -> FloatArray:
-    """Logarithms of each report's likelihood in each cell, phases inside a cell taken for independent."""
+    """Logarithms of each report's likelihood in each cell, with phases independent inside a cell."""
     logs = np.zeros((reports.projections.shape[0], prior.probability.size))
     offset = prior.places - np.asarray(query.origin)[:, None]
     for feature in range(query.features):
@@ -159,7 +156,7 @@ def _on_lines(reports: Reports, query: Query, prior: PriorCells, jitter_m: float
 def _at_crossings(
     reports: Reports, query: Query, prior: PriorCells, jitter_m: float
 ) -> tuple[FloatArray, FloatArray, BoolArray]:
-    """The same where crossings are left, how well each crossing tells the place, and devices with too many."""
+    """The same where crossings are left, the spread inside a cell, and devices with too many crossings."""
     lattice = prior.lattice()
     size, devices = np.asarray(prior.size), reports.projections.shape[0]
     # A moved place may be outside.
@@ -182,7 +179,7 @@ def _at_crossings(
             held = correlate1d(held, _spill(jitter_m / float(size[axis])), axis=axis + 1, mode="constant")
     inner = tuple(slice(int(p), int(p + n)) for p, n in zip(pad, lattice.boxes, strict=True))
     likelihood = held[(slice(None), *inner)].reshape(devices, -1)[:, lattice.kept]
-    # Crossings as many as cells tell no more than the cell.
+    # As many crossings as cells reveal no more than the cell.
     others = np.maximum(np.bincount(found.device, minlength=devices) - 1, 0)
     many = np.minimum(others / float(np.prod(lattice.boxes)), 1.0)
     within = prior.spread**2 * many + moved * jitter_m**2 * math.pi / 4
@@ -191,7 +188,7 @@ def _at_crossings(
 
 
 def _spill(deviation: float) -> FloatArray:
-    """The part of a normal variable around the middle of a cell that falls into each of those around it."""
+    """Fractions of a normal variable around the middle of a cell that fall into the cells around it."""
     from scipy.special import ndtr
 
     reach = math.ceil(_REACH * deviation)
@@ -216,7 +213,7 @@ def _wrapped_density(phase: FloatArray, spans: FloatArray) -> FloatArray:
     floor = 1e-9
     long, short = np.maximum(long, floor), np.maximum(short, floor)
     total = np.zeros(phase.shape)
-    # A cell wider than a few waves says nothing of the phase: the sum is then flat.
+    # In a cell wider than a few periods the phase is uniform.
     turns = int(min(np.ceil((long + short).max() / (4 * math.pi)) + 1, 8))
     for turn in range(-turns, turns + 1):
         apart = np.abs(phase + 2 * math.pi * turn)
@@ -226,20 +223,16 @@ def _wrapped_density(phase: FloatArray, spans: FloatArray) -> FloatArray:
 
 
 def best_guess(weights: FloatArray, places: FloatArray) -> FloatArray:
-    """The guess of least expected distance under each posterior, by Weiszfeld's iteration, shape (devices, dimension).
+    """The guess of least expected distance under each posterior, by Weiszfeld's iteration.
 
-    Parameters
-    ----------
-    weights : ndarray of float64, shape (devices, cells)
-        Posteriors.
-    places : ndarray of float64, shape (dimension, cells)
-        Prior, for its cells.
+    ``weights`` are posteriors of shape (devices, cells), ``places`` the cells' middles, shape (dimension, cells); the
+    guesses have shape (devices, dimension).
     """
     middle = places.mean(axis=1)
     extent = float(np.ptp(places, axis=1).max()) or 1.0
     around = (places - middle[:, None]) / extent
     guess = _means(weights, around)
-    # Most of the way in single precision, where what is tiny would be slow.
+    # Most steps in single precision; there, tiny weights would be slow.
     short = np.where(weights > _NEGLIGIBLE, weights, 0).astype(np.float32)
     for _ in range(_STEPS):
         guess = _step(short, around.astype(np.float32), guess.astype(np.float32), 1e-3)
@@ -260,7 +253,7 @@ def _step(weights: AnyArray, places: AnyArray, guess: AnyArray, least: float) ->
 
 
 def _products(first: AnyArray, second: AnyArray) -> AnyArray:
-    """Their product, for two or three columns: a matrix library would start threads for it."""
+    """The matrix product over two or three columns, without the threads of a matrix library."""
     made: AnyArray = np.multiply.outer(first[:, 0], second[0])
     for axis in range(1, second.shape[0]):
         made += np.multiply.outer(first[:, axis], second[axis])
@@ -280,7 +273,7 @@ def _squares(guess: FloatArray, places: FloatArray) -> FloatArray:
     total = _products(-2 * guess, places)
     total += np.square(guess).sum(axis=1)[:, None]
     total += np.square(places).sum(axis=0)
-    # What rounding makes of 0 is millimetres in a city.
+    # Rounding makes millimetres of 0 in a city.
     total[total < _ROUNDING * np.square(np.ptp(places, axis=1)).sum()] = 0.0
     return total
 
@@ -292,14 +285,12 @@ def expected_error(
 
     Parameters
     ----------
-    weights : ndarray of float64, shape (devices, cells)
-        Posteriors.
-    spread : ndarray of float64, shape (devices,), or float
-        Root mean square distance to the place in a cell, metres.
+    weights, spread
+        Posteriors, as :class:`Posterior`.
     prior : PriorCells
         The cells.
     guess : ndarray of float64, shape (devices, dimension), optional
-        The best one by default.
+        :func:`best_guess` by default.
     """
     away = _squares(best_guess(weights, prior.places) if guess is None else guess, prior.places)
     away += np.square(np.broadcast_to(spread, weights.shape[0]))[:, None]
@@ -307,7 +298,7 @@ def expected_error(
 
 
 def effective_places(weights: FloatArray) -> FloatArray:
-    """Number of equally likely cells of the same entropy, exp of it, of each posterior, shape (devices,)."""
+    """The exponential of each posterior's entropy: a number of equally likely cells, shape (devices,)."""
     return np.asarray(np.exp(-(weights * _log(np.where(weights > 0, weights, 1.0))).sum(axis=1)))
 
 
@@ -322,20 +313,14 @@ def hiding(
     """Measure how well a query hides devices from a server with this prior. Run by: anybody.
 
     Devices are drawn from the prior, with a fixed seed: the figures are properties of the query and the prior. The
-    server is given the frequencies themselves, which is more than a grid with a step longer than the waves shows it.
+    server is given the frequencies themselves, more than a grid with a step longer than their periods reveals.
 
     Parameters
     ----------
-    query : Query
-        Query of the server.
-    prior : PriorCells
-        Prior of the server; devices are drawn from it.
+    query, prior, jitter_m, cellwise
+        As for :func:`posterior`.
     devices : int
         Number of devices to simulate.
-    jitter_m : float
-        Standard deviation of each device's own offset, metres.
-    cellwise : bool
-        As for :func:`posterior`.
     """
     query = dataclasses.replace(query, grid=None)
     drawn = simulated_devices(query, prior, devices, Randomness(_SEED), jitter_m=jitter_m)
@@ -358,15 +343,7 @@ def hiding(
 def simulated_devices(
     query: Query, prior: PriorCells, devices: int, rng: Randomness, *, jitter_m: float = 0.0
 ) -> Simulated:
-    """Devices where the prior says, anywhere inside a cell, and what they answer. Run by: a simulation.
-
-    Parameters
-    ----------
-    query, prior, devices, jitter_m
-        As for :func:`hiding`.
-    rng : Randomness
-        Draws them.
-    """
+    """Draw devices from a prior, uniform inside a cell, and their reports. Run by: a simulation."""
     chance, dimension = rng.generator(), query.dimension
     at = chance.choice(prior.probability.size, devices, p=prior.probability)
     inside = chance.uniform(-0.5, 0.5, (dimension, devices)) * np.asarray(prior.size)[:, None]

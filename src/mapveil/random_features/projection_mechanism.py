@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -14,11 +14,19 @@ from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
 from mapveil.inference.simplex import simplex_level
 from mapveil.maps.density_map import DensityMap
-from mapveil.maps.note import Note
 from mapveil.mechanisms.mechanism import AnyMechanism, Progress, tiling_of
-from mapveil.privacy.claim import Assumption, Measured, Share
+from mapveil.privacy.claim import (
+    Adversary,
+    Assumption,
+    ContributionBound,
+    Disclosure,
+    Measured,
+    Share,
+    TrustModel,
+)
 from mapveil.privacy.guarantee import Guarantee
-from mapveil.random_features.map_points import MapPoints, map_points
+from mapveil.random_features.map_points import MapPoints, inside_region, map_points
+from mapveil.random_features.measured import hiding_warnings
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError
 from mapveil_client.randomness.random import Randomness, as_randomness
@@ -39,13 +47,7 @@ class Collected(NamedTuple):
 
 
 def check_bandwidth(bandwidth_m: float, tiling: Tiling) -> None:
-    """Refuse degrees given for metres.
-
-    Raises
-    ------
-    InputError
-        The bandwidth is below a metre on Earth, or the region is.
-    """
+    """Refuse degrees given for metres: an ``InputError`` for a bandwidth or a region below a metre on Earth."""
     region = tiling.region
     if region.georeferenced and bandwidth_m < 1:
         raise InputError(
@@ -59,24 +61,12 @@ def check_bandwidth(bandwidth_m: float, tiling: Tiling) -> None:
 
 
 def non_negative(users: FloatArray, tiling: Tiling, negative: Negative) -> tuple[FloatArray, tuple[str, ...]]:
-    r"""The map of an estimate: without negative users, and with a note that says what that did.
+    r"""A non-negative map of estimated users per cell, none outside the region's polygon, and a note on the change.
 
-    ``clip`` shows them as 0, which adds users. ``keep-total`` is the nearest non-negative map with the estimate's
-    total, :math:`\max(x - t, 0)` with the t that makes it so.
-
-    Parameters
-    ----------
-    users : ndarray of float64, shape (cells,)
-        An estimate.
-    tiling : Tiling
-        The cells; those outside the region's polygon hold nobody.
-    negative : str
-        ``keep-total`` or ``clip``.
+    ``clip`` shows negative estimates as 0, which adds users. ``keep-total`` is the nearest non-negative map with the
+    estimate's total, :math:`\max(x - t, 0)` with the t that keeps the total.
     """
-    inside = getattr(tiling, "inside", None)
-    held = np.ones(users.size, dtype=np.bool_)
-    if tiling.region.polygon is not None and inside is not None:
-        held = inside()
+    held = inside_region(tiling)
     users = np.where(held, users, 0.0)
     below = users < 0
     if not below.any():
@@ -95,7 +85,10 @@ def non_negative(users: FloatArray, tiling: Tiling, negative: Negative) -> tuple
 
 @dataclass(frozen=True, kw_only=True)
 class ProjectionMechanism(AnyMechanism):
-    """A mechanism of this wing: each device reports for itself, without a privacy budget."""
+    """A mechanism whose devices report for themselves, without a privacy budget."""
+
+    bound: ClassVar[ContributionBound | None] = None
+    known: ClassVar[tuple[Measured, ...]] = ()  # of any release
 
     @abstractmethod
     def collect(
@@ -103,11 +96,30 @@ class ProjectionMechanism(AnyMechanism):
     ) -> Collected:
         """Run every device's half, and the server's."""
 
+    @property
     @abstractmethod
+    def disclosure(self) -> Disclosure:
+        """The content of a report."""
+
+    @property
+    @abstractmethod
+    def assumptions(self) -> tuple[Assumption, ...]:
+        """Assumptions of every release."""
+
     def promise(
         self, measured: tuple[Measured, ...], assumptions: tuple[Assumption, ...], *, seeded: bool
     ) -> Guarantee:
-        """The guarantee of a release, with these measurements and assumptions."""
+        """The guarantee of a release, with these measurements and further assumptions."""
+        return Guarantee(
+            model=TrustModel.RANDOM_FEATURES,
+            epsilon=None,
+            adversary=Adversary.REPORTS,
+            bound=self.bound,
+            disclosure=self.disclosure,
+            assumptions=(*self.assumptions, *assumptions),
+            measured=(*self.known, *measured),
+            seeded=seeded,
+        )
 
     def measure(
         self, values: FloatArray, tiling: Tiling, where: MapPoints, made: Collected
@@ -115,12 +127,8 @@ class ProjectionMechanism(AnyMechanism):
         """The success of adversaries against the reports behind this map."""
         return ()
 
-    def warnings(self, measured: tuple[Measured, ...]) -> tuple[Note, ...]:
-        """Warnings that follow from the measurements."""
-        return ()
-
     def guarantee(self, shares: tuple[Share, ...] = (), *, seeded: bool = False) -> Guarantee:
-        """The promise of a release with these parameters, without what is measured on its region."""
+        """The guarantee of a release with these parameters, without measurements on its region."""
         return self.promise((), (), seeded=seeded)
 
     def release(
@@ -170,19 +178,7 @@ class ProjectionMechanism(AnyMechanism):
         progress: Progress | None = None,
         negative: Negative = "keep-total",
     ) -> DensityMap:
-        """The map of what the server half made of the reports. Run by: the server.
-
-        Parameters
-        ----------
-        made : Collected
-            Users per cell, as estimated.
-        tiling : Tiling
-            The cells.
-        seeded : bool
-            Whether the devices' waves can be repeated.
-        progress, negative
-            See :meth:`release`.
-        """
+        """The map of an estimate, ``seeded`` where its reports can be repeated. Run by: the server."""
         tell = progress or (lambda step, done: None)
         values, notes = non_negative(made.users, tiling, negative)
         tell("measure what a server could learn", 0.0)
@@ -190,7 +186,7 @@ class ProjectionMechanism(AnyMechanism):
         tell("measure what a server could learn", 1.0)
         parameters = self.parameters()
         if made.bandwidth is not None:
-            # The one that was asked, whoever chose it: a reader of the map can measure again.
+            # The bandwidth of the query, whoever chose it: a reader of the map can measure again.
             parameters["bandwidth_m"] = made.bandwidth
         return DensityMap(
             values=values,
@@ -198,6 +194,6 @@ class ProjectionMechanism(AnyMechanism):
             guarantee=self.promise(measured, made.assumptions, seeded=seeded),
             method=self.name,
             parameters=parameters,
-            notes=(*self.warnings(measured), *made.notes, *notes),
+            notes=(*hiding_warnings(measured), *made.notes, *notes),
             faint=made.faint,
         )

@@ -1,7 +1,4 @@
-"""Nonuniform fast Fourier transforms in one to three dimensions, with the options that serve here.
-
-Thin calls of FINUFFT (Barnett, Magland, af Klinteberg 2019), which is imported when first used.
-"""
+"""Nonuniform fast Fourier transforms in one to three dimensions, by FINUFFT (Barnett, Magland, af Klinteberg 2019)."""
 
 from __future__ import annotations
 
@@ -23,11 +20,10 @@ def to_grid(
     strengths: ComplexArray,
     count: tuple[int, ...],
     *,
-    sign: int,
     tolerance: float,
     threads: int | None = None,
 ) -> ComplexArray:
-    r"""Type 1: :math:`f_k = \sum_j c_j e^{\pm i k \cdot x_j}` for :math:`-n/2 \le k < n/2`, shape ``count``.
+    r"""Type 1: :math:`f_k = \sum_j c_j e^{-i k \cdot x_j}` for :math:`-n/2 \le k < n/2`, shape ``count``.
 
     Parameters
     ----------
@@ -37,12 +33,10 @@ def to_grid(
         c.
     count : tuple of int
         n of each axis.
-    sign : int
-        Sign of the exponent.
     tolerance : float
-        Relative accuracy asked.
+        Relative accuracy.
     threads : int, optional
-        All cores by default.
+        Threads of the transform; all cores by default.
     """
     import finufft
 
@@ -51,44 +45,38 @@ def to_grid(
     call = (finufft.nufft1d1, finufft.nufft2d1, finufft.nufft3d1)[len(count) - 1]
     options = _threads(strengths.size, threads)
     if _fits_the_cache(angles, count):
-        # Sources are sorted for the cache's sake, which takes longer than all the rest where the cache holds all.
+        # FINUFFT sorts sources for the cache's sake, which takes longer than all the rest where the cache holds all.
         options["spread_sort"] = 0
     size = count[0] if len(count) == 1 else count
-    made = call(*angles, np.ascontiguousarray(strengths), size, eps=tolerance, isign=sign, **options)
+    made = call(*angles, np.ascontiguousarray(strengths), size, eps=tolerance, isign=-1, **options)
     return np.asarray(made)
 
 
 def to_points_from_grid(
-    angles: Sequence[FloatArray],
-    modes: ComplexArray,
-    *,
-    sign: int,
-    tolerance: float,
-    threads: int | None = None,
+    angles: Sequence[FloatArray], modes: ComplexArray, *, tolerance: float, threads: int | None = None
 ) -> ComplexArray:
-    r"""Type 2: :math:`f_j = \sum_k c_k e^{\pm i k \cdot x_j}`, the same from a grid to points, shape (points,)."""
+    r"""Type 2: :math:`f_j = \sum_k c_k e^{i k \cdot x_j}`, from a grid to points, shape (points,)."""
     import finufft
 
     call = (finufft.nufft1d2, finufft.nufft2d2, finufft.nufft3d2)[modes.ndim - 1]
     options = _threads(angles[0].size, threads)
-    return np.asarray(call(*angles, np.ascontiguousarray(modes), eps=tolerance, isign=sign, **options))
+    return np.asarray(call(*angles, np.ascontiguousarray(modes), eps=tolerance, isign=1, **options))
 
 
 def to_points(
     frequencies: Sequence[FloatArray],
     strengths: ComplexArray,
-    places: Sequence[FloatArray],
+    points: Sequence[FloatArray],
     *,
-    sign: int,
     tolerance: float,
     threads: int | None = None,
 ) -> ComplexArray:
-    r"""Type 3: :math:`f_j = \sum_k c_k e^{\pm i \omega_k \cdot x_j}`, from anywhere to anywhere, shape (points,)."""
+    r"""Type 3: :math:`f_j = \sum_k c_k e^{-i \omega_k \cdot x_j}`, from anywhere to anywhere, shape (points,)."""
     import finufft
 
-    call = (finufft.nufft1d3, finufft.nufft2d3, finufft.nufft3d3)[len(places) - 1]
+    call = (finufft.nufft1d3, finufft.nufft2d3, finufft.nufft3d3)[len(points) - 1]
     options = _threads(strengths.size, threads)
-    return np.asarray(call(*frequencies, strengths, *places, eps=tolerance, isign=sign, **options))
+    return np.asarray(call(*frequencies, strengths, *points, eps=tolerance, isign=-1, **options))
 
 
 def _threads(size: int, threads: int | None) -> dict[str, Any]:
@@ -98,7 +86,7 @@ def _threads(size: int, threads: int | None) -> dict[str, Any]:
 
 
 def _fits_the_cache(angles: Sequence[FloatArray], count: tuple[int, ...]) -> bool:
-    """Whether most sources spread to a part of the fine grid (twice as many points an axis) that the cache holds."""
+    """Whether most sources spread to a fraction of the fine grid (2 n points an axis) that the cache holds."""
     touched = 1.0
     for angle, n in zip(angles, count, strict=True):
         some = angle[:: max(1, angle.size // _SAMPLE)]

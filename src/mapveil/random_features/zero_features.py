@@ -12,9 +12,8 @@ from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
 from mapveil.mechanisms.mechanism import Progress
-from mapveil.privacy.claim import Adversary, Assumes, Assumption, Measured, Quantity, Reveals, TrustModel
-from mapveil.privacy.guarantee import Guarantee
-from mapveil.random_features.map_points import MapPoints, map_points, prior_cells
+from mapveil.privacy.claim import Assumes, Assumption, Disclosure, Measured, Quantity, Reveals
+from mapveil.random_features.map_points import MapPoints, inside_region, map_points, prior_cells
 from mapveil.random_features.posterior import blind_error
 from mapveil.random_features.projection_mechanism import Collected, ProjectionMechanism
 from mapveil_client.arrays import FloatArray
@@ -23,22 +22,30 @@ from mapveil_client.randomness.random import Randomness
 
 @dataclass(frozen=True, kw_only=True)
 class ZeroFeatures(ProjectionMechanism):
-    """Every device says that it is in the region, and nothing else: a flat map of as many users as answered."""
+    """Every device reports that it is in the region, and nothing else: a uniform map of all users who answered."""
 
     name: ClassVar[str] = "zero-features"
     summary: ClassVar[str] = "each device answers with a constant: a flat map, and nothing learnt"
     source: ClassVar[str] = "Zong et al. 2023, section 4.2.3"
+
+    @property
+    def disclosure(self) -> Disclosure:
+        """See :class:`ProjectionMechanism`."""
+        return Reveals.PRESENCE()
+
+    @property
+    def assumptions(self) -> tuple[Assumption, ...]:
+        """See :class:`ProjectionMechanism`."""
+        return (Assumes.PARTICIPATION_PUBLIC(),)
 
     def collect(
         self, points: Points | Counts, tiling: Tiling, rng: Randomness, progress: Progress
     ) -> Collected:
         """See :class:`ProjectionMechanism`."""
         progress("count the devices", 0.0)
-        devices, area = count_users(points, tiling), map_points(tiling).area
+        devices = count_users(points, tiling)
         progress("count the devices", 1.0)
-        inside = getattr(tiling, "inside", None)
-        if tiling.region.polygon is not None and inside is not None:
-            area = np.where(inside(), area, 0.0)
+        area = np.where(inside_region(tiling), map_points(tiling).area, 0.0)
         return Collected(devices * area / area.sum(), devices)
 
     def measure(
@@ -48,17 +55,3 @@ class ZeroFeatures(ProjectionMechanism):
         unit = "m" if tiling.region.georeferenced else "cells"
         error = blind_error(prior_cells(tiling, where))
         return (Measured(Quantity.POSTERIOR_ERROR, error, unit, "a server that knows the region only"),)
-
-    def promise(
-        self, measured: tuple[Measured, ...], assumptions: tuple[Assumption, ...], *, seeded: bool
-    ) -> Guarantee:
-        """See :class:`ProjectionMechanism`."""
-        return Guarantee(
-            model=TrustModel.RANDOM_FEATURES,
-            epsilon=None,
-            adversary=Adversary.REPORTS,
-            disclosure=Reveals.PRESENCE(),
-            assumptions=(Assumes.PARTICIPATION_PUBLIC(), *assumptions),
-            measured=measured,
-            seeded=seeded,
-        )

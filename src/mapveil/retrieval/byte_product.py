@@ -3,9 +3,9 @@ r"""The server's work: a matrix of bytes times a vector of words, modulo :math:`
 .. math:: y_i = \sum_j D_{ij}\, x_j \bmod 2^{32}
 
 where: D is int8, x and y are uint32. Every byte of D is read once, so memory is the limit. Two kernels give the same
-words: a compiled one (extra ``fast``), and one of NumPy's own parts. There x is split into four digits of 8 bits,
-:math:`x = d_0 + 2^8 d_1 + 2^{16} d_2 + 2^{24} d_3`, from -128 to 127, and 32-bit floats multiply: a product is at most
-:math:`2^{14}` in magnitude and a sum of 1024 of them at most :math:`2^{24}`, so that no step rounds.
+words: a compiled one (extra ``fast``), and one of NumPy alone. The latter splits x into four digits of 8 bits,
+:math:`x = d_0 + 2^8 d_1 + 2^{16} d_2 + 2^{24} d_3`, from -128 to 127, and multiplies 32-bit floats: a product is at
+most :math:`2^{14}` in magnitude and a sum of 1024 of them at most :math:`2^{24}`, so no step rounds.
 """
 
 from __future__ import annotations
@@ -17,25 +17,21 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from mapveil.retrieval.parameters import Bytes, Words
 from mapveil_client.errors import MissingExtra, require
 
-Bytes = npt.NDArray[np.int8]
-Words = npt.NDArray[np.uint32]
 ByteProduct = Callable[[Bytes, Words], Words]
 
 _EXACT: Final = 1 << 10  # digits whose products a 32-bit float adds up exactly
-_TILE_BYTES: Final = 1 << 19  # of the database that are floats at one time
-_HEIGHT: Final = (32, 64)  # rows of a tile; more, and BLAS would wake a second thread for each
+_TILE_BYTES: Final = 1 << 19  # of the database, as floats at one time
+_HEIGHT: Final = (32, 64)  # rows of a tile; BLAS would use a second thread for more
 _DIGITS: Final = 4
 
 
 def byte_product(compiled: bool | None = None) -> ByteProduct:
     """The kernel: the compiled one where its extra is installed (``None``), always, or never.
 
-    Raises
-    ------
-    MissingExtra
-        ``compiled`` is true and the extra ``fast`` is not installed.
+    ``True`` without the extra ``fast`` is a ``MissingExtra``.
     """
     if compiled is False:
         return plain_product
@@ -48,19 +44,7 @@ def byte_product(compiled: bool | None = None) -> ByteProduct:
 
 
 def plain_product(matrix: Bytes, vector: Words) -> Words:
-    """Multiply with NumPy alone. Run by: the server.
-
-    Parameters
-    ----------
-    matrix : ndarray of int8, shape (rows, columns)
-        D.
-    vector : ndarray of uint32, shape (columns,)
-        x.
-
-    Returns
-    -------
-    ndarray of uint32, shape (rows,)
-    """
+    """D x with NumPy alone, shape (rows,). Run by: the server."""
     rows, columns = matrix.shape
     blocks = -(-columns // _EXACT)
     digits = _signed_digits(vector, blocks).transpose(0, 2, 1)
@@ -80,8 +64,8 @@ def plain_product(matrix: Bytes, vector: Words) -> Words:
 def _signed_digits(vector: Words, blocks: int) -> npt.NDArray[np.float32]:
     """The vector's digits from -128 to 127, shape (blocks, 4, 1024), zeros past its end."""
     padded = np.zeros(blocks * _EXACT, dtype="<u4")
-    # Adding 128 at each place carries where a digit is 128 or more; XOR takes the 128 off again. What is
-    # carried past 2^32 is dropped.
+    # Adding 128 at each place carries where a digit is 128 or more; XOR takes the 128 off again. A carry past 2^32
+    # is dropped.
     padded[: vector.size] = (vector + np.uint32(0x80808080)) ^ np.uint32(0x80808080)
     digits = padded.view(np.int8).reshape(blocks, _EXACT, _DIGITS).transpose(0, 2, 1)
     return np.ascontiguousarray(digits, dtype=np.float32)
@@ -89,15 +73,7 @@ def _signed_digits(vector: Words, blocks: int) -> npt.NDArray[np.float32]:
 
 @functools.cache
 def compiled_product() -> ByteProduct:
-    """Compile the kernel for this machine: a second, once. Run by: the server.
-
-    It holds no interpreter lock: threads answer queries side by side.
-
-    Raises
-    ------
-    MissingExtra
-        The extra ``fast`` is not installed.
-    """
+    """Compile the kernel for this machine, which takes a second; it holds no interpreter lock. Run by: the server."""
     numba: Any = require("numba", "fast")
     matrix = numba.types.Array(numba.int8, 2, "C", readonly=True)
     vector = numba.types.Array(numba.uint32, 1, "C", readonly=True)
@@ -112,7 +88,7 @@ def compiled_product() -> ByteProduct:
 
 
 def _eight_rows(matrix: Bytes, vector: Words, found: Words) -> None:
-    """Eight rows at a time: each word of the vector is loaded once for eight bytes, and all streams stay in step."""
+    """Multiply eight rows at a time: each word of the vector is loaded once for eight bytes."""
     rows, columns = matrix.shape
     top = 0
     while top + 8 <= rows:

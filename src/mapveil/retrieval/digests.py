@@ -1,8 +1,4 @@
-"""Domain separation: every hash of a retrieval names what it is for.
-
-Two uses never share an input: each starts with the protocol's name, its version and the number of its purpose,
-and every part after that is preceded by its length.
-"""
+"""Domain separation: every hash of a retrieval names its purpose, so that two purposes never share an input."""
 
 from __future__ import annotations
 
@@ -14,8 +10,6 @@ PROTOCOL: Final = b"mapveil retrieval"
 VERSION: Final = 1
 HASH_BYTES: Final = 32
 
-_LENGTH_BYTES: Final = 8
-
 
 class Purpose(IntEnum):
     """The purpose of a hash; numbers are never reused."""
@@ -26,13 +20,12 @@ class Purpose(IntEnum):
 
 
 def digest(purpose: Purpose, *parts: bytes | memoryview) -> bytes:
-    r"""SHA-256 of a purpose and its particulars; distinct particulars differ.
+    r"""SHA-256 of a purpose and its parts, injectively encoded. Run by: both sides.
 
     .. math:: \mathrm{SHA256}(\mathrm{name} \,\|\, \mathrm{version}_2 \,\|\, \mathrm{purpose}_2 \,\|\,
         |p_1|_8\, p_1 \,\|\, |p_2|_8\, p_2 \,\|\, \dots)
 
-    where: :math:`p_i` are ``parts``, and :math:`x_n` is a number in n bytes, most significant first. Run by: both
-    sides.
+    where: :math:`p_i` are ``parts``, and :math:`x_n` is a number in n bytes, most significant first.
 
     Examples
     --------
@@ -42,6 +35,6 @@ def digest(purpose: Purpose, *parts: bytes | memoryview) -> bytes:
     written = hashlib.sha256(PROTOCOL + VERSION.to_bytes(2, "big") + int(purpose).to_bytes(2, "big"))
     for part in parts:
         view = memoryview(part)
-        written.update(view.nbytes.to_bytes(_LENGTH_BYTES, "big"))
+        written.update(view.nbytes.to_bytes(8, "big"))
         written.update(view)
     return written.digest()

@@ -4,12 +4,12 @@ r"""The discrete Gaussian law of secrets and errors, drawn exactly from a table 
 
 where: :math:`\sigma` is :data:`~mapveil.retrieval.parameters.DEVIATION`.
 
-No floating-point number decides anything. The departures from the law are the rounding of probabilities to
-multiples of :math:`2^{-96}` and the end of the tails, whose mass is below that: total variation below
-:math:`2^{-88}` per draw, so all draws of a query give a distinguisher at most :math:`2^{-71}`.
+No floating-point number decides a draw. Probabilities are rounded to multiples of :math:`2^{-96}` and the tails, whose
+mass is below that, are cut: total variation below :math:`2^{-88}` per draw, so all draws of a query give a
+distinguisher at most :math:`2^{-71}`.
 
-Secrets have the errors' law: breaking such secrets is as hard as breaking uniform ones from n samples more
-(Applebaum, Cash, Peikert, Sahai, CRYPTO 2009), and they are short, so that products with them are exact in floats.
+Secrets have the law of the errors, which is as hard as uniform secrets with n samples more (Applebaum, Cash, Peikert,
+Sahai, CRYPTO 2009). They are short, so that products with them are exact in floats.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from mapveil_client.randomness.logarithmic import DIGITS, SlotTable, draw_slots,
 from mapveil_client.randomness.random import Randomness
 
 LARGEST: Final = 320
-"""No draw is longer: beyond, probabilities are below 2^-118."""
+"""Largest magnitude of a draw: beyond, probabilities are below 2^-118."""
 
 _CHUNK: Final = 1 << 16
 
 
 @functools.cache
 def gaussian_table() -> SlotTable:
-    """The law's table."""
+    """The law as a table of integers."""
     with decimal.localcontext(DIGITS):
         rate = Decimal(DEVIATION.denominator**2) / Decimal(2 * DEVIATION.numerator**2)
         weights = [(-rate * k * k).exp() for k in range(LARGEST + 1)]
@@ -43,20 +43,7 @@ def gaussian_table() -> SlotTable:
 
 
 def draw_gaussian(count: int, rng: Randomness) -> npt.NDArray[np.int16]:
-    """Draw independent numbers of the law. Run by: the client.
-
-    Parameters
-    ----------
-    count : int
-        Number of draws.
-    rng : Randomness
-        The source of bits.
-
-    Returns
-    -------
-    ndarray of int16, shape (count,)
-        From ``-LARGEST`` to ``LARGEST``.
-    """
+    """Independent draws of the law, from ``-LARGEST`` to ``LARGEST``, shape (count,). Run by: the client."""
     table = gaussian_table()
     drawn = np.empty(count, dtype=np.int16)
     for start in range(0, count, _CHUNK):

@@ -1,7 +1,7 @@
-r"""A released map as a database: one record of numbers for each cell, and back.
+"""A released map as a database: record i is cell i, for each field a 64-bit float, little-endian.
 
-Record i is cell i: for each field a 64-bit float, little-endian. The offer carries the map's public record (tiling,
-method, guarantee), from which a client finds the cell of a place by itself, on the device.
+The offer carries the map's public metadata (tiling, method, guarantee), from which a client finds the cell of its
+location by itself.
 """
 
 from __future__ import annotations
@@ -29,13 +29,10 @@ def map_database(
 ) -> Database:
     """Lay out a released map for private retrieval. Run by: the server.
 
-    Post-processing: costs no privacy of those on the map. What it adds is that the server does not learn which cell
-    somebody is interested in.
-
     Parameters
     ----------
     density_map : DensityMap
-        Any released map.
+        Any released map; this is post-processing.
     fields : sequence of str
         Fields of a record: ``"users"``, ``"lower"`` and ``"upper"`` (bounds, where the map has measurements), or
         the name of one of the map's layers.
@@ -45,7 +42,7 @@ def map_database(
     Raises
     ------
     ParameterError
-        A field that the map has not, none, or one twice.
+        ``fields`` is empty, names a field twice, or one that the map does not have.
     """
     columns = {"users": density_map.values}
     interval = density_map.interval()
@@ -69,7 +66,7 @@ class MapRecords:
     fields : tuple of str
         Fields of a record.
     metadata : dict
-        The map's record, as every export carries it.
+        Metadata of the map, as every export carries them.
     tiling : Tiling
         The cells.
     """
@@ -80,13 +77,7 @@ class MapRecords:
 
     @classmethod
     def of(cls, about: bytes) -> MapRecords:
-        """Read what an offer says of its records.
-
-        Raises
-        ------
-        InputError
-            The offer is not of a map.
-        """
+        """Read the ``about`` of an offer; an ``InputError`` where it is not of a map."""
         try:
             record = json.loads(about)
             fields = tuple(str(name) for name in record["fields"])
@@ -95,27 +86,23 @@ class MapRecords:
             raise InputError(f"an offer that is not of a map ({type(error).__name__}: {error})") from None
 
     def cell(self, lon: float, lat: float) -> int:
-        """The record of a place, WGS84 degrees.
+        """The record of a location, WGS84 degrees.
 
         Raises
         ------
         InputError
-            The place is outside the map; the message does not repeat it.
+            The location is outside the map; the message does not repeat it.
         """
-        cell = int(
-            self.tiling.locate(np.array([lon], dtype=np.float64), np.array([lat], dtype=np.float64))[0]
-        )
+        at = np.array([[lon], [lat]], dtype=np.float64)
+        cell = int(self.tiling.locate(*at)[0])
         if cell < 0:
-            raise InputError("the place must be inside the map's region")
+            raise InputError("the location must be inside the map's region")
         return cell
 
     def values(self, records: bytes | npt.NDArray[np.uint8]) -> FloatArray:
         """The numbers of one record, shape (fields,), or of several, shape (records, fields).
 
-        Raises
-        ------
-        InputError
-            The records are of another length.
+        Records of another length are an ``InputError``.
         """
         array = np.frombuffer(records, dtype=np.uint8) if isinstance(records, bytes) else records
         size = _VALUE.itemsize * len(self.fields)

@@ -1,12 +1,12 @@
-r"""The public matrix A, and the products with it that are made ahead of a question.
+r"""The public matrix A, and the products with it that precede a query.
 
-.. math:: H = D A \bmod 2^{32} \text{ (the hint)}, \qquad A s \bmod 2^{32} \text{ (what hides a column)}, \qquad
-    H s \bmod 2^{32} \text{ (what uncovers it)}
+.. math:: H = D A \bmod 2^{32} \text{ (the hint)}, \qquad A s \bmod 2^{32} \text{ (hides a column)}, \qquad
+    H s \bmod 2^{32} \text{ (uncovers the column)}
 
 where: D is the database, l rows by m columns of int8, A has m rows of n = 1024 words, and s is a secret of n
 numbers. Row j of A is 4096 bytes of the keystream of AES-256 in counter mode, from block 256 j on, read as
-little-endian words; the key is a hash of the database's version, so that no one chooses A, and what somebody may
-compute ahead against it is lost with the next version.
+little-endian words. The key is a hash of the database's version: nobody chooses A, and a precomputation against A is
+lost with the next version.
 
 Words times short numbers are multiplied in 64-bit floats: below :math:`2^{53}` no sum rounds.
 """
@@ -19,10 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.retrieval.digests import Purpose, digest
-from mapveil.retrieval.parameters import SECRET
+from mapveil.retrieval.parameters import SECRET, Bytes, Words
 
-Bytes = npt.NDArray[np.int8]
-Words = npt.NDArray[np.uint32]
 Secret = npt.NDArray[np.int16]
 
 _BLOCK: Final = 16
@@ -33,17 +31,12 @@ _SERVER_ROWS: Final = 2048
 
 
 def matrix_key(version: bytes) -> bytes:
-    """The key of the stream that A is read from, 32 bytes. Run by: both sides."""
+    """The AES key of A, 32 bytes. Run by: both sides."""
     return digest(Purpose.MATRIX, version)
 
 
 def matrix_rows(key: bytes, start: int, count: int) -> Words:
-    """Rows ``start`` up to ``start + count`` of A. Run by: both sides.
-
-    Returns
-    -------
-    ndarray of uint32, shape (count, 1024)
-    """
+    """Rows ``start`` up to ``start + count`` of A, shape (count, 1024). Run by: both sides."""
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
     counter = (start * (_ROW_BYTES // _BLOCK)).to_bytes(_BLOCK, "big")
@@ -55,19 +48,7 @@ def matrix_rows(key: bytes, start: int, count: int) -> Words:
 
 
 def hint_of(matrix: Bytes, key: bytes) -> Words:
-    """H: what a client needs of the database. Run by: the server, once for each version.
-
-    Parameters
-    ----------
-    matrix : ndarray of int8, shape (rows, columns)
-        D.
-    key : bytes
-        Key of A, 32 bytes.
-
-    Returns
-    -------
-    ndarray of uint32, shape (rows, 1024)
-    """
+    """H for the database D, shape (rows, 1024). Run by: the server, once for each version."""
     rows, columns = matrix.shape
     hint = np.zeros((rows, SECRET), dtype=np.uint32)
     for left in range(0, columns, _SERVER_COLUMNS):
@@ -80,21 +61,7 @@ def hint_of(matrix: Bytes, key: bytes) -> Words:
 
 
 def matrix_times_secret(key: bytes, columns: int, secret: Secret) -> Words:
-    """A s. Run by: the client, for each query.
-
-    Parameters
-    ----------
-    key : bytes
-        Key of A, 32 bytes.
-    columns : int
-        Rows of A.
-    secret : ndarray of int16, shape (1024,)
-        s.
-
-    Returns
-    -------
-    ndarray of uint32, shape (columns,)
-    """
+    """A s, shape (columns,). Run by: the client, for each query."""
     product = np.empty(columns, dtype=np.uint32)
     for start in range(0, columns, _CLIENT_ROWS):
         count = min(_CLIENT_ROWS, columns - start)
@@ -103,19 +70,7 @@ def matrix_times_secret(key: bytes, columns: int, secret: Secret) -> Words:
 
 
 def hint_times_secret(hint: Words, secret: Secret) -> Words:
-    """H s (or any words times s). Run by: the client, for each query.
-
-    Parameters
-    ----------
-    hint : ndarray of uint32, shape (rows, 1024)
-        H.
-    secret : ndarray of int16, shape (1024,)
-        s.
-
-    Returns
-    -------
-    ndarray of uint32, shape (rows,)
-    """
+    """H s (or other words times s), shape (rows,). Run by: the client, for each query."""
     exact = secret.astype(np.float64)
     product = np.empty(hint.shape[0], dtype=np.uint32)
     for start in range(0, hint.shape[0], _CLIENT_ROWS):

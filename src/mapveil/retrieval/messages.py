@@ -1,7 +1,6 @@
-"""The messages between client and server: what each holds, and its one encoding.
+"""The messages between client and server.
 
-Every message is one canonical CBOR array (:mod:`mapveil_client.canonical_cbor`); ``retrieval.cddl`` says the
-same in CDDL::
+Every message is one canonical CBOR array (:mod:`mapveil_client.canonical_cbor`), in CDDL in ``retrieval.cddl``::
 
     [version, 1, database, records, record bytes, records in a column, digest of the hint, about]    offer
     [version, 2, database, first row, rows of the hint]                                              hint
@@ -18,28 +17,20 @@ from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.retrieval.digests import HASH_BYTES, VERSION
-from mapveil.retrieval.parameters import SECRET
+from mapveil.retrieval.parameters import SECRET, Words
 from mapveil.retrieval.shape import Shape
 from mapveil_client import canonical_cbor
 from mapveil_client.errors import InputError, ParameterError
-
-Words = npt.NDArray[np.uint32]
 
 _ROW_BYTES: Final = 4 * SECRET
 
 
 class OutdatedHint(InputError):
-    """The hint belongs to another version of the database: fetch the new offer and hint, then ask again.
+    """The hint belongs to another version of the database: fetch the new offer and hint, then query again.
 
-    Parameters
-    ----------
-    text : str
-        One line.
-    reply : bytes
-        At the server, the message for the client; empty at the client.
+    At the server, ``reply`` is the message for the client; at the client it is empty.
     """
 
     def __init__(self, text: str, reply: bytes = b"") -> None:
@@ -51,17 +42,17 @@ class OutdatedHint(InputError):
 
 
 class Message(IntEnum):
-    """The kinds; numbers are never given anew."""
+    """The kinds of messages; numbers are never reused."""
 
-    OFFER = 1  # from the server: what the database is
+    OFFER = 1  # from the server: the description of the database
     HINT = 2  # from the server: some rows of the hint
     QUERY = 3  # from the client
     ANSWER = 4  # from the server
-    OUTDATED = 5  # from the server, instead of an answer: the database has another version now
+    OUTDATED = 5  # from the server, instead of an answer: the current version of the database
 
 
 class Offer(NamedTuple):
-    """The description of a database that a client needs before it asks."""
+    """The description of a database that a client needs for a query."""
 
     database: bytes
     shape: Shape
@@ -101,13 +92,7 @@ def write_offer(offer: Offer) -> bytes:
 
 
 def read_offer(data: bytes) -> Offer:
-    """Decode an offer. Run by: the client.
-
-    Raises
-    ------
-    InputError
-        The message is no offer of this version, or its layout is out of range.
-    """
+    """Decode an offer; an ``InputError`` for another message or a layout out of range. Run by: the client."""
     database, records, record_bytes, per_column, hint_digest, about = _read(data, Message.OFFER)
     if len(hint_digest) != HASH_BYTES:
         raise InputError(
@@ -126,13 +111,7 @@ def write_hint(hint: Hint) -> bytes:
 
 
 def read_hint(data: bytes) -> Hint:
-    """Decode some rows of the hint. Run by: the client.
-
-    Raises
-    ------
-    InputError
-        It is no hint of this version, or has no whole rows.
-    """
+    """Decode some rows of the hint; an ``InputError`` for another message. Run by: the client."""
     database, first_row, rows = _read(data, Message.HINT)
     if not rows or len(rows) % _ROW_BYTES:
         raise InputError(f"a hint must have whole rows of {_ROW_BYTES} bytes, got {len(rows)} bytes")
@@ -145,12 +124,12 @@ def write_vector(kind: Message, vector: Vector) -> bytes:
 
 
 def read_vector(kind: Message, data: bytes) -> Vector:
-    """Decode a query or an answer; how many words are right is for the caller to check. Run by: the server, the client.
+    """Decode a query or an answer of any number of words. Run by: the server, the client.
 
     Raises
     ------
     InputError
-        It is no message of this version and kind, or has no whole words.
+        The message is not of this version and kind, or has no whole words.
     """
     database, words = _read(data, kind)
     if len(words) % 4:
@@ -159,30 +138,18 @@ def read_vector(kind: Message, data: bytes) -> Vector:
 
 
 def write_outdated(database: bytes) -> bytes:
-    """Encode that the database is another one now. Run by: the server."""
+    """Encode the current version of the database. Run by: the server."""
     return _write(Message.OUTDATED, database)
 
 
 def read_outdated(data: bytes) -> bytes:
-    """Decode which version the database has now. Run by: the client.
-
-    Raises
-    ------
-    InputError
-        It is no such message.
-    """
-    database: bytes = _read(data, Message.OUTDATED)[0]
-    return database
+    """Decode the current version of the database; an ``InputError`` for another message. Run by: the client."""
+    (database,) = _read(data, Message.OUTDATED)
+    return bytes(database)
 
 
 def read_kind(data: bytes) -> Message:
-    """The kind of a message, by its head alone.
-
-    Raises
-    ------
-    InputError
-        It has no head of this version.
-    """
+    """The kind of a message by its head; an ``InputError`` where there is no head of this version."""
     head = bytes(data[:3])
     for kind, fields in _FIELDS.items():
         if head == bytes([0x80 | (2 + len(fields)), VERSION, kind]):
@@ -195,7 +162,7 @@ def _write(kind: Message, *fields: int | bytes) -> bytes:
 
 
 def _read(data: bytes, kind: Message) -> list[Any]:
-    """The fields of a message of that kind, each of its type."""
+    """The fields of a message of this kind, each of its type."""
     if read_kind(data) is not kind:
         raise InputError(f"the message must be {_named(kind)}, got {_named(read_kind(data))}")
     try:
@@ -212,8 +179,7 @@ def _read(data: bytes, kind: Message) -> list[Any]:
 
 def _named(kind: Message) -> str:
     """The kind with its article."""
-    article = "an" if kind.name[0] in "AO" else "a"
-    return f"{article} {kind.name.lower()}"
+    return f"{'an' if kind.name[0] in 'AO' else 'a'} {kind.name.lower()}"
 
 
 def _packed(words: Words) -> bytes:

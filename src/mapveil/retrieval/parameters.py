@@ -1,7 +1,7 @@
-r"""The lattice parameters: what they are, and how often they let an answer come out wrong.
+r"""The lattice parameters, and the failure probability of an answer.
 
-A query hides a column in samples of learning with errors; an answer is read from above the errors that its row of
-the database adds up.
+A query hides a column in samples of learning with errors; an answer is rounded above the errors that its row of the
+database adds up.
 
 .. math:: \Pr[\text{a byte is wrong}] \le 2 \exp\!\left(-\frac{(q / 2p)^2}{2\, \sigma^2\, m\, (p/2)^2}\right)
 
@@ -25,6 +25,14 @@ import math
 from fractions import Fraction
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
+
+Bytes = npt.NDArray[np.int8]
+"""Digits of a database."""
+Words = npt.NDArray[np.uint32]
+"""Numbers modulo q."""
+
 SECRET: Final = 1024
 """Numbers of a secret, n."""
 MODULUS_BITS: Final = 32
@@ -40,18 +48,13 @@ LARGEST_ROWS: Final = 1 << 20
 
 _LONGEST_DIGIT = PLAIN // 2
 _TABLE_DISTANCE_LOG2: Final = -88
-"""Total variation between the law and its table, at most; the tests compute it."""
+"""Largest total variation between the law and its table; the tests compute it."""
 
 
 def failure_log2(rows: int, columns: int) -> float:
     """Base-2 logarithm of a bound on the probability that any byte of an answer is wrong, for any database.
 
-    Every shape that :class:`~mapveil.retrieval.shape.Shape` accepts is below -50.
-
-    Parameters
-    ----------
-    rows, columns : int
-        Rows and columns of the database's matrix.
+    The bound is below -50 for every :class:`~mapveil.retrieval.shape.Shape`.
 
     Examples
     --------
@@ -71,8 +74,8 @@ def largest_error(rows: int, columns: int) -> int:
 
     .. math:: t = \sigma \frac{p}{2} \sqrt{m}\, \sqrt{2 \ln(2^{41} l)}
 
-    where: l is ``rows``, m is ``columns``. An answer to another hint is uniform, and passes one row with
-    probability :math:`2 t / 2^{24}` only.
+    where: l is ``rows``, m is ``columns``. An answer to another hint is uniform, and passes one row with probability
+    :math:`2 t / 2^{24}`.
     """
     bound = float(DEVIATION) * _LONGEST_DIGIT * math.sqrt(columns) * math.sqrt(2 * math.log(2.0**41 * rows))
     return min(math.ceil(bound), (1 << (SCALE_BITS - 1)) - 1)

@@ -1,9 +1,9 @@
-r"""The client half: a query that is one column in disguise, and the key that opens its answer.
+r"""The client half: a query that hides its column, and the opening of the answer.
 
 .. math:: c = A s + e + 2^{24} u_j, \qquad
     a - H s = D c - D A s = D e + 2^{24} D u_j \pmod{2^{32}}
 
-where: :math:`u_j` is one at the column j asked for and zero elsewhere, s the query's own secret, e its errors, A the
+where: :math:`u_j` is one at the queried column j and zero elsewhere, s the query's own secret, e its errors, A the
 public matrix, D the database, H = D A its hint and a = D c the server's answer. The upper 8 bits, rounded, are the
 column. Every query draws its own s and e, and forgets them: an :class:`Opening` keeps H s only.
 
@@ -33,19 +33,17 @@ from mapveil.retrieval.messages import (
     read_vector,
     write_vector,
 )
-from mapveil.retrieval.parameters import SCALE_BITS, SECRET, largest_error
+from mapveil.retrieval.parameters import SCALE_BITS, SECRET, Words, largest_error
 from mapveil.retrieval.records import column_records
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.randomness.random import Randomness, as_randomness
-
-Words = npt.NDArray[np.uint32]
 
 _SCALE = 1 << SCALE_BITS
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Opening:
-    """The key to one answer. Secret: it reveals the column to whoever has the query; it never leaves the client."""
+    """The key to one answer. Secret: with the query it reveals the column, so it never leaves the client."""
 
     database: bytes
     record: int
@@ -59,38 +57,33 @@ class Opening:
 
 
 class Query(NamedTuple):
-    """One question."""
+    """One query."""
 
     message: bytes  # to the server
-    opening: Opening  # stays here
+    opening: Opening  # stays at the client
 
 
 class Column(NamedTuple):
-    """All that one answer tells: the record asked for stands among its neighbours."""
+    """The content of one answer: the queried record among its neighbours."""
 
     first: int  # number of the first record
     records: npt.NDArray[np.uint8]  # (records, record_bytes)
 
 
 class Client:
-    """Asks one version of a database for records without saying which.
+    """Queries one version of a database for records without revealing which.
 
     Parameters
     ----------
     offer : bytes
         From :meth:`mapveil.retrieval.pir_server.Server.offer`.
     largest_hint : int
-        Bytes of the largest hint that this client is willing to hold.
-
-    Attributes
-    ----------
-    offer : Offer
-        Description of the database.
+        Maximum bytes of the hint.
 
     Raises
     ------
     InputError
-        It is no offer, or one with a larger hint.
+        The message is no offer, or its hint is larger.
     """
 
     def __init__(self, offer: bytes, *, largest_hint: int = 1 << 30) -> None:
@@ -104,19 +97,19 @@ class Client:
 
     @property
     def missing_rows(self) -> int:
-        """Rows of the hint that have not arrived; a client with none missing can ask."""
+        """Rows of the hint that have not arrived; a query needs all of them."""
         return int(np.count_nonzero(self._missing))
 
     def receive_hint(self, message: bytes) -> None:
-        """Take in some rows of the hint, in any order.
+        """Take some rows of the hint, in any order.
 
         Raises
         ------
         OutdatedHint
-            They are of another version than the offer.
+            The rows are of another version than the offer.
         InputError
-            It is no hint, has rows that the layout has not, or completes a hint that is not the offer's: then all
-            of it must be fetched again.
+            The message is no hint, has rows outside the layout, or completes a hint that is not the offer's: then the
+            whole hint must be fetched again.
         """
         hint = read_hint(message)
         if hint.database != self.offer.database:
@@ -135,20 +128,14 @@ class Client:
                 raise InputError("the hint is not what the offer promised; fetch all of it again")
 
     def query(self, record: int, rng: Randomness | None = None) -> Query:
-        """Ask for a record. Run by: the client.
+        """Query a record. Run by: the client.
 
         Parameters
         ----------
         record : int
-            Its number, from 0.
+            Number of the record, from 0.
         rng : Randomness, optional
-            The source of the secret and the errors; the operating system's by default. Never a seed: who knows it
-            knows the record.
-
-        Returns
-        -------
-        message, opening
-            To be sent; to be kept until the answer comes.
+            Source of the secret and the errors; the operating system's by default. A known seed reveals the record.
 
         Raises
         ------
@@ -160,7 +147,7 @@ class Client:
         shape = self.offer.shape
         column, _ = shape.place(record)
         if self.missing_rows:
-            raise InputError(f"{self.missing_rows} rows of the hint are missing; fetch them before asking")
+            raise InputError(f"{self.missing_rows} rows of the hint are missing; fetch them before a query")
         rng = as_randomness(rng)
         secret = draw_gaussian(SECRET, rng)
         words = matrix_times_secret(self._key, shape.columns, secret)
@@ -170,20 +157,19 @@ class Client:
         return Query(write_vector(Message.QUERY, Vector(self.offer.database, words)), opening)
 
     def open(self, opening: Opening, answer: bytes) -> bytes:
-        """The record that was asked for; raises as :meth:`open_column` does."""
+        """The queried record; raises as :meth:`open_column` does."""
         column = self.open_column(opening, answer)
         return bytes(column.records[opening.record - column.first])
 
     def open_column(self, opening: Opening, answer: bytes) -> Column:
-        """Read an answer: the record asked for and those beside it.
+        """Read an answer: the queried record and those beside it in the column.
 
-        A wrong answer is told from a right one by its errors, which are short in a right one; whether that
-        happened is nothing to tell the server.
+        A wrong answer is detected by its errors, which are short in a right one. Do not tell the server which it was.
 
         Parameters
         ----------
         opening : Opening
-            Of the query.
+            Opening of the query.
         answer : bytes
             From :meth:`mapveil.retrieval.pir_server.Server.answer`, or the ``reply`` of its error.
 
@@ -192,9 +178,9 @@ class Client:
         OutdatedHint
             The database was updated: the server answers for another version.
         InputError
-            It is no answer to this query.
+            The message is no answer to this query.
         ParameterError
-            The opening belongs to another client.
+            The opening is of another version of the database.
         """
         shape = self.offer.shape
         if opening.database != self.offer.database:

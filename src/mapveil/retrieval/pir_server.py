@@ -1,9 +1,9 @@
-r"""The server half: one product with the whole database for each query, whatever was asked.
+r"""The server half: one product with the whole database for each query.
 
 .. math:: a = D c \bmod 2^{32}
 
-where: D is the database and c the query. No input or output: bytes come in, bytes go out. The server holds no secret
-and no state of its clients; :meth:`Server.answer` may run in several threads.
+where: D is the database and c the query. The server holds no secret and no state of its clients;
+:meth:`Server.answer` may run in several threads.
 
 Source: Henzinger et al. (2023), figure 2 (Setup and Answer).
 """
@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.retrieval.byte_product import byte_product
 from mapveil.retrieval.digests import Purpose, digest
@@ -31,28 +30,23 @@ from mapveil.retrieval.messages import (
     write_outdated,
     write_vector,
 )
-from mapveil.retrieval.parameters import SECRET
+from mapveil.retrieval.parameters import SECRET, Words
 from mapveil.retrieval.records import Database
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.randomness.random import Randomness
-
-Words = npt.NDArray[np.uint32]
 
 _PART_ROWS: Final = 256  # of the hint in one message: 1 MiB
 
 
 class Server:
-    """Answers queries about one version of a database.
-
-    An update of the database is another server; queries made for the old one are refused by it, see
-    :class:`~mapveil.retrieval.messages.OutdatedHint`.
+    """Answers queries about one version of a database; an updated database needs another server.
 
     Parameters
     ----------
     database : Database
         Database to answer from.
     hint : ndarray of uint32, shape (rows, 1024), optional
-        The hint that an earlier server of the same version computed (:attr:`hint`); computed without, which takes
+        Hint that an earlier server of the same version computed (:attr:`hint`). By default it is computed, which takes
         about 1000 operations for each byte.
     compiled : bool, optional
         Whether the compiled kernel of the extra ``fast`` multiplies; where installed, by default.
@@ -60,7 +54,7 @@ class Server:
     Raises
     ------
     ParameterError
-        The hint given is not that of this database.
+        The hint is not that of this database.
     MissingExtra
         ``compiled`` is true and the extra is not installed.
     """
@@ -82,8 +76,8 @@ class Server:
     def _check(self, hint: Words, key: bytes) -> None:
         """Compare D (A s) with H s for one s.
 
-        s is random and odd: any one word changed is told with certainty (an odd number is no divisor of zero
-        modulo 2^32), anything else but by luck. Below 2^11 the floats of :func:`hint_times_secret` stay exact.
+        s is random and odd: one altered word is always detected (an odd number is no divisor of zero modulo 2^32),
+        several with high probability. Below 2^11 the floats of :func:`hint_times_secret` stay exact.
         """
         shape = self.database.shape
         if hint.dtype != np.uint32 or hint.shape != (shape.rows, SECRET) or not hint.flags.c_contiguous:
@@ -97,7 +91,7 @@ class Server:
             raise ParameterError("the hint is not of this version of the database; compute it anew")
 
     def offer(self) -> bytes:
-        """The message that a client starts with."""
+        """The first message that a client needs."""
         return write_offer(self._offer)
 
     def hint_messages(self) -> Iterator[bytes]:
@@ -107,19 +101,16 @@ class Server:
             yield write_hint(Hint(self.database.version, first, rows))
 
     def answer(self, query: bytes) -> bytes:
-        """Answer a query. Run by: the server; it reads every byte of the database and learns nothing of the record.
+        """Answer a message of :meth:`mapveil.retrieval.pir_client.Client.query`. Run by: the server.
 
-        Parameters
-        ----------
-        query : bytes
-            From :meth:`mapveil.retrieval.pir_client.Client.query`.
+        Every byte of the database is read, so the answer's time and memory accesses reveal nothing of the record.
 
         Raises
         ------
         OutdatedHint
-            The query is for another version of the database; the error's ``reply`` is what to send instead.
+            The query is for another version of the database; send the error's ``reply`` instead of an answer.
         InputError
-            It is no query, or one of another length.
+            The message is no query, or has another length.
         """
         vector = read_vector(Message.QUERY, query)
         version = self.database.version

@@ -17,7 +17,7 @@ _CENTRE = np.uint8(PLAIN // 2)
 
 @dataclass(frozen=True, eq=False)
 class Database:
-    r"""Records that a server answers about. Public: what is hidden is who asks for which.
+    r"""Public records that a server answers queries about. Its ``version`` is a hash of shape, matrix and ``about``.
 
     .. math:: D_{ij} = \text{byte}_{ij} - 128
 
@@ -26,14 +26,9 @@ class Database:
     shape : Shape
         The layout.
     matrix : ndarray of int8, shape (shape.rows, shape.columns)
-        D, contiguous; what is past the last record is zero bytes, -128.
+        D, contiguous; zero bytes (-128) after the last record.
     about : bytes
-        Public text that a client needs to read a record; it comes with the offer.
-
-    Attributes
-    ----------
-    version : bytes
-        SHA-256 of all of it: any change of a byte, of the layout or of ``about`` makes another.
+        Public text that a client needs to read a record; part of the offer.
 
     Raises
     ------
@@ -89,18 +84,18 @@ class Database:
         Parameters
         ----------
         records : ndarray of uint8, shape (records, record_bytes)
-            One row each.
+            One row for each record.
         about : bytes
-            What a client must know to read a record; public.
+            As for the class.
         queries : int
-            How often a client is expected to ask of one version: more makes the hint larger and queries shorter.
+            Expected number of a client's queries to one version; more make the hint larger and queries shorter.
         shape : Shape, optional
-            The layout, where another than :func:`~mapveil.retrieval.shape.choose_shape` makes is wanted.
+            The layout; :func:`~mapveil.retrieval.shape.choose_shape` by default.
 
         Raises
         ------
         ParameterError
-            Records of another type or shape, or more than a layout holds.
+            The records have another type or shape, or are more than a layout holds.
         """
         if records.dtype != np.uint8 or records.ndim != 2:
             raise ParameterError(
@@ -120,7 +115,7 @@ class Database:
         return cls(shape, matrix.view(np.int8), about)
 
     def record(self, index: int) -> bytes:
-        """Read a record, openly: what a client gets without saying which. Run by: the server."""
+        """Read a record in the clear. Run by: the server."""
         column, first = self.shape.place(index)
         records = column_records(self.matrix[:, column], self.shape)
         return bytes(records[first // self.shape.record_bytes])

@@ -1,13 +1,13 @@
 r"""The layout of records as a matrix of bytes, and its cost to download.
 
-Records of b bytes stand below one another, k to a column: record i is in column :math:`\lfloor i / k \rfloor`, its
-byte j in row :math:`(i \bmod k)\, b + j`. A query fetches a whole column: the record asked for and its neighbours.
+Records of b bytes are stacked, k to a column: record i is in column :math:`\lfloor i / k \rfloor`, its byte j in row
+:math:`(i \bmod k)\, b + j`. A query fetches a whole column: the queried record and its neighbours.
 
 .. math:: l = k b \text{ rows}, \qquad m = \lceil N / k \rceil \text{ columns}, \qquad
     T(k) = 4 n l + Q\, (4 m + 4 l)
 
-where: N is the number of records, n = 1024, and T the bytes that pass for a client that fetches the hint once and
-asks Q times: hint, queries, answers. A taller matrix has a larger hint and shorter queries.
+where: N is the number of records, n = 1024, and T the bytes (hint, queries, answers) of a client that fetches the hint
+once and sends Q queries. A taller matrix has a larger hint and shorter queries.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _WORD_BYTES = 4
 
 
 class Traffic(NamedTuple):
-    """Bytes that pass between one client and the server, without the messages' heads."""
+    """Bytes between one client and the server, without the messages' heads."""
 
     hint: int  # once for each version of the database, to the client
     query: int  # each, to the server
     answer: int  # each, to the client
-    database: int  # what asking for everything would cost instead
+    database: int  # of the whole database, for comparison
 
     def of(self, queries: int) -> int:
-        """Bytes of a client that fetches the hint and asks so often."""
+        """Bytes of a client that fetches the hint and sends this many queries."""
         return self.hint + queries * (self.query + self.answer)
 
 
@@ -45,21 +45,21 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Shape:
-    """The layout of a database; public.
+    """The public layout of a database.
 
     Parameters
     ----------
     records : int
         Number of records, N.
     record_bytes : int
-        Bytes of each, b.
+        Bytes of a record, b.
     per_column : int
-        Records that stand in one column, k.
+        Records in one column, k.
 
     Raises
     ------
     ParameterError
-        A number below 1, more rows than 2^20 or more columns than 2^16.
+        A number is below 1, or there are more than 2^20 rows or 2^16 columns.
     """
 
     records: int
@@ -67,13 +67,7 @@ class Shape:
     per_column: int
 
     def __post_init__(self) -> None:
-        for name, value in (
-            ("records", self.records),
-            ("record_bytes", self.record_bytes),
-            ("per_column", self.per_column),
-        ):
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ParameterError(f"{name} must be an integer of at least 1, got {value!r}")
+        _check_positive(**vars(self))
         if self.per_column > self.records:
             raise ParameterError(
                 f"per_column must be at most the number of records, {self.records}, got {self.per_column}"
@@ -95,13 +89,7 @@ class Shape:
         return -(-self.records // self.per_column)
 
     def place(self, record: int) -> Place:
-        """The position of a record.
-
-        Raises
-        ------
-        ParameterError
-            There is no such record.
-        """
+        """The position of a record; a ``ParameterError`` where there is none."""
         if isinstance(record, bool) or not isinstance(record, int | np.integer):
             raise ParameterError(f"record must be an integer, got {record!r}")
         if not 0 <= record < self.records:
@@ -110,7 +98,7 @@ class Shape:
         return Place(column, within * self.record_bytes)
 
     def traffic(self) -> Traffic:
-        """Bytes that pass between one client and the server."""
+        """Bytes between one client and the server."""
         return Traffic(
             hint=_WORD_BYTES * SECRET * self.rows,
             query=_WORD_BYTES * self.columns,
@@ -120,19 +108,19 @@ class Shape:
 
 
 def choose_shape(records: int, record_bytes: int, queries: int = 100) -> Shape:
-    """The layout with the least traffic for a client that asks so often of one version; see the module's header.
+    """The layout with the least traffic T; see the module's header.
 
     Parameters
     ----------
     records, record_bytes : int
-        Number of records, and bytes of each.
+        As for :class:`Shape`.
     queries : int
         Expected number of queries of a client between two updates, Q.
 
     Raises
     ------
     ParameterError
-        A number below 1, or a database that no layout holds.
+        A number is below 1, or no layout holds the database.
 
     Examples
     --------
@@ -142,9 +130,7 @@ def choose_shape(records: int, record_bytes: int, queries: int = 100) -> Shape:
     >>> shape.traffic()
     Traffic(hint=10027008, query=109656, answer=9792, database=67108864)
     """
-    for name, value in (("records", records), ("record_bytes", record_bytes), ("queries", queries)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ParameterError(f"{name} must be an integer of at least 1, got {value!r}")
+    _check_positive(records=records, record_bytes=record_bytes, queries=queries)
     fewest = -(-records // LARGEST_COLUMNS)
     most = min(records, LARGEST_ROWS // record_bytes)
     if fewest > most:
@@ -156,3 +142,9 @@ def choose_shape(records: int, record_bytes: int, queries: int = 100) -> Shape:
     rows, columns = per_column * record_bytes, -(-records // per_column)
     cost = SECRET * rows + queries * (rows + columns)
     return Shape(records, record_bytes, int(per_column[np.argmin(cost)]))
+
+
+def _check_positive(**numbers: int) -> None:
+    for name, value in numbers.items():
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ParameterError(f"{name} must be an integer of at least 1, got {value!r}")

@@ -43,27 +43,22 @@ def smallest_modulus(
     *,
     failure: float = FAILURE,
 ) -> int:
-    """The fewest bits whose overflow is proved to be improbable. Run by: the server, which publishes them.
+    """The fewest bits b, from 1 to 64, whose overflow is improbable. Run by: the server, which publishes them.
 
     Parameters
     ----------
     shard_size : int
         Clients in one sum, at least 1.
     per_user_max : int
-        The most that one client adds to one coordinate, in lattice units.
+        Largest value that one client adds to one coordinate, in lattice units.
     length : int
-        Coordinates.
+        Number of coordinates.
     terms : Fraction or float
-        The summed shape of the noise when nobody drops out: ``shard_size`` times the shape of a share.
+        Summed shape of the noise without dropouts: ``shard_size`` times the shape of a noise share.
     epsilon, sensitivity
         As for :func:`mapveil_client.randomness.noise_shares.noise_shares`.
     failure : float
-        The probability allowed, over all coordinates of one sum.
-
-    Returns
-    -------
-    int
-        b, from 1 to 64.
+        Largest probability of an overflow, over all coordinates of one sum.
 
     Raises
     ------
@@ -73,7 +68,7 @@ def smallest_modulus(
     highest = highest_sum(shard_size, per_user_max)
     if length < 1 or not 0 < failure < 1:
         raise ParameterError(
-            f"{length} coordinates, failure {failure!r}; expected 1 or more, and a probability"
+            f"length must be at least 1 and failure a probability, got {length} and {failure!r}"
         )
     reach = laplace_sum_quantile(failure / length, terms, epsilon, sensitivity)
     bits = (highest + 2 * reach).bit_length()
@@ -82,63 +77,23 @@ def smallest_modulus(
         bits -= 1
     if bits > _WORD or _overflow(bits, highest, length, terms, epsilon, sensitivity) > failure:
         raise ParameterError(
-            f"sums of {shard_size} clients of up to {per_user_max} with noise of up to "
-            f"{float(reach):.3g} need more than {_WORD} bits; expected a smaller scale or shard, or a "
-            "larger epsilon"
+            f"sums of {shard_size} clients of up to {per_user_max} with noise of up to {float(reach):.3g} need "
+            f"more than {_WORD} bits; use a smaller scale or shard, or a larger epsilon"
         )
     return bits
 
 
-def check_modulus(
-    bits: int,
-    shard_size: int,
-    per_user_max: int,
-    length: int,
-    terms: Fraction | float,
-    epsilon: Fraction,
-    sensitivity: int,
-    *,
-    failure: float = FAILURE,
-) -> int:
-    """Refuse too few bits, naming the fewest that do; return them where they do. Run by: the server.
-
-    Parameters
-    ----------
-    bits : int
-        What the user asks for.
-    shard_size, per_user_max, length, terms, epsilon, sensitivity, failure
-        As for :func:`smallest_modulus`.
-
-    Raises
-    ------
-    ParameterError
-        Fewer than the smallest, or more than 64.
-    """
-    smallest = smallest_modulus(
-        shard_size, per_user_max, length, terms, epsilon, sensitivity, failure=failure
-    )
-    if not smallest <= bits <= _WORD:
-        raise ParameterError(f"bits is {bits}; expected {smallest} to {_WORD} for these sums")
-    return bits
-
-
 def highest_sum(shard_size: int, per_user_max: int) -> int:
-    """The highest exact sum of a coordinate, M of the module's header.
-
-    Parameters
-    ----------
-    shard_size, per_user_max
-        As for :func:`smallest_modulus`.
-    """
+    """The highest exact sum of a coordinate, M of the module's header."""
     if shard_size < 1 or per_user_max < 1:
         raise ParameterError(
-            f"{shard_size} clients of up to {per_user_max} each; expected whole numbers above 0"
+            f"shard_size and per_user_max must be at least 1, got {shard_size} and {per_user_max}"
         )
     return shard_size * per_user_max
 
 
 def _lowest(bits: int, highest: int) -> int:
-    """Where the window begins, -w."""
+    """The first number of the window, -w."""
     return -max(0, ((1 << bits) - highest) // 2) if bits < _WORD else -(1 << (_WORD - 1))
 
 
@@ -164,24 +119,17 @@ def centre(total: npt.NDArray[np.uint64], bits: int, highest: int) -> npt.NDArra
     total : ndarray of uint64
         Residues modulo 2^bits; higher bits are ignored.
     bits : int
-        From 1 to 64.
+        Bits of the modulus, 1 to 64.
     highest : int
-        The highest exact sum, :func:`highest_sum`.
+        Highest exact sum, :func:`highest_sum`.
 
     Returns
     -------
     ndarray of int64
-        Of the same shape; wrapped around where a noisy sum was outside the window.
-
-    Raises
-    ------
-    ParameterError
-        A number is outside its range.
+        Same shape; wrapped around where a noisy sum was outside the window.
     """
     if not 1 <= bits <= _WORD or not 0 <= highest < 1 << (_WORD - 1):
-        raise ParameterError(
-            f"{bits} bits for sums of up to {highest}; expected 1 to {_WORD} bits, and sums of 63"
-        )
+        raise ParameterError(f"bits must be from 1 to {_WORD}, highest below 2^63, got {bits} and {highest}")
     lowest = np.uint64(_lowest(bits, highest) % (1 << _WORD))
     mask = np.uint64((1 << bits) - 1)
     # Unsigned words wrap around, which is the arithmetic wanted.

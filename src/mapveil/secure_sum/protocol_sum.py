@@ -4,22 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from contextlib import closing
 from functools import partial
-from types import TracebackType
 
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.secure_sum.crew import Crew, Task
+from mapveil.secure_sum.client_pool import ClientPool, Messages, Task
+from mapveil.secure_sum.drivers import RUN_BYTES, BeforeReveal, ShardSum, check_promised, check_shards
 from mapveil.secure_sum.server import Server
-from mapveil.secure_sum.shard_sum import (
-    RUN_BYTES,
-    BeforeReveal,
-    ShardSum,
-    check_promised,
-    check_shards,
-)
 from mapveil_client.arrays import IntArray
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
@@ -27,41 +19,31 @@ from mapveil_client.secure_sum.parameters import SumSettings
 from mapveil_client.secure_sum.states import Message
 from mapveil_client.secure_sum.vectors import Leaves, SparseVectors
 
-_CHUNK = 64
-"""Clients whose messages travel together between processes, at most."""
-
-_TURNS = 8
-"""And each process gets at least so many such chunks, so that all end at about the same time."""
+_CHUNK = 64  # largest number of clients whose messages travel together between processes
+_TURNS = 8  # least number of such chunks for each process, so that all end at about the same time
 
 
 class ProtocolSum:
     """Runs the real clients and the real server, shard after shard.
 
-    Memory holds one shard: a vector for each of its clients, and the shares. With several workers,
-    clients run in processes of their own (key agreement holds the interpreter's lock) and the server
-    in this one; a script that asks for them must be importable without side effects
-    (``if __name__ == "__main__":``), as Python's ``spawn`` wants it. The processes are kept until
-    :meth:`close`, the end of a ``with``, or that of the driver.
+    Memory holds one shard: a vector for each of its clients, and the shares. With several workers, clients run in
+    processes of their own (key agreement holds the interpreter's lock) and the server in this one; a script that uses
+    them must guard its entry (``if __name__ == "__main__":``) for Python's ``spawn``. The processes are kept until
+    :meth:`close`, the end of a ``with``, or the end of the driver.
 
     Parameters
     ----------
     workers : int
         Processes for the clients, at least 1; with 1 everything runs in this one.
     active : bool
-        Also against a server that lies about who dropped out, whatever the settings say.
-
-    Raises
-    ------
-    ParameterError
-        ``workers`` is below 1.
+        Whether to run the checks against a malicious server also where the settings do not ask for them.
     """
 
     def __init__(self, workers: int = 1, *, active: bool = False) -> None:
         if workers < 1:
-            raise ParameterError(f"workers must be 1 or more, got {workers}")
-        self.workers = workers
-        self.active = active
-        self._crew: Crew | None = None
+            raise ParameterError(f"workers must be at least 1, got {workers}")
+        self.workers, self.active = workers, active
+        self._pool = ClientPool(workers)
 
     def sums(
         self,
@@ -73,10 +55,9 @@ class ProtocolSum:
         *,
         before_reveal: BeforeReveal,
     ) -> list[ShardSum]:
-        """See :meth:`~mapveil.secure_sum.shard_sum.SecureSum.sums`.
+        """See :meth:`~mapveil.secure_sum.drivers.SecureSum.sums`; ``before_reveal`` is called once for each shard.
 
-        One shard follows another: ``before_reveal`` is called once for each, with the counts of all
-        shards so far, and what it refuses is never revealed (those before it are known by then).
+        A refused shard is never revealed; the shards before it are known by then.
         """
         settings = dataclasses.replace(settings, active=settings.active or self.active)
         check_shards(vectors, shards, leaves, settings)
@@ -104,10 +85,8 @@ class ProtocolSum:
     ) -> ShardSum:
         parameters = settings.parameters(vectors.clients, rng.words(RUN_BYTES, np.uint8).tobytes())
         server = Server(parameters, rng.words(32, np.uint8).tobytes())
-        if self._crew is None:
-            self._crew = Crew(self.workers)
-        self._crew.open(parameters, rng)
-        run = _Run(self._crew, server, vectors, leaves)
+        self._pool.open(parameters, rng)
+        run = _Run(self._pool, server, vectors, leaves)
         run.advertise()
         run.exchange(Message.ROSTER, Message.SHARES, Leaves.SHARES)
         tell(run.exchange(Message.INBOX, Message.MASKED_INPUT, Leaves.INPUT))
@@ -120,19 +99,13 @@ class ProtocolSum:
         return ShardSum(server.total, server.included, run.bytes_up, run.bytes_down)
 
     def close(self) -> None:
-        """End the processes, if there are any; the next sum starts them anew."""
-        if self._crew is not None:
-            self._crew.close()
+        """End the processes, if there are any; the next sum starts new ones."""
+        self._pool.close()
 
     def __enter__(self) -> ProtocolSum:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -140,16 +113,16 @@ class ProtocolSum:
 
 
 class _Run:
-    """One shard under way: messages between the crew's clients and the server."""
+    """The run of one shard: messages between the pool's clients and the server."""
 
     def __init__(
-        self, crew: Crew, server: Server, vectors: SparseVectors, leaves: npt.NDArray[np.int8]
+        self, pool: ClientPool, server: Server, vectors: SparseVectors, leaves: npt.NDArray[np.int8]
     ) -> None:
-        self._crew, self._server, self._vectors, self._leaves = crew, server, vectors, leaves
+        self._pool, self._server, self._vectors, self._leaves = pool, server, vectors, leaves
         self.bytes_up: dict[str, int] = {}
         self.bytes_down: dict[str, int] = {}
         n = vectors.clients
-        step = max(1, min(_CHUNK, n // (_TURNS * crew.workers)))
+        step = max(1, min(_CHUNK, n // (_TURNS * pool.workers)))
         self._chunks = [(first, min(first + step, n)) for first in range(0, n, step)]
 
     def advertise(self) -> None:
@@ -162,36 +135,28 @@ class _Run:
         self._collect(Message.ADVERTISE, task)
 
     def exchange(self, down: Message, up: Message, stays: Leaves) -> int:
-        """Close the server's phase, deliver what it sends to the clients that stay, collect their answers.
-
-        Returns
-        -------
-        int
-            How many answered.
-        """
+        """Close the server's phase, deliver its messages to the clients that stay, and count their answers."""
         outbox = self._server.close_phase()
-        sizes = self.bytes_down
 
         def task(first: int, last: int) -> Task:
             staying = first + np.flatnonzero(self._leaves[first:last] >= stays)
-            mail = [(client, outbox[client]) for client in staying.tolist() if client in outbox]
-            _count_bytes(sizes, down, mail)
-            return Task("deliver", (mail,))
+            messages = [(client, outbox[client]) for client in staying.tolist() if client in outbox]
+            _count_bytes(self.bytes_down, down, messages)
+            return Task("deliver", (messages,))
 
         return self._collect(up, task)
 
     def _collect(self, kind: Message, task: Callable[[int, int], Task]) -> int:
         answered = 0
-        with closing(self._crew.run([partial(task, *chunk) for chunk in self._chunks])) as answers:
-            for mail in answers:
-                _count_bytes(self.bytes_up, kind, mail)
-                answered += len(mail)
-                for client, data in mail:
-                    self._server.receive(client, data)
+        for messages in self._pool.run([partial(task, *chunk) for chunk in self._chunks]):
+            _count_bytes(self.bytes_up, kind, messages)
+            answered += len(messages)
+            for client, data in messages:
+                self._server.receive(client, data)
         return answered
 
 
-def _count_bytes(sizes: dict[str, int], kind: Message, mail: list[tuple[int, bytes]]) -> None:
+def _count_bytes(sizes: dict[str, int], kind: Message, messages: Messages) -> None:
     """Remember the largest message of a phase."""
     name = kind.name.lower()
-    sizes[name] = max([sizes.get(name, 0), *(len(data) for _, data in mail)])
+    sizes[name] = max([sizes.get(name, 0), *(len(data) for _, data in messages)])

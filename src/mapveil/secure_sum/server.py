@@ -1,7 +1,7 @@
-"""The server of a secure sum: bytes in, bytes out, and at the end one sum.
+"""The server of a secure sum: messages as bytes, and at the end one sum.
 
-The server keeps arrays, one row per client, and no secret of its own: the graph's seed and the
-messages that it accepted are its whole state, and replaying them rebuilds it.
+The server keeps no secret of its own: the graph's seed and the accepted messages are its whole state, and replaying
+them rebuilds it.
 
 Source: Bell, Bonawitz, Gascon, Lepoint, Raykova, "Secure Single-Server Aggregation with
 (Poly)Logarithmic Overhead" (2020), algorithm 2, and the consistency check of algorithm 3; the
@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from operator import setitem
 
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.secure_sum.server_checks import check_answer, check_boxes, check_consent, check_input, check_keys
+from mapveil.secure_sum.server_checks import check_answer, check_consent, check_keys
 from mapveil.secure_sum.server_unmask import Collected, unmask
 from mapveil_client.arrays import BoolArray
 from mapveil_client.secure_sum import messages
@@ -35,10 +37,11 @@ from mapveil_client.secure_sum.states import (
     expected_messages,
     find_step,
 )
+from mapveil_client.secure_sum.vectors import unpack
 
 
 class Outbox(Mapping[int, bytes]):
-    """The messages to send after a phase, by client; each is written when it is looked up."""
+    """The messages to send after a phase, by client; each is encoded when it is looked up."""
 
     def __init__(self, clients: BoolArray, write: Callable[[int], bytes]) -> None:
         self.clients = clients
@@ -60,21 +63,21 @@ class Outbox(Mapping[int, bytes]):
 
 
 class Server:
-    """The server's part in one round.
+    """The server of one round.
 
-    Hand every message from a client to :meth:`receive`. When a phase is over (the caller has the
-    clock) call :meth:`close_phase` and send what it returns. Before the survivors are sent,
-    ``included`` says whose vectors arrived, and :meth:`abort` still reveals nothing. After the last
-    phase ``total`` is the sum of those vectors.
+    Pass every message from a client to :meth:`receive`. When a phase is over (the caller has the clock) call
+    :meth:`close_phase` and send the messages that it returns. Before the survivors are sent, ``included`` marks the
+    clients whose vectors arrived, and :meth:`abort` still reveals nothing. After the last phase ``total`` is the sum of
+    those vectors.
 
     Parameters
     ----------
     parameters : RoundParameters
-        What the parties agreed on.
+        Parameters of the round.
     graph_seed : bytes
         32 uniform bytes, drawn for this round only.
     enrolled : callable (int, bytes) -> bool, optional
-        Whether an identity belongs to the device enrolled as that client; none takes any.
+        Whether an identity belongs to the device enrolled as that client; every identity by default.
     """
 
     def __init__(
@@ -104,47 +107,29 @@ class Server:
 
     @property
     def included(self) -> BoolArray:
-        """Mask of the clients whose vectors are in the sum, shape (n,), known once the masked inputs are closed.
-
-        Raises
-        ------
-        OwnFault
-            It is not settled yet.
-        """
+        """Mask of the clients in the sum, shape (n,); an ``OwnFault`` before the inputs are closed."""
         if self._state in (ServerState.KEYS, ServerState.SHARES, ServerState.INPUTS):
-            raise OwnFault(f"included is asked for in phase {self._state.name}; after INPUTS it is settled")
+            raise OwnFault(f"included is known after phase INPUTS, not in {self._state.name}")
         return self._included.copy()
 
     @property
     def total(self) -> npt.NDArray[np.uint64]:
-        """The sum modulo 2^b of the vectors of ``included``, shape (length,).
-
-        Raises
-        ------
-        OwnFault
-            The round is not done.
-        """
+        """The sum modulo 2^b, shape (length,); an ``OwnFault`` before the round is done."""
         if self._state is not ServerState.DONE:
-            raise OwnFault(f"the total is asked for in state {self._state.name}; there is one once DONE")
+            raise OwnFault(f"total is known in state DONE, not in {self._state.name}")
         return self._sum.astype(np.uint64)
 
     def check(self, client: int, data: bytes) -> None:
-        """Refuse what :meth:`receive` would refuse, and keep nothing: for a message that is stored before it counts.
-
-        Raises
-        ------
-        PeerFault, OwnFault
-            As :meth:`receive`.
-        """
+        """Refuse a message as :meth:`receive` would, and keep nothing: messages are stored before they count."""
         self._checked(client, data)
 
     def receive(self, client: int, data: bytes) -> None:
-        """Take one message from the client whom the transport says it is from.
+        """Take one message from the client that the transport names.
 
         Raises
         ------
         PeerFault
-            The message is refused, and nothing changed. Also for a message that comes too late.
+            The message is malformed, repeated or late; the state is as before.
         OwnFault
             There is no such client.
         """
@@ -173,12 +158,12 @@ class Server:
         slots = self._ring.neighbours[client]
         if message is Message.ADVERTISE:
             keys = check_keys(p, client, fields[0], self._enrolled)
-            return lambda: self._put(self._keys, client, keys)
+            return partial(setitem, self._keys, client, keys)
         if message is Message.SHARES:
-            boxes = check_boxes(fields[0], self._present[slots])
-            return lambda: self._put(self._boxes, client, boxes)
+            boxes = messages.rows_by_slot(fields[0], self._present[slots], messages.BOX_BYTES, "boxes")
+            return partial(setitem, self._boxes, client, boxes)
         if message is Message.MASKED_INPUT:
-            vector = check_input(p, fields[1])
+            vector = unpack(fields[1], p.length, p.bits).astype(word_type(p.bits))
 
             def add() -> None:
                 self._commitments[client] = np.frombuffer(fields[0], dtype=np.uint8)
@@ -188,7 +173,7 @@ class Server:
         if message is Message.CONSENT:
             statement = survivor_statement(p, self._graph_seed, self._included)
             signature = check_consent(self._keys[client], fields[0], statement)
-            return lambda: self._put(self._signatures, client, signature)
+            return partial(setitem, self._signatures, client, signature)
         given, shares = check_answer(fields[0], fields[1], self._sharing[slots])
 
         def keep() -> None:
@@ -196,24 +181,15 @@ class Server:
 
         return keep
 
-    @staticmethod
-    def _put(rows: npt.NDArray[np.uint8], client: int, row: npt.NDArray[np.uint8]) -> None:
-        rows[client] = row
-
     def close_phase(self) -> Outbox:
-        """End the phase: whoever has not answered has dropped out.
-
-        Returns
-        -------
-        Outbox
-            What to send, to whom; nothing after the last phase.
+        """End the phase: clients that have not answered have dropped out. Empty after the last phase.
 
         Raises
         ------
         Abort
-            Too few are left, or the masks cannot be taken off: the round is at its end.
+            Too few clients are left, or the masks cannot be taken off: the round is over.
         OwnFault
-            The round is at its end already.
+            The round was over already.
         """
         step = find_step(self._state, Signal.CLOSE, self.parameters.active)
         if step is None:
@@ -240,14 +216,15 @@ class Server:
             self._sharing = self._arrived
             return Outbox(self._sharing, self._inbox(self._boxes))
         if state is ServerState.INPUTS:
-            # Whoever sent shares and dropped out since has left masks, and they need its mask key.
+            # The masks of a client that sent shares and dropped out since need its mask key.
             self._check_left("sent masked inputs", self._sharing)
             if not self._ring.connected(self._arrived):
                 raise Abort("the clients in the sum are not connected, so that it would come apart")
             self._included = self._arrived
             self._boxes = self._boxes[:0]
             self._signatures = np.zeros((n, messages.SIGNATURE_BYTES), dtype=np.uint8)
-            self._await_answers()
+            self._given = np.zeros(self._ring.neighbours.shape, dtype=np.bool_)
+            self._shares = np.zeros((*self._ring.neighbours.shape, messages.SHARE_BYTES), dtype=np.uint8)
             members = write_set(self._included)
             return Outbox(self._included, lambda client: self._write(Message.SURVIVORS, client, members))
         if state is ServerState.CONSENTS:
@@ -267,10 +244,6 @@ class Server:
             ),
         )
         return Outbox(np.zeros(n, dtype=np.bool_), self._roster)
-
-    def _await_answers(self) -> None:
-        self._given = np.zeros(self._ring.neighbours.shape, dtype=np.bool_)
-        self._shares = np.zeros((*self._ring.neighbours.shape, messages.SHARE_BYTES), dtype=np.uint8)
 
     def _left(self) -> npt.NDArray[np.int64]:
         """Count the neighbours of each client that answered in this phase, shape (n,)."""
@@ -320,7 +293,7 @@ class Server:
         return write
 
     def abort(self) -> None:
-        """End the round without a sum. At the end already, nothing happens."""
+        """End the round without a sum, if it is not over."""
         step = find_step(self._state, Signal.ABORT, self.parameters.active)
         if step is not None:
             self._state = step.after

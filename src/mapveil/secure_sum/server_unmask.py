@@ -1,11 +1,11 @@
-r"""Unmasking: rebuild what the shares allow, check it, and take the masks off the sum.
+r"""Unmasking: reconstruct secrets from shares, check them, and take the masks off the sum.
 
 .. math:: \sum_{i \in A} x_i = \sum_{i \in A} y_i - \sum_{i \in A} \mathrm{PRG}(b_i)
     - \sum_{i \in A} \sum_{j \in N(i) \cap D} \pm\, \mathrm{PRG}(s_{ij}) \pmod{2^b}
 
-where: A are the clients in the sum, D those who sent shares and no masked input, :math:`y_i` the masked
-vectors, :math:`b_i` the self-mask seed (rebuilt for A only), :math:`s_{ij}` the seed of a pair
-(from the mask key rebuilt for D only), and :math:`N(i)` the neighbours.
+where: A are the clients in the sum, D those that sent shares and no masked input, :math:`y_i` the masked vectors,
+:math:`b_i` the self-mask seed (reconstructed for A only), :math:`s_{ij}` the seed of a pair (from the mask key, which
+is reconstructed for D only), and :math:`N(i)` the neighbours.
 
 Source: Bell et al. (2020), algorithm 2, the server's last step.
 """
@@ -35,35 +35,19 @@ class Collected(NamedTuple):
 
     keys: ByteArray  # advertised, shape (n, ...)
     commitments: ByteArray  # to the self-mask seeds, shape (n, 32)
-    sharing: BoolArray  # who sent shares
-    included: BoolArray  # whose masked vector is in the sum
-    given: BoolArray  # which of its slots each client answered for, shape (n, k)
-    shares: ByteArray  # those shares, shape (n, k, 34)
+    sharing: BoolArray  # clients that sent shares
+    included: BoolArray  # clients whose masked vector is in the sum
+    given: BoolArray  # slots that each client answered for, shape (n, k)
+    shares: ByteArray  # of those slots, shape (n, k, 34)
 
 
 def unmask(parameters: RoundParameters, ring: Ring, masked: Words, collected: Collected) -> Words:
-    """Take every mask off a sum of masked vectors. Run by: the server.
-
-    Parameters
-    ----------
-    parameters : RoundParameters
-        What the parties agreed on.
-    ring : Ring
-        The graph of the round.
-    masked : ndarray of words, shape (length,)
-        The sum of the masked vectors; left as it is.
-    collected : Collected
-        Keys, commitments and shares.
-
-    Returns
-    -------
-    ndarray of words, shape (length,)
-        The sum modulo 2^b.
+    """Take every mask off ``masked``, a sum of masked vectors; the sum modulo 2^b, shape (length,). Run by: the server.
 
     Raises
     ------
     Abort
-        Too few shares of a client, or shares that do not give back the secret it committed itself to.
+        There are too few shares of a client, or shares that do not reconstruct the secret of its commitment.
     """
     dropped = collected.sharing & ~collected.included & collected.included[ring.neighbours].any(axis=1)
     lost = np.flatnonzero(dropped)
@@ -91,7 +75,7 @@ def _wrong(client: int) -> Abort:
 def _rebuild(
     parameters: RoundParameters, ring: Ring, collected: Collected, owners: npt.NDArray[np.int64]
 ) -> ByteArray:
-    """One secret for each of ``owners``, shape (owners, 32), from the first t shares that came."""
+    """One secret for each of ``owners``, shape (owners, 32), from the first t shares by slot."""
     threshold, mirror = parameters.threshold, np.arange(parameters.neighbours)[::-1]
     holders = ring.neighbours[owners]
     given = collected.given[holders, mirror]
@@ -124,7 +108,7 @@ def _take_pair_masks_off(
     client: int,
     private: bytes,
 ) -> None:
-    """Take off what the neighbours of a client that dropped out masked with it."""
+    """Take off the pair masks of the neighbours of a client that dropped out."""
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
     key = X25519PrivateKey.from_private_bytes(private)

@@ -245,7 +245,8 @@ def _with_region(request: _Request, table: Points, how: dict[str, Any]) -> Densi
 
 def _by_secure_sums(request: _Request) -> DensityMap:
     """Rounds of secure sums. Each is charged before the server can know it: an aborted round costs nothing."""
-    from mapveil.secure_sum.drivers import IdealSum, ProtocolSum
+    from mapveil.secure_sum.drivers import IdealSum
+    from mapveil.secure_sum.protocol_sum import ProtocolSum
 
     points, name = request.points, request.secure_sum
     if isinstance(points, Points):

@@ -11,9 +11,10 @@ import numpy.typing as npt
 
 from mapveil.mechanisms.plan import NoisySums, Query
 from mapveil.privacy.discrete_laplace import laplace_variance
-from mapveil.secure_sum.modulus import centre, check_modulus, highest_sum, smallest_modulus
+from mapveil.secure_sum.modulus import centre, highest_sum, smallest_modulus
 from mapveil_client.arrays import IntArray
 from mapveil_client.contribution import Rounding, sensitivity
+from mapveil_client.errors import ParameterError
 from mapveil_client.methods import Overflow
 
 
@@ -80,10 +81,11 @@ class RoundTerms(NamedTuple):
         most = scale + (rounding == "stochastic")
         largest = int(sizes.max())
         noise = alpha * largest
-        if bits is None:
-            bits = smallest_modulus(largest, most, query.encoding.length, noise, query.epsilon, moves)
-        elif overflow == "refuse":
-            bits = check_modulus(bits, largest, most, query.encoding.length, noise, query.epsilon, moves)
+        if bits is None or overflow == "refuse":
+            least = smallest_modulus(largest, most, query.encoding.length, noise, query.epsilon, moves)
+            bits = least if bits is None else bits
+            if not least <= bits <= 64:
+                raise ParameterError(f"bits must be from {least} to 64 for these sums, got {bits}")
         return cls(query, sizes, alpha, scale, moves, most, bits)
 
     def units(self, totals: Iterable[npt.NDArray[np.uint64]]) -> IntArray:

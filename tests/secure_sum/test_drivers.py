@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from mapveil.secure_sum.shard_sum import check_promised, largest_messages
+from mapveil.secure_sum.drivers import check_promised, largest_messages
 from mapveil_client.errors import ParameterError
 from mapveil_client.secure_sum.graph import choose_neighbourhood
 from mapveil_client.secure_sum.parameters import SumSettings

@@ -1,4 +1,4 @@
-"""The server half of navigation: the density of users in each time window, from randomized reports."""
+"""The server half: the density of users in each time window, from randomized reports."""
 
 from __future__ import annotations
 
@@ -6,32 +6,20 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
-import numpy as np
-
 from mapveil.local.local_mechanism import LocalMechanism
 from mapveil.local.randomizers.randomizer import Randomizer, Tally
 from mapveil.maps.density_map import DensityMap
 from mapveil.privacy.claim import Assumes, ContributionBound, Norm, Share
 from mapveil.privacy.guarantee import Guarantee
-from mapveil_client.errors import ParameterError
 from mapveil_client.local.randomizer import Reports
 
 
 def update_guarantee(
     mechanism: LocalMechanism, most: int, *, timed: bool = True, seeded: bool = False
 ) -> Guarantee:
-    """The guarantee of a trip that sends up to ``most`` randomized locations.
+    """The guarantee of a trip that sends up to ``most`` locations, each randomized by ``mechanism``.
 
-    Parameters
-    ----------
-    mechanism : LocalMechanism
-        The mechanism of each report, with its epsilon.
-    most : int
-        Maximum reports of a trip.
-    timed : bool
-        Whether the time of a report depends on where the user is: so for late trips, not for probes.
-    seeded : bool
-        Whether the randomness can be repeated.
+    ``timed`` where the time of a report depends on the location: so for late trips, not for probes.
     """
     base = mechanism.guarantee(seeded=seeded)
     return replace(
@@ -51,23 +39,21 @@ def update_guarantee(
 
 @dataclass
 class TrafficServer:
-    """The traffic server: collects reports and estimates a map of each time window. Run by: the server.
+    """The traffic server: collects reports and estimates a map of each time window.
 
-    It sees reports and their times only. The map of a window estimates the location of its active users from those
-    who reported.
+    It sees reports and their times only. The map of a window estimates the locations of its active users from those
+    that reported.
 
     Parameters
     ----------
     mechanism : LocalMechanism
-        The mechanism of the devices.
+        Mechanism of the devices.
     randomizer : Randomizer
-        Its randomizer on the domain.
+        Randomizer of that mechanism on the domain.
     most, timed, seeded
         As for :func:`update_guarantee`.
     window_s : float
-        Length of a window, seconds, above 0.
-    least : int
-        Minimum reports of a map, at least 1.
+        Length of a window, seconds.
     """
 
     mechanism: LocalMechanism
@@ -75,15 +61,8 @@ class TrafficServer:
     most: int
     timed: bool = True
     window_s: float = 300.0
-    least: int = 1
     seeded: bool = False
     _tallies: dict[int, Tally] = field(default_factory=dict, init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        if not (np.isfinite(self.window_s) and self.window_s > 0):
-            raise ParameterError(f"window_s must be seconds above 0, got {self.window_s!r}")
-        if self.least < 1:
-            raise ParameterError(f"least must be at least 1 report, got {self.least!r}")
 
     def receive(self, window: int, reports: Reports) -> None:
         """Add reports to a window; an ``InputError`` where they are not of this randomizer."""
@@ -97,9 +76,9 @@ class TrafficServer:
         return 0 if known is None else known.reports
 
     def map(self, window: int, active: float | None = None) -> DensityMap | None:
-        """The map of a window, scaled to ``active`` users (the reports by default); None with too few reports."""
+        """The map of a window, scaled to ``active`` users (the reports by default); None without a report."""
         tally = self._tallies.get(window)
-        if tally is None or tally.reports < self.least:
+        if tally is None or tally.reports == 0:
             return None
         made = self.mechanism.estimate(tally, self.randomizer, seeded=self.seeded)
         scale = 1.0 if active is None else float(active) / tally.reports

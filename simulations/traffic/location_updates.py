@@ -1,4 +1,4 @@
-"""The client half of navigation: when a device reports its location, and the limit on its reports."""
+"""The client half: when a trip reports its location, and the limit on its reports."""
 
 from __future__ import annotations
 
@@ -30,11 +30,6 @@ class UpdateRule:
         :math:`\theta`, seconds, above 0.
     most : int
         :math:`\lambda`, maximum updates of a trip, at least 1.
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
     """
 
     theta_s: float
@@ -47,57 +42,27 @@ class UpdateRule:
             raise ParameterError(f"most must be an integer of at least 1, got {self.most!r}")
 
     def due(self, late_s: npt.ArrayLike, sent: npt.ArrayLike) -> BoolArray:
-        """Whether an update is due, by the delay so far (seconds) and the updates sent. Run by: the client."""
+        """Whether an update is due, by the delay so far (seconds) and the updates sent."""
         return np.asarray((np.asarray(late_s) > self.theta_s) & (np.asarray(sent) < self.most))
 
 
 class LocationUpdates:
     r"""Location updates of one trip of each device: randomized and counted.
 
-    Every update is one report with the randomizer's epsilon; a trip sends at most :math:`\lambda`, so that its
-    reports together are :math:`\lambda \epsilon`-LDP by sequential composition. A further update is refused. That an
-    update is sent, and when, is not hidden: its sender is late.
+    Every update is one report with the randomizer's epsilon; a trip sends at most :math:`\lambda` (``most``), so that
+    its reports together are :math:`\lambda \epsilon`-LDP by sequential composition. The time of an update is not
+    hidden: its sender is late.
 
     Source: Wang et al. (2022), section 4.2. Deviation: there :math:`\lambda` is the number of updates that occurred;
     here it is a limit, since a guarantee must hold before the trip.
-
-    Parameters
-    ----------
-    randomizer : Randomizer
-        The randomizer of each update.
-    rule : UpdateRule
-        When an update is due, and the limit.
-    devices : int
-        Number of devices of this object, at least 1: one on a device, all of them in a simulation.
-
-    Examples
-    --------
-    >>> import mapveil as mv
-    >>> from mapveil_client.local.domain import Domain
-    >>> from mapveil.local.randomizers.generalized_response import GeneralizedRandomizedResponse
-    >>> grid = mv.Grid(mv.Region.from_bbox(-8.70, 41.10, -8.52, 41.22), rows=4, columns=4)
-    >>> randomizer = GeneralizedRandomizedResponse(epsilon=1).on(Domain(grid))
-    >>> phone = LocationUpdates(randomizer, UpdateRule(theta_s=40, most=2))
-    >>> phone.due([0], [35.0]).tolist(), phone.due([0], [45.0]).tolist()
-    ([False], [True])
-    >>> for _ in range(2):
-    ...     report = phone.send([0], [5], mv.Randomness())
-    >>> phone.spent, phone.due([0], [100.0]).tolist()
-    (Fraction(2, 1), [False])
     """
 
-    def __init__(self, randomizer: Randomizer, rule: UpdateRule, devices: int = 1) -> None:
-        if devices < 1:
-            raise ParameterError(f"devices must be at least 1, got {devices!r}")
-        self.randomizer, self.rule = randomizer, rule
+    def __init__(self, randomizer: Randomizer, most: int, devices: int) -> None:
+        self.randomizer, self.most = randomizer, most
         self._sent = np.zeros(devices, dtype=np.int64)
 
-    def due(self, devices: npt.ArrayLike, late_s: npt.ArrayLike) -> BoolArray:
-        """The devices that shall send an update; see :meth:`UpdateRule.due`. Run by: the client."""
-        return self.rule.due(late_s, self._sent[np.asarray(devices)])
-
     def send(self, devices: npt.ArrayLike, cells: npt.ArrayLike, rng: Randomness) -> Reports:
-        """Randomize the cells of some devices (each named once), one update each. Run by: the client.
+        """Randomize the cells of some devices (each named once), one update each.
 
         Raises
         ------
@@ -109,10 +74,9 @@ class LocationUpdates:
         who = np.atleast_1d(np.asarray(devices, dtype=np.int64))
         if np.unique(who).size < who.size:
             raise ParameterError("devices must be distinct: one update of each")
-        if (self._sent[who] >= self.rule.most).any():
+        if (self._sent[who] >= self.most).any():
             raise BudgetExceeded(
-                f"the trip has sent its {self.rule.most} location updates of epsilon "
-                f"{float(self.randomizer.epsilon):g} each; no further one is sent"
+                f"the trip has sent its {self.most} location updates of epsilon {float(self.randomizer.epsilon):g} each"
             )
         reports = self.randomizer.randomize(cells, rng)
         self._sent[who] += 1
