@@ -22,7 +22,7 @@ class Row(Generic[T]):
     name : str
         The name on the command line and in files.
     path : str
-        Where the frozen dataclass is, as ``"module:class"``.
+        Module and name of the frozen dataclass, as ``"module:class"``.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Row(Generic[T]):
         """The names of the class's parameters, with their defaults; None where there is none."""
         return {
             item.name: None if item.default is dataclasses.MISSING else item.default
-            for item in dataclasses.fields(self.load())  # type: ignore[arg-type]  # every class of a table is one
+            for item in self._fields()
         }
 
     def make(self, options: Mapping[str, Any] | None = None) -> T:
@@ -50,22 +50,23 @@ class Row(Generic[T]):
             No such option, one that is missing, or a value of the wrong kind or outside its range.
         """
         given = dict(options or {})
-        kind = self.load()
-        fields = dataclasses.fields(kind)  # type: ignore[arg-type]
-        names = [item.name for item in fields]
+        names = [item.name for item in self._fields()]
         for key in given:
             if key not in names:
                 raise ParameterError(f"{self.name} has no option {key!r}; its options are {', '.join(names)}")
-        for item in fields:
+        for item in self._fields():
             required = item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING
             if required and item.name not in given:
                 raise ParameterError(
-                    f"{self.name} needs the option {item.name!r}: --option {item.name}=VALUE"
+                    f"{self.name} needs the option {item.name!r}; expected --option {item.name}=VALUE"
                 )
         try:
-            return kind(**given)
+            return self.load()(**given)
         except TypeError as error:
             raise ParameterError(f"{self.name}: an option has the wrong kind of value ({error})") from None
+
+    def _fields(self) -> tuple[dataclasses.Field[Any], ...]:
+        return dataclasses.fields(self.load())  # type: ignore[arg-type]  # every class of a table is one
 
 
 def find_row(rows: Sequence[Row[T]], name: str, noun: str) -> Row[T]:

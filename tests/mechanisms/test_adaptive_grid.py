@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mapveil.inference.block_inference import block_inference
+from mapveil.inference.two_rounds import block_inference
 from mapveil.mechanisms.adaptive_grid import AdaptiveGrid
 from mapveil_client.errors import ParameterError
 from mapveil_client.morton import deinterleave

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 import mapveil as mv
 from mapveil.geo.counts import Counts
 from mapveil.mechanisms.adaptive_histogram import AdaptiveHistogram
+from mapveil.mechanisms.adaptive_rounds import Noise, thresholds
 from mapveil.mechanisms.mechanism import Estimate
 from mapveil.mechanisms.methods import find_method
 from mapveil.mechanisms.plan import NoisySums, Query, Setting
-from mapveil.mechanisms.split_thresholds import Noise, thresholds
 from mapveil.trust.secure_aggregation.model import SecureAggregation
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.encodings import NodeEncoding

@@ -85,7 +85,7 @@ def test_senseless_parameters_are_refused(wrong):
 
 
 def test_a_level_that_is_not_asked_for_is_refused(play, crowd):
-    with pytest.raises(ParameterError, match="level is 4; expected 1 to 3"):
+    with pytest.raises(ParameterError, match="level must be from 1 to 3 on this map, got 4"):
         play(HierarchicalHistogram(epsilon=1, level=4), crowd(3, 10))
-    with pytest.raises(ParameterError, match="level is 3; expected 1 to 2"):
+    with pytest.raises(ParameterError, match="level must be from 1 to 2 on this map, got 3"):
         play(HierarchicalHistogram(epsilon=1, level=3, deepest=2), crowd(3, 10))

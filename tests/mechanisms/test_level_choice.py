@@ -102,5 +102,5 @@ def test_an_even_crowd_is_shown_coarse_and_a_peak_fine():
 def test_a_level_that_was_not_measured_is_refused():
     require_level(None, range(1, 4))
     require_level(3, range(1, 4))
-    with pytest.raises(ParameterError, match="level is 4; expected 1 to 3 on this map"):
+    with pytest.raises(ParameterError, match="level must be from 1 to 3 on this map, got 4"):
         require_level(4, range(1, 4))

@@ -11,11 +11,10 @@ from scipy import stats
 
 import mapveil as mv
 from mapveil.mechanisms.local_laplace import LocalLaplace
-from mapveil.mechanisms.plan import Query, Raster, Setting
+from mapveil.mechanisms.plan import Execution, Query, Raster, Setting
 from mapveil.privacy.claim import Adversary, Assumes, Neighbouring
 from mapveil.privacy.discrete_laplace import laplace_variance
 from mapveil.trust.secure_aggregation.model import SecureAggregation, WholeNoise
-from mapveil.trust.secure_aggregation.simulation import simulate
 from mapveil_client.contribution import Devices, client_report
 from mapveil_client.encodings import NodeEncoding
 from mapveil_client.errors import ParameterError
@@ -29,7 +28,7 @@ TILING = mv.Quadtree(REGION, depth=1)
 
 def collection(model, devices, depth=5):
     raster = Raster.of(mv.Quadtree(REGION, depth=depth).lattice())
-    return simulate(model, devices, TILING, raster, rng=Randomness(seed=1), progress=lambda step, done: None)
+    return model.answerer(devices, TILING, raster, Execution(Randomness(seed=1)))
 
 
 def setting_of(devices, depth=5, scale=1):
@@ -38,11 +37,11 @@ def setting_of(devices, depth=5, scale=1):
 
 def test_every_device_adds_a_whole_variable():
     asked = collection(WholeNoise(scale=1, tolerated_dropout=0.5), Devices(np.arange(100)), 4)
-    assert asked.alpha == 1
+    assert asked.setting.alpha == 1
     assert asked.setting.least_terms == 100
     # A mechanism that shares the noise is told otherwise by the same collection.
     shared = SecureAggregation(scale=1, tolerated_dropout=0.5)
-    assert collection(shared, Devices(np.arange(100))).alpha == Fraction(1, 45)
+    assert collection(shared, Devices(np.arange(100))).setting.alpha == Fraction(1, 45)
 
 
 def test_one_report_is_discrete_laplace_around_its_place():
@@ -120,7 +119,7 @@ def test_what_would_take_too_long_is_refused_before_it_is_asked():
         next(server)
     # The rule never asks for it.
     assert LocalLaplace(epsilon=5).level_for(setting_of(10**9, depth=8)) < 8
-    with pytest.raises(ParameterError, match="level is 6; expected 0 to 5"):
+    with pytest.raises(ParameterError, match="level must be from 0 to 5 on this map, got 6"):
         next(LocalLaplace(epsilon=1, level=6).plan(setting_of(10)))
 
 

@@ -18,9 +18,8 @@ from mapveil.engines import UNIT, UserSums, user_sums
 from mapveil.geo.counts import Counts
 from mapveil.geo.tiling import Tiling
 from mapveil.mechanisms import private_fourier_kde as module
-from mapveil.mechanisms.private_fourier_kde import PrivateFourierKde, noisy_waves
-from mapveil.mechanisms.wave_density import WaveSums
-from mapveil.mechanisms.wave_vectors import sum_of_vectors
+from mapveil.mechanisms.fourier_features import sum_of_vectors
+from mapveil.mechanisms.private_fourier_kde import FeatureSums, PrivateFourierKde, noisy_features
 from mapveil.random_features.map_points import map_points
 from mapveil.trust.curator import Curator
 from mapveil_client.errors import InputError, ParameterError
@@ -36,14 +35,14 @@ def some_counts(users: int = 20_000, tiling: Tiling = PLAIN, seed: int = 0) -> C
     return Counts(generator.multinomial(users, weights / weights.sum()).astype(np.int64), tiling)
 
 
-def captured(monkeypatch: pytest.MonkeyPatch) -> list[tuple[WaveSums, float, Any]]:
+def captured(monkeypatch: pytest.MonkeyPatch) -> list[tuple[FeatureSums, float, Any]]:
     """What the server half is given."""
-    found: list[tuple[WaveSums, float, Any]] = []
+    found: list[tuple[FeatureSums, float, Any]] = []
     server = module.server_density
 
-    def spy(sums: WaveSums, users: float, waves: Any, places: Any) -> Any:
-        found.append((sums, users, waves))
-        return server(sums, users, waves, places)
+    def spy(sums: FeatureSums, users: float, features: Any, places: Any) -> Any:
+        found.append((sums, users, features))
+        return server(sums, users, features, places)
 
     monkeypatch.setattr(module, "server_density", spy)
     return found
@@ -80,10 +79,10 @@ def test_the_noise_has_the_scale_of_the_promise(monkeypatch: pytest.MonkeyPatch)
     scaled = []
     for seed in range(240):
         mechanism.release(nobody, rng=seed)
-        sums, _, waves = found[-1]
+        sums, _, features = found[-1]
         rest = 2 * (1 - mechanism.trust.users_share)
-        scaled.append(np.abs(sums.values) * rest / waves.limit)
-        assert sums.variance == pytest.approx(2 * (waves.limit / rest) ** 2, rel=1e-6)
+        scaled.append(np.abs(sums.values) * rest / features.limit)
+        assert sums.variance == pytest.approx(2 * (features.limit / rest) ** 2, rel=1e-6)
     sample = np.concatenate(scaled)
     assert sample.size > 1_000
     # Absolute values of Laplace noise are exponential: the sum of their doubles is chi-squared.
@@ -105,32 +104,32 @@ def test_one_user_moves_the_sums_by_no_more_than_the_bound(rows: list[tuple[int,
         at = np.array([cell for _, cell in kept], dtype=np.int64)
         table = mv.Points.from_arrays([f"u{who}" for who, _ in kept], lon[at], lat[at])
         exact = user_sums(table, PLAIN).sums
-        return sum_of_vectors(where.places, exact, waves)
+        return sum_of_vectors(where.places, exact, features)
 
     where = map_points(PLAIN)
-    waves = PrivateFourierKde(epsilon=1, bandwidth_m=h).waves(where, 50.0, 1.0)
+    features = PrivateFourierKde(epsilon=1, bandwidth_m=h).features(where, 50.0, 1.0)
     whole = sums_of(rows)
     for user in sorted({who for who, _ in rows})[:3]:
         rest = [row for row in rows if row[0] != user]
-        without = sums_of(rest) if rest else [0] * waves.length
-        assert sum(abs(a - b) for a, b in zip(whole, without, strict=True)) <= UNIT * waves.limit
+        without = sums_of(rest) if rest else [0] * features.length
+        assert sum(abs(a - b) for a, b in zip(whole, without, strict=True)) <= UNIT * features.limit
 
 
 def lower_bound(epsilon: float, runs: int = 4_000) -> float:
-    """Of the true epsilon of one wave's noisy sums, by the likelihood ratio of one user and none (99.99 %)."""
+    """Of the true epsilon of one feature's noisy sums, by the likelihood ratio of one user and none (99.99 %)."""
     where = map_points(PLAIN)
-    waves = PrivateFourierKde(epsilon=1, bandwidth_m=5.0, most_waves=1).waves(where, 50.0, 1.0)
+    features = PrivateFourierKde(epsilon=1, bandwidth_m=5.0, most_features=1).features(where, 50.0, 1.0)
     user = np.zeros(PLAIN.size, dtype=np.int64)
     user[2_000] = UNIT
-    present = sum_of_vectors(where.places, user, waves)
+    present = sum_of_vectors(where.places, user, features)
     rng = Randomness(8)
 
     def ratios(exact: list[int]) -> np.ndarray:
-        drawn = [noisy_waves(exact, waves, Fraction(epsilon), rng).values for _ in range(runs)]
+        drawn = [noisy_features(exact, features, Fraction(epsilon), rng).values for _ in range(runs)]
         noisy = np.array(drawn)
         return np.abs(noisy).sum(axis=1) - np.abs(noisy - np.array(present) / UNIT).sum(axis=1)
 
-    with_one, without = ratios(present), ratios([0] * waves.length)
+    with_one, without = ratios(present), ratios([0] * features.length)
     threshold = 0.999 * float(with_one.max())
     hits, misses = int((with_one >= threshold).sum()), int((without >= threshold).sum())
     low = stats.beta.ppf(5e-5, hits, runs - hits + 1)
@@ -143,16 +142,18 @@ def test_an_audit_finds_no_more_than_the_promise_and_catches_half_the_noise() ->
     assert lower_bound(2.0) > 1.0
 
 
-def test_spends_its_budget_on_the_number_and_the_waves(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spends_its_budget_on_the_number_and_the_features(monkeypatch: pytest.MonkeyPatch) -> None:
     found = captured(monkeypatch)
     heat = PrivateFourierKde(epsilon="0.7", bandwidth_m=5.0, trust=Curator(users_share=0.2)).release(
         some_counts(), rng=2
     )
-    number, waves = heat.guarantee.shares
+    number, features = heat.guarantee.shares
     assert number.purpose == "number of users"
-    assert waves.purpose == f"{found[0][2].count} waves"
+    assert features.purpose == f"{found[0][2].count} Fourier features"
     assert float(number.epsilon) == pytest.approx(0.14)
-    assert Fraction(699, 1000) < number.epsilon + waves.epsilon <= Fraction(7, 10) == heat.guarantee.epsilon
+    assert (
+        Fraction(699, 1000) < number.epsilon + features.epsilon <= Fraction(7, 10) == heat.guarantee.epsilon
+    )
     assert heat.guarantee.model == "central"
     assert found[0][1] == pytest.approx(20_000, rel=0.02)
     assert heat.values.sum() == pytest.approx(float(heat.measurements[0].noisy[0]))
@@ -161,13 +162,13 @@ def test_spends_its_budget_on_the_number_and_the_waves(monkeypatch: pytest.Monke
 def test_the_noise_in_the_notes_is_what_maps_of_nobody_show(monkeypatch: pytest.MonkeyPatch) -> None:
     found = captured(monkeypatch)
     heat = PrivateFourierKde(epsilon=1, bandwidth_m=5.0).release(some_counts(), rng=2)
-    sums, _, waves = found[0]
-    # Var of a surface of independent noise, wave by wave.
-    by_wave = sum(
-        sums.variance * (2 * w / a / math.prod(waves.period)) ** 2
-        for w, a in zip(waves.weights, waves.amplitude, strict=True)
+    sums, _, features = found[0]
+    # Var of a surface of independent noise, feature by feature.
+    by_feature = sum(
+        sums.variance * (2 * w / a / math.prod(features.period)) ** 2
+        for w, a in zip(features.weights, features.amplitude, strict=True)
     )
-    assert f"({math.sqrt(by_wave) * 1e6:.3g} before the shrinkage" in heat.notes[1]
+    assert f"({math.sqrt(by_feature) * 1e6:.3g} before the shrinkage" in heat.notes[1]
 
 
 def test_a_table_its_sums_and_a_seed_give_one_map() -> None:
@@ -223,8 +224,8 @@ def test_nobody_is_outside_a_polygon_and_nobody_at_all_is_a_map() -> None:
         ("bandwidth_m", -3.0),
         ("bandwidth_m", math.nan),
         ("bandwidth_m", True),
-        ("most_waves", 0),
-        ("most_waves", 2.5),
+        ("most_features", 0),
+        ("most_features", 2.5),
     ],
 )
 def test_senseless_options_are_refused(option: str, value: object) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import mapveil as mv
+from mapveil.mechanisms.plan import Execution
 from mapveil.mechanisms.private_region import FoundRegion, find_region
 from mapveil.trust.curator import Curator
 from mapveil_client.errors import PromiseError
@@ -22,7 +23,7 @@ def city() -> mv.Points:
 
 
 def choose_region(points: mv.Points, epsilon: Fraction, rng: Randomness) -> FoundRegion:
-    return find_region(points, Curator(), epsilon, rng=rng, progress=lambda step, done: None)
+    return find_region(points, Curator(), epsilon, Execution(rng))
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -125,5 +125,5 @@ def test_senseless_parameters_are_refused(wrong):
 
 
 def test_a_level_that_is_not_asked_for_is_refused(play, crowd):
-    with pytest.raises(ParameterError, match="level is 4; expected 0 to 3"):
+    with pytest.raises(ParameterError, match="level must be from 0 to 3 on this map, got 4"):
         play(SpatialDecomposition(epsilon=1, level=4), crowd(3, 10))

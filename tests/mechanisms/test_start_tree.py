@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mapveil as mv
-from mapveil.mechanisms.start_tree import expected_tree, start_tree
+from mapveil.mechanisms.adaptive_histogram import expected_tree, start_tree
 from mapveil_client.morton import PrefixTree, interleave
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)

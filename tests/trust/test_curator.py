@@ -14,7 +14,7 @@ import mapveil as mv
 from mapveil.engines import UNIT, UserSums
 from mapveil.mechanisms.laplace_histogram import LaplaceHistogram
 from mapveil.mechanisms.mechanism import Estimate
-from mapveil.mechanisms.plan import Query, Raster
+from mapveil.mechanisms.plan import Execution, Query, Raster
 from mapveil.mechanisms.sum_mechanism import SumMechanism
 from mapveil.privacy.claim import ContributionBound, Neighbouring, Norm
 from mapveil.privacy.discrete_laplace import discrete_laplace
@@ -60,9 +60,7 @@ def number_of_users(sums, **parameters):
     curator = Curator(**parameters)
 
     def asked(seed):
-        answerer = curator.answerer(
-            sums, TILING, raster, rng=Randomness(seed), progress=lambda step, done: None
-        )
+        answerer = curator.answerer(UserSums(sums, TILING), TILING, raster, Execution(Randomness(seed)))
         mechanism = Spender(epsilon=1, trust=curator)
         halves = mechanism.number_of_users(answerer.setting)
         try:
@@ -201,12 +199,10 @@ def test_a_query_with_too_many_samples_is_refused_before_it_is_charged(
     monkeypatch.setattr("mapveil.trust.curator._MOST_SAMPLES", TILING.size)
     charged = []
     answerer = Curator(users=10).answerer(
-        counts().values,
+        UserSums(counts().values, TILING),
         TILING,
         Raster.of(TILING.lattice()),
-        rng=Randomness(1),
-        progress=lambda step, done: None,
-        before_reveal=charged.append,
+        Execution(Randomness(1), before_reveal=charged.append),
     )
     cells = Query("cells", NodeEncoding(PrefixTree.uniform(2, 2)), Fraction(1))
     answerer.answer(cells)

@@ -10,14 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mapveil as mv
-from mapveil.mechanisms.plan import Query, Raster
+from mapveil.mechanisms.plan import Execution, Query, Raster
 from mapveil.privacy.claim import Share
 from mapveil.privacy.discrete_laplace import laplace_variance
 from mapveil.secure_sum.drivers import IdealSum
 from mapveil.secure_sum.protocol_sum import ProtocolSum
 from mapveil.trust.secure_aggregation import simulation
 from mapveil.trust.secure_aggregation.model import SecureAggregation
-from mapveil.trust.secure_aggregation.simulation import simulate
 from mapveil_client.contribution import Devices, sensitivity
 from mapveil_client.encodings import NodeEncoding
 from mapveil_client.errors import InputError, ParameterError
@@ -47,17 +46,12 @@ class Watched:
 
 def collection(devices, *, seed=1, secure_sum=None, dropout=0.0, told=None, scale=1, **parameters):
     model = SecureAggregation(**{"tolerated_dropout": 0, "corrupt": 0, "scale": scale, **parameters})
-    return simulate(
-        model,
-        devices,
-        TILING,
-        Raster.of(TILING.lattice()),
-        rng=Randomness(seed=seed) if isinstance(seed, int) else seed,
-        progress=lambda step, done: None,
-        secure_sum=secure_sum,
-        dropout=dropout,
-        before_reveal=told.append if isinstance(told, list) else told,
+    execution = Execution(
+        Randomness(seed=seed) if isinstance(seed, int) else seed, secure_sum=secure_sum, dropout=dropout
     )
+    if told is not None:
+        execution = execution._replace(before_reveal=told.append if isinstance(told, list) else told)
+    return model.answerer(devices, TILING, Raster.of(TILING.lattice()), execution)
 
 
 def query(depth, epsilon=MUCH, purpose="where"):
@@ -160,7 +154,7 @@ def test_what_was_known_before_an_abort_stays_spent():
     told = []
     asked = collection(one_on_each(3), tolerated_dropout=0.1, told=told)
     asked.answer(query(3, 2, "first"))
-    asked.dropout = 0.5
+    asked._dropout = 0.5
     with pytest.raises(Abort, match=r"round 2 \(second\).*epsilon 2 stays spent"):
         asked.answer(query(3, 3, "second"))
     assert told == asked.revealed == [Share("first", Fraction(2))]
@@ -232,7 +226,7 @@ def test_shards_are_disjoint_even_and_no_larger_than_allowed(asked, shard_size):
     assert 1 <= sizes.min() <= sizes.max() <= min(sizes.min() + 1, shard_size)
     assert sizes.size == -(-asked // shard_size)
     # The smallest shard of those who stay carries at least one whole variable.
-    assert made.alpha * int(sizes.min()) >= 1
+    assert made.setting.alpha * int(sizes.min()) >= 1
     assert made.setting.shards == sizes.size
 
 

@@ -27,10 +27,11 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.attacks.report_likelihood import report_likelihoods
-from mapveil.engines import UNIT
+from mapveil.engines import UNIT, UserSums
 from mapveil.geo.tiling import Tiling
 from mapveil.local.local_mechanism import LocalMechanism
 from mapveil.mechanisms.mechanism import AnyMechanism, Estimate, Mechanism
+from mapveil.mechanisms.plan import Execution
 from mapveil.mechanisms.plan import run as run_plan
 from mapveil.mechanisms.private_fourier_kde import PrivateFourierKde
 from mapveil.mechanisms.sum_mechanism import SumMechanism
@@ -308,14 +309,10 @@ def _once(mechanism: Mechanism, pair: Neighbours, present: bool) -> Callable[[Ra
     sums, raster = pair.with_one if present else pair.without, mechanism.raster(pair.tiling)
 
     def once(rng: Randomness) -> Estimate:
-        answerer = curator.answerer(sums, pair.tiling, raster, rng=rng, progress=_quiet)
+        answerer = curator.answerer(UserSums(sums, pair.tiling), pair.tiling, raster, Execution(rng))
         return raster.on_cells(run_plan(mechanism.plan(answerer.setting), answerer.answer))
 
     return once
-
-
-def _quiet(step: str, done: float) -> None:
-    """Nobody watches a single run."""
 
 
 def _statistics(estimate: Estimate, pair: Neighbours) -> tuple[float, ...]:

@@ -6,7 +6,6 @@ carry the promise alone. One device holds a place or none; that it takes part is
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 
 import numpy as np
@@ -14,14 +13,12 @@ import numpy as np
 from mapveil.engines import UNIT
 from mapveil.geo.tiling import Tiling
 from mapveil.mechanisms.mechanism import Estimate
-from mapveil.mechanisms.plan import Raster, run
+from mapveil.mechanisms.plan import Execution, Raster, run
 from mapveil.mechanisms.sum_mechanism import SumMechanism
 from mapveil.trust.secure_aggregation.model import SecureAggregation
-from mapveil.trust.secure_aggregation.simulation import simulate
 from mapveil_client.arrays import IntArray
 from mapveil_client.contribution import Devices
 from mapveil_client.errors import ParameterError
-from mapveil_client.methods import TABLE_SCALE
 from mapveil_client.morton import interleave
 from mapveil_client.randomness.random import Randomness
 
@@ -64,19 +61,10 @@ def least_noise(
     raster, model = Raster.of(tiling.lattice()), mechanism.trust
     if not isinstance(model, SecureAggregation):
         raise ParameterError(f"trust must be SecureAggregation, got {model!r}")
-    scaled = dataclasses.replace(model, scale=model.scale or TABLE_SCALE)
 
     def once(rng: Randomness) -> Estimate:
-        simulation = simulate(
-            scaled,
-            devices,
-            tiling,
-            raster,
-            rng=rng,
-            progress=lambda step, done: None,
-            dropout=float(model.tolerated_dropout),
-            silent=float(model.corrupt),
-        )
+        execution = Execution(rng, dropout=float(model.tolerated_dropout))
+        simulation = model.answerer(devices, tiling, raster, execution, silent=float(model.corrupt))
         return raster.on_cells(run(mechanism.plan(simulation.setting), simulation.answer))
 
     return once

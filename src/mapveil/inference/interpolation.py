@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mapveil_client.arrays import FloatArray
+from mapveil_client.arrays import FloatArray, IntArray, quotient
 
 _EXPONENTS: Final = np.linspace(0, 5 / 16, 21)
 _USUAL, _SPREAD = 0.2, 0.1  # mean and deviation of the exponent over maps
@@ -32,7 +32,7 @@ class Known(NamedTuple):
     """What was found of the insides of cells that were divided into quarters and measured again."""
 
     square: FloatArray  # users per site of a raster as fine as the finest quarters, shape (fine, fine)
-    depths: npt.NDArray[np.int64]  # how often each cell was quartered, shape (cells, cells)
+    depths: IntArray  # how often each cell was quartered, shape (cells, cells)
 
     def put(self, estimate: FloatArray) -> FloatArray:
         """The estimate with halves and quarters of the divided cells in their places."""
@@ -142,7 +142,7 @@ def slope_exponent(
             whole, held = _pairs(layers[1], axis), _pairs(layers[2], axis)
             first = np.take(layers[2], np.arange(0, layers[2].shape[axis], 2), axis)
             cut = (first > 0) & (first < held)
-            share = np.divide(first, held, out=np.zeros_like(held), where=cut)[cut]
+            share = first[cut] / held[cut]
             found = np.take(layers[0], np.arange(0, layers[0].shape[axis], 2), axis)[cut]
             slope, inside = _slope(whole, held, axis, floor)[cut], whole[cut]
             for i, exponent in enumerate(_EXPONENTS):
@@ -166,7 +166,7 @@ def _from(array: FloatArray, skipped: int, axis: int) -> FloatArray:
 
 def _slope(estimate: FloatArray, members: FloatArray, axis: int, floor: FloatArray | float) -> FloatArray:
     """Log ratio of the densities before and after each cell; its own where nobody can be there."""
-    density = np.divide(estimate, members, out=np.zeros_like(estimate), where=members > 0)
+    density = quotient(estimate, members)
     tiny = 1e-9 * float(density.mean()) + 1e-300
     edges = [(1, 1) if each == axis else (0, 0) for each in (0, 1)]
     wide, there = np.pad(density, edges), np.pad(members, edges) > 0
@@ -191,7 +191,7 @@ def _divided(
     """Every cell cut in two along one axis."""
     held = _pairs(finer, axis)
     first = np.take(finer, np.arange(0, finer.shape[axis], 2), axis)
-    share = np.divide(first, held, out=np.zeros_like(held), where=held > 0)
+    share = quotient(first, held)
     if exponent > 0:
         cut = (share > 0) & (share < 1)
         tilted = _tilted(share, exponent * _slope(estimate, held, axis, floor))

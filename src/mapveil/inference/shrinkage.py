@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from mapveil.inference.split_prior import SplitPrior
 from mapveil.inference.threshold_expansion import CutBoxes, ThresholdExpansion
-from mapveil_client.arrays import FloatArray
+from mapveil_client.arrays import FloatArray, IntArray, quotient
 from mapveil_client.errors import ParameterError
 
 SplitRule = Literal["prior", "expansion"]
@@ -60,8 +60,7 @@ def spread(square: FloatArray, members: npt.NDArray[Any]) -> FloatArray:
     """
     factor = members.shape[0] // square.shape[0]
     block = pool(members.astype(np.float64), factor.bit_length() - 1)
-    rate = np.divide(square, block, out=np.zeros_like(block), where=block > 0)
-    return np.asarray(rate.repeat(factor, axis=0).repeat(factor, axis=1) * members)
+    return np.asarray(quotient(square, block).repeat(factor, axis=0).repeat(factor, axis=1) * members)
 
 
 def multiscale_shrinkage(
@@ -72,7 +71,6 @@ def multiscale_shrinkage(
     block: int = 1,
     block_variance: FloatArray | float | None = None,
     leaves: FloatArray | None = None,
-    terms: int = 1,
     shifts: int = 8,
     rule: SplitRule = "prior",
     sampled: bool = False,
@@ -98,8 +96,6 @@ def multiscale_shrinkage(
         Each site's part of the group it was measured in, where several sites were measured as one and
         ``noisy`` and ``variance`` divided evenly among them; all 1 by default. Boxes that hold less than one
         group tell nothing of the prior, which is not learned from them.
-    terms : int
-        The noise of a site is a sum of so many Laplace variables; 16 stands for a Gaussian.
     shifts : int
         Trees are rooted at ``shifts`` + 1 offsets along either axis (at most ``side`` + 1), around the centre:
         boxes of at most ``shifts`` sites a side are cut at every offset. Time grows with its logarithm.
@@ -142,7 +138,7 @@ def multiscale_shrinkage(
     of_small = _Boxes(np.where(there, small, 0.0))
     of_large = of_small if large is small else _Boxes(np.where(there, large, 0.0))
     held = None if leaves is None else _Boxes(np.where(there, parts, 0.0))
-    learn: SplitPrior | ThresholdExpansion = SplitPrior(terms) if rule == "prior" else ThresholdExpansion()
+    learn: SplitPrior | ThresholdExpansion = SplitPrior() if rule == "prior" else ThresholdExpansion()
     roots = _roots(side, shifts)
     rows, columns = _Cuts(2 * side, roots), _Cuts(2 * side, roots)
     estimate = np.full((roots.size, roots.size), max(float(noisy[there].sum()), 0.0))
@@ -170,7 +166,7 @@ class _Cuts(NamedTuple):
     """Boxes of one length along one axis: the first site of each, in order."""
 
     length: int
-    first: npt.NDArray[np.int64]
+    first: IntArray
 
     def halved(self, side: int) -> _Cuts:
         """Both halves of all boxes, but for those wholly outside the raster."""
@@ -179,7 +175,7 @@ class _Cuts(NamedTuple):
         return _Cuts(length, first[(first > -length) & (first < side)])
 
 
-def _roots(side: int, shifts: int) -> npt.NDArray[np.int64]:
+def _roots(side: int, shifts: int) -> IntArray:
     """First sites of boxes of twice the side, which all hold the whole raster."""
     spare = (side - min(shifts, side)) // 2
     return np.arange(spare - side, 1 - spare)
@@ -200,7 +196,7 @@ class _Boxes:
         strips = self._integral[bottom] - self._integral[top]
         return np.asarray(strips[:, right] - strips[:, left])
 
-    def _ends(self, cuts: _Cuts) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    def _ends(self, cuts: _Cuts) -> tuple[IntArray, IntArray]:
         return np.clip(cuts.first, 0, self._side), np.clip(cuts.first + cuts.length, 0, self._side)
 
 
@@ -240,7 +236,7 @@ def _halve(
     both = v1 + v2
     # Two measurements of the first half: its own, and what the second leaves of the parent.
     measured = np.divide(v2 * y1 + v1 * (parent - y2), both, out=y1.copy(), where=both > 0)
-    variance = np.divide(v1 * v2, both, out=np.zeros_like(both), where=both > 0)
+    variance = quotient(v1 * v2, both)
     telling = np.minimum(g1[0], g2[0])[cut] > _WHOLE if g1 else None
     if isinstance(learn, ThresholdExpansion):
         along = np.zeros_like(parent) if to.slope is None else to.slope[cut]
@@ -260,7 +256,7 @@ def _halve(
 
 def _slope(estimate: FloatArray, members: FloatArray, axis: int, boxes: _Cuts) -> FloatArray:
     """Users per member in the box before each, less those in the box after it; its own where nobody can be there."""
-    density = np.divide(estimate, members, out=np.zeros_like(estimate), where=members > 0)
+    density = quotient(estimate, members)
     beside = []
     for step in (-boxes.length, boxes.length):
         side = _Side(boxes.first, boxes.first + step)
@@ -272,7 +268,7 @@ def _slope(estimate: FloatArray, members: FloatArray, axis: int, boxes: _Cuts) -
 class _Side:
     """Where one half of each box is among all halves."""
 
-    def __init__(self, halves: npt.NDArray[np.int64], wanted: npt.NDArray[np.int64]) -> None:
+    def __init__(self, halves: IntArray, wanted: IntArray) -> None:
         place = np.minimum(np.searchsorted(halves, wanted), halves.size - 1)
         inside = np.flatnonzero(halves[place] == wanted)
         self.size = wanted.size
@@ -297,7 +293,7 @@ class _Side:
             summed[:, self.target] += values[:, self.source]
 
 
-def _run(index: npt.NDArray[np.int64]) -> slice | npt.NDArray[np.int64]:
+def _run(index: IntArray) -> slice | IntArray:
     """The same places as a slice where they follow each other, which is faster."""
     if index.size and index[-1] - index[0] + 1 == index.size:
         return slice(int(index[0]), int(index[-1]) + 1)

@@ -1,77 +1,72 @@
-r"""Two rounds of noisy sums made one: blocks, and the leaves into which each block was divided.
-
-A block was measured as a whole (variance :math:`V_1`) and as k disjoint leaves (variance
-:math:`V_2` each). The best linear estimate of its sum, and the leaves made consistent with it, are
+r"""Blocks measured twice, as a whole and in parts: the best estimate of the parts from both, and their shrinkage.
 
 .. math::
     T = \frac{v / V_1 + \sum_i u_i / (k V_2)}{1 / V_1 + 1 / (k V_2)}, \qquad
     \operatorname{Var} T = \frac{1}{1 / V_1 + 1 / (k V_2)}, \qquad
-    u_i' = u_i + \frac{T - \sum_i u_i}{k}
+    u_i' = u_i + \frac{T - \sum_j u_j}{k}
 
-where: v is the block's noisy sum and u the leaves'. Post-processing: costs no privacy.
-Source: Gauss-Markov; Qardaji, Yang, Li (2013), section IV, for the two-level case.
+where: v is a block's noisy sum of variance :math:`V_1`, u the noisy sums of its k disjoint parts of variance
+:math:`V_2` each, T the best linear estimate of the block. With :math:`V_1 \propto 1 / \alpha^2` and
+:math:`V_2 \propto 1 / (1 - \alpha)^2` it is the constrained inference of the adaptive grid. Post-processing: costs no
+privacy. Source: Gauss-Markov; Qardaji, Yang, Li, "Differentially Private Grids for Geospatial Data" (ICDE 2013),
+section IV.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.inference.shrinkage import SplitRule, multiscale_shrinkage
+from mapveil.inference.shrinkage import multiscale_shrinkage
 from mapveil_client.arrays import FloatArray, IntArray
 
+_LEAST: Final = 1e-12  # variance, users squared: a large budget's is zero in floating point
 
-@dataclass(frozen=True, eq=False)
-class Leaves:
-    """Blocks of a square raster, each divided as often as its own depth says.
+
+class Consistent(NamedTuple):
+    """Parts that sum to the best estimates of their blocks."""
+
+    parts: FloatArray  # u', shape (parts,)
+    variance: FloatArray  # Var T, shape (blocks,)
+
+
+class Leaves(NamedTuple):
+    """Blocks of a square raster, each divided as often as its own depth says."""
+
+    of_site: IntArray  # the leaf each site lies in, -1 for structural zeros, shape (side, side)
+    members: IntArray  # cells that each leaf holds, none 0, shape (leaves,)
+    block: IntArray  # of each leaf, as an index into the flattened raster of blocks, shape (leaves,)
+
+
+def block_inference(
+    blocks: FloatArray, parts: FloatArray, block: IntArray, block_variance: float, part_variance: float
+) -> Consistent:
+    """Estimate the parts from both measurements. Run by: whoever holds the noisy sums.
 
     Parameters
     ----------
-    of_site : ndarray of int64, shape (side, side)
-        The leaf each site lies in, -1 for structural zeros.
-    members : ndarray of int64, shape (leaves,)
-        How many cells each leaf holds, none 0.
-    block : ndarray of int64, shape (leaves,)
-        The block each leaf is a part of, as an index into the flattened raster of blocks.
-    """
-
-    of_site: IntArray
-    members: IntArray
-    block: IntArray
-
-
-def divide_blocks(depths: IntArray, members: IntArray) -> Leaves:
-    """Divide every block ``depths`` times into quarters.
-
-    Parameters
-    ----------
-    depths : ndarray of int64, shape (coarse, coarse)
-        How often each block is quartered, at most ``log2(side / coarse)``.
-    members : ndarray of int64, shape (side, side)
-        How many cells each site stands for, 0 for a structural zero.
+    blocks : ndarray of float64, shape (blocks,)
+        v, noisy sums of the blocks.
+    parts : ndarray of float64, shape (parts,)
+        u, noisy sums of their parts.
+    block : ndarray of int64, shape (parts,)
+        The block of each part.
+    block_variance, part_variance : float
+        Noise variance of each block and of each part.
 
     Examples
     --------
-    >>> divide_blocks(np.array([[0, 1]] * 2), np.ones((4, 4), dtype=np.int64)).of_site.tolist()
-    [[0, 0, 1, 2], [0, 0, 3, 4], [5, 5, 6, 7], [5, 5, 8, 9]]
+    >>> block_inference(np.array([6.0]), np.array([1.0, 2.0]), np.zeros(2, dtype=int), 2.0, 1.0).parts
+    array([1.75, 2.75])
     """
-    coarse, side = depths.shape[0], members.shape[0]
-    factor = side // coarse
-    length = (factor >> depths).repeat(factor, axis=0).repeat(factor, axis=1)
-    row, col = np.indices(members.shape)
-    anchor = (row // length * length) * side + col // length * length
-    inside = members > 0
-    # A leaf is numbered by its first site; marking and counting is faster than sorting.
-    used = np.zeros(members.size, dtype=np.bool_)
-    used[anchor[inside]] = True
-    anchors = np.flatnonzero(used)
-    of_site = np.full(members.shape, -1, dtype=np.int64)
-    of_site[inside] = (np.cumsum(used) - 1)[anchor[inside]]
-    held = np.bincount(of_site[inside], members[inside], anchors.size).astype(np.int64)
-    return Leaves(of_site, held, anchors // side // factor * coarse + anchors % side // factor)
+    count = np.maximum(np.bincount(block, minlength=blocks.size), 1)
+    total = np.bincount(block, weights=parts, minlength=blocks.size)
+    of_whole, of_parts = max(block_variance, _LEAST), count * max(part_variance, _LEAST)
+    variance = 1 / (1 / of_whole + 1 / of_parts)
+    best = (blocks / of_whole + total / of_parts) * variance
+    return Consistent(parts + ((best - total) / count)[block], variance)
 
 
 def shrink_two_rounds(
@@ -83,7 +78,6 @@ def shrink_two_rounds(
     members: npt.NDArray[Any],
     *,
     shifts: int = 8,
-    rule: SplitRule = "prior",
     sampled: bool = False,
 ) -> FloatArray:
     """Combine noisy sums of blocks and of their leaves, and shrink. Run by: whoever holds them.
@@ -93,16 +87,16 @@ def shrink_two_rounds(
     blocks : ndarray of float64, shape (coarse, coarse)
         Noisy sums of the blocks.
     block_variance : float
-        Noise variance of each, above 0.
+        Noise variance of each.
     sums : ndarray of float64, shape (leaves,)
         Noisy sums of the leaves.
     variance : float
-        Noise variance of each, above 0.
+        Noise variance of each.
     leaves : Leaves
-        How the blocks were divided.
+        Division of the blocks.
     members : ndarray, shape (side, side)
-        How many cells each site stands for.
-    shifts, rule, sampled
+        Number of cells that each site stands for.
+    shifts, sampled
         See :func:`mapveil.inference.shrinkage.multiscale_shrinkage`.
 
     Returns
@@ -110,15 +104,10 @@ def shrink_two_rounds(
     ndarray of float64, shape (side, side)
         Non-negative; 0 where there are no members.
     """
-    coarse = blocks.size
-    count = np.bincount(leaves.block, minlength=coarse)
-    total = np.bincount(leaves.block, weights=sums, minlength=coarse)
-    parts = np.maximum(count, 1) * variance
-    best_variance = 1 / (1 / block_variance + 1 / parts)
-    best = (blocks.reshape(-1) / block_variance + total / parts) * best_variance
-    consistent = sums + ((best - total) / np.maximum(count, 1))[leaves.block]
-    leaf_variance = np.where(count > 1, variance, best_variance)[leaves.block]
-    held = np.bincount(leaves.block, weights=leaves.members, minlength=coarse)[leaves.block]
+    made = block_inference(blocks.reshape(-1), sums, leaves.block, block_variance, variance)
+    count = np.bincount(leaves.block, minlength=blocks.size)
+    leaf_variance = np.where(count > 1, max(variance, _LEAST), made.variance)[leaves.block]
+    held = np.bincount(leaves.block, weights=leaves.members, minlength=blocks.size)[leaves.block]
     inside = leaves.of_site >= 0
     leaf = leaves.of_site[inside]
 
@@ -128,13 +117,12 @@ def shrink_two_rounds(
         return square
 
     return multiscale_shrinkage(
-        on_sites(consistent / leaves.members),
+        on_sites(made.parts / leaves.members),
         on_sites(leaf_variance / leaves.members),
         members,
         block=members.shape[0] // blocks.shape[0],
-        block_variance=on_sites(best_variance[leaves.block] / held),
+        block_variance=on_sites(made.variance[leaves.block] / held),
         leaves=on_sites(1 / leaves.members),
         shifts=shifts,
-        rule=rule,
         sampled=sampled,
     )

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from mapveil.inference.block_inference import block_inference
+from mapveil.inference.two_rounds import block_inference
 from mapveil.maps.density_map import Measurement
 from mapveil.mechanisms.mechanism import Estimate
 from mapveil.mechanisms.plan import Plan, Query, Setting
@@ -30,12 +30,9 @@ class AdaptiveGrid(SumMechanism):
               \right\rceil\right), \qquad
               m_2 = \left\lceil \sqrt{N' (1 - \alpha) \epsilon / c_2} \right\rceil
 
-    .. math:: v' = \frac{\alpha^2 k\, v + (1 - \alpha)^2 \sum u}{\alpha^2 k + (1 - \alpha)^2}, \qquad
-              u' = u + (v' - \textstyle\sum u) / k
-
     where: N is the number of users (declared, or bought by the curator), :math:`\epsilon` is ``epsilon`` (less what N
     cost), c is ``c``, :math:`c_2` is ``c2``, :math:`\alpha` is ``alpha``, :math:`N'` is a block's noisy count of the
-    first grid, v that count, u the noisy counts of its k parts (:mod:`mapveil.inference.block_inference`).
+    first grid. Both counts of a block are combined by least squares (:mod:`mapveil.inference.two_rounds`).
 
     Deviation: the paper uses the true N. Deviation: blocks are of whole sites, and those of one grid differ by one row
     or column. Deviation: over secure sums the first grid is 10 x 10, as in Bagdasaryan et al.; they do not say how
@@ -120,7 +117,7 @@ class AdaptiveGrid(SumMechanism):
             block_number[fine.block[held > 0]],
             blocks.variance,
             sums.variance,
-        )
+        ).parts
         density = np.maximum(values, 0.0) / np.maximum(held, 1)
         return Estimate(
             np.where(part_of_site >= 0, density[part_of_site], 0.0) * setting.members,

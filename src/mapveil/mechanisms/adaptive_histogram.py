@@ -11,29 +11,33 @@ from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 
-from mapveil.maps.density_map import Measurement
-from mapveil.mechanisms.budget_schedule import (
+from mapveil.geo.tiling import Tiling
+from mapveil.mechanisms.adaptive_rounds import (
+    RULES,
+    Noise,
+    SplitRule,
     epsilon_of_deviation,
     next_epsilon,
     rounded_down,
     target_deviation,
+    thresholds,
 )
 from mapveil.mechanisms.mechanism import Estimate
 from mapveil.mechanisms.plan import NoisySums, Plan, Query, Setting
-from mapveil.mechanisms.split_thresholds import RULES, Noise, SplitRule, thresholds
-from mapveil.mechanisms.start_tree import expected_tree, start_tree
 from mapveil.mechanisms.sum_mechanism import SumMechanism
-from mapveil_client.arrays import BoolArray, IntArray
+from mapveil_client.arrays import BoolArray, FloatArray
 from mapveil_client.encodings import Encoding, NodeEncoding
 from mapveil_client.errors import ParameterError
-from mapveil_client.morton import PrefixTree
+from mapveil_client.morton import PrefixTree, children, interleave
 
 if TYPE_CHECKING:
     from mapveil.maps.density_map import DensityMap
 
+_DEEPEST = 31
+
 
 class RoundState(NamedTuple):
-    """Where the server half stands after a round's sums are in."""
+    """State of the server half after a round's sums are in."""
 
     asked: PrefixTree  # nodes of the vector
     sums: NoisySums
@@ -43,7 +47,7 @@ class RoundState(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What becomes of each node asked, shape (nodes,)."""
+    """Fate of each node asked, shape (nodes,)."""
 
     split: BoolArray
     collapse: BoolArray
@@ -59,12 +63,12 @@ class AdaptiveHistogram(SumMechanism):
               \hat{n}_x = \max(0, \tilde{n}_i) / a_i
 
     where: round q asks T nodes of a prefix tree for the users :math:`\tilde{n}_i` that stand at each and at none
-    below it; U is the number of devices asked, r the number of discrete Laplace variables in a sum's noise,
-    :math:`\phi` and :math:`\gamma` are equations 8 and 9 (:mod:`mapveil.mechanisms.budget_schedule`), t is one of the
-    paper's three thresholds (:mod:`mapveil.mechanisms.split_thresholds`), and :math:`a_i` is the area (cells) that
-    node i stands for. A split adds a node's four children, a collapse deletes it: nodes with some children, or with a
-    grandchild only, are as good as any. The round after one that split nothing takes the rest of the budget, and so
-    does the last of ``rounds``; the map is that of the last round's sums.
+    below it; U is the number of clients asked, r the number of discrete Laplace variables in a sum's noise,
+    :math:`\phi` and :math:`\gamma` are equations 8 and 9, t is one of the paper's three thresholds
+    (:mod:`mapveil.mechanisms.adaptive_rounds`), and :math:`a_i` is the area (cells) that node i stands for. A split
+    adds a node's four children, a collapse deletes it: nodes with some children, or with a grandchild only, are as
+    good as any. The round after one that split nothing takes the rest of the budget, and so does the last of
+    ``rounds``; the map is that of the last round's sums.
 
     The epsilons depend on earlier answers. For pure epsilon-DP that is sound as long as they add up to at
     most the budget whatever comes out, which is checked before each round. Run by: the server.
@@ -91,7 +95,7 @@ class AdaptiveHistogram(SumMechanism):
         When to split: ``"experiments"`` (the authors' experiments), ``"equation-6"``, ``"algorithm-2"``, or a fixed
         number of users.
     collapse : float, optional
-        Nodes collapse at this part of the threshold, from 0 to 1: a quarter, as in Algorithm 2; never if None.
+        Nodes collapse at this fraction of the threshold, from 0 to 1: a quarter, as in Algorithm 2; never if None.
     schedule : str
         ``"calibrated"`` (equations 7 to 9), or ``"even"``: the budget over ``rounds`` in equal parts.
     rounds : int, optional
@@ -141,7 +145,7 @@ class AdaptiveHistogram(SumMechanism):
             self.rounds is None or self.rounds >= 1, "rounds", "a whole number of at least 1, or none"
         )
         self._check(
-            self.deepest is None or 0 <= self.deepest <= 31, "deepest", "a level from 0 to 31, or none"
+            self.deepest is None or 0 <= self.deepest <= _DEEPEST, "deepest", "a level from 0 to 31, or none"
         )
         if self.start is not None:
             object.__setattr__(self, "start", _pairs(self.start))
@@ -167,13 +171,8 @@ class AdaptiveHistogram(SumMechanism):
             known = float(np.maximum(earlier.values, 0.0).sum())
             expected = self.trust.asked(known) if users is None else users
             unit = self.trust.scale or 1
-            noise = Noise(self.trust.noise_terms(expected), unit, unit)
-            tree = expected_tree(
-                earlier.tiling,
-                earlier.normalised() * expected,
-                self.k * noise.deviation(self.budget),
-                self.deepest,
-            )
+            most = self.k * Noise(self.trust.noise_terms(expected), unit, unit).deviation(self.budget)
+            tree = expected_tree(earlier.tiling, earlier.normalised() * expected, most, self.deepest)
         pairs = zip(tree.level.tolist(), tree.code.tolist(), strict=True)
         return dataclasses.replace(self, start=tuple(pairs))
 
@@ -202,7 +201,8 @@ class AdaptiveHistogram(SumMechanism):
                 return made._replace(measurements=(*before, *made.measurements))
             found = noise._replace(terms=self._parts * sums.terms)
             verdict = self._verdict(RoundState(asked, sums, found, remaining, target))
-            splittable = (asked.level < deepest) & (asked.sites_owned(_one_each(setting.members)) > 1)
+            sites = asked.sites_owned((setting.members > 0).astype(np.int64))
+            splittable = (asked.level < deepest) & (sites > 1)
             split = verdict.split & splittable
             tree = _updated(tree, asked, split, verdict.collapse & ~split)
             final = not split.any()
@@ -233,10 +233,54 @@ class AdaptiveHistogram(SumMechanism):
 
     def _estimate(self, asked: PrefixTree, sums: NoisySums, setting: Setting) -> Estimate:
         values = asked.spread(np.maximum(sums.values, 0.0), setting.members)
-        return Estimate(values, (self._measured(asked, sums, setting),), _resolution(asked))
+        measured = sums.measurement(asked.owner(np.arange(setting.members.size)))
+        return Estimate(values, (measured,), _resolution(asked))
 
-    def _measured(self, asked: PrefixTree, sums: NoisySums, setting: Setting) -> Measurement:
-        return sums.measurement(asked.owner(np.arange(setting.members.size)))
+
+def start_tree(depth: int, deepest: int, nodes: tuple[tuple[int, int], ...] | None) -> PrefixTree:
+    """The tree of the first round on a raster of ``depth``: the four quadrants, or the ``nodes`` given; and the root.
+
+    The root counts whoever stands at none of the nodes. Nodes deeper than ``deepest`` give way to their ancestors
+    there.
+    """
+    if nodes is None:
+        tree = PrefixTree.uniform(depth, min(1, deepest))
+        level, code = tree.level, tree.code
+    else:
+        given, code = np.asarray(nodes, dtype=np.int64).T
+        level, code = np.minimum(given, deepest), code >> 2 * np.maximum(given - deepest, 0)
+    return PrefixTree.of_nodes(depth, np.append(level, 0), np.append(code, 0))
+
+
+def expected_tree(tiling: Tiling, users: FloatArray, most: float, deepest: int | None = None) -> PrefixTree:
+    """Divide every node that expects more than ``most`` users, down to ``deepest``: the leaves.
+
+    Parameters
+    ----------
+    tiling : Tiling
+        The cells.
+    users : ndarray of float64, shape (tiling.size,)
+        Users expected in each cell, none negative.
+    most : float
+        Number of users.
+    deepest : int, optional
+        A level; that of the tiling's lattice by default.
+    """
+    lattice = tiling.lattice()
+    depth = lattice.depth if deepest is None else min(deepest, lattice.depth)
+    site = interleave(lattice.row, lattice.col)
+    finest: FloatArray = np.bincount(site >> 2 * (lattice.depth - depth), users, 1 << 2 * depth)
+    sums = [finest]
+    for _ in range(depth):
+        sums.append(sums[-1].reshape(-1, 4).sum(axis=1))
+    levels, codes = [], []
+    reached = np.zeros(1, dtype=np.int64)
+    for level, expected in enumerate(reversed(sums)):
+        divided = (expected[reached] > most) & (level < depth)
+        codes.append(reached[~divided])
+        levels.append(np.full(codes[-1].size, level))
+        reached = children(reached[divided]).reshape(-1)
+    return PrefixTree.of_nodes(lattice.depth, np.concatenate(levels), np.concatenate(codes))
 
 
 def _updated(tree: PrefixTree, asked: PrefixTree, split: BoolArray, collapse: BoolArray) -> PrefixTree:
@@ -249,10 +293,6 @@ def _updated(tree: PrefixTree, asked: PrefixTree, split: BoolArray, collapse: Bo
     return grown.take(kept | (grown.level == 0))
 
 
-def _one_each(members: IntArray) -> IntArray:
-    return (members > 0).astype(np.int64)
-
-
 def _resolution(asked: PrefixTree) -> tuple[str, ...]:
     if asked.size == 0:
         return ()
@@ -263,7 +303,7 @@ def _resolution(asked: PrefixTree) -> tuple[str, ...]:
 
 def _pairs(start: Iterable[Iterable[int]]) -> tuple[tuple[int, int], ...]:
     """The nodes as plain pairs, checked."""
-    accepted = "expected pairs of a level from 0 to 31 and a Morton code of that level"
+    accepted = f"expected pairs of a level from 0 to {_DEEPEST} and a Morton code of that level"
     try:
         nodes = np.asarray([tuple(pair) for pair in start])
     except (TypeError, ValueError):
@@ -271,7 +311,7 @@ def _pairs(start: Iterable[Iterable[int]]) -> tuple[tuple[int, int], ...]:
     if nodes.size == 0 or nodes.ndim != 2 or nodes.shape[1] != 2 or nodes.dtype.kind not in "iu":
         raise ParameterError(f"start has shape {nodes.shape}; {accepted}, at least one")
     level = nodes[:, 0]
-    if int(level.min()) < 0 or int(level.max()) > 31:
+    if int(level.min()) < 0 or int(level.max()) > _DEEPEST:
         raise ParameterError(f"start has levels {level.min()} to {level.max()}; {accepted}")
     tree = PrefixTree.of_nodes(int(level.max()), level, nodes[:, 1])
     return tuple(zip(tree.level.tolist(), tree.code.tolist(), strict=True))

@@ -11,10 +11,9 @@ from typing import ClassVar, Literal, NamedTuple
 import numpy as np
 
 from mapveil.maps.density_map import Measurement
-from mapveil.mechanisms.level_choice import LevelSums, choose_levels, require_level, show_levels
+from mapveil.mechanisms.level_choice import LevelMechanism, LevelSums, show_levels
 from mapveil.mechanisms.mechanism import Estimate
 from mapveil.mechanisms.plan import NoisySums, Plan, Query, Setting
-from mapveil.mechanisms.sum_mechanism import SumMechanism
 from mapveil.trust.curator import Curator
 from mapveil.trust.secure_aggregation.model import SecureAggregation
 from mapveil_client.arrays import FloatArray, IntArray
@@ -28,7 +27,7 @@ _JOIN: dict[str, Callable[..., FloatArray]] = {"median": np.median, "mean": np.m
 
 
 class NodeEstimates(NamedTuple):
-    """What a sketch says of nodes."""
+    """Estimates of nodes from a sketch."""
 
     values: FloatArray  # users, shape (nodes,)
     variance: float  # of the error of each, users squared: noise and collisions
@@ -41,24 +40,24 @@ def sketch_estimates(
 
     .. math:: \hat{n}_r(x) = \frac{w\, C_r[h_r(x)] - N}{w - 1}
 
-    where: :math:`C_r` is row r, w the width and N the mean of the rows' totals, so that the part of strangers that
-    falls on x on average is off. The rows' answers are made one by
+    where: :math:`C_r` is row r, w the width and N the mean of the rows' totals, which takes off the part of strangers
+    that falls on x on average. The rows' answers are joined by
 
-    - ``median``: count-mean-min; a row in which x meets a crowd hardly counts;
+    - ``median``: count-mean-min; a row in which x shares its coordinate with a crowded node hardly counts;
     - ``mean``: the same without that shelter;
     - ``min``: the least coordinate itself, the original sketch. Without noise it is never below the truth; with
       noise it is mostly far below.
 
-    How wrong that is, noise and collisions together, the sketch itself tells: it is asked for nodes that no place has
+    The sketch itself tells the error of noise and collisions together: it is asked for nodes that no location has
     (codes from :math:`4^l` on), where the truth is 0. The variance is the mean of their squares. ``best`` is the way
-    for which it is least: the median where there is noise, the minimum where there is hardly any.
+    with the least variance: the median where there is noise, the minimum where there is hardly any.
 
     Parameters
     ----------
     encoding : SketchEncoding
         The sketches.
     index : int
-        Which of its levels.
+        Position of the level among those of ``encoding``.
     sums : ndarray of float64, shape (length,)
         The noisy sums of all coordinates.
     nodes : ndarray of int64, shape (nodes,)
@@ -79,7 +78,7 @@ def sketch_estimates(
 
 
 def _joined(encoding: SketchEncoding, index: int, sums: FloatArray, nodes: IntArray, way: str) -> FloatArray:
-    """The rows' answers for each node, made one."""
+    """The rows' answers for each node, joined."""
     rows, width = encoding.rows, encoding.width
     answers = sums.reshape(-1, rows, width)[index]
     if way != "min":
@@ -93,7 +92,7 @@ def _joined(encoding: SketchEncoding, index: int, sums: FloatArray, nodes: IntAr
 
 
 @dataclass(frozen=True, kw_only=True)
-class CountMinHistogram(SumMechanism):
+class CountMinHistogram(LevelMechanism):
     r"""Ask for a count-min sketch of every level at once, and show each subregion at the level the noise allows.
 
     A place counts once in each of ``rows`` rows of each of the L levels 1 .. ``deepest``, so a device moves the vector
@@ -115,14 +114,10 @@ class CountMinHistogram(SumMechanism):
         Rows of a sketch (the paper's depth).
     estimator : str
         How rows are combined: ``"best"``, ``"median"``, ``"mean"`` or ``"min"``.
-    deepest : int, optional
-        The finest level asked for; that of the cells by default.
-    level : int, optional
-        Show this level everywhere, instead of the rule's.
-    subregions : int
-        A subregion is a node of this level: with 2 a sixteenth of the map, with 0 the whole.
     key : str
         Public name of the hash functions.
+    deepest, level, subregions
+        See :class:`~mapveil.mechanisms.level_choice.LevelMechanism`.
     """
 
     name: ClassVar[str] = "count-min"
@@ -137,9 +132,6 @@ class CountMinHistogram(SumMechanism):
     width: int = 2000
     rows: int = 20
     estimator: SketchEstimator = "best"
-    deepest: int | None = None
-    level: int | None = None
-    subregions: int = 2
     key: str = "mapveil count-min 1"
 
     def __post_init__(self) -> None:
@@ -147,18 +139,13 @@ class CountMinHistogram(SumMechanism):
         self._check(2 <= self.width <= 1 << 24, "width", "2 to 2**24")
         self._check(1 <= self.rows <= 1 << 10, "rows", "1 to 1024")
         self._check(self.estimator in ("best", *_JOIN), "estimator", f"best, {', '.join(_JOIN)}")
-        self._check(self.deepest is None or self.deepest >= 1, "deepest", "a level of at least 1, or none")
-        self._check(self.level is None or self.level >= 1, "level", "a level of at least 1, or none")
-        self._check(self.subregions >= 0, "subregions", "a level of at least 0")
         self._check(
             len(self.key.encode()) <= hashlib.blake2b.MAX_KEY_SIZE, "key", "a name of at most 64 bytes"
         )
 
     def plan(self, setting: Setting) -> Plan:
         """One query; see :meth:`SumMechanism.plan`."""
-        deepest = setting.depth if self.deepest is None else min(self.deepest, setting.depth)
-        levels = tuple(range(min(1, deepest), deepest + 1))
-        require_level(self.level, levels)
+        levels = self.levels(setting)
         encoding = SketchEncoding(setting.depth, levels, self.width, self.rows, self.key)
         sums = yield Query("sketches of every level", encoding, self.budget)
         held = level_members(setting.members)
@@ -169,10 +156,7 @@ class CountMinHistogram(SumMechanism):
             filled = np.zeros(held[level].size)
             filled[nodes] = found.values
             measured.append(LevelSums(level, filled, found.variance))
-        if self.level is None:
-            chosen = choose_levels(measured, setting.members, self.subregions)
-        else:
-            chosen = np.array([self.level])
+        chosen = self.chosen(measured, setting)
         shown = ", ".join(str(level) for level in np.unique(chosen))
         return Estimate(
             show_levels(measured, setting.members, chosen),
@@ -187,7 +171,7 @@ class CountMinHistogram(SumMechanism):
 def _first_row(
     encoding: SketchEncoding, index: int, sums: NoisySums, held: IntArray, depth: int
 ) -> Measurement:
-    """One row of a sketch as what it is: sums over the groups of sites that share a coordinate."""
+    """One row of a sketch: sums over the groups of sites that share a coordinate."""
     column = encoding.columns(index, 0, np.arange(held.size))
     groups = np.where(held > 0, column, -1).repeat(1 << (2 * (depth - encoding.levels[index])))
     return sums.measurement(groups, sums.values.reshape(-1, encoding.rows, encoding.width)[index, 0])

@@ -7,21 +7,21 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.inference.tree_median import KeptTree, Masses, reconstruct
+from mapveil.mechanisms.level_choice import ask_levels
 from mapveil.mechanisms.mechanism import Estimate
-from mapveil.mechanisms.plan import Plan, Query, Setting
+from mapveil.mechanisms.plan import Plan, Setting
 from mapveil.mechanisms.sum_mechanism import SumMechanism
 from mapveil.mechanisms.thresholded_histogram import largest
-from mapveil_client.arrays import FloatArray, IntArray
+from mapveil_client.arrays import BoolArray, FloatArray, IntArray, quotient
 from mapveil_client.epsilon import split_epsilon
-from mapveil_client.level_encoding import LevelEncoding, level_members
+from mapveil_client.level_encoding import level_members
 from mapveil_client.morton import children
 
 
 class Selection(NamedTuple):
-    """What Algorithm 2 keeps of the noisy pyramid: one entry per level from the first measured."""
+    """Nodes of the noisy pyramid that Algorithm 2 keeps: one entry per level from the first measured."""
 
     nodes: tuple[IntArray, ...]  # S_i, Morton codes, ascending
     noisy: tuple[FloatArray, ...]  # their noisy sums
@@ -42,7 +42,7 @@ def select(noisy: Sequence[FloatArray], members: Sequence[IntArray], width: int)
     """
     nodes = [np.flatnonzero(members[0])]
     parents: list[IntArray] = []
-    is_open: list[npt.NDArray[np.bool_]] = []
+    is_open: list[BoolArray] = []
     for values, count in zip(noisy[1:], members[1:], strict=True):
         candidates = children(nodes[-1]).reshape(-1)
         candidates = candidates[count[candidates] > 0]
@@ -117,21 +117,14 @@ class EmdHeatmap(SumMechanism):
         levels = range(first, setting.depth + 1)
         budgets = split_epsilon(self.budget, [self.decay ** (level - first) for level in levels])
         members = level_members(setting.members)[first:]
-        noisy, measured = [], []
-        for level, budget in zip(levels, budgets, strict=True):
-            encoding = LevelEncoding.of_members(setting.depth, (level,), setting.members)
-            sums = yield Query(f"level {level}", encoding, budget)
-            noisy.append(encoding.fill(0, sums.values))
-            measured.append(sums.measurement(encoding.groups(0)))
-        chosen = select(noisy, members, self.width)
+        measured, measurements = yield from ask_levels(setting, levels, budgets)
+        chosen = select([each.sums for each in measured], members, self.width)
         masses = reconstruct(chosen.tree, chosen.noisy)
-        notes: tuple[str, ...] = ("mass that cannot be placed within a node is spread evenly over it",)
+        note = "mass that cannot be placed within a node is spread evenly over it"
         if not any(mass.any() for mass in masses.kept):
-            notes = (
-                "the reconstruction is empty, so the map is even: no noisy sum of the first level was above zero",
-            )
+            note = "the reconstruction is empty, so the map is even: no noisy sum of the first level was above zero"
         values = _leaf_densities(chosen, masses, members) * setting.members
-        return Estimate(values, tuple(measured), notes)
+        return Estimate(values, measurements, (note,))
 
 
 def _leaf_densities(chosen: Selection, masses: Masses, members: Sequence[IntArray]) -> FloatArray:
@@ -143,7 +136,7 @@ def _leaf_densities(chosen: Selection, masses: Masses, members: Sequence[IntArra
         free[kept] = 0  # cells of each child that was left out
         mine = np.zeros(members[level].size)
         cells = free.reshape(-1, 4).sum(axis=1)[nodes]
-        mine[nodes] = np.divide(left_out, cells, out=np.zeros_like(left_out), where=cells > 0)
+        mine[nodes] = quotient(left_out, cells)
         density = np.repeat(density, 4) + np.where(free > 0, np.repeat(mine, 4), 0.0)
     leaves = chosen.nodes[-1]
     density[leaves] += masses.kept[-1] / members[-1][leaves]

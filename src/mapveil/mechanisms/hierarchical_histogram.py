@@ -7,15 +7,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from mapveil.mechanisms.level_choice import LevelSums, choose_levels, require_level, show_levels
+from mapveil.mechanisms.level_choice import LevelMechanism, LevelSums, show_levels
 from mapveil.mechanisms.mechanism import Estimate
 from mapveil.mechanisms.plan import Plan, Query, Setting
-from mapveil.mechanisms.sum_mechanism import SumMechanism
 from mapveil_client.level_encoding import LevelEncoding
 
 
 @dataclass(frozen=True, kw_only=True)
-class HierarchicalHistogram(SumMechanism):
+class HierarchicalHistogram(LevelMechanism):
     r"""Ask for every node of every level at once, and show each subregion at the level the noise allows.
 
     A place counts at each of the L levels 1 .. ``deepest``. The levels travel as one vector, which a device moves by
@@ -31,43 +30,24 @@ class HierarchicalHistogram(SumMechanism):
 
     Parameters
     ----------
-    deepest : int, optional
-        The finest level asked for; that of the cells by default.
-    level : int, optional
-        Show this level everywhere, instead of the rule's.
-    subregions : int
-        A subregion is a node of this level: with 2 a sixteenth of the map, with 0 the whole.
+    deepest, level, subregions
+        See :class:`~mapveil.mechanisms.level_choice.LevelMechanism`.
     """
 
     name: ClassVar[str] = "hierarchical"
     summary: ClassVar[str] = "one round over all levels of the quadtree, the best-looking of them shown"
     source: ClassVar[str] = "Bagdasaryan et al. 2022, section 5.1"
 
-    deepest: int | None = None
-    level: int | None = None
-    subregions: int = 2
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._check(self.deepest is None or self.deepest >= 1, "deepest", "a level of at least 1, or none")
-        self._check(self.level is None or self.level >= 1, "level", "a level of at least 1, or none")
-        self._check(self.subregions >= 0, "subregions", "a level of at least 0")
-
     def plan(self, setting: Setting) -> Plan:
         """One query; see :meth:`SumMechanism.plan`."""
-        deepest = setting.depth if self.deepest is None else min(self.deepest, setting.depth)
-        levels = tuple(range(min(1, deepest), deepest + 1))
-        require_level(self.level, levels)
+        levels = self.levels(setting)
         encoding = LevelEncoding.of_members(setting.depth, levels, setting.members)
         sums = yield Query("every level", encoding, self.budget)
         measured = [
             LevelSums(level, encoding.fill(index, sums.values), sums.variance)
             for index, level in enumerate(levels)
         ]
-        if self.level is None:
-            chosen = choose_levels(measured, setting.members, self.subregions)
-        else:
-            chosen = np.array([self.level])
+        chosen = self.chosen(measured, setting)
         shown = ", ".join(str(level) for level in np.unique(chosen))
         return Estimate(
             show_levels(measured, setting.members, chosen),

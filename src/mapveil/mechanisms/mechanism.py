@@ -19,6 +19,7 @@ from mapveil.geo.tiling import Tiling
 from mapveil.maps.density_map import DensityMap, Measurement
 from mapveil.privacy.claim import Share
 from mapveil.privacy.guarantee import Guarantee
+from mapveil_client.contribution import Devices
 from mapveil_client.epsilon import EpsilonLike, as_epsilon
 from mapveil_client.errors import Checked, InputError
 from mapveil_client.randomness.random import Randomness
@@ -62,11 +63,11 @@ def tiling_of(source: Points | Counts | Any, tiling: Tiling | None) -> Tiling:
     Raises
     ------
     InputError
-        A table without a tiling, or a tiling no dense map can be made of.
+        A table or devices without a tiling, or a tiling that no dense map can be made of.
     """
     if tiling is None:
-        if isinstance(source, Points):
-            raise InputError("a table of points needs a tiling, such as Quadtree(region, depth=8)")
+        if isinstance(source, (Points, Devices)):
+            raise InputError("a table of points or devices needs a tiling, such as Quadtree(region, depth=8)")
         tiling = source.tiling
     check_tiling(tiling)
     return tiling

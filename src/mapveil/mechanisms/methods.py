@@ -5,14 +5,14 @@ Joining is adding a row: the contract tests, ``mapveil methods`` and ``mapveil c
 
 from __future__ import annotations
 
-import dataclasses
-import importlib
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from mapveil.mechanisms.mechanism import AnyMechanism, Mechanism
+from mapveil.registry import Row
 from mapveil_client.epsilon import EpsilonLike
 from mapveil_client.errors import ParameterError
+from mapveil_client.methods import LABELLED
 
 DEFAULT_METHODS = {
     "central": "multiscale",
@@ -20,7 +20,7 @@ DEFAULT_METHODS = {
     "local": "olh-h",
     "random-features": "fourier-kde",
 }
-"""The method of each trust that is used where none is named."""
+"""The default method of each trust model."""
 
 
 class Method(NamedTuple):
@@ -28,14 +28,17 @@ class Method(NamedTuple):
 
     name: str
     trust: str
-    path: str  # "module:class"
-    labels: bool = False  # whether it needs a label of every row
-    trust_path: str = ""  # "module:class" of the trust model that answers a plan
+    mechanism: Row[AnyMechanism]
+    model: Row[Any] | None = None  # trust model that answers a plan
 
     def load(self) -> type[AnyMechanism]:
         """Import the mechanism's class."""
-        found: type[AnyMechanism] = _load(self.path)
-        return found
+        return self.mechanism.load()
+
+    @property
+    def labels(self) -> bool:
+        """Whether it needs a label of every row."""
+        return self.name in LABELLED
 
     @property
     def has_budget(self) -> bool:
@@ -43,17 +46,9 @@ class Method(NamedTuple):
         return issubclass(self.load(), Mechanism)
 
     def options(self) -> dict[str, Any]:
-        """The names of the mechanism's own parameters, with their defaults."""
-        fields = {item.name: item for item in dataclasses.fields(self.load())}
-        fields |= {item.name: item for item in self._trust_fields()}
-        return {
-            name: None if item.default is dataclasses.MISSING else item.default
-            for name, item in fields.items()
-            if name not in ("epsilon", "trust")
-        }
-
-    def _trust_fields(self) -> tuple[dataclasses.Field[Any], ...]:
-        return dataclasses.fields(_load(self.trust_path)) if self.trust_path else ()
+        """The names of the parameters of the mechanism and of its trust model, with their defaults."""
+        options = self.mechanism.options() | (self.model.options() if self.model else {})
+        return {name: default for name, default in options.items() if name not in ("epsilon", "trust")}
 
     def make(self, epsilon: EpsilonLike | None, options: Mapping[str, Any] | None = None) -> AnyMechanism:
         """Construct the mechanism.
@@ -64,20 +59,12 @@ class Method(NamedTuple):
             No such option, one that is missing, or a value of the wrong kind or outside its range; no epsilon
             where there is a budget, or one where there is none.
         """
-        given = dict(options or {})
-        accepted = self.options()
+        given, known = dict(options or {}), self.options()
         for key in given:
-            if key not in accepted:
-                known = ", ".join(accepted) or "none"
-                raise ParameterError(f"{self.name} has no option {key!r}; expected one of {known}")
-        needed = [
-            item.name
-            for item in dataclasses.fields(self.load())
-            if item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING
-        ]
-        for key in needed:
-            if key not in given and key != "epsilon":
-                raise ParameterError(f"{self.name} needs the option {key!r}; expected --option {key}=VALUE")
+            if key not in known:
+                raise ParameterError(
+                    f"{self.name} has no option {key!r}; expected one of {', '.join(known) or 'none'}"
+                )
         if self.has_budget:
             if epsilon is None:
                 raise ParameterError(f"{self.name} needs an epsilon, such as 1")
@@ -86,78 +73,76 @@ class Method(NamedTuple):
             raise ParameterError(
                 f"{self.name} has no epsilon: it is not differential privacy; leave --epsilon out"
             )
-        try:
-            if self.trust_path:
-                names = [item.name for item in self._trust_fields() if item.name in given]
-                given["trust"] = _load(self.trust_path)(**{name: given.pop(name) for name in names})
-            return self.load()(**given)
-        except TypeError as error:
-            raise ParameterError(f"{self.name}: an option has the wrong kind of value ({error})") from None
-
-
-def _load(path: str) -> Any:
-    module, _, attribute = path.partition(":")
-    return getattr(importlib.import_module(module), attribute)
+        if self.model is not None:
+            of_model = {name: given.pop(name) for name in self.model.options() if name in given}
+            given["trust"] = self.model.make(of_model)
+        return self.mechanism.make(given)
 
 
 _CURATOR = "mapveil.trust.curator:Curator"
 _SECURE = "mapveil.trust.secure_aggregation.model:SecureAggregation"
 _WHOLE_NOISE = "mapveil.trust.secure_aggregation.model:WholeNoise"
 
-
-def _plan(name: str, path: str, *trusts: str, labels: bool = False) -> tuple[Method, ...]:
-    """A row of a plan for each trust model that can answer it."""
-    path = f"mapveil.mechanisms.{path}"
-    return tuple(
-        Method(name, "central" if trust == _CURATOR else "distributed", path, labels, trust)
-        for trust in trusts
-    )
-
-
-_PLANS = (
-    _plan("multiscale", "multiscale:Multiscale", _CURATOR, _SECURE),
-    _plan("adaptive", "adaptive_histogram:AdaptiveHistogram", _CURATOR, _SECURE),
-    _plan("emd", "emd_heatmap:EmdHeatmap", _CURATOR, _SECURE),
-    _plan("adaptive-grid", "adaptive_grid:AdaptiveGrid", _CURATOR, _SECURE),
-    _plan("privtree", "privtree:PrivTree", _CURATOR),
-    _plan("spatial-decomposition", "spatial_decomposition:SpatialDecomposition", _CURATOR, _SECURE),
-    _plan("uniform", "uniform_grid:UniformGrid", _CURATOR, _SECURE),
-    _plan("hierarchical", "hierarchical_histogram:HierarchicalHistogram", _CURATOR, _SECURE),
-    _plan("laplace", "laplace_histogram:LaplaceHistogram", _CURATOR, _SECURE),
-    _plan("thresholded", "thresholded_histogram:ThresholdedHistogram", _CURATOR, _SECURE),
-    _plan("private-fourier-kde", "private_fourier_kde:PrivateFourierKde", _CURATOR),
-    _plan("count-min", "count_min_histogram:CountMinHistogram", _SECURE),
-    _plan("local-laplace", "local_laplace:LocalLaplace", _WHOLE_NOISE),
-    _plan("proportions", "proportion_histogram:ProportionHistogram", _SECURE, labels=True),
+_PLANS: tuple[tuple[str, str, tuple[str, ...]], ...] = (  # name, class, trust models that can answer
+    ("multiscale", "multiscale:Multiscale", (_CURATOR, _SECURE)),
+    ("adaptive", "adaptive_histogram:AdaptiveHistogram", (_CURATOR, _SECURE)),
+    ("emd", "emd_heatmap:EmdHeatmap", (_CURATOR, _SECURE)),
+    ("adaptive-grid", "adaptive_grid:AdaptiveGrid", (_CURATOR, _SECURE)),
+    ("privtree", "privtree:PrivTree", (_CURATOR,)),
+    ("spatial-decomposition", "spatial_decomposition:SpatialDecomposition", (_CURATOR, _SECURE)),
+    ("uniform", "uniform_grid:UniformGrid", (_CURATOR, _SECURE)),
+    ("hierarchical", "hierarchical_histogram:HierarchicalHistogram", (_CURATOR, _SECURE)),
+    ("laplace", "laplace_histogram:LaplaceHistogram", (_CURATOR, _SECURE)),
+    ("thresholded", "thresholded_histogram:ThresholdedHistogram", (_CURATOR, _SECURE)),
+    ("private-fourier-kde", "private_fourier_kde:PrivateFourierKde", (_CURATOR,)),
+    ("count-min", "count_min_histogram:CountMinHistogram", (_SECURE,)),
+    ("local-laplace", "local_laplace:LocalLaplace", (_WHOLE_NOISE,)),
+    ("proportions", "proportion_histogram:ProportionHistogram", (_SECURE,)),
+)
+_LOCAL = (
+    ("subset", "subset_selection:SubsetSelection"),
+    ("disk", "disk_area:DiskArea"),
+    ("srr", "staircase_response:StaircaseResponse"),
+    ("olh", "local_hashing:LocalHashing"),
+    ("olh-h", "hierarchical_hashing:HierarchicalHashing"),
+    ("unary", "unary_encoding:UnaryEncoding"),
+    ("hr", "hadamard_response:HadamardResponse"),
+    ("grr", "generalized_response:GeneralizedRandomizedResponse"),
+    ("planar-laplace", "planar_laplace:PlanarLaplace"),
+)
+_RANDOM_FEATURES = (
+    ("fourier-kde", "fourier_kde:FourierKde"),
+    ("federated-kde", "federated_kde:FederatedKde"),
+    ("planar-laplace", "geo_indistinguishability:PlanarLaplace"),
+    ("zero-features", "zero_features:ZeroFeatures"),
 )
 
 METHODS: tuple[Method, ...] = (
-    *(method for plan in _PLANS for method in plan),
-    Method("subset", "local", "mapveil.local.randomizers.subset_selection:SubsetSelection"),
-    Method("disk", "local", "mapveil.local.randomizers.disk_area:DiskArea"),
-    Method("srr", "local", "mapveil.local.randomizers.staircase_response:StaircaseResponse"),
-    Method("olh", "local", "mapveil.local.randomizers.local_hashing:LocalHashing"),
-    Method("olh-h", "local", "mapveil.local.randomizers.hierarchical_hashing:HierarchicalHashing"),
-    Method("unary", "local", "mapveil.local.randomizers.unary_encoding:UnaryEncoding"),
-    Method("hr", "local", "mapveil.local.randomizers.hadamard_response:HadamardResponse"),
-    Method("grr", "local", "mapveil.local.randomizers.generalized_response:GeneralizedRandomizedResponse"),
-    Method("planar-laplace", "local", "mapveil.local.randomizers.planar_laplace:PlanarLaplace"),
-    Method("fourier-kde", "random-features", "mapveil.random_features.fourier_kde:FourierKde"),
-    Method("federated-kde", "random-features", "mapveil.random_features.federated_kde:FederatedKde"),
-    Method(
-        "planar-laplace", "random-features", "mapveil.random_features.geo_indistinguishability:PlanarLaplace"
+    *(
+        Method(
+            name,
+            "central" if model == _CURATOR else "distributed",
+            Row(name, f"mapveil.mechanisms.{path}"),
+            Row(name, model),
+        )
+        for name, path, models in _PLANS
+        for model in models
     ),
-    Method("zero-features", "random-features", "mapveil.random_features.zero_features:ZeroFeatures"),
+    *(Method(name, "local", Row(name, f"mapveil.local.randomizers.{path}")) for name, path in _LOCAL),
+    *(
+        Method(name, "random-features", Row(name, f"mapveil.random_features.{path}"))
+        for name, path in _RANDOM_FEATURES
+    ),
 )
 
 
 def find_method(name: str | None = None, trust: str = "central") -> Method:
-    """The row of a name and a trust, or an error that lists the names; without a name, the default of the trust.
+    """The row of a name and a trust model; without a name, the default of the trust model.
 
     Raises
     ------
     ParameterError
-        No such trust, or no method of it has the name.
+        No such trust model, or no method of it has the name; the message lists the names.
     """
     if trust not in DEFAULT_METHODS:
         raise ParameterError(f"no trust is called {trust!r}; expected one of {', '.join(DEFAULT_METHODS)}")

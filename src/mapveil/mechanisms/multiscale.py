@@ -1,4 +1,4 @@
-"""Mapveil's own: noisy counts of blocks, then of their parts, shrunk at all scales and shifts, sloping inside cells."""
+"""Multiscale: noisy sums of blocks, then of their parts, shrunk at all scales and shifts, sloping inside cells."""
 
 from __future__ import annotations
 
@@ -12,11 +12,15 @@ import numpy as np
 from mapveil.inference.interpolation import Known, interpolate, slope_exponent
 from mapveil.inference.shrinkage import multiscale_shrinkage, pool, spread
 from mapveil.inference.two_rounds import Leaves, shrink_two_rounds
-from mapveil.maps.density_map import Measurement
 from mapveil.mechanisms.mechanism import Estimate
 from mapveil.mechanisms.plan import NoisySums, Plan, Query, Setting
-from mapveil.mechanisms.sum_mechanism import SumMechanism
-from mapveil.mechanisms.uniform_grid import cells_at, nearest_level, noise_deviation
+from mapveil.mechanisms.uniform_grid import (
+    GridMechanism,
+    cells_at,
+    nearest_level,
+    noise_deviation,
+    tree_at,
+)
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.encodings import NodeEncoding
 from mapveil_client.epsilon import split_epsilon
@@ -24,7 +28,6 @@ from mapveil_client.morton import PrefixTree, deinterleave
 
 _FLOOR = 0.5  # noise deviations of a cell: what its neighbours' differences are measured against
 _DEEPEST = 6
-_LEAST = 1e-12  # variance, users squared: a large budget's is zero in floating point
 
 
 class _Blocks(NamedTuple):
@@ -41,7 +44,7 @@ class _Blocks(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Multiscale(SumMechanism):
+class Multiscale(GridMechanism):
     r"""Measure every block of one level, then finer blocks where users are, and shrink the noisy sums.
 
     The first of two ``rounds``, with ``first_share`` of the budget, asks for the level whose number of blocks is
@@ -81,20 +84,20 @@ class Multiscale(SumMechanism):
         See :class:`~mapveil.mechanisms.sum_mechanism.SumMechanism`.
     rounds : int
         Number of queries, 1 or 2. One round takes half the messages and waits once for every client.
-    depth : int, optional
-        The level that is asked for (first), instead of the rule's; at most the tiling's own.
+    depth
+        Level of the first query; see :class:`~mapveil.mechanisms.uniform_grid.GridMechanism`.
     concentration : float
-        k, at least 1: how much denser than the average the surroundings of an average person are, by public
-        knowledge such as a census (``mean(x**2) / mean(x)**2`` of its density x); 1 where nothing is known.
+        k, at least 1: the density around an average user over the average density, from public data such as a
+        census (``mean(x**2) / mean(x)**2`` of its density x); 1 where nothing is known.
     longest : int, optional
         The longest vector that the rule for the level may choose; no limit by default.
     of : str
-        Whose map secure sums make: ``"population"``, of all those of whom the clients are a sample, so that chance in
-        who was asked is smoothed as noise is; or ``"devices"``, of the clients asked and nobody else.
+        Map that secure sums make: ``"population"``, of all users of whom the clients are a sample, so that sampling
+        error is smoothed as noise is; or ``"devices"``, of the clients asked and nobody else.
     first_share : float, optional
         Fraction of the budget for the first of two rounds, in (0, 1); 0.25 for a curator and 0.15 otherwise by default.
     leaf_signal : float
-        c, above 0: what a leaf of the second round is to hold, in deviations.
+        c, above 0: number of users in a leaf of the second round, in deviations.
     slope : bool, optional
         Whether users inside a block follow the slope around it; not for a curator, by default.
     shifts : int
@@ -116,7 +119,6 @@ class Multiscale(SumMechanism):
     )
 
     rounds: int = 2
-    depth: int | None = None
     concentration: float = 1.0
     longest: int | None = None
     of: Literal["population", "devices"] = "population"
@@ -128,7 +130,6 @@ class Multiscale(SumMechanism):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._check(self.rounds in (1, 2), "rounds", "1 or 2")
-        self._check(self.depth is None or 0 <= self.depth <= 23, "depth", "a level from 0 to 23, or none")
         self._check(
             self.concentration >= 1 and math.isfinite(self.concentration), "concentration", "a number from 1"
         )
@@ -143,7 +144,7 @@ class Multiscale(SumMechanism):
         self._check(self.shifts >= 1, "shifts", "a whole number of at least 1")
 
     def level(self, setting: Setting, users: float, epsilon: Fraction) -> int:
-        """The level that is asked for (first), of so many users with so much budget."""
+        """The rule's level for so many users with so much budget."""
         wanted = self.concentration * users / _deviation(setting, float(epsilon))
         if self.rounds == 2:
             wanted = (0.4 if setting.curator else 1.6) * math.pow(wanted, 2 / 3)
@@ -154,31 +155,21 @@ class Multiscale(SumMechanism):
 
     def plan(self, setting: Setting) -> Plan:
         """One query or two, after one for the number of users where it is needed; see :meth:`SumMechanism.plan`."""
-        level, budget = self.depth, self.budget
-        before: tuple[Measurement, ...] = ()
-        if level is None:
-            number = yield from self.number_of_users(setting)
-            level, budget = self.level(setting, number.users, number.rest), number.rest
-            before = number.measurements(setting.members.size)
-        level = min(level, setting.depth)
+        level, budget, before = yield from self.grid_level(setting)
         single = self.rounds == 1 or level == setting.depth
         first, second = self._budgets(setting, budget, single)
-        codes = cells_at(setting, level)
-        tree = PrefixTree.of_nodes(setting.depth, np.full(codes.shape, level), codes)
+        tree = tree_at(setting, level)
         sums = yield Query(f"every cell of level {level}", NodeEncoding(tree), first, _row_by_row(tree))
-        blocks = self._shrink(setting, level, codes, sums)
+        blocks = self._shrink(setting, level, tree.code, sums)
         sites = np.arange(setting.members.size)
         measured = (*before, sums.measurement(tree.owner(sites)))
         row, col = deinterleave(sites)
-        inside = (
-            "inside its cells the map follows the slope around them"
-            if self._sloped(setting)
-            else "even below it"
-        )
+        sloped = self._sloped(setting)
+        inside = "inside its cells the map follows the slope around them" if sloped else "even below it"
         if single:
             made = (
                 interpolate(blocks.shrunk, blocks.members, blocks.exponent, blocks.floor)
-                if self._sloped(setting)
+                if sloped
                 else spread(blocks.shrunk, blocks.members)
             )
             return Estimate(made[row, col], measured, (f"measured at level {level}; {inside}",))
@@ -253,9 +244,9 @@ class Multiscale(SumMechanism):
         leaves = Leaves(of_site, tree.sites_owned(setting.members), (top << blocks.level) + left)
         square = shrink_two_rounds(
             blocks.noisy,
-            max(first.variance, _LEAST),
+            first.variance,
             second.values,
-            max(second.variance, _LEAST),
+            second.variance,
             leaves,
             members,
             shifts=self.shifts,

@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -27,9 +27,12 @@ from mapveil_client.encodings import Encoding
 from mapveil_client.morton import interleave
 from mapveil_client.randomness.random import Randomness
 
+if TYPE_CHECKING:
+    from mapveil.secure_sum.drivers import SecureSum
+
 
 class Setting(NamedTuple):
-    """What is public before anything is asked; all that a plan starts from."""
+    """The public facts that a plan starts from."""
 
     depth: int  # of the raster of sites
     members: IntArray  # cells on each site, in Morton order; 0 where nobody can be
@@ -59,11 +62,11 @@ class Query:
     Parameters
     ----------
     purpose : str
-        What it is for, for the guarantee and the ledger.
+        Name in the guarantee and the ledger.
     encoding : Encoding
         The groups: how sites become coordinates of the vector of sums.
     epsilon : Fraction
-        What its answer costs every user.
+        Cost of the reply to every user.
     order : ndarray of int64, shape (length,), optional
         The coordinates in the order in which a curator draws their noise; ascending by default.
     """
@@ -93,7 +96,7 @@ class CuratorQuery(Protocol):
 
 
 class NoisySums(NamedTuple):
-    """The reply to a query: all that a plan ever learns of people."""
+    """The reply to a query: a plan learns nothing else about people."""
 
     values: FloatArray  # users per coordinate, unbiased, shape (length,)
     variance: float  # of the noise on each, users squared
@@ -122,31 +125,30 @@ Plan = Generator[Query | CuratorQuery, Any, Estimate]
 """Yields queries, is sent their replies (:class:`NoisySums` for a :class:`Query`), returns an estimate of sites."""
 
 
+class Execution(NamedTuple):
+    """Randomness and callbacks of one release, and the transport of its secure sums."""
+
+    rng: Randomness
+    progress: Progress = lambda step, done: None
+    before_reveal: BeforeReveal = lambda share: None
+    secure_sum: SecureSum | None = None  # adds the clients' vectors; IdealSum() by default
+    dropout: float = 0.0  # fraction of each shard of clients that drops out
+
+
 class Answerer(Protocol):
     """Answers the queries of one release: charges first, reveals afterwards."""
 
-    @property
-    def setting(self) -> Setting:
-        """What is public before anything is asked."""
-        ...
-
-    @property
-    def revealed(self) -> list[Share]:
-        """What the answers so far cost every user."""
-        ...
-
-    @property
-    def costs(self) -> list[RoundCost]:
-        """What each answer cost the devices, where devices answer."""
-        ...
+    setting: Setting
+    revealed: list[Share]  # shares of epsilon that the replies so far cost every user
+    costs: list[RoundCost]  # of each round, where clients answer
 
     def answer(self, query: Any) -> Any:
-        """The reply to one query."""
+        """Reply to one query."""
         ...
 
 
 def run(plan: Plan, answer: Callable[[Any], Any]) -> Estimate:
-    """Pass queries and replies between a plan and whoever answers, until there is an estimate."""
+    """Pass queries and replies between a plan and its answerer, until there is an estimate."""
     try:
         query = next(plan)
         while True:

@@ -15,7 +15,7 @@ it costs nothing and cuts nobody off.
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,11 +24,9 @@ from mapveil.geo.grid import Grid
 from mapveil.geo.points import Points
 from mapveil.geo.region import Region
 from mapveil.maps.round_cost import RoundCost
-from mapveil.mechanisms.mechanism import Progress
-from mapveil.mechanisms.plan import Answerer, BeforeReveal, NoisySums, Query, Raster
+from mapveil.mechanisms.plan import Answerer, Execution, NoisySums, Query, Raster
 from mapveil.privacy.claim import Share
 from mapveil.privacy.laplace_sum import laplace_sum_quantile
-from mapveil.trust.answerers import answerer_of
 from mapveil.trust.curator import Curator
 from mapveil.trust.secure_aggregation.model import SecureAggregation
 from mapveil_client.arrays import FloatArray
@@ -36,10 +34,6 @@ from mapveil_client.block_encoding import BlockEncoding
 from mapveil_client.encodings import MarginsEncoding
 from mapveil_client.epsilon import split_epsilon
 from mapveil_client.errors import PromiseError
-from mapveil_client.randomness.random import Randomness
-
-if TYPE_CHECKING:
-    from mapveil.secure_sum.drivers import SecureSum
 
 _TURNS = 3
 _DEPTH = 6
@@ -60,12 +54,7 @@ def find_region(
     points: Points,
     trust: Curator | SecureAggregation,
     epsilon: Fraction,
-    *,
-    rng: Randomness,
-    progress: Progress,
-    secure_sum: SecureSum | None = None,
-    dropout: float = 0.0,
-    before_reveal: BeforeReveal | None = None,
+    execution: Execution,
 ) -> FoundRegion:
     """Find the box that holds most users, epsilon-DP for each user.
 
@@ -77,8 +66,8 @@ def find_region(
         Who answers.
     epsilon : Fraction
         Budget of the search, above zero.
-    rng, progress, secure_sum, dropout, before_reveal
-        See :meth:`mapveil.mechanisms.sum_mechanism.SumMechanism.release`.
+    execution : Execution
+        Randomness and callbacks of the release.
 
     Raises
     ------
@@ -93,17 +82,9 @@ def find_region(
     costs: list[RoundCost] = []
     for turn in range(_TURNS):
         box = Grid(region, columns=_BINS, rows=_BINS)
-        answerer = answerer_of(
-            trust,
-            points,
-            box,
-            Raster.of(box.lattice()),
-            rng=rng if curator else rng.child(f"region {turn}"),
-            progress=progress,
-            secure_sum=secure_sum,
-            dropout=dropout,
-            before_reveal=before_reveal,
-            may_be_outside=True,
+        rng = execution.rng if curator else execution.rng.child(f"region {turn}")
+        answerer = trust.answerer(
+            points, box, Raster.of(box.lattice()), execution._replace(rng=rng), may_be_outside=True
         )
         axes = _both_axes(answerer, turn, each) if curator else _margins(answerer, turn, each)
         shares += answerer.revealed

@@ -12,7 +12,7 @@ import numpy as np
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.inference.wilson import noisy_wilson, normal_quantile
-from mapveil.maps.density_map import INTERVAL_ALPHA, Measurement
+from mapveil.maps.density_map import INTERVAL_ALPHA, DensityMap, Measurement
 from mapveil.maps.proportion_map import LabelMeasurement, ProportionMap
 from mapveil.mechanisms.adaptive_histogram import AdaptiveHistogram, RoundState, Verdict
 from mapveil.mechanisms.mechanism import Estimate
@@ -26,9 +26,6 @@ from mapveil_client.morton import PrefixTree
 
 if TYPE_CHECKING:
     from mapveil.engines import UserSums
-    from mapveil.geo.tiling import Tiling
-    from mapveil.maps.round_cost import RoundCost
-    from mapveil.privacy.claim import Share
     from mapveil_client.contribution import Devices
 
 
@@ -94,23 +91,13 @@ class ProportionHistogram(AdaptiveHistogram):
         self._check(self.width is None or 0 < self.width <= 1, "width", "a number from 0 to 1, or none")
 
     def check_source(self, points: Points | Counts | UserSums | Devices) -> None:
-        """Refuse what has no labels."""
-        if isinstance(points, Counts):
-            raise InputError(f"{points.source} has no labels: proportions need a table with a label column")
-        if isinstance(points, Points) and points.columns.label is None:
+        """Refuse data without labels."""
+        if isinstance(points, Counts) or (isinstance(points, Points) and points.columns.label is None):
             raise InputError(f"{points.source} has no labels: proportions need a table with a label column")
 
-    def map_of(
-        self,
-        made: Estimate,
-        tiling: Tiling,
-        revealed: tuple[Share, ...],
-        costs: tuple[RoundCost, ...],
-        *,
-        seeded: bool = False,
-    ) -> ProportionMap:
-        """The map of what the plan returned; see :meth:`SumMechanism.map_of`."""
-        return ProportionMap.of(super().map_of(made, tiling, revealed, costs, seeded=seeded))
+    def shown(self, heat: DensityMap) -> ProportionMap:
+        """The map of proportions."""
+        return ProportionMap.of(heat)
 
     @property
     def _parts(self) -> int:

@@ -9,20 +9,18 @@ from typing import ClassVar
 import numpy as np
 
 from mapveil.inference.tree_least_squares import tree_least_squares
-from mapveil.mechanisms.level_choice import LevelSums, choose_levels, require_level, show_levels
+from mapveil.mechanisms.level_choice import LevelMechanism, ask_levels, show_levels
 from mapveil.mechanisms.mechanism import Estimate
-from mapveil.mechanisms.plan import Plan, Query, Setting
-from mapveil.mechanisms.sum_mechanism import SumMechanism
-from mapveil_client.arrays import FloatArray, IntArray
+from mapveil.mechanisms.plan import Plan, Setting
+from mapveil_client.arrays import FloatArray, IntArray, quotient
 from mapveil_client.epsilon import split_epsilon
-from mapveil_client.level_encoding import LevelEncoding, level_members
+from mapveil_client.level_encoding import level_members
 
-_DEEPEST = 10
 _LEAST = 1e-300  # a level without any noise weighs nearly infinitely
 
 
 @dataclass(frozen=True, kw_only=True)
-class SpatialDecomposition(SumMechanism):
+class SpatialDecomposition(LevelMechanism):
     r"""Measure every node of a quadtree, more of the budget for finer levels, and make the tree consistent.
 
     .. math:: \epsilon_i = \epsilon\, \frac{g^i}{\sum_{j=0}^{h} g^j}, \qquad i = 0, \ldots, h
@@ -47,73 +45,54 @@ class SpatialDecomposition(SumMechanism):
 
     Parameters
     ----------
-    epsilon, trust
-        See :class:`~mapveil.mechanisms.sum_mechanism.SumMechanism`.
-    deepest : int, optional
-        The finest level; that of the sites, at most 10, by default.
     growth : float
         How many times as much each level gets as the one above, above 0.
     prune_below : float, optional
         Users; 0 prunes nothing. By default a curator's tree is pruned at 32 / epsilon (the paper's 32 at an epsilon
         of 1, and as much more as the noise is wider), and one of secure sums shows levels by the rule.
-    level : int, optional
-        Show this level everywhere instead.
-    subregions : int
-        A subregion is a node of this level: with 2 a sixteenth of the map, with 0 the whole.
+    deepest, level, subregions
+        See :class:`~mapveil.mechanisms.level_choice.LevelMechanism`.
     """
 
     name: ClassVar[str] = "spatial-decomposition"
     summary: ClassVar[str] = "a complete noisy quadtree, geometric budgets, least squares"
     source: ClassVar[str] = "Cormode et al., ICDE 2012; Bagdasaryan et al. 2022, section 6.2"
 
-    deepest: int | None = None
+    coarsest: ClassVar[int] = 0
+    finest: ClassVar[int] = 10
+
     growth: float = 2 ** (1 / 3)
     prune_below: float | None = None
-    level: int | None = None
-    subregions: int = 2
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check(self.deepest is None or self.deepest >= 0, "deepest", "a level of at least 0, or none")
         self._check(0 < self.growth <= 16, "growth", "a number above 0 and at most 16")
         self._check(
             self.prune_below is None or 0 <= self.prune_below < math.inf,
             "prune_below",
             "a finite number of at least 0, or none",
         )
-        self._check(self.level is None or self.level >= 0, "level", "a level of at least 0, or none")
         self._check(
             self.level is None or self.prune_below is None, "level", "a level or prune_below, not both,"
         )
-        self._check(self.subregions >= 0, "subregions", "a level of at least 0")
 
     def plan(self, setting: Setting) -> Plan:
         """One query for each level; see :meth:`SumMechanism.plan`."""
-        height = min(_DEEPEST if self.deepest is None else self.deepest, setting.depth)
-        levels = range(height + 1)
-        require_level(self.level, levels)
+        levels = self.levels(setting)
         budgets = split_epsilon(self.budget, [self.growth**level for level in levels])
-        noisy, measured = [], []
-        for level, budget in zip(levels, budgets, strict=True):
-            encoding = LevelEncoding.of_members(setting.depth, (level,), setting.members)
-            sums = yield Query(f"level {level}", encoding, budget)
-            noisy.append(LevelSums(level, encoding.fill(0, sums.values), sums.variance))
-            measured.append(sums.measurement(encoding.groups(0)))
+        measured, measurements = yield from ask_levels(setting, levels, budgets)
         held = level_members(setting.members)
         estimates = tree_least_squares(
-            [each.sums for each in noisy],
-            [max(each.variance, _LEAST) for each in noisy],
+            [each.sums for each in measured],
+            [max(each.variance, _LEAST) for each in measured],
             [held[level] == 0 for level in levels],
         )
-        least = 32 / float(self.budget) if self.prune_below is None else self.prune_below
         if self.level is None and (setting.curator or self.prune_below is not None):
-            return Estimate(_pruned(estimates, held, least), tuple(measured))
-        if self.level is None:
-            chosen = choose_levels(noisy, setting.members, self.subregions)
-        else:
-            chosen = np.array([self.level])
-        shown = [each._replace(sums=estimate) for each, estimate in zip(noisy, estimates, strict=True)]
-        return Estimate(show_levels(shown, setting.members, chosen), tuple(measured))
+            least = 32 / float(self.budget) if self.prune_below is None else self.prune_below
+            return Estimate(_pruned(estimates, held, least), measurements)
+        chosen = self.chosen(measured, setting)
+        shown = [each._replace(sums=estimate) for each, estimate in zip(measured, estimates, strict=True)]
+        return Estimate(show_levels(shown, setting.members, chosen), measurements)
 
 
 def _pruned(estimates: tuple[FloatArray, ...], held: tuple[IntArray, ...], least: float) -> FloatArray:
@@ -125,7 +104,6 @@ def _pruned(estimates: tuple[FloatArray, ...], held: tuple[IntArray, ...], least
             divided = divided & (estimates[level - 1] >= least)
         if level:
             divided, density = divided.repeat(4), density.repeat(4)
-        own = np.divide(estimate, held[level], out=np.zeros(estimate.size), where=held[level] > 0)
-        density = np.where(divided, own, density)
+        density = np.where(divided, quotient(estimate, held[level]), density)
     leaves = np.maximum(density, 0.0).repeat(held[-1].size // density.size)
     return np.asarray(leaves * held[-1])

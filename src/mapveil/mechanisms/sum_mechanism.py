@@ -16,17 +16,16 @@ from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.density_map import DensityMap, Measurement
 from mapveil.maps.round_cost import RoundCost
-from mapveil.mechanisms.mechanism import Estimate, Mechanism, Progress, check_tiling, tiling_of
-from mapveil.mechanisms.plan import BeforeReveal, NoisySums, Plan, Query, Raster, Setting, run
+from mapveil.mechanisms.mechanism import Estimate, Mechanism, Progress, tiling_of
+from mapveil.mechanisms.plan import BeforeReveal, Execution, NoisySums, Plan, Query, Raster, Setting, run
 from mapveil.privacy.claim import Share
 from mapveil.privacy.guarantee import Guarantee
-from mapveil.trust.answerers import answerer_of
 from mapveil.trust.curator import Curator
 from mapveil.trust.secure_aggregation.model import SecureAggregation
 from mapveil_client.contribution import Devices
 from mapveil_client.encodings import NodeEncoding
 from mapveil_client.epsilon import split_epsilon
-from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.errors import ParameterError
 from mapveil_client.morton import PrefixTree
 from mapveil_client.randomness.random import Randomness, as_randomness
 
@@ -123,14 +122,14 @@ class SumMechanism(Mechanism):
         rng : Randomness, int or None
             Leave it out for a release; an integer seeds the run and marks the map.
         progress : callable, optional
-            Told the name and the done part of each step.
+            Called with the name and the finished fraction of each step.
         secure_sum : SecureSum, optional
-            What adds the clients' vectors: ``ProtocolSum()`` with all the cryptography, or ``IdealSum()`` (the
-            default), which adds the same vectors in the clear.
+            ``ProtocolSum()`` adds the clients' vectors with all the cryptography, ``IdealSum()`` (the default) in
+            the clear.
         dropout : float
             Fraction of each shard of clients that drops out, to see what happens.
         before_reveal : callable, optional
-            Told each query's share of epsilon before its sums are revealed; may refuse by raising.
+            Called with each query's share of epsilon before its sums are revealed; may refuse by raising.
 
         Raises
         ------
@@ -140,23 +139,18 @@ class SumMechanism(Mechanism):
             Too many clients dropped out: nothing is released.
         """
         self.check_source(points)
-        stream = as_randomness(rng)
-        cells = _given(tiling) if isinstance(points, Devices) else tiling_of(points, tiling)
+        cells = tiling_of(points, tiling)
         self.check_cells(cells)
-        answerer = answerer_of(
-            self.trust,
-            points,
-            cells,
-            self.raster(cells),
-            rng=stream,
-            progress=progress or (lambda step, done: None),
-            secure_sum=secure_sum,
-            dropout=dropout,
-            before_reveal=before_reveal,
-        )
+        execution = Execution(as_randomness(rng), secure_sum=secure_sum, dropout=dropout)
+        if progress is not None:
+            execution = execution._replace(progress=progress)
+        if before_reveal is not None:
+            execution = execution._replace(before_reveal=before_reveal)
+        answerer = self.trust.answerer(points, cells, self.raster(cells), execution)
         made = run(self.plan(answerer.setting), answerer.answer)
-        revealed, costs = tuple(answerer.revealed), tuple(answerer.costs)
-        heat = self.map_of(made, cells, revealed, costs, seeded=stream.seeded)
+        heat = self.map_of(
+            made, cells, tuple(answerer.revealed), tuple(answerer.costs), seeded=execution.rng.seeded
+        )
         if isinstance(self.trust, Curator):
             return heat
         return dataclasses.replace(heat, guarantee=heat.guarantee.as_simulation())
@@ -170,23 +164,23 @@ class SumMechanism(Mechanism):
         *,
         seeded: bool = False,
     ) -> DensityMap:
-        """The map of what the plan returned.
+        """Make a map of an estimate.
 
         Parameters
         ----------
         made : Estimate
-            Per site of the raster.
+            Result of the plan, per site of the raster.
         tiling : Tiling
             The cells.
         revealed : tuple of Share
-            What each query cost every user.
+            Cost of each query to every user.
         costs : tuple of RoundCost
-            What each round sent, where clients answered.
+            Traffic of each round, where clients answered.
         seeded : bool
             Whether the noise can be repeated.
         """
         on = self.raster(tiling).on_cells(made)
-        return DensityMap(
+        heat = DensityMap(
             values=on.values,
             tiling=tiling,
             guarantee=self.guarantee(revealed, seeded=seeded),
@@ -196,6 +190,11 @@ class SumMechanism(Mechanism):
             notes=(*on.notes, *_who(costs)),
             rounds=costs,
         )
+        return self.shown(heat)
+
+    def shown(self, heat: DensityMap) -> DensityMap:
+        """The map, as the kind of map that the mechanism releases."""
+        return heat
 
     def parameters(self) -> dict[str, Any]:
         """The parameters, those of the trust model among them, as a JSON-ready record."""
@@ -209,15 +208,8 @@ class SumMechanism(Mechanism):
         return self.trust.guarantee(self.budget, shares, seeded=seeded)
 
 
-def _given(tiling: Tiling | None) -> Tiling:
-    if tiling is None:
-        raise InputError("devices need the tiling whose lattice their sites are of")
-    check_tiling(tiling)
-    return tiling
-
-
 def _who(costs: Sequence[RoundCost]) -> tuple[str, ...]:
-    """How many clients stand behind the sums."""
+    """Note on the number of clients in the sums."""
     if not costs:
         return ()
     least, asked = min(each.included for each in costs), max(each.devices for each in costs)

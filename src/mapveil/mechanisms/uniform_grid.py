@@ -1,32 +1,76 @@
-"""One round over a uniform grid as fine as the people asked allow: the baseline that the paper lacks."""
+"""One round over a uniform grid, as fine as the number of users allows: the baseline that the paper lacks."""
 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
+from collections.abc import Generator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from mapveil.maps.density_map import Measurement
 from mapveil.mechanisms.mechanism import Estimate
-from mapveil.mechanisms.plan import Plan, Query, Setting
+from mapveil.mechanisms.plan import NoisySums, Plan, Query, Setting
 from mapveil.mechanisms.sum_mechanism import SumMechanism
 from mapveil_client.arrays import IntArray
 from mapveil_client.encodings import NodeEncoding
 from mapveil_client.morton import PrefixTree
 
 
+class GridLevel(NamedTuple):
+    """The level that a grid is measured at."""
+
+    level: int
+    budget: Fraction  # that is left
+    before: tuple[Measurement, ...]  # of the number of users, where it was bought
+
+
+@dataclass(frozen=True, kw_only=True)
+class GridMechanism(SumMechanism):
+    """A mechanism that measures every cell of one level, chosen by the number of users.
+
+    Parameters
+    ----------
+    depth : int, optional
+        The level, instead of the rule's; at most the tiling's own.
+    """
+
+    depth: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check(self.depth is None or 0 <= self.depth <= 23, "depth", "a level from 0 to 23, or none")
+
+    @abstractmethod
+    def level(self, setting: Setting, users: float, epsilon: Fraction) -> int:
+        """The rule's level for so many users with so much budget."""
+
+    def grid_level(self, setting: Setting) -> Generator[Query, NoisySums, GridLevel]:
+        """The level: ``depth``, or the rule's after a query for the number of users where it is needed."""
+        if self.depth is not None:
+            return GridLevel(min(self.depth, setting.depth), self.budget, ())
+        number = yield from self.number_of_users(setting)
+        level = self.level(setting, number.users, number.rest)
+        return GridLevel(level, number.rest, number.measurements(setting.members.size))
+
+
 def noise_deviation(setting: Setting, epsilon: float) -> float:
-    """Standard deviation of the noise on one sum of a round, users, if nobody drops out and a place counts once."""
+    """Standard deviation of the noise on one sum of a round, users, if nobody drops out."""
     return math.sqrt(2 * setting.least_terms) / epsilon
+
+
+def tree_at(setting: Setting, level: int) -> PrefixTree:
+    """The nodes of one level where anybody can be."""
+    codes = cells_at(setting, level)
+    return PrefixTree.of_nodes(setting.depth, np.full(codes.shape, level), codes)
 
 
 def cells_at(setting: Setting, level: int) -> IntArray:
     """Codes of the nodes of one level where anybody can be, ascending."""
-    held = setting.members.reshape(1 << (2 * level), -1).any(axis=1)
-    return np.flatnonzero(held)
+    return np.flatnonzero(setting.members.reshape(1 << (2 * level), -1).any(axis=1))
 
 
 def nearest_level(setting: Setting, wanted: float) -> int:
@@ -36,8 +80,8 @@ def nearest_level(setting: Setting, wanted: float) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class UniformGrid(SumMechanism):
-    r"""Ask for every cell of one level at once; people are even inside a cell.
+class UniformGrid(GridMechanism):
+    r"""Ask for every cell of one level at once; users are spread evenly inside a cell.
 
     The level is chosen before any data are seen: the one whose number of cells is nearest (as a ratio) to
 
@@ -53,8 +97,8 @@ class UniformGrid(SumMechanism):
 
     Parameters
     ----------
-    depth : int, optional
-        The level, instead of the rule's; at most the tiling's own.
+    depth
+        See :class:`GridMechanism`.
     c : float
         The rule's constant, above 0.
     clip : bool
@@ -65,32 +109,22 @@ class UniformGrid(SumMechanism):
     summary: ClassVar[str] = "one round over a uniform grid, as fine as the people asked allow"
     source: ClassVar[str] = "Qardaji et al., ICDE 2013, guideline 1, over noisy sums"
 
-    depth: int | None = None
     c: float = 10.0
     clip: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check(self.depth is None or 0 <= self.depth <= 23, "depth", "a level from 0 to 23, or none")
         self._check(self.c > 0 and math.isfinite(self.c), "c", "a number above 0")
 
     def level(self, setting: Setting, users: float, epsilon: Fraction) -> int:
-        """The level that is asked for, of so many users with so much budget."""
-        return nearest_level(
-            setting, math.sqrt(2) * users / (self.c * noise_deviation(setting, float(epsilon)))
-        )
+        """The rule's level for so many users with so much budget."""
+        deviation = noise_deviation(setting, float(epsilon))
+        return nearest_level(setting, math.sqrt(2) * users / (self.c * deviation))
 
     def plan(self, setting: Setting) -> Plan:
         """One query; see :meth:`SumMechanism.plan`."""
-        level, budget = self.depth, self.budget
-        before: tuple[Measurement, ...] = ()
-        if level is None:
-            number = yield from self.number_of_users(setting)
-            level, budget = self.level(setting, number.users, number.rest), number.rest
-            before = number.measurements(setting.members.size)
-        level = min(level, setting.depth)
-        codes = cells_at(setting, level)
-        tree = PrefixTree.of_nodes(setting.depth, np.full(codes.shape, level), codes)
+        level, budget, before = yield from self.grid_level(setting)
+        tree = tree_at(setting, level)
         sums = yield Query(f"every cell of level {level}", NodeEncoding(tree), budget)
         values = np.maximum(sums.values, 0.0) if self.clip else sums.values
         owner = tree.owner(np.arange(setting.members.size))

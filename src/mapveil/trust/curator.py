@@ -9,11 +9,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from mapveil.engines import UNIT
+from mapveil.engines import UNIT, UserSums, user_sums
+from mapveil.geo.counts import Counts
+from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.round_cost import RoundCost
-from mapveil.mechanisms.mechanism import Progress
-from mapveil.mechanisms.plan import BeforeReveal, CuratorQuery, NoisySums, Query, Raster, Setting
+from mapveil.mechanisms.plan import CuratorQuery, Execution, NoisySums, Query, Raster, Setting
 from mapveil.privacy.claim import (
     Adversary,
     Assumes,
@@ -27,8 +28,9 @@ from mapveil.privacy.discrete_laplace import discrete_laplace
 from mapveil.privacy.guarantee import Guarantee
 from mapveil.privacy.sampling import RELEASE, SAMPLE, sampling_delta
 from mapveil_client.arrays import FloatArray, IntArray
+from mapveil_client.contribution import Devices
 from mapveil_client.encodings import Encoding
-from mapveil_client.errors import ParameterError
+from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.randomness.random import Randomness
 
 _MOST_SAMPLES = int(RELEASE / SAMPLE)
@@ -95,15 +97,34 @@ class Curator:
 
     def answerer(
         self,
-        sums: IntArray,
+        points: Points | Counts | UserSums | Devices,
         tiling: Tiling,
         raster: Raster,
+        execution: Execution,
         *,
-        rng: Randomness,
-        progress: Progress,
-        before_reveal: BeforeReveal | None = None,
+        may_be_outside: bool = False,
     ) -> CuratorAnswerer:
-        """Answer queries about exact sums per cell, units of 1 / UNIT user."""
+        """Sum a table exactly, and answer queries about the sums.
+
+        Parameters
+        ----------
+        points : Points, Counts or UserSums
+            A table, counts with each unit one user, or exact sums.
+        tiling, raster : Tiling, Raster
+            The cells, and the raster of sites that queries are about.
+        execution : Execution
+            Randomness and callbacks of the release.
+        may_be_outside : bool
+            Whether a table without a row inside is answered.
+
+        Raises
+        ------
+        InputError
+            The table cannot be used, or the arguments are for secure sums.
+        """
+        if isinstance(points, Devices) or execution.secure_sum is not None or execution.dropout:
+            raise InputError("a curator sums a table: devices, secure_sum and dropout need SecureAggregation")
+        sums = user_sums(points, tiling, progress=execution.progress, may_be_empty=may_be_outside).sums
         setting = Setting(
             raster.depth,
             raster.members,
@@ -115,7 +136,7 @@ class Curator:
             users_share=self.users_share,
             tiling=tiling,
         )
-        return CuratorAnswerer(setting, sums, raster, rng, progress, before_reveal or (lambda share: None))
+        return CuratorAnswerer(setting, sums, raster, execution)
 
     def noise_terms(self, users: float) -> float:
         """Discrete Laplace variables in the noise of a sum: one."""
@@ -143,42 +164,34 @@ class Curator:
 class CuratorAnswerer:
     """Exact sums of one table, revealed through noise only. Run by: the curator."""
 
-    def __init__(
-        self,
-        setting: Setting,
-        sums: IntArray,
-        raster: Raster,
-        rng: Randomness,
-        progress: Progress,
-        before_reveal: BeforeReveal,
-    ) -> None:
+    def __init__(self, setting: Setting, sums: IntArray, raster: Raster, execution: Execution) -> None:
         self.setting = setting
         self.revealed: list[Share] = []
         self.costs: list[RoundCost] = []
-        self._rng, self._drawn = rng, 0
-        self._progress, self._before_reveal = progress, before_reveal
+        self._execution, self._drawn = execution, 0
         self._sites = np.zeros(setting.members.size, dtype=np.int64)
         np.add.at(self._sites, raster.site, sums)
 
     def answer(self, query: Query | CuratorQuery) -> Any:
         """Charge the query's share, then reveal its noisy sums; a query that cannot be answered costs nothing."""
+        rng, progress = self._execution.rng, self._execution.progress
         if isinstance(query, Query):
             self._drawn += query.encoding.length
             if self._drawn > _MOST_SAMPLES:
                 raise ParameterError(
                     f"a release must draw at most {_MOST_SAMPLES} samples of noise, got {self._drawn}"
                 )
-        self._before_reveal(query.share)
+        self._execution.before_reveal(query.share)
         self.revealed.append(query.share)
         if not isinstance(query, Query):
-            return query.reply(self._sites, self._rng, self._progress)
-        self._progress(query.purpose, 0.0)
+            return query.reply(self._sites, rng, progress)
+        progress(query.purpose, 0.0)
         copies = query.encoding.copies
         exact = self._exact(query.encoding)
         values = np.empty(exact.size)
         order = slice(None) if query.order is None else query.order
-        values[order] = noisy_sums(exact[order], query.epsilon, self._rng, copies)
-        self._progress(query.purpose, 1.0)
+        values[order] = noisy_sums(exact[order], query.epsilon, rng, copies)
+        progress(query.purpose, 1.0)
         # The continuous law's variance: the lattice is finer than a float tells.
         variance = 2 * copies**2 / float(query.epsilon) ** 2
         return NoisySums(values, variance, 1.0, query.epsilon, UNIT * copies, UNIT, self.setting.devices)

@@ -16,6 +16,7 @@ from mapveil.geo.tiling import Tiling
 from mapveil.maps.density_map import DensityMap
 from mapveil.mechanisms.mechanism import AnyMechanism, Mechanism, Progress, check_tiling
 from mapveil.mechanisms.methods import METHODS, find_method
+from mapveil.mechanisms.plan import Execution
 from mapveil.mechanisms.sum_mechanism import SumMechanism
 from mapveil.privacy.accounting import Accounting
 from mapveil.privacy.claim import Share
@@ -201,7 +202,7 @@ def _mechanism(
     if isinstance(method, SumMechanism):
         return method, method.trust.name
     path = f"{type(method).__module__}:{type(method).__qualname__}"
-    return method, next((row.trust for row in METHODS if row.path == path), trust)
+    return method, next((row.trust for row in METHODS if row.mechanism.path == path), trust)
 
 
 def _by_curator(request: _Request) -> DensityMap:
@@ -229,7 +230,7 @@ def _with_region(request: _Request, table: Points, how: dict[str, Any]) -> Densi
 
     part, rest = split_region(request.budget)
     mechanism = request.with_epsilon(rest)
-    found = find_region(table, mechanism.trust, part, **how)
+    found = find_region(table, mechanism.trust, part, Execution(**how))
     made: DensityMap = mechanism.release(table, request.cells_in(found.region), **how)
     made = replace(made, rounds=(*found.rounds, *made.rounds))
     guarantee = replace(

@@ -6,8 +6,9 @@ import dataclasses
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from mapveil.engines import UserSums
 from mapveil.privacy.claim import (
     Adversary,
     Assumes,
@@ -19,8 +20,17 @@ from mapveil.privacy.claim import (
 )
 from mapveil.privacy.guarantee import Guarantee
 from mapveil.privacy.sampling import sampling_delta
-from mapveil_client.methods import SumParameters, WholeNoiseParameters
+from mapveil_client.errors import InputError
+from mapveil_client.methods import TABLE_SCALE, SumParameters, WholeNoiseParameters
 from mapveil_client.randomness.noise_shares import share_shape
+
+if TYPE_CHECKING:
+    from mapveil.geo.counts import Counts
+    from mapveil.geo.points import Points
+    from mapveil.geo.tiling import Tiling
+    from mapveil.mechanisms.plan import Execution, Raster
+    from mapveil.trust.secure_aggregation.simulation import Simulation
+    from mapveil_client.contribution import Devices
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +49,47 @@ class SecureAggregation(SumParameters):
         """The parameters as a JSON-ready record."""
         record = dataclasses.asdict(self)
         return {name: str(value) if isinstance(value, Fraction) else value for name, value in record.items()}
+
+    def answerer(
+        self,
+        points: Points | Counts | UserSums | Devices,
+        tiling: Tiling,
+        raster: Raster,
+        execution: Execution,
+        *,
+        may_be_outside: bool = False,
+        silent: float = 0.0,
+    ) -> Simulation:
+        """Give every user of a table a client, and simulate the clients and the server in this process.
+
+        Parameters
+        ----------
+        points : Points, Counts or Devices
+            A table, counts with each unit one user, or the clients.
+        tiling, raster : Tiling, Raster
+            The cells, and the raster of sites that queries are about.
+        execution : Execution
+            Randomness, callbacks and the transport of secure sums.
+        may_be_outside : bool
+            Whether clients none of which is inside are answered.
+        silent : float
+            Fraction of each shard that is corrupt and adds no noise, for audits.
+
+        Raises
+        ------
+        InputError
+            The table cannot be used, or holds a curator's sums.
+        """
+        from mapveil.engines.devices import devices_of
+        from mapveil.trust.secure_aggregation.simulation import Simulation
+
+        if isinstance(points, UserSums):
+            raise InputError(
+                "a curator's sums have no clients: SecureAggregation needs a table, counts or devices"
+            )
+        devices = devices_of(points, tiling, execution.progress, may_be_outside=may_be_outside)
+        usual = 1 if devices.starts is None else TABLE_SCALE
+        return Simulation(self, raster, devices, self.scale or usual, execution, silent)
 
     def alpha(self, smallest: int) -> Fraction:
         """Each client's part of a discrete Laplace variable, where the smallest shard has so many clients."""

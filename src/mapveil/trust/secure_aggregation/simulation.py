@@ -1,152 +1,123 @@
-"""One round: devices in disjoint shards, a secure sum of each, and noisy sums or an abort.
+"""One round: clients in disjoint shards, a secure sum of each, and noisy sums or an abort.
 
-Algorithm 1 of Bagdasaryan et al. (2022). This is the untrusted server with its devices in one process; what the
-server half of a mechanism gets out of it is a :class:`~mapveil.mechanisms.plan.NoisySums`.
+Algorithm 1 of Bagdasaryan et al. (2022), the untrusted server and its clients in one process.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cached_property, partial
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.engines.devices import devices_of
-from mapveil.geo.counts import Counts
-from mapveil.geo.points import Points
-from mapveil.geo.tiling import Tiling
 from mapveil.maps.round_cost import RoundCost
-from mapveil.mechanisms.mechanism import Progress
-from mapveil.mechanisms.plan import BeforeReveal, NoisySums, Query, Raster, Setting
+from mapveil.mechanisms.plan import Execution, NoisySums, Query, Raster, Setting
 from mapveil.privacy.claim import Share
 from mapveil.privacy.sampling import check_round
-from mapveil.secure_sum.drivers import IdealSum, SecureSum
+from mapveil.secure_sum.drivers import IdealSum
 from mapveil.trust.secure_aggregation.model import SecureAggregation, exactly
 from mapveil.trust.secure_aggregation.round_terms import RoundTerms, shard_boundaries
 from mapveil_client.arrays import IntArray
 from mapveil_client.contribution import Devices, client_noise, client_report, encode_places
 from mapveil_client.errors import InputError
-from mapveil_client.methods import TABLE_SCALE
 from mapveil_client.randomness.noise_shares import promised_survivors
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.parameters import SumSettings
 from mapveil_client.secure_sum.states import Abort
 from mapveil_client.secure_sum.vectors import Leaves, SparseVectors
 
-_ENTRIES = 1 << 20
+_ENTRIES = 1 << 20  # of the sparse vectors of a batch of shards, about
 _CONTEXT = b"mapveil distributed 1"
 
 
-@dataclass
 class Simulation:
     """The server and all clients of one release in this process; answers the queries of a plan.
 
     Parameters
     ----------
     model : SecureAggregation
-        How clients are asked; with a scale.
+        How clients are asked.
     raster : Raster
         The sites that queries are about.
     devices : Devices
         All clients.
-    dropout : float
-        Fraction of each shard that does drop out, at a random step before its input arrives.
+    scale : int
+        Units per client.
+    execution : Execution
+        Randomness, callbacks and the transport of secure sums.
     silent : float
         Fraction of each shard that is corrupt and adds no noise, for audits.
-    secure_sum : SecureSum
-        What adds the vectors.
-    rng : Randomness
-        The source of bits.
-    before_reveal : callable
-        See :data:`mapveil.mechanisms.plan.BeforeReveal`.
-    progress : callable
-        Told the round's purpose and the done part.
     """
 
-    model: SecureAggregation
-    raster: Raster
-    devices: Devices
-    dropout: float
-    silent: float
-    secure_sum: SecureSum
-    rng: Randomness
-    before_reveal: BeforeReveal
-    progress: Progress
-    costs: list[RoundCost] = field(default_factory=list)
-    revealed: list[Share] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        if self.devices.count < 1:
+    def __init__(
+        self,
+        model: SecureAggregation,
+        raster: Raster,
+        devices: Devices,
+        scale: int,
+        execution: Execution,
+        silent: float,
+    ) -> None:
+        if devices.count < 1:
             raise InputError("there is no device to ask; at least one is needed")
-        # A stream of its own, so that a second collection from one seeded stream does not repeat the first.
-        self.rng = self.rng.child("collection " + self.rng.words(16, np.uint8).tobytes().hex())
-        self._simulation = self.rng.child("who is asked, who drops out").generator()
-        self._asked = self._draw()
-
-    @cached_property
-    def asked(self) -> int:
-        """Clients asked in each round."""
-        return int(self.model.asked(self.devices.count))
-
-    @cached_property
-    def boundaries(self) -> IntArray:
-        """First client of each shard, and the end, shape (shards + 1,)."""
-        return shard_boundaries(self.asked, self.model.shard_size)
-
-    @cached_property
-    def alpha(self) -> Fraction:
-        """Each client's part of a discrete Laplace variable, for the smallest shard."""
-        return self.model.alpha(int(np.diff(self.boundaries).min()))
-
-    @cached_property
-    def scale(self) -> int:
-        """Units per client."""
-        return self.model.scale or TABLE_SCALE
-
-    @cached_property
-    def setting(self) -> Setting:
-        """What is public before anybody is asked."""
-        return Setting(
-            self.raster.depth,
-            self.raster.members,
-            self.asked,
-            self.boundaries.size - 1,
-            self.alpha,
-            self.scale,
-            self.model.rounding,
+        self.costs: list[RoundCost] = []
+        self.revealed: list[Share] = []
+        self._model, self._devices, self._silent = model, devices, silent
+        self._dropout, self._progress = execution.dropout, execution.progress
+        self._before_reveal, self._secure_sum = execution.before_reveal, execution.secure_sum or IdealSum()
+        asked = int(model.asked(devices.count))
+        self.boundaries = shard_boundaries(asked, model.shard_size)
+        self._sizes = np.diff(self.boundaries)
+        self.setting = Setting(
+            raster.depth,
+            raster.members,
+            asked,
+            self._sizes.size,
+            model.alpha(int(self._sizes.min())),
+            scale,
+            model.rounding,
         )
+        # A stream of its own, so that a second collection from one seeded stream does not repeat the first.
+        words = execution.rng.words(16, np.uint8).tobytes()
+        self._rng = execution.rng.child("collection " + words.hex())
+        self._simulation = self._rng.child("who is asked, who drops out").generator()
+        self._asked = self._draw(asked)
 
     def answer(self, query: Query) -> NoisySums:
-        """Run one round. Run by: the server and the devices.
+        """Run one round. Run by: the server and the clients.
 
         Raises
         ------
         Abort
-            A shard kept fewer devices than were promised, so that its noise would not hold the promise.
+            A shard kept fewer clients than were promised, so that its noise would not hold the promise.
         ParameterError
             The modulus given is too small.
         """
-        model, number = self.model, len(self.costs) + 1
+        model, setting, sizes, number = self._model, self.setting, self._sizes, len(self.costs) + 1
+        asked = int(self.boundaries[-1])
         lost, corrupt = exactly(model.tolerated_dropout), exactly(model.corrupt)
         if model.redraw and self.costs:
-            self._asked = self._draw()
-        boundaries, sizes = self.boundaries, np.diff(self.boundaries)
+            self._asked = self._draw(asked)
         terms = RoundTerms.of(
-            query, sizes, self.alpha, self.scale, model.rounding, bits=model.bits, overflow=model.overflow
+            query,
+            sizes,
+            setting.alpha,
+            setting.scale,
+            model.rounding,
+            bits=model.bits,
+            overflow=model.overflow,
         )
-        length, moves, bits = query.encoding.length, terms.sensitivity, terms.bits
-        check_round(number, length, self.alpha, query.epsilon, moves)
+        length = query.encoding.length
+        check_round(number, length, setting.alpha, query.epsilon, terms.sensitivity)
         settings = SumSettings(
             length=length,
-            bits=bits,
+            bits=terms.bits,
             corrupt=corrupt,
             dropout=lost,
-            round_id=self.rng.words(16, np.uint8).tobytes(),
+            round_id=self._rng.words(16, np.uint8).tobytes(),
             context=_CONTEXT,
         )
         total = np.zeros(length, dtype=np.int64)
@@ -159,26 +130,27 @@ class Simulation:
         def hold(first: int, counts: IntArray) -> None:
             """Refuse before anything is known: too few devices left in a shard."""
             nonlocal told
-            for index in np.flatnonzero(counts < promised[first : first + counts.size]).tolist():
-                shard = first + index
+            short = np.flatnonzero(counts < promised[first : first + counts.size])
+            if short.size:
+                shard = first + int(short[0])
                 raise Abort(
-                    f"{counts[index]} of the {sizes[shard]} devices of shard {shard + 1} are left, and "
+                    f"{counts[short[0]]} of the {sizes[shard]} devices of shard {shard + 1} are left, and "
                     f"{promised[shard]} were promised"
                 )
             if not told:
-                self.before_reveal(query.share)
+                self._before_reveal(query.share)
                 self.revealed.append(query.share)
                 told = True
 
-        for first, last in self._batches(query, moves):
-            low, high = int(boundaries[first]), int(boundaries[last])
+        for first, last in self._batches(query, terms.sensitivity):
+            low, high = int(self.boundaries[first]), int(self.boundaries[last])
             devices = self._asked.between(low, high)
-            stream = self.rng.child(f"round {number} shard {first}")
+            stream = self._rng.child(f"round {number} shard {first}")
             reports = self._reports(devices, query, sizes[first:last], stream)
             try:
-                found = self.secure_sum.sums(
+                found = self._secure_sum.sums(
                     reports,
-                    boundaries[first : last + 1] - low,
+                    self.boundaries[first : last + 1] - low,
                     self._leaves(sizes[first:last]),
                     settings,
                     stream.child("secure sum"),
@@ -190,13 +162,13 @@ class Simulation:
             included += sum(int(each.included.sum()) for each in found)
             # Shards are even: the first is as large as any but for one device. Its sum is not kept.
             sent += [(each.bytes_up, each.bytes_down) for each in found[:1]]
-            self.progress(query.purpose, high / max(self.asked, 1))
+            self._progress(query.purpose, high / max(asked, 1))
         self.costs.append(
             RoundCost(
                 query.purpose,
                 length,
-                bits,
-                self.asked,
+                terms.bits,
+                asked,
                 included,
                 sizes.size,
                 _most(up for up, _ in sent),
@@ -205,41 +177,41 @@ class Simulation:
         )
         return terms.noisy_sums(total, included)
 
-    def _draw(self) -> Devices:
-        """The devices that are asked, in random order: a shard is a slice of them."""
-        if self.asked < self.devices.count:
-            return self.devices.take(self._simulation.choice(self.devices.count, self.asked, replace=False))
-        return self.devices.shuffled(self._simulation)
+    def _draw(self, asked: int) -> Devices:
+        """The clients that are asked, in random order: a shard is a slice of them."""
+        if asked < self._devices.count:
+            return self._devices.take(self._simulation.choice(self._devices.count, asked, replace=False))
+        return self._devices.shuffled(self._simulation)
 
     def _batches(self, query: Query, moves: int) -> list[tuple[int, int]]:
-        """Shards to be summed together, so that memory follows a batch and never the number of devices."""
-        sizes = np.diff(self.boundaries)
+        """Shards to be summed together, so that memory follows a batch and never the number of clients."""
         beta = math.exp(-float(query.epsilon) / moves)
-        events = 2 * query.encoding.length * float(self.alpha) * -math.log1p(-beta)
-        each = float(sizes.max()) * (query.encoding.copies + events) + query.encoding.length
-        together = max(1, int(_ENTRIES / max(each, 1.0)))
-        return [(first, min(first + together, sizes.size)) for first in range(0, sizes.size, together)]
+        events = 2 * query.encoding.length * float(self.setting.alpha) * -math.log1p(-beta)
+        each = float(self._sizes.max()) * (query.encoding.copies + events) + query.encoding.length
+        together, shards = max(1, int(_ENTRIES / max(each, 1.0))), self._sizes.size
+        return [(first, min(first + together, shards)) for first in range(0, shards, together)]
 
     def _reports(self, devices: Devices, query: Query, sizes: IntArray, rng: Randomness) -> SparseVectors:
-        """What the devices hand over; those that are silent, without noise."""
-        asked = (self.alpha, self.scale, self.model.rounding, rng)
-        if self.silent == 0:
+        """Reports of the clients; those of silent ones, the last of each shard, without noise."""
+        setting = self.setting
+        asked = (setting.alpha, setting.scale, setting.rounding, rng)
+        if self._silent == 0:
             return client_report(devices, query, *asked)
         honest = np.ones(devices.count, dtype=np.bool_)
         ends = np.cumsum(sizes)
         for end, size in zip(ends.tolist(), sizes.tolist(), strict=True):
-            honest[end - math.floor(self.silent * size) : end] = False  # shards are in random order
-        places = encode_places(devices, query.encoding, self.scale, self.model.rounding, rng)
+            honest[end - math.floor(self._silent * size) : end] = False  # shards are in random order
+        places = encode_places(devices, query.encoding, setting.scale, setting.rounding, rng)
         return places + client_noise(devices.count, query, *asked).only(honest)
 
     def _leaves(self, sizes: IntArray) -> npt.NDArray[np.int8]:
-        """When each device drops out: the given part of every shard, at a random step before its input."""
+        """The step at which each client drops out: the given fraction of a shard, before its input arrives."""
         leaves = np.full(int(sizes.sum()), Leaves.NEVER, dtype=np.int8)
         start = 0
-        for size in sizes.tolist() if self.dropout > 0 else []:
-            # A corrupt device stays: that is the worst case.
-            may_leave = size - math.floor(self.silent * size)
-            lost = self._simulation.choice(may_leave, round(self.dropout * size), replace=False)
+        for size in sizes.tolist() if self._dropout > 0 else []:
+            # A corrupt client stays: that is the worst case.
+            may_leave = size - math.floor(self._silent * size)
+            lost = self._simulation.choice(may_leave, round(self._dropout * size), replace=False)
             leaves[start + lost] = self._simulation.integers(Leaves.NOTHING, Leaves.INPUT, lost.size)
             start += size
         return leaves
@@ -254,7 +226,7 @@ class Simulation:
         return (
             f"round {number} ({query.purpose}): {reason}; with fewer noise shares than are promised the sums would not "
             f"keep epsilon, so nothing is released; {known}; to tolerate more than "
-            f"{float(self.model.tolerated_dropout):.0%} of a shard dropping out, raise the option tolerated_dropout"
+            f"{float(self._model.tolerated_dropout):.0%} of a shard dropping out, raise the option tolerated_dropout"
         )
 
 
@@ -265,51 +237,3 @@ def _most(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
         for phase, size in each.items():
             largest[phase] = max(size, largest.get(phase, 0))
     return largest
-
-
-def simulate(
-    model: SecureAggregation,
-    points: Points | Counts | Devices,
-    tiling: Tiling,
-    raster: Raster,
-    *,
-    rng: Randomness,
-    progress: Progress,
-    secure_sum: SecureSum | None = None,
-    dropout: float = 0.0,
-    before_reveal: BeforeReveal | None = None,
-    silent: float = 0.0,
-    may_be_outside: bool = False,
-) -> Simulation:
-    """Give every user of a table a client, and simulate them and the server in this process.
-
-    Parameters
-    ----------
-    model : SecureAggregation
-        How clients are asked.
-    points : Points, Counts or Devices
-        What each client knows: one client per user.
-    tiling : Tiling
-        The cells.
-    raster : Raster
-        The raster of sites that queries are about.
-    rng, progress, secure_sum, dropout, before_reveal
-        As for :meth:`mapveil.mechanisms.sum_mechanism.SumMechanism.release`.
-    silent : float
-        Fraction of each shard that is corrupt and adds no noise, for audits.
-    may_be_outside : bool
-        Whether clients none of which is inside are an answer.
-    """
-    devices = devices_of(points, tiling, progress, may_be_outside=may_be_outside)
-    usual = 1 if devices.starts is None else TABLE_SCALE
-    return Simulation(
-        model=dataclasses.replace(model, scale=model.scale or usual),
-        raster=raster,
-        devices=devices,
-        dropout=dropout,
-        silent=silent,
-        secure_sum=secure_sum or IdealSum(),
-        rng=rng,
-        before_reveal=before_reveal or (lambda share: None),
-        progress=progress,
-    )

@@ -8,18 +8,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mapveil.mechanisms import wave_density
-from mapveil.mechanisms.shared_waves import SharedWaves, choose_waves
-from mapveil.mechanisms.wave_density import WaveSums, server_density, shrink_factors
-from mapveil.mechanisms.wave_vectors import place_vectors
+from mapveil.mechanisms import private_fourier_kde
+from mapveil.mechanisms.fourier_features import FourierFeatures, choose_features, feature_vectors
+from mapveil.mechanisms.private_fourier_kde import FeatureSums, server_density, shrink_factors
 from mapveil.random_features.exact_density import direct_density
 from mapveil_client.random_features.kernels import Gaussian
 
 LOW, HIGH = (1_000.0, 2_000.0), (11_000.0, 9_000.0)
 H = 800.0
 USERS = 400
-FINE = choose_waves(LOW, HIGH, H, epsilon=1e4, users=1e9)
-FEW = choose_waves(LOW, HIGH, H, epsilon=1, users=USERS)
+FINE = choose_features(LOW, HIGH, H, epsilon=1e4, users=1e9)
+FEW = choose_features(LOW, HIGH, H, epsilon=1, users=USERS)
 
 
 def people(seed: int = 1, margin: float = 0.0) -> np.ndarray:
@@ -31,8 +30,8 @@ def people(seed: int = 1, margin: float = 0.0) -> np.ndarray:
     return np.ascontiguousarray(drawn[:, inside][:, :USERS])
 
 
-def sums(places: np.ndarray, waves: SharedWaves, variance: float = 1e-12) -> WaveSums:
-    return WaveSums(place_vectors(places, waves).sum(axis=0).astype(np.float64), variance)
+def sums(places: np.ndarray, features: FourierFeatures, variance: float = 1e-12) -> FeatureSums:
+    return FeatureSums(feature_vectors(places, features).sum(axis=0).astype(np.float64), variance)
 
 
 def test_without_noise_it_is_the_kernel_density() -> None:
@@ -56,13 +55,15 @@ def test_at_the_edges_it_is_the_density_of_a_box_that_closes_on_itself() -> None
 
 
 def test_the_noise_is_as_said_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wave_density, "shrink_factors", lambda found, variance, waves: np.ones(waves.count))
+    monkeypatch.setattr(
+        private_fourier_kde, "shrink_factors", lambda found, variance, features: np.ones(features.count)
+    )
     generator = np.random.default_rng(3)
     at = np.stack([np.linspace(LOW[axis], HIGH[axis], 4) for axis in range(2)])
     scale, trials = 5e4, 1_500
     drawn = []
     for _ in range(trials):
-        noisy = WaveSums(generator.normal(0, scale, FEW.length), scale**2)
+        noisy = FeatureSums(generator.normal(0, scale, FEW.length), scale**2)
         made = server_density(noisy, 0.0, FEW, at)
         drawn.append(made.density)
     assert made.noise == made.unshrunk_noise
@@ -95,7 +96,7 @@ def test_noise_alone_is_nearly_removed_and_signal_nearly_kept() -> None:
     generator = np.random.default_rng(5)
     at = people(seed=2)
     scale = 1e5
-    alone = server_density(WaveSums(generator.normal(0, scale, FEW.length), scale**2), 0.0, FEW, at)
+    alone = server_density(FeatureSums(generator.normal(0, scale, FEW.length), scale**2), 0.0, FEW, at)
     assert np.abs(alone.density).max() < 0.5 * alone.unshrunk_noise
     assert alone.noise < 0.5 * alone.unshrunk_noise
     places = people()
@@ -114,7 +115,7 @@ def test_shrinkage_lowers_the_error() -> None:
     scale = math.sqrt(2) * FEW.limit
     plain, shrunk = [], []
     for _ in range(40):
-        noisy = WaveSums(exact.values + generator.laplace(0, FEW.limit, FEW.length), scale**2)
+        noisy = FeatureSums(exact.values + generator.laplace(0, FEW.limit, FEW.length), scale**2)
         made = server_density(noisy, USERS, FEW, at)
         shrunk.append(np.square(made.density - truth).mean())
         plain.append(made.unshrunk_noise**2)
@@ -122,5 +123,5 @@ def test_shrinkage_lowers_the_error() -> None:
 
 
 def test_no_signal_at_all_is_flat() -> None:
-    made = server_density(WaveSums(np.zeros(FEW.length), 1.0), 30.0, FEW, people())
+    made = server_density(FeatureSums(np.zeros(FEW.length), 1.0), 30.0, FEW, people())
     np.testing.assert_allclose(made.density, 30.0 / math.prod(FEW.period))
