@@ -47,7 +47,7 @@ def test_a_release_is_a_map_that_carries_its_promise(kind: str) -> None:
     assert (promise.model, promise.epsilon, promise.unit) == ("local", Fraction(3, 2), "user")
     assert sum(share.epsilon for share in promise.shares) == Fraction(3, 2)
     assert promise.seeded
-    assert not promise.for_release
+    assert promise.seeded
     assert json.loads(heat.metadata_json())["guarantee"]["epsilon"] == "3/2"
 
 
@@ -57,7 +57,7 @@ def test_a_seed_repeats_and_its_absence_does_not(kind: str) -> None:
     first, again, fresh = (mechanism.release(source, rng=rng).values for rng in (4, 4, None))
     np.testing.assert_array_equal(first, again)
     assert not np.array_equal(first, fresh)
-    assert mechanism.release(source).guarantee.for_release
+    assert not mechanism.release(source).guarantee.seeded
 
 
 @OF_ALL

@@ -91,8 +91,8 @@ def test_the_guarantee_says_what_is_proved(fitted: FittedPrivatizer) -> None:
     promise = fitted.guarantee()
     assert promise.model == "obfuscation"
     assert promise.unit == "report"
-    assert promise.for_release
-    assert not fitted.guarantee(seeded=True).for_release
+    assert not promise.seeded
+    assert fitted.guarantee(seeded=True).seeded
     assert (promise.epsilon is not None) == fitted.privatizer.formal
     assert (promise.delta > 0) == fitted.privatizer.formal
     if not fitted.privatizer.formal:

@@ -30,8 +30,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.privacy.discrete_laplace import discrete_laplace
-from mapveil.privacy.laplace_sum import laplace_sum_quantile, laplace_sum_variance
+from mapveil.privacy.discrete_laplace import discrete_laplace, laplace_variance
+from mapveil.privacy.laplace_sum import laplace_sum_quantile
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.logarithmic import DIGITS, TAIL, SlotTable, draw_slots, slot_table
 from mapveil_client.randomness.noise_shares import as_shape, noise_shares
@@ -52,7 +52,7 @@ class _Cut(NamedTuple):
 @functools.lru_cache(maxsize=64)
 def _cut(terms: Fraction, epsilon: Fraction, sensitivity: int) -> _Cut:
     """Cut the terms into parts, and lay out the table of one."""
-    deviation = math.sqrt(laplace_sum_variance(terms, epsilon, sensitivity))
+    deviation = math.sqrt(terms * laplace_variance(epsilon, sensitivity))
     parts = max(1, math.ceil((deviation * _DEVIATIONS / _FARTHEST) ** 2))
     while (reach := laplace_sum_quantile(float(TAIL), terms / parts, epsilon, sensitivity)) > _FARTHEST:
         parts += -(-parts // 4)

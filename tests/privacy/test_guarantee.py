@@ -105,8 +105,8 @@ def test_a_seed_and_a_simulation_are_named_everywhere(say: Any) -> None:
     assert "not for release" in say(guarantee(seeded=True)).lower()
     assert "simulation" in say(guarantee().as_simulation()).lower()
     assert "simulation" not in say(guarantee()).lower()
-    assert not guarantee(seeded=True).for_release
-    assert guarantee().for_release
+    assert guarantee(seeded=True).seeded
+    assert not guarantee().seeded
 
 
 def test_delta_is_additive_slack() -> None:

@@ -197,7 +197,7 @@ def test_annulling_gives_back_and_leaves_the_line(ledger):
 
 def test_annulling_is_strict(ledger):
     spend = ledger.spend(CHECKINS, 1, method="laplace")
-    with pytest.raises(ParameterError, match="reason is empty"):
+    with pytest.raises(ParameterError, match="reason is required"):
         ledger.annul(spend, reason=" ")
     ledger.written(spend)
     with pytest.raises(InputError, match="is written already"):

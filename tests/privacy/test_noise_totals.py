@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from mapveil.privacy.laplace_sum import laplace_sum_quantile, laplace_sum_variance
+from mapveil.privacy.discrete_laplace import laplace_variance
+from mapveil.privacy.laplace_sum import laplace_sum_quantile
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.noise_shares import noise_shares
 from mapveil_client.randomness.random import Randomness
@@ -86,7 +87,7 @@ def test_tables_reach_as_far_as_the_tail_asks_and_their_variance_is_the_laws(uni
     units = units_of(cut.table)
     assert max(units) >= laplace_sum_quantile(2.0**-66, terms / cut.parts, epsilon, 1) or max(units) == 0
     variance = cut.parts * float(sum(Fraction(share, 1 << 96) * k * k for k, share in units.items()))
-    assert variance == pytest.approx(laplace_sum_variance(terms, epsilon, 1), rel=1e-9)
+    assert variance == pytest.approx(terms * laplace_variance(epsilon, 1), rel=1e-9)
 
 
 def exact_law(terms, rate, size=1 << 14):
@@ -146,7 +147,7 @@ def test_totals_are_what_the_shares_of_all_clients_add_up_to():
 def test_totals_of_many_terms_spread_as_far_as_they_should(sensitivity):
     # More terms than one chunk of rows holds.
     totals = noise_totals(1200, 3000, Fraction(1), sensitivity, Randomness(48)).astype(float)
-    score = 1199 * totals.var(ddof=1) / laplace_sum_variance(3000, Fraction(1), sensitivity)
+    score = 1199 * totals.var(ddof=1) / (3000 * laplace_variance(Fraction(1), sensitivity))
     assert min(stats.chi2.sf(score, 1199), stats.chi2.cdf(score, 1199)) > CERTAIN
     assert stats.chi2.sf(score * 1.5, 1199) < CERTAIN
     assert stats.chi2.cdf(score / 1.5, 1199) < CERTAIN

@@ -82,7 +82,7 @@ def test_a_seed_repeats_and_its_absence_does_not(mechanism):
     fresh = [mechanism.release(points, tiling) for _ in range(2)]
     same = np.array_equal(fresh[0].values, fresh[1].values)
     assert same == (mechanism.name in ("federated-kde", "zero-features"))
-    assert fresh[0].guarantee.for_release
+    assert not fresh[0].guarantee.seeded
 
 
 @EVERY

@@ -57,7 +57,7 @@ def test_the_map_is_of_the_first_setting_and_promises_all_of_a_trip() -> None:
     made = study([1, 3], [20], most=4)
     assert made.traffic is not None
     assert made.traffic.guarantee.epsilon == 4
-    assert not made.traffic.guarantee.for_release
+    assert made.traffic.guarantee.seeded
     probed = study([1], [20], most=4, reporting="probe")
     assert probed.traffic is not None
     assert probed.traffic.guarantee.epsilon == 1

@@ -86,7 +86,7 @@ def test_seeded_reports_are_marked() -> None:
     server.receive(0, reports_of(np.zeros(5, dtype=int)))
     made = server.map(0)
     assert made is not None
-    assert not made.guarantee.for_release
+    assert made.guarantee.seeded
 
 
 def test_foreign_reports_are_refused_and_change_nothing() -> None:

@@ -9,7 +9,8 @@ import click
 
 from mapveil.cli.console import Console, console_options
 from mapveil.cli.options import ledger_option
-from mapveil.privacy.ledger import Account, Entry, Ledger
+from mapveil.privacy.ledger import Ledger
+from mapveil.privacy.ledger_accounts import Account, Entry
 
 
 @click.group("ledger", invoke_without_command=True)

@@ -8,8 +8,8 @@ from os import PathLike
 from typing import Any
 
 from mapveil.privacy.claim import AccountReference
-from mapveil.privacy.ledger import Fingerprinted, Ledger, SpendId
-from mapveil.privacy.ledger_accounts import Account
+from mapveil.privacy.ledger import Fingerprinted, Ledger
+from mapveil.privacy.ledger_accounts import Account, SpendId
 from mapveil_client.errors import ParameterError
 
 

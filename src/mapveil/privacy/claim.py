@@ -5,16 +5,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
-from typing import Any, NamedTuple, Self
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 from mapveil_client.errors import ParameterError
 
+K = TypeVar("K", bound=StrEnum)
+
 
 class TrustModel(StrEnum):
-    """Who computes on raw data; the values are the names of ``--trust``."""
+    """The party that computes on raw data; the values are the names of ``--trust``."""
 
     CURATOR = "central"
     SECURE_AGGREGATION = "distributed"
@@ -25,7 +27,7 @@ class TrustModel(StrEnum):
 
 
 class Unit(StrEnum):
-    """Whose data two neighbouring inputs differ in."""
+    """The unit that two neighbouring inputs differ in."""
 
     USER = "user"
     USER_WINDOW = "user and window"
@@ -42,7 +44,7 @@ class Neighbouring(StrEnum):
 
 
 class Adversary(StrEnum):
-    """What the adversary sees, and how far it deviates from the protocol."""
+    """The adversary's view, and its deviation from the protocol."""
 
     RELEASE = "release"
     HONEST_SERVER = "honest-but-curious server"
@@ -51,7 +53,7 @@ class Adversary(StrEnum):
 
 
 class Norm(StrEnum):
-    """What a contribution bound is measured in."""
+    """The measure of a contribution bound."""
 
     L1 = "L1"
     L2 = "L2"
@@ -63,21 +65,35 @@ class ContributionBound(NamedTuple):
 
     norm: Norm
     value: Fraction
-    step: Fraction | None = (
-        None  # contributions are whole multiples of it; None where they are floating point
-    )
+    step: Fraction | None = None  # contributions are multiples of it; None where they are floating point
 
 
 @dataclass(frozen=True)
-class Assumption:
-    """A condition of the guarantee, with its parameters."""
+class Clause(Generic[K]):
+    """An assumption or a disclosure, with its parameters."""
 
-    kind: Assumes
+    kind: K
     parameters: tuple[tuple[str, float], ...] = ()
 
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-ready record."""
+        return {"kind": self.kind.value, **dict(self.parameters)}
 
-class Assumes(StrEnum):
-    """The conditions under which a guarantee holds; call a member with its parameters for an :class:`Assumption`."""
+    @classmethod
+    def from_dict(cls, kinds: type[K], record: dict[str, Any]) -> Clause[K]:
+        """Read back what :meth:`to_dict` wrote."""
+        parameters = {name: value for name, value in record.items() if name != "kind"}
+        return Clause(kinds(record["kind"]), tuple(sorted(parameters.items())))
+
+
+class _Kind(StrEnum):
+    def __call__(self, **parameters: float) -> Clause[Self]:
+        """The clause with these parameters."""
+        return Clause(self, tuple(sorted(parameters.items())))
+
+
+class Assumes(_Kind):
+    """The conditions under which a guarantee holds; call a member with its parameters for a :class:`Clause`."""
 
     TABLE_SECRET = "table secret"
     DISTINCT_USERS = "distinct users"
@@ -108,21 +124,9 @@ class Assumes(StrEnum):
     ATTACKERS_TRIED = "attackers tried"
     PRIVATIZED_INPUT = "privatized input"
 
-    def __call__(self, **parameters: float) -> Assumption:
-        """The assumption with these parameters."""
-        return Assumption(self, tuple(sorted(parameters.items())))
 
-
-@dataclass(frozen=True)
-class Disclosure:
-    """What one report reveals by construction, with its parameters."""
-
-    kind: Reveals
-    parameters: tuple[tuple[str, float], ...] = ()
-
-
-class Reveals(StrEnum):
-    """Kinds of reports; call a member with its parameters for a :class:`Disclosure`."""
+class Reveals(_Kind):
+    """Kinds of reports; call a member with its parameters for a :class:`Clause`."""
 
     PHASES = "phases"
     PLANAR_LAPLACE = "planar laplace"
@@ -136,9 +140,12 @@ class Reveals(StrEnum):
     BEST_CODE = "best code"
     UNDOCUMENTED = "undocumented"
 
-    def __call__(self, **parameters: float) -> Disclosure:
-        """The disclosure with these parameters."""
-        return Disclosure(self, tuple(sorted(parameters.items())))
+
+Assumption = Clause[Assumes]
+"""A condition of the guarantee."""
+
+Disclosure = Clause[Reveals]
+"""A fact that one report reveals by construction."""
 
 
 class Share(NamedTuple):
@@ -149,7 +156,7 @@ class Share(NamedTuple):
 
 
 class Quantity(StrEnum):
-    """What is measured of an adversary."""
+    """A quantity that is measured of an adversary."""
 
     POSTERIOR_ERROR = "posterior error"
     WORST_ERROR = "posterior error for one device in twenty, at most"
@@ -160,7 +167,7 @@ class Quantity(StrEnum):
 
 
 class Measured(NamedTuple):
-    """What an adversary achieves, measured where nothing is proved (or beside what is)."""
+    """An adversary's success, measured where nothing is proved (or beside a proof)."""
 
     quantity: Quantity
     value: float
@@ -169,7 +176,7 @@ class Measured(NamedTuple):
 
 
 class AccountReference(NamedTuple):
-    """Where epsilon was charged."""
+    """The record of the charge."""
 
     entries: tuple[str, ...]  # of the ledger, random names
 
@@ -181,9 +188,9 @@ class Claim:
     Parameters
     ----------
     model : TrustModel
-        Who computes on raw data.
+        The party that computes on raw data.
     unit : Unit
-        Whose data two neighbouring inputs differ in.
+        The unit that two neighbouring inputs differ in.
     neighbours : Neighbouring or None
         The neighbouring relation; None exactly where ``epsilon`` is.
     epsilon : Fraction or None
@@ -192,7 +199,7 @@ class Claim:
         Additive slack in Pr[M(x) in S] <= e^epsilon Pr[M(x') in S] + delta, from 0 to 1, the samplers' distance
         from their laws included.
     adversary : Adversary
-        What the adversary sees.
+        The adversary's view.
     bound : ContributionBound or None
         The contribution bound of one unit.
     disclosure : Disclosure or None
@@ -200,15 +207,15 @@ class Claim:
     assumptions : tuple of Assumption
         Conditions of the claim.
     shares : tuple of Share
-        How epsilon was spent; sums to at most ``epsilon``.
+        Parts of epsilon; their sum is at most ``epsilon``.
     measured : tuple of Measured
-        What adversaries achieve.
+        Success of adversaries that were tried.
     account : AccountReference or None
         The ledger that epsilon was charged to; None: not accounted.
     simulated : bool
         Whether one process read the raw data in place of clients.
     seeded : bool
-        Whether the noise can be repeated by whoever knows the seed.
+        Whether anybody who knows the seed can repeat the noise; such an answer must not be published.
     """
 
     model: TrustModel
@@ -223,8 +230,8 @@ class Claim:
     shares: tuple[Share, ...] = ()
     measured: tuple[Measured, ...] = ()
     account: AccountReference | None = None
-    simulated: bool = field(default=False)
-    seeded: bool = field(default=False)
+    simulated: bool = False
+    seeded: bool = False
 
     def __post_init__(self) -> None:
         if (self.epsilon is None) != (self.neighbours is None):
@@ -253,8 +260,8 @@ class Claim:
             "adversary": self.adversary.value,
             "bound": bound
             and {"norm": bound.norm.value, "value": str(bound.value), "step": _text(bound.step)},
-            "disclosure": self.disclosure and _clause(self.disclosure),
-            "assumptions": [_clause(each) for each in self.assumptions],
+            "disclosure": self.disclosure and self.disclosure.to_dict(),
+            "assumptions": [each.to_dict() for each in self.assumptions],
             "shares": [{"purpose": share.purpose, "epsilon": str(share.epsilon)} for share in self.shares],
             "measured": [each._asdict() for each in self.measured],
             "account": self.account and {"entries": list(self.account.entries)},
@@ -275,10 +282,8 @@ class Claim:
             adversary=Adversary(record["adversary"]),
             bound=bound
             and ContributionBound(Norm(bound["norm"]), Fraction(bound["value"]), _fraction(bound["step"])),
-            disclosure=disclosure and Disclosure(Reveals(disclosure["kind"]), _parameters(disclosure)),
-            assumptions=tuple(
-                Assumption(Assumes(each["kind"]), _parameters(each)) for each in record["assumptions"]
-            ),
+            disclosure=disclosure and Clause.from_dict(Reveals, disclosure),
+            assumptions=tuple(Clause.from_dict(Assumes, each) for each in record["assumptions"]),
             shares=tuple(Share(part["purpose"], Fraction(part["epsilon"])) for part in record["shares"]),
             measured=tuple(
                 Measured(**{**part, "quantity": Quantity(part["quantity"])}) for part in record["measured"]
@@ -295,11 +300,3 @@ def _text(value: Fraction | None) -> str | None:
 
 def _fraction(text: str | None) -> Fraction | None:
     return None if text is None else Fraction(text)
-
-
-def _clause(clause: Assumption | Disclosure) -> dict[str, Any]:
-    return {"kind": clause.kind.value, **dict(clause.parameters)}
-
-
-def _parameters(record: dict[str, Any]) -> tuple[tuple[str, float], ...]:
-    return tuple(sorted((name, value) for name, value in record.items() if name != "kind"))

@@ -15,11 +15,6 @@ class Guarantee(Claim):
     """A privacy claim, rendered by :func:`mapveil.privacy.promise.render`; the fields are those of :class:`Claim`."""
 
     @property
-    def for_release(self) -> bool:
-        """Whether the answer may be published under this guarantee."""
-        return not self.seeded
-
-    @property
     def promise(self) -> Promise:
         """The guarantee in a layperson's sentences, an expert's line and rows of a table."""
         return render(self)

@@ -1,4 +1,4 @@
-r"""The law of a sum of discrete Laplace variables: its variance, tails and quantiles.
+r"""The law of a sum of discrete Laplace variables: its tails and quantiles.
 
 .. math:: Z = A - B, \qquad A, B \sim \mathrm{NB}(r, \beta), \qquad
     \mathrm E\, z^Z = \left( \frac{(1 - \beta)^2}{(1 - \beta z)(1 - \beta / z)} \right)^r, \qquad
@@ -42,22 +42,6 @@ _TOLERANCE = 13
 _NEAR_ONE = 1e-13
 
 
-def laplace_sum_variance(terms: Fraction | float, epsilon: Fraction, sensitivity: int) -> float:
-    r"""Variance of the sum, :math:`2 r \beta / (1 - \beta)^2`, in squared lattice units.
-
-    Parameters
-    ----------
-    terms : Fraction or float
-        Summed shape r, above zero.
-    epsilon : Fraction
-        The privacy parameter, above zero.
-    sensitivity : int
-        The L1 sensitivity, in units of the lattice, above zero.
-    """
-    count, rate = _parameters(terms, epsilon, sensitivity)
-    return 2 * count * math.exp(-rate) / math.expm1(-rate) ** 2
-
-
 def laplace_sum_tail(threshold: int, terms: Fraction | float, epsilon: Fraction, sensitivity: int) -> float:
     r"""An upper bound of :math:`\Pr[|Z| > t]`, within a few percent, and exact for one term.
 
@@ -65,8 +49,12 @@ def laplace_sum_tail(threshold: int, terms: Fraction | float, epsilon: Fraction,
     ----------
     threshold : int
         t, not negative, in lattice units.
-    terms, epsilon, sensitivity
-        As for :func:`laplace_sum_variance`.
+    terms : Fraction or float
+        Summed shape r, above zero.
+    epsilon : Fraction
+        The privacy parameter, above zero.
+    sensitivity : int
+        The L1 sensitivity, in units of the lattice, above zero.
 
     Raises
     ------
@@ -93,7 +81,7 @@ def laplace_sum_quantile(alpha: float, terms: Fraction | float, epsilon: Fractio
     alpha : float
         Probability in (0, 1), not below 1e-25.
     terms, epsilon, sensitivity
-        As for :func:`laplace_sum_variance`.
+        As for :func:`laplace_sum_tail`.
 
     Raises
     ------
@@ -101,7 +89,7 @@ def laplace_sum_quantile(alpha: float, terms: Fraction | float, epsilon: Fractio
         A number is outside its range.
     """
     if not 1e-25 <= alpha < 1:
-        raise ParameterError(f"alpha must be a number between 1e-25 and 1, got {alpha!r}")
+        raise ParameterError(f"alpha must be between 1e-25 and 1, got {alpha!r}")
     count, rate = _parameters(terms, epsilon, sensitivity)
     if count == 1:
         return laplace_quantile(alpha, epsilon, sensitivity)
@@ -140,8 +128,8 @@ def _parameters(terms: Fraction | float, epsilon: Fraction, sensitivity: int) ->
     count, rate = float(terms), float(Fraction(epsilon) / sensitivity) if sensitivity > 0 else 0.0
     if not (0 < count < math.inf and rate > 0):
         raise ParameterError(
-            f"{float(terms):g} terms at epsilon {epsilon} and sensitivity {sensitivity}; expected "
-            "finite numbers above 0"
+            f"terms, epsilon and sensitivity must be finite and above 0, got {float(terms):g}, {epsilon} and "
+            f"{sensitivity}"
         )
     return count, rate
 

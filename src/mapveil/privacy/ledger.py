@@ -1,17 +1,15 @@
-r"""The ledger: what was spent on which dataset, and the refusal to spend more.
+r"""The ledger: the epsilon spent on each dataset, and the refusal to spend more.
 
-A dataset is known by the HMAC-SHA256 of its content's fingerprint under a key of the ledger's own:
-the ledger recognises a dataset, but what it shows cannot be compared with another ledger's. The
-key lies in the file, so the file is the curator's secret; it is made readable by its owner only.
-Nothing else that depends on the data is stored.
+A dataset is known by the HMAC-SHA256 of its content's fingerprint under a key of the ledger's own: the ledger
+recognises a dataset, but its ids cannot be compared with another ledger's. The key lies in the file, so the file is
+the curator's secret, readable by its owner only. Nothing else that depends on the data is stored.
 
-Budgets add up (basic composition): releases of :math:`\epsilon_1, \ldots, \epsilon_k` on the same
-people are together :math:`\sum_i \epsilon_i`-DP, also where they concern disjoint regions, for one
-user may have been in all of them. Sums are of exact fractions.
+Budgets add up (basic composition): releases of :math:`\epsilon_1, \ldots, \epsilon_k` on the same users are together
+:math:`\sum_i \epsilon_i`-DP, also where they concern disjoint regions, for one user may have been in all of them. Sums
+are of exact fractions.
 
-What the ledger cannot see: another ledger's spending, the same people in a file of other content
-(give both files one name with :meth:`Ledger.name` and they share one budget), and a ledger file
-that was deleted or put back to an older state.
+The ledger cannot see another ledger's spending, the same users in a file of other content (give both files one name
+with :meth:`Ledger.name` and they share one budget), or that its file was deleted or restored to an older state.
 """
 
 from __future__ import annotations
@@ -20,6 +18,7 @@ import hmac
 import json
 import os
 import secrets
+import sqlite3
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -43,16 +42,6 @@ from mapveil.privacy.ledger_file import create_ledger, transaction
 from mapveil_client.epsilon import EpsilonLike, as_epsilon
 from mapveil_client.errors import BudgetExceeded, InputError, ParameterError
 
-__all__ = [
-    "DEFAULT_BUDGET",
-    "Account",
-    "Entry",
-    "Fingerprinted",
-    "Ledger",
-    "SpendId",
-    "default_ledger_path",
-]
-
 DEFAULT_BUDGET: Final = Fraction(3)
 """Budget of a dataset whose ledger says nothing else.
 
@@ -71,7 +60,7 @@ class Fingerprinted(Protocol):
 
 
 def default_ledger_path() -> Path:
-    """Where the ledger lies: ``$MAPVEIL_LEDGER``, or in the user's data folder of the platform."""
+    """Path of the ledger: ``$MAPVEIL_LEDGER``, or in the user's data folder of the platform."""
     named = os.environ.get("MAPVEIL_LEDGER")
     if named:
         return Path(named).expanduser()
@@ -85,16 +74,15 @@ def default_ledger_path() -> Path:
 
 
 class Ledger:
-    """A file of what was spent; refuses what would exceed a budget. Run by: the curator.
+    """A file of spends that refuses to exceed a budget. Run by: the curator.
 
-    Wherever a dataset is asked for, give the data themselves (``Points``, ``Counts``), the 32 bytes
-    of a fingerprint, its whole id, or, for a dataset the ledger knows, its name or the leading digits
-    of its id.
+    A ``dataset`` is the data themselves (``Points``, ``Counts``), the 32 bytes of a fingerprint, its whole id, or, for
+    a dataset the ledger knows, its name or the leading digits of its id.
 
     Parameters
     ----------
     path : str or PathLike, optional
-        The file, made if it is not there; :func:`default_ledger_path` if left out.
+        The file, made if missing; :func:`default_ledger_path` by default.
 
     Raises
     ------
@@ -131,7 +119,7 @@ class Ledger:
                 return find_dataset(connection, dataset)
         content = dataset if isinstance(dataset, bytes) else dataset.fingerprint()
         if len(content) != 32:
-            raise ParameterError(f"a fingerprint of {len(content)} bytes; expected 32 bytes")
+            raise ParameterError(f"a fingerprint must have 32 bytes, got {len(content)}")
         with transaction(self.path) as connection:
             key = connection.execute("SELECT key FROM ledger").fetchone()[0]
         return hmac.digest(key, content, "sha256").hex()
@@ -149,13 +137,13 @@ class Ledger:
     ) -> SpendId:
         """Spend, or refuse. Durable on return: call it before any noise is drawn.
 
-        Of processes that spend at once, one after the other is served. Only what is public is
-        recorded: the parameters, never anything computed from the data.
+        Processes that spend at once are served one after the other. Only public facts are recorded, never anything
+        computed from the data.
 
         Parameters
         ----------
         dataset
-            What the release is about.
+            Subject of the release.
         epsilon : int, float, str, Decimal or Fraction
             The whole epsilon of the release.
         method : str
@@ -191,21 +179,21 @@ class Ledger:
             json.dumps([Path(output).name for output in outputs]),
         )
         with transaction(self.path, write=True) as connection:
-            open_account(connection, digest)
-            account = find_account(connection, digest)
-            allowed = account.spent + asked <= account.budget
-            if allowed:
+            refused = _refused(connection, digest, asked)
+            if refused is None:
                 connection.execute(
                     "INSERT INTO spends (id, time, dataset, epsilon, method, parameters, tiling, region,"
                     " outputs) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                     (spend, _now(), digest, *record),
                 )
-        if not allowed:  # after the transaction: the dataset stays known, so that its budget can be raised
-            raise BudgetExceeded(refusal(account, digest, asked))
+        if (
+            refused is not None
+        ):  # after the transaction: the dataset stays known, so that its budget can be raised
+            raise refused
         return spend
 
     def check(self, dataset: Fingerprinted | bytes | str, epsilon: EpsilonLike) -> None:
-        """Refuse what could not be spent now; spends nothing. For a release that spends round by round.
+        """Refuse a spend that the budget does not allow now; spend nothing. For a release of several rounds.
 
         Raises
         ------
@@ -215,10 +203,9 @@ class Ledger:
         asked = as_epsilon(epsilon)
         digest = self.dataset_id(dataset)
         with transaction(self.path, write=True) as connection:
-            open_account(connection, digest)
-            account = find_account(connection, digest)
-        if account.spent + asked > account.budget:
-            raise BudgetExceeded(refusal(account, digest, asked))
+            refused = _refused(connection, digest, asked)
+        if refused is not None:
+            raise refused
 
     def written(self, spend: SpendId | str) -> None:
         """Note that every output of a spend was written.
@@ -231,19 +218,18 @@ class Ledger:
         self._mark(spend, "written", "")
 
     def annul(self, spend: SpendId | str, *, reason: str) -> None:
-        """Take back a spend that revealed nothing: no bit of noise was drawn for it.
+        """Take back a spend that revealed nothing: no bit of noise was drawn for it. The line stays, with the reason.
 
-        Nothing calls this by itself once noise may have been drawn, for a failure that depends on
-        the data is an answer too. It is for the program that spent, when it failed before it began to
-        measure, and for the ledger's keeper, who answers for it. A spend whose outputs were
-        written is never taken back. The line stays, with the reason. Run by: the curator.
+        Never annul once noise may have been drawn: a failure that depends on the data is an answer too. The caller is
+        the program that spent, when it failed before it began to measure, or the ledger's keeper. A spend whose
+        outputs were written is never taken back.
 
         Parameters
         ----------
         spend : SpendId
-            Which.
+            The spend.
         reason : str
-            How it is known that nothing was revealed; not empty.
+            Evidence that nothing was revealed; not empty.
 
         Raises
         ------
@@ -251,7 +237,7 @@ class Ledger:
             No such spend, it was written or annulled before, or no reason is given.
         """
         if not reason.strip():
-            raise ParameterError("reason is empty; expected how it is known that nothing was revealed")
+            raise ParameterError("reason is required: explain why no output was released")
         self._mark(spend, "annulled", reason)
 
     def entries(self, dataset: Fingerprinted | bytes | str | None = None) -> tuple[Entry, ...]:
@@ -302,11 +288,11 @@ class Ledger:
                 )
 
     def name(self, dataset: Fingerprinted | bytes | str, name: str) -> None:
-        """Give a dataset a name; one that is taken joins it to that dataset's budget for good.
+        """Name a dataset; a name that is taken joins the dataset to that name's budget for good.
 
-        Join what is about the same people: a table and its later version, two cuts of one table.
-        The joined spend counts against the budget that the name stands for. A dataset may have
-        several names; none is ever freed, for it would lead to a fresh budget.
+        Join datasets of the same users: a table and its later version, two cuts of one table. The joined spend counts
+        against the budget of the name. A dataset may have several names; none is ever freed, for a freed name would
+        lead to a fresh budget.
 
         Raises
         ------
@@ -339,6 +325,15 @@ class Ledger:
 
     def __repr__(self) -> str:
         return f"Ledger({str(self.path)!r})"
+
+
+def _refused(connection: sqlite3.Connection, digest: str, asked: Fraction) -> BudgetExceeded | None:
+    """The refusal of a spend that the budget does not allow; opens the dataset's account."""
+    open_account(connection, digest)
+    account = find_account(connection, digest)
+    if account.spent + asked <= account.budget:
+        return None
+    return BudgetExceeded(refusal(account, digest, asked))
 
 
 def _now() -> str:

@@ -130,25 +130,18 @@ def find_entries(connection: sqlite3.Connection, digest: str | None) -> tuple[En
 
 
 def _entry(row: tuple[Any, ...]) -> Entry:
-    identity, time, dataset, name, epsilon, method, parameters, tiling, region, outputs, status, reason = row
-    return Entry(
-        SpendId(identity),
-        datetime.fromisoformat(time),
-        dataset[:_SHOWN],
-        name,
-        as_epsilon(epsilon),
-        method,
-        json.loads(parameters),
-        tiling,
-        region,
-        tuple(json.loads(outputs)),
-        status,
-        reason,
+    read = Entry(*row)  # the columns are the fields, as SQLite holds them
+    return read._replace(
+        time=datetime.fromisoformat(row[1]),
+        dataset=read.dataset[:_SHOWN],
+        epsilon=as_epsilon(read.epsilon),
+        parameters=json.loads(row[6]),
+        outputs=tuple(json.loads(row[9])),
     )
 
 
 def refusal(account: Account, digest: str, asked: Fraction) -> str:
-    """Why a spend is refused, and what would allow it, in one line."""
+    """One line: the reason of a refusal, and the command that would allow the spend."""
     known = account.name or digest[:_SHOWN]
     enough = account.spent + asked
     return (

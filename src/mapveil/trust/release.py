@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
+from mapveil.engines import UserSums, user_sums
 from mapveil.geo.counts import Counts
 from mapveil.geo.parse_tiling import DEFAULT_TILING, tiling_for
 from mapveil.geo.points import Points
@@ -19,7 +20,6 @@ from mapveil.mechanisms.methods import METHODS, find_method
 from mapveil.mechanisms.plan import Execution
 from mapveil.mechanisms.sum_mechanism import SumMechanism
 from mapveil.privacy.accounting import Accounting
-from mapveil.privacy.claim import Share
 from mapveil.privacy.ledger import Ledger
 from mapveil.privacy.sampling import RELEASE, sampling_delta
 from mapveil_client.epsilon import EpsilonLike, as_epsilon, split_epsilon
@@ -27,40 +27,12 @@ from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness, as_randomness
 
 if TYPE_CHECKING:
-    from mapveil.local.local_mechanism import LocalMechanism
+    from mapveil.secure_sum.drivers import SecureSum
 
 REGION_SHARE: Final = Fraction(1, 10)
 """Fraction of epsilon that finds the region where none is given."""
 
 SecureSumName = Literal["ideal", "protocol", "active"]
-
-
-class _Request(NamedTuple):
-    """A release, checked before any data are read."""
-
-    points: Points | Counts
-    cells: Tiling | None  # None: the region is still to be found
-    tiling: str | None  # the specification of the cells in that region
-    mechanism: AnyMechanism
-    account: Accounting
-    open_account: Callable[[], None]
-    secure_sum: SecureSumName
-    dropout: float
-    rng: Randomness
-    progress: Progress
-
-    @property
-    def budget(self) -> Fraction:
-        """The whole epsilon of the release."""
-        return cast("Mechanism", self.mechanism).budget
-
-    def with_epsilon(self, epsilon: Fraction) -> Any:
-        """The mechanism, with a fraction of the budget."""
-        return replace(cast("Mechanism", self.mechanism), epsilon=epsilon)
-
-    def cells_in(self, region: Region) -> Tiling:
-        """The cells of a region that was found."""
-        return tiling_for(self.points, self.tiling, region)
 
 
 def release(
@@ -97,9 +69,9 @@ def release(
         A name from the table of methods, or a mechanism with its parameters and epsilon; the default method of the
         trust model if left out.
     trust : str
-        Who may see raw locations: ``"central"`` (the curator), ``"distributed"`` (nobody; a server sums reports
-        securely), ``"local"`` or ``"random-features"`` (nobody; clients report randomized or projected locations).
-        A mechanism brings its own.
+        The party that may see raw locations: ``"central"`` (the curator), ``"distributed"`` (nobody; a server sums
+        reports securely), ``"local"`` or ``"random-features"`` (nobody; clients report randomized or projected
+        locations). A mechanism brings its own.
     options : mapping, optional
         Parameters of a named method.
     region : Region, optional
@@ -116,7 +88,7 @@ def release(
     rng : Randomness or int, optional
         Leave it out for a release; an integer seeds the run and marks the map.
     progress : callable, optional
-        Told the name and the finished fraction of each step.
+        Called with the name and the finished fraction of each step.
 
     Returns
     -------
@@ -157,9 +129,16 @@ def release(
             f"region (--region) is required under trust {trust}: clients report about its cells, and nobody sees "
             "the locations that it could be found from"
         )
-    stream, charges, tell = as_randomness(rng), Accounting.of(account), progress or (lambda step, done: None)
-
-    def open_account() -> None:
+    charges, tell = Accounting.of(account), progress or (lambda step, done: None)
+    how: dict[str, Any] = {"rng": as_randomness(rng), "progress": tell}
+    source: Points | Counts | UserSums = points
+    if trust == "central" and cells is not None and isinstance(points, Points):
+        source = user_sums(points, cells, progress=tell)
+    elif isinstance(points, Points):
+        tell("check the table", 0.0)
+        points.check()
+        tell("check the table", 1.0)
+    if isinstance(mechanism, Mechanism):
         tell("open the ledger", 0.0)
         charges.open(
             points,
@@ -169,20 +148,13 @@ def release(
             region="" if cells is None or isinstance(points, Counts) else str(cells.region),
         )
         tell("open the ledger", 1.0)
-
-    request = _Request(
-        points,
-        cells,
-        spec,
-        mechanism,
-        charges,
-        open_account,
-        secure_sum or "ideal",
-        dropout or 0.0,
-        stream,
-        tell,
-    )
-    made = _WAYS[trust](request)
+        how |= _charge(charges, mechanism.budget, trust)
+    if trust == "distributed":
+        how |= {"secure_sum": _transport(secure_sum or "ideal"), "dropout": dropout or 0.0}
+    if cells is not None:
+        made = mechanism.release(source, cells, **how)
+    else:
+        made = _with_region(cast("Points", points), spec, cast("SumMechanism", mechanism), how)
     return replace(made, guarantee=replace(made.guarantee, account=charges.reference))
 
 
@@ -205,94 +177,45 @@ def _mechanism(
     return method, next((row.trust for row in METHODS if row.mechanism.path == path), trust)
 
 
-def _by_curator(request: _Request) -> DensityMap:
-    """Exact sums, then the charge, then noise."""
-    points, cells, rng, tell = request.points, request.cells, request.rng, request.progress
-    if cells is not None:
-        from mapveil.engines import user_sums
-
-        ready = points if isinstance(points, Counts) else user_sums(points, cells, progress=tell)
-        request.open_account()
-        request.account.spend(request.budget)
-        return request.mechanism.release(ready, rng=rng, progress=tell)
-    table = cast("Points", points)
-    tell("check the table", 0.0)
-    table.check()
-    tell("check the table", 1.0)
-    request.open_account()
-    request.account.spend(request.budget)
-    return _with_region(request, table, {"rng": rng, "progress": tell})
+def _charge(charges: Accounting, budget: Fraction, trust: str) -> dict[str, Any]:
+    """Charge a curator's whole release now, and each report or round of clients before the server can know it."""
+    if trust == "central":
+        charges.spend(budget)
+        return {}
+    if trust == "distributed":
+        charges.check(budget)
+        return {"before_reveal": lambda share: charges.spend(share.epsilon, share.purpose)}
+    return {"before_reveal": lambda share: charges.spend(share.epsilon)}
 
 
-def _with_region(request: _Request, table: Points, how: dict[str, Any]) -> DensityMap:
+def _transport(name: SecureSumName) -> SecureSum:
+    from mapveil.secure_sum.drivers import IdealSum
+    from mapveil.secure_sum.protocol_sum import ProtocolSum
+
+    return IdealSum() if name == "ideal" else ProtocolSum(os.cpu_count() or 1, active=name == "active")
+
+
+def _with_region(table: Points, spec: str | None, mechanism: SumMechanism, how: dict[str, Any]) -> DensityMap:
     """Find the region with a tenth of the budget, and release with the rest."""
     from mapveil.mechanisms.private_region import find_region
 
-    part, rest = split_region(request.budget)
-    mechanism = request.with_epsilon(rest)
+    part, rest = split_region(mechanism.budget)
     found = find_region(table, mechanism.trust, part, Execution(**how))
-    made: DensityMap = mechanism.release(table, request.cells_in(found.region), **how)
-    made = replace(made, rounds=(*found.rounds, *made.rounds))
+    cells = tiling_for(table, spec, found.region)
+    made = replace(mechanism, epsilon=rest).release(table, cells, **how)
     guarantee = replace(
         made.guarantee,
         epsilon=part + rest,
         delta=sampling_delta(part + rest, 2 * RELEASE),
         shares=(*found.shares, *made.guarantee.shares),
     )
-    if sum(share.epsilon for share in guarantee.shares) > request.budget:
+    if sum(share.epsilon for share in guarantee.shares) > mechanism.budget:
         raise AssertionError("the shares of epsilon exceed the budget")
-    return replace(made, guarantee=guarantee, notes=(*made.notes, "the region was found privately"))
-
-
-def _by_secure_sums(request: _Request) -> DensityMap:
-    """Rounds of secure sums. Each is charged before the server can know it: an aborted round costs nothing."""
-    from mapveil.secure_sum.drivers import IdealSum
-    from mapveil.secure_sum.protocol_sum import ProtocolSum
-
-    points, name = request.points, request.secure_sum
-    if isinstance(points, Points):
-        points.check()
-    request.open_account()
-    request.account.check(request.budget)
-
-    def charge(share: Share) -> None:
-        request.account.spend(share.epsilon, share.purpose)
-
-    how: dict[str, Any] = {
-        "rng": request.rng,
-        "progress": request.progress,
-        "secure_sum": IdealSum()
-        if name == "ideal"
-        else ProtocolSum(os.cpu_count() or 1, active=name == "active"),
-        "dropout": request.dropout,
-        "before_reveal": charge,
-    }
-    if request.cells is not None:
-        return request.with_epsilon(request.budget).release(points, request.cells, **how)  # type: ignore[no-any-return]
-    return _with_region(request, cast("Points", points), how)
-
-
-def _by_local_reports(request: _Request) -> DensityMap:
-    """One randomized report of each client, charged before any client reports."""
-    if isinstance(request.points, Points):
-        request.points.check()
-    request.open_account()
-    mechanism = cast("LocalMechanism", request.mechanism)
-    return mechanism.release(
-        request.points,
-        request.cells,
-        rng=request.rng,
-        progress=request.progress,
-        before_reveal=lambda share: request.account.spend(share.epsilon),
-    )
-
-
-def _by_random_features(request: _Request) -> DensityMap:
-    """One projected report of each client; no epsilon is promised, so that nothing is charged."""
-    if isinstance(request.points, Points):
-        request.points.check()
-    return request.mechanism.release(
-        request.points, request.cells, rng=request.rng, progress=request.progress
+    return replace(
+        made,
+        rounds=(*found.rounds, *made.rounds),
+        guarantee=guarantee,
+        notes=(*made.notes, "the region was found privately"),
     )
 
 
@@ -300,11 +223,3 @@ def split_region(budget: Fraction) -> tuple[Fraction, Fraction]:
     """The fraction of a budget that finds the region, and the rest."""
     part, rest = split_epsilon(budget, [float(REGION_SHARE), float(1 - REGION_SHARE)])
     return part, rest
-
-
-_WAYS: Final[dict[str, Callable[[_Request], DensityMap]]] = {
-    "central": _by_curator,
-    "distributed": _by_secure_sums,
-    "local": _by_local_reports,
-    "random-features": _by_random_features,
-}
