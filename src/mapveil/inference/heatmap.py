@@ -33,10 +33,8 @@ def heatmap(
         e^{-((x - x')^2 + (y - y')^2) / 2 \sigma^2}\, p(x', y')
 
     where: :math:`p` is ``raster``, :math:`\sigma` is ``sigma_cells`` and :math:`Z(x', y')` is the sum of the
-    exponentials over all cells :math:`(x, y)`, so that every source keeps its mass: the total of the result
-    is that of the raster. Without a mask both exponential and Z are products over the axes, and the filter
-    is two matrix products; with sides above 2048 it is a convolution cut off at 8 sigma. With a mask, Z and
-    the result run over its cells only; values outside it stay where they are.
+    exponentials over all cells :math:`(x, y)`, so that every source, and the total, keeps its mass. With sides above
+    2048 the filter is a convolution cut off at 8 sigma. With a mask, Z and the result run over its cells only.
 
     Run by: the evaluator, or whoever holds a released map (post-processing). Source: Ghazi et al. (2023),
     section 2.3. Deviation: the paper does not give its sigma; there is no default.
@@ -44,11 +42,11 @@ def heatmap(
     Parameters
     ----------
     raster : array_like, shape (rows, columns)
-        Values per cell; negative ones are filtered alike.
+        Values per cell, of either sign.
     sigma_cells : float or (float, float)
-        Standard deviation in cells, of both axes or of (rows, columns) apart. 0 changes nothing.
+        Standard deviation in cells, of both axes or of (rows, columns); 0 changes nothing.
     mask : ndarray of bool, shape (rows, columns), optional
-        The cells that belong to the region; all by default.
+        The cells that belong to the region, all by default; values outside stay where they are.
 
     Raises
     ------
@@ -89,19 +87,19 @@ def smooth(
 ) -> DensityMap:
     """A released map seen through the Gaussian filter: post-processing, it costs no privacy.
 
-    On a raster as :func:`heatmap`, the cells outside the region's polygon masked. Other cells (hexagons,
-    places) are smoothed pair by pair, with the distance of their centres in metres. Bounds of
-    :meth:`~mapveil.maps.density_map.DensityMap.error` remain those of the sums before smoothing; a note
-    says so. Run by: anybody who holds the map.
+    On a raster as :func:`heatmap`, the cells outside the region's polygon masked. Other cells (hexagons, places) are
+    smoothed pair by pair, by the distance of their centres. Bounds of
+    :meth:`~mapveil.maps.density_map.DensityMap.error` remain those of the sums before smoothing. Run by: anybody who
+    holds the map.
 
     Parameters
     ----------
     density_map : DensityMap
         The map.
     sigma_m : float
-        Standard deviation in metres on the ground; or else
+        Standard deviation in metres on the ground.
     sigma_cells : float
-        standard deviation in cells of a raster.
+        Standard deviation in cells of a raster, instead.
 
     Raises
     ------
@@ -132,31 +130,15 @@ def smooth(
         raise ParameterError(f"the cells of {tiling.spec} are no raster; give sigma_m")
     else:
         values = _spread_scattered(density_map, sigma_m)
-    width = f"{given:g} {'cells' if sigma_m is None else 'm'}"
-    return replace(
-        density_map,
-        values=np.asarray(values, dtype=np.float64),
-        notes=(
-            *density_map.notes,
-            f"smoothed by a Gaussian filter of {width}; bounds are those of the sums before smoothing",
-        ),
-    )
-
-
-def _kernel(size: int, sigma: float) -> FloatArray:
-    place = np.arange(size)
-    if sigma == 0:
-        return np.eye(size)
-    return np.asarray(np.exp(-(((place[:, None] - place) / sigma) ** 2) / 2))
+    unit = "cells" if sigma_m is None else "m"
+    note = f"smoothed by a Gaussian filter of {given:g} {unit}; bounds are those of the sums before smoothing"
+    return replace(density_map, values=values, notes=(*density_map.notes, note))
 
 
 def _spread(values: FloatArray, sigma: float, axis: int) -> FloatArray:
     """One axis with the per-source normalisation."""
-    if sigma == 0:
-        return values
-    size = values.shape[axis]
-    reach = _convolved(np.ones((size, 1)), sigma, axis=0)[:, 0]
-    return _convolved(values / (reach[:, None] if axis == 0 else reach), sigma, axis)
+    reach = _convolved(np.ones((values.shape[axis], 1)), sigma, axis=0)
+    return _convolved(values / (reach if axis == 0 else reach.T), sigma, axis)
 
 
 def _weighted(values: FloatArray, down: float, along: float) -> FloatArray:
@@ -170,7 +152,8 @@ def _convolved(values: FloatArray, sigma: float, axis: int) -> FloatArray:
     if sigma == 0:
         return values
     if size <= _DENSE_SIDE:
-        kernel = _kernel(size, sigma)
+        place = np.arange(size)
+        kernel = np.exp(-(((place[:, None] - place) / sigma) ** 2) / 2)
         return np.asarray(kernel @ values if axis == 0 else values @ kernel)
     from scipy.signal import oaconvolve
 
