@@ -269,8 +269,8 @@ def expected_tree(tiling: Tiling, users: FloatArray, most: float, deepest: int |
     lattice = tiling.lattice()
     depth = lattice.depth if deepest is None else min(deepest, lattice.depth)
     site = interleave(lattice.row, lattice.col)
-    finest: FloatArray = np.bincount(site >> 2 * (lattice.depth - depth), users, 1 << 2 * depth)
-    sums = [finest]
+    finest = np.bincount(site >> 2 * (lattice.depth - depth), users, 1 << 2 * depth)
+    sums = [np.asarray(finest, dtype=np.float64)]
     for _ in range(depth):
         sums.append(sums[-1].reshape(-1, 4).sum(axis=1))
     levels, codes = [], []
