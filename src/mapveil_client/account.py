@@ -120,13 +120,7 @@ class Account:
         _check_left(epsilon, lifetime - self.spent, lifetime)
 
     def charge(self, collection: str, number: int, epsilon: Fraction, *, lifetime: Fraction) -> None:
-        """Charge a round, once: the same charge again changes nothing. Save the account before anything is sent.
-
-        Raises
-        ------
-        BudgetExceeded
-            See :meth:`check`.
-        """
+        """Charge a round that passes :meth:`check`, once. Save the account before anything is sent."""
         self.check(collection, number, epsilon, lifetime=lifetime)
         self._entries[collection].charges[number] = epsilon
 

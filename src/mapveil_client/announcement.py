@@ -16,7 +16,7 @@ import numpy as np
 
 from mapveil_client.arrays import IntArray
 from mapveil_client.block_encoding import BlockEncoding
-from mapveil_client.contribution import ROUNDINGS
+from mapveil_client.contribution import ROUNDINGS, Rounding
 from mapveil_client.encodings import Encoding, LabelEncoding, MarginsEncoding, NodeEncoding
 from mapveil_client.errors import InputError, ParameterError, check, is_whole
 from mapveil_client.level_encoding import LevelEncoding, SketchEncoding
@@ -88,7 +88,7 @@ class RoundAnnouncement(Document):
     epsilon: Fraction
     alpha: Fraction
     scale: int
-    rounding: str
+    rounding: Rounding
     bits: int
     corrupt: Fraction
     dropout: Fraction
@@ -148,7 +148,7 @@ class RoundAnnouncement(Document):
 
     @cached_property
     def judged(self) -> dict[str, str | None]:
-        """What is wrong with its encoding at some cell of a collection, by the digest of the terms."""
+        """The fault of its encoding at some cell of a collection, by the digest of the terms."""
         return {}
 
     @cached_property
@@ -166,12 +166,7 @@ class RoundAnnouncement(Document):
 
 
 def read_encoding(record: Mapping[str, Any]) -> Encoding:
-    """Read back what :meth:`mapveil_client.encodings.Encoding.to_dict` wrote. Run by: each client.
-
-    Parameters
-    ----------
-    record : mapping
-        A record of plain values, as it came over the wire: nothing in it is trusted to be well formed.
+    """Read a record of :meth:`mapveil_client.encodings.Encoding.to_dict`, trusting nothing in it. Run by: each client.
 
     Raises
     ------

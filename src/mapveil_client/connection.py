@@ -32,9 +32,6 @@ _MOST_ANSWER: Final = 1 << 26
 _CONNECT_S: Final = 10.0
 _SILENCE_S: Final = 30.0  # between two parts of an answer
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
-_FINAL: Final = range(
-    400, 500
-)  # another request would be refused alike; those that might not be are tried again
 
 
 class Progress(NamedTuple):
@@ -68,29 +65,18 @@ class Unreachable(MapveilError):
 
 
 class ServerRefusal(PromiseError):
-    """The server refuses a request.
-
-    Parameters
-    ----------
-    status : int
-        The status of HTTP.
-    code : str
-        The kind of refusal, such as ``too-late``.
-    text : str
-        The reason, in the server's words.
-    """
+    """The server refuses a request: the status of HTTP, the kind of refusal such as ``too-late``, and its reason."""
 
     def __init__(self, status: int, code: str, text: str) -> None:
         super().__init__(f"the server refuses ({status} {code}): {text}")
         self.status, self.code = status, code
 
-    @property
-    def final(self) -> bool:
-        """Whether the same request would be refused again."""
-        return self.status in _FINAL
-
     def __reduce__(self) -> tuple[type[ServerRefusal], tuple[int, str, str]]:
         return type(self), (self.status, self.code, str(self))
+
+
+class FinalRefusal(ServerRefusal):
+    """A refusal that the same request would meet again (status 4xx)."""
 
 
 @dataclass
@@ -113,11 +99,6 @@ class Answer(NamedTuple):
     reason: str
     headers: Mapping[str, str]  # names in lower case
     content: bytes
-
-    @property
-    def good(self) -> bool:
-        """Whether the server accepted the request."""
-        return 200 <= self.status < 300
 
 
 class Endpoint(NamedTuple):
@@ -226,14 +207,9 @@ class Connection:
                 raise InputError(f"{authority}: is no file of certificates ({reason})") from error
         elif secure:
             trusted = library.create_ssl_context()  # one for all: reading the certificates takes a while
-        endpoint = Endpoint(
-            parts.scheme,
-            parts.hostname or "",
-            parts.port or (443 if secure else 80),
-            trusted if secure else None,
-            connections,
-            _MOST_ANSWER,
-        )
+        port, host = parts.port or (443 if secure else 80), parts.hostname or ""
+        context = trusted if secure else None
+        endpoint = Endpoint(parts.scheme, host, port, context, connections, _MOST_ANSWER)
         behind = not here and any(name in getproxies() for name in (parts.scheme, "all"))
         self._transport: Transport = (
             _Httpx(library, endpoint) if transport is None or behind else transport(endpoint)
@@ -255,14 +231,10 @@ class Connection:
         signer: tuple[Identity, int] | None = None,
         traffic: Traffic | None = None,
     ) -> Answer:
-        """Send a request until it is answered.
+        """Send a request, such as ``GET`` of ``/v1/open``, until it is answered.
 
         Parameters
         ----------
-        method, path : str
-            Such as ``GET``, ``/v1/open``.
-        body : bytes
-            Body of the request; empty for none.
         media : str, optional
             ``Content-Type`` of the body.
         signer : tuple of Identity and int, optional
@@ -294,7 +266,7 @@ class Connection:
                     traffic.up += len(body)
                     traffic.down += len(answer.content)
                     traffic.requests += 1
-                if answer.good:
+                if 200 <= answer.status < 300:
                     return answer
                 if answer.status not in _AGAIN:
                     raise _refusal(answer)
@@ -306,15 +278,15 @@ class Connection:
             await asyncio.sleep(wait)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
 
-    async def document(self, path: str) -> bytes:
-        """The bytes of a public document."""
-        return (await self.request("GET", path)).content
+    async def document(self, path: str, **signed: Any) -> bytes:
+        """The bytes of a document."""
+        return (await self.request("GET", path, **signed)).content
 
     async def record(self, path: str, **signed: Any) -> Any:
         """An answer in JSON."""
-        answer = await self.request("GET", path, **signed)
+        content = await self.document(path, **signed)
         with reading("the server's answer"):
-            return json.loads(answer.content)
+            return json.loads(content)
 
     async def progress(self, collection: str) -> Progress:
         """The progress of a collection."""
@@ -400,4 +372,5 @@ def _refusal(answer: Answer) -> ServerRefusal:
         code, text = str(error["code"]), str(error["message"])
     except (ValueError, KeyError, TypeError, RecursionError):
         code, text = "refused", answer.reason
-    return ServerRefusal(answer.status, code[:40], one_line(text))
+    kind = FinalRefusal if 400 <= answer.status < 500 else ServerRefusal
+    return kind(answer.status, code[:40], one_line(text))

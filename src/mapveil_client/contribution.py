@@ -229,21 +229,9 @@ def encode_places(
 ) -> SparseVectors:
     """Each client's locations as a vector, without noise: never leaves a client like this. Run by: each client.
 
-    A client's locations count ``scale`` units together, divided in proportion to their weights; a client none of whose
-    locations is in the encoding sends zeros. With a scale of 1 the location with the largest weight counts.
-
-    Parameters
-    ----------
-    devices : Devices
-        The locations of one client or of many.
-    encoding : Encoding
-        The encoding of the query.
-    scale : int
-        Units per client, at least 1.
-    rounding : str
-        ``"largest-remainder"`` or ``"stochastic"``.
-    rng : Randomness
-        Used by stochastic rounding only.
+    A client's locations count ``scale`` units together, divided in proportion to their weights by :func:`round_shares`;
+    a client none of whose locations is in the encoding sends zeros. With a scale of 1 the location with the largest
+    weight counts.
     """
     position = encoding.positions(devices.sites, devices.labels)
     if devices.starts is None:
@@ -287,12 +275,9 @@ def client_noise(
 def client_report(
     devices: Devices, query: SumQuery, alpha: Fraction, scale: int, rounding: Rounding, rng: Randomness
 ) -> SparseVectors:
-    """Each client's input to the secure sum: :func:`encode_places` and :func:`client_noise`. Run by: each client.
+    """Each client's input to the secure sum, signed units: :func:`encode_places` and :func:`client_noise`.
 
-    Returns
-    -------
-    SparseVectors
-        Signed units; the secure sum takes them modulo its own modulus.
+    Run by: each client.
     """
     places = encode_places(devices, query.encoding, scale, rounding, rng)
     return places + client_noise(devices.count, query, alpha, scale, rounding, rng)

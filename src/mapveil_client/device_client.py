@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from mapveil_client.announcement import RoundAnnouncement
-from mapveil_client.connection import Connection, Progress, ServerRefusal, Traffic, Unreachable, reading
+from mapveil_client.connection import (
+    Connection,
+    FinalRefusal,
+    Progress,
+    ServerRefusal,
+    Traffic,
+    Unreachable,
+    reading,
+)
 from mapveil_client.device_locations import Whereabouts
 from mapveil_client.errors import InputError, PromiseError
-from mapveil_client.memory import DeviceMemory
+from mapveil_client.memory import DeviceMemory, Part
 from mapveil_client.participation import DeviceRefusal, Participation
 from mapveil_client.policy import DevicePolicy
 from mapveil_client.randomness.random import Randomness
@@ -22,6 +31,7 @@ Work = Callable[[Callable[[], Any]], Awaitable[Any]]
 """Runs what takes processor time somewhere else than on the event loop."""
 
 _OVER: Final = ("done", "aborted")
+_CBOR: Final = "application/cbor"
 _PAUSE_S: Final = 1.0
 _MOST_OPEN: Final = 100  # each is asked about once
 _MOST_KEPT: Final = 200  # documents: a server may publish without end
@@ -48,26 +58,14 @@ class Documents:
         return [each for each in found[:_MOST_OPEN] if is_hexadecimal(each, 32)]
 
     async def terms(self, collection: str) -> CollectionTerms:
-        """The terms of a collection.
-
-        Raises
-        ------
-        InputError
-            They are none, or another collection's.
-        """
+        """The terms of a collection; an InputError where they are malformed, or another's."""
         made = await self._read((collection, 0), "terms", CollectionTerms)
         if made.identifier != collection:
             raise InputError("the terms are those of another collection")
         return made
 
     async def announcement(self, collection: str, number: int) -> RoundAnnouncement:
-        """The announcement of a round.
-
-        Raises
-        ------
-        InputError
-            It is none, or another round's.
-        """
+        """The announcement of a round; an InputError where it is malformed, or another's."""
         made = await self._read((collection, number), f"rounds/{number}", RoundAnnouncement)
         if made.number != number:
             raise InputError("the announcement is that of another round")
@@ -149,29 +147,21 @@ class DeviceClient:
         try:
             part = await self._participation(collection)
             await self._work(part.join)
-        except (DeviceRefusal, InputError) as error:
+        except (DeviceRefusal, InputError, FinalRefusal) as error:  # the last: it lists what it does not show
             self._refuse(collection, str(error))
-            return False
-        except ServerRefusal as error:
-            if not error.final:
-                raise
-            self._refuse(collection, str(error))  # it lists what it does not show
             return False
         stands = part.part
         if part.terms.trust != "distributed" or stands is None or stands.round or stands.sent:
             return True
-        return await self._enter(part)
+        try:
+            return await self._enter(part)
+        except FinalRefusal as error:
+            await self._work(partial(part.refused, str(error)))
+            return False
 
     async def _enter(self, part: Participation) -> bool:
         """Tell the server that this device takes part; the same again changes nothing."""
-        try:
-            await self._send("PUT", f"/v1/collections/{part.collection}/members/me")
-        except ServerRefusal as error:
-            if not error.final:
-                raise
-            reason = str(error)
-            await self._work(lambda: part.refused(reason))
-            return False
+        await self._send("PUT", f"/v1/collections/{part.collection}/members/me")
         part.entered()
         return True
 
@@ -191,74 +181,60 @@ class DeviceClient:
             The server does not answer: nothing is lost, the same bytes are sent when it does.
         """
         part = await self._participation(collection)
-        if not part.running or part.part is None:
+        stands = part.part
+        if stands is None or not stands.running:
             return False
         if progress.state in _OVER:
-            await self._work(lambda: part.end(f"the server says that it is {progress.state}"))
+            await self._work(partial(part.end, f"the server says that it is {progress.state}"))
             return False
         try:
             if part.terms.trust == "distributed":
-                return await self._answer(part, progress)
-            return await self._report(part)
+                return await self._answer(part, stands, progress)
+            return await self._report(part, stands)
         except DeviceRefusal:
-            return False  # in the log
+            pass  # in the log
         except InputError as error:
-            unreadable = str(error)
-            await self._work(lambda: part.distrust(unreadable))
-            return False
-        except ServerRefusal as error:
-            if not error.final:
-                raise
-            reason = str(error)
-        await self._work(lambda: part.refused(reason))
+            await self._work(partial(part.distrust, str(error)))
+        except FinalRefusal as error:
+            await self._work(partial(part.refused, str(error)))
         return False
 
-    async def _report(self, part: Participation) -> bool:
-        stands = part.part
-        if stands is None or stands.sent:
-            return False
-        body = await self._work(part.report)
+    async def _report(self, part: Participation, stands: Part) -> bool:
+        body = None if stands.sent else await self._work(part.report)
         if body is None:
             return False
-        path = f"/v1/collections/{part.collection}/report"
-        await self._send("PUT", path, body, media="application/cbor")
+        await self._send("PUT", f"/v1/collections/{part.collection}/report", body, media=_CBOR)
         part.acknowledged()
         return True
 
-    async def _answer(self, part: Participation, progress: Progress) -> bool:
-        stands = part.part
-        if stands is None:
-            return False
+    async def _answer(self, part: Participation, stands: Part, progress: Progress) -> bool:
         if progress.state == "open" and not stands.round and not stands.sent:
             return await self._enter(part)
         if progress.state != "running" or not progress.open or progress.round < 1:
             return False
-        number, phase = progress.round, progress.phase or ""
-        where = f"/v1/collections/{part.collection}/rounds/{number}"
-        if number != stands.round:
+        round_of, phase = (part.collection, progress.round), progress.phase or ""
+        if progress.round != stands.round:
             if phase != "keys":
-                await self._work(lambda: part.refused(f"round {number} went on without this device"))
+                await self._work(partial(part.refused, f"round {progress.round} went on without this device"))
                 return False
-            announcement = await self._documents.announcement(part.collection, number)
-            assigned = await self._connection.assignment(part.collection, number, **self._signed())
-            body = await self._work(lambda: part.begin(announcement, *assigned))
+            announcement = await self._documents.announcement(*round_of)
+            assigned = await self._connection.assignment(*round_of, **self._signed())
+            body = await self._work(partial(part.begin, announcement, *assigned))
         elif phase == stands.phase:
             if stands.sent:
                 return False
             body = stands.answer
         else:
-            announcement = await self._documents.announcement(part.collection, number)
+            announcement = await self._documents.announcement(*round_of)
             try:
-                came = await self._connection.server_message(part.collection, number, **self._signed())
-            except ServerRefusal as error:
-                if not error.final:
-                    raise
+                phase, message = await self._connection.server_message(*round_of, **self._signed())
+            except FinalRefusal:
                 return False  # the phase was over in between: the next look says what became of it
-            phase = came.phase
-            body = await self._work(lambda: part.answer(announcement, phase, came.body))
+            body = await self._work(partial(part.answer, announcement, phase, message))
             if body is None or part.part is None or part.part.sent:
                 return False
-        await self._send("PUT", f"{where}/messages/{phase}", body, media="application/cbor")
+        path = f"/v1/collections/{part.collection}/rounds/{progress.round}/messages/{phase}"
+        await self._send("PUT", path, body, media=_CBOR)
         part.acknowledged()
         return True
 

@@ -84,19 +84,15 @@ class Whereabouts:
         return Devices(sites, np.array([0, sites.size]), weight)
 
     def cell(self, domain: Domain, choice: PlaceChoice, outside: str, rng: Randomness) -> int | None:
-        """The one cell that a report is about; None where nothing is reported. Run by: the client.
+        """The one cell of the domain that a report is about; None where the device abstains. Run by: the client.
 
         Parameters
         ----------
-        domain : Domain
-            The sites of the report.
         choice : str
             ``"most-visited"``, of equal ones the first; or ``"random"``, in proportion to the weights.
         outside : str
             A location outside the domain does not count (``"drop"``), counts at the ``"nearest"`` site, or makes the
             device abstain (``"refuse"``).
-        rng : Randomness
-            The source of the random choice.
         """
         cells = domain.tiling.locate(self.lon, self.lat)
         away = ~np.isin(cells, domain.cells) if domain.size != domain.tiling.size else cells < 0

@@ -25,7 +25,10 @@ from mapveil_client.secure_sum.keys import Identity
 from mapveil_client.vault import Vault
 
 _LOGGER: Final = logging.getLogger("mapveil_client")
+_VERSION: Final = 1
+_SEED_BYTES: Final = 32
 _MOST_LINES: Final = 500
+_MOST_REFUSED: Final = 1000
 
 
 class Line(NamedTuple):
@@ -61,11 +64,6 @@ class DeviceLog:
     def reasons(self, *events: str) -> tuple[str, ...]:
         """The texts of the lines of these events."""
         return tuple(line.text for line in self._lines if line.event in events)
-
-
-_VERSION: Final = 1
-_SEED_BYTES: Final = 32
-_MOST_REFUSED: Final = 1000
 
 
 @dataclass
@@ -110,11 +108,11 @@ class Part:
 
     @property
     def running(self) -> bool:
-        """Whether anything may still be asked of it."""
+        """Whether the device still takes part."""
         return self.state in ("joined", "reported")
 
     def forget(self, state: str, reason: str = "") -> None:
-        """Take no further part: everything secret is gone."""
+        """Take no further part, and forget everything secret."""
         self.state, self.reason = state, one_line(reason)
         self.answer = self.machine = b""
 
@@ -127,7 +125,7 @@ class Part:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Part:
-        """Read back what :meth:`to_record` wrote."""
+        """Read back a record of :meth:`to_record`."""
         given = dict(record)
         for name in ("answer", "machine"):
             given[name] = base64.b64decode(given[name], validate=True)
@@ -142,7 +140,7 @@ class DeviceMemory:
     seed : bytes
         32 uniform bytes: its identity's private key.
     vault : Vault, optional
-        File of the memory; without, it lives as long as the process.
+        File of the memory; without one it lives as long as the process.
 
     Attributes
     ----------

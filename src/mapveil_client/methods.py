@@ -1,4 +1,4 @@
-"""The parameters of collections, as their terms name them: what a device judges and both halves compute with."""
+"""The parameters of collections, as their terms name them; clients judge them, and both parties compute with them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _LOCAL: Final[dict[str, type[LocalMethod]]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class SumParameters(Checked):
-    """How the clients of secure sums are asked; client and server share it.
+    """Parameters of secure sums, which client and server share.
 
     Parameters
     ----------
@@ -60,8 +60,8 @@ class SumParameters(Checked):
     redraw : bool
         Whether every round asks a fresh sample (Algorithm 1) or all rounds the same (the paper's experiments).
     scale : int, optional
-        Units that a client divides over its locations (gamma). With 1 a client reports its most frequent location. By
-        default 1 for counts, where each user is at one location, and 1024 for a table of visits.
+        Units that a client divides over its locations (gamma); with 1 it reports its most frequent location. By default
+        1 for counts, where each user is at one location, and 1024 for a table of visits.
     rounding : str
         ``"largest-remainder"``: sensitivity gamma; or ``"stochastic"``, the paper's: gamma + d.
     bits : int, optional

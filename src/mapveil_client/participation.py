@@ -72,17 +72,17 @@ class Participation:
 
     @property
     def collection(self) -> str:
-        """Its identifier."""
+        """The identifier of the collection."""
         return self.terms.identifier
 
     @property
     def part(self) -> Part | None:
-        """Where the device stands; None before it joined."""
+        """The part of the device; None before it joined."""
         return self.memory.parts.get(self.collection)
 
     @property
     def running(self) -> bool:
-        """Whether anything may still be asked of it."""
+        """Whether the device still takes part."""
         return self.part is not None and self.part.running
 
     def join(self) -> None:
@@ -124,12 +124,7 @@ class Participation:
         return kept.refusal(policy, features.jitter_m)
 
     def report(self) -> bytes | None:
-        """The one report of a collection without sums; the same bytes however often it is asked for.
-
-        Returns
-        -------
-        bytes or None
-            None where the device has nothing to report.
+        """The one report of a collection without sums, the same bytes each time; None with nothing to report.
 
         Raises
         ------
@@ -181,14 +176,7 @@ class Participation:
         return None if reports is None else feature_message.write_reports(reports, query)[0]
 
     def begin(self, announcement: RoundAnnouncement, shard: int, client: int) -> bytes:
-        """Take part in a round: the first message, of phase ``keys``.
-
-        Parameters
-        ----------
-        announcement : RoundAnnouncement
-            The announcement, as it was published.
-        shard, client : int
-            This device's shard, and its number there.
+        """Take part in a round as number ``client`` of a shard: the first message, of phase ``keys``.
 
         Raises
         ------
@@ -215,28 +203,16 @@ class Participation:
             check(0 <= client < parameters.clients, "client", f"0 to {parameters.clients - 1}", client)
         except InputError as error:
             raise self._leave(f"round {announcement.number}: {error}") from None
-        sums = self.terms.parameters
-        if not isinstance(sums, SumParameters):
-            raise self._leave("a collection without sums has no rounds")
         before = copy.copy(part)
-        asked = (announcement.query, announcement.alpha, announcement.scale, sums.rounding, self._rng)
-        vector = client_report(self._whereabouts.devices(self.terms), *asked).dense(0)
+        asked = (announcement.query, announcement.alpha, announcement.scale, announcement.rounding)
+        vector = client_report(self._whereabouts.devices(self.terms), *asked, self._rng).dense(0)
         machine = Client(parameters, client, vector, self._rng, identity=self._identity(parameters))
         part.round, part.announcement = announcement.number, digest
         part.shard, part.client = shard, client
         return self._answered(before, machine, "keys", machine.advertise())
 
     def answer(self, announcement: RoundAnnouncement, phase: str, message: bytes) -> bytes | None:
-        """Answer the server's message of a phase.
-
-        Parameters
-        ----------
-        announcement : RoundAnnouncement
-            The announcement of the round that is running.
-        phase : str
-            The messages that the server collects now.
-        message : bytes
-            The server's message to this device; empty where it left the device out.
+        """Answer the server's message of a phase of the running round; the message is empty for a device left out.
 
         Returns
         -------
@@ -365,7 +341,7 @@ class Participation:
         self.memory.save()
 
     def _save(self, before: Part | None) -> None:
-        """Save, or be where it was: what could not be saved must not leave. A charge stays, it is made once only."""
+        """Save, or go back: nothing unsaved may leave. A charge stays, it is made once only."""
         try:
             self.memory.save()
         except MapveilError:

@@ -15,7 +15,7 @@ import numpy as np
 
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.epsilon import keeps
-from mapveil_client.errors import InputError, MapveilError, check, one_line
+from mapveil_client.errors import Checked, InputError, MapveilError, one_line
 from mapveil_client.methods import LABELLED, SumParameters
 from mapveil_client.plane import closed_projection
 from mapveil_client.random_features.parameters import Policy
@@ -30,7 +30,7 @@ _FROM_THE_WIRE: Final = (MapveilError, ArithmeticError, LookupError, TypeError, 
 
 
 @dataclass(frozen=True, kw_only=True)
-class DevicePolicy:
+class DevicePolicy(Checked):
     """The rules of one device; nobody but its owner can change them.
 
     Parameters
@@ -83,9 +83,6 @@ class DevicePolicy:
             self._check(getattr(self, name) >= least, name, f"{least} or more")
         self._check(0 <= self.smallest_cell_m < math.inf, "smallest_cell_m", "a number of metres from 0")
         self._check(set(self.trusts) <= set(TRUSTS), "trusts", f"a choice of {', '.join(TRUSTS)}")
-
-    def _check(self, held: bool, name: str, needed: str) -> None:
-        check(held, name, needed, getattr(self, name))
 
     def refusal(self, terms: CollectionTerms) -> str | None:
         """Why this device takes no part in a collection; None where it does. Run by: the device.
@@ -174,16 +171,9 @@ class DevicePolicy:
     def refusal_of_round(
         self, terms: CollectionTerms, announcement: RoundAnnouncement, spent: Fraction = Fraction(0)
     ) -> str | None:
-        """Why this device does not answer a round; None where it does. Run by: the device.
+        """Why this device, with ``spent`` on the collection so far, does not answer a round; None where it does.
 
-        Parameters
-        ----------
-        terms : CollectionTerms
-            The collection that it joined.
-        announcement : RoundAnnouncement
-            The round that is asked now.
-        spent : Fraction
-            Its charges in this collection so far.
+        Run by: the device.
         """
         try:
             sentence = self._refusal_of_announcement(terms, announcement, spent)
@@ -246,7 +236,7 @@ class DevicePolicy:
 
 
 def _fault_of_encoding(terms: CollectionTerms, asked: RoundAnnouncement) -> str | None:
-    """What is wrong with an encoding anywhere on the map: found now, and not at the one location that matters."""
+    """The fault of an encoding anywhere on the map: found now, and not at the one location that matters."""
     encoding = asked.query.encoding
     for start in range(0, terms.sites.size, _CHUNK):
         position = encoding.positions(np.append(terms.sites[start : start + _CHUNK], -1))
@@ -261,5 +251,5 @@ def _exact(value: float | Fraction) -> Fraction:
 
 
 def _said(error: BaseException) -> str:
-    """What an error says, where it is one of ours: others may hold anything."""
+    """The text of an error of ours; others may hold anything."""
     return str(error) if isinstance(error, InputError) else type(error).__name__

@@ -211,34 +211,22 @@ class CollectionTerms(Document):
 
     @cached_property
     def parameters(self) -> Parameters:
-        """The method's parameters, as a client needs them.
-
-        Raises
-        ------
-        ParameterError
-            The method does not exist, or an option is none of it.
-        """
+        """The method's parameters, as :func:`mapveil_client.methods.read_parameters` reads them."""
         return read_parameters(self.trust, self.method, self.epsilon, self.options)
 
     @cached_property
     def cells(self) -> Cells:
-        """The tiling.
-
-        Raises
-        ------
-        InputError
-            The record is none, or its region is no box.
-        """
+        """The tiling, as :func:`mapveil_client.tiles_and_sites.cells_from_dict` reads it."""
         return cells_from_dict(self.tiling)
 
     @cached_property
     def randomizer(self) -> Randomizer:
-        """What a report is randomized with, where the trust is local.
+        """The randomizer of a local report.
 
         Raises
         ------
         InputError
-            The mechanism has none, or its parameters do not fit the cells.
+            The method has none, or its parameters do not fit the cells.
         """
         parameters = self.parameters
         if not isinstance(parameters, LocalMethod):
@@ -247,7 +235,7 @@ class CollectionTerms(Document):
 
     @cached_property
     def depth(self) -> int:
-        """Of the raster that the cells lie on: what a round asks about."""
+        """Depth of the raster that the cells lie on."""
         return self.cells.lattice().depth
 
     @cached_property
@@ -258,18 +246,12 @@ class CollectionTerms(Document):
 
     @cached_property
     def judged(self) -> dict[Any, str | None]:
-        """Why a policy refuses these terms, by policy: the devices of one process read them once."""
+        """The reason of each policy's refusal, if any: the devices of one process judge once."""
         return {}
 
     @cached_property
     def waves(self) -> Query:
-        """What a projection asks.
-
-        Raises
-        ------
-        InputError
-            It is no query of this version.
-        """
+        """The query of random Fourier features; an InputError where it is none of this version."""
         return read_query(self.query)
 
     @classmethod

@@ -155,21 +155,7 @@ _read_private = X25519PrivateKey.from_private_bytes
 
 @dataclass(frozen=True, repr=False)
 class ClientSteps:
-    """The steps of one client of one round.
-
-    Parameters
-    ----------
-    parameters : RoundParameters
-        The parameters of the round.
-    client : int
-        This client's number.
-    rng : Randomness
-        The source of keys, seed and shares.
-    identity : Identity or None
-        Signing key, in a signed round.
-    enrolled : callable or None
-        Whether an identity is that of a client; none takes the server's word.
-    """
+    """The steps of one client of one round, with the fields of :class:`mapveil_client.secure_sum.client.Client`."""
 
     parameters: RoundParameters
     client: int

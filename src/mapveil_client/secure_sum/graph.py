@@ -108,21 +108,9 @@ def mirror_slot(slot: int, neighbours: int) -> int:
 def harary_graph(
     clients: int, neighbours: int, permutation: npt.NDArray[np.integer]
 ) -> npt.NDArray[np.int32]:
-    """List each client's neighbours in the order of their slots. Run by: both sides.
+    """List the k neighbours of each of n clients, shape (n, k): row i, column s - 1 is the client in slot s of i.
 
-    Parameters
-    ----------
-    clients : int
-        Number of clients, n.
-    neighbours : int
-        Number of neighbours of each, k: even, or n - 1.
-    permutation : ndarray of int, shape (n,)
-        The client at each place of the ring.
-
-    Returns
-    -------
-    ndarray of int32, shape (n, k)
-        Row i, column s - 1: the client in slot s of client i.
+    ``permutation`` is the client at each place of the ring. Run by: both sides.
 
     Raises
     ------

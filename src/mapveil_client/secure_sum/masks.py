@@ -71,17 +71,6 @@ def info(purpose: Purpose, round_id: bytes, context: bytes, *parts: bytes) -> by
     where: :math:`r` is ``round_id``, :math:`c` is ``context``, :math:`p_i` are ``parts``, and
     :math:`x_n` is a number in n bytes, most significant first. Run by: both sides.
 
-    Parameters
-    ----------
-    purpose : Purpose
-        Use of the result.
-    round_id : bytes
-        Name of the one execution of the protocol.
-    context : bytes
-        Name of the application and its query.
-    parts : bytes
-        Other particulars, such as the two clients' numbers.
-
     Examples
     --------
     >>> info(Purpose.GRAPH, b"r", b"").hex(" ")[-29:]
@@ -153,19 +142,8 @@ def add_masks(
 
     .. math:: v \leftarrow v + \textstyle\sum_i s_i\, \mathrm{PRG}(k_i) \pmod{2^w}
 
-    where: :math:`v` is ``vector``, :math:`w` its word's width in bits, :math:`k_i` is ``seeds[i]``
-    and :math:`s_i` is ``signs[i]``. Run by: the client to mask, the server to unmask.
-
-    Parameters
-    ----------
-    vector : ndarray of the words of :func:`word_type`, contiguous
-        The vector, changed in place.
-    seeds : sequence of bytes
-        Keys of 32 bytes.
-    signs : sequence of int
-        Above zero adds, below zero subtracts.
-    cipher : Cipher
-        The generator.
+    where: :math:`v` is ``vector``, contiguous words of :func:`word_type`, :math:`w` their width in bits, :math:`k_i` is
+    ``seeds[i]``, 32 bytes, and :math:`s_i` the sign of ``signs[i]``. Run by: the client to mask, the server to unmask.
 
     Raises
     ------
@@ -206,23 +184,8 @@ def _aead(key: bytes, cipher: Cipher) -> AESGCM | ChaCha20Poly1305:
 def seal(key: bytes, plaintext: bytes, associated: bytes, cipher: Cipher = Cipher.AES_256_CTR) -> bytes:
     """Encrypt and authenticate one text: AES-256-GCM, or ChaCha20-Poly1305 beside ChaCha20.
 
-    Run by: the client that sends shares.
-
-    Parameters
-    ----------
-    key : bytes
-        32 bytes, from :func:`agree`, used for this text only.
-    plaintext : bytes
-        The secret text.
-    associated : bytes
-        Data that the receiver must hold the same (round, sender, receiver).
-    cipher : Cipher
-        The family of the round.
-
-    Returns
-    -------
-    bytes
-        ``len(plaintext) + TAG_BYTES``.
+    ``key``, 32 bytes, is used for this text only; ``associated`` must be the same at the receiver. The sealed text is
+    ``TAG_BYTES`` longer. Run by: the client that sends shares.
     """
     return _aead(key, cipher).encrypt(_NONCE, plaintext, associated)
 

@@ -97,18 +97,10 @@ class SumSettings:
 
     Parameters
     ----------
-    length : int
-        Coordinates of a vector.
-    bits : int
-        Sums are modulo :math:`2^{\mathrm{bits}}`, 1 to 64.
+    length, bits, round_id, context, cipher, active
+        As in :class:`RoundParameters`; each shard's run adds random bytes to the name of the round.
     corrupt, dropout : Fraction
         Largest fractions of a shard that may side with the server, and that may drop out.
-    round_id, context : bytes
-        As in :class:`RoundParameters`; each shard's run adds random bytes to the name of the round.
-    cipher : Cipher
-        As in :class:`RoundParameters`.
-    active : bool
-        Whether the sum is protected against a malicious server too.
     sigma, eta : int
         Security fails with probability :math:`2^{-\sigma}`, the sum with :math:`2^{-\eta}`.
 

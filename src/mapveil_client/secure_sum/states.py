@@ -24,15 +24,7 @@ from mapveil_client.errors import PromiseError
 
 
 class ProtocolError(PromiseError):
-    """A secure sum cannot go on as asked.
-
-    Parameters
-    ----------
-    text : str
-        One line, never with a secret.
-    client : int, optional
-        The client concerned; none where it is the server, or nobody in particular.
-    """
+    """A secure sum cannot go on: ``text`` is one line without a secret, ``client`` the client concerned, if any."""
 
     fault: ClassVar[str] = "nobody"  # or "peer", or "own"
 
