@@ -7,7 +7,8 @@ import time
 import numpy as np
 import uvloop
 
-from mapveil.collector.fleet.fleet import Fleet, Lapses
+from mapveil.collector.fleet.fleet import Fleet
+from mapveil.collector.fleet.lapses import Lapses
 from mapveil_client.device_locations import Whereabouts
 from mapveil_client.policy import DevicePolicy
 

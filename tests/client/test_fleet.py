@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mapveil.collector.fleet.fleet import Fleet, Lapses
+from mapveil.collector.fleet.fleet import Fleet
 from mapveil.collector.fleet.fleet_table import whereabouts_of
+from mapveil.collector.fleet.lapses import Lapses
 from mapveil.geo.points import Points
 from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.region import Region

@@ -115,8 +115,9 @@ def command(
     import asyncio
 
     import mapveil as mv
-    from mapveil.collector.fleet.fleet import Fleet, Lapses
+    from mapveil.collector.fleet.fleet import Fleet
     from mapveil.collector.fleet.fleet_table import whereabouts_of
+    from mapveil.collector.fleet.lapses import Lapses
     from mapveil_client.policy import DevicePolicy
     from mapveil_client.vault import read_key
 

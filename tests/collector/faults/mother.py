@@ -36,7 +36,8 @@ def serve(given: dict[str, Any]) -> None:
 
 def fleet(given: dict[str, Any]) -> None:
     """Answer one collection with devices that allow a large epsilon, so that hardly any noise is in the sums."""
-    from mapveil.collector.fleet.fleet import Fleet, Lapses
+    from mapveil.collector.fleet.fleet import Fleet
+    from mapveil.collector.fleet.lapses import Lapses
     from mapveil_client.device_locations import Whereabouts
     from mapveil_client.policy import DevicePolicy
 

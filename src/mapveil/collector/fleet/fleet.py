@@ -12,21 +12,21 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.collector.fleet.fleet_summary import FleetSummary
+from mapveil.collector.fleet.lapses import LapsePlan, Lapses
 from mapveil.collector.fleet.wire import WirePool
 from mapveil_client.connection import Connection, Progress, Unreachable
 from mapveil_client.device_client import DeviceClient, Documents
 from mapveil_client.device_locations import Whereabouts
-from mapveil_client.errors import InputError, ParameterError, PromiseError
+from mapveil_client.errors import InputError, PromiseError
 from mapveil_client.memory import DeviceMemory
 from mapveil_client.policy import DevicePolicy
 from mapveil_client.random_features.parameters import FourierParameters
@@ -36,66 +36,6 @@ Tell = Callable[[str, float], None]
 
 _OVER: Final = ("done", "aborted")
 _AGAIN_S: Final = 0.5
-_STEPS: Final = ("keys", "shares", "inputs")
-"""Where a device drops out: before its vector arrived, as in a simulated release."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Lapses:
-    """What goes wrong in a fleet, on purpose.
-
-    Parameters
-    ----------
-    drop : float
-        Part of the devices asked in a round that drop out of it, at a random step before their vector is sent, and
-        never answer again; of reports, the part that is never sent.
-    slow : float
-        Part of the devices that are slow.
-    slow_s : float
-        How long they wait before each message, seconds.
-    seed : int, optional
-        Chooses them; nothing else is seeded.
-
-    Raises
-    ------
-    ParameterError
-        A part outside 0 to 1, or a time below 0.
-    """
-
-    drop: float = 0.0
-    slow: float = 0.0
-    slow_s: float = 0.0
-    seed: int | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("drop", "slow"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ParameterError(f"{name} must be a part from 0 to below 1, got {getattr(self, name)!r}")
-        if not 0 <= self.slow_s < 3600:
-            raise ParameterError(f"slow_s must be seconds from 0 to below 3600, got {self.slow_s!r}")
-
-
-class _Plan:
-    """Who lapses, and when."""
-
-    def __init__(self, devices: int, lapses: Lapses) -> None:
-        self._lapses, self._devices = lapses, devices
-        self._simulation = np.random.default_rng(lapses.seed)
-        self.slow = self._simulation.random(devices) < lapses.slow
-        self.gone = np.zeros(devices, dtype=np.bool_)
-        self._rounds: dict[tuple[str, int], npt.NDArray[np.int64]] = {}
-
-    def drops(self, device: int, collection: str, number: int, phase: str) -> bool:
-        """Whether a device is gone when its message of this phase is due; round 0 is a report."""
-        key = (collection, number)
-        if key not in self._rounds:
-            leaves = self._simulation.random(self._devices) < self._lapses.drop
-            at = self._simulation.integers(0, len(_STEPS), self._devices) if number else 0
-            self._rounds[key] = np.where(leaves, at, len(_STEPS))
-        step = _STEPS.index(phase) if phase in _STEPS else 0
-        if self._rounds[key][device] <= step and (phase in _STEPS or number == 0):
-            self.gone[device] = True
-        return bool(self.gone[device])
 
 
 class Fleet:
@@ -155,7 +95,7 @@ class Fleet:
         if (folder is None) != (key is None):
             raise InputError("a folder of vaults and their key go together")
         self._server, self._whereabouts, self._policy = server, whereabouts, policy
-        self._plan = _Plan(len(whereabouts), lapses or Lapses())
+        self._plan = LapsePlan(len(whereabouts), lapses or Lapses())
         self._slow_s = (lapses or Lapses()).slow_s
         self._folder, self._key = None if folder is None else Path(folder), key
         self._connections, self._threads = connections, threads
