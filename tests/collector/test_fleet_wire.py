@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from mapveil.collector.fleet.wire import Wire
-from mapveil_client.connection import Answer, Connection, TransportFault
+from mapveil.collector.fleet.wire import WirePool
+from mapveil_client.connection import Answer, Connection, Endpoint, TransportFault
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nMapveil-Phase: keys\r\n\r\nOK"
 GET = ("GET", "/v1/open", b"", {})
@@ -45,10 +45,13 @@ class Said:
         self.open -= 1
 
 
-def run(server: Said, use: Callable[[Wire], Awaitable[object]], **given: object) -> object:
+def run(
+    server: Said, use: Callable[[WirePool], Awaitable[object]], most_bytes: int = 1 << 20, **given: float
+) -> object:
     async def whole() -> object:
         listening = await asyncio.start_server(server, "127.0.0.1", 0)
-        wire = Wire("127.0.0.1", listening.sockets[0].getsockname()[1], **given)
+        port = listening.sockets[0].getsockname()[1]
+        wire = WirePool(Endpoint("http", "127.0.0.1", port, None, 1, most_bytes), **given)
         try:
             return await asyncio.wait_for(use(wire), 20)
         finally:
@@ -61,7 +64,7 @@ def run(server: Said, use: Callable[[Wire], Awaitable[object]], **given: object)
     return asyncio.run(whole())
 
 
-async def thrice(wire: Wire) -> list[Answer]:
+async def thrice(wire: WirePool) -> list[Answer]:
     return [await wire.exchange(*GET) for _ in range(3)]
 
 
@@ -77,7 +80,7 @@ def test_one_connection_serves_many_requests() -> None:
 def test_a_body_is_sent_with_its_length() -> None:
     server = Said(OK, OK)
 
-    async def use(wire: Wire) -> None:
+    async def use(wire: WirePool) -> None:
         await wire.exchange("PUT", "/x", b"body", {"Content-Type": "application/cbor"})
         await wire.exchange("PUT", "/x", b"", {})
 
@@ -111,7 +114,7 @@ def test_chunks_and_what_goes_before_an_answer_are_read() -> None:
     ],
 )
 def test_what_is_no_answer_is_a_fault_and_the_next_request_is_sent_anew(said: bytes | None, why: str) -> None:
-    async def use(wire: Wire) -> Answer:
+    async def use(wire: WirePool) -> Answer:
         with pytest.raises(TransportFault, match=why):
             await wire.exchange(*GET)
         return await wire.exchange(*GET)
@@ -122,7 +125,7 @@ def test_what_is_no_answer_is_a_fault_and_the_next_request_is_sent_anew(said: by
 
 
 def test_half_an_answer_is_none() -> None:
-    async def use(wire: Wire) -> None:
+    async def use(wire: WirePool) -> None:
         with pytest.raises(TransportFault, match="hung up"):
             await wire.exchange(*GET)
 
@@ -132,7 +135,7 @@ def test_half_an_answer_is_none() -> None:
 def test_what_was_not_asked_for_is_never_taken_for_an_answer() -> None:
     other = OK.replace(b"OK", b"no")
 
-    async def use(wire: Wire) -> list[bytes]:
+    async def use(wire: WirePool) -> list[bytes]:
         first = await wire.exchange(*GET)
         await asyncio.sleep(0.05)
         return [first.content, (await wire.exchange(*GET)).content]
@@ -143,7 +146,7 @@ def test_what_was_not_asked_for_is_never_taken_for_an_answer() -> None:
 
 
 def test_silence_ends_an_exchange() -> None:
-    async def use(wire: Wire) -> None:
+    async def use(wire: WirePool) -> None:
         with pytest.raises(TransportFault, match=r"silence for 0.2 s"):
             await wire.exchange(*GET)
         assert (await wire.exchange(*GET)).content == b"OK"
@@ -161,7 +164,7 @@ def test_a_slow_answer_that_moves_is_waited_for() -> None:
         await writer.wait_closed()
         ended.set()
 
-    async def use(wire: Wire) -> bytes:
+    async def use(wire: WirePool) -> bytes:
         answer = await wire.exchange(*GET)
         await ended.wait()
         return answer.content
@@ -171,7 +174,7 @@ def test_a_slow_answer_that_moves_is_waited_for() -> None:
 
 
 def test_an_exchange_that_is_cancelled_leaves_nothing_for_the_next() -> None:
-    async def use(wire: Wire) -> bytes:
+    async def use(wire: WirePool) -> bytes:
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(wire.exchange(*GET), 0.5)
         return (await wire.exchange(*GET)).content
@@ -182,9 +185,9 @@ def test_an_exchange_that_is_cancelled_leaves_nothing_for_the_next() -> None:
 
 
 def test_nobody_there_is_a_fault() -> None:
-    async def use(wire: Wire) -> None:
+    async def use(wire: WirePool) -> None:
         with pytest.raises(TransportFault, match="ConnectionRefusedError"):
-            await Wire("127.0.0.1", 9).exchange(*GET)
+            await WirePool(Endpoint("http", "127.0.0.1", 9, None, 1, 1)).exchange(*GET)
 
     run(Said(), use)
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import inspect
 
-from mapveil.collector import refusals as faults
+from mapveil.collector import refusals
 from mapveil.collector.refusals import Invalid, Refusal, TooMany
 
 KINDS = [
     kind
-    for _, kind in inspect.getmembers(faults, inspect.isclass)
+    for _, kind in inspect.getmembers(refusals, inspect.isclass)
     if issubclass(kind, Refusal) and kind is not Refusal
 ]
 
 
-def test_no_two_kinds_share_a_code():
-    assert len({kind.code for kind in KINDS}) == len(KINDS) == 9
+def test_no_two_kinds_share_a_status():
+    assert len({kind.status for kind in KINDS}) == len(KINDS) == 9
 
 
 def test_a_refusal_says_what_is_accepted():

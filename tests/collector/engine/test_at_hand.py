@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -40,7 +41,7 @@ def running(engine, store, crowd_of, opened, make_spec):
 
 def known(engine, id, seconds, **changed):
     """Have progress be known for some time from now, however slow the machine is."""
-    made = engine._board.read(id)._replace(**changed)
+    made = replace(engine._board.read(id), **changed)
     engine._board._known[id] = (time.monotonic() + seconds, made)
     return made
 
@@ -100,4 +101,4 @@ def test_what_is_known_does_while_it_is_read_again(engine, running, monkeypatch)
     assert board.fresh(running) is None  # it changed meanwhile
     go_on.set()
     reader.join(10)
-    assert board._known[running][1]._replace(closes_in_s=None) == held._replace(closes_in_s=None)
+    assert replace(board._known[running][1], closes_in_s=None) == replace(held, closes_in_s=None)

@@ -11,6 +11,7 @@ from sqlalchemy import func, select, update
 from mapveil.collector.refusals import Conflict, Invalid, NotFound
 from mapveil.collector.rounds import conductor
 from mapveil.collector.rounds.collection import find
+from mapveil.collector.rounds.device_service import OpenCollection
 from mapveil.collector.rounds.engine import Engine
 from mapveil.collector.store.schema import charges, devices, messages, reports
 from mapveil_client.errors import InputError
@@ -151,7 +152,7 @@ def test_an_operator_begins_when_the_minimum_is_there(engine, store, crowd_of, o
         engine.begin(rounds_id, ACTOR)
     engine.tick()
     assert engine.collection(local)["state"] == "done"
-    assert [(line["actor"], line["action"]) for line in engine.audit(0, 99, local)][2:4] == [
+    assert [(line.actor, line.action) for line in engine.audit(0, 99, local)][2:4] == [
         (ACTOR, "collection.begin"),
         ("service", "collection.finishing"),
     ]
@@ -204,19 +205,19 @@ def test_a_revoked_device_is_not_asked(engine, store, crowd_of, opened, make_spe
         engine.devices.assignment(id, 1, 7)
 
 
-def test_seats_are_a_random_permutation_in_even_shards(engine, store, crowd_of, opened, make_spec):
+def test_assignments_are_a_random_permutation_in_even_shards(engine, store, crowd_of, opened, make_spec):
     crowd = crowd_of(store, 24)
     id, _ = opened(engine, make_spec("distributed", method="uniform"))
     asyncio.run(crowd.join(engine, id))
     engine.tick()
     assigned = [engine.devices.assignment(id, 1, d) for d in range(1, 25)]
-    assert sorted(assigned) == [(shard, client) for shard in range(2) for client in range(12)]
-    assert (
-        np.corrcoef(range(24), [assigned.shard * 12 + assigned.client for assigned in assigned])[0, 1] < 0.9
-    )
+    places = [12 * each.shard + each.client for each in assigned]
+    assert sorted(places) == list(range(24))
+    assert all(each.client < 12 for each in assigned)
+    assert np.corrcoef(range(24), places)[0, 1] < 0.9
 
 
-def test_a_draft_is_told_to_nobody(engine, store, crowd_of, make_spec):
+def test_a_pending_collection_is_told_to_nobody(engine, store, crowd_of, make_spec):
     crowd_of(store, 1)
     id = engine.create(make_spec("local"), ACTOR)["id"]
     assert engine.devices.open_collections() == []
@@ -224,12 +225,7 @@ def test_a_draft_is_told_to_nobody(engine, store, crowd_of, make_spec):
         engine.devices.terms(id)
     engine.open(id, ACTOR)
     (shown,) = engine.devices.open_collections()
-    assert shown == {
-        "id": id,
-        "trust": "local",
-        "title": "Where people are",
-        "terms": engine.collection(id)["terms"],
-    }
+    assert shown == OpenCollection(id, "local", "Where people are", engine.collection(id)["terms"])
     with pytest.raises(InputError):
         engine.create({}, ACTOR)
     with pytest.raises(Invalid):

@@ -30,7 +30,8 @@ def test_a_local_collection_ends_with_the_map_of_its_reports(
     send_reports(engine, id, bodies[:23])
     engine.tick()
     assert engine.collection(id)["state"] == "open"
-    assert engine.devices.progress(id)[5:] == (24, 23)
+    progress = engine.devices.progress(id)
+    assert (progress.wanted, progress.present) == (24, 23)
     send_reports(engine, id, bodies[23:], first=24)
     engine.tick()
     record = engine.collection(id)

@@ -30,7 +30,7 @@ def outcome(store, engine, id, totals_of):
             select(charges.c.number, charges.c.epsilon, charges.c.devices).order_by(charges.c.number)
         ).all()
         left = connection.execute(select(messages.c.client)).all()
-    said = [(line["actor"], line["action"]) for line in engine.audit(0, 1000, id)]
+    said = [(line.actor, line.action) for line in engine.audit(0, 1000, id)]
     sums = {number: (total.tolist(), count) for number, (total, count) in totals_of(store, id).items()}
     return sums, [tuple(row) for row in charged], said, left, engine.collection(id)["spent"]
 

@@ -8,12 +8,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from mapveil.collector.rounds.offer import offer
 from mapveil.collector.rounds.server_half import (
     DoneRound,
     announce,
     check_feasible,
-    mechanism_of,
-    model_of,
     replay,
     round_terms,
     shard_sizes,
@@ -53,15 +52,15 @@ def sums(announced, sites, seed):
 @pytest.mark.parametrize("method", NAMES)
 def test_every_method_goes_on_from_what_was_stored(make_spec, method):
     terms = terms_of(make_spec, method=method)
-    mechanism = mechanism_of(terms)
-    sizes = shard_sizes(40, model_of(terms))
+    mechanism = offer(terms).sums
+    sizes = shard_sizes(40, offer(terms).model)
     sites = np.random.default_rng(1).integers(0, 256, 40)
     done = []
     while isinstance(wanted := replay(terms, sizes, done), Query):
         told = announce(terms, wanted, len(done) + 1, "ab" * 16, sizes)
         announced = RoundAnnouncement.decode(told.encode())  # as the store and the devices have it
         assert announced == told
-        done.append(DoneRound(announced, sums(announced, sites, 5), 40))
+        done.append(DoneRound(announced, sums(announced, sites, 5), 40, {}))
         assert len(done) < 20
 
     # The same without ever stopping.
@@ -88,19 +87,19 @@ def test_every_method_goes_on_from_what_was_stored(make_spec, method):
 
 def test_stored_rounds_of_another_code_stop_the_collection(make_spec):
     terms = terms_of(make_spec, method="uniform")
-    sizes = shard_sizes(40, model_of(terms))
+    sizes = shard_sizes(40, offer(terms).model)
     first = announce(terms, replay(terms, sizes, []), 1, "ab" * 16, sizes)
     for changed in (
         dataclasses.replace(first, purpose="something else"),
         dataclasses.replace(first, epsilon=Fraction(1)),
     ):
         with pytest.raises(PromiseError, match="cannot go on"):
-            replay(terms, sizes, [DoneRound(changed, np.zeros(first.length, dtype=np.int64), 40)])
+            replay(terms, sizes, [DoneRound(changed, np.zeros(first.length, dtype=np.int64), 40, {})])
 
 
 def test_shards_are_provisioned_for_the_smallest(make_spec):
     terms = terms_of(make_spec, options={"shard_size": 15, "tolerated_dropout": 0.2, "corrupt": 0.1})
-    sizes = shard_sizes(40, model_of(terms))
+    sizes = shard_sizes(40, offer(terms).model)
     assert sizes.tolist() == [13, 13, 14]
     told = announce(terms, replay(terms, sizes, []), 1, "ab" * 16, sizes)
     assert told.alpha == Fraction(1, 13 - 2 - 1)
@@ -109,14 +108,14 @@ def test_shards_are_provisioned_for_the_smallest(make_spec):
 
 def test_a_mechanism_with_whole_noise_is_not_divided(make_spec):
     terms = terms_of(make_spec, method="local-laplace")
-    sizes = shard_sizes(40, model_of(terms))
+    sizes = shard_sizes(40, offer(terms).model)
     assert announce(terms, replay(terms, sizes, []), 1, "ab" * 16, sizes).alpha == 1
 
 
 def test_shards_of_fewer_than_three_are_refused(make_spec):
     terms = terms_of(make_spec)
     with pytest.raises(PromiseError, match="at least 3"):
-        shard_sizes(2, model_of(terms))
+        shard_sizes(2, offer(terms).model)
     with pytest.raises(ParameterError):
-        mechanism_of(read_specification(make_spec("local"), ID).terms)
+        check_feasible(read_specification(make_spec("local"), ID).terms)
     check_feasible(terms)

@@ -59,7 +59,7 @@ def test_two_engines_share_a_distributed_collection(
     with stores[0].read() as connection:
         assert connection.execute(select(func.count()).select_from(charges)).scalar() == 1
         assert connection.execute(select(func.count()).select_from(messages)).scalar() == 0
-    actions = [line["action"] for line in engines[0].audit(0, 100, id)]
+    actions = [line.action for line in engines[0].audit(0, 100, id)]
     assert (
         actions.count("round.charge") == actions.count("round.start") == actions.count("collection.done") == 1
     )

@@ -14,7 +14,8 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from mapveil.collector.rounds.server_half import announce, model_of, replay, shard_sizes
+from mapveil.collector.rounds.offer import offer
+from mapveil.collector.rounds.server_half import announce, replay, shard_sizes
 from mapveil.collector.rounds.specification import read_specification
 from mapveil.mechanisms.plan import Query
 from mapveil_client.announcement import RoundAnnouncement
@@ -85,7 +86,7 @@ def terms_of(kind: str) -> CollectionTerms:
 
 
 def announced_of(terms: CollectionTerms) -> RoundAnnouncement:
-    sizes = shard_sizes(terms.devices, model_of(terms))
+    sizes = shard_sizes(terms.devices, offer(terms).model)
     query = replay(terms, sizes, ())
     assert isinstance(query, Query)
     return announce(terms, query, 1, "5a" * 16, sizes)

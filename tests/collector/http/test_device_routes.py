@@ -159,9 +159,9 @@ def test_addresses_that_are_none_and_methods_that_do_not_fit(api: Any) -> None:
 def test_many_who_ask_at_once_are_told_the_same(api: Any, monkeypatch: Any) -> None:
     collection = api.opened()
     asked: list[str] = []
-    progress = api.engine.devices.progress
-    monkeypatch.setattr(api.engine.devices, "progress", lambda id: asked.append(id) or progress(id))
-    monkeypatch.setattr("mapveil.collector.http.device_routes._PROGRESS_SECONDS", 3600.0)
+    read = api.engine._board.read
+    monkeypatch.setattr(api.engine._board, "read", lambda id: asked.append(id) or read(id))
+    monkeypatch.setattr("mapveil.collector.rounds.progress._FRESH_SECONDS", 3600.0)
     answers: list[bytes] = []
 
     def ask() -> None:

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mapveil.collector.http.logs import configure_logs, where_raised
+from mapveil.collector.http.logs import configure_logs
+from mapveil.collector.refusals import where_raised
 from mapveil_client.local.message import write_reports
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.terms import CollectionTerms

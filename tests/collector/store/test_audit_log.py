@@ -52,7 +52,7 @@ def test_lines_are_numbered_in_order(store, clock):
     with store.read() as connection:
         found = lines(connection)
     assert [line.number for line in found] == [1, 2, 3]
-    assert found[0]._asdict() == {
+    assert vars(found[0]) == {
         "number": 1,
         "at": "2026-03-01T12:00:00.000000+00:00",
         "actor": "operator 1",

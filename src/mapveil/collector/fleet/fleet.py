@@ -1,8 +1,7 @@
-"""A fleet: thousands of devices in one process, each with its own identity, memory and rules. For simulations.
+"""A fleet: thousands of devices in one process, each with its own identity, memory and policy. For simulations.
 
-Every device runs the very code of a single one. What they share is what costs nobody anything: connections, the public
-documents, and a few threads for arithmetic. Dropping out and being slow are simulated; privacy never is: a seed chooses
-who drops out, and no noise.
+Every device runs the code of a single one. They share connections, the public documents, and a few threads for
+arithmetic. Lapses are simulated, privacy never is: a seed chooses the devices that drop out, and no noise.
 """
 
 from __future__ import annotations
@@ -44,28 +43,28 @@ class Fleet:
     Parameters
     ----------
     server : str
-        Its address.
+        Address of the collector.
     whereabouts : sequence of Whereabouts
-        Where each device was.
+        Locations of each device.
     policy : DevicePolicy
-        Of every device. Where it has no waves and a projection is asked, the fleet is one whose app was made for that
-        collection: its policy is the one that the terms' own mechanism gives.
+        Of every device. Where the policy allows no random features and a collection asks for them, the fleet is one
+        whose app was made for that collection: its policy is the one that the terms' own mechanism gives.
     lapses : Lapses
-        What goes wrong.
+        Simulated lapses.
     folder, key : path-like and bytes, optional
-        Where the devices' vaults lie, and what seals them; their memory lasts as long as the process otherwise.
+        Folder of the devices' vaults and the key that seals them; their memory lasts as long as the process otherwise.
     connections, threads : int
-        How many are used at once.
+        Number of each that are used at once.
     patience_s : float
-        How long a request is tried again.
+        Time for which a request is tried again, seconds.
     authority : path-like, optional
         Certificates to trust, see :class:`~mapveil_client.connection.Connection`.
     plain : bool
         Plain HTTP to other machines too.
     progress : callable, optional
-        Told the name and the done part of each step.
+        Called with the name and the finished fraction of each step.
     look_s : float
-        Seconds between two looks at where a collection stands.
+        Seconds between two requests for the progress of a collection.
 
     Raises
     ------
@@ -91,7 +90,7 @@ class Fleet:
         look_s: float = 0.2,
     ) -> None:
         if not whereabouts:
-            raise InputError("a fleet of no devices; expected at least one")
+            raise InputError("whereabouts must hold at least one device, got none")
         if (folder is None) != (key is None):
             raise InputError("a folder of vaults and their key go together")
         self._server, self._whereabouts, self._policy = server, whereabouts, policy
@@ -122,9 +121,9 @@ class Fleet:
         token : str, optional
             For devices that are not enrolled yet.
         collections : sequence of str
-            Which; those that are open, without.
+            Identifiers; by default the collections that are open.
         wait_s : float
-            How long to wait for one to be open.
+            Time to wait for an open collection, seconds.
 
         Raises
         ------
@@ -197,16 +196,14 @@ class Fleet:
         return policy
 
     def _open(self) -> list[DeviceMemory]:
-        made = []
-        count = len(self._whereabouts)
+        made, count = [], len(self._whereabouts)
         for index in range(count):
             vault = None
             if self._folder is not None and self._key is not None:
                 vault = Vault(self._folder / f"device-{index:06d}.vault", self._key)
             made.append(DeviceMemory.open(vault))
-            if index % 100 == 0:
-                self._tell("open memories", index / count)
-        self._tell("open memories", 1.0)
+            if index % 100 == 99 or index == count - 1:
+                self._tell("open memories", (index + 1) / count)
         return made
 
     async def _each(self, step: str, devices: Iterable[int], act: Callable[[int], Awaitable[object]]) -> None:
@@ -235,74 +232,48 @@ class Fleet:
     async def _follow(self, connection: Connection, collection: str) -> str:
         """Join a collection and answer until it is over; how it ended."""
         await self._each("join", range(len(self.clients)), lambda index: self._join(index, collection))
-        queue: asyncio.Queue[int] = asyncio.Queue()
-        busy: set[int] = set()
+        room = asyncio.Semaphore(self._connections)
+        tasks: dict[int, asyncio.Task[None]] = {}
         rests: dict[int, tuple[int, str | None, float]] = {}
+        step = ""
 
         async def act(index: int) -> None:
-            progress = self._latest[collection]
-            try:
-                if await self.clients[index].act(collection, progress):
-                    self._sent += 1
-                rests[index] = (
-                    progress.round,
-                    progress.phase,
-                    self._rests_until(index, collection, progress),
-                )
-            except Unreachable:
-                self._given_up += 1  # and tried again at the next look
-            finally:
-                busy.discard(index)
+            if self._plan.slow[index]:
+                await asyncio.sleep(self._slow_s)
+            async with room:
+                progress = self._latest[collection]
+                try:
+                    sent = await self.clients[index].act(collection, progress)
+                    self._sent += sent
+                    until = self._rests_until(index, collection, progress)
+                    rests[index] = (progress.round, progress.phase, until)
+                except Unreachable:
+                    self._given_up += 1  # and tried again at the next look
 
-        async def late(index: int) -> None:
-            await asyncio.sleep(self._slow_s)
-            await act(index)
-
-        async def worker() -> None:
-            while True:
-                await act(await queue.get())
-
-        async def watch() -> str:
-            step = ""
+        try:
             while True:
                 progress = self._latest[collection] = await connection.progress(collection)
                 step = self._show(step, progress)
-                if progress.state in _OVER:
-                    return progress.state
-                running = 0
-                for index in self._due(collection, progress):
-                    running += 1
-                    *at, end = rests.get(index, (-1, None, 0.0))
-                    if index in busy or (at == [progress.round, progress.phase] and time.monotonic() < end):
-                        continue
-                    busy.add(index)
-                    if self._plan.slow[index]:
-                        tasks.append(asyncio.create_task(late(index)))
-                    else:
-                        queue.put_nowait(index)
-                if not running and not busy:
-                    return progress.state
+                for index in [index for index, task in tasks.items() if task.done()]:
+                    tasks.pop(index).result()  # an internal fault ends the fleet
+                due = self._due(collection, progress)
+                if progress.state in _OVER or not (due or tasks):
+                    break
+                for index in due:
+                    *at, until = rests.get(index, (-1, None, 0.0))
+                    rests_now = at == [progress.round, progress.phase] and time.monotonic() < until
+                    if index not in tasks and not rests_now:
+                        tasks[index] = asyncio.create_task(act(index))
                 await asyncio.sleep(self._look_s)
-
-        tasks: list[asyncio.Task[Any]] = [asyncio.create_task(worker()) for _ in range(self._connections)]
-        try:
-            watching = asyncio.create_task(watch())
-            tasks.append(watching)
-            while not watching.done():
-                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-                for task in [each for each in tasks if each.done() and each is not watching]:
-                    task.result()  # a failure of ours ends the fleet
-                    tasks.remove(task)
-            state: str = watching.result()
         finally:
-            for task in tasks:
+            for task in tasks.values():
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-        if state in _OVER:
+            await asyncio.gather(*tasks.values(), return_exceptions=True)
+        if progress.state in _OVER:
             for client in self.clients:
                 if collection in client.memory.parts:
-                    await client.act(collection, self._latest[collection])
-        return state
+                    await client.act(collection, progress)
+        return progress.state
 
     async def _join(self, index: int, collection: str) -> None:
         try:
@@ -335,10 +306,8 @@ class Fleet:
         part = self.clients[index].memory.parts.get(collection)
         if part is None or not part.running:
             return math.inf
-        said = collection in self._reported or (part.round, part.phase or None) == (
-            progress.round,
-            progress.phase,
-        )
+        at = (progress.round, progress.phase)
+        said = collection in self._reported or (part.round, part.phase or None) == at
         return math.inf if said and part.sent else time.monotonic() + _AGAIN_S
 
     def _show(self, before: str, progress: Progress) -> str:

@@ -1,4 +1,4 @@
-"""What became of a fleet: who answered, who refused and why, and what it cost."""
+"""Summary of a fleet's run: devices that answered, refusals by reason, and the cost."""
 
 from __future__ import annotations
 
@@ -17,32 +17,28 @@ _NUMBERED: Final = re.compile(r"\b(client) \d+")
 
 @dataclass(frozen=True, kw_only=True)
 class FleetSummary:
-    """The end of a fleet's run.
+    """Summary of a fleet's run.
 
     Parameters
     ----------
-    devices : int
-        In the fleet.
-    joined : int
-        That took part in a collection.
+    devices, joined : int
+        Devices in the fleet, and those that took part in a collection.
     sent : int
         Messages and reports that the server took.
-    refused : mapping of str to int
-        Devices that took no part, by reason.
-    left : mapping of str to int
-        Devices that took part and left, by reason.
+    refused, left : mapping of str to int
+        Devices that took no part, and devices that took part and left, by reason.
     dropped : int
         Devices that were made to drop out.
     unreachable : int
         Requests that were given up.
     epsilon : Fraction
-        The most that any device spent, in its life.
+        Largest epsilon that a device has spent in its life.
     bytes_up, bytes_down : tuple of float and int
-        Of bodies, by device: the mean and the most.
+        Mean and maximum of the bytes of one device's bodies.
     seconds : float
         From the first enrolment to the end.
     states : mapping of str to str
-        How each collection ended.
+        Last state of each collection.
     """
 
     devices: int
@@ -80,7 +76,7 @@ class FleetSummary:
             joined += bool(parts)
             refused.update(_plain(memory.refused[name]) for name in states if name in memory.refused)
             left.update(_plain(part.reason) for part in parts if part.state == "left")
-        up, down = ([getattr(client.traffic, way) for client in devices] for way in ("up", "down"))
+        up, down = (_mean_and_most(getattr(each.traffic, way) for each in devices) for way in ("up", "down"))
         return cls(
             devices=len(devices),
             joined=joined,
@@ -90,8 +86,8 @@ class FleetSummary:
             dropped=dropped,
             unreachable=unreachable,
             epsilon=max((client.memory.account.spent for client in devices), default=Fraction(0)),
-            bytes_up=(sum(up) / max(len(up), 1), max(up, default=0)),
-            bytes_down=(sum(down) / max(len(down), 1), max(down, default=0)),
+            bytes_up=up,
+            bytes_down=down,
             seconds=seconds,
             states=dict(states),
         )
@@ -103,25 +99,19 @@ class FleetSummary:
 
     def to_record(self) -> dict[str, Any]:
         """A JSON-ready record."""
-        record = dict(vars(self))
-        record["epsilon"] = str(self.epsilon)
-        for way in ("bytes_up", "bytes_down"):
-            mean, most = record[way]
-            record[way] = {"mean": round(mean, 1), "most": most}
-        record["seconds"] = round(self.seconds, 2)
-        return record
+        up, down = ({"mean": round(mean, 1), "most": most} for mean, most in (self.bytes_up, self.bytes_down))
+        changed = {"epsilon": str(self.epsilon), "seconds": round(self.seconds, 2)}
+        return {**vars(self), **changed, "bytes_up": up, "bytes_down": down}
 
     def lines(self) -> list[str]:
         """The summary for a person."""
-        made = [f"{name}: {state}" for name, state in self.states.items()]
-        made.append(
-            f"{self.devices} devices, {self.joined} took part, {self.sent} messages sent in {self.seconds:.1f} s"
-        )
-        made.append(f"the most that a device has spent in its life: epsilon {float(self.epsilon):.6g}")
-        made.append(
-            f"bytes of one device, mean (most): up {self.bytes_up[0]:,.0f} ({self.bytes_up[1]:,}), "
-            f"down {self.bytes_down[0]:,.0f} ({self.bytes_down[1]:,})"
-        )
+        up, down = (f"{mean:,.0f} ({most:,})" for mean, most in (self.bytes_up, self.bytes_down))
+        made = [
+            *(f"{name}: {state}" for name, state in self.states.items()),
+            f"{self.devices} devices, {self.joined} took part, {self.sent} messages sent in {self.seconds:.1f} s",
+            f"the most that a device has spent in its life: epsilon {float(self.epsilon):.6g}",
+            f"bytes of one device, mean (most): up {up}, down {down}",
+        ]
         if self.dropped:
             made.append(f"{self.dropped} made to drop out")
         for what, reasons in (("refused", self.refused), ("left", self.left)):
@@ -129,6 +119,11 @@ class FleetSummary:
         if self.unreachable:
             made.append(f"{self.unreachable} requests given up: the server did not answer")
         return made
+
+
+def _mean_and_most(sizes: Iterable[int]) -> tuple[float, int]:
+    known = list(sizes) or [0]
+    return sum(known) / len(known), max(known)
 
 
 def _plain(reason: str) -> str:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from concurrent.futures import Executor
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from sqlalchemy import bindparam, select
 from starlette.types import Scope
 
@@ -20,9 +22,6 @@ from mapveil.collector.store.principals import Accounts, Operator
 from mapveil.collector.store.schema import MOST_NUMBER, devices
 from mapveil_client.errors import InputError
 from mapveil_client.secure_sum.keys import SCHEME, read_authorization, request_statement
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 _KEPT: Final = 1 << 16  # keys
 _KEY_SECONDS: Final = 30.0  # after which a revoked device is found out
@@ -43,14 +42,12 @@ class Access:
 
     Parameters
     ----------
-    store : Store
-        Holds the devices' keys.
-    accounts : Accounts
-        Holds the operators.
+    store, accounts : Store and Accounts
+        Hold the devices' keys and the operators.
     settings : Settings
         Limits of one device, and of refused tokens and signatures from one address.
     pool : Executor
-        Where the store is read.
+        Threads that read the store.
     """
 
     def __init__(self, store: Store, accounts: Accounts, settings: Settings, pool: Executor) -> None:
@@ -58,19 +55,15 @@ class Access:
         self._accounts = accounts
         self._pool = pool
         self._devices = Buckets(settings.device_rate, settings.device_burst, "this device")
-        self._failures = Buckets(
-            settings.failure_rate,
-            settings.failure_burst,
-            "this address with tokens or signatures that are refused",
-        )
+        refused = "this address with tokens or signatures that are refused"
+        self._failures = Buckets(settings.failure_rate, settings.failure_burst, refused)
         self._keys: Recent[int, tuple[float, Ed25519PublicKey]] = Recent(_KEPT)
         self._asked: dict[int, asyncio.Future[Ed25519PublicKey | None]] = {}
         self._reading: asyncio.Task[None] | None = None
 
     def operator(self, scope: Scope, role: str = "viewer") -> Operator:
         """The operator whose token a request carries. Run by: a thread that may read the store."""
-        given = (header(scope, b"authorization") or b"").decode("latin-1")
-        scheme, _, token = given.partition(" ")
+        scheme, _, token = _authorization(scope).partition(" ")
         if scheme.lower() != "bearer" or not token:
             raise Unauthorized("no token", "the header 'Authorization: Bearer mvo_...'")
         try:
@@ -84,25 +77,21 @@ class Access:
 
     async def signer(self, scope: Scope) -> Signer:
         """The device that a request names, with the key it enrolled."""
-        given = (header(scope, b"authorization") or b"").decode("latin-1")
+        given = _authorization(scope)
         if not given.startswith(SCHEME):
             raise Unauthorized("no signature", f"the header 'Authorization: {SCHEME} <id> <signature>'")
         try:
             signed = read_authorization(given)
-            if not 0 < signed.device <= MOST_NUMBER:
-                raise Unauthorized("no such device, or one that was revoked")
-            return Signer(signed.device, signed.signature, await self._key(signed.device))
+            key = await self._key(signed.device) if 0 < signed.device <= MOST_NUMBER else None
+            if key is None:
+                raise InputError("no such device, or one that was revoked")
         except InputError as error:
             self.count_failure(scope)
             raise Unauthorized(str(error)) from None
-        except Unauthorized:
-            self.count_failure(scope)
-            raise
+        return Signer(signed.device, signed.signature, key)
 
     def device(self, scope: Scope, signer: Signer, body: bytes) -> int:
         """The device, now that its signature of this request was checked."""
-        from cryptography.exceptions import InvalidSignature
-
         try:
             signer.key.verify(signer.signature, request_statement(scope["method"], _address(scope), body))
         except (InvalidSignature, InputError):
@@ -116,15 +105,15 @@ class Access:
 
     async def anybody_known(self, scope: Scope, body: bytes = b"") -> None:
         """Let in an operator by token, or a device by the signature of the request; raises as those do."""
-        given = header(scope, b"authorization") or b""
-        if given.startswith(SCHEME.encode()):
+        if _authorization(scope).startswith(SCHEME):
             self.device(scope, await self.signer(scope), body)
         else:
             await asyncio.get_running_loop().run_in_executor(self._pool, self.operator, scope)
 
     def count_failure(self, scope: Scope) -> None:
-        """A token or a signature was refused to this address. It slows guessing down and locks nobody out: one that
-        is right is never refused, for others may ask from the same address, and 256 bits are not guessed.
+        """Count a token or signature that was refused to an address, which slows guessing down.
+
+        A right one is never refused, for others may ask from the same address, and 256 bits are not guessed.
         """
         self._failures.take(Exchange.of(scope).address)
 
@@ -132,7 +121,7 @@ class Access:
         """Look a device's key up again next time: it was revoked. Run by: any thread."""
         self._keys.pop(device)
 
-    async def _key(self, device: int) -> Ed25519PublicKey:
+    async def _key(self, device: int) -> Ed25519PublicKey | None:
         kept = self._keys.get(device)
         if kept is not None and time.monotonic() - kept[0] < _KEY_SECONDS:
             return kept[1]
@@ -143,10 +132,7 @@ class Access:
             if self._reading is None:
                 self._reading = loop.create_task(self._read_asked())
         # Several requests may wait for it; one that leaves takes nothing from the others.
-        key = await asyncio.shield(asked)
-        if key is None:
-            raise Unauthorized("no such device, or one that was revoked")
-        return key
+        return await asyncio.shield(asked)
 
     async def _read_asked(self) -> None:
         """Read the keys that are asked for; whoever asks meanwhile is in the next reading."""
@@ -162,24 +148,15 @@ class Access:
                         asked.exception()  # a request may have been cancelled
                     if not isinstance(error, Exception):
                         raise
-                else:
-                    self._settle(wanted, found)
+                    continue
+                for device, asked in wanted.items():
+                    if device in found:
+                        self._keys.put(device, (time.monotonic(), found[device]))
+                    asked.set_result(found.get(device))
         finally:
             self._reading = None
 
-    def _settle(
-        self, wanted: dict[int, asyncio.Future[Ed25519PublicKey | None]], found: dict[int, Ed25519PublicKey]
-    ) -> None:
-        now = time.monotonic()
-        for device, asked in wanted.items():
-            key = found.get(device)
-            if key is not None:
-                self._keys.put(device, (now, key))
-            asked.set_result(key)
-
     def _read(self, wanted: list[int]) -> dict[int, Ed25519PublicKey]:
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
         found: dict[int, Ed25519PublicKey] = {}
         with self._store.read() as connection:
             for first in range(0, len(wanted), _AT_ONCE):
@@ -192,6 +169,10 @@ class Access:
 _KEYS: Final = select(devices.c.id, devices.c.public_key).where(
     devices.c.id.in_(bindparam("wanted", expanding=True)), devices.c.revoked_at.is_(None)
 )
+
+
+def _authorization(scope: Scope) -> str:
+    return (header(scope, b"authorization") or b"").decode("latin-1")
 
 
 def _address(scope: Scope) -> str:

@@ -23,9 +23,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mapveil.collector.http.access import Access
 from mapveil.collector.http.device_routes import DeviceRoutes
-from mapveil.collector.http.error_responses import Failure, failure_of
 from mapveil.collector.http.exchange import Exchange, read_body
-from mapveil.collector.http.gate import PAGE_POLICY, Gate, internal
+from mapveil.collector.http.gate import PAGE_POLICY, Gate, refusal_of
 from mapveil.collector.http.limits import Bodies
 from mapveil.collector.http.openapi import document
 from mapveil.collector.http.operators import add_operator_routes
@@ -35,7 +34,6 @@ from mapveil.collector.http.schemas import DeviceNumber, Enrolling, Health
 from mapveil.collector.http.service import Service, refusals
 from mapveil.collector.http.settings import Settings
 from mapveil.collector.refusals import Unauthorized
-from mapveil.collector.rounds.specification import validation_text
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.principals import Accounts
 from mapveil.collector.store.schema import collections
@@ -65,33 +63,26 @@ def create_app(
     Parameters
     ----------
     engine : Engine
-        Who decides.
+        The collector without HTTP.
     store : Store
         With its tables created.
     settings : Settings, optional
-        The defaults where not given.
+        The defaults by default.
     conduct : bool
         Whether the engine's conductor runs from the application's start to its end; tests may rather tick.
     closing : callable, optional
         Called at the very end, such as ``store.close``.
     """
-    return _Collector(engine, store, settings or Settings(), conduct, closing).gate
+    return _Collector(engine, store, settings or Settings(), conduct, closing or (lambda: None)).gate
 
 
 class _Collector:
     """Everything of one process."""
 
     def __init__(
-        self,
-        engine: Engine,
-        store: Store,
-        settings: Settings,
-        conduct: bool,
-        closing: Callable[[], None] | None,
+        self, engine: Engine, store: Store, settings: Settings, conduct: bool, closing: Callable[[], None]
     ) -> None:
-        self._engine = engine
-        self._conduct = conduct
-        self._closing = closing
+        self._engine, self._conduct, self._closing = engine, conduct, closing
         self._task: asyncio.Task[None] | None = None
         self._since = 0.0
         self._pool = ThreadPoolExecutor(settings.threads, thread_name_prefix="mapveil-api")
@@ -112,7 +103,6 @@ class _Collector:
         engine.observe_phases(lambda phase, seconds: metrics.phase_seconds.labels(phase).observe(seconds))
         self._devices = DeviceRoutes(self._service)
         self._api = self._fastapi()
-        # The colour scale, which exported pages hold too.
         shared: list[str | tuple[str, str]] = [("mapveil.pictures", "shared")]
         self._console = _Pages(directory=_COLLECTOR / "console", packages=shared, html=True)
         self._device_page = _Pages(directory=_COLLECTOR / "device_page", html=True)
@@ -198,8 +188,7 @@ class _Collector:
                 with contextlib.suppress(asyncio.CancelledError):
                     await self._task
             self._pool.shutdown(wait=True, cancel_futures=True)
-            if self._closing is not None:
-                self._closing()
+            self._closing()
 
     async def _keep_conducting(self) -> None:
         """Run the conductor; whatever it stumbles over, collections must go on."""
@@ -214,36 +203,24 @@ class _Collector:
 
 def _add_handlers(app: FastAPI) -> None:
     def refused(request: Request, error: Exception) -> Response:
-        failure = failure_of(error) or internal(Exchange.of(request.scope))
-        if failure.status == 405:
-            failure = failure._replace(headers=((b"allow", _allowed(app, request.scope)),))
-        return _response(failure)
+        refusal = refusal_of(error, Exchange.of(request.scope))
+        if refusal.status == 405:
+            refusal.allow = _allowed(app, request.scope)
+        return Response(refusal.body(), refusal.status, refusal.headers, "application/json")
 
-    def unread(request: Request, error: Exception) -> Response:
-        problems: list[dict[str, Any]] = list(getattr(error, "errors", list)())
-        return _response(Failure(422, "invalid", validation_text(problems)))
-
-    app.add_exception_handler(
-        Exception, refused
-    )  # answers; the error itself goes on to the gate, which logs it
-    app.add_exception_handler(MapveilError, refused)
-    app.add_exception_handler(HTTPException, refused)
-    app.add_exception_handler(RequestValidationError, unread)
+    # Answers; the error itself goes on to the gate, which logs it.
+    for kind in (Exception, MapveilError, HTTPException, RequestValidationError):
+        app.add_exception_handler(kind, refused)
 
 
-def _response(failure: Failure) -> Response:
-    headers = {name.decode(): value.decode() for name, value in failure.headers}
-    return Response(failure.body(), failure.status, headers, "application/json")
-
-
-def _allowed(app: FastAPI, scope: Scope) -> bytes:
+def _allowed(app: FastAPI, scope: Scope) -> str:
     """The methods of an address, over all of its routes."""
     methods: set[str] = set()
     for route in app.routes:
         pattern = getattr(route, "path_regex", None)
         if pattern is not None and pattern.fullmatch(scope["path"]):
             methods |= getattr(route, "methods", set())
-    return ", ".join(sorted(methods)).encode()
+    return ", ".join(sorted(methods))
 
 
 def _add_public_routes(app: FastAPI, service: Service) -> None:
@@ -277,44 +254,31 @@ def _add_public_routes(app: FastAPI, service: Service) -> None:
         responses={503: {"model": Health, "description": "It does not"}},
     )
     async def healthz(response: Response) -> Health:
-        try:
+        store = False
+        with contextlib.suppress(TimeoutError, MapveilError):
             async with asyncio.timeout(_HEALTH_SECONDS):
-                store = await service.run(_reachable, service.store)
-        except TimeoutError:
-            store = False
+                await service.run(_states, service.store)
+                store = True
         good = store and service.alive()
         response.status_code = 200 if good else 503
         return Health(status="ok" if good else "failing", store=store, conductor=service.alive())
 
-    text: dict[int | str, dict[str, Any]] = {
-        200: {
-            "description": "Prometheus' text format",
-            "content": {"text/plain": {"schema": {"type": "string"}}},
-        }
-    }
+    if service.settings.metrics == "off":
+        return
+    text = {"text/plain": {"schema": {"type": "string"}}}
 
-    if service.settings.metrics != "off":
-
-        @app.get(
-            "/metrics",
-            tags=["public"],
-            summary="Numbers for Prometheus",
-            response_class=Response,
-            responses={**text, **refusals(401)},
-        )
-        def metrics(request: Request) -> Response:
-            if service.settings.metrics == "viewer":
-                service.access.operator(request.scope)
-            service.metrics.bodies.set(service.bodies.held)
-            return Response(service.metrics.text(), media_type=CONTENT_TYPE.decode())
-
-
-def _reachable(store: Store) -> bool:
-    try:
-        _states(store)
-    except MapveilError:
-        return False
-    return True
+    @app.get(
+        "/metrics",
+        tags=["public"],
+        summary="Numbers for Prometheus",
+        response_class=Response,
+        responses={200: {"description": "Prometheus' text format", "content": text}, **refusals(401)},
+    )
+    def metrics(request: Request) -> Response:
+        if service.settings.metrics == "viewer":
+            service.access.operator(request.scope)
+        service.metrics.bodies.set(service.bodies.held)
+        return Response(service.metrics.text(), media_type=CONTENT_TYPE)
 
 
 def _states(store: Store) -> dict[str, int]:
@@ -331,10 +295,6 @@ class _Pages(StaticFiles):
         response = super().file_response(*arguments, **options)
         response.headers["content-security-policy"] = PAGE_POLICY.decode()
         response.headers["cache-control"] = "no-cache"
-        if response.headers.get("content-type", "").endswith("/javascript") or _is_module(arguments[0]):
+        if str(arguments[0]).endswith((".js", ".mjs")):
             response.headers["content-type"] = "text/javascript; charset=utf-8"
         return response
-
-
-def _is_module(path: Any) -> bool:
-    return str(path).endswith((".js", ".mjs"))

@@ -6,26 +6,23 @@ engine as they came. :data:`ENDPOINTS` is the only list of them; the OpenAPI doc
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
-import time
 from collections.abc import Awaitable, Callable
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from starlette.types import Receive, Scope, Send
 
-from mapveil.collector.http.error_responses import Failure
 from mapveil.collector.http.exchange import CBOR, JSON, Exchange, read_body, require_media
-from mapveil.collector.http.gate import send_body, send_failure
+from mapveil.collector.http.gate import send_body
 from mapveil.collector.http.service import Service
-from mapveil.collector.recent import Recent
-from mapveil.collector.refusals import NotFound
+from mapveil.collector.refusals import NotFound, Refusal
+from mapveil.collector.rounds.device_service import OpenCollection
+from mapveil.collector.rounds.progress import Progress
+from mapveil.collector.rounds.shard_machines import Assignment
 
 _PATTERNS: Final = {"id": "[0-9a-f]{32}", "n": "[1-9][0-9]{0,5}", "phase": "[a-z]{1,20}"}
-_PROGRESS_SECONDS: Final = 0.1  # how long one answer about progress serves everybody
-_KEPT: Final = 256  # documents that never change
 _COLLECTION: Final = "/v1/collections/{id}"
 _ROUND: Final = _COLLECTION + "/rounds/{n}"
 
@@ -38,7 +35,7 @@ class Endpoint(NamedTuple):
     handler: Callable[..., Awaitable[None]]
     summary: str
     about: str  # its answer
-    schema: dict[str, Any] | None  # of its answer: JSON; None for CBOR or none
+    answer: Any  # type of its answer: JSON; None for CBOR or none
     refusals: tuple[int, ...]
     signed: bool = False
     body: str | None = None  # the setting with the largest body of CBOR that is accepted
@@ -56,69 +53,52 @@ class DeviceRoutes:
         self._metrics = service.metrics
         self._bodies = service.bodies
         self._run = service.run
-        self._documents: Recent[tuple[str, int], bytes] = Recent(_KEPT)
-        self._progress_of: dict[str, tuple[float, asyncio.Future[bytes]]] = {}
         self.find = lru_cache(maxsize=4096)(_find)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request to a route that :attr:`find` knows."""
         found = self.find(scope["path"])
         if found is None:
-            raise NotFound("there is nothing at this address")
+            raise NotFound
         route, values = found
         exchange = Exchange.of(scope)
         exchange.route, exchange.routine = route, True
         method = scope["method"]
         endpoint = _ROUTES[route].get("GET" if method == "HEAD" else method)
         if endpoint is None:
-            allowed = ((b"allow", ", ".join(sorted(_ROUTES[route])).encode()),)
-            failure = Failure(405, "not-allowed", "this address does not take this method", None, allowed)
-            await send_failure(send, failure)
-        elif not endpoint.signed:
+            refusal = Refusal(status=405)
+            refusal.allow = ", ".join(sorted(_ROUTES[route]))
+            raise refusal
+        if not endpoint.signed:
             await endpoint.handler(self, send, **values)
-        else:
-            signer = await self._access.signer(scope)
-            most = 0
-            if endpoint.body is not None:
-                require_media(scope, CBOR)
-                most = getattr(self._settings, endpoint.body)
-            body = await read_body(scope, receive, most, self._bodies)
-            device = self._access.device(scope, signer, body)
-            given = {} if endpoint.body is None else {"body": body}
-            await endpoint.handler(self, send, device=device, **given, **values)
+            return
+        signer = await self._access.signer(scope)
+        most = 0
+        if endpoint.body is not None:
+            require_media(scope, CBOR)
+            most = getattr(self._settings, endpoint.body)
+        body = await read_body(scope, receive, most, self._bodies)
+        device = self._access.device(scope, signer, body)
+        given = {} if endpoint.body is None else {"body": body}
+        await endpoint.handler(self, send, device=device, **given, **values)
 
     async def open(self, send: Send) -> None:
         """Collections that devices may take part in."""
-        await _send_json(send, await self._run(self._engine.open_collections))
+        found = await self._run(self._engine.open_collections)
+        await _send_json(send, [vars(each) for each in found])
 
     async def terms(self, send: Send, id: str) -> None:
         """The terms of a collection."""
-        await send_body(send, 200, await self._document(id, 0), JSON)
+        await send_body(send, 200, await self._engine.document(id), JSON)
 
     async def round(self, send: Send, id: str, n: str) -> None:
         """The announcement of a round."""
-        await send_body(send, 200, await self._document(id, int(n)), JSON)
-
-    async def _document(self, id: str, number: int) -> bytes:
-        """The terms (0) or the announcement of a round: once there, they never change."""
-        kept = self._documents.get((id, number))
-        if kept is not None:
-            return kept
-        engine = self._engine
-        read = self._run(engine.announcement, id, number) if number else self._run(engine.terms, id)
-        return self._documents.put((id, number), await read)
+        await send_body(send, 200, await self._engine.document(id, int(n)), JSON)
 
     async def progress(self, send: Send, id: str) -> None:
         """Progress of a collection."""
-        now = time.monotonic()
-        reading = self._progress_of.get(id)
-        if reading is None or now - reading[0] > _PROGRESS_SECONDS:
-            if len(self._progress_of) > _KEPT:
-                self._progress_of.clear()
-            task = asyncio.ensure_future(self._run(lambda: _json(self._engine.progress(id)._asdict())))
-            reading = self._progress_of[id] = (now, task)
-        # Requests that come meanwhile wait for the same answer; one that is cut off takes nothing from the others.
-        await send_body(send, 200, await asyncio.shield(reading[1]), JSON)
+        found = self._engine.progress_at_hand(id) or await self._run(self._engine.progress, id)
+        await _send_json(send, vars(found))
 
     async def join(self, send: Send, device: int, id: str) -> None:
         """Let a device join."""
@@ -131,7 +111,7 @@ class DeviceRoutes:
         found = self._engine.assignment_at_hand(id, int(n), device)
         if found is None:
             found = await self._run(self._engine.assignment, id, int(n), device)
-        await _send_json(send, found._asdict())
+        await _send_json(send, vars(found))
 
     async def server_message(self, send: Send, device: int, id: str, n: str) -> None:
         """The server's message to a device in the phase that is open."""
@@ -153,16 +133,9 @@ class DeviceRoutes:
         await send_body(send, 204)
 
 
-def _json(record: Any) -> bytes:
-    return json.dumps(record, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
-
-
 async def _send_json(send: Send, record: Any) -> None:
-    await send_body(send, 200, _json(record), JSON)
-
-
-def _model(name: str) -> dict[str, Any]:
-    return {"$ref": f"#/components/schemas/{name}"}
+    body = json.dumps(record, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    await send_body(send, 200, body, JSON)
 
 
 _GET: Final = (401, 404)
@@ -171,20 +144,18 @@ _PUT_BODY: Final = (*_PUT, 413, 415, 422)
 
 ENDPOINTS: Final = (
     Endpoint("GET", "/v1/open", DeviceRoutes.open, "Collections that devices may join or report to",
-             "Their identifiers, titles and the digests of their terms",
-             {"type": "array", "items": _model("OpenCollection")}, (), gives=JSON),
+             "The collections", list[OpenCollection], (), gives=JSON),
     Endpoint("GET", _COLLECTION + "/terms", DeviceRoutes.terms, "The terms of a collection",
-             "The exact bytes whose SHA-256 is the terms' digest", {"type": "object"}, (404,), gives=JSON),
+             "The exact bytes whose SHA-256 is the terms' digest", dict[str, Any], (404,), gives=JSON),
     Endpoint("GET", _COLLECTION + "/progress", DeviceRoutes.progress, "Progress of a collection",
-             "State, round, phase, seconds left, devices expected and present", _model("ProgressRecord"), (404,),
-             gives=JSON),
+             "The progress", Progress, (404,), gives=JSON),
     Endpoint("GET", _ROUND, DeviceRoutes.round, "The announcement of a round",
-             "The exact bytes whose SHA-256 every message of the round is bound to", {"type": "object"}, (404,),
+             "The exact bytes whose SHA-256 every message of the round is bound to", dict[str, Any], (404,),
              gives=JSON),
     Endpoint("PUT", _COLLECTION + "/members/me", DeviceRoutes.join, "Join a distributed collection",
              "Joined, now or before", None, _PUT, signed=True),
     Endpoint("GET", _ROUND + "/assignment", DeviceRoutes.assignment, "The shard and number of this device in a round",
-             "Its assignment", _model("AssignmentRecord"), _GET, signed=True, gives=JSON),
+             "The assignment", Assignment, _GET, signed=True, gives=JSON),
     Endpoint("GET", _ROUND + "/server-message", DeviceRoutes.server_message, "The server's message to this device",
              "The message of the phase that the header Mapveil-Phase names; empty where this device was left out",
              None, (401, 404, 409, 410), signed=True, gives=CBOR, headers=(("Mapveil-Phase", "phase"),)),

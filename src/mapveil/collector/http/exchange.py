@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import secrets
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from starlette.types import Receive, Scope
@@ -20,12 +21,6 @@ CBOR: Final = b"application/cbor"
 JSON: Final = b"application/json"
 
 
-class Unsupported(Refusal):
-    """A body of another kind than is read here."""
-
-    status = 415
-
-
 def header(scope: Scope, name: bytes) -> bytes | None:
     """A header's first value; names are lower case."""
     for found, value in scope["headers"]:
@@ -38,52 +33,36 @@ def require_media(scope: Scope, media: bytes) -> None:
     """Refuse a body of another kind."""
     given = header(scope, b"content-type") or b""
     if given.split(b";")[0].strip().lower() != media:
-        raise Unsupported("the body is of another Content-Type", media.decode())
+        raise Refusal(expected=media.decode(), status=415)
 
 
 class ClientGone(Exception):
     """The client disconnected before the request was complete."""
 
 
+@dataclass(slots=True)
 class Exchange:
-    """Record of one request; none of it secret.
+    """Record of one request; none of it secret."""
 
-    Attributes
-    ----------
-    id : str
-        Drawn for this request; its response and its lines of the log carry it.
-    route : str
-        The address with its variable parts named, such as ``/v1/collections/{id}``.
-    who : str
-        Such as ``operator 3`` or ``device 12``; empty for anybody.
-    address : str
-        Where it came from, for the limits; never logged.
-    received : int
-        Bytes of the body.
-    routine : bool
-        Whether it is one of the many that devices ask.
-    """
-
-    __slots__ = ("address", "id", "received", "route", "routine", "who")
-
-    def __init__(self, address: str) -> None:
-        self.id = f"{_PROCESS}{next(_NUMBERS):08x}"
-        self.route = "other"
-        self.who = ""
-        self.address = address
-        self.received = 0
-        self.routine = False
+    address: str  # of the client, for the limits; never logged
+    id: str = field(
+        default_factory=lambda: f"{_PROCESS}{next(_NUMBERS):08x}"
+    )  # in its response and log lines
+    route: str = "other"  # the address with its variable parts named, such as /v1/collections/{id}
+    who: str = ""  # such as "operator 3" or "device 12"; empty for anybody
+    received: int = 0  # bytes of the body
+    routine: bool = False  # whether it is one of the many that devices ask
 
     @staticmethod
     def begin(scope: Scope) -> Exchange:
-        """Of a new request."""
+        """Begin the record of a new request."""
         client = scope.get("client")
         made = scope[_KEY] = Exchange(str(client[0]) if client else "")
         return made
 
     @staticmethod
     def of(scope: Scope) -> Exchange:
-        """Of a request that :meth:`begin` saw."""
+        """The record of a request that :meth:`begin` saw."""
         found: Exchange = scope[_KEY]
         return found
 

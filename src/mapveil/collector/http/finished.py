@@ -10,36 +10,28 @@ import threading
 from collections.abc import Callable, Hashable
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from mapveil.collector.http.tiles import MapTiles, cells_record
 from mapveil.collector.recent import Recent
 from mapveil.collector.refusals import NotFound
-
-if TYPE_CHECKING:
-    from mapveil.collector.http.tiles import MapTiles
-    from mapveil.maps.density_map import DensityMap
-    from mapveil.retrieval.pir_server import Server
+from mapveil.maps.density_map import DensityMap
+from mapveil.retrieval.map_records import map_database
+from mapveil.retrieval.pir_server import Server
 
 _MAPS: Final = 8
 _PICTURES: Final = 4096  # tiles of one map
 _HINT_PART_ROWS: Final = 256
 
 
-class Export(NamedTuple):
-    """A format that a map can be downloaded in."""
-
-    suffix: str
-    media: str
-
-
 EXPORTS: Final = {
-    "geotiff": Export(".tif", "image/tiff"),
-    "geoparquet": Export(".parquet", "application/vnd.apache.parquet"),
-    "geojson": Export(".geojson", "application/geo+json"),
-    "png": Export(".png", "image/png"),
-    "html": Export(".html", "text/html; charset=utf-8"),
+    "geotiff": (".tif", "image/tiff"),
+    "geoparquet": (".parquet", "application/vnd.apache.parquet"),
+    "geojson": (".geojson", "application/geo+json"),
+    "png": (".png", "image/png"),
+    "html": (".html", "text/html; charset=utf-8"),
 }
-"""By the name in the address."""
+"""Suffix and media type of each format that a map can be downloaded in, by its name in the address."""
 
 
 class Compressed(NamedTuple):
@@ -64,15 +56,11 @@ class FinishedMap:
     @cached_property
     def tiles(self) -> MapTiles:
         """Its pictures."""
-        from mapveil.collector.http.tiles import MapTiles
-
         return MapTiles(self.heat)
 
     @cached_property
     def cells(self) -> Compressed:
         """Its cells as JSON."""
-        from mapveil.collector.http.tiles import cells_record
-
         text = json.dumps(cells_record(self.heat), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
         return Compressed.of(text.encode())
 
@@ -84,29 +72,25 @@ class FinishedMap:
     @cached_property
     def retrieval(self) -> Server:
         """Server of private queries about the map; the hint takes about 1000 operations for each byte."""
-        from mapveil.retrieval.map_records import map_database
-        from mapveil.retrieval.pir_server import Server
-
         measured = self.heat.interval() is not None
         return Server(map_database(self.heat, ("users", "lower", "upper") if measured else ("users",)))
 
     def hint_part(self, part: int) -> bytes:
         """Some rows of the retrieval's hint."""
-        parts = self.hint_parts
-        if not 0 <= part < parts:
-            raise NotFound(f"the hint has parts 0 to {parts - 1}")
+        if not 0 <= part < self.hint_parts:
+            raise NotFound(f"the hint has parts 0 to {self.hint_parts - 1}")
         return next(itertools.islice(self.retrieval.hint_messages(), part, None))
 
     @property
     def hint_parts(self) -> int:
-        """In how many parts the hint is sent."""
+        """Number of parts in which the hint is sent."""
         rows: int = self.retrieval.hint.shape[0]
         return -(-rows // _HINT_PART_ROWS)
 
     def export(self, name: str) -> bytes:
-        """The file in one of :data:`EXPORTS`."""
+        """The map as a file of one of :data:`EXPORTS`."""
         with tempfile.TemporaryDirectory(prefix="mapveil-export-") as folder:
-            path = Path(folder) / ("map" + EXPORTS[name].suffix)
+            path = Path(folder) / ("map" + EXPORTS[name][0])
             self.heat.save(path)
             return path.read_bytes()
 

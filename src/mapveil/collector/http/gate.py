@@ -6,22 +6,25 @@ import logging
 import time
 from typing import Any, Final
 
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mapveil.collector.http.error_responses import Failure, failure_of
-from mapveil.collector.http.exchange import ClientGone, Exchange
+from mapveil.collector.http.exchange import JSON, ClientGone, Exchange
 from mapveil.collector.http.limits import Buckets
 from mapveil.collector.http.logs import access_line
 from mapveil.collector.http.prometheus import Metrics
 from mapveil.collector.http.settings import Settings
+from mapveil.collector.refusals import Conflict, Invalid, Refusal
+from mapveil.collector.rounds.specification import validation_text
+from mapveil_client.errors import InputError, PromiseError
 
 _LOG: Final = logging.getLogger("mapveil.collector")
-# The pages load nothing but what this service serves, and no script that stands in a page.
 PAGE_POLICY: Final = (
     b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
     b"worker-src 'self' blob:; manifest-src 'self'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
 )
-"""The content security policy of the console and the browser device."""
+"""Policy of the console and the browser device: they load from this service only, and run no inline script."""
 
 HEADERS: Final = (
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
@@ -35,12 +38,8 @@ HEADERS: Final = (
 )
 """Headers of every response that does not set them itself."""
 
-BRIEF: Final = ((b"cache-control", b"no-store"),)
-"""The same of a response without a body."""
-
-STRICT_TRANSPORT: Final = (b"strict-transport-security", b"max-age=31536000")
-"""Beside them, over TLS."""
-
+_BRIEF: Final = ((b"cache-control", b"no-store"),)  # of a response without a body
+_STRICT_TRANSPORT: Final = (b"strict-transport-security", b"max-age=31536000")  # over TLS
 _GONE: Final = 499  # in the log and the metrics only: the client had gone
 
 
@@ -50,9 +49,9 @@ class Gate:
     def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics) -> None:
         self._app = app
         self._metrics = metrics
-        secure = (STRICT_TRANSPORT,) if settings.scheme == "https" else ()
+        secure = (_STRICT_TRANSPORT,) if settings.scheme == "https" else ()
         self._usual = (*HEADERS, *secure)
-        self._brief = (*BRIEF, *secure)
+        self._brief = (*_BRIEF, *secure)
         self._addresses = Buckets(settings.address_rate, settings.address_burst, "this address")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -61,7 +60,7 @@ class Gate:
             await self._app(scope, receive, send)
         elif scope["type"] == "http":
             await self._answer(scope, receive, send)
-        else:  # a WebSocket: nothing here speaks it
+        else:  # there are no WebSockets here
             await send({"type": "websocket.close", "code": 1003})
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -85,13 +84,12 @@ class Gate:
         except ClientGone:
             status = status or _GONE
         except Exception as error:  # the outermost frame: only this may reach the client
-            failure = failure_of(error)
-            if failure is None:
+            refusal = refusal_of(error, exchange)
+            if refusal.status == 500:
                 details = {"route": exchange.route, "id": exchange.id}
                 _LOG.error("a request failed", exc_info=error, extra={"details": details})
-                failure = internal(exchange)
             if not status:
-                await send_failure(sender, failure)
+                await send_refusal(sender, refusal)
             elif not complete:
                 raise  # half an answer: the connection is cut
         finally:
@@ -119,14 +117,27 @@ def _method(scope: Scope) -> str:
     return method if method in _METHODS else "other"
 
 
-def internal(exchange: Exchange) -> Failure:
-    """An internal fault: the log says where, the client gets the id of the log line."""
-    return Failure(500, "internal", f"the collector failed; its log names request {exchange.id}")
+def refusal_of(error: Exception, exchange: Exchange) -> Refusal:
+    """Refusal that an error stands for; of an internal fault the client is told only where the log names it."""
+    if isinstance(error, Refusal):
+        return error
+    if isinstance(error, InputError):
+        return Invalid(str(error))
+    if isinstance(error, RequestValidationError):
+        return Invalid(validation_text(error.errors()))
+    if isinstance(error, PromiseError):
+        return Conflict(str(error))
+    if isinstance(error, HTTPException):
+        refusal = Refusal(status=error.status_code)
+        refusal.allow = (error.headers or {}).get("Allow", "")
+        return refusal
+    return Refusal(f"the collector failed; its log names request {exchange.id}")
 
 
-async def send_failure(send: Send, failure: Failure) -> None:
-    """Answer with what was wrong."""
-    await send_body(send, failure.status, failure.body(), b"application/json", failure.headers)
+async def send_refusal(send: Send, refusal: Refusal) -> None:
+    """Answer with a refusal."""
+    headers = tuple((name.encode(), value.encode()) for name, value in refusal.headers.items())
+    await send_body(send, refusal.status, refusal.body(), JSON, headers)
 
 
 async def send_body(

@@ -22,9 +22,9 @@ class Buckets:
     rate, burst : float
         Tokens a second, and the most that are kept; a rate of 0 sets no limit.
     what : str
-        Who is limited, for the message.
+        Name of the client that is limited, for the message.
     monotonic : callable
-        The clock, seconds.
+        Clock, seconds.
 
     Examples
     --------
@@ -36,9 +36,7 @@ class Buckets:
     def __init__(
         self, rate: float, burst: float, what: str, monotonic: Callable[[], float] = time.monotonic
     ) -> None:
-        self.rate = float(rate)
-        self.burst = float(max(burst, 1))
-        self.what = what
+        self.rate, self.burst, self.what = float(rate), float(max(burst, 1)), what
         self._monotonic = monotonic
         self._kept: Recent[Hashable, tuple[float, float]] = Recent(_MOST_KEYS)  # tokens, and when
 
@@ -71,7 +69,7 @@ class Bodies:
     Parameters
     ----------
     most : int
-        More are refused for now.
+        Maximum; more are refused for now.
     """
 
     def __init__(self, most: int) -> None:

@@ -9,21 +9,14 @@ from __future__ import annotations
 import json
 import logging
 import sys
-import traceback
 from datetime import UTC, datetime
 from typing import Final, TextIO
 
 from mapveil.collector.http.exchange import Exchange
+from mapveil.collector.refusals import where_raised
 
 _ACCESS: Final = logging.getLogger("mapveil.access")
-_QUIET: Final = (
-    "uvicorn",
-    "uvicorn.error",
-    "uvicorn.access",
-    "uvicorn.asgi",
-    "asyncio",
-    "sqlalchemy",
-)
+_QUIET: Final = ("uvicorn", "uvicorn.error", "uvicorn.access", "uvicorn.asgi", "asyncio", "sqlalchemy")
 
 
 class _TextFormatter(logging.Formatter):
@@ -57,28 +50,15 @@ def _word(value: object) -> str:
     return json.dumps(text) if not text or any(mark in text for mark in ' "=\n') else text
 
 
-def where_raised(error: BaseException) -> str:
-    """The kind of an error and the places it passed, innermost last, without what it says.
-
-    Examples
-    --------
-    >>> where_raised(ValueError("a secret"))
-    'ValueError'
-    """
-    frames = traceback.extract_tb(error.__traceback__)[-8:]
-    places = [f"{frame.filename.rsplit('/', 1)[-1]}:{frame.lineno} {frame.name}" for frame in frames]
-    return " < ".join([type(error).__name__, *reversed(places)])
-
-
 def configure_logs(form: str, level: str, stream: TextIO | None = None) -> None:
     """Send every line of this process to one stream, in one form.
 
     Parameters
     ----------
     form : {"text", "json"}
-        How a line is written.
+        Form of a line.
     level : str
-        The least that is written.
+        Minimum level that is written.
     stream : file, optional
         Standard error by default.
     """

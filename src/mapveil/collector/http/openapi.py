@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
+from pydantic import TypeAdapter
 
 from mapveil.collector.http.device_routes import ENDPOINTS, Endpoint
 from mapveil.collector.http.exchange import CBOR, JSON
-from mapveil.collector.http.schemas import AssignmentRecord, OpenCollection, ProgressRecord
-from mapveil.collector.http.service import REFUSALS
+from mapveil.collector.refusals import MEANINGS
 from mapveil_client import __version__
 from mapveil_client.secure_sum.states import phase_name, server_phases
 
@@ -27,6 +27,8 @@ _PARAMETERS: Final[dict[str, dict[str, Any]]] = {
     "n": {"type": "integer", "minimum": 1, "maximum": 999_999},
     "phase": {"type": "string", "enum": [phase_name(phase) for phase in server_phases(active=True)]},
 }
+_MODE: Final = "serialization"  # of answers
+_Answers = list[tuple[str, Literal["serialization"], TypeAdapter[Any]]]
 _ANYWHERE: Final = (429, 500, 503)
 _SCHEMES: Final = {
     "operator": {
@@ -53,29 +55,29 @@ def document(app: FastAPI) -> dict[str, Any]:
         routes=app.routes,
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
     )
+    answers: _Answers = [(each.route, _MODE, TypeAdapter(each.answer)) for each in ENDPOINTS if each.answer]
+    described, definitions = TypeAdapter.json_schemas(answers, ref_template="#/components/schemas/{model}")
     schemas = made.setdefault("components", {}).setdefault("schemas", {})
-    for model in (OpenCollection, ProgressRecord, AssignmentRecord):
-        schemas.setdefault(
-            model.__name__, model.model_json_schema(ref_template="#/components/schemas/{model}")
-        )
+    schemas.update(definitions["$defs"])
     made["components"]["securitySchemes"] = _SCHEMES
     roles = _roles(app)
     for path, operations in made["paths"].items():
         for method, operation in operations.items():
             _complete(path, operation, roles.get((path, method)))
     for endpoint in ENDPOINTS:
-        made["paths"].setdefault(endpoint.route, {})[endpoint.method.lower()] = _operation(endpoint)
+        operation = _operation(endpoint, described.get((endpoint.route, _MODE), _BINARY))
+        made["paths"].setdefault(endpoint.route, {})[endpoint.method.lower()] = operation
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
     made["paths"] = dict(sorted(made["paths"].items()))
     return made
 
 
-def _operation(endpoint: Endpoint) -> dict[str, Any]:
-    """A plain route as an operation."""
+def _operation(endpoint: Endpoint, answer: dict[str, Any]) -> dict[str, Any]:
+    """A plain route as an operation; ``answer`` is the schema of its answer."""
     success: dict[str, Any] = {"description": endpoint.about}
     if endpoint.gives is not None:
-        success["content"] = {endpoint.gives.decode(): {"schema": endpoint.schema or _BINARY}}
+        success["content"] = {endpoint.gives.decode(): {"schema": answer}}
     if endpoint.headers:
         success["headers"] = {name: {"schema": _PARAMETERS[like]} for name, like in endpoint.headers}
     operation: dict[str, Any] = {
@@ -131,4 +133,4 @@ def _complete(path: str, operation: dict[str, Any], role: str | None) -> None:
 
 def _refusal(status: int) -> dict[str, Any]:
     content = {JSON.decode(): {"schema": {"$ref": "#/components/schemas/ErrorBody"}}}
-    return {"description": REFUSALS[status], "content": content}
+    return {"description": MEANINGS[status], "content": content}

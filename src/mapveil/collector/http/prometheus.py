@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from mapveil.collector.rounds.life_cycle import State
 
-CONTENT_TYPE: Final = b"text/plain; version=0.0.4; charset=utf-8"
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 _LATENCIES: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _PHASES: Final = (0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3600.0)
@@ -32,47 +33,22 @@ class Metrics:
         from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
         self._own = CollectorRegistry()
-        self.requests = Counter(
-            "mapveil_requests", "Requests answered", ("route", "method", "status"), registry=self._own
-        )
-        self.seconds = Histogram(
-            "mapveil_request_seconds",
-            "From the head of a request to the end of its response",
-            ("route",),
-            buckets=_LATENCIES,
-            registry=self._own,
-        )
-        self.reports = Counter("mapveil_reports", "Reports accepted", registry=self._own)
-        self.messages = Counter(
-            "mapveil_messages", "Messages of secure sums accepted", ("phase",), registry=self._own
-        )
-        self.joined = Counter("mapveil_members", "Devices that joined a collection", registry=self._own)
-        self.phase_seconds = Histogram(
-            "mapveil_phase_seconds",
-            "How long a phase of a round was open",
-            ("phase",),
-            buckets=_PHASES,
-            registry=self._own,
-        )
-        self.commit_seconds = Histogram(
-            "mapveil_store_commit_seconds",
-            "One durable commit of the store, of however many requests",
-            buckets=_LATENCIES,
-            registry=self._own,
-        )
-        self.bodies = Gauge(
-            "mapveil_body_bytes",
-            "Bytes of bodies that are being received",
-            registry=self._own,
-            multiprocess_mode="livesum",
-        )
-        self.collections = Gauge(
-            "mapveil_collections",
-            "Collections by state",
-            ("state",),
-            registry=self._own,
-            multiprocess_mode="mostrecent",
-        )
+        counter, gauge = partial(Counter, registry=self._own), partial(Gauge, registry=self._own)
+        histogram = partial(Histogram, registry=self._own)
+        self.requests = counter("mapveil_requests", "Requests answered", ("route", "method", "status"))
+        about = "From the head of a request to the end of its response"
+        self.seconds = histogram("mapveil_request_seconds", about, ("route",), buckets=_LATENCIES)
+        self.reports = counter("mapveil_reports", "Reports accepted")
+        self.messages = counter("mapveil_messages", "Messages of secure sums accepted", ("phase",))
+        self.joined = counter("mapveil_members", "Devices that joined a collection")
+        about = "How long a phase of a round was open"
+        self.phase_seconds = histogram("mapveil_phase_seconds", about, ("phase",), buckets=_PHASES)
+        about = "One durable commit of the store, of however many requests"
+        self.commit_seconds = histogram("mapveil_store_commit_seconds", about, buckets=_LATENCIES)
+        about = "Bytes of bodies that are being received"
+        self.bodies = gauge("mapveil_body_bytes", about, multiprocess_mode="livesum")
+        about = "Collections by state"
+        self.collections = gauge("mapveil_collections", about, ("state",), multiprocess_mode="mostrecent")
         self._states = states
         self._counted: dict[tuple[str, str, int], Any] = {}
         self._timed: dict[str, Any] = {}

@@ -8,6 +8,7 @@ before it is closed has the same shape as every other error.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -15,22 +16,18 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from mapveil.collector.http.error_responses import Failure
 from mapveil.collector.http.gate import HEADERS
 from mapveil.collector.http.settings import Settings
-from mapveil.collector.refusals import CODES
+from mapveil.collector.refusals import Refusal
+
+_CHUNK: Final = 1 << 18  # the most that a transport reads at once
+_MOST_UNREAD: Final = (
+    1 << 23
+)  # bytes of a body that are thrown away, so that a client still writing sees the answer
 
 
 class _HeadTooLarge(Exception):  # travels through the parser only
     pass
-
-
-_MESSAGES: Final = {
-    400: "this is not HTTP/1.1",
-    408: "the request came too slowly",
-    431: "the head of the request is too large",
-    503: "too many connections",
-}
 
 
 class TimedProtocol(HttpToolsProtocol):
@@ -47,9 +44,7 @@ class TimedProtocol(HttpToolsProtocol):
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self.limits = settings
-        self._head_due: asyncio.TimerHandle | None = None
-        self._body_due: asyncio.TimerHandle | None = None
-        self._write_due: asyncio.TimerHandle | None = None
+        self._clocks: dict[str, asyncio.TimerHandle] = {}  # of "head", "body" and "write"
         self._in_head = True
         self._in_body = False
         self._head_bytes = 0
@@ -71,14 +66,12 @@ class TimedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop every clock."""
-        for timer in (self._head_due, self._body_due, self._write_due):
-            if timer is not None:
-                timer.cancel()
+        self._stop(*self._clocks)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Take in some bytes."""
-        if self._in_head and self._head_due is None and not self._busy:
+        if self._in_head and "head" not in self._clocks and not self._busy:
             self._expect_head()
         super().data_received(data)
         if self.transport.is_closing():
@@ -87,9 +80,9 @@ class TimedProtocol(HttpToolsProtocol):
             self._head_bytes += len(data)
             if self._head_bytes > self.limits.header_bytes + _CHUNK:
                 self._refuse(431)
-        elif self._in_body and self._body_due is None:
+        elif self._in_body and "body" not in self._clocks:
             self._body_from = self.loop.time()
-            self._body_due = self.loop.call_later(self.limits.body_seconds, self._check_body)
+            self._start("body", self.limits.body_seconds, self._check_body)
 
     # The parser calls these.
 
@@ -101,13 +94,10 @@ class TimedProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """A head is there."""
-        size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
-        if size > self.limits.header_bytes:
+        if self._long_head:
             raise _HeadTooLarge
         self._in_head, self._in_body, self._body_bytes, self._unread = False, True, 0, 0
-        if self._head_due is not None:
-            self._head_due.cancel()
-            self._head_due = None
+        self._stop("head")
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
@@ -122,9 +112,7 @@ class TimedProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """A body is there; the next head may begin."""
         self._in_body, self._in_head, self._head_bytes = False, True, 0
-        if self._body_due is not None:
-            self._body_due.cancel()
-            self._body_due = None
+        self._stop("body")
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
@@ -136,20 +124,32 @@ class TimedProtocol(HttpToolsProtocol):
     def send_400_response(self, msg: str) -> None:
         """Answer what the parser refuses."""
         # A callback's exception comes out of the parser as one of its own.
-        size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
-        self._refuse(431 if size > self.limits.header_bytes else 400)
+        self._refuse(431 if self._long_head else 400)
 
     def _unsupported_upgrade_warning(self) -> None:
         pass  # answered as any other request
 
-    # The clocks.
+    @property
+    def _long_head(self) -> bool:
+        size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+        return size > self.limits.header_bytes
 
     @property
     def _busy(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
 
+    # The clocks.
+
+    def _start(self, clock: str, seconds: float, act: Callable[..., None], *given: int) -> None:
+        self._clocks[clock] = self.loop.call_later(seconds, act, *given)
+
+    def _stop(self, *clocks: str) -> None:
+        for clock in clocks:
+            if clock in self._clocks:
+                self._clocks.pop(clock).cancel()
+
     def _expect_head(self) -> None:
-        self._head_due = self.loop.call_later(self.limits.header_seconds, self._refuse, 408)
+        self._start("head", self.limits.header_seconds, self._refuse, 408)
 
     def _check_body(self) -> None:
         """A body must keep up with ``body_rate``; time in which we read nothing of it does not count."""
@@ -164,7 +164,7 @@ class TimedProtocol(HttpToolsProtocol):
         if left <= 0:
             self._refuse(408)
         else:
-            self._body_due = self.loop.call_later(min(left, self.limits.body_seconds), self._check_body)
+            self._start("body", min(left, self.limits.body_seconds), self._check_body)
 
     def pause_writing(self) -> None:
         """The answer waits for its reader."""
@@ -174,9 +174,8 @@ class TimedProtocol(HttpToolsProtocol):
     def resume_writing(self) -> None:
         """The reader took it."""
         super().resume_writing()
-        if self._write_due is not None and not self.transport.is_closing():
-            self._write_due.cancel()
-            self._write_due = None
+        if not self.transport.is_closing():
+            self._stop("write")
 
     def timeout_keep_alive_handler(self) -> None:
         """Nothing more was asked."""
@@ -184,14 +183,14 @@ class TimedProtocol(HttpToolsProtocol):
             self._close()
 
     def _flush_or_abort(self) -> None:
-        if self._write_due is None:
+        if "write" not in self._clocks:
             self._buffered = self.transport.get_write_buffer_size()
-            self._write_due = self.loop.call_later(self.limits.write_seconds, self._check_write)
+            self._start("write", self.limits.write_seconds, self._check_write)
 
     def _check_write(self) -> None:
         waiting = self.transport.get_write_buffer_size()
         least = self.limits.body_rate * self.limits.write_seconds
-        self._write_due = None
+        self._stop("write")
         if waiting and self._buffered - waiting < min(self._buffered, least):
             self.transport.abort()
         elif waiting:
@@ -203,7 +202,7 @@ class TimedProtocol(HttpToolsProtocol):
             return
         cycle = self.cycle
         if cycle is None or not self._busy or not cycle.response_started:
-            body = Failure(status, CODES[status], _MESSAGES[status]).body()
+            body = Refusal(status=status).body()
             head = [b"HTTP/1.1 %d %s\r\n" % (status, HTTPStatus(status).phrase.encode())]
             given = (*HEADERS, (b"content-type", b"application/json"), (b"connection", b"close"))
             head += [b"%s: %s\r\n" % pair for pair in given]
@@ -217,9 +216,3 @@ class TimedProtocol(HttpToolsProtocol):
     def _close(self) -> None:
         self.transport.close()
         self._flush_or_abort()
-
-
-_CHUNK: Final = 1 << 18  # the most that a transport reads at once
-_MOST_UNREAD: Final = (
-    1 << 23
-)  # thrown away so that the answer is read: who is cut off while writing may not see it

@@ -34,12 +34,6 @@ Tile = Annotated[int, Path(ge=0, le=(1 << 22) - 1)]
 Part = Annotated[int, Path(ge=0, le=1 << 20)]
 
 
-class NotInstalled(Refusal):
-    """This service cannot write that format: an optional dependency is missing."""
-
-    status = 503
-
-
 def add_result_routes(app: FastAPI, service: Service) -> None:
     """Add the routes of finished maps."""
     maps = FinishedMaps(service.engine.map)
@@ -57,7 +51,7 @@ def _add_map(app: FastAPI, service: Service, maps: FinishedMaps) -> None:
     viewer, get = service.operator("viewer"), partial(app.get, tags=["results"])
     record: dict[str, Any] = {"type": "object"}
     json_body = partial(_body, schema=record)
-    kinds = [export.media.partition(";")[0] for export in EXPORTS.values()]
+    kinds = [media.partition(";")[0] for _, media in EXPORTS.values()]
 
     @get(_MAP, summary="The map: guarantee, bounds, legend, outline",
          **json_body("Everything but the cells", "application/json"))  # fmt: skip
@@ -80,10 +74,8 @@ def _add_map(app: FastAPI, service: Service, maps: FinishedMaps) -> None:
     @get("/v1/collections/{id}/guarantee", summary="The guarantee, in words and as a record",
          responses=refusals(409))  # fmt: skip
     def guarantee(id: CollectionId, who: Operator = viewer) -> GuaranteeBody:
-        from mapveil.privacy.guarantee import Guarantee
-
         found = service.engine.guarantee(id)
-        return GuaranteeBody(in_words=Guarantee.from_dict(found).in_words(), guarantee=found)
+        return GuaranteeBody(in_words=found.in_words(), guarantee=found.to_dict())
 
     @get(_MAP + "/tiles/{z}/{x}/{y}.png", summary="A web-mercator tile of 256 pixels",
          **_body("The tile", "image/png"))  # fmt: skip
@@ -116,9 +108,10 @@ def _add_map(app: FastAPI, service: Service, maps: FinishedMaps) -> None:
             with service.drawing:
                 body = found.features.plain if form == "geojson" else found.export(form)
         except MissingExtra as error:
-            raise NotInstalled(str(error)) from None
-        name = f'attachment; filename="mapveil-{id[:8]}{EXPORTS[form].suffix}"'
-        return Response(body, media_type=EXPORTS[form].media, headers={"Content-Disposition": name})
+            raise Refusal(str(error), status=503) from None
+        suffix, media = EXPORTS[form]
+        name = f'attachment; filename="mapveil-{id[:8]}{suffix}"'
+        return Response(body, media_type=media, headers={"Content-Disposition": name})
 
 
 def _add_retrieval(app: FastAPI, service: Service, maps: FinishedMaps) -> None:

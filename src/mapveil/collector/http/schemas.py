@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
+from mapveil.collector.rounds.life_cycle import State
+from mapveil.collector.rounds.progress import Progress
 from mapveil.collector.rounds.specification import BoundsDegrees, StrictModel, Trust
+from mapveil.collector.store.principals import Role
 
 _YEAR_DAYS = 366
 
@@ -15,15 +18,9 @@ Name = Annotated[
 ]
 Hexadecimal = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
-Role = Literal["viewer", "operator", "admin"]
-State = Literal["pending", "open", "running", "finishing", "done", "aborted"]
 
 
-class _Told(BaseModel):
-    """A body that is answered."""
-
-
-class ErrorDetail(_Told):
+class ErrorDetail(BaseModel):
     """The error."""
 
     code: str = Field(description="A word for programs", examples=["conflict"])
@@ -31,7 +28,7 @@ class ErrorDetail(_Told):
     expected: str | None = Field(default=None, description="An input that would be accepted")
 
 
-class ErrorBody(_Told):
+class ErrorBody(BaseModel):
     """The body of every refusal."""
 
     error: ErrorDetail
@@ -43,19 +40,7 @@ class Aborting(StrictModel):
     reason: Annotated[str, Field(min_length=1, max_length=500, pattern=r"^[^\x00-\x1f\x7f]+$")]
 
 
-class ProgressRecord(_Told):
-    """Progress of a collection."""
-
-    state: State
-    round: int | None
-    phase: str | None
-    open: bool
-    closes_in_s: float | None
-    wanted: int
-    present: int
-
-
-class RoundRecord(_Told):
+class RoundRecord(BaseModel):
     """One round of secure sums."""
 
     number: int
@@ -69,7 +54,7 @@ class RoundRecord(_Told):
     state: str
 
 
-class CollectionRecord(_Told):
+class CollectionRecord(BaseModel):
     """A collection."""
 
     id: Hexadecimal
@@ -94,34 +79,23 @@ class CollectionRecord(_Told):
     terms: Digest
     members: int
     reports: int
-    progress: ProgressRecord
+    progress: Progress
     rounds: list[RoundRecord]
     spent: str = Field(description="Epsilon that each device was charged so far, exact")
     result: bool = Field(description="Whether there is a map")
 
 
-class Charge(_Told):
+class Charge(BaseModel):
     """Epsilon that one round, or the reports of a collection, charged every device in it."""
 
-    model_config = ConfigDict(extra="allow")
-
     collection: str
+    title: str
+    trust: Trust
     number: int
     purpose: str
     epsilon: str
     devices: int
     at: str
-
-
-class AuditLine(_Told):
-    """One line of the audit log."""
-
-    number: int
-    at: str
-    actor: str
-    action: str
-    collection: str | None
-    detail: dict[str, Any]
 
 
 class EnrolmentSpec(StrictModel):
@@ -132,24 +106,6 @@ class EnrolmentSpec(StrictModel):
     days: Annotated[int, Field(ge=1, le=_YEAR_DAYS)] = 30
 
 
-class EnrolmentRecord(_Told):
-    """A token for enrolment, without the token."""
-
-    id: int
-    name: str
-    uses_left: int
-    created_by: int | None
-    created_at: str
-    expires_at: str
-    revoked_at: str | None
-
-
-class EnrolmentMade(EnrolmentRecord):
-    """A new token for enrolment."""
-
-    token: str = Field(description="Shown this once; only its SHA-256 is kept")
-
-
 class OperatorSpec(StrictModel):
     """An operator."""
 
@@ -158,24 +114,7 @@ class OperatorSpec(StrictModel):
     days: Annotated[int, Field(ge=1, le=_YEAR_DAYS)] = 30
 
 
-class OperatorRecord(_Told):
-    """An operator, without the token."""
-
-    id: int
-    name: str
-    role: Role
-    created_at: str
-    expires_at: str
-    revoked_at: str | None
-
-
-class OperatorMade(OperatorRecord):
-    """A new operator."""
-
-    token: str = Field(description="Shown this once; only its SHA-256 is kept")
-
-
-class DeviceCount(_Told):
+class DeviceCount(BaseModel):
     """Number of enrolled devices."""
 
     devices: int
@@ -189,36 +128,20 @@ class Enrolling(StrictModel):
     signature: Annotated[str, Field(pattern="^[0-9a-f]{128}$", description="Of the enrolment statement")]
 
 
-class DeviceNumber(_Told):
+class DeviceNumber(BaseModel):
     """Number with which the device signs its requests."""
 
     device: int
 
 
-class OpenCollection(_Told):
-    """A collection that devices may take part in."""
-
-    id: Hexadecimal
-    trust: Trust
-    title: str
-    terms: Digest
-
-
-class AssignmentRecord(_Told):
-    """The shard of a device in a round, and its number within the shard."""
-
-    shard: int
-    client: int
-
-
-class GuaranteeBody(_Told):
+class GuaranteeBody(BaseModel):
     """The guarantee."""
 
     in_words: str
     guarantee: dict[str, Any]
 
 
-class Health(_Told):
+class Health(BaseModel):
     """Whether the service works."""
 
     status: Literal["ok", "failing"]

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from fastapi import Path, Request, Security
 
@@ -16,6 +16,7 @@ from mapveil.collector.http.limits import Bodies
 from mapveil.collector.http.prometheus import Metrics
 from mapveil.collector.http.schemas import ErrorBody
 from mapveil.collector.http.settings import Settings
+from mapveil.collector.refusals import MEANINGS
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.principals import Accounts, Operator
 
@@ -26,23 +27,6 @@ T = TypeVar("T")
 
 CollectionId = Annotated[str, Path(pattern="^[0-9a-f]{32}$", description="32 hexadecimal digits")]
 """The part ``{id}`` of an address."""
-
-REFUSALS: Final = {
-    400: "The request cannot be read",
-    401: "No token or signature, or one that is unknown, expired or revoked",
-    403: "The operator's role does not allow it",
-    404: "There is no such thing",
-    405: "This address does not take this method",
-    409: "The state of the collection forbids it, or something else was said before",
-    410: "What was asked for is over",
-    413: "A body larger than is accepted",
-    415: "A body of another Content-Type",
-    422: "What was sent cannot be used",
-    429: "More requests than are accepted for now; see Retry-After",
-    500: "A fault of the collector",
-    503: "The store cannot be read or written now; see Retry-After",
-}
-"""Meaning of each status, for the OpenAPI document."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,4 +59,4 @@ class Service:
 
 def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Refusals of a route beside those that every route of its kind may answer with."""
-    return {status: {"model": ErrorBody, "description": REFUSALS[status]} for status in statuses}
+    return {status: {"model": ErrorBody, "description": MEANINGS[status]} for status in statuses}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import multiprocessing.connection
 import os
@@ -11,17 +12,20 @@ import socket
 import tempfile
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.supervisors import Multiprocess
+
+from mapveil.collector.clock import SystemClock
+from mapveil.collector.http.app import create_app
 from mapveil.collector.http.logs import configure_logs
+from mapveil.collector.http.protocol import TimedProtocol
 from mapveil.collector.http.settings import Settings
+from mapveil.collector.rounds.engine import Engine
+from mapveil.collector.store.database import Store
 from mapveil_client.errors import InputError
-
-if TYPE_CHECKING:
-    import asyncio
-
-    import uvicorn
-    from starlette.types import ASGIApp
 
 _FACTORY: Final = "mapveil.collector.http.serving:worker"
 _SPARE_FILES: Final = 256  # beside connections: the store, the maps, the log
@@ -31,11 +35,6 @@ _HUNG_SECONDS: Final = 10  # until a worker that says nothing is replaced; start
 
 def application(settings: Settings) -> ASGIApp:
     """The application with a store of its own, which it closes at its end."""
-    from mapveil.collector.clock import SystemClock
-    from mapveil.collector.http.app import create_app
-    from mapveil.collector.rounds.engine import Engine
-    from mapveil.collector.store.database import Store
-
     clock = SystemClock()
     store = Store(settings.store, clock=clock)
     store.create_tables()
@@ -91,16 +90,12 @@ def configuration(settings: Settings, app: Any, *, factory: bool = False) -> uvi
     Parameters
     ----------
     settings : Settings
-        As given.
+        Of the service.
     app : ASGI application or str
-        What it runs, or where it is made.
+        The application, or the address of a function that makes it.
     factory : bool
-        Whether ``app`` makes it.
+        Whether ``app`` is a function that makes the application.
     """
-    import uvicorn
-
-    from mapveil.collector.http.protocol import TimedProtocol
-
     protocol = functools.partial(TimedProtocol, settings=settings)
     return uvicorn.Config(
         app,
@@ -132,9 +127,6 @@ def serve(settings: Settings, listener: socket.socket, ready: Callable[[], None]
 
     Both signals are obeyed from the call of ``ready`` on, also by a background job, which inherits SIGINT ignored.
     """
-    import uvicorn
-    from uvicorn.supervisors import Multiprocess
-
     _allow_files(settings.connections + _SPARE_FILES)
     if settings.workers == 1:
         app = functools.partial(application, settings)
@@ -148,9 +140,8 @@ def serve(settings: Settings, listener: socket.socket, ready: Callable[[], None]
     with tempfile.TemporaryDirectory(prefix="mapveil-metrics-") as folder:
         os.environ.update(settings.environment(), PROMETHEUS_MULTIPROC_DIR=folder)
         listener.set_inheritable(True)
-        workers = Multiprocess(
-            configuration(settings, _FACTORY, factory=True), [listener]
-        )  # takes the signals
+        # Takes the signals.
+        workers = Multiprocess(configuration(settings, _FACTORY, factory=True), [listener])
         ready()
         workers.run()
 

@@ -1,8 +1,7 @@
 """Collections in the store: made, moved from state to state, and read back.
 
-Every change of state goes through :func:`move`, which looks the step up in
-:mod:`mapveil.collector.rounds.life_cycle` and
-writes the audit line in the same transaction.
+Every change of state goes through :func:`move`, which looks the step up in :mod:`mapveil.collector.rounds.life_cycle`
+and writes the audit line in the same transaction.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ import functools
 import re
 from collections.abc import Iterable
 from datetime import datetime
+from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Table, delete, func, insert, select, update
@@ -23,12 +23,12 @@ from mapveil.collector.rounds.specification import PendingCollection
 from mapveil.collector.store import audit_log as audit
 from mapveil.collector.store.backends import CLOCK
 from mapveil.collector.store.database import lock_collection
-from mapveil.collector.store.schema import charges, collections, messages, reports, rounds
+from mapveil.collector.store.schema import charges, collections, members, messages, reports, rounds
 from mapveil_client.secure_sum.states import ServerState
 from mapveil_client.terms import CollectionTerms
 
 _OPERATOR: Final = re.compile(r"operator (\d{1,18})")
-_MOST_REASON: Final = 500
+MOST_REASON: Final = 500
 
 
 class Collection(NamedTuple):
@@ -113,16 +113,10 @@ def listed(connection: Connection, states: Iterable[State] | None = None) -> lis
 
 
 def _collection(row: Any) -> Collection:
+    opened, ended = (None if at is None else read_time(at) for at in (row.opened_at, row.ended_at))
+    created, limits = read_time(row.created_at), (row.join_seconds, row.phase_seconds)
     return Collection(
-        row.id,
-        State(row.state),
-        terms_of(row.terms),
-        row.join_seconds,
-        row.phase_seconds,
-        read_time(row.created_at),
-        None if row.opened_at is None else read_time(row.opened_at),
-        None if row.ended_at is None else read_time(row.ended_at),
-        row.reason,
+        row.id, State(row.state), terms_of(row.terms), *limits, created, opened, ended, row.reason
     )
 
 
@@ -167,30 +161,29 @@ def abort(
     connection : Connection
         Of a transaction for writing.
     identifier : str
-        The collection's.
+        Identifier of the collection.
     actor : str
-        Who ends it.
+        Name in the audit log of the one who ends it.
     reason : str
-        Why, for everybody to read.
+        For everybody to read.
     only_in : State, optional
         State that it must still be in: the caller may be late.
 
     Returns
     -------
     bool
-        Whether it was this that ended it.
+        Whether this call ended it.
     """
-    if not 0 < len(reason) <= _MOST_REASON or not reason.isprintable():
-        raise Invalid("reason", f"a text of 1 to {_MOST_REASON} printable characters")
-    lock_collection(connection, identifier)
-    if only_in is not None and find(connection, identifier).state is not only_in:
+    if not 0 < len(reason) <= MOST_REASON or not reason.isprintable():
+        raise Invalid(f"reason must be a text of 1 to {MOST_REASON} printable characters")
+    state = lock_collection(connection, identifier)
+    if only_in is not None and state != only_in:
         return False
     before = move(connection, identifier, Happening.FAILED, actor, reason=reason)
     if before is None:
-        state = find(connection, identifier).state
-        if state is State.ABORTED:
+        if state == State.ABORTED:
             return False
-        raise Conflict(f"the collection is {state.value}", "one that has not ended")
+        raise Conflict(f"the collection is {state}", "one that has not ended")
     if before.state is State.OPEN:
         charge_reports(connection, before)
     connection.execute(delete(messages).where(messages.c.collection == identifier))
@@ -199,25 +192,38 @@ def abort(
 
 
 def charge_reports(connection: Connection, collection: Collection) -> None:
-    """Write down what the reports of a local collection cost those who sent them."""
+    """Charge the reports of a local collection to the devices that sent them."""
     count = counted(connection, collection.id, reports)
     if collection.terms.trust == "local" and count:
-        connection.execute(
-            insert(charges).values(
-                collection=collection.id,
-                number=0,
-                purpose="one report of each user",
-                epsilon=str(collection.terms.epsilon),
-                devices=count,
-                at=now_text(connection),
-            )
+        charge(connection, collection.id, 0, "one report of each user", collection.terms.epsilon, count)
+
+
+def charge(
+    connection: Connection, identifier: str, number: int, purpose: str, epsilon: Fraction | None, devices: int
+) -> None:
+    """Charge epsilon to each of so many devices, for round ``number`` or, if that is 0, for their reports."""
+    connection.execute(
+        insert(charges).values(
+            collection=identifier,
+            number=number,
+            purpose=purpose,
+            epsilon=str(epsilon),
+            devices=devices,
+            at=now_text(connection),
         )
+    )
 
 
-def counted(connection: Connection, identifier: str, table: Table) -> int:
-    """Number of members, or of reports, of a collection."""
-    query = select(func.count()).select_from(table).where(table.c.collection == identifier)
+def counted(connection: Connection, identifier: str, table: Table, **columns: int) -> int:
+    """Number of rows of a collection, such as its members, where ``columns`` have these values."""
+    where = (table.c[name] == value for name, value in columns.items())
+    query = select(func.count()).select_from(table).where(table.c.collection == identifier, *where)
     return int(connection.execute(query).scalar_one())
+
+
+def present(connection: Connection, collection: Collection) -> int:
+    """Number of devices that have joined a distributed collection, or have reported to another one."""
+    return counted(connection, collection.id, members if collection.terms.trust == "distributed" else reports)
 
 
 def rounds_of(connection: Connection, identifier: str) -> list[Any]:
@@ -229,13 +235,9 @@ def rounds_of(connection: Connection, identifier: str) -> list[Any]:
 
 def newest_round(connection: Connection, identifier: str) -> Round | None:
     """State of the last round of a collection; None before the first."""
-    query = (
-        select(rounds.c.number, rounds.c.phase, rounds.c.open, rounds.c.phase_at, rounds.c.included)
-        .where(rounds.c.collection == identifier)
-        .order_by(rounds.c.number.desc())
-        .limit(1)
-    )
-    row = connection.execute(query).first()
+    columns = (rounds.c[name] for name in Round._fields)
+    query = select(*columns).where(rounds.c.collection == identifier).order_by(rounds.c.number.desc())
+    row = connection.execute(query.limit(1)).first()
     if row is None:
         return None
     return Round(row.number, ServerState(row.phase), row.open, read_time(row.phase_at), row.included)

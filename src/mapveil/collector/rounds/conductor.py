@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import logging
 import threading
-import traceback
 from collections.abc import Callable
 from typing import Final
 
-from sqlalchemy import Table
-
-from mapveil.collector.refusals import Conflict, Refusal, StoreUnavailable
-from mapveil.collector.rounds import round_memory, secure_rounds
+from mapveil.collector.refusals import Conflict, Refusal, StoreUnavailable, where_raised
+from mapveil.collector.rounds import secure_rounds, server_half
 from mapveil.collector.rounds.collection import (
+    MOST_REASON,
     Collection,
     Round,
     abort,
@@ -27,6 +25,7 @@ from mapveil.collector.rounds.collection import (
     listed,
     move,
     newest_round,
+    present,
 )
 from mapveil.collector.rounds.life_cycle import ACTIVE, Happening, State
 from mapveil.collector.rounds.progress import Deadlines, ProgressBoard, progress_of
@@ -34,7 +33,7 @@ from mapveil.collector.rounds.results import StoredMap, make_map, store_map
 from mapveil.collector.rounds.shard_machines import ShardMachines
 from mapveil.collector.store import audit_log as audit
 from mapveil.collector.store.database import Store
-from mapveil.collector.store.schema import members, reports
+from mapveil.collector.store.schema import reports
 from mapveil.mechanisms.plan import Query
 from mapveil_client.errors import MapveilError
 from mapveil_client.randomness.random import Randomness
@@ -42,7 +41,6 @@ from mapveil_client.secure_sum.states import Abort, ServerState, phase_name
 
 _LOG: Final = logging.getLogger(__name__)
 _REST_SECONDS: Final = 5.0  # after a step that failed for no reason of the collection's own
-_MOST_REASON: Final = 500
 _ROLE: Final = "conductor"
 
 
@@ -53,12 +51,8 @@ class Conductor:
     ----------
     store : Store
         Holds the collections.
-    deadlines : Deadlines
-        Of this process.
-    machines : ShardMachines
-        Of this process.
-    board : ProgressBoard
-        Drops the progress of a collection that changed.
+    deadlines, machines, board : Deadlines, ShardMachines and ProgressBoard
+        State of this process.
     rng : Randomness
         Draws shards, graphs and the names of rounds.
 
@@ -110,12 +104,8 @@ class Conductor:
         except StoreUnavailable:
             raise
         except Exception as error:
-            # A fault of ours: said without its text, which could quote what was worked on, and tried again.
-            frames = traceback.extract_tb(error.__traceback__)[-3:]
-            where = " < ".join(
-                f"{frame.name} ({frame.filename}:{frame.lineno})" for frame in reversed(frames)
-            )
-            _LOG.error("collection %s: %s at %s", identifier, type(error).__name__, where)
+            # An internal fault: logged without its text, which could quote what was worked on, and tried again.
+            _LOG.error("collection %s: %s", identifier, where_raised(error))
             self._resting[identifier] = now + _REST_SECONDS
 
     def step(self, identifier: str) -> bool:
@@ -128,50 +118,43 @@ class Conductor:
         """
         with self._store.read() as connection:
             collection = find(connection, identifier)
-        if collection.state not in ACTIVE:
-            self._forget(identifier)
+        acts = {State.OPEN: self._wait, State.RUNNING: self._run, State.FINISHING: self._finish}
+        if collection.state not in acts:
+            self.forget(identifier)
             return False
+        return self._attempt(collection, acts[collection.state])
+
+    def _attempt(self, collection: Collection, act: Callable[[Collection], bool]) -> bool:
+        """Take a step of a collection; end it where the step is impossible."""
         try:
-            if collection.state is State.OPEN:
-                done = self._wait(collection)
-            elif collection.state is State.RUNNING:
-                done = self._run(collection)
-            else:
-                done = self._finish(collection)
+            done = act(collection)
         except Refusal:
             raise
         except MapveilError as error:
-            _LOG.warning("collection %s cannot go on: %s", identifier, error)
+            _LOG.warning("collection %s cannot go on: %s", collection.id, error)
             done = self._end(collection, str(error))
         if done:
-            self._board.forget(identifier)
+            self._board.forget(collection.id)
         return done
 
     def begin(self, identifier: str, actor: str) -> None:
         """Stop waiting for more devices. Run by: an operator."""
         with self._store.read() as connection:
             collection = find(connection, identifier)
-            present = counted(connection, identifier, _table(collection))
+            there = present(connection, collection)
         if collection.state is not State.OPEN:
             raise Conflict(f"the collection is {collection.state.value}", "one that is open")
-        if present < collection.terms.minimum:
-            raise Conflict(f"{present} devices are there; {collection.terms.minimum} are promised at least")
+        if there < collection.terms.minimum:
+            raise Conflict(f"{there} devices are there; {collection.terms.minimum} are promised at least")
         with self._store.write() as connection:
-            audit.record(connection, actor, "collection.begin", identifier, present=present)
-        try:
-            self._begin(collection)
-        except Refusal:
-            raise
-        except MapveilError as error:
-            self._end(collection, str(error))
-        self._board.forget(identifier)
+            audit.record(connection, actor, "collection.begin", identifier, present=there)
+        self._attempt(collection, self._begin)
 
     def _wait(self, collection: Collection) -> bool:
         """An open collection: begin as soon as enough are there, or the time is over."""
         with self._store.read() as connection:
             there = progress_of(connection, collection, self._deadlines)
-        over = there.closes_in_s is not None and there.closes_in_s <= 0
-        if there.present < there.wanted and not over:
+        if not there.due:
             return False
         if there.present < collection.terms.minimum:
             what = "joined" if collection.terms.trust == "distributed" else "reported"
@@ -194,11 +177,11 @@ class Conductor:
     def _start_round(self, collection: Collection, number: int) -> bool:
         """Start the round that the server half asks for, or go on to the map where it asks for none."""
         with self._store.read() as connection:
-            asked = round_memory.asked_devices(connection, collection.id, number)
-        wanted = round_memory.next_step(self._store, collection.terms, asked.size)
+            asked = server_half.asked_devices(connection, collection.id, number)
+        wanted = server_half.next_step(self._store, collection.terms, asked.size)
         if not isinstance(wanted, Query):
             with self._store.write() as connection:
-                return secure_rounds.finish_rounds(connection, collection.id)
+                return move(connection, collection.id, Happening.SUMMED, "service") is not None
         rng = self._rng.child(f"{collection.id} round {number}")
         drawn = secure_rounds.draw_round(collection.terms, wanted, number, asked, rng)
         with self._store.write() as connection:
@@ -215,8 +198,7 @@ class Conductor:
             self._machines.forget(collection.id)
             return self._start_round(collection, newest.number + 1)
         if newest.open:
-            over = there.closes_in_s is not None and there.closes_in_s <= 0
-            if there.present < there.wanted and not over:
+            if not there.due:
                 return False
             with self._store.write() as connection:
                 return secure_rounds.shut_phase(connection, collection.id, newest.number, newest.phase)
@@ -255,21 +237,13 @@ class Conductor:
 
     def _end(self, collection: Collection, reason: str) -> bool:
         """Abort a collection that cannot go on, unless it has gone on."""
-        text = "".join(letter if letter.isprintable() else " " for letter in reason)[:_MOST_REASON]
+        text = "".join(letter if letter.isprintable() else " " for letter in reason)[:MOST_REASON]
         with self._store.write() as connection:
-            return abort(
-                connection,
-                collection.id,
-                "service",
-                text or "no reason was given",
-                only_in=collection.state,
-            )
+            reason = text or "no reason was given"
+            return abort(connection, collection.id, "service", reason, only_in=collection.state)
 
-    def _forget(self, identifier: str) -> None:
+    def forget(self, identifier: str) -> None:
+        """Drop what this process holds of a collection."""
         self._machines.forget(identifier)
         self._deadlines.forget(identifier)
         self._board.forget(identifier)
-
-
-def _table(collection: Collection) -> Table:
-    return members if collection.terms.trust == "distributed" else reports

@@ -7,26 +7,36 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 from sqlalchemy import select
 
 from mapveil.collector.recent import Recent
 from mapveil.collector.refusals import Conflict, Invalid, NotFound, TooLate
-from mapveil.collector.rounds.collection import find, listed
+from mapveil.collector.rounds.collection import find, listed, terms_of
 from mapveil.collector.rounds.intake import KeepMembers, KeepMessages, KeepReports, Kept, Message, Report
 from mapveil.collector.rounds.life_cycle import State
+from mapveil.collector.rounds.offer import offer
 from mapveil.collector.rounds.progress import Progress, ProgressBoard
-from mapveil.collector.rounds.reports import report_check
 from mapveil.collector.rounds.shard_machines import Assignment, RoundMachines, ShardMachine, ShardMachines
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.schema import messages, rounds
 from mapveil_client.secure_sum.states import PeerFault, ProtocolError, ServerState, phase_name, phase_named
-from mapveil_client.terms import CollectionTerms
 
 _INLINE_BYTES: Final = 1 << 14  # a larger message is checked in a thread
 _CHECKS: Final = 8
-_TERMS: Final = 256
+_DOCUMENTS: Final = 256  # terms and announcements, which never change
+
+
+@dataclass(frozen=True)
+class OpenCollection:
+    """A collection that devices may take part in."""
+
+    id: str
+    trust: str
+    title: str
+    terms: str  # digest, hexadecimal
 
 
 class ServerMessage(NamedTuple):
@@ -41,30 +51,40 @@ class DeviceService:
 
     def __init__(self, store: Store, machines: ShardMachines, board: ProgressBoard) -> None:
         self._store, self._machines, self._board = store, machines, board
-        self._terms: Recent[str, CollectionTerms] = Recent(_TERMS)
+        self._documents: Recent[tuple[str, int], bytes] = Recent(_DOCUMENTS)
         self._checks: Recent[str, Callable[[bytes], None]] = Recent(_CHECKS)
 
-    def open_collections(self) -> list[dict[str, Any]]:
+    def open_collections(self) -> list[OpenCollection]:
         """The collections that devices may take part in."""
         with self._store.read() as connection:
-            found = listed(connection, (State.OPEN,))
-        return [
-            {
-                "id": each.id,
-                "trust": each.terms.trust,
-                "title": each.terms.title,
-                "terms": each.terms.digest.hex(),
-            }
-            for each in found
-        ]
+            found = [(each.id, each.terms) for each in listed(connection, (State.OPEN,))]
+        return [OpenCollection(id, terms.trust, terms.title, terms.digest.hex()) for id, terms in found]
+
+    async def document(self, id: str, number: int = 0) -> bytes:
+        """Announcement of a round, or the terms of the collection (round 0), as devices read them."""
+        kept = self._documents.get((id, number))
+        if kept is not None:
+            return kept
+        read = (
+            asyncio.to_thread(self.announcement, id, number) if number else asyncio.to_thread(self.terms, id)
+        )
+        return self._documents.put((id, number), await read)
 
     def terms(self, id: str) -> bytes:
         """Terms of a collection, as devices read them."""
-        return self._terms_of(id).encode()
+        with self._store.read() as connection:
+            found = find(connection, id)
+        if found.state is State.PENDING:
+            raise NotFound("there is no such collection")
+        return found.terms.encode()
 
     def progress(self, id: str) -> Progress:
         """Progress of a collection, at most a moment old."""
         return self._board.of(id)
+
+    def progress_at_hand(self, id: str) -> Progress | None:
+        """As :meth:`progress`, for an event loop: None where it must be read first."""
+        return self._board.fresh(id)
 
     def announcement(self, id: str, number: int) -> bytes:
         """Announcement of a round, as devices read it."""
@@ -77,7 +97,7 @@ class DeviceService:
 
     async def join(self, id: str, device: int) -> None:
         """Let a device take part in a distributed collection; once more changes nothing."""
-        terms = await self._terms_for(id)
+        terms = terms_of(await self.document(id))
         if terms.trust != "distributed":
             raise Conflict("this collection is of reports", "a report")
         kept = await self._store.put(KeepMembers(id, terms.devices), device)
@@ -88,12 +108,12 @@ class DeviceService:
 
     async def report(self, id: str, device: int, body: bytes) -> None:
         """Take a device's report; the same once more changes nothing."""
-        terms = await self._terms_for(id)
+        terms = terms_of(await self.document(id))
         if terms.trust == "distributed":
             raise Conflict("this collection is of rounds", "a message of a round")
         check = self._checks.get(id)
         if check is None:
-            check = self._checks.put(id, await asyncio.to_thread(report_check, terms))
+            check = self._checks.put(id, await asyncio.to_thread(offer(terms).report_check))
         check(body)
         kept = await self._store.put(KeepReports(id), Report(device, body))
         if kept is Kept.CONFLICT:
@@ -112,17 +132,14 @@ class DeviceService:
         """
         held = self._round(id, number)
         assigned = self._assigned(held, device)
-        now = self._board.of(id)
-        if now.state != State.RUNNING or now.round != number or now.phase is None:
-            now = self._board.read(id)
-        phase = None if now.phase is None else phase_named(now.phase)
-        if now.state != State.RUNNING or now.round != number or phase is None:
+        phase = _phase_of(self._board.of(id), number) or _phase_of(self._board.read(id), number)
+        if phase is None:
             raise TooLate("the round is over")
         machine = held.machines[assigned.shard]
         with machine.lock:
             self._bring_up(machine, phase)
             body = machine.server_message(phase, assigned.client)
-        return ServerMessage(now.phase or "", body)
+        return ServerMessage(phase_name(phase), body)
 
     def assignment_at_hand(self, id: str, number: int, device: int) -> Assignment | None:
         """As :meth:`assignment`, for an event loop: None where something must be read or built first."""
@@ -132,17 +149,17 @@ class DeviceService:
     def server_message_at_hand(self, id: str, number: int, device: int) -> ServerMessage | None:
         """As :meth:`server_message`, for an event loop: None where anything must be read, built or waited for."""
         held, now = self._machines.held(id, number), self._board.fresh(id)
-        if held is None or now is None or now.state != State.RUNNING or now.round != number:
+        phase = None if now is None else _phase_of(now, number)
+        if held is None or phase is None:
             return None
-        phase = None if now.phase is None else phase_named(now.phase)
         assigned = self._assigned(held, device)
         machine = held.machines[assigned.shard]
-        if phase is None or not machine.lock.acquire(blocking=False):
+        if not machine.lock.acquire(blocking=False):
             return None
         try:
             if machine.server.state is not phase:
                 return None
-            return ServerMessage(now.phase or "", machine.server_message(phase, assigned.client))
+            return ServerMessage(phase_name(phase), machine.server_message(phase, assigned.client))
         finally:
             machine.lock.release()
 
@@ -159,10 +176,11 @@ class DeviceService:
         now = self._board.fresh(id)
         if now is None:
             now = await asyncio.to_thread(self._board.of, id)
-        if not _is_at(now, number, phase):
+        if _phase_of(now, number) is not phase:
             now = await asyncio.to_thread(self._board.read, id)
-        if not _is_at(now, number, phase):
-            if now.state == State.RUNNING and now.round == number and _comes(now, phase):
+        current = _phase_of(now, number)
+        if current is not phase:
+            if current is not None and phase.value > current.value:
                 raise Conflict(f"the round is collecting {now.phase}", "a message of that phase")
             if now.state != State.RUNNING:
                 self._machines.forget(id)  # another process ended it
@@ -182,20 +200,6 @@ class DeviceService:
             await self._settle_late(id, number, phase, message)
             return
         _raise_unless_kept(await self._store.put(KeepMessages(id, number, phase), message))
-
-    def _terms_of(self, id: str) -> CollectionTerms:
-        kept = self._terms.get(id)
-        if kept is not None:
-            return kept
-        with self._store.read() as connection:
-            found = find(connection, id)
-        if found.state is State.PENDING:
-            raise NotFound("there is no such collection")
-        return self._terms.put(id, found.terms)
-
-    async def _terms_for(self, id: str) -> CollectionTerms:
-        kept = self._terms.get(id)
-        return kept if kept is not None else await asyncio.to_thread(self._terms_of, id)
 
     def _round(self, id: str, number: int) -> RoundMachines:
         held = self._machines.of(id, number)
@@ -254,14 +258,11 @@ class DeviceService:
         _raise_unless_kept(Kept.AGAIN if held is not None and bytes(held) == message.body else Kept.LATE)
 
 
-def _is_at(now: Progress, number: int, phase: ServerState) -> bool:
-    return now.state == State.RUNNING and now.round == number and now.phase == phase_name(phase)
-
-
-def _comes(now: Progress, phase: ServerState) -> bool:
-    """Whether a phase is still to come."""
-    current = None if now.phase is None else phase_named(now.phase)
-    return current is not None and phase.value > current.value
+def _phase_of(now: Progress, number: int) -> ServerState | None:
+    """The phase that a round collects; None where it is not the collection's current round."""
+    if now.state is not State.RUNNING or now.round != number or now.phase is None:
+        return None
+    return phase_named(now.phase)
 
 
 def _raise_unless_kept(kept: Kept) -> None:

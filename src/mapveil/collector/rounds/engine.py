@@ -20,12 +20,15 @@ from mapveil.collector.rounds.conductor import Conductor
 from mapveil.collector.rounds.device_service import DeviceService
 from mapveil.collector.rounds.life_cycle import Happening
 from mapveil.collector.rounds.progress import Deadlines, ProgressBoard, progress_of
-from mapveil.collector.rounds.records import audit_lines, ledger_lines, record_of
+from mapveil.collector.rounds.records import ledger_lines, record_of
 from mapveil.collector.rounds.results import stored_guarantee, stored_map
 from mapveil.collector.rounds.shard_machines import ShardMachines
 from mapveil.collector.rounds.specification import CollectionSpec, read_specification
+from mapveil.collector.store import audit_log
+from mapveil.collector.store.audit_log import AuditLine
 from mapveil.collector.store.database import Store
 from mapveil.maps.density_map import DensityMap
+from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.randomness.random import Randomness
 
 _TICK_SECONDS: Final = 0.1
@@ -85,9 +88,7 @@ class Engine:
         """End a collection without a map; what was charged stays charged."""
         with self._store.write() as connection:
             records.abort(connection, id, actor, reason)
-        self._machines.forget(id)
-        self._deadlines.forget(id)
-        self._board.forget(id)
+        self._conductor.forget(id)
         return self.collection(id)
 
     def collections(self) -> list[dict[str, Any]]:
@@ -109,10 +110,10 @@ class Engine:
         with self._store.read() as connection:
             return ledger_lines(connection)
 
-    def audit(self, after: int, limit: int, collection: str | None = None) -> list[dict[str, Any]]:
+    def audit(self, after: int, limit: int, collection: str | None = None) -> list[AuditLine]:
         """Lines of the audit log with numbers above ``after``, in order."""
         with self._store.read() as connection:
-            return audit_lines(connection, after, limit, collection)
+            return audit_log.lines(connection, after=after, limit=limit, collection=collection)
 
     # Results
 
@@ -122,8 +123,8 @@ class Engine:
             found = stored_map(connection, id)
         return found.decode()
 
-    def guarantee(self, id: str) -> dict[str, Any]:
-        """The guarantee of a finished map, as its record."""
+    def guarantee(self, id: str) -> Guarantee:
+        """The guarantee of a finished map."""
         with self._store.read() as connection:
             return stored_guarantee(connection, id)
 

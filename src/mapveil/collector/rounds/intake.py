@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Table, func, select, tuple_
+from sqlalchemy import Table, select, tuple_
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection
 
-from mapveil.collector.rounds.collection import now_text
+from mapveil.collector.rounds.collection import counted, now_text
 from mapveil.collector.rounds.life_cycle import State
 from mapveil.collector.store.database import lock_collection
-from mapveil.collector.store.schema import collections, members, messages, reports, rounds
+from mapveil.collector.store.schema import members, messages, reports, rounds
 from mapveil_client.secure_sum.states import ServerState
 
 _ROWS: Final = 200  # of one statement: SQLite accepts 32,766 parameters
@@ -58,17 +58,16 @@ class KeepMembers:
 
     def __call__(self, connection: Connection, batch: Sequence[int]) -> list[Kept]:
         """Outcome of each device, by its number."""
-        lock_collection(connection, self.collection)
+        is_open = lock_collection(connection, self.collection) == State.OPEN
         of_collection = members.c.collection == self.collection
         known = set(
             connection.execute(
                 select(members.c.device).where(of_collection, members.c.device.in_(batch))
             ).scalars()
         )
-        if not _is_open(connection, self.collection):
+        if not is_open:
             return [Kept.AGAIN if device in known else Kept.LATE for device in batch]
-        count = select(func.count()).select_from(members).where(of_collection)
-        left = max(0, self.expected - int(connection.execute(count).scalar_one()))
+        left = max(0, self.expected - counted(connection, self.collection, members))
         new = set([device for device in dict.fromkeys(batch) if device not in known][:left])
         if new:
             at = now_text(connection)
@@ -87,11 +86,9 @@ class KeepReports:
 
     def __call__(self, connection: Connection, batch: Sequence[Report]) -> list[Kept]:
         """Outcome of each report."""
-        lock_collection(connection, self.collection, shared=True)
+        is_open = lock_collection(connection, self.collection, shared=True) == State.OPEN
         scope = {"collection": self.collection}
-        return _keep(
-            connection, reports, scope, ("device",), batch, is_open=_is_open(connection, self.collection)
-        )
+        return _keep(connection, reports, scope, ("device",), batch, is_open=is_open)
 
 
 @dataclass(frozen=True)
@@ -113,11 +110,6 @@ class KeepMessages:
         is_open = row is not None and row.open and row.phase == self.phase.value
         scope = {"collection": self.collection, "round": self.number, "phase": self.phase.value}
         return _keep(connection, messages, scope, ("shard", "client"), batch, is_open=is_open)
-
-
-def _is_open(connection: Connection, identifier: str) -> bool:
-    state = connection.execute(select(collections.c.state).where(collections.c.id == identifier)).scalar()
-    return state == State.OPEN.value
 
 
 def _keep(

@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from collections.abc import Callable
+from functools import cached_property, partial
 from typing import Final
 
+from mapveil.collector.recent import Recent
+from mapveil.collector.refusals import Invalid
 from mapveil.geo.parse_tiling import tiling_from_dict
 from mapveil.geo.tiling import Tiling
 from mapveil.local.local_mechanism import LocalMechanism
 from mapveil.local.randomizers.randomizer import Randomizer
 from mapveil.mechanisms.mechanism import AnyMechanism
 from mapveil.mechanisms.methods import find_method
-from mapveil_client.errors import ParameterError
+from mapveil.mechanisms.sum_mechanism import SumMechanism
+from mapveil.random_features.fourier_kde import FourierKde
+from mapveil.trust.secure_aggregation.model import SecureAggregation
+from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.local.domain import Domain
+from mapveil_client.local.message import read_reports
+from mapveil_client.random_features import report as feature_report
 from mapveil_client.terms import CollectionTerms
 
 _MOST_KEPT: Final = 64  # offers, each with a randomizer's tables
 
 
 class Offer:
-    """What the server makes of the terms that devices were told; see :func:`offer`.
+    """The server's side of the terms that devices are told; see :func:`offer`.
+
+    Each property raises an :class:`InputError` where the terms cannot be used, or are of another trust model.
 
     Parameters
     ----------
@@ -32,60 +42,74 @@ class Offer:
 
     @cached_property
     def mechanism(self) -> AnyMechanism:
-        """The mechanism with the terms' parameters.
-
-        Raises
-        ------
-        ParameterError
-            The method does not exist, or an option is none of it.
-        """
+        """The mechanism with the terms' parameters."""
         terms = self._terms
         return find_method(terms.method, terms.trust).make(terms.epsilon, terms.options)
 
     @cached_property
     def tiling(self) -> Tiling:
-        """The tiling.
-
-        Raises
-        ------
-        InputError
-            The record is none.
-        """
+        """The tiling, with outlines."""
         return tiling_from_dict(self._terms.tiling)
 
     @property
-    def local(self) -> LocalMechanism:
-        """The mechanism of a local collection.
+    def sums(self) -> SumMechanism:
+        """The mechanism of a distributed collection."""
+        if isinstance(found := self.mechanism, SumMechanism):
+            return found
+        raise self._other("sums")
 
-        Raises
-        ------
-        ParameterError
-            The terms are of another trust model.
-        """
-        if not isinstance(self.mechanism, LocalMechanism):
-            raise ParameterError(f"{self._terms.method} does not randomize reports; choose a local method")
-        return self.mechanism
+    @property
+    def model(self) -> SecureAggregation:
+        """The secure sums of a distributed collection."""
+        if isinstance(found := self.sums.trust, SecureAggregation):
+            return found
+        raise self._other("sums")
+
+    @property
+    def local(self) -> LocalMechanism:
+        """The mechanism of a local collection."""
+        if isinstance(found := self.mechanism, LocalMechanism):
+            return found
+        raise self._other("local")
+
+    @property
+    def features(self) -> FourierKde:
+        """The mechanism of a random-features collection."""
+        if isinstance(found := self.mechanism, FourierKde):
+            return found
+        raise self._other("features")
 
     @cached_property
     def randomizer(self) -> Randomizer:
-        """Both halves of the randomizer of a local collection.
-
-        Raises
-        ------
-        InputError
-            The terms are of another trust model, or their parameters do not fit the cells.
-        """
+        """Both halves of the randomizer of a local collection."""
         return self.local.on(Domain(self.tiling))
 
+    def report_check(self) -> Callable[[bytes], None]:
+        """Make the check that refuses a body that is not a report, and never says what the report says. CPU-heavy."""
+        read: Callable[[list[bytes]], object] = (
+            partial(read_reports, randomizer=self.randomizer)
+            if self._terms.trust == "local"
+            else partial(feature_report.read_reports, query=self._terms.waves)
+        )
 
-_kept: dict[bytes, Offer] = {}
+        def check(body: bytes) -> None:
+            try:
+                read([body])
+            except InputError as error:
+                raise Invalid(f"the report {str(error).removeprefix('report 0: ')}") from None
+
+        return check
+
+    def _other(self, wanted: str) -> ParameterError:
+        terms = self._terms
+        return ParameterError(
+            f"method must be one of {wanted}, got {terms.method} of trust model {terms.trust}"
+        )
+
+
+_offers: Final[Recent[bytes, Offer]] = Recent(_MOST_KEPT)
 
 
 def offer(terms: CollectionTerms) -> Offer:
     """The server's side of some terms, made once for terms of one digest."""
-    found = _kept.get(terms.digest)
-    if found is None:
-        found = _kept[terms.digest] = Offer(terms)
-        while len(_kept) > _MOST_KEPT:
-            del _kept[next(iter(_kept))]
-    return found
+    return _offers.get(terms.digest) or _offers.put(terms.digest, Offer(terms))

@@ -5,17 +5,18 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Hashable
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, NamedTuple
+from typing import Final
 
 from sqlalchemy import func, select
 from sqlalchemy.engine import Connection
 
 from mapveil.collector.clock import Clock
-from mapveil.collector.rounds.collection import Collection, Round, counted, find, newest_round
+from mapveil.collector.rounds.collection import Collection, Round, counted, find, newest_round, present
 from mapveil.collector.rounds.life_cycle import State
 from mapveil.collector.store.database import Store
-from mapveil.collector.store.schema import assignments, members, messages, reports
+from mapveil.collector.store.schema import assignments, messages
 from mapveil_client.secure_sum.states import ServerState, phase_name, server_phases
 
 _FRESH_SECONDS: Final = 0.1
@@ -42,13 +43,13 @@ class Deadlines:
         Parameters
         ----------
         collection : str
-            Whose.
+            Identifier of the collection.
         what : hashable
-            Tells it from everything else that this collection waits for.
+            Name of this phase among everything that the collection waits for.
         began : datetime
-            As stored.
+            Stored start of the phase.
         seconds : float
-            How long it lasts.
+            Duration of the phase.
         """
         now = self._clock.monotonic()
         key = (collection, what)
@@ -65,10 +66,11 @@ class Deadlines:
                 del self._ends[key]
 
 
-class Progress(NamedTuple):
+@dataclass(frozen=True)
+class Progress:
     """Progress of a collection."""
 
-    state: str
+    state: State
     round: int | None
     phase: str | None  # None between rounds, and where there are none
     open: bool  # whether what is waited for is still accepted
@@ -76,35 +78,29 @@ class Progress(NamedTuple):
     wanted: int
     present: int  # members, reports, or messages of this phase
 
+    @property
+    def due(self) -> bool:
+        """Whether nothing more is waited for: all are there, or the time is over."""
+        return self.present >= self.wanted or (self.closes_in_s is not None and self.closes_in_s <= 0)
+
 
 def progress_of(connection: Connection, collection: Collection, deadlines: Deadlines) -> Progress:
     """Read where a collection stands."""
-    newest = newest_round(connection, collection.id) if collection.terms.trust == "distributed" else None
+    distributed, state = collection.terms.trust == "distributed", collection.state
+    newest = newest_round(connection, collection.id) if distributed else None
     number = None if newest is None else newest.number
-    if collection.state is State.RUNNING and newest is not None:
+    left = None
+    if state is State.RUNNING and newest is not None:
         if newest.phase is ServerState.DONE:
-            return Progress(collection.state.value, number, None, False, None, 0, 0)
-        left = deadlines.left(
-            collection.id, (newest.number, newest.phase), newest.phase_at, collection.phase_seconds
-        )
-        wanted, present = _messages(connection, collection, newest)
-        return Progress(
-            collection.state.value, number, phase_name(newest.phase), newest.open, left, wanted, present
-        )
-    table = members if collection.terms.trust == "distributed" else reports
-    present = counted(connection, collection.id, table)
-    left_open = None
-    if collection.state is State.OPEN and collection.opened_at is not None:
-        left_open = deadlines.left(collection.id, "open", collection.opened_at, collection.join_seconds)
-    return Progress(
-        collection.state.value,
-        number,
-        None,
-        collection.state is State.OPEN,
-        left_open,
-        collection.terms.devices,
-        present,
-    )
+            return Progress(state, number, None, False, None, 0, 0)
+        phase = (newest.number, newest.phase)
+        left = deadlines.left(collection.id, phase, newest.phase_at, collection.phase_seconds)
+        wanted, there = _messages(connection, collection, newest)
+        return Progress(state, number, phase_name(newest.phase), newest.open, left, wanted, there)
+    if state is State.OPEN and collection.opened_at is not None:
+        left = deadlines.left(collection.id, "open", collection.opened_at, collection.join_seconds)
+    there = present(connection, collection)
+    return Progress(state, number, None, state is State.OPEN, left, collection.terms.devices, there)
 
 
 def _messages(connection: Connection, collection: Collection, newest: Round) -> tuple[int, int]:
@@ -121,17 +117,11 @@ def _messages(connection: Connection, collection: Collection, newest: Round) -> 
         .group_by(messages.c.phase)
     )
     found: dict[int, int] = {row[0]: row[1] for row in connection.execute(of_phase)}
-    present = found.get(newest.phase.value, 0)
-    return (found.get(order[at - 1].value, 0) if at else _asked(connection, collection.id, newest)), present
-
-
-def _asked(connection: Connection, identifier: str, newest: Round) -> int:
-    query = (
-        select(func.count())
-        .select_from(assignments)
-        .where(assignments.c.collection == identifier, assignments.c.round == newest.number)
-    )
-    return int(connection.execute(query).scalar_one())
+    if at == 0:
+        wanted = counted(connection, collection.id, assignments, round=newest.number)
+    else:
+        wanted = found.get(order[at - 1].value, 0)
+    return wanted, found.get(newest.phase.value, 0)
 
 
 class ProgressBoard:

@@ -1,4 +1,4 @@
-"""Records that operators read: collections with their rounds, the ledger, the audit log."""
+"""Records that operators read: collections with their rounds, and the ledger."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from mapveil.collector.rounds.collection import Collection, counted, rounds_of, 
 from mapveil.collector.rounds.life_cycle import State
 from mapveil.collector.rounds.progress import Progress
 from mapveil.collector.rounds.results import guarantee_of
-from mapveil.collector.store import audit_log as audit
 from mapveil.collector.store.schema import charges, collections, members, reports
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.secure_sum.states import ServerState, phase_name
@@ -46,7 +45,7 @@ def record_of(connection: Connection, collection: Collection, progress: Progress
         "terms": terms.digest.hex(),
         "members": counted(connection, collection.id, members),
         "reports": counted(connection, collection.id, reports),
-        "progress": progress._asdict(),
+        "progress": vars(progress),
         "rounds": [_round(row, collection.state) for row in rounds_of(connection, collection.id)],
         "spent": str(sum((Fraction(each) for each in connection.execute(spent).scalars()), Fraction(0))),
         "result": collection.state is State.DONE,
@@ -95,11 +94,3 @@ def ledger_lines(connection: Connection) -> list[dict[str, Any]]:
         }
         for row in connection.execute(query)
     ]
-
-
-def audit_lines(
-    connection: Connection, after: int, limit: int, collection: str | None = None
-) -> list[dict[str, Any]]:
-    """Lines of the audit log, in order."""
-    found = audit.lines(connection, after=after, limit=limit, collection=collection)
-    return [line._asdict() for line in found]

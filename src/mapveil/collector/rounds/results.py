@@ -12,16 +12,14 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from sqlalchemy import insert, select, update
-from sqlalchemy.engine import Connection
+from sqlalchemy import Column, insert, select, update
+from sqlalchemy.engine import Connection, Row
 
 from mapveil.collector.refusals import NotFound
-from mapveil.collector.rounds import round_memory
+from mapveil.collector.rounds import server_half
 from mapveil.collector.rounds.collection import Collection, move
 from mapveil.collector.rounds.life_cycle import Happening
 from mapveil.collector.rounds.offer import offer
-from mapveil.collector.rounds.reports import map_of_reports
-from mapveil.collector.rounds.server_half import mechanism_of
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.schema import reports, results
 from mapveil.formats.read_map import read_map
@@ -30,9 +28,12 @@ from mapveil.maps.density_map import DensityMap, Measurement
 from mapveil.mechanisms.plan import Query
 from mapveil.privacy.claim import AccountReference, Adversary
 from mapveil.privacy.guarantee import Guarantee
-from mapveil_client.errors import PromiseError
+from mapveil_client.errors import InputError, PromiseError
+from mapveil_client.local.message import read_reports
+from mapveil_client.random_features import report as feature_report
 from mapveil_client.terms import CollectionTerms
 
+_ROWS: Final = 1 << 14  # reports held at once
 _KINDS: Final[dict[str, type[Measurement]]] = {"sums": Measurement, "estimates": EstimatedUsers}
 
 
@@ -62,17 +63,35 @@ class StoredMap(NamedTuple):
 def make_map(store: Store, collection: Collection) -> DensityMap:
     """The map of a collection whose rounds or reports are all in. CPU-heavy: not within a transaction."""
     terms = collection.terms
-    if terms.trust != "distributed":
-        heat = map_of_reports(store, terms)
-        return dataclasses.replace(heat, guarantee=_against(terms, heat.guarantee))
-    made = round_memory.next_step(store, terms, 0)
-    if isinstance(made, Query):
-        raise PromiseError(f"there are sums missing: {made.purpose}")
-    with store.read() as connection:
-        shares = round_memory.shares_of(connection, collection.id)
-        costs = round_memory.costs_of(connection, collection.id)
-    heat = mechanism_of(terms).map_of(made, offer(terms).tiling, shares, costs)
+    if terms.trust == "distributed":
+        made = server_half.next_step(store, terms, 0)
+        if isinstance(made, Query):
+            raise PromiseError(f"there are sums missing: {made.purpose}")
+        with store.read() as connection:
+            shares = server_half.shares_of(connection, collection.id)
+            costs = server_half.costs_of(connection, collection.id)
+        heat = offer(terms).sums.map_of(made, offer(terms).tiling, shares, costs)
+    else:
+        heat = _map_of_reports(store, terms)
     return dataclasses.replace(heat, guarantee=_against(terms, heat.guarantee))
+
+
+def _map_of_reports(store: Store, terms: CollectionTerms) -> DensityMap:
+    """The map of a collection of reports. Memory holds a page of them at a time."""
+    found, query = offer(terms), select(reports.c.device, reports.c.body)
+    pages = store.pages(query.where(reports.c.collection == terms.identifier), reports.c.device, _ROWS)
+    parts = ([row.body for row in page] for page in pages)
+    if terms.trust == "random-features":
+        read = (feature_report.read_reports(part, terms.waves) for part in parts)
+        made = found.features.of_reports(read, found.tiling, terms.devices)
+        return found.features.map_of(made, found.tiling)
+    randomizer = found.randomizer
+    tally = randomizer.tally(read_reports([], randomizer))
+    for part in parts:
+        tally += randomizer.tally(read_reports(part, randomizer))
+    if not tally.reports:
+        raise InputError("no device reported, so there is no map")
+    return found.local.estimate(tally, randomizer)
 
 
 def guarantee_of(terms: CollectionTerms) -> Guarantee:
@@ -98,16 +117,14 @@ def store_map(connection: Connection, identifier: str, heat: DensityMap, stored:
     connection : Connection
         Of a transaction for writing.
     identifier : str
-        The collection's.
-    heat : DensityMap
-        The map.
-    stored : StoredMap
-        The same, encoded.
+        Identifier of the collection.
+    heat, stored : DensityMap and StoredMap
+        The map, and the same encoded.
 
     Returns
     -------
     bool
-        Whether it was this that ended it.
+        Whether this call ended it.
     """
     if move(connection, identifier, Happening.MAPPED, "service", bytes=len(stored.geoparquet)) is None:
         return False
@@ -119,22 +136,20 @@ def store_map(connection: Connection, identifier: str, heat: DensityMap, stored:
 
 def stored_map(connection: Connection, identifier: str) -> StoredMap:
     """The finished map of a collection."""
-    columns = (results.c[name] for name in StoredMap._fields)
-    row = connection.execute(select(*columns).where(results.c.collection == identifier)).one_or_none()
-    if row is None:
-        raise NotFound("this collection has no map")
+    row = _result(connection, identifier, results.c.geoparquet, results.c.measurements)
     return StoredMap(*map(bytes, row))
 
 
-def stored_guarantee(connection: Connection, identifier: str) -> dict[str, Any]:
-    """The guarantee of a finished map, as its record."""
-    text = connection.execute(
-        select(results.c.guarantee).where(results.c.collection == identifier)
-    ).scalar_one_or_none()
-    if text is None:
+def stored_guarantee(connection: Connection, identifier: str) -> Guarantee:
+    """The guarantee of a finished map."""
+    return Guarantee.from_dict(json.loads(_result(connection, identifier, results.c.guarantee).guarantee))
+
+
+def _result(connection: Connection, identifier: str, *columns: Column[Any]) -> Row[Any]:
+    row = connection.execute(select(*columns).where(results.c.collection == identifier)).one_or_none()
+    if row is None:
         raise NotFound("this collection has no map")
-    record: dict[str, Any] = json.loads(text)
-    return record
+    return row
 
 
 def write_measurements(measurements: Sequence[Measurement]) -> bytes:

@@ -12,17 +12,17 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from sqlalchemy import and_, delete, exists, insert, select, update
+from sqlalchemy import and_, delete, exists, insert, update
 from sqlalchemy.engine import Connection
 
-from mapveil.collector.rounds.collection import move, newest_round, now_text
+from mapveil.collector.rounds.collection import charge, move, newest_round, now_text
 from mapveil.collector.rounds.life_cycle import Happening, State
-from mapveil.collector.rounds.round_memory import TOTAL
-from mapveil.collector.rounds.server_half import announce, model_of, round_terms, shard_sizes
+from mapveil.collector.rounds.offer import offer
+from mapveil.collector.rounds.server_half import TOTAL, announce, round_terms, shard_sizes
 from mapveil.collector.rounds.shard_machines import RoundMachines
 from mapveil.collector.store import audit_log as audit
 from mapveil.collector.store.database import lock_collection
-from mapveil.collector.store.schema import assignments, charges, collections, messages, rounds, shards
+from mapveil.collector.store.schema import assignments, messages, rounds, shards
 from mapveil.mechanisms.plan import Query
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.arrays import IntArray
@@ -58,7 +58,7 @@ def draw_round(terms: CollectionTerms, query: Query, number: int, asked: IntArra
     """Assign the devices to shards at random, and fix the announcement."""
     if asked.size < terms.minimum:
         raise PromiseError(f"{asked.size} devices could be asked; {terms.minimum} are promised at least")
-    sizes = shard_sizes(asked.size, model_of(terms))
+    sizes = shard_sizes(asked.size, offer(terms).model)
     run = rng.words(_RUN_BYTES, np.uint8).tobytes().hex()
     seeds = rng.words(_SEED_BYTES * sizes.size, np.uint8).tobytes()
     order = np.argsort(rng.words(asked.size, np.uint64), kind="stable")
@@ -78,7 +78,7 @@ def start_round(connection: Connection, identifier: str, drawn: Drawn) -> bool:
         Whether it was begun; not, where another process was faster.
     """
     announced, number = drawn.announcement, drawn.announcement.number
-    lock_collection(connection, identifier)
+    state = lock_collection(connection, identifier)
     newest = newest_round(connection, identifier)
     if (newest is None) != (number == 1) or (
         newest is not None and (newest.number, newest.phase) != (number - 1, ServerState.DONE)
@@ -87,7 +87,7 @@ def start_round(connection: Connection, identifier: str, drawn: Drawn) -> bool:
     if number == 1:
         if move(connection, identifier, Happening.JOINED, "service", members=drawn.devices.size) is None:
             return False
-    elif not _in_state(connection, identifier, State.RUNNING):
+    elif state != State.RUNNING:
         return False
     scope = {"collection": identifier, "round": number}
     connection.execute(
@@ -109,14 +109,10 @@ def start_round(connection: Connection, identifier: str, drawn: Drawn) -> bool:
     starts = np.cumsum((0, *announced.sizes))[:-1]
     client = np.arange(drawn.devices.size) - starts[of_shard]
     placed = np.column_stack([drawn.devices, of_shard, client]).tolist()
+    columns = ("device", "shard", "client")
     for start in range(0, len(placed), _ROWS):
-        connection.execute(
-            insert(assignments),
-            [
-                {**scope, "device": device, "shard": shard, "client": number_in_shard}
-                for device, shard, number_in_shard in placed[start : start + _ROWS]
-            ],
-        )
+        rows = [{**scope, **dict(zip(columns, row, strict=True))} for row in placed[start : start + _ROWS]]
+        connection.execute(insert(assignments), rows)
     audit.record(
         connection,
         "service",
@@ -139,8 +135,7 @@ def shut_phase(connection: Connection, identifier: str, number: int, phase: Serv
     bool
         Whether the phase is shut now.
     """
-    lock_collection(connection, identifier)
-    if not _in_state(connection, identifier, State.RUNNING):
+    if lock_collection(connection, identifier) != State.RUNNING:
         return False
     shut = connection.execute(
         update(rounds)
@@ -193,8 +188,7 @@ def open_next(
         Whether it was done; not, where another process was faster or ended the collection.
     """
     number = announced.number
-    lock_collection(connection, identifier)
-    if not _in_state(connection, identifier, State.RUNNING):
+    if lock_collection(connection, identifier) != State.RUNNING:
         return False
     values: dict[str, Any] = {
         "phase": closed.phase.value,
@@ -218,38 +212,14 @@ def open_next(
     if moved.rowcount != 1:
         return False
     if phase is ServerState.INPUTS:
-        _charge(connection, identifier, announced, closed.included or 0)
+        included = closed.included or 0
+        charge(connection, identifier, number, announced.purpose, announced.epsilon, included)
+        detail = {"round": number, "epsilon": str(announced.epsilon), "included": included}
+        audit.record(connection, "service", "round.charge", identifier, **detail)
     if closed.total is not None:
         _forget_messages(connection, identifier, number)
         audit.record(connection, "service", "round.done", identifier, round=number)
     return True
-
-
-def finish_rounds(connection: Connection, identifier: str) -> bool:
-    """The last round is done: go on to the map."""
-    return move(connection, identifier, Happening.SUMMED, "service") is not None
-
-
-def _charge(connection: Connection, identifier: str, announced: RoundAnnouncement, included: int) -> None:
-    connection.execute(
-        insert(charges).values(
-            collection=identifier,
-            number=announced.number,
-            purpose=announced.purpose,
-            epsilon=str(announced.epsilon),
-            devices=included,
-            at=now_text(connection),
-        )
-    )
-    audit.record(
-        connection,
-        "service",
-        "round.charge",
-        identifier,
-        round=announced.number,
-        epsilon=str(announced.epsilon),
-        included=included,
-    )
 
 
 def _forget_messages(connection: Connection, identifier: str, number: int) -> None:
@@ -271,11 +241,6 @@ def _forget_messages(connection: Connection, identifier: str, number: int) -> No
     connection.execute(
         delete(messages).where(messages.c.collection == identifier, messages.c.round == number)
     )
-
-
-def _in_state(connection: Connection, identifier: str, state: State) -> bool:
-    query = select(collections.c.state).where(collections.c.id == identifier)
-    return connection.execute(query).scalar() == state.value
 
 
 def _message_bytes(announced: RoundAnnouncement) -> dict[str, dict[str, int]]:

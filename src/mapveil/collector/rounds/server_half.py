@@ -1,4 +1,4 @@
-"""The server half of a distributed mechanism, rebuilt from the sums of the rounds that are done.
+"""The server half of a distributed mechanism, rebuilt from the store: the sums and costs of the rounds that are done.
 
 A server half is a generator that depends on its public setting and on the sums only, so sending it the stored sums
 again brings it to where it was: nothing of it needs to be kept.
@@ -6,26 +6,36 @@ again brings it to where it was: nothing of it needs to be kept.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from fractions import Fraction
+from typing import Any, Final, NamedTuple
 
 import numpy as np
+from sqlalchemy import select
+from sqlalchemy.engine import Connection
 
 from mapveil.collector.rounds.offer import offer
+from mapveil.collector.store.database import Store
+from mapveil.collector.store.schema import assignments, charges, devices, members, rounds
+from mapveil.maps.round_cost import RoundCost
 from mapveil.mechanisms.mechanism import Estimate
-from mapveil.mechanisms.plan import NoisySums, Query, Raster, Setting
-from mapveil.mechanisms.sum_mechanism import SumMechanism
+from mapveil.mechanisms.plan import Query, Raster, Setting
+from mapveil.privacy.claim import Share
 from mapveil.privacy.sampling import check_round
 from mapveil.trust.secure_aggregation.model import SecureAggregation, exactly
 from mapveil.trust.secure_aggregation.round_terms import RoundTerms, shard_boundaries
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.arrays import IntArray
 from mapveil_client.contribution import Rounding
-from mapveil_client.errors import InputError, ParameterError, PromiseError
+from mapveil_client.errors import InputError, PromiseError
 from mapveil_client.methods import TABLE_SCALE
 from mapveil_client.terms import CollectionTerms
 
-_LEAST_SHARD: Final = 3  # a secure sum of fewer is none
+_LEAST_SHARD: Final = 3  # devices, below which a secure sum reveals its inputs
+
+TOTAL: Final = np.dtype("<i8")
+"""Number format of the units of a round's sums in the store."""
 
 
 class DoneRound(NamedTuple):
@@ -34,33 +44,7 @@ class DoneRound(NamedTuple):
     announcement: RoundAnnouncement
     units: IntArray  # of all shards together
     included: int  # devices in them
-
-
-def mechanism_of(terms: CollectionTerms) -> SumMechanism:
-    """The mechanism of a distributed collection.
-
-    Raises
-    ------
-    ParameterError
-        The terms are of another trust.
-    """
-    mechanism = offer(terms).mechanism
-    if not isinstance(mechanism, SumMechanism) or not isinstance(mechanism.trust, SecureAggregation):
-        raise ParameterError(f"method must be a distributed one, got {terms.method}")
-    return mechanism
-
-
-def model_of(terms: CollectionTerms) -> SecureAggregation:
-    """How the clients of a distributed collection are asked.
-
-    Raises
-    ------
-    ParameterError
-        The terms are of another trust.
-    """
-    model = mechanism_of(terms).trust
-    assert isinstance(model, SecureAggregation)
-    return model
+    sent: dict[str, Any]  # bytes of one device at most, by direction and phase
 
 
 def shard_sizes(asked: int, model: SecureAggregation) -> IntArray:
@@ -91,9 +75,9 @@ def announce(
         The modulus that was set is too small, no graph keeps the promises for such shards, or a round has too many
         coordinates for its delta.
     """
-    model = model_of(terms)
+    model = offer(terms).model
     alpha = model.alpha(int(sizes.min()))
-    fixed = RoundTerms.of(query, sizes, alpha, _scale(model), model.rounding, bits=model.bits)
+    fixed = RoundTerms.of(query, sizes, alpha, model.scale or TABLE_SCALE, model.rounding, bits=model.bits)
     check_round(number, query.encoding.length, fixed.alpha, query.epsilon, fixed.sensitivity)
     made = RoundAnnouncement(
         terms=terms.digest.hex(),
@@ -142,26 +126,30 @@ def replay(terms: CollectionTerms, sizes: IntArray, done: Sequence[DoneRound]) -
     done : sequence of DoneRound
         In order.
     """
-    plan = mechanism_of(terms).plan(_setting(terms, model_of(terms), sizes))
+    model, raster = offer(terms).model, Raster.of(terms.cells.lattice())
+    alpha, asked = model.alpha(int(sizes.min())), int(sizes.sum())
+    fixed = (alpha, model.scale or TABLE_SCALE, model.rounding)
+    setting = Setting(raster.depth, raster.members, asked, sizes.size, *fixed)
+    plan = offer(terms).sums.plan(setting)
     try:
         query = next(plan)
         for each in done:
-            asked = each.announcement.query
-            if not isinstance(query, Query) or (
-                (query.purpose, query.epsilon, query.encoding.to_dict())
-                != (each.announcement.purpose, asked.epsilon, asked.encoding.to_dict())
-            ):
+            if not isinstance(query, Query) or _asks(query) != _asks(Query(*each.announcement.query)):
                 raise PromiseError(
                     f"round {each.announcement.number} asked for {each.announcement.purpose!r}, and this version of "
                     f"Mapveil asks for {query.share.purpose!r}: the collection cannot go on"
                 )
-            query = plan.send(_sums(each))
+            query = plan.send(round_terms(each.announcement).noisy_sums(each.units, each.included))
     except StopIteration as stop:
         made: Estimate = stop.value
         return made
     if not isinstance(query, Query):
         raise PromiseError(f"{terms.method} asks what only a curator can answer")
     return query
+
+
+def _asks(query: Query) -> tuple[Any, ...]:
+    return query.purpose, query.epsilon, query.encoding.to_dict()
 
 
 def check_feasible(terms: CollectionTerms) -> None:
@@ -173,7 +161,7 @@ def check_feasible(terms: CollectionTerms) -> None:
         It could not be held.
     """
     try:
-        sizes = shard_sizes(terms.devices, model_of(terms))
+        sizes = shard_sizes(terms.devices, offer(terms).model)
         first = replay(terms, sizes, ())
         if isinstance(first, Query):
             announce(terms, first, 1, bytes(16).hex(), sizes)
@@ -181,22 +169,74 @@ def check_feasible(terms: CollectionTerms) -> None:
         raise InputError(str(error)) from None
 
 
-def _sums(done: DoneRound) -> NoisySums:
-    return round_terms(done.announcement).noisy_sums(done.units, done.included)
-
-
-def _setting(terms: CollectionTerms, model: SecureAggregation, sizes: IntArray) -> Setting:
-    raster = Raster.of(terms.cells.lattice())
-    return Setting(
-        raster.depth,
-        raster.members,
-        int(sizes.sum()),
-        sizes.size,
-        model.alpha(int(sizes.min())),
-        _scale(model),
-        model.rounding,
+def done_rounds(connection: Connection, identifier: str) -> list[DoneRound]:
+    """Rounds of a collection whose sums are known, in order."""
+    query = (
+        select(rounds.c.announcement, rounds.c.total, rounds.c.included, rounds.c.bytes)
+        .where(rounds.c.collection == identifier, rounds.c.total.is_not(None))
+        .order_by(rounds.c.number)
     )
+    return [
+        DoneRound(
+            RoundAnnouncement.decode(row.announcement),
+            np.frombuffer(row.total, dtype=TOTAL).astype(np.int64),
+            row.included,
+            json.loads(row.bytes),
+        )
+        for row in connection.execute(query)
+    ]
 
 
-def _scale(model: SecureAggregation) -> int:
-    return model.scale or TABLE_SCALE
+def costs_of(connection: Connection, identifier: str) -> tuple[RoundCost, ...]:
+    """Communication cost of each round that is done, per device."""
+    made = []
+    for announced, _, included, sent in done_rounds(connection, identifier):
+        fixed = (announced.purpose, announced.length, announced.bits, sum(announced.sizes), included)
+        made.append(RoundCost(*fixed, len(announced.sizes), sent["up"], sent["down"]))
+    return tuple(made)
+
+
+def next_step(store: Store, terms: CollectionTerms, asked: int) -> Query | Estimate:
+    """Next query of the server half after the rounds that are done, or its estimate. CPU-heavy.
+
+    Parameters
+    ----------
+    store : Store
+        Holds the rounds.
+    terms : CollectionTerms
+        Of the collection.
+    asked : int
+        How many devices the first round asks, if there was none yet.
+    """
+    with store.read() as connection:
+        done = done_rounds(connection, terms.identifier)
+    sizes = (
+        np.array(done[0].announcement.sizes, dtype=np.int64)
+        if done
+        else shard_sizes(asked, offer(terms).model)
+    )
+    return replay(terms, sizes, done)
+
+
+def asked_devices(connection: Connection, identifier: str, number: int) -> IntArray:
+    """Whom round ``number`` asks: all members, later those whose input the round before included."""
+    if number == 1:
+        query = select(members.c.device).where(members.c.collection == identifier)
+        who = members.c.device
+    else:
+        query = select(assignments.c.device).where(
+            assignments.c.collection == identifier, assignments.c.round == number - 1
+        )
+        who = assignments.c.device
+    kept = query.join(devices, devices.c.id == who).where(devices.c.revoked_at.is_(None)).order_by(who)
+    return np.array(connection.execute(kept).scalars().all(), dtype=np.int64)
+
+
+def shares_of(connection: Connection, identifier: str) -> tuple[Share, ...]:
+    """Shares of the budget that the rounds of a collection were charged."""
+    query = (
+        select(charges.c.purpose, charges.c.epsilon)
+        .where(charges.c.collection == identifier)
+        .order_by(charges.c.number)
+    )
+    return tuple(Share(row.purpose, Fraction(row.epsilon)) for row in connection.execute(query))

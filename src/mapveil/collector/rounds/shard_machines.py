@@ -7,11 +7,13 @@ process builds it, and however often, it comes to the same state.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 from sqlalchemy import select
+from sqlalchemy.engine import Row
 
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.schema import assignments, devices, messages, rounds, shards
@@ -21,13 +23,12 @@ from mapveil_client.secure_sum.keys import Enrolled
 from mapveil_client.secure_sum.states import Abort, OwnFault, ServerState
 
 _ROWS: Final = 256  # messages held at once while a machine takes them
-_ROUNDS: Final = (
-    64  # kept at once: one of every collection that runs; each holds the keys and shares of its devices
-)
+_ROUNDS: Final = 64  # kept at once, one of every collection that runs: the keys and shares of its devices
 
 
-class Assignment(NamedTuple):
-    """The shard of a device in a round, and the device's number within the shard."""
+@dataclass(frozen=True)
+class Assignment:
+    """The shard of a device in a round, and its number within the shard."""
 
     shard: int
     client: int
@@ -40,30 +41,6 @@ class _Place(NamedTuple):
     collection: str
     number: int
     shard: int
-
-
-def stored_messages(place: _Place, phase: ServerState) -> Iterator[Any]:
-    """The client and the body of every message of a phase, a part at a time."""
-    last = -1
-    while True:
-        query = (
-            select(messages.c.client, messages.c.body)
-            .where(
-                messages.c.collection == place.collection,
-                messages.c.round == place.number,
-                messages.c.phase == phase.value,
-                messages.c.shard == place.shard,
-                messages.c.client > last,
-            )
-            .order_by(messages.c.client)
-            .limit(_ROWS)
-        )
-        with place.store.read() as connection:
-            found = connection.execute(query).all()
-        yield from found
-        if len(found) < _ROWS:
-            return
-        last = found[-1].client
 
 
 class ShardMachine:
@@ -97,8 +74,9 @@ class ShardMachine:
             raise Abort(self._failure)
         while self.server.state.value < phase.value:
             try:
-                for client, body in stored_messages(self._place, self.server.state):
-                    self.server.receive(client, body)
+                for page in self._messages(self.server.state):
+                    for row in page:
+                        self.server.receive(row.client, row.body)
                 outbox = self.server.close_phase()
                 # Of the phase before too: until the next one is open, no device is sent anything of it.
                 self._outboxes = {**dict(list(self._outboxes.items())[-1:]), self.server.state: outbox}
@@ -108,6 +86,17 @@ class ShardMachine:
             except BaseException:
                 self._reset()  # half a phase cannot be taken once more
                 raise
+
+    def _messages(self, phase: ServerState) -> Iterator[Sequence[Row[Any]]]:
+        """The client and the body of every message of a phase, a page at a time."""
+        place = self._place
+        query = select(messages.c.client, messages.c.body).where(
+            messages.c.collection == place.collection,
+            messages.c.round == place.number,
+            messages.c.phase == phase.value,
+            messages.c.shard == place.shard,
+        )
+        return place.store.pages(query, messages.c.client, _ROWS)
 
     def server_message(self, phase: ServerState, client: int) -> bytes:
         """The message to a client at the beginning of this phase or the one before; empty where there is none."""

@@ -15,12 +15,15 @@ from typing import Annotated, Any, Final, Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mapveil.collector.rounds.offer import offer
+from mapveil.collector.rounds.server_half import check_feasible
 from mapveil.geo.parse_tiling import parse_tiling, tiling_from_dict
 from mapveil.geo.region import Region
 from mapveil.geo.tiling import Tiling
 from mapveil.mechanisms.mechanism import AnyMechanism, check_tiling
 from mapveil.mechanisms.methods import Method, find_method
+from mapveil.random_features.fourier_kde import FourierKde
 from mapveil_client.errors import InputError, PromiseError
+from mapveil_client.random_features.report import write_query
 from mapveil_client.terms import CollectionTerms
 
 MAX_CELLS: Final = 1 << 22
@@ -204,9 +207,6 @@ def read_specification(spec: CollectionSpec | Mapping[str, Any], identifier: str
 
 def _query(mechanism: AnyMechanism, tiling: Tiling, devices: int) -> bytes:
     """The query of a random-features collection; empty for another trust model."""
-    from mapveil.random_features.fourier_kde import FourierKde
-    from mapveil_client.random_features.report import write_query
-
     if not isinstance(mechanism, FourierKde):
         return b""
     try:
@@ -221,8 +221,6 @@ def _try(terms: CollectionTerms) -> None:
         offer(terms).randomizer.identity()
         terms.randomizer.identity()
     if terms.trust == "distributed":
-        from mapveil.collector.rounds.server_half import check_feasible
-
         check_feasible(terms)
 
 

@@ -14,10 +14,11 @@ import contextlib
 import hashlib
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import select, text
-from sqlalchemy.engine import Connection, Row
+from sqlalchemy.engine import Connection
 
 from mapveil.collector.clock import Clock, time_text
 from mapveil.collector.store.backends import CLOCK
@@ -31,8 +32,9 @@ _WAITING: Final = "mapveil_audit"
 _ROWS_AT_ONCE: Final = 2000
 
 
-class Line(NamedTuple):
-    """One line of the log."""
+@dataclass(frozen=True)
+class AuditLine:
+    """One line of the audit log."""
 
     number: int
     at: str
@@ -87,16 +89,11 @@ def record(
         What JSON can hold; never a secret, a key or a place.
     """
     clock: Clock = connection.get_execution_options()[CLOCK]
-    written = canonical_json(detail).decode()
-    waiting_lines(connection).append(Waiting(time_text(clock.now()), actor, action, collection, written))
-
-
-def waiting_lines(connection: Connection) -> list[Waiting]:
-    """The lines that :func:`recording` will write; shorten the list to take back what a savepoint took back."""
-    found: list[Waiting] | None = connection.info.get(_WAITING)
-    if found is None:
+    waiting: list[Waiting] | None = connection.info.get(_WAITING)
+    if waiting is None:
         raise RuntimeError("an audit line is recorded in a transaction of Store.write or Store.commit only")
-    return found
+    written = canonical_json(detail).decode()
+    waiting.append(Waiting(time_text(clock.now()), actor, action, collection, written))
 
 
 @contextlib.contextmanager
@@ -128,7 +125,7 @@ def _write(connection: Connection, waiting: list[Waiting]) -> None:
 
 def lines(
     connection: Connection, *, after: int = 0, limit: int = 100, collection: str | None = None
-) -> list[Line]:
+) -> list[AuditLine]:
     """Read lines in order.
 
     Parameters
@@ -146,7 +143,10 @@ def lines(
     statement = select(audit).where(audit.c.number > after).order_by(audit.c.number).limit(limit)
     if collection is not None:
         statement = statement.where(audit.c.collection == collection)
-    return [_line(row) for row in connection.execute(statement)]
+    return [
+        AuditLine(row.number, row.at, row.actor, row.action, row.collection, json.loads(row.detail))
+        for row in connection.execute(statement)
+    ]
 
 
 def verify(connection: Connection) -> ChainReport:
@@ -164,10 +164,6 @@ def verify(connection: Connection) -> ChainReport:
 
 
 _LAST: Final = select(audit.c.number, audit.c.chain).order_by(audit.c.number.desc()).limit(1)
-
-
-def _line(row: Row[Any]) -> Line:
-    return Line(row.number, row.at, row.actor, row.action, row.collection, json.loads(row.detail))
 
 
 def _chain(before: bytes, number: int, line: Waiting) -> bytes:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
-from sqlalchemy import select, text
-from sqlalchemy.engine import Connection, Engine
+from sqlalchemy import ColumnElement, Select, select, text
+from sqlalchemy.engine import Connection, Engine, Row
 from sqlalchemy.exc import SQLAlchemyError
 
 from mapveil.collector.clock import Clock
@@ -70,7 +70,6 @@ class Store:
         self._database = open_database(read_store_url(url), {CLOCK: clock})
         self.shown = self._database.shown
         self._writers = FairLock()
-        self._roles: dict[str, FairLock] = {}
         self._commits = GroupCommit(self.write, self._observe)
 
     @property
@@ -102,7 +101,7 @@ class Store:
 
     def check(self) -> StoreReport:
         """Whether the store can be reached and written, is of this version, and its audit log is whole."""
-        return examine(self.shown, self.dialect, self.read, self.write)
+        return examine(self.read, self.write)
 
     def read(self) -> AbstractContextManager[Connection]:
         """A transaction for reading: it sees the store as it was at its first statement, to the end.
@@ -113,6 +112,19 @@ class Store:
             The database cannot be read.
         """
         return _transaction(self._database.reading)
+
+    def pages(self, query: Select[Any], key: ColumnElement[int], rows: int) -> Iterator[Sequence[Row[Any]]]:
+        """Rows of a query in the order of an integer key, a page at a time, each in a transaction of its own."""
+        last = -1
+        while True:
+            page = query.where(key > last).order_by(key).limit(rows)
+            with self.read() as connection:
+                found = connection.execute(page).all()
+            if found:
+                yield found
+            if len(found) < rows:
+                return
+            last = found[-1]._mapping[key]
 
     @contextlib.contextmanager
     def write(self) -> Iterator[Connection]:
@@ -195,29 +207,29 @@ class Store:
         return f"Store({self.shown!r})"
 
 
-def lock_collection(connection: Connection, collection: str, *, shared: bool = False) -> bool:
+def lock_collection(connection: Connection, collection: str, *, shared: bool = False) -> str | None:
     """Keep others from changing a collection until the transaction ends.
 
-    SQLite has one writer in any case, and nothing is done. On PostgreSQL the row of the collection is locked.
+    SQLite has one writer in any case, and nothing is locked. On PostgreSQL the row of the collection is.
 
     Parameters
     ----------
     connection : Connection
         Of a transaction for writing.
     collection : str
-        Its identifier.
+        Identifier of the collection.
     shared : bool
         Let others hold the lock shared too: for taking a message, which only closing its phase must wait for.
 
     Returns
     -------
-    bool
-        Whether there is such a collection.
+    str or None
+        State of the collection; None where there is none.
     """
-    row = select(collections.c.id).where(collections.c.id == collection)
+    row = select(collections.c.state).where(collections.c.id == collection)
     if connection.dialect.name == "postgresql":
         row = row.with_for_update(read=shared)
-    return connection.execute(row).first() is not None
+    return connection.execute(row).scalar()
 
 
 @contextlib.contextmanager

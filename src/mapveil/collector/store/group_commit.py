@@ -2,7 +2,8 @@
 
 A thread takes whatever waits, writes it in one transaction, and answers each only after the commit. Items with equal
 writers are handed to the writer together, as one batch of rows. An item that fails fails alone: the transaction is
-rolled back and run again with every item behind a savepoint of its own.
+rolled back and each of its items is written in one of its own. A writer therefore returns its refusals: raising one
+would cost every other item of the batch a commit.
 """
 
 from __future__ import annotations
@@ -20,8 +21,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from sqlalchemy.engine import Connection
 
 from mapveil.collector.refusals import StoreUnavailable
-from mapveil.collector.store.audit_log import waiting_lines
-from mapveil.collector.store.backends import Repeatable, failure_of
+from mapveil.collector.store.backends import Repeatable
 
 T = TypeVar("T")
 
@@ -32,9 +32,7 @@ May be run more than once, always against the store as it is then, so it changes
 """
 
 _MAX_ITEMS: Final = 512  # of one transaction
-_MAX_SECONDS: Final = (
-    0.05  # of one transaction's writes, so that the first item does not wait for a thousand others
-)
+_MAX_SECONDS: Final = 0.05  # of one transaction's writes, so that the first item does not wait for all others
 _TRIES: Final = 6
 
 
@@ -49,48 +47,25 @@ class FairLock:
     """A lock that is given to the thread that has waited longest, so that a busy thread cannot keep the others out."""
 
     def __init__(self) -> None:
-        self._guard = threading.Lock()
-        self._waiting: deque[threading.Lock] = deque()
-        self._owner: int | None = None
+        self._turn = threading.Condition()
+        self._queue: deque[int] = deque()  # threads; the first one holds the lock
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
         """Hold the lock."""
-        self._acquire()
+        me = threading.get_ident()
+        with self._turn:
+            if me in self._queue:
+                raise RuntimeError("a transaction for writing within another of the same thread")
+            self._queue.append(me)
         try:
+            with self._turn:
+                self._turn.wait_for(lambda: self._queue[0] == me)
             yield
         finally:
-            self._release()
-
-    def _acquire(self) -> None:
-        me = threading.get_ident()
-        with self._guard:
-            if self._owner is None:
-                self._owner = me
-                return
-            if self._owner == me:
-                raise RuntimeError("a transaction for writing within another of the same thread")
-            gate = threading.Lock()
-            gate.acquire()
-            self._waiting.append(gate)
-        try:
-            gate.acquire()  # the lock is handed over, never up for grabs
-        except BaseException:
-            with self._guard:
-                if gate in self._waiting:
-                    self._waiting.remove(gate)
-                    raise
-            self._release()
-            raise
-        self._owner = me
-
-    def _release(self) -> None:
-        with self._guard:
-            if self._waiting:
-                self._owner = -1  # nobody's thread: the next in line names itself
-                self._waiting.popleft().release()
-            else:
-                self._owner = None
+            with self._turn:
+                self._queue.remove(me)
+                self._turn.notify_all()
 
 
 class _Item(NamedTuple):
@@ -98,9 +73,6 @@ class _Item(NamedTuple):
     value: Any
     loop: asyncio.AbstractEventLoop
     future: asyncio.Future[Any]
-
-    def write_alone(self, connection: Connection) -> Any:
-        return self.writer(connection, (self.value,))[0]
 
 
 class _Outcome(NamedTuple):
@@ -188,46 +160,20 @@ class GroupCommit:
                     results += batch[0].writer(connection, [item.value for item in batch])
                     if time.perf_counter() - started > _MAX_SECONDS:
                         break
-        except Repeatable:
-            outcomes = [self._alone(item) for item in taken]
         except BaseException as error:  # an item's own failure, whatever it is, belongs to its sender
             if not taken:  # the transaction could not even begin
                 while batch := self._next(_MAX_ITEMS):
                     taken += batch
-            if len(taken) == 1 or isinstance(error, StoreUnavailable):
-                outcomes = _all_failed(taken, error)
+            others = len(taken) > 1 and not isinstance(error, StoreUnavailable)
+            if others or isinstance(error, Repeatable):
+                outcomes = [self._alone(item) for item in taken]
             else:
-                outcomes = self._apart(taken)
+                outcomes = [_Outcome(item, None, _own(error)) for item in taken]
         else:
             if taken:  # else all had left
                 self._observe(Batch(len(taken), time.perf_counter() - started))
             outcomes = [_Outcome(item, result, None) for item, result in zip(taken, results, strict=True)]
         _answer(outcomes)
-
-    def _apart(self, items: list[_Item]) -> list[_Outcome]:
-        """Write every item behind a savepoint, all in one transaction."""
-        outcomes: list[_Outcome] = []
-        started = time.perf_counter()
-        try:
-            with self._transaction() as connection:
-                lines = waiting_lines(connection)
-                for item in items:
-                    recorded = len(lines)
-                    try:
-                        with connection.begin_nested():
-                            result = item.write_alone(connection)
-                        outcomes.append(_Outcome(item, result, None))
-                    except BaseException as error:
-                        if failure_of(error):
-                            raise
-                        del lines[recorded:]
-                        outcomes.append(_Outcome(item, None, error))
-        except Repeatable:
-            return [self._alone(item) for item in items]
-        except StoreUnavailable as error:
-            return _all_failed(items, error)
-        self._observe(Batch(len(items), time.perf_counter() - started))
-        return outcomes
 
     def _alone(self, item: _Item) -> _Outcome:
         """Write one item in a transaction of its own, again while it conflicts with another's."""
@@ -235,7 +181,7 @@ class GroupCommit:
             started = time.perf_counter()
             try:
                 with self._transaction() as connection:
-                    result = item.write_alone(connection)
+                    (result,) = item.writer(connection, (item.value,))
             except BaseException as error:
                 if not isinstance(error, Repeatable) or attempt == _TRIES - 1:
                     return _Outcome(item, None, error)
@@ -246,16 +192,13 @@ class GroupCommit:
         raise AssertionError("every attempt returns or repeats")
 
 
-def _all_failed(items: list[_Item], error: BaseException) -> list[_Outcome]:
-    """An error of its own for each: one that many raise at once grows the traces of all of them."""
+def _own(error: BaseException) -> BaseException:
+    """An unavailable store as an error of its own: one that many raise at once grows the traces of all of them."""
     if not isinstance(error, StoreUnavailable):
-        return [_Outcome(item, None, error) for item in items]
-    outcomes = []
-    for item in items:
-        own = type(error)(error.message)
-        own.__cause__ = error.__cause__
-        outcomes.append(_Outcome(item, None, own))
-    return outcomes
+        return error
+    own = type(error)(error.message)
+    own.__cause__ = error.__cause__
+    return own
 
 
 def _answer(outcomes: list[_Outcome]) -> None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
+from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, TypeVar, get_args
 
 from sqlalchemy import bindparam, func, select, update
 from sqlalchemy.dialects import postgresql, sqlite
@@ -18,29 +19,21 @@ from sqlalchemy.engine import Connection, Row
 from sqlalchemy.sql.schema import Table
 
 from mapveil.collector.clock import time_text
-from mapveil.collector.refusals import Forbidden, Invalid, NotFound, Unauthorized
+from mapveil.collector.refusals import Forbidden, Invalid, NotFound, Refusal, Unauthorized
 from mapveil.collector.store.audit_log import record
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.schema import MOST_NUMBER, devices, enrolments, operators
 from mapveil_client.secure_sum.keys import enrolment_statement, signed_by
 
-ROLES: Final = ("viewer", "operator", "admin")  # each may do what the ones before may
+T = TypeVar("T")
+Role = Literal["viewer", "operator", "admin"]
+ROLES: Final[tuple[Role, ...]] = get_args(Role)  # each may do what the ones before may
 MOST_USES: Final = 1 << 24
 MOST_DAYS: Final = 3650
 OPERATOR: Final = "mvo_"
 ENROLMENT: Final = "mve_"
 _BYTES: Final = 32
 _REST: Final = re.compile(r"[A-Za-z0-9_-]{43}")
-
-
-class Issued(NamedTuple):
-    """A new token: the only time it is shown."""
-
-    id: int
-    token: str
-
-    def __repr__(self) -> str:
-        return f"Issued(id={self.id})"
 
 
 def draw_token(prefix: str) -> str:
@@ -58,19 +51,13 @@ def token_hash(token: str) -> bytes:
     return hashlib.sha256(token.encode()).digest()
 
 
-def token_name(name: str) -> str:
-    """A name for people, as it is."""
-    if not 1 <= len(name) <= 100 or not name.isprintable():
-        raise Invalid("the name of a token cannot be used", "1 to 100 printable characters")
-    return name
-
-
-class Operator(NamedTuple):
+@dataclass(frozen=True)
+class Operator:
     """An operator, without the token."""
 
     id: int
     name: str
-    role: str
+    role: Role
     created_at: str
     expires_at: str
     revoked_at: str | None
@@ -90,8 +77,16 @@ class Operator(NamedTuple):
             raise Forbidden(f"this needs the role {role}; the token's role is {self.role}")
 
 
-class Enrolment(NamedTuple):
-    """Token with which devices enrol, without the token."""
+@dataclass(frozen=True)
+class NewOperator(Operator):
+    """A new operator and the token, which is shown this once; only its SHA-256 is kept."""
+
+    token: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Enrolment:
+    """A token with which devices enrol, without the token."""
 
     id: int
     name: str
@@ -102,13 +97,20 @@ class Enrolment(NamedTuple):
     revoked_at: str | None
 
 
+@dataclass(frozen=True)
+class NewEnrolment(Enrolment):
+    """A new token for enrolment, which is shown this once; only its SHA-256 is kept."""
+
+    token: str = field(repr=False)
+
+
 class Accounts:
     """The operators, enrolment tokens and devices of a store. Every method may be called from any thread."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def create_operator(self, name: str, role: str, lifetime: timedelta, actor: str) -> Issued:
+    def create_operator(self, name: str, role: str, lifetime: timedelta, actor: str) -> NewOperator:
         """Make an operator.
 
         Parameters
@@ -118,23 +120,14 @@ class Accounts:
         role : str
             ``viewer``, ``operator`` or ``admin``.
         lifetime : timedelta
-            How long the token is good.
+            Validity of the token.
         actor : str
-            Who makes it, for the audit log.
+            Name in the audit log of the one who makes the token.
         """
         if role not in ROLES:
-            raise Invalid("there is no such role", f"one of {', '.join(ROLES)}")
-        token = draw_token(OPERATOR)
-        values = {
-            **self._times(lifetime),
-            "name": token_name(name),
-            "role": role,
-            "token_hash": token_hash(token),
-        }
-        with self._store.write() as connection:
-            number = _insert(connection, operators, values)
-            record(connection, actor, "operator.create", operator=number, role=role)
-        return Issued(number, token)
+            raise Invalid(f"role must be one of {', '.join(ROLES)}, got {role[:20]!r}")
+        values = {"name": name, "role": role}
+        return NewOperator(**self._issue("operator", OPERATOR, values, lifetime, actor, role=role))
 
     def verify_operator(self, token: str) -> Operator:
         """The operator that a token is of."""
@@ -150,20 +143,19 @@ class Accounts:
             raise Unauthorized("the token was revoked")
         if row.expires_at <= self._now():
             raise Unauthorized(f"the token expired at {row.expires_at}")
-        return _operator(row)
+        return _account(Operator, row)
 
     def operators(self) -> list[Operator]:
         """All operators ever made."""
-        with self._store.read() as connection:
-            return [_operator(row) for row in connection.execute(select(operators).order_by(operators.c.id))]
+        return self._all(Operator, operators)
 
     def revoke_operator(self, number: int, actor: str) -> None:
         """Take an operator's token back, at once and for good."""
-        self._revoke(operators, number, "operator", actor)
+        self._revoke("operator", number, actor)
 
     def create_enrolment(
         self, name: str, uses: int, lifetime: timedelta, created_by: int | None, actor: str
-    ) -> Issued:
+    ) -> NewEnrolment:
         """Make a token with which devices enrol.
 
         Parameters
@@ -171,38 +163,26 @@ class Accounts:
         name : str
             For people; at most 100 characters.
         uses : int
-            How many devices may enrol with it.
+            Number of devices that may enrol with it.
         lifetime : timedelta
-            How long it is good.
+            Validity of the token.
         created_by : int, optional
             The operator; none for the command line.
         actor : str
-            Who makes it, for the audit log.
+            Name in the audit log of the one who makes the token.
         """
         if isinstance(uses, bool) or not isinstance(uses, int) or not 1 <= uses <= MOST_USES:
-            raise Invalid("uses of an enrolment token", f"1 to {MOST_USES}")
-        token = draw_token(ENROLMENT)
-        values = {
-            **self._times(lifetime),
-            "name": token_name(name),
-            "uses_left": uses,
-            "created_by": created_by,
-            "token_hash": token_hash(token),
-        }
-        with self._store.write() as connection:
-            number = _insert(connection, enrolments, values)
-            record(connection, actor, "enrolment.create", enrolment=number, uses=uses)
-        return Issued(number, token)
+            raise Invalid(f"uses of an enrolment token must be 1 to {MOST_USES}, got {uses!r}")
+        values = {"name": name, "uses_left": uses, "created_by": created_by}
+        return NewEnrolment(**self._issue("enrolment", ENROLMENT, values, lifetime, actor, uses=uses))
 
     def enrolments(self) -> list[Enrolment]:
         """All enrolment tokens ever made."""
-        columns = [enrolments.c[name] for name in Enrolment._fields]
-        with self._store.read() as connection:
-            return [Enrolment(*row) for row in connection.execute(select(*columns).order_by(enrolments.c.id))]
+        return self._all(Enrolment, enrolments)
 
     def revoke_enrolment(self, number: int, actor: str) -> None:
         """Let no more devices enrol with a token; those that did stay."""
-        self._revoke(enrolments, number, "enrolment", actor)
+        self._revoke("enrolment", number, actor)
 
     async def enrol(self, token: str, public_key: bytes, signature: bytes) -> int:
         """Enrol a device; the same key again gives the same device, and uses nothing up.
@@ -228,16 +208,19 @@ class Accounts:
         if not signed_by(public_key, signature, enrolment_statement(token, public_key)):
             raise Unauthorized("the signature of the enrolment is not that of the public key")
         digest = token_hash(token)
-        return await self._store.commit(lambda connection: self._enrol(connection, digest, public_key))
+        made = await self._store.commit(lambda connection: self._enrol(connection, digest, public_key))
+        if isinstance(made, Refusal):
+            raise made
+        return made
 
-    def _enrol(self, connection: Connection, digest: bytes, public_key: bytes) -> int:
+    def _enrol(self, connection: Connection, digest: bytes, public_key: bytes) -> int | Refusal:
         known = _device_of_key(connection, public_key)
         if known is not None:
             return known
         now = self._now()
         used = connection.execute(_USE, {"digest": digest, "now": now}).scalar_one_or_none()
         if used is None:
-            raise Unauthorized("the enrolment token is unknown, expired, revoked or used up")
+            return Unauthorized("the enrolment token is unknown, expired, revoked or used up")
         row = {"public_key": public_key, "enrolment": used, "enrolled_at": now}
         device = connection.execute(_ENROL[connection.dialect.name], row).scalar_one_or_none()
         if device is not None:
@@ -253,7 +236,7 @@ class Accounts:
 
     def revoke_device(self, device: int, actor: str) -> None:
         """Revoke a device; its signatures are refused within a minute."""
-        self._revoke(devices, device, "device", actor)
+        self._revoke("device", device, actor)
 
     def device_count(self) -> int:
         """Number of devices that are enrolled and not revoked."""
@@ -261,7 +244,28 @@ class Accounts:
             counted = select(func.count()).select_from(devices).where(devices.c.revoked_at.is_(None))
             return int(connection.execute(counted).scalar_one())
 
-    def _revoke(self, table: Table, number: int, kind: str, actor: str) -> None:
+    def _all(self, kind: type[T], table: Table) -> list[T]:
+        with self._store.read() as connection:
+            return [_account(kind, row) for row in connection.execute(select(table).order_by(table.c.id))]
+
+    def _issue(
+        self, kind: str, prefix: str, values: dict[str, Any], lifetime: timedelta, actor: str, **said: Any
+    ) -> dict[str, Any]:
+        """Insert a row with a new token; the row, with the token in place of its hash."""
+        if not 1 <= len(values["name"]) <= 100 or not values["name"].isprintable():
+            raise Invalid("name of a token must have 1 to 100 printable characters")
+        if not timedelta(0) < lifetime <= timedelta(days=MOST_DAYS):
+            raise Invalid(f"lifetime of a token must be above 0 to {MOST_DAYS} days, got {lifetime}")
+        now, token, table = self._store.clock.now(), draw_token(prefix), _TABLES[kind]
+        row = {**values, "created_at": time_text(now), "expires_at": time_text(now + lifetime)}
+        with self._store.write() as connection:
+            insert = table.insert().values(**row, token_hash=token_hash(token)).returning(table.c.id)
+            number = int(connection.execute(insert).scalar_one())
+            record(connection, actor, f"{kind}.create", None, **{kind: number, **said})
+        return {"id": number, **row, "revoked_at": None, "token": token}
+
+    def _revoke(self, kind: str, number: int, actor: str) -> None:
+        table = _TABLES[kind]
         if not 0 < number <= MOST_NUMBER:
             raise NotFound(f"there is no such {kind}")
         with self._store.write() as connection:
@@ -277,17 +281,8 @@ class Accounts:
     def _now(self) -> str:
         return time_text(self._store.clock.now())
 
-    def _times(self, lifetime: timedelta) -> dict[str, str]:
-        if not timedelta(0) < lifetime <= timedelta(days=MOST_DAYS):
-            raise Invalid("how long a token is good", f"above 0 to {MOST_DAYS} days")
-        now = self._store.clock.now()
-        return {"created_at": time_text(now), "expires_at": time_text(now + lifetime)}
 
-
-def _insert(connection: Connection, table: Table, values: dict[str, Any]) -> int:
-    return int(connection.execute(table.insert().values(values).returning(table.c.id)).scalar_one())
-
-
+_TABLES: Final = {"operator": operators, "enrolment": enrolments, "device": devices}
 # Built once: thousands of devices enrol at the same time.
 _DEVICE_OF_KEY: Final = select(devices.c.id, devices.c.revoked_at).where(
     devices.c.public_key == bindparam("public_key")
@@ -309,14 +304,15 @@ _ENROL: Final = {
 }
 
 
-def _device_of_key(connection: Connection, public_key: bytes) -> int | None:
+def _device_of_key(connection: Connection, public_key: bytes) -> int | Refusal | None:
     row = connection.execute(_DEVICE_OF_KEY, {"public_key": public_key}).one_or_none()
     if row is None:
         return None
     if row.revoked_at is not None:
-        raise Forbidden("the device was revoked")
+        return Forbidden("the device was revoked")
     return int(row.id)
 
 
-def _operator(row: Row[Any]) -> Operator:
-    return Operator(*(getattr(row, name) for name in Operator._fields))
+def _account(kind: type[T], row: Row[Any]) -> T:
+    """A row without the hash of its token."""
+    return kind(**{name: value for name, value in row._mapping.items() if name != "token_hash"})

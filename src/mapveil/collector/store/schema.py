@@ -7,7 +7,7 @@ being changed or deleted.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import (
     Boolean,
@@ -27,6 +27,7 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.engine import Connection
+from sqlalchemy.schema import SchemaItem
 
 from mapveil_client.errors import InputError
 
@@ -49,29 +50,43 @@ _TIME = String(32)
 _ID = String(32)
 _EPSILON = String(200)
 
-operators: Final = Table(
+
+def _tokens(name: str, *columns: Column[Any]) -> Table:
+    """A table of tokens, each kept as the SHA-256 of 32 random bytes."""
+    return Table(
+        name,
+        METADATA,
+        Column("id", Integer, primary_key=True),
+        Column("name", String(100), nullable=False),
+        *columns,
+        Column("token_hash", LargeBinary(32), nullable=False, unique=True),
+        Column("created_at", _TIME, nullable=False),
+        Column("expires_at", _TIME, nullable=False),
+        Column("revoked_at", _TIME),
+    )
+
+
+def _of_collection(name: str, *columns: SchemaItem) -> Table:
+    """A table of rows of a collection."""
+    key = Column("collection", _ID, ForeignKey("collections.id"), primary_key=True)
+    return Table(name, METADATA, key, *columns)
+
+
+def _of_round(name: str, keys: tuple[str, ...], *columns: SchemaItem) -> Table:
+    """A table of rows of a round, with further keys."""
+    numbers = (Column(key, Integer, primary_key=True) for key in ("round", *keys))
+    return Table(name, METADATA, Column("collection", _ID, primary_key=True), *numbers, *columns)
+
+
+operators: Final = _tokens(
     "operators",
-    METADATA,
-    Column("id", Integer, primary_key=True),
-    Column("name", String(100), nullable=False),
     Column("role", String(16), nullable=False),  # viewer | operator | admin
-    Column("token_hash", LargeBinary(32), nullable=False, unique=True),  # SHA-256 of 32 random bytes
-    Column("created_at", _TIME, nullable=False),
-    Column("expires_at", _TIME, nullable=False),
-    Column("revoked_at", _TIME),
 )
 
-enrolments: Final = Table(
+enrolments: Final = _tokens(
     "enrolments",
-    METADATA,
-    Column("id", Integer, primary_key=True),
-    Column("name", String(100), nullable=False),
-    Column("token_hash", LargeBinary(32), nullable=False, unique=True),
     Column("uses_left", Integer, nullable=False),
     Column("created_by", Integer, ForeignKey("operators.id")),  # none: the command line
-    Column("created_at", _TIME, nullable=False),
-    Column("expires_at", _TIME, nullable=False),
-    Column("revoked_at", _TIME),
 )
 
 devices: Final = Table(
@@ -100,26 +115,20 @@ collections: Final = Table(
     Index(None, "state"),
 )
 
-members: Final = Table(
+members: Final = _of_collection(
     "members",
-    METADATA,
-    Column("collection", _ID, ForeignKey("collections.id"), primary_key=True),
     Column("device", Integer, ForeignKey("devices.id"), primary_key=True),
     Column("joined_at", _TIME, nullable=False),
 )
 
-reports: Final = Table(
+reports: Final = _of_collection(
     "reports",
-    METADATA,
-    Column("collection", _ID, ForeignKey("collections.id"), primary_key=True),
     Column("device", Integer, ForeignKey("devices.id"), primary_key=True),
     Column("body", LargeBinary, nullable=False),  # a message of mapveil.local or mapveil.random_features
 )
 
-rounds: Final = Table(
+rounds: Final = _of_collection(
     "rounds",
-    METADATA,
-    Column("collection", _ID, ForeignKey("collections.id"), primary_key=True),
     Column("number", Integer, primary_key=True),  # from 1
     Column("announcement", LargeBinary, nullable=False),  # RoundAnnouncement.encode()
     Column("phase", Integer, nullable=False),  # a ServerState: which messages are collected
@@ -130,41 +139,24 @@ rounds: Final = Table(
     Column("bytes", Text),  # JSON {"up": {phase: most of one device}, "down": {...}}
 )
 
-shards: Final = Table(
-    "shards",
-    METADATA,
-    Column("collection", _ID, primary_key=True),
-    Column("round", Integer, primary_key=True),
-    Column("shard", Integer, primary_key=True),
-    Column("graph_seed", LargeBinary(32), nullable=False),
-)
+shards: Final = _of_round("shards", ("shard",), Column("graph_seed", LargeBinary(32), nullable=False))
 
-assignments: Final = Table(
+assignments: Final = _of_round(
     "assignments",
-    METADATA,
-    Column("collection", _ID, primary_key=True),
-    Column("round", Integer, primary_key=True),
-    Column("device", Integer, primary_key=True),
+    ("device",),
     Column("shard", Integer, nullable=False),
     Column("client", Integer, nullable=False),
     UniqueConstraint("collection", "round", "shard", "client"),
 )
 
-messages: Final = Table(
+messages: Final = _of_round(
     "messages",
-    METADATA,
-    Column("collection", _ID, primary_key=True),
-    Column("round", Integer, primary_key=True),
-    Column("phase", Integer, primary_key=True),
-    Column("shard", Integer, primary_key=True),
-    Column("client", Integer, primary_key=True),
+    ("phase", "shard", "client"),
     Column("body", LargeBinary, nullable=False),  # of mapveil.secure_sum; gone once the round is done
 )
 
-charges: Final = Table(
+charges: Final = _of_collection(
     "charges",
-    METADATA,
-    Column("collection", _ID, ForeignKey("collections.id"), primary_key=True),
     Column("number", Integer, primary_key=True),  # the round's; 0 for reports
     Column("purpose", Text, nullable=False),
     Column("epsilon", _EPSILON, nullable=False),  # of each device
@@ -172,10 +164,8 @@ charges: Final = Table(
     Column("at", _TIME, nullable=False),
 )
 
-results: Final = Table(
+results: Final = _of_collection(
     "results",
-    METADATA,
-    Column("collection", _ID, ForeignKey("collections.id"), primary_key=True),
     Column("geoparquet", LargeBinary, nullable=False),  # the map, whole, with its guarantee
     Column("measurements", LargeBinary, nullable=False),  # npz: what the map's bounds are made of
     Column("guarantee", Text, nullable=False),  # JSON of Guarantee.to_dict()

@@ -1,0 +1,42 @@
+"""Rows of a store, for its tests."""
+
+from __future__ import annotations
+
+import asyncio
+
+from sqlalchemy import select
+
+from mapveil.collector.store.schema import messages
+
+
+def message(client: int, body: bytes = b"body") -> dict[str, object]:
+    return {"collection": "c", "round": 1, "phase": 0, "shard": 0, "client": client, "body": body}
+
+
+def put(client: int, body: bytes = b"body"):
+    return lambda connection: connection.execute(messages.insert(), message(client, body)) and 1
+
+
+def refuse_after(client: int, error: Exception | type[Exception]):
+    def work(connection):
+        put(client)(connection)
+        raise error
+
+    return work
+
+
+def write(store, work):
+    with store.write() as connection:
+        work(connection)
+
+
+def clients(store) -> list[int]:
+    with store.read() as connection:
+        return list(connection.execute(select(messages.c.client).order_by(messages.c.client)).scalars())
+
+
+def gather(*works):
+    async def main():
+        return await asyncio.gather(*works, return_exceptions=True)
+
+    return asyncio.run(main())

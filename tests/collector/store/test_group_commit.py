@@ -1,0 +1,195 @@
+"""Group commit: writes share commits, fail alone, and survive a kill once they are acknowledged."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from sqlalchemy.exc import IntegrityError
+
+from mapveil.collector.refusals import Conflict, StoreUnavailable
+from mapveil.collector.store.group_commit import FairLock
+from mapveil.collector.store.schema import messages
+
+from .rows import clients, gather, message, put, refuse_after
+
+
+def test_works_share_commits_and_get_their_own_answers(store):
+    batches = []
+    store.on_commit = batches.append
+    assert gather(*(store.commit(lambda _, n=n: n * n) for n in range(1000))) == [n * n for n in range(1000)]
+    assert sum(batch.items for batch in batches) == 1000
+    assert len(batches) < 100
+
+
+def test_a_work_that_raises_fails_alone(store):
+    works = [put(100 + n) if n % 3 else refuse_after(9, Conflict("no")) for n in range(60)]
+    answers = gather(*(store.commit(work) for work in works))
+    assert [isinstance(answer, Conflict) for answer in answers] == [n % 3 == 0 for n in range(60)]
+    assert clients(store) == [100 + n for n in range(60) if n % 3]
+
+
+def test_a_row_that_breaks_the_schema_fails_alone(store):
+    answers = gather(*(store.commit(put(n)) for n in (1, 2, 1, 3)))
+    assert [type(answer) for answer in answers] == [int, int, IntegrityError, int]
+    assert clients(store) == [1, 2, 3]
+
+
+def test_an_answer_comes_after_the_commit_only(store):
+    """Whoever was answered finds the row with another connection."""
+
+    async def one(client: int) -> bool:
+        await store.commit(put(client))
+        return client in clients(store)
+
+    assert gather(*(one(client) for client in range(30))) == [True] * 30
+
+
+def test_a_work_whose_waiter_left_holds_nobody_up(store):
+    async def main():
+        with store.write():  # the thread waits for this, so nothing is taken yet
+            task = asyncio.create_task(store.commit(put(1)))
+            await asyncio.sleep(0.01)
+            task.cancel()
+            await asyncio.sleep(0.01)
+        await store.commit(put(2))
+
+    asyncio.run(main())
+    assert clients(store)[-1] == 2
+
+
+def test_a_loop_that_was_closed_holds_nobody_up(store):
+    loop = asyncio.new_event_loop()
+    release = threading.Event()
+
+    def slow(connection):
+        release.wait(5)
+        put(1)(connection)
+
+    task = loop.create_task(store.commit(slow))
+    loop.run_until_complete(asyncio.sleep(0.05))
+    task.cancel()
+    loop.run_until_complete(asyncio.gather(task, return_exceptions=True))
+    loop.close()
+    release.set()
+    assert gather(store.commit(put(2))) == [1]
+    assert clients(store) == [1, 2]
+
+
+def test_closing_commits_what_waits_and_refuses_the_rest(store, store_url, new_store):
+    async def main():
+        waiting = [asyncio.create_task(store.commit(put(n))) for n in range(50)]
+        await asyncio.sleep(0)
+        await asyncio.to_thread(store.close)
+        answers = await asyncio.gather(*waiting)
+        with pytest.raises(StoreUnavailable, match="closed"):
+            await store.commit(put(99))
+        return answers
+
+    assert asyncio.run(main()) == [1] * 50
+    assert clients(new_store(store_url)) == list(range(50))
+
+
+def test_group_commits_do_not_keep_a_writer_out(store):
+    """A thread that commits all the time gives way to whoever waits."""
+    done, batches = threading.Event(), []
+    store.on_commit = batches.append
+    between = []  # commits of others while a writer waited
+
+    def write():
+        for n in range(20):
+            before = len(batches)
+            with store.write() as connection:
+                between.append(len(batches) - before)
+                connection.execute(messages.insert(), message(1_000_000 + n))
+        done.set()
+
+    async def main():
+        async def one(first: int):
+            n = first
+            while not done.is_set():
+                await store.commit(put(n))
+                n += 200
+
+        await asyncio.gather(asyncio.to_thread(write), *(one(first) for first in range(200)))
+
+    asyncio.run(main())
+    assert len(between) == 20
+    assert max(between) <= 3
+
+
+def test_a_fair_lock_is_given_in_order():
+    lock, order, threads = FairLock(), [], []
+
+    def hold(number: int):
+        with lock.held():
+            order.append(number)
+
+    with lock.held():
+        for number in range(20):
+            thread = threading.Thread(target=hold, args=(number,))
+            thread.start()
+            threads.append(thread)
+            while len(lock._queue) <= number + 1:
+                time.sleep(0.001)
+    for thread in threads:
+        thread.join()
+    assert order == list(range(20))
+
+
+def test_thousands_of_inserts_share_few_commits(sqlite_store):
+    count, batches = 5000, []
+    sqlite_store.on_commit = batches.append
+
+    async def main():
+        numbers = iter(range(count))
+
+        async def one():
+            for n in numbers:
+                await sqlite_store.commit(put(n, bytes(200)))
+
+        await asyncio.gather(*(one() for _ in range(500)))
+
+    asyncio.run(main())
+    assert len(batches) < count / 20
+    assert len(clients(sqlite_store)) == count
+
+
+KILLED = """
+import asyncio, sys
+from mapveil.collector.clock import SystemClock
+from mapveil.collector.store.schema import messages
+from mapveil.collector.store.database import Store
+
+store = Store(sys.argv[1], clock=SystemClock())
+async def one(n):
+    while True:
+        row = {"collection": "c", "round": 1, "phase": 0, "shard": 0, "client": n, "body": b"x"}
+        await store.commit(lambda connection: connection.execute(messages.insert(), row))
+        print(n, flush=True)
+        n += 20
+async def main():
+    await asyncio.gather(*(one(n) for n in range(20)))
+asyncio.run(main())
+"""
+
+
+def test_what_was_acknowledged_survives_a_kill(store, store_url):
+    process = subprocess.Popen(
+        [sys.executable, "-c", KILLED, store_url], stdout=subprocess.PIPE, text=True, env=dict(os.environ)
+    )
+    seen = [process.stdout.readline() for _ in range(300)]
+    process.send_signal(signal.SIGKILL)
+    seen += process.stdout.readlines()
+    process.stdout.close()
+    process.wait()
+    acknowledged = {int(line) for line in seen if line.endswith("\n")}
+    assert len(acknowledged) >= 300
+    assert acknowledged <= set(clients(store))
+    assert store.check().ok
