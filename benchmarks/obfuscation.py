@@ -13,7 +13,7 @@ from benchmarks.record import Context, Result, best_of, line
 from mapveil.geo.measurements import Measurements
 from mapveil.obfuscation.export.phone import read_phone_privatizer
 from mapveil.obfuscation.export.phone_export import export_privatizer
-from mapveil.obfuscation.privatizers.registry import PRIVATIZERS, find_privatizer
+from mapveil.obfuscation.privatizers.privatizer import PRIVATIZERS, find_privatizer
 
 ROWS = 1_000_000
 PILOT = 300_000

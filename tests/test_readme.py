@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mapveil.mechanisms.methods import DEFAULT_METHODS, METHODS
-from mapveil.obfuscation.privatizers.registry import PRIVATIZERS
+from mapveil.obfuscation.privatizers.privatizer import PRIVATIZERS
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -8,8 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from mapveil.attacks.signal_score import SignalAttack
 from mapveil.evaluation.html_report import Curve, Panel, curves_figure, png_bytes
-from mapveil.obfuscation.privatizers.privatizer import Privatizer
-from mapveil.obfuscation.privatizers.registry import find_privatizer
+from mapveil.obfuscation.privatizers.privatizer import Privatizer, find_privatizer
 from mapveil.obfuscation.utility import Utility
 from reproductions.report import Claim, Picture, Report, Table
 

@@ -64,7 +64,7 @@ def run_look(task: LookTask) -> Look:
         rng = Randomness(task.seed).child(f"look {task.title} {value}")
         made = privatize_split(task.split, privatizer, rng)
         network = next(each for each in signal_adversaries(quick=True) if isinstance(each, SignalNetwork))
-        guess = network.train(made.known, rng.child("network"), lambda step, part: None).guess(
+        guess = network.train(made.known, rng.child("network"), lambda step, part: None)(
             made.held_out.observed
         )
         wrong = float((guess.users.argmax(axis=1) != made.held_out.users).mean())

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from mapveil.attacks.signal_attack import attack_signal, attack_with_others, signal_adversaries
+from mapveil.attacks.signal_attack import attack_signal, signal_adversaries
 from mapveil.attacks.signal_codes import SignalCodes
 from mapveil.attacks.signal_network import SignalNetwork
 from mapveil.attacks.signal_score import AdversaryScore
@@ -23,6 +23,7 @@ from reproductions.data import printed_figures
 from reproductions.driver import Section
 from reproductions.report import Claim, Report, Table, joint_verdict
 from reproductions.zhang.beyond import Contender
+from reproductions.zhang.common_adversaries import attack_with_others
 from reproductions.zhang.planes import against
 from reproductions.zhang.sections import (
     PAPER_USER,
@@ -95,8 +96,8 @@ def run_common(task: CommonTask) -> tuple[CommonAnswer, ...]:
     others = attack_with_others(
         {label: (each.known, each.held_out) for label, each in made.items()},
         raw.known,
-        adversaries=[network],
-        rng=rng.child("common"),
+        [network],
+        rng.child("common"),
     )
     weighted = [replace(network, weights=pair) for pair in ((0.8, 0.2), (0.2, 0.8))]
     answers = []

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from mapveil.attacks.signal_adversary import BlindGuess, SignalAdversary, geometric_median, quiet
+from mapveil.attacks.signal_adversary import BlindGuess, SignalAdversary, geometric_median
 from mapveil.attacks.signal_attack import attack_signal, signal_adversaries
 from mapveil.attacks.signal_evidence import SignalEvidence
 from mapveil.attacks.signal_neighbours import SignalNeighbours
@@ -82,7 +82,7 @@ def test_probabilities_are_probabilities(worlds: SimpleNamespace, adversary: Sig
     known, held_out = worlds.two_users(9, 600, apart=1.0), worlds.two_users(10, 300, apart=1.0)
     # A user whom nobody trained on is possible all the same.
     known = SignalEvidence(known.observed, known.users, known.places, 3, known.middle, known.scale)
-    guess = adversary.train(known, Randomness(1), quiet).guess(held_out.observed)
+    guess = adversary.train(known, Randomness(1), lambda step, done: None)(held_out.observed)
     assert guess.users.shape == (300, 3)
     assert guess.places.shape == (300, 1, 2)
     np.testing.assert_allclose(guess.users.sum(axis=1), 1, rtol=1e-5)

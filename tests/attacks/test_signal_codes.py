@@ -30,7 +30,7 @@ def coded(runs: int, seed: int, length: int = 1) -> tuple[SignalEvidence, np.nda
 @pytest.mark.parametrize("length", [1, 3])
 def test_guesses_are_majority_and_geometric_median(length: int) -> None:
     known, _ = coded(900, 1, length)
-    guess = SignalCodes().train(known, Randomness(2), quiet).guess(known.observed)
+    guess = SignalCodes().train(known, Randomness(2), quiet)(known.observed)
     for code in range(3):
         mine = (known.observed[:, 0] == np.eye(3)[code]).all(axis=1)
         assert (guess.users[mine].argmax(axis=1) == np.bincount(known.users[mine]).argmax()).all()
@@ -43,7 +43,7 @@ def test_guesses_are_majority_and_geometric_median(length: int) -> None:
 def test_privacy_is_what_the_law_leaves() -> None:
     known, law = coded(30_000, 3)
     held_out, _ = coded(30_000, 4)
-    score = score_guess(held_out, SignalCodes().train(known, Randomness(2), quiet).guess(held_out.observed))
+    score = score_guess(held_out, SignalCodes().train(known, Randomness(2), quiet)(held_out.observed))
     assert score.p1 == pytest.approx(1 - law.max(axis=1).mean(), abs=0.015)
     # The mean length of a standard normal of two dimensions.
     assert score.p2 == pytest.approx(np.sqrt(np.pi / 2), abs=0.03)
@@ -52,7 +52,7 @@ def test_privacy_is_what_the_law_leaves() -> None:
 def test_a_code_never_seen_and_reports_that_are_no_codes_get_the_blind_guess() -> None:
     known, _ = coded(600, 5)
     trained = SignalCodes().train(known, Randomness(2), quiet)
-    other = trained.guess(np.full((1, 1, 3), 7.0))
+    other = trained(np.full((1, 1, 3), 7.0))
     np.testing.assert_allclose(other.users[0], np.bincount(known.users) / 600, atol=1e-2)
     noisy = SignalEvidence(
         known.observed + np.random.default_rng(1).standard_normal(known.observed.shape),
@@ -62,12 +62,12 @@ def test_a_code_never_seen_and_reports_that_are_no_codes_get_the_blind_guess() -
         np.zeros(2),
         np.ones(2),
     )
-    blind = SignalCodes().train(noisy, Randomness(2), quiet).guess(noisy.observed)
+    blind = SignalCodes().train(noisy, Randomness(2), quiet)(noisy.observed)
     assert len(np.unique(blind.places.reshape(-1, 2), axis=0)) == 1
 
 
 def test_rounding_does_not_split_a_code() -> None:
     known, _ = coded(600, 6)
     trained = SignalCodes().train(known, Randomness(2), quiet)
-    near = trained.guess(known.observed + 1e-9)
-    np.testing.assert_array_equal(near.users, trained.guess(known.observed).users)
+    near = trained(known.observed + 1e-9)
+    np.testing.assert_array_equal(near.users, trained(known.observed).users)

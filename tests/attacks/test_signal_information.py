@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from mapveil.attacks.signal_adversary import SignalGuess
-from mapveil.attacks.signal_information import mutual_information, signal_information
+from mapveil.attacks.signal_score import mutual_information, score_guess, user_entropy
 from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.randomness.random import Randomness
 
 
 def normal_pair(
@@ -48,16 +49,19 @@ def test_what_users_give_away_is_bounded_by_the_best_posterior(worlds: SimpleNam
     odds = 2 * evidence.observed[:, 0, 2]  # log odds of user 1 at noise 1
     chance = 1 / (1 + np.exp(-odds))
     best = SignalGuess(np.stack([1 - chance, chance], axis=1), np.zeros_like(evidence.places))
-    found = signal_information(evidence, best, rng=1)
+    found = score_guess(evidence, best, rng=Randomness(1))
     grid = np.linspace(-9, 9, 4001)
     density = np.exp(-0.5 * (grid - 1) ** 2) / math.sqrt(2 * math.pi)
     known = math.log(2) - float((density * np.log1p(np.exp(-2 * grid))).sum() * (grid[1] - grid[0]))
-    assert found.user == pytest.approx(known, abs=0.02)
-    assert found.user < found.user_entropy
-    assert found.place < 0.05  # the guess of the place is constant
+    assert found.user_nats == pytest.approx(known, abs=0.02)
+    assert found.user_nats < user_entropy(evidence)
+    assert found.place_nats is not None
+    assert found.place_nats < 0.05  # the guess of the place is constant
     # A worse adversary shows less of it.
     poor = SignalGuess(0.5 * best.users + 0.25, best.places)
-    assert signal_information(evidence, poor, rng=1).user < 0.85 * found.user
+    worse = score_guess(evidence, poor, rng=Randomness(1)).user_nats
+    assert worse is not None
+    assert worse < 0.85 * found.user_nats
 
 
 def test_samples_that_are_no_pairs_are_refused() -> None:

@@ -51,7 +51,7 @@ def test_the_group_lists_its_commands(mapveil) -> None:
 
 
 def test_fit_names_every_privatizer(mapveil) -> None:
-    from mapveil.obfuscation.privatizers.registry import PRIVATIZERS
+    from mapveil.obfuscation.privatizers.privatizer import PRIVATIZERS
 
     said = mapveil("signal", "fit", "--help").out
     assert all(row.name in said for row in PRIVATIZERS)

@@ -24,7 +24,7 @@ from mapveil.evaluation.signal_tradeoff import (
     tradeoff,
 )
 from mapveil.geo.measurements import Measurements
-from mapveil.obfuscation.privatizers.registry import PRIVATIZERS, find_privatizer
+from mapveil.obfuscation.privatizers.privatizer import PRIVATIZERS, find_privatizer
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.randomness.random import Randomness
 

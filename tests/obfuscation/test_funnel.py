@@ -148,7 +148,7 @@ def test_a_pilot_of_two_rows_is_enough() -> None:
 
 def test_the_promise_states_what_was_measured() -> None:
     state = fitted(0.4)
-    promise = Funnel(rho=0.4).promise(state, 5, seeded=False)
+    promise = Funnel(rho=0.4).promise(state, 5)
     assert promise.epsilon is None
     assert [each.value for each in promise.measured] == state["certificate"][:2].tolist()
     assert "32 codes" in promise.in_words()

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog, minimize
 
-from mapveil.obfuscation.privatizers.funnel import Funnel
-from mapveil.obfuscation.privatizers.funnel_game import Channel, certify, play_funnel
+from mapveil.obfuscation.privatizers.funnel import Channel, Funnel, certify, play_funnel
 from mapveil.obfuscation.privatizers.pilot_cells import nearest_centre, row_distances
 from mapveil_client.randomness.random import Randomness
 
@@ -62,7 +61,7 @@ def test_channel_is_as_good_as_the_linear_program_for_its_codes() -> None:
     """With the codes fixed and only users to hide, the optimum is a linear program (Shokri et al. 2012)."""
     rows, users = people(1_200, 3)
     funnel = Funnel(rho=0.35, v2=0.0, w2=0.0, codes=12, cells=40, rounds=600)
-    channel, _ = play_funnel(funnel.game, rows, users, Randomness(4), quiet)
+    channel, _ = play_funnel(funnel, rows, users, Randomness(4), quiet)
     cells = nearest_centre(rows, channel.centres)
     count = len(channel.centres)
     mass = np.bincount(cells, minlength=count) / len(rows)
@@ -100,7 +99,7 @@ def test_channel_is_as_good_as_the_linear_program_for_its_codes() -> None:
 def test_certificate_holds_on_other_people_of_the_same_law() -> None:
     rows, users = people(6_000, 5)
     channel, certificate = play_funnel(
-        Funnel(rho=0.4, codes=24, cells=200, rounds=120).game, rows, users, Randomness(6), quiet
+        Funnel(rho=0.4, codes=24, cells=200, rounds=120), rows, users, Randomness(6), quiet
     )
     others, their_users = people(6_000, 7)
     fresh = certify(channel, others.astype(np.float32), their_users, 1)
@@ -113,7 +112,7 @@ def test_progress_ends_at_one_and_a_channel_is_a_law() -> None:
     rows, users = people(300, 8)
     told: list[float] = []
     channel, _ = play_funnel(
-        Funnel(codes=6, rounds=10).game, rows, users, Randomness(1), lambda _step, part: told.append(part)
+        Funnel(codes=6, rounds=10), rows, users, Randomness(1), lambda _step, part: told.append(part)
     )
     assert told[-1] == 1.0
     np.testing.assert_allclose(channel.weights.sum(axis=1), 1, atol=1e-5)

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mapveil.geo.measurements import Measurements
-from mapveil.obfuscation.privatizers.analytic_gaussian import gaussian_delta
-from mapveil.obfuscation.privatizers.local_gaussian import LocalGaussian
+from mapveil.obfuscation.privatizers.local_gaussian import LocalGaussian, gaussian_delta
 from mapveil.privacy.sampling import SAMPLE, sampling_delta
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
@@ -27,7 +26,7 @@ def test_the_deviation_keeps_the_promise_at_twice_the_radius(
     made = LocalGaussian(epsilon=epsilon, delta=delta, clip=clip)
     state = made.learn(np.zeros((2, 3)), np.zeros(2, dtype=np.int64), Randomness(1), lambda *_: None)
     assert gaussian_delta(float(epsilon), 2 * clip / float(state["deviation"])) <= delta
-    promise = made.promise(state, 3, seeded=False)
+    promise = made.promise(state, 3)
     assert (promise.epsilon, promise.unit) == (epsilon, "report")
     assert promise.delta == min(Fraction(str(delta)) + sampling_delta(epsilon, 3 * SAMPLE), Fraction(1))
 

@@ -16,8 +16,7 @@ import pytest
 from mapveil.geo.measurements import Measurements
 from mapveil.obfuscation.export.phone import PhonePrivatizer, SystemBits, read_phone_privatizer
 from mapveil.obfuscation.export.phone_export import LARGEST_BYTES, export_privatizer
-from mapveil.obfuscation.privatizers.privatizer import FittedPrivatizer
-from mapveil.obfuscation.privatizers.registry import PRIVATIZERS, find_privatizer
+from mapveil.obfuscation.privatizers.privatizer import PRIVATIZERS, FittedPrivatizer, find_privatizer
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.randomness.random import Randomness
 

@@ -62,7 +62,7 @@ def test_the_paper_s_calibration_promises_enough_and_not_more_than_a_row_needs(e
     # Two features of an L2 ball: equal shifts strain the loss, one shift alone the support.
     made = TruncatedLaplacian(epsilon=epsilon, delta=0.02, calibration="paper", clip=1.0)
     state = made.learn(np.zeros((2, 2)), np.zeros(2, dtype=np.int64), Randomness(1), lambda *_: None)
-    promise = made.promise(state, 2, seeded=False)
+    promise = made.promise(state, 2)
     assert promise.epsilon is not None
     assert float(promise.epsilon) == pytest.approx(math.sqrt(2) * epsilon, abs=1e-5)
     steps = 40
@@ -85,7 +85,7 @@ def test_scale_and_promise_follow_from_the_radius(epsilon: Fraction, delta: floa
     state = made.learn(np.zeros((2, 3)), np.zeros(2, dtype=np.int64), Randomness(1), lambda *_: None)
     assert float(state["scale"]) >= 6.0 / float(epsilon)
     assert float(state["scale"]) == pytest.approx(6.0 / float(epsilon), rel=1e-9)
-    promise = made.promise(state, 3, seeded=False)
+    promise = made.promise(state, 3)
     sampled = sampling_delta(epsilon, 3 * SAMPLE)
     assert (promise.epsilon, promise.delta) == (epsilon, min(Fraction(str(delta)) + sampled, Fraction(1)))
     # The probability that one whole shift leaves the support is delta.

@@ -10,11 +10,10 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from mapveil.attacks.signal_evidence import SignalEvidence
+from mapveil.obfuscation.privatizers.privatizer import Progress
 from mapveil_client.arrays import FloatArray
-from mapveil_client.errors import ParameterError
+from mapveil_client.errors import Checked
 from mapveil_client.randomness.random import Randomness
-
-Progress = Callable[[str, float], None]
 
 
 class SignalGuess(NamedTuple):
@@ -24,22 +23,15 @@ class SignalGuess(NamedTuple):
     places: FloatArray  # shape (runs, length, 2): latitude and longitude, normalised
 
 
-class TrainedSignalAdversary(ABC):
-    """An adversary that has seen its evidence."""
+Guesser = Callable[[FloatArray], SignalGuess]
+"""A trained adversary: from privatized, normalised runs, shape (runs, length, features), to users and places.
 
-    @abstractmethod
-    def guess(self, observed: FloatArray) -> SignalGuess:
-        """Users and places behind runs. Run by: the server, against its users.
-
-        Parameters
-        ----------
-        observed : ndarray of float64, shape (runs, length, features)
-            Privatized measurements, normalised, of the length it was trained on.
-        """
+Run by: the server, against its users.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
-class SignalAdversary(ABC):
+class SignalAdversary(Checked, ABC):
     """Parameters of one way to attack, validated at construction.
 
     Parameters
@@ -49,7 +41,6 @@ class SignalAdversary(ABC):
     """
 
     name: ClassVar[str]
-    summary: ClassVar[str]
 
     most_runs: int = 1_000_000
 
@@ -62,7 +53,7 @@ class SignalAdversary(ABC):
         return self.name
 
     @abstractmethod
-    def train(self, evidence: SignalEvidence, rng: Randomness, progress: Progress) -> TrainedSignalAdversary:
+    def train(self, evidence: SignalEvidence, rng: Randomness, progress: Progress) -> Guesser:
         """Learn from runs whose users and places are known. Run by: the adversary, such as the server.
 
         Parameters
@@ -72,43 +63,35 @@ class SignalAdversary(ABC):
         rng : Randomness
             The source of bits.
         progress : callable
-            Called with a step's name and the part done, 0 to 1.
+            Called with a step's name and its finished fraction.
         """
-
-    def _check(self, held: bool, name: str, accepted: str) -> None:
-        if not held:
-            raise ParameterError(f"{name} must be {accepted}, got {getattr(self, name)!r}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class BlindGuess(SignalAdversary):
-    r"""The guess without a look at the report: everybody's share, and the place nearest to all.
+    """The guess without a look at the report: everybody's share, and the place nearest to all.
 
     Its privacy is the most there is: P1 is one minus the largest user's share, and P2 the mean distance to the
-    geometric median, which Weiszfeld's iteration finds.
+    geometric median.
 
     Source: the "simple adversary" of Section 6.1 of Zhang et al. 2022, whose place is the centre of the data.
     """
 
     name: ClassVar[str] = "blind"
-    summary: ClassVar[str] = "the most frequent user and the middle place, whatever was sent"
 
-    def train(self, evidence: SignalEvidence, rng: Randomness, progress: Progress) -> TrainedSignalAdversary:
+    def train(self, evidence: SignalEvidence, rng: Randomness, progress: Progress) -> Guesser:
         """Count users and find the middle."""
         counts = np.bincount(evidence.users, minlength=evidence.user_count) + 1 / evidence.user_count
-        return _Blind(counts / counts.sum(), geometric_median(evidence.places.reshape(-1, 2)))
+        shares = counts / counts.sum()
+        place = geometric_median(evidence.places.reshape(-1, 2))
 
+        def guess(observed: FloatArray) -> SignalGuess:
+            runs, length, _ = observed.shape
+            return SignalGuess(
+                np.broadcast_to(shares, (runs, len(shares))), np.broadcast_to(place, (runs, length, 2))
+            )
 
-class _Blind(TrainedSignalAdversary):
-    def __init__(self, shares: FloatArray, place: FloatArray) -> None:
-        self._shares, self._place = shares, place
-
-    def guess(self, observed: FloatArray) -> SignalGuess:
-        runs, length, _ = observed.shape
-        return SignalGuess(
-            np.broadcast_to(self._shares, (runs, len(self._shares))),
-            np.broadcast_to(self._place, (runs, length, 2)),
-        )
+        return guess
 
 
 def geometric_median(places: FloatArray, *, steps: int = 50) -> FloatArray:
@@ -119,7 +102,3 @@ def geometric_median(places: FloatArray, *, steps: int = 50) -> FloatArray:
         weight = 1 / np.maximum(np.hypot(*(places - middle).T), 1e-9)
         middle = weight @ places / weight.sum()
     return np.asarray(middle)
-
-
-def quiet(_step: str, _part: float) -> None:
-    """Progress that nobody watches."""

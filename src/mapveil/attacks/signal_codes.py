@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.attacks.signal_adversary import BlindGuess, SignalAdversary, SignalGuess, TrainedSignalAdversary
+from mapveil.attacks.signal_adversary import BlindGuess, Guesser, SignalAdversary, SignalGuess
+from mapveil.attacks.signal_evidence import SignalEvidence
+from mapveil.obfuscation.privatizers.privatizer import Progress
 from mapveil_client.arrays import FloatArray
-
-if TYPE_CHECKING:
-    from mapveil.attacks.signal_evidence import SignalEvidence
-    from mapveil.obfuscation.privatizers.privatizer import Progress
-    from mapveil_client.randomness.random import Randomness
+from mapveil_client.randomness.random import Randomness
 
 _STEPS: Final = 40  # of Weiszfeld's iteration
 _NEAR: Final = 1e-6  # reports nearer than this are one code: normalising back and forth rounds
@@ -34,10 +32,11 @@ class SignalCodes(SignalAdversary):
     """
 
     name: ClassVar[str] = "codes"
-    summary: ClassVar[str] = "the most frequent user and the middle place of every value that was sent"
 
-    def train(self, evidence: SignalEvidence, rng: Randomness, progress: Progress) -> TrainedSignalAdversary:
-        """Count."""
+    def train(self, evidence: SignalEvidence, rng: Randomness, progress: Progress) -> Guesser:
+        """Count the users of each code, and find the geometric median of its places."""
+        from scipy.spatial import cKDTree
+
         kept = evidence.sample(self.most_runs, rng)
         blind = BlindGuess().train(kept, rng, progress)
         codes, inverse = np.unique(kept.inputs.round(9), axis=0, return_inverse=True)
@@ -51,28 +50,19 @@ class SignalCodes(SignalAdversary):
         places = np.stack(
             [_medians(kept.places[:, at], inverse, len(codes)) for at in range(kept.length)], axis=1
         )
+        users, tree = counts / counts.sum(axis=1, keepdims=True), cKDTree(codes)
         progress("count", 1.0)
-        return _TrainedCodes(codes, counts / counts.sum(axis=1, keepdims=True), places, blind)
 
+        def guess(observed: FloatArray) -> SignalGuess:
+            _, found = tree.query(observed.reshape(len(observed), -1), distance_upper_bound=_NEAR)
+            unseen = blind(observed)
+            known, at = found < len(users), np.minimum(found, len(users) - 1)
+            return SignalGuess(
+                np.where(known[:, None], users[at], unseen.users),
+                np.where(known[:, None, None], places[at], unseen.places),
+            )
 
-class _TrainedCodes(TrainedSignalAdversary):
-    def __init__(
-        self, codes: FloatArray, users: FloatArray, places: FloatArray, blind: TrainedSignalAdversary
-    ) -> None:
-        from scipy.spatial import cKDTree
-
-        self._tree: Any = cKDTree(codes)
-        self._users, self._places, self._blind = users, places, blind
-
-    def guess(self, observed: FloatArray) -> SignalGuess:
-        _, found = self._tree.query(observed.reshape(len(observed), -1), distance_upper_bound=_NEAR)
-        blind = self._blind.guess(observed)
-        known = found < len(self._users)
-        at = np.minimum(found, len(self._users) - 1)
-        return SignalGuess(
-            np.where(known[:, None], self._users[at], blind.users),
-            np.where(known[:, None, None], self._places[at], blind.places),
-        )
+        return guess
 
 
 def _medians(places: FloatArray, groups: npt.NDArray[np.intp], count: int) -> FloatArray:

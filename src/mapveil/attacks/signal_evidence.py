@@ -135,16 +135,6 @@ class SignalEvidence:
         chosen = np.sort(order[:cut] if cut else order)
         return self.take(np.sort(order[cut:])), self.take(chosen)
 
-    def joined(self, *others: SignalEvidence) -> SignalEvidence:
-        """This and others' runs, such as those of several privatizers (the paper's aggregate adversary)."""
-        every = (self, *others)
-        return replace(
-            self,
-            observed=np.concatenate([each.observed for each in every]),
-            users=np.concatenate([each.users for each in every]),
-            places=np.concatenate([each.places for each in every]),
-        )
-
     def metres_from(self, places: FloatArray) -> FloatArray:
         """Great-circle distances between guessed and true locations, metres, shape (runs, length).
 

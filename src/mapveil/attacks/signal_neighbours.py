@@ -7,8 +7,9 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 
-from mapveil.attacks.signal_adversary import Progress, SignalAdversary, SignalGuess, TrainedSignalAdversary
+from mapveil.attacks.signal_adversary import Guesser, SignalAdversary, SignalGuess
 from mapveil.attacks.signal_evidence import SignalEvidence
+from mapveil.obfuscation.privatizers.privatizer import Progress
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.randomness.random import Randomness
 
@@ -45,7 +46,6 @@ class SignalNeighbours(SignalAdversary):
     """
 
     name: ClassVar[str] = "neighbours"
-    summary: ClassVar[str] = "the k nearest known reports, likeness and k chosen by validation"
 
     most_runs: int = 50_000
     counts: tuple[int, ...] = (1, 3, 10, 30, 100, 300)
@@ -58,7 +58,7 @@ class SignalNeighbours(SignalAdversary):
         )
         self._check(self.judged >= 1, "judged", "at least 1")
 
-    def train(self, evidence: SignalEvidence, rng: Randomness, progress: Progress) -> TrainedSignalAdversary:
+    def train(self, evidence: SignalEvidence, rng: Randomness, progress: Progress) -> Guesser:
         """Index the reports, and choose likeness and k."""
         kept = evidence.sample(self.most_runs, rng)
         kept, chosen = kept.parted(min(self.judged / len(kept), 0.2), rng)
@@ -66,24 +66,37 @@ class SignalNeighbours(SignalAdversary):
         kinds = _KINDS if kept.inputs.shape[1] <= _WIDEST else _KINDS[:1]
         searches = {kind: _Search(kept, kind) for kind in kinds}
         counts = sorted({min(count, len(kept)) for count in self.counts})
-        user: tuple[float, _Choice] | None = None
-        place: tuple[float, _Choice] | None = None
+        wrong_user = wrong_place = np.inf
+        who = where = _Choice(kinds[0], counts[0])
         for at, (kind, search) in enumerate(searches.items()):
             near = search.nearest(chosen.observed, counts[-1])
             for count in counts:
                 votes = search.votes(near[:, :count])
                 wrong = float((votes.argmax(axis=1) != chosen.users).mean())
-                if user is None or wrong < user[0]:
-                    user = (wrong, _Choice(kind, count))
+                if wrong < wrong_user:
+                    wrong_user, who = wrong, _Choice(kind, count)
                 for median in (False, True):
                     away = search.places(near[:, :count], median) - chosen.places
                     error = float(np.hypot(away[..., 0], away[..., 1]).mean())
-                    if place is None or error < place[0]:
-                        place = (error, _Choice(kind, count, median))
+                    if error < wrong_place:
+                        wrong_place, where = error, _Choice(kind, count, median)
             progress("choosing neighbours", (at + 1) / len(searches))
-        if user is None or place is None:
-            raise AssertionError("there are always candidates")
-        return _TrainedNeighbours(searches, user[1], place[1])
+
+        def guess(observed: FloatArray) -> SignalGuess:
+            users, places = [], []
+            for start in range(0, len(observed), _BLOCK):
+                block = observed[start : start + _BLOCK]
+                near = {
+                    kind: search.nearest(block, max(each.nearest for each in wanted))
+                    for kind, search in searches.items()
+                    if (wanted := [each for each in (who, where) if each.kind == kind])
+                }
+                users.append(searches[who.kind].votes(near[who.kind][:, : who.nearest]))
+                found = near[where.kind][:, : where.nearest]
+                places.append(searches[where.kind].places(found, where.median))
+            return SignalGuess(np.concatenate(users), np.concatenate(places))
+
+        return guess
 
 
 class _Search:
@@ -120,26 +133,6 @@ class _Search:
         """The neighbours' middle place for each measurement of the run."""
         found = self._known.places[near]
         return np.asarray(np.median(found, axis=1) if median else found.mean(axis=1))
-
-
-class _TrainedNeighbours(TrainedSignalAdversary):
-    def __init__(self, searches: dict[str, _Search], user: _Choice, place: _Choice) -> None:
-        self._searches, self._user, self._place = searches, user, place
-
-    def guess(self, observed: FloatArray) -> SignalGuess:
-        users, places = [], []
-        for at in range(0, len(observed), _BLOCK):
-            block = observed[at : at + _BLOCK]
-            near = {
-                kind: search.nearest(block, max(each.nearest for each in wanted))
-                for kind, search in self._searches.items()
-                if (wanted := [each for each in (self._user, self._place) if each.kind == kind])
-            }
-            who, where = self._user, self._place
-            users.append(self._searches[who.kind].votes(near[who.kind][:, : who.nearest]))
-            found = near[where.kind][:, : where.nearest]
-            places.append(self._searches[where.kind].places(found, where.median))
-        return SignalGuess(np.concatenate(users), np.concatenate(places))
 
 
 def _telling(inputs: FloatArray, known: SignalEvidence) -> FloatArray:

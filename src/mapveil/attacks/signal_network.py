@@ -9,8 +9,9 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from mapveil.attacks.signal_adversary import Progress, SignalAdversary, SignalGuess, TrainedSignalAdversary
+from mapveil.attacks.signal_adversary import Guesser, SignalAdversary, SignalGuess
 from mapveil.attacks.signal_evidence import SignalEvidence
+from mapveil.obfuscation.privatizers.privatizer import Progress
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import require
 from mapveil_client.randomness.random import Randomness
@@ -51,7 +52,6 @@ class SignalNetwork(SignalAdversary):
     """
 
     name: ClassVar[str] = "network"
-    summary: ClassVar[str] = "two hidden layers of 256, trained for user and place together"
 
     hidden: tuple[int, ...] = (256, 256)
     weights: tuple[float, float] = (1.0, 1.0)
@@ -76,7 +76,7 @@ class SignalNetwork(SignalAdversary):
             return self.name
         return f"{self.name}, v = {self.weights[0]:g}, {self.weights[1]:g}"
 
-    def train(self, evidence: SignalEvidence, rng: Randomness, progress: Progress) -> TrainedSignalAdversary:
+    def train(self, evidence: SignalEvidence, rng: Randomness, progress: Progress) -> Guesser:
         """Train on a device with a GPU where there is one.
 
         Raises
@@ -126,7 +126,21 @@ class SignalNetwork(SignalAdversary):
                 optimiser = torch.optim.Adam(net.parameters(), lr=rate)
         net.load_state_dict(state)
         progress("training the network", 1.0)
-        return _TrainedNetwork(net.eval(), mean, scale, evidence.user_count, device)
+        net.eval()
+
+        def guess(observed: FloatArray) -> SignalGuess:
+            runs, length, _ = observed.shape
+            users, places = np.empty((runs, evidence.user_count)), np.empty((runs, length, 2))
+            with torch.no_grad():
+                for at in range(0, runs, _BLOCK):
+                    block = observed[at : at + _BLOCK].reshape(-1, len(mean))
+                    made = net(torch.from_numpy(((block - mean) / scale).astype(np.float32)).to(device))
+                    who, where = made[:, : evidence.user_count], made[:, evidence.user_count :]
+                    users[at : at + _BLOCK] = who.double().softmax(1).cpu().numpy()
+                    places[at : at + _BLOCK] = where.reshape(-1, length, 2).cpu().numpy()
+            return SignalGuess(users, places)
+
+        return guess
 
     def _loss(self, torch: Any, net: Any, inputs: Any, users: Any, places: Any) -> Any:
         made = net(inputs)
@@ -136,24 +150,6 @@ class SignalNetwork(SignalAdversary):
         # The least bit under the root keeps the gradient finite where a guess is exact.
         where = (away.square().sum(-1) + 1e-12).sqrt().mean()
         return self.weights[0] * who + self.weights[1] * where
-
-
-class _TrainedNetwork(TrainedSignalAdversary):
-    def __init__(self, net: Any, mean: FloatArray, scale: FloatArray, users: int, device: Any) -> None:
-        self._net, self._mean, self._scale, self._users, self._device = net, mean, scale, users, device
-
-    def guess(self, observed: FloatArray) -> SignalGuess:
-        torch = require("torch", "neural")
-        runs, length, _ = observed.shape
-        users, places = np.empty((runs, self._users)), np.empty((runs, length, 2))
-        with torch.no_grad():
-            for at in range(0, runs, _BLOCK):
-                block = observed[at : at + _BLOCK].reshape(-1, len(self._mean))
-                inputs = torch.from_numpy(((block - self._mean) / self._scale).astype(np.float32))
-                made = self._net(inputs.to(self._device))
-                users[at : at + _BLOCK] = made[:, : self._users].double().softmax(1).cpu().numpy()
-                places[at : at + _BLOCK] = made[:, self._users :].reshape(-1, length, 2).cpu().numpy()
-        return SignalGuess(users, places)
 
 
 def _layers(torch: Any, evidence: SignalEvidence, hidden: tuple[int, ...]) -> Any:

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 import numpy as np
-import numpy.typing as npt
 
-from mapveil.attacks.signal_adversary import Progress, SignalAdversary, SignalGuess, TrainedSignalAdversary
+from mapveil.attacks.signal_adversary import Guesser, SignalAdversary, SignalGuess
 from mapveil.attacks.signal_evidence import SignalEvidence
+from mapveil.obfuscation.privatizers.privatizer import Progress
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import require
 from mapveil_client.randomness.random import Randomness
@@ -39,7 +39,6 @@ class SignalTrees(SignalAdversary):
     """
 
     name: ClassVar[str] = "trees"
-    summary: ClassVar[str] = "gradient-boosted trees for user, latitude and longitude"
 
     most_runs: int = 200_000
     trees: int = 1200
@@ -54,7 +53,7 @@ class SignalTrees(SignalAdversary):
         self._check(self.leaves >= 2, "leaves", "at least 2")
         self._check(0 < self.rate <= 1, "rate", "a number above 0, at most 1,")
 
-    def train(self, evidence: SignalEvidence, rng: Randomness, progress: Progress) -> TrainedSignalAdversary:
+    def train(self, evidence: SignalEvidence, rng: Randomness, progress: Progress) -> Guesser:
         """Grow the trees.
 
         Raises
@@ -93,24 +92,18 @@ class SignalTrees(SignalAdversary):
             )
             where.append(made.fit(own, places[:, axis]))
             progress("growing trees", 0.75 + 0.25 * axis)
-        return _TrainedTrees(who, tuple(where), counts)
-
-
-class _TrainedTrees(TrainedSignalAdversary):
-    def __init__(self, who: Any, where: tuple[Any, ...], counts: npt.NDArray[np.int64]) -> None:
-        self._who, self._where, self._counts = who, where, counts
-
-    def guess(self, observed: FloatArray) -> SignalGuess:
-        runs, length, _ = observed.shape
         # Users too rare for trees keep their share.
-        shares = (self._counts + 1 / len(self._counts)) / (self._counts.sum() + 1)
-        users = np.tile(shares, (runs, 1))
-        if self._who is not None:
-            known = self._who.classes_
-            users[:, known] = self._who.predict_proba(_of_run(observed)) * shares[known].sum()
-        own = _of_measurement(observed)
-        places = np.stack([each.predict(own) for each in self._where], axis=1)
-        return SignalGuess(users, places.reshape(runs, length, 2))
+        shares = (counts + 1 / len(counts)) / (counts.sum() + 1)
+
+        def guess(observed: FloatArray) -> SignalGuess:
+            users = np.tile(shares, (len(observed), 1))
+            if who is not None:
+                users[:, who.classes_] = who.predict_proba(_of_run(observed)) * shares[who.classes_].sum()
+            rows = _of_measurement(observed)
+            guessed = np.stack([each.predict(rows) for each in where], axis=1)
+            return SignalGuess(users, guessed.reshape(*observed.shape[:2], 2))
+
+        return guess
 
 
 def _of_run(observed: FloatArray) -> FloatArray:

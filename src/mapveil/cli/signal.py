@@ -79,7 +79,7 @@ def fit(
     from mapveil.obfuscation.export.phone_export import check_phone_name, export_privatizer
     from mapveil.obfuscation.export.privatizer_file import write_privatizer
     from mapveil.obfuscation.privatize import fit_privatizer
-    from mapveil.obfuscation.privatizers.registry import find_privatizer
+    from mapveil.obfuscation.privatizers.privatizer import find_privatizer
     from mapveil_client.randomness.random import as_randomness
 
     made = find_privatizer(privatizer).make(options)

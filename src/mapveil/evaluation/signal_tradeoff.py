@@ -17,7 +17,7 @@ from mapveil.evaluation.comparison import interval_of_mean
 from mapveil.evaluation.signal_trials import SignalTask, SignalTrial, run_signal_task
 from mapveil.evaluation.trials import Progress, in_processes
 from mapveil.geo.measurements import Measurements
-from mapveil.obfuscation.privatizers.registry import find_privatizer
+from mapveil.obfuscation.privatizers.privatizer import find_privatizer
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.randomness.random import Randomness

@@ -1,4 +1,4 @@
-"""A whole file of measurements privatized, with the columns and types it had."""
+"""Privatization of a whole file of measurements, which keeps its columns and types."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 METADATA_KEY: Final = b"mapveil"
-"""Where a Parquet file keeps the guarantee of its rows."""
+"""Key of a Parquet file's metadata that holds the guarantee of its rows."""
 
 _RANGES: Final = {LAT: (-90.0, 90.0), LON: (-180.0, 180.0), RSS: (WEAKEST_DBM, STRONGEST_DBM)}
 
@@ -39,11 +39,11 @@ class PrivatizedTable:
     table : pyarrow.Table
         The columns of the source, in its order and types.
     guarantee : Guarantee
-        Of one report.
+        The guarantee of one report.
     emptied : tuple of str
         Columns that were neither privatized nor kept.
     notes : tuple of str
-        What a reader should know.
+        Remarks for a reader.
     """
 
     table: pyarrow.Table
@@ -70,22 +70,22 @@ def privatize_table(
     Parameters
     ----------
     fitted : FittedPrivatizer
-        What the phones have.
+        The privatizer on the clients.
     measurements : Measurements
         The rows of ``source`` that have every feature.
     source : path, frame or relation
-        Where the measurements were read from.
+        The source of the measurements.
     keep : sequence of str
-        Columns left as they are, which no promise covers.
+        Columns left as they are, which no guarantee covers.
     rng : Randomness or int, optional
         The source of bits.
     progress : callable, optional
-        Called with a step's name and the part done.
+        Called with a step's name and its finished fraction.
 
     Raises
     ------
     InputError
-        A column to keep is not there, or is one that is privatized.
+        A column to keep does not exist, or is a feature of the privatizer.
     """
     import duckdb
     import pyarrow
@@ -99,9 +99,8 @@ def privatize_table(
             raise InputError(
                 f"{opened.name}: {name!r} cannot be kept; columns that are not privatized: {free}"
             )
-    tell = progress or (lambda step, part: None)
+    stream, tell = as_randomness(rng), progress or (lambda step, done: None)
     tell("privatize", 0.0)
-    stream = as_randomness(rng)
     rows = fitted.privatize_measurements(measurements, rng=stream).rows
     tell("privatize", 1.0)
     notes = []
@@ -130,7 +129,6 @@ def privatize_table(
             emptied.append(field.name)
             columns.append(pyarrow.nulls(len(taken), kind))
         kinds.append(pyarrow.field(field.name, kind))
-    schema = pyarrow.schema(kinds)
     record = {
         "privatizer": fitted.privatizer.name,
         "parameters": fitted.privatizer.parameters(),
@@ -139,9 +137,8 @@ def privatize_table(
         "guarantee": guarantee.to_dict(),
         "in_words": guarantee.in_words(),
     }
-    table = pyarrow.Table.from_arrays(columns, schema=schema).replace_schema_metadata(
-        {METADATA_KEY: json.dumps(record).encode()}
-    )
+    schema = pyarrow.schema(kinds, {METADATA_KEY: json.dumps(record).encode()})
+    table = pyarrow.Table.from_arrays(columns, schema=schema)
     return PrivatizedTable(table, guarantee, tuple(emptied), tuple(notes))
 
 
@@ -168,35 +165,31 @@ def write_privatized(privatized: PrivatizedTable, path: str | Path) -> None:
 
 
 def privatized_names(path: str | Path) -> tuple[str, ...] | None:
-    """The features that were privatized, where a Parquet file of :func:`write_privatized` says so; else None."""
-    try:
-        record = _record(path)
-        return None if record is None else tuple(record["privatized"])
-    except (KeyError, TypeError):
-        return None
+    """Read the privatized features from a Parquet file that :func:`write_privatized` wrote; else None."""
+    names = _record(path).get("privatized")
+    return tuple(names) if isinstance(names, list) else None
 
 
 def privatized_guarantee(path: str | Path) -> Guarantee | None:
     """Read the guarantee of one row from a Parquet file that :func:`write_privatized` wrote; else None."""
     try:
-        record = _record(path)
-        return None if record is None else Guarantee.from_dict(record["guarantee"])
+        return Guarantee.from_dict(_record(path)["guarantee"])
     except (KeyError, TypeError, ValueError):
         return None
 
 
-def _record(path: str | Path) -> dict[str, Any] | None:
+def _record(path: str | Path) -> dict[str, Any]:
+    """The record in a Parquet file; empty for any other file: reading it as a table names what is wrong."""
     from pyarrow import ArrowException, parquet
 
     if Path(path).suffix.lower() != ".parquet":
-        return None
+        return {}
     try:
         with Path(path).open("rb") as opened:
-            written = (parquet.read_schema(opened).metadata or {}).get(METADATA_KEY)
-        record = None if written is None else json.loads(written)
+            record = json.loads((parquet.read_schema(opened).metadata or {}).get(METADATA_KEY, b"{}"))
     except (ArrowException, OSError, ValueError):
-        return None  # whoever reads it as a table says what is wrong with it
-    return record if isinstance(record, dict) else None
+        return {}
+    return record if isinstance(record, dict) else {}
 
 
 def _typed(values: npt.NDArray[np.float64], kind: pyarrow.DataType) -> pyarrow.Array:

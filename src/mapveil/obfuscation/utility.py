@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -10,11 +10,11 @@ from mapveil.geo.measurements import RSS
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError
 
-_RCOND = 1e-10  # eigenvalues of the Gram matrix below this part of the largest are directions nobody measured
+_RCOND: Final = 1e-10  # of the Gram matrix: eigenvalues below this fraction of the largest count as 0
 
 
 class Utility(NamedTuple):
-    """The paper's three figures; 0 is the best there is."""
+    """The paper's three figures, at most 0 each."""
 
     u1: float  # minus mean distortion of a row, normalised units
     u2: float  # minus L1 distance between the parameters of the linear models
@@ -22,7 +22,7 @@ class Utility(NamedTuple):
 
 
 def distortion_utility(original: FloatArray, privatized: FloatArray) -> float:
-    r"""Utility as faithfulness of the rows.
+    r"""Utility by the distance between the rows, in deviations of a feature.
 
     .. math:: U_1(x, y) = -\frac1n \sum_{i=1}^n \lVert y_i - x_i \rVert_2
 
@@ -32,11 +32,6 @@ def distortion_utility(original: FloatArray, privatized: FloatArray) -> float:
     ----------
     original, privatized : ndarray of float64, shape (rows, features)
         Normalised; a sequence of L measurements is L rows.
-
-    Returns
-    -------
-    float
-        At most 0, in deviations of a feature.
 
     Raises
     ------
@@ -91,26 +86,12 @@ def linear_parameters(rows: FloatArray) -> FloatArray:
 
 
 def map_utility(original: FloatArray, privatized: FloatArray) -> float:
-    r"""Utility as likeness of the signal maps the server fits.
+    r"""Utility by the distance between the linear models that the server fits.
 
     .. math:: U_2(x, y) = -\lVert \alpha_X - \alpha_Y \rVert_1
 
-    where: :math:`\alpha_X` and :math:`\alpha_Y` are :func:`linear_parameters` of the rows before and after.
-
-    Parameters
-    ----------
-    original, privatized : ndarray of float64, shape (rows, features)
-        Normalised.
-
-    Returns
-    -------
-    float
-        At most 0.
-
-    Raises
-    ------
-    InputError
-        The tables differ in shape, or are empty.
+    where: :math:`\alpha_X` and :math:`\alpha_Y` are :func:`linear_parameters` of the rows before and after. Parameters
+    and errors as for :func:`distortion_utility`.
 
     Source: equation 11 of Zhang et al. 2022.
     """
@@ -126,13 +107,6 @@ def utility(
     .. math:: U = w_1 U_1 + w_2 U_2
 
     where: :math:`U_1` is :func:`distortion_utility`, :math:`U_2` is :func:`map_utility` and w is ``weights``.
-
-    Parameters
-    ----------
-    original, privatized : ndarray of float64, shape (rows, features)
-        Normalised.
-    weights : tuple of float
-        :math:`w_1, w_2`.
 
     Source: equation 12 of Zhang et al. 2022.
     """

@@ -1,7 +1,6 @@
 """The runtime of a phone: a fitted privatizer from one small file, on NumPy and, for networks, onnxruntime.
 
-Two kinds of file (:mod:`mapveil.obfuscation.export.phone_export` writes them): JSON of parameters for the
-privatizers that
+Two kinds of file (:mod:`mapveil.obfuscation.export.phone_export` writes them): JSON of parameters for privatizers that
 add noise, which run by the very code that fits them, and ONNX for those that learnt more than a few numbers.
 """
 
@@ -17,11 +16,12 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from mapveil.obfuscation.privatizers.codebook import uniforms
 from mapveil.obfuscation.privatizers.dense_network import network_normals
 from mapveil.obfuscation.privatizers.normalisation import Normalisation
-from mapveil.obfuscation.privatizers.privatizer import FittedPrivatizer
-from mapveil.obfuscation.privatizers.registry import find_privatizer
+from mapveil.obfuscation.privatizers.privatizer import FittedPrivatizer, find_privatizer, whole_runs
 from mapveil.privacy.guarantee import Guarantee
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError, require
 from mapveil_client.randomness.random import Randomness
 
@@ -58,7 +58,7 @@ class PhonePrivatizer:
     sequence : int
         Rows of one user that are privatized together.
     guarantee : Guarantee
-        What was promised when it was fitted.
+        The guarantee of one report.
     """
 
     def __init__(self, record: Mapping[str, Any], fitted: FittedPrivatizer | None, session: Any) -> None:
@@ -69,9 +69,7 @@ class PhonePrivatizer:
         self._fitted = fitted
         self._session = session
 
-    def privatize(
-        self, rows: npt.NDArray[np.float64], *, rng: Randomness | None = None
-    ) -> npt.NDArray[np.float64]:
+    def privatize(self, rows: FloatArray, *, rng: Randomness | None = None) -> FloatArray:
         """Privatize one row, one run of ``sequence`` rows, or many. Run by: the client.
 
         Parameters
@@ -89,21 +87,15 @@ class PhonePrivatizer:
         stream = SystemBits() if rng is None else rng
         if self._fitted is not None:
             return self._fitted.privatize(rows, rng=stream)
-        given = np.asarray(rows, dtype=np.float64)
-        table = np.atleast_2d(given)
-        if table.ndim != 2 or table.shape[1] != len(self.names) or len(table) % self.sequence:
-            raise InputError(
-                f"rows of shape {given.shape}; expected whole runs of {self.sequence} with "
-                f"{len(self.names)} features ({', '.join(self.names)})"
-            )
-        if not np.isfinite(table).all():
-            raise InputError("a value is missing or not finite; expected finite numbers")
-        if not len(table):
-            return given.copy()
+        table = whole_runs(rows, self.sequence, self.names)
+        runs = len(table) // self.sequence
+        if not runs:
+            return table.reshape(np.shape(rows)).copy()
         feeds: dict[str, npt.NDArray[Any]] = {"rows": table}
         for name, width in self._inputs:
-            feeds[name] = _drawn(name, len(table) // self.sequence, width, stream)
-        return np.asarray(self._session.run(None, feeds)[0], dtype=np.float64).reshape(given.shape)
+            normal = name == "normals"
+            feeds[name] = network_normals(runs, width, stream) if normal else uniforms(runs, stream)
+        return np.asarray(self._session.run(None, feeds)[0], dtype=np.float64).reshape(np.shape(rows))
 
     def __repr__(self) -> str:
         return f"PhonePrivatizer(features {', '.join(self.names)})"
@@ -125,9 +117,7 @@ def read_phone_privatizer(path: str | Path) -> PhonePrivatizer:
         raise InputError(
             f"{path}: cannot be read ({error.strerror}); expected an exported privatizer"
         ) from error
-    if data.lstrip()[:1] == b"{":
-        return _of_json(data, str(path))
-    return _of_onnx(data, str(path))
+    return (_of_json if data.lstrip()[:1] == b"{" else _of_onnx)(data, str(path))
 
 
 def seal(model: bytes) -> bytes:
@@ -152,8 +142,7 @@ def _of_json(data: bytes, name: str) -> PhonePrivatizer:
 
 
 def _of_onnx(data: bytes, name: str) -> PhonePrivatizer:
-    digest = 64
-    body = data[: -digest - len(_SEAL)]
+    body = data[: -len(_SEAL) - 64]
     if seal(body) != data:
         raise InputError(
             f"{name}: not an exported privatizer, or truncated or changed since it was written; "
@@ -179,10 +168,3 @@ def _record(data: bytes, name: str) -> dict[str, Any]:
     if found != PHONE_FORMAT:
         raise InputError(f"{name}: of format {found!r}; expected {PHONE_FORMAT!r}, so export it again")
     return dict(record)
-
-
-def _drawn(name: str, runs: int, width: int, rng: Randomness) -> npt.NDArray[Any]:
-    """The random inputs of a graph, drawn as the privatizers draw them."""
-    if name == "normals":
-        return network_normals(runs, width, rng)
-    return (rng.words(runs, np.uint64) >> np.uint64(11)).astype(np.float64) * 2.0**-53

@@ -12,14 +12,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from mapveil.formats.atomic import atomic_path
 from mapveil.obfuscation.export.phone import PHONE_FORMAT, seal
-from mapveil.obfuscation.export.phone_graph import Graph
 from mapveil.obfuscation.privatizers.privatizer import FittedPrivatizer
 from mapveil_client import __version__
 from mapveil_client.errors import InputError, ParameterError, require
@@ -34,6 +33,75 @@ _SMALLER: Final = {
     "codebook": "fewer codes or a shorter sequence",
     "funnel": "fewer cells or codes, or a shorter sequence",
 }
+
+
+_KINDS = {np.dtype(np.float32): 1, np.dtype(np.int64): 7, np.dtype(np.float64): 11}
+"""Element types by their numbers in ONNX."""
+
+
+class Node(NamedTuple):
+    """One operation."""
+
+    operation: str
+    inputs: list[str]
+    output: str
+    attributes: dict[str, Any]
+
+
+class Graph:
+    """Operations of ONNX by name, each of which gives one value.
+
+    Attributes
+    ----------
+    nodes : list of Node
+        In an order in which they can run.
+    constants : dict of str to ndarray
+        The arrays they use, by the names of their values.
+    """
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self.constants: dict[str, npt.NDArray[Any]] = {}
+
+    def constant(self, array: npt.ArrayLike) -> str:
+        """The name of an array's value; equal arrays are kept once."""
+        kept = np.asarray(array)
+        kept = (
+            kept.astype(np.int64) if kept.dtype.kind == "i" else kept
+        )  # the only integers of ONNX used here
+        for name, other in self.constants.items():
+            if other.dtype == kept.dtype and np.array_equal(other, kept):
+                return name
+        name = f"constant{len(self.constants)}"
+        self.constants[name] = kept
+        return name
+
+    def add(self, operation: str, *inputs: str | npt.ArrayLike, output: str = "", **attributes: Any) -> str:
+        """Append an operation on values (by name) and arrays; the name of its value."""
+        names = [each if isinstance(each, str) else self.constant(each) for each in inputs]
+        name = output or f"value{len(self.nodes)}"
+        self.nodes.append(Node(operation, names, name, attributes))
+        return name
+
+    def cast(self, value: str | npt.ArrayLike, dtype: npt.DTypeLike) -> str:
+        """A value or an array as another type."""
+        return self.add("Cast", value, to=_KINDS[np.dtype(dtype)])
+
+    def columns(self, value: str, start: int, stop: int) -> str:
+        """Some columns of a matrix."""
+        return self.add("Slice", value, [start], [stop], [1])
+
+    def draw(self, weights: str, last: int) -> str:
+        r"""The index of a column, with probability proportional to its weight, by the input ``uniform``.
+
+        .. math:: \min(\#\{c : \textstyle\sum_{b \le c} w_b \le u \sum_b w_b\}, \text{last})
+        """
+        reached = self.cast(self.add("CumSum", weights, 1), np.float64)
+        whole = self.add("Gather", reached, [-1], axis=1)
+        drawn = self.add("Unsqueeze", "uniform", [1])
+        passed = self.add("LessOrEqual", reached, self.add("Mul", whole, drawn))
+        count = self.add("ReduceSum", self.cast(passed, np.int64), [1], keepdims=0)
+        return self.add("Min", count, last)
 
 
 def check_phone_name(path: str | Path, privatizer: str) -> None:
@@ -55,7 +123,7 @@ def export_privatizer(fitted: FittedPrivatizer, path: str | Path) -> None:
     Parameters
     ----------
     fitted : FittedPrivatizer
-        What is exported.
+        The privatizer.
     path : path-like
         ``.json`` for a privatizer that adds noise, ``.onnx`` for one that learnt more.
 
@@ -83,7 +151,8 @@ def phone_record(fitted: FittedPrivatizer) -> bytes:
     """The JSON of a privatizer whose state is a few numbers."""
     normalisation = vars(fitted.normalisation)
     record = {
-        **_head(fitted),
+        "format": PHONE_FORMAT,
+        **fitted.record(),
         "normalisation": {key: array.tolist() for key, array in normalisation.items() if key != "names"},
         "state": {key: array.tolist() for key, array in fitted.state.items()},
     }
@@ -97,12 +166,12 @@ def phone_model(fitted: FittedPrivatizer) -> bytes:
     learnt, features = fitted.normalisation, len(fitted.names)
     length = fitted.privatizer.sequence
     # Wide limits instead of none keep the graph the same for every normalisation.
-    rows = graph.add("Max", graph.add("Min", "rows", graph.constant(learnt.high)), graph.constant(learnt.low))
-    rows = graph.add("Div", graph.add("Sub", rows, graph.constant(learnt.mean)), graph.constant(learnt.scale))
-    runs = graph.add("Reshape", rows, graph.constant(np.array([-1, length * features])))
+    rows = graph.add("Max", graph.add("Min", "rows", learnt.high), learnt.low)
+    rows = graph.add("Div", graph.add("Sub", rows, learnt.mean), learnt.scale)
+    runs = graph.add("Reshape", rows, [-1, length * features])
     made, randomness = _BODIES[fitted.privatizer.name](graph, fitted, runs)
-    made = graph.add("Reshape", made, graph.constant(np.array([-1, features])))
-    made = graph.add("Add", graph.add("Mul", made, graph.constant(learnt.scale)), graph.constant(learnt.mean))
+    made = graph.add("Reshape", made, [-1, features])
+    made = graph.add("Add", graph.add("Mul", made, learnt.scale), learnt.mean)
     graph.add("Identity", made, output="privatized")
     helper, kinds = onnx.helper, onnx.TensorProto
     inputs = [helper.make_tensor_value_info("rows", kinds.DOUBLE, ["rows", features])]
@@ -124,7 +193,8 @@ def phone_model(fitted: FittedPrivatizer) -> bytes:
         ir_version=_IR,
     )
     record = {
-        **_head(fitted),
+        "format": PHONE_FORMAT,
+        **fitted.record(),
         "randomness": [{"input": name, "width": width} for name, width in randomness],
     }
     helper.set_model_props(model, {"mapveil": json.dumps(record, ensure_ascii=False, allow_nan=False)})
@@ -132,22 +202,11 @@ def phone_model(fitted: FittedPrivatizer) -> bytes:
     return seal(model.SerializeToString())
 
 
-def _head(fitted: FittedPrivatizer) -> dict[str, Any]:
-    return {
-        "format": PHONE_FORMAT,
-        "software": f"mapveil {__version__}",
-        "method": fitted.privatizer.name,
-        "parameters": fitted.privatizer.parameters(),
-        "features": list(fitted.names),
-        "guarantee": fitted.guarantee().to_dict(),
-    }
-
-
 Inputs = list[tuple[str, int]]
 
 
 def _network(graph: Graph, fitted: FittedPrivatizer, runs: str) -> tuple[str, Inputs]:
-    """``gap``: a dense network of the run and of fresh normals."""
+    """``gap``: a dense network of the run and of fresh normals; weights that half precision holds are stored so."""
     options, state = fitted.privatizer.parameters(), fitted.state
     width = int(options["noise"]) * fitted.privatizer.sequence
     level = graph.cast(runs, np.float32)
@@ -155,19 +214,13 @@ def _network(graph: Graph, fitted: FittedPrivatizer, runs: str) -> tuple[str, In
         level = graph.add("Concat", level, "normals", axis=1)
     layers = sum(name.startswith("weight") for name in state)
     for at in range(layers):
-        weight = _weight(graph, np.asarray(state[f"weight{at}"]))
-        level = graph.add("Gemm", level, weight, graph.constant(state[f"bias{at}"]))
-        if at < layers - 1:
-            level = graph.add("Relu", level)
+        weight = np.asarray(state[f"weight{at}"])
+        half = weight.astype(np.float16)
+        exact = bool((half.astype(np.float32) == weight).all())
+        stored = graph.cast(half, np.float32) if exact else weight
+        level = graph.add("Gemm", level, stored, state[f"bias{at}"])
+        level = graph.add("Relu", level) if at < layers - 1 else level
     return graph.cast(level, np.float64), [("normals", width)] if width else []
-
-
-def _weight(graph: Graph, weight: npt.NDArray[np.float32]) -> str:
-    """A matrix, in half precision where that holds it exactly."""
-    half = weight.astype(np.float16)
-    if (half.astype(np.float32) == weight).all():
-        return graph.cast(graph.constant(half), np.float32)
-    return graph.constant(weight)
 
 
 def _codebook(graph: Graph, fitted: FittedPrivatizer, runs: str) -> tuple[str, Inputs]:
@@ -185,31 +238,23 @@ def _codebook(graph: Graph, fitted: FittedPrivatizer, runs: str) -> tuple[str, I
     for at in range(0, codes.shape[1], features):
         part = graph.columns(rows, at, at + features) if length > 1 else rows
         code = codes[:, at : at + features]
-        squared = graph.add("MatMul", part, graph.constant(np.ascontiguousarray(-2 * code.T)))
-        squared = graph.add(
-            "Add",
-            squared,
-            graph.add("ReduceSum", graph.add("Mul", part, part), graph.constant(np.array([1]))),
-        )
-        squared = graph.add("Add", squared, graph.constant(np.square(code).sum(axis=1)))
-        distance = graph.add("Sqrt", graph.add("Max", squared, graph.constant(np.float32(1e-8))))
+        squared = graph.add("MatMul", part, np.ascontiguousarray(-2 * code.T))
+        squared = graph.add("Add", squared, graph.add("ReduceSum", graph.add("Mul", part, part), [1]))
+        squared = graph.add("Add", squared, np.square(code).sum(axis=1))
+        distance = graph.add("Sqrt", graph.add("Max", squared, np.float32(1e-8)))
         total = graph.add("Add", total, distance) if total else distance
     if length > 1:
-        total = graph.add("Div", total, graph.constant(np.float32(length)))
-    logits = graph.add("Mul", total, graph.constant(np.float32(-options["mu"])))
+        total = graph.add("Div", total, np.float32(length))
+    logits = graph.add("Mul", total, np.float32(-options["mu"]))
     if options["raw"]:
-        zero = graph.add("Mul", graph.columns(logits, 0, 1), graph.constant(np.float32(0)))
+        zero = graph.add("Mul", graph.columns(logits, 0, 1), np.float32(0))
         logits = graph.add("Concat", logits, zero, axis=1)
-    top = graph.add("ReduceMax", logits, axes=[1])
-    chosen = graph.draw(
-        graph.add("Exp", graph.add("Sub", logits, top)), len(codes) - 1 + bool(options["raw"])
-    )
-    last = graph.constant(np.array(len(codes) - 1))
-    made = graph.add(
-        "Gather", graph.constant(codes.astype(np.float64)), graph.add("Min", chosen, last), axis=0
-    )
+    weights = graph.add("Exp", graph.add("Sub", logits, graph.add("ReduceMax", logits, axes=[1])))
+    last = len(codes) - 1
+    chosen = graph.draw(weights, last + bool(options["raw"]))
+    made = graph.add("Gather", codes.astype(np.float64), graph.add("Min", chosen, last), axis=0)
     if options["raw"]:
-        kept = graph.add("Unsqueeze", graph.add("LessOrEqual", chosen, last), graph.constant(np.array([1])))
+        kept = graph.add("Unsqueeze", graph.add("LessOrEqual", chosen, last), [1])
         made = graph.add("Where", kept, made, runs)
     return made, [("uniform", 1)]
 
@@ -219,12 +264,12 @@ def _funnel(graph: Graph, fitted: FittedPrivatizer, runs: str) -> tuple[str, Inp
     state = fitted.state
     centres, codes = np.asarray(state["centres"]), np.asarray(state["codes"], dtype=np.float64)
     rows = graph.cast(runs, np.float32)
-    apart = graph.add("MatMul", rows, graph.constant(np.ascontiguousarray(-2 * centres.T)))
-    apart = graph.add("Add", apart, graph.constant(np.square(centres).sum(axis=1)))
+    apart = graph.add("MatMul", rows, np.ascontiguousarray(-2 * centres.T))
+    apart = graph.add("Add", apart, np.square(centres).sum(axis=1))
     cell = graph.add("ArgMin", apart, axis=1, keepdims=0)
-    weights = graph.add("Gather", graph.constant(np.asarray(state["weights"])), cell, axis=0)
+    weights = graph.add("Gather", np.asarray(state["weights"]), cell, axis=0)
     chosen = graph.draw(weights, len(codes) - 1)
-    return graph.add("Gather", graph.constant(codes), chosen, axis=0), [("uniform", 1)]
+    return graph.add("Gather", codes, chosen, axis=0), [("uniform", 1)]
 
 
 _BODIES: Final[dict[str, Callable[[Graph, FittedPrivatizer, str], tuple[str, Inputs]]]] = {

@@ -24,9 +24,7 @@ import numpy.typing as npt
 
 from mapveil.formats.atomic import atomic_path
 from mapveil.obfuscation.privatizers.normalisation import Normalisation
-from mapveil.obfuscation.privatizers.privatizer import FittedPrivatizer
-from mapveil.obfuscation.privatizers.registry import find_privatizer
-from mapveil_client import __version__
+from mapveil.obfuscation.privatizers.privatizer import FittedPrivatizer, find_privatizer
 from mapveil_client.errors import InputError
 
 FORMAT: Final = 1
@@ -48,9 +46,8 @@ def write_privatizer(fitted: FittedPrivatizer, path: str | Path) -> None:
     InputError
         The folder cannot be written to.
     """
-    encoded = encode_privatizer(fitted)
     with atomic_path(path) as place:
-        place.write_bytes(encoded)
+        place.write_bytes(encode_privatizer(fitted))
 
 
 def read_privatizer(path: str | Path) -> FittedPrivatizer:
@@ -83,11 +80,7 @@ def encode_privatizer(fitted: FittedPrivatizer) -> bytes:
         for name, array in arrays.items()
     }
     record = {
-        "software": f"mapveil {__version__}",
-        "method": fitted.privatizer.name,
-        "parameters": fitted.privatizer.parameters(),
-        "features": list(fitted.names),
-        "guarantee": fitted.guarantee().to_dict(),
+        **fitted.record(),
         "arrays": [
             {"name": name, "dtype": array.dtype.str, "shape": list(array.shape)}
             for name, array in laid.items()

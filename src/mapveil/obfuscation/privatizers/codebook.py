@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from mapveil.obfuscation.privatizers.pilot_cells import row_distances
-from mapveil.obfuscation.privatizers.privatizer import Privatizer, Progress, Rows, State
+from mapveil.obfuscation.privatizers.privatizer import Privatizer, Progress, State, average_case
 from mapveil.obfuscation.utility import distortion_utility, map_utility
-from mapveil.privacy.claim import Adversary, Assumes, Reveals, TrustModel, Unit
+from mapveil.privacy.claim import Assumes, Reveals
 from mapveil.privacy.guarantee import Guarantee
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import InputError
 from mapveil_client.randomness.random import Randomness
 
-_CHUNK = 1 << 13
+_CHUNK: Final = 1 << 13  # rows whose distances from all codes are held at once
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +26,7 @@ class Codebook(Privatizer):
 
     .. math:: \Pr[y \mid x] = \frac{e^{\mu U(x, y)}}{\sum_{y' \in B} e^{\mu U(x, y')}}
 
-    where: x is what is privatized, B the codebook of ``size`` codes and :math:`\mu` is ``mu``. The codes are draws of
+    where: x is a run, B the codebook of ``size`` codes and :math:`\mu` is ``mu``. The codes are draws of
     a Gaussian kernel density estimate of the pilot (Scott's rule). With ``batch=1``, x is one row and
     :math:`U = U_1 = -\lVert y - x \rVert_2`, the mean over its L measurements: a linear model of one row does not
     exist. With a larger ``batch``, x and every code are tables of that many rows and one code replaces all of
@@ -57,9 +58,6 @@ class Codebook(Privatizer):
     """
 
     name: ClassVar[str] = "codebook"
-    summary: ClassVar[str] = "one of 51 rows drawn from the pilot's law replaces each measurement"
-    source: ClassVar[str] = "Zhang et al. 2022, Section 5.4"
-    formal: ClassVar[bool] = False
 
     mu: float = 0.6
     size: int = 51
@@ -69,14 +67,10 @@ class Codebook(Privatizer):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._check(0 <= self.mu < np.inf, "mu", "a finite number of at least 0")
-        for name, least, most in (("size", 2, 1 << 16), ("batch", 1, 1 << 16)):
-            value = getattr(self, name)
-            whole = isinstance(value, int) and not isinstance(value, bool)
-            self._check(whole and least <= value <= most, name, f"a whole number from {least} to {most}")
+        self._check_whole("size", 2, 1 << 16)
+        self._check_whole("batch", 1, 1 << 16)
 
-    def learn(
-        self, pilot: Rows, users: npt.NDArray[np.int64], rng: Randomness, progress: Progress
-    ) -> dict[str, npt.NDArray[Any]]:
+    def learn(self, pilot: FloatArray, users: IntArray, rng: Randomness, progress: Progress) -> State:
         """Draw the codes; see :class:`Privatizer`.
 
         Raises
@@ -100,7 +94,7 @@ class Codebook(Privatizer):
         progress("draw codes", 1.0)
         return {"codes": drawn.reshape(-1, self.batch, width).astype(np.float32)}
 
-    def privatize(self, state: State, rows: Rows, rng: Randomness) -> Rows:
+    def privatize(self, state: State, rows: FloatArray, rng: Randomness) -> FloatArray:
         """Choose a code for every run, or for every ``batch`` of consecutive ones."""
         codes = state["codes"]
         if self.batch > 1:
@@ -116,19 +110,16 @@ class Codebook(Privatizer):
             made[start : start + _CHUNK] = np.where((chosen < len(codes))[:, None], taken, part)
         return made
 
-    def promise(self, state: State, features: int, *, seeded: bool) -> Guarantee:
+    def promise(self, state: State, features: int) -> Guarantee:
         """Average case, and how often the raw row leaves."""
-        return Guarantee(
-            model=TrustModel.OBFUSCATION,
-            unit=Unit.REPORT,
-            epsilon=None,
-            adversary=Adversary.REPORTS,
-            disclosure=Reveals.CODE(codes=self.size, raw=self.raw, batch=self.batch),
-            assumptions=(Assumes.PILOT_REPRESENTATIVE(), Assumes.PILOT_RAW(), Assumes.ATTACKERS_TRIED()),
-            seeded=seeded,
+        return average_case(
+            Reveals.CODE(codes=self.size, raw=self.raw, batch=self.batch),
+            Assumes.PILOT_REPRESENTATIVE(),
+            Assumes.PILOT_RAW(),
+            Assumes.ATTACKERS_TRIED(),
         )
 
-    def _privatize_batches(self, codes: Rows, rows: Rows, rng: Randomness) -> Rows:
+    def _privatize_batches(self, codes: FloatArray, rows: FloatArray, rng: Randomness) -> FloatArray:
         features = rows.shape[1] // self.sequence
         made = rows.copy()
         for start in range(0, len(rows), self.batch):
@@ -151,24 +142,22 @@ def _weights(logits: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
     return np.asarray(np.exp(logits - logits.max(axis=1, keepdims=True)))
 
 
-def choose_codes(weights: npt.NDArray[np.floating], rng: Randomness) -> npt.NDArray[np.int64]:
-    r"""Draw one code per row, with probability proportional to its weight.
-
-    The law is that of the weights' own precision, the draw that of 53 bits.
+def choose_codes(weights: npt.NDArray[np.floating], rng: Randomness) -> IntArray:
+    """Draw one code per row, with probability proportional to its weight, shape (rows,).
 
     Parameters
     ----------
     weights : ndarray of float, shape (rows, codes)
-        Not negative, not all zero in any row.
+        Not negative, not all zero in any row; the law has their own precision.
     rng : Randomness
         The source of bits.
-
-    Returns
-    -------
-    ndarray of int64, shape (rows,)
     """
     reached = np.cumsum(weights, axis=1)
-    drawn = (rng.words(len(weights), np.uint64) >> np.uint64(11)).astype(np.float64) * 2.0**-53
-    drawn *= reached[:, -1]
+    drawn = uniforms(len(weights), rng) * reached[:, -1]
     chosen = (reached <= drawn[:, None]).sum(axis=1)
     return np.asarray(np.minimum(chosen, weights.shape[1] - 1), dtype=np.int64)
+
+
+def uniforms(count: int, rng: Randomness) -> FloatArray:
+    """Uniform numbers in [0, 1), multiples of 2^-53."""
+    return (rng.words(count, np.uint64) >> np.uint64(11)).astype(np.float64) * 2.0**-53

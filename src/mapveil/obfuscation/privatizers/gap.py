@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.obfuscation.privatizers.dense_network import DenseNetwork, network_normals
-from mapveil.obfuscation.privatizers.privatizer import Privatizer, Progress, Rows, State
-from mapveil.privacy.claim import Adversary, Assumes, Reveals, TrustModel, Unit
+from mapveil.obfuscation.privatizers.privatizer import Progress, State, TradeOff, average_case
+from mapveil.privacy.claim import Assumes, Reveals
 from mapveil.privacy.guarantee import Guarantee
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import require
 from mapveil_client.randomness.random import Randomness
 
-_HALVED = 240_000
+_HALVED: Final = 240_000  # numbers of a network that would not fit the megabyte of a phone's file
 
 # A part of the mean square of a column added to the normal equations of a batch: a column that is constant in the
 # batch gets parameter 0 instead of none, others hardly move.
@@ -30,7 +30,7 @@ Layers = list[tuple[Any, Any]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gap(Privatizer):
+class Gap(TradeOff):
     r"""Privatize by a network trained to keep utility and to mislead an attacker that is trained beside it.
 
     .. math::
@@ -51,12 +51,6 @@ class Gap(Privatizer):
 
     Parameters
     ----------
-    rho : float
-        Weight of utility against privacy, from 0 to 1.
-    v1, v2 : float
-        Weights of user and place in the attacker's loss, not below 0.
-    w1, w2 : float
-        Weights of distortion and map error in the utility, not below 0.
     noise : int
         Standard normals fed to the network for every measurement; 0 is the paper's deterministic network.
     epochs : int
@@ -79,15 +73,7 @@ class Gap(Privatizer):
     """
 
     name: ClassVar[str] = "gap"
-    summary: ClassVar[str] = "a network trained against an attacker privatizes each measurement"
-    source: ClassVar[str] = "Zhang et al. 2022, Section 5.3"
-    formal: ClassVar[bool] = False
 
-    rho: float = 0.4
-    v1: float = 1.0
-    v2: float = 1.0
-    w1: float = 1.0
-    w2: float = 1.0
     noise: int = 16
     epochs: int = 1
     steps: int = 4000
@@ -97,25 +83,19 @@ class Gap(Privatizer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check(0 <= self.rho <= 1, "rho", "a number from 0 to 1")
-        for weight in ("v1", "v2", "w1", "w2"):
-            self._check(0 <= getattr(self, weight) < np.inf, weight, "a finite number of at least 0")
-        self._check(_whole(self.noise, 0, 1024), "noise", "a whole number from 0 to 1024")
-        self._check(_whole(self.epochs, 1, 1000), "epochs", "a whole number from 1 to 1000")
-        self._check(_whole(self.steps, 1, 10**7), "steps", "a whole number from 1 to 10 million")
-        self._check(_whole(self.batch, 2, 1 << 20), "batch", "a whole number from 2 to 2^20")
-        self._check(_whole(self.width, 1, 4096), "width", "a whole number from 1 to 4096")
+        self._check_whole("noise", 0, 1024)
+        self._check_whole("epochs", 1, 1000)
+        self._check_whole("steps", 1, 10**7)
+        self._check_whole("batch", 2, 1 << 20)
+        self._check_whole("width", 1, 4096)
         self._check(0 < self.rate < 1, "rate", "a number between 0 and 1")
 
-    def learn(
-        self, pilot: Rows, users: npt.NDArray[np.int64], rng: Randomness, progress: Progress
-    ) -> dict[str, npt.NDArray[Any]]:
+    def learn(self, pilot: FloatArray, users: IntArray, rng: Randomness, progress: Progress) -> State:
         """Train both networks and keep the privatizer's; see :class:`Privatizer`."""
         network = train_gap(self, pilot, users, rng, progress)
-        # In single precision it would not fit the megabyte of a phone's file.
         return (network.halved() if network.size > _HALVED else network).state()
 
-    def privatize(self, state: State, rows: Rows, rng: Randomness) -> Rows:
+    def privatize(self, state: State, rows: FloatArray, rng: Randomness) -> FloatArray:
         """One pass through the network, with fresh normals beside every row."""
         network = DenseNetwork.of_state(state)
         inputs = rows.astype(np.float32)
@@ -124,24 +104,17 @@ class Gap(Privatizer):
             inputs = np.concatenate([inputs, fresh], axis=1)
         return network.apply(inputs).astype(np.float64)
 
-    def promise(self, state: State, features: int, *, seeded: bool) -> Guarantee:
+    def promise(self, state: State, features: int) -> Guarantee:
         """No factor bounds what is learnt: average case, against the attackers it was measured with."""
-        return Guarantee(
-            model=TrustModel.OBFUSCATION,
-            unit=Unit.REPORT,
-            epsilon=None,
-            adversary=Adversary.REPORTS,
-            disclosure=Reveals.NETWORK(noise=self.noise),
-            assumptions=(Assumes.PILOT_REPRESENTATIVE(), Assumes.PILOT_RAW(), Assumes.ATTACKERS_TRIED()),
-            seeded=seeded,
+        return average_case(
+            Reveals.NETWORK(noise=self.noise),
+            Assumes.PILOT_REPRESENTATIVE(),
+            Assumes.PILOT_RAW(),
+            Assumes.ATTACKERS_TRIED(),
         )
 
 
-def _whole(value: object, least: int, most: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
-
-
-def batch_utility(rows: Any, privatized: Any, w1: float = 1.0, w2: float = 1.0) -> Any:
+def batch_utility(rows: Any, privatized: Any, w1: float, w2: float) -> Any:
     r"""Utility of one batch, differentiable.
 
     .. math:: U = -\frac{w_1}{n} \sum_i \lVert y_i - x_i \rVert_2 - w_2 \lVert \alpha_X - \alpha_Y \rVert_1
@@ -154,11 +127,7 @@ def batch_utility(rows: Any, privatized: Any, w1: float = 1.0, w2: float = 1.0) 
     rows, privatized : tensor, shape (measurements, features)
         x and y, normalised.
     w1, w2 : float
-        Weights.
-
-    Returns
-    -------
-    tensor, scalar
+        Weights of distortion and of the linear model's error.
 
     Source: equations 10, 11 and 12 of Zhang et al. 2022.
     """
@@ -169,7 +138,7 @@ def batch_utility(rows: Any, privatized: Any, w1: float = 1.0, w2: float = 1.0) 
     return -w1 * distortion - w2 * error
 
 
-def attacker_loss(outputs: Any, codes: Any, places: Any, v1: float = 1.0, v2: float = 1.0) -> Any:
+def attacker_loss(outputs: Any, codes: Any, places: Any, v1: float, v2: float) -> Any:
     r"""The attacker's loss on one batch.
 
     .. math:: L_a = -\frac{v_1}{n} \sum_i \log p_{i u_i} + \frac{v_2}{n} \sum_i \lVert \hat z_i - z_i \rVert_2
@@ -183,7 +152,7 @@ def attacker_loss(outputs: Any, codes: Any, places: Any, v1: float = 1.0, v2: fl
     places : tensor, shape (runs, 2 L)
         True places, normalised.
     v1, v2 : float
-        Weights.
+        Weights of users and places.
 
     Source: equations 4, 6 and 7 of Zhang et al. 2022.
     """
@@ -195,7 +164,7 @@ def attacker_loss(outputs: Any, codes: Any, places: Any, v1: float = 1.0, v2: fl
 
 
 def train_gap(
-    gap: Gap, pilot: Rows, users: npt.NDArray[np.int64], rng: Randomness, progress: Progress
+    gap: Gap, pilot: FloatArray, users: IntArray, rng: Randomness, progress: Progress
 ) -> DenseNetwork:
     """Play the game and return the privatizer's network. Run by: the curator of the pilot.
 
@@ -208,14 +177,12 @@ def train_gap(
     ----------
     gap : Gap
         The parameters.
-    pilot : ndarray of float64, shape (runs, L x features)
-        Normalised runs.
-    users : ndarray of int64, shape (runs,)
-        Who each run is of.
+    pilot, users
+        As for :meth:`Privatizer.learn`.
     rng : Randomness
         Seeds a PyTorch generator of its own.
     progress : callable
-        Called with ``"train"`` and the part done, after every turn.
+        Called with ``"train"`` and the finished fraction, after every turn.
 
     Raises
     ------
@@ -305,7 +272,7 @@ def _forward(layers: Layers, rows: Any) -> Any:
 
 
 def _linear_parameters(rows: Any) -> Any:
-    """Parameters of signal strength, the third column, on a constant and the other columns."""
+    """Equation 2: parameters of signal strength, the third column."""
     torch = require("torch", "neural")
     others = torch.cat([torch.ones_like(rows[:, :1]), rows[:, :2], rows[:, 3:]], 1).double()
     gram = others.T @ others

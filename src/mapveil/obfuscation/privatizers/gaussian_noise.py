@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
-
-import numpy as np
-import numpy.typing as npt
+from typing import ClassVar
 
 from mapveil.obfuscation.privatizers.lattice_noise import add_gaussian
-from mapveil.obfuscation.privatizers.privatizer import Privatizer, Progress, Rows, State
-from mapveil.privacy.claim import Adversary, Assumes, Reveals, TrustModel, Unit
+from mapveil.obfuscation.privatizers.privatizer import Privatizer, Progress, State, average_case
+from mapveil.privacy.claim import Assumes, Reveals
 from mapveil.privacy.guarantee import Guarantee
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.randomness.random import Randomness
 
 
@@ -33,9 +31,6 @@ class GaussianNoise(Privatizer):
     """
 
     name: ClassVar[str] = "gaussian-noise"
-    summary: ClassVar[str] = "Gaussian noise on every feature"
-    source: ClassVar[str] = "Zhang et al. 2022, Section 5.1"
-    formal: ClassVar[bool] = False
 
     sigma: float
 
@@ -43,24 +38,19 @@ class GaussianNoise(Privatizer):
         super().__post_init__()
         self._check(1e-6 <= self.sigma <= 1000, "sigma", "a number above 0, up to 1000,")
 
-    def learn(
-        self, pilot: Rows, users: npt.NDArray[np.int64], rng: Randomness, progress: Progress
-    ) -> dict[str, npt.NDArray[Any]]:
+    def learn(self, pilot: FloatArray, users: IntArray, rng: Randomness, progress: Progress) -> State:
         """See :class:`Privatizer`: nothing but the normalisation is learnt."""
         return {}
 
-    def privatize(self, state: State, rows: Rows, rng: Randomness) -> Rows:
+    def privatize(self, state: State, rows: FloatArray, rng: Randomness) -> FloatArray:
         """See :class:`Privatizer`."""
         return add_gaussian(rows, self.sigma, rng)
 
-    def promise(self, state: State, features: int, *, seeded: bool) -> Guarantee:
+    def promise(self, state: State, features: int) -> Guarantee:
         """See :class:`Privatizer`: none is made."""
-        return Guarantee(
-            model=TrustModel.OBFUSCATION,
-            unit=Unit.REPORT,
-            epsilon=None,
-            adversary=Adversary.REPORTS,
-            disclosure=Reveals.GAUSSIAN(deviation=float(self.sigma)),
-            assumptions=(Assumes.UNLINKED_REPORTS(), Assumes.PILOT_PUBLIC(), Assumes.ATTACKERS_TRIED()),
-            seeded=seeded,
+        return average_case(
+            Reveals.GAUSSIAN(deviation=float(self.sigma)),
+            Assumes.UNLINKED_REPORTS(),
+            Assumes.PILOT_PUBLIC(),
+            Assumes.ATTACKERS_TRIED(),
         )

@@ -4,38 +4,54 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from mapveil.geo.measurements import Measurements
 from mapveil.obfuscation.privatizers.normalisation import Normalisation
+from mapveil.privacy.claim import Adversary, Assumption, Disclosure, Measured, TrustModel, Unit
 from mapveil.privacy.guarantee import Guarantee
-from mapveil_client.errors import InputError, ParameterError
+from mapveil.registry import Row, find_row
+from mapveil_client import __version__
+from mapveil_client.arrays import FloatArray, IntArray
+from mapveil_client.errors import Checked, InputError
 from mapveil_client.randomness.random import Randomness, as_randomness
 
 Progress = Callable[[str, float], None]
-"""Called with the name of a step and the part done, from 0 to 1."""
+"""Called with the name of a step and its finished fraction."""
 
-SEQUENCES = (1, 5, 10, 20)
-"""Lengths of the paper's sequences (Section 6.2)."""
-
-_CHUNK = 1 << 16  # rows privatized at once
-
-Rows = npt.NDArray[np.float64]
 State = Mapping[str, npt.NDArray[Any]]
+"""Plain arrays that a privatizer learnt, by the names they have in its file."""
+
+_CHUNK: Final = 1 << 16  # rows privatized at once
+_ROOM: Final = "mapveil.obfuscation.privatizers"
+
+PRIVATIZERS: Final[tuple[Row[Privatizer], ...]] = (
+    Row("gaussian-noise", f"{_ROOM}.gaussian_noise:GaussianNoise"),
+    Row("local-gaussian", f"{_ROOM}.local_gaussian:LocalGaussian"),
+    Row("truncated-laplacian", f"{_ROOM}.truncated_laplacian:TruncatedLaplacian"),
+    Row("gap", f"{_ROOM}.gap:Gap"),
+    Row("codebook", f"{_ROOM}.codebook:Codebook"),
+    Row("funnel", f"{_ROOM}.funnel:Funnel"),
+)
+
+
+def find_privatizer(name: str) -> Row[Privatizer]:
+    """The row of a privatizer's name; raises :class:`~mapveil_client.errors.ParameterError` where there is none."""
+    return find_row(PRIVATIZERS, name, "privatizer")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Privatizer(ABC):
+class Privatizer(Checked, ABC):
     """Parameters of one way to privatize measurements, validated at construction.
 
-    A mechanism says how it is fitted, how it privatizes and what it promises, all in normalised units and for a
-    whole sequence at once: a row of width ``sequence`` x features, features of the first measurement first.
+    Everything is in normalised units and for a whole sequence at once: a row of width ``sequence`` x features,
+    features of the first measurement first.
 
     Parameters
     ----------
@@ -44,20 +60,14 @@ class Privatizer(ABC):
     """
 
     name: ClassVar[str]
-    summary: ClassVar[str]
-    source: ClassVar[str]
-    formal: ClassVar[bool]  # whether it has an (epsilon, delta)
 
     sequence: int = 1
 
     def __post_init__(self) -> None:
-        whole = isinstance(self.sequence, int) and not isinstance(self.sequence, bool)
-        self._check(whole and 1 <= self.sequence <= 1000, "sequence", "a whole number from 1 to 1000")
+        self._check_whole("sequence", 1, 1000)
 
     @abstractmethod
-    def learn(
-        self, pilot: Rows, users: npt.NDArray[np.int64], rng: Randomness, progress: Progress
-    ) -> dict[str, npt.NDArray[Any]]:
+    def learn(self, pilot: FloatArray, users: IntArray, rng: Randomness, progress: Progress) -> State:
         """Learn what the mechanism keeps. Run by: the curator of the pilot.
 
         Parameters
@@ -66,26 +76,21 @@ class Privatizer(ABC):
             Normalised rows; the first three features of every measurement are latitude, longitude and signal
             strength.
         users : ndarray of int64, shape (runs,)
-            Who each run is of.
+            The user of each run.
         rng : Randomness
             The source of bits.
         progress : callable
-            Called with a step's name and the part done.
-
-        Returns
-        -------
-        dict of str to ndarray
-            Plain arrays, written into the privatizer's file.
+            Called with a step's name and its finished fraction.
         """
 
     @abstractmethod
-    def privatize(self, state: State, rows: Rows, rng: Randomness) -> Rows:
+    def privatize(self, state: State, rows: FloatArray, rng: Randomness) -> FloatArray:
         """Privatize normalised rows. Run by: the client; the same code for one row and a million.
 
         Parameters
         ----------
         state : mapping of str to ndarray
-            What :meth:`learn` made.
+            Result of :meth:`learn`.
         rows : ndarray of float64, shape (runs, sequence x features)
             Normalised.
         rng : Randomness
@@ -97,15 +102,11 @@ class Privatizer(ABC):
         """
 
     @abstractmethod
-    def promise(self, state: State, features: int, *, seeded: bool) -> Guarantee:
-        """The guarantee of one report of ``sequence`` measurements."""
+    def promise(self, state: State, features: int) -> Guarantee:
+        """The guarantee of one report of ``sequence`` measurements of so many features."""
 
     def fit(
-        self,
-        pilot: Measurements,
-        *,
-        rng: Randomness | int | None = None,
-        progress: Progress | None = None,
+        self, pilot: Measurements, *, rng: Randomness | int | None = None, progress: Progress | None = None
     ) -> FittedPrivatizer:
         """Fit on a pilot part. Run by: the curator of the pilot, who sees it raw.
 
@@ -116,7 +117,7 @@ class Privatizer(ABC):
         rng : Randomness or int, optional
             The source of bits; an integer repeats the fit.
         progress : callable, optional
-            Called with a step's name and the part done, 0 to 1.
+            Called with a step's name and its finished fraction.
 
         Raises
         ------
@@ -132,7 +133,9 @@ class Privatizer(ABC):
                 f"{pilot.source}: {len(runs)} sequences of {self.sequence} rows of one user; at least 2 are needed"
             )
         rows = normalisation.apply(pilot.rows)[runs].reshape(len(runs), -1)
-        state = self.learn(rows, pilot.users[runs[:, 0]], as_randomness(rng), progress or _quiet)
+        state = self.learn(
+            rows, pilot.users[runs[:, 0]], as_randomness(rng), progress or (lambda step, done: None)
+        )
         return FittedPrivatizer(self, normalisation, state)
 
     def parameters(self) -> dict[str, Any]:
@@ -142,9 +145,52 @@ class Privatizer(ABC):
             for key, value in dataclasses.asdict(self).items()
         }
 
-    def _check(self, held: bool, name: str, accepted: str) -> None:
-        if not held:
-            raise ParameterError(f"{name} must be {accepted}, got {getattr(self, name)!r}")
+    def _check_whole(self, name: str, least: int, most: int) -> None:
+        value = getattr(self, name)
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        self._check(whole and least <= value <= most, name, f"a whole number from {least} to {most}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TradeOff(Privatizer):
+    """Base of privatizers that are fitted by a game between utility and an attacker.
+
+    Parameters
+    ----------
+    rho : float
+        Weight of utility against privacy, from 0 to 1.
+    v1, v2 : float
+        Weights of user and place in the attacker's loss, not below 0.
+    w1, w2 : float
+        Weights of distortion and of the linear model's error in the utility, not below 0.
+    """
+
+    rho: float = 0.4
+    v1: float = 1.0
+    v2: float = 1.0
+    w1: float = 1.0
+    w2: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check(0 <= self.rho <= 1, "rho", "a number from 0 to 1")
+        for weight in ("v1", "v2", "w1", "w2"):
+            self._check(0 <= getattr(self, weight) < np.inf, weight, "a finite number of at least 0")
+
+
+def average_case(
+    disclosure: Disclosure, *assumptions: Assumption, measured: tuple[Measured, ...] = ()
+) -> Guarantee:
+    """The guarantee of a report that no (epsilon, delta) covers."""
+    return Guarantee(
+        model=TrustModel.OBFUSCATION,
+        unit=Unit.REPORT,
+        epsilon=None,
+        adversary=Adversary.REPORTS,
+        disclosure=disclosure,
+        assumptions=assumptions,
+        measured=measured,
+    )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -158,12 +204,12 @@ class FittedPrivatizer:
     normalisation : Normalisation
         Learnt on the pilot.
     state : mapping of str to ndarray
-        What the mechanism learnt.
+        Learnt by the mechanism.
     """
 
     privatizer: Privatizer
     normalisation: Normalisation
-    state: Mapping[str, npt.NDArray[Any]]
+    state: State
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -172,11 +218,9 @@ class FittedPrivatizer:
 
     def guarantee(self, *, seeded: bool = False) -> Guarantee:
         """The guarantee of one report."""
-        return self.privatizer.promise(self.state, len(self.names), seeded=seeded)
+        return dataclasses.replace(self.privatizer.promise(self.state, len(self.names)), seeded=seeded)
 
-    def privatize(
-        self, rows: npt.NDArray[np.float64], *, rng: Randomness | int | None = None
-    ) -> npt.NDArray[np.float64]:
+    def privatize(self, rows: FloatArray, *, rng: Randomness | int | None = None) -> FloatArray:
         """Privatize one row, one run of ``sequence`` rows, or many. Run by: the client.
 
         Parameters
@@ -195,20 +239,12 @@ class FittedPrivatizer:
         InputError
             Another number of features, an incomplete run, or a value that is not finite.
         """
-        length, width = self.privatizer.sequence, len(self.names)
-        given = np.asarray(rows, dtype=np.float64)
-        table = np.atleast_2d(given)
-        if table.ndim != 2 or table.shape[1] != width or len(table) % length:
-            raise InputError(
-                f"rows of shape {given.shape}; expected whole runs of {length} with {width} features "
-                f"({', '.join(self.names)})"
-            )
-        if not np.isfinite(table).all():
-            raise InputError("a value is missing or not finite; expected finite numbers")
+        length = self.privatizer.sequence
+        table = whole_runs(rows, length, self.names)
         stream = as_randomness(rng)
         step = max(_CHUNK // length, 1) * length
         parts = [self._privatize(table[at : at + step], stream) for at in range(0, len(table), step)]
-        return (np.concatenate(parts) if parts else table.copy()).reshape(given.shape)
+        return (np.concatenate(parts) if parts else table.copy()).reshape(np.shape(rows))
 
     def privatize_measurements(
         self, measurements: Measurements, *, rng: Randomness | int | None = None
@@ -239,12 +275,21 @@ class FittedPrivatizer:
         offset = np.arange(padded.sum()) - np.repeat(np.cumsum(padded) - padded, padded)
         source = starts + np.minimum(offset, np.repeat(counts, padded) - 1)
         real = offset < np.repeat(counts, padded)
-        privatized = self.privatize(measurements.rows[order[source]], rng=rng)[real]
         rows = np.empty_like(measurements.rows)
-        rows[order] = privatized
+        rows[order] = self.privatize(measurements.rows[order[source]], rng=rng)[real]
         return measurements.with_rows(rows)
 
-    def _privatize(self, table: npt.NDArray[np.float64], rng: Randomness) -> npt.NDArray[np.float64]:
+    def record(self) -> dict[str, Any]:
+        """What a file says of the privatizer beside the arrays, JSON-ready."""
+        return {
+            "software": f"mapveil {__version__}",
+            "method": self.privatizer.name,
+            "parameters": self.privatizer.parameters(),
+            "features": list(self.names),
+            "guarantee": self.guarantee().to_dict(),
+        }
+
+    def _privatize(self, table: FloatArray, rng: Randomness) -> FloatArray:
         runs = self.normalisation.apply(table).reshape(len(table) // self.privatizer.sequence, -1)
         changed = self.privatizer.privatize(self.state, runs, rng)
         return self.normalisation.undo(changed.reshape(table.shape))
@@ -253,5 +298,21 @@ class FittedPrivatizer:
         return f"FittedPrivatizer({self.privatizer!r}, features {', '.join(self.names)})"
 
 
-def _quiet(_step: str, _part: float) -> None:
-    pass
+def whole_runs(rows: FloatArray, length: int, names: Sequence[str]) -> FloatArray:
+    """A row, a run or many as a table of float64, shape (rows, features).
+
+    Raises
+    ------
+    InputError
+        Another number of features, an incomplete run, or a value that is not finite.
+    """
+    given = np.asarray(rows, dtype=np.float64)
+    table = np.atleast_2d(given)
+    if table.ndim != 2 or table.shape[1] != len(names) or len(table) % length:
+        raise InputError(
+            f"rows of shape {given.shape}; expected whole runs of {length} with {len(names)} features "
+            f"({', '.join(names)})"
+        )
+    if not np.isfinite(table).all():
+        raise InputError("a value is missing or not finite; expected finite numbers")
+    return table

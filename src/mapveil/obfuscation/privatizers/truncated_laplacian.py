@@ -8,23 +8,21 @@ import math
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import ClassVar, Final
 
 import numpy as np
-import numpy.typing as npt
 
-from mapveil.obfuscation.privatizers.clipping import clip_rows
+from mapveil.obfuscation.privatizers.clipping import SLACK, ClippedNoise, clip_rows
 from mapveil.obfuscation.privatizers.lattice_noise import add_laplacian
-from mapveil.obfuscation.privatizers.local_gaussian import ClippedNoise
-from mapveil.obfuscation.privatizers.privatizer import Progress, Rows, State
+from mapveil.obfuscation.privatizers.privatizer import Progress, State
 from mapveil.privacy.claim import ContributionBound, Norm, Reveals
 from mapveil.privacy.guarantee import Guarantee
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.randomness.logarithmic import DIGITS
 from mapveil_client.randomness.random import Randomness
 
-_GRAIN = 10**6
-_MARGIN = 2.0**-40
-_SLACK = 1e-8
+_GRAIN: Final = 10**6  # a stated epsilon is a multiple of 1 / 10^6
+_MARGIN: Final = 2.0**-40  # far more than the rounding of a scale
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,8 +59,6 @@ class TruncatedLaplacian(ClippedNoise):
     """
 
     name: ClassVar[str] = "truncated-laplacian"
-    summary: ClassVar[str] = "clipping in L1 and Laplacian noise that ends: (epsilon, delta)-LDP of a report"
-    source: ClassVar[str] = "Zhang et al. 2022, Section 5.2; Geng et al. 2018"
 
     @functools.cached_property
     def span(self) -> Decimal:
@@ -71,50 +67,43 @@ class TruncatedLaplacian(ClippedNoise):
             epsilon = Decimal(self.budget.numerator) / self.budget.denominator
             return (1 + (epsilon.exp() - 1) / (2 * Decimal(self.delta))).ln()
 
-    def learn(
-        self, pilot: Rows, users: npt.NDArray[np.int64], rng: Randomness, progress: Progress
-    ) -> dict[str, npt.NDArray[Any]]:
+    def learn(self, pilot: FloatArray, users: IntArray, rng: Randomness, progress: Progress) -> State:
         """See :class:`Privatizer`: the radius, and the scale that follows from it."""
         radius = self._radius(pilot, self._order)
         scale = 2 * radius / float(self.budget) * (1 + _MARGIN)
         return {"radius": np.array(radius), "scale": np.array(scale)}
 
-    def privatize(self, state: State, rows: Rows, rng: Randomness) -> Rows:
+    def privatize(self, state: State, rows: FloatArray, rng: Randomness) -> FloatArray:
         """See :class:`Privatizer`."""
         clipped = clip_rows(rows, float(state["radius"]), self._order)
         return add_laplacian(clipped, float(state["scale"]), self.span, rng)
 
-    def promise(self, state: State, features: int, *, seeded: bool) -> Guarantee:
+    def promise(self, state: State, features: int) -> Guarantee:
         """See :class:`Privatizer`: of the whole report, all its features together."""
         radius, scale = float(state["radius"]), float(state["scale"])
         epsilon, delta = self.budget, self.delta
         reached = 2 * radius / scale
-        if self.calibration == "exact" and reached > float(epsilon) * (1 + _SLACK):
+        if self.calibration == "exact" and reached > float(epsilon) * (1 + SLACK):
             # A state of less noise than learn makes: what holds of it, by the same argument.
-            delta = min(
-                delta * _growth(reached) / _growth(float(epsilon)) * math.exp(reached - float(epsilon)), 1.0
-            )
+            claimed = float(epsilon)
+            delta *= math.expm1(-reached)
+            delta = min(delta / math.expm1(-claimed) * math.exp(reached - claimed), 1.0)
             epsilon = Fraction(math.ceil(reached * _GRAIN), _GRAIN)
         if self.calibration == "paper":
             root = math.sqrt(features * self.sequence)
             asked = float(epsilon)
             epsilon = Fraction(math.ceil(root * asked * _GRAIN), _GRAIN)
             delta *= 1 + (root - 1) * asked / math.expm1(min(asked, 700.0))
-        reach = float(self.span) * scale
         return self._guarantee(
             epsilon,
             delta,
             ContributionBound(Norm.L1 if self._order == 1 else Norm.L2, Fraction(radius)),
-            Reveals.CLIPPED_LAPLACIAN(scale=scale, reach=reach, measurements=self.sequence),
+            Reveals.CLIPPED_LAPLACIAN(
+                scale=scale, reach=float(self.span) * scale, measurements=self.sequence
+            ),
             features * self.sequence,
-            seeded=seeded,
         )
 
     @property
     def _order(self) -> int:
         return 1 if self.calibration == "exact" else 2
-
-
-def _growth(epsilon: float) -> float:
-    """1 less e to the minus epsilon."""
-    return -math.expm1(-epsilon)
