@@ -18,6 +18,7 @@ from mapveil.synthetic import SEA_BOX
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError, ParameterError
 from simulations.traffic.fleet import Fleet, fleet_from_trips, synthetic_fleet
+from simulations.traffic.positions import select_trips
 from simulations.traffic.synthetic_roads import synthetic_roads
 from simulations.traffic.trajectory_roads import roads_from_trajectories
 from simulations.traffic.travel_times import predict_times, traversals
@@ -157,9 +158,10 @@ def _halves(
     read = read_trajectories(source, user=user, trip=trip)
     if read.count < 2:
         raise InputError(f"{read.source}: holds one trip; expected two or more")
-    order = np.argsort(read.departures, kind="stable")
+    order = np.argsort(read.seconds[read.start[:-1]], kind="stable")
     half = read.count // 2
-    return read.select(np.sort(order[:half])), read.select(np.sort(order[half:])).ends()
+    past, later = (select_trips(read, np.sort(part)) for part in (order[:half], order[half:]))
+    return past, later.ends()
 
 
 def _of_trajectories(past: Trajectories, region: Region) -> RoadGraph:

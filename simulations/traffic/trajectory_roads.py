@@ -12,6 +12,7 @@ from mapveil.geo.tiling import Tiling
 from mapveil.navigation.road_graph import RoadGraph
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import InputError, ParameterError
+from simulations.traffic.positions import trip_of_positions
 
 _FASTEST_MS: Final = 45.0  # 160 km/h: what is faster is a mistake of the positioning
 
@@ -29,7 +30,7 @@ def roads_from_trajectories(
             f"least_trips must be at least 1, longest_step_s above 0, got {least_trips!r} and {longest_step_s!r}"
         )
     cell = tiling.locate(trajectories.lon, trajectories.lat)
-    trip, seconds = trajectories.trip, trajectories.seconds
+    trip, seconds = trip_of_positions(trajectories), trajectories.seconds
     # The first position in each run of one cell.
     entered = np.concatenate([[True], (np.diff(cell) != 0) | (np.diff(trip) != 0)])[: cell.size]
     cell, trip, seconds = cell[entered], trip[entered], seconds[entered]

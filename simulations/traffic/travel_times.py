@@ -23,6 +23,7 @@ from mapveil.analysis.trips import Trajectories
 from mapveil.navigation.road_graph import RoadGraph
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import ParameterError
+from simulations.traffic.positions import trip_of_positions
 
 _RATIOS: Final = (0.2, 8.0)  # of observed to empty time: beyond, a trip stood or the way was another
 
@@ -48,7 +49,7 @@ def traversals(
         )
     node, far = graph.nearest_nodes(trajectories.lon, trajectories.lat)
     near = far <= nearest_m
-    node, trip, seconds = node[near], trajectories.trip[near], trajectories.seconds[near]
+    node, trip, seconds = node[near], trip_of_positions(trajectories)[near], trajectories.seconds[near]
     entered = np.concatenate([[True], (np.diff(node) != 0) | (np.diff(trip) != 0)])[: node.size]
     node, trip, seconds = node[entered], trip[entered], seconds[entered]
     took = np.diff(seconds)

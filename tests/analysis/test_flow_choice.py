@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mapveil as mv
-from mapveil.analysis.flow_choice import best_depth, best_randomizer
-from mapveil.analysis.flow_deviation import flow_deviation
+from mapveil.analysis.flows import best_depth, best_randomizer
+from mapveil.analysis.pair_channel import flow_deviation
 from mapveil.local.randomizers.generalized_response import GeneralizedRandomizedResponse
 from mapveil.local.randomizers.hadamard_response import HadamardResponse
 from mapveil_client.errors import ParameterError

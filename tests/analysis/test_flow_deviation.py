@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import mapveil as mv
-from mapveil.analysis.flow_deviation import flow_deviation
+from mapveil.analysis.pair_channel import flow_deviation
 from mapveil.local.randomizers.generalized_response import GeneralizedRandomizedResponse
 from mapveil.local.randomizers.hadamard_response import HadamardResponse
 from mapveil.local.randomizers.staircase_response import StaircaseResponse

@@ -16,13 +16,12 @@ ROW = mv.Grid(mv.Region.without_georeference(4, 1), rows=1, columns=4)
 CITY = mv.Grid(mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83), rows=5, columns=6)
 
 
-def one_by_one(users, tiling, k, place, *, asker_counts=True):
+def one_by_one(users, tiling, k, place):
     """The slow, obvious way: walk outwards cell by cell, and note who is passed at each half."""
     plane = np.stack(tiling.region.metric_projection.project(*tiling.centres()), axis=1)
     far = np.hypot(*(plane - plane[place]).T)
     left = np.maximum(np.array(users, dtype=float), 0)
-    if asker_counts:
-        left[place] = max(left[place] - 1, 0)
+    left[place] = max(left[place] - 1, 0)
     total, cells, metres = 0.0, [], []
     for cell in sorted(range(tiling.size), key=lambda at: (round(far[at] * 1000), at)):
         total += left[cell]
@@ -36,13 +35,12 @@ def one_by_one(users, tiling, k, place, *, asker_counts=True):
 @given(
     users=st.lists(st.integers(-8, 40).map(lambda q: q / 4), min_size=30, max_size=30),
     k=st.integers(1, 12),
-    asker_counts=st.booleans(),
 )
 @settings(max_examples=30, deadline=None)
-def test_lists_are_those_of_the_slow_way(users: list[float], k: int, asker_counts: bool) -> None:
-    found = nearest_users(users, CITY, k, asker_counts=asker_counts)
+def test_lists_are_those_of_the_slow_way(users: list[float], k: int) -> None:
+    found = nearest_users(users, CITY, k)
     for place in range(CITY.size):
-        cells, metres = one_by_one(users, CITY, k, place, asker_counts=asker_counts)
+        cells, metres = one_by_one(users, CITY, k, place)
         assert found.cell[place].tolist() == cells
         np.testing.assert_allclose(found.distance_m[place], metres, atol=1e-3)
 
@@ -57,7 +55,6 @@ def test_whole_users_are_counted_one_by_one() -> None:
 
 def test_who_asks_is_no_neighbour_of_themselves() -> None:
     assert nearest_users([1, 0, 2, 5], ROW, 2, places=[0]).cell[0].tolist() == [2, 2]
-    assert nearest_users([1, 0, 2, 5], ROW, 2, places=[0], asker_counts=False).cell[0].tolist() == [0, 2]
 
 
 def test_a_map_of_too_few_ends_early() -> None:

@@ -31,7 +31,7 @@ def test_it_is_the_map_with_lists(heat: mv.DensityMap) -> None:
     (layer,) = near.layers()
     np.testing.assert_array_equal(layer.values, near.lists.radius_m)
     assert (layer.name, layer.unit) == ("radius_12_m", "m")
-    assert near.metadata()["neighbours"] == {"k": 12, "asker_counts": True}
+    assert near.metadata()["neighbours"] == {"k": 12}
 
 
 @pytest.mark.parametrize(

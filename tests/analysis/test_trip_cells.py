@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import mapveil as mv
-from mapveil.analysis.trip_cells import cells_of_trips
-from mapveil.analysis.trips import Trips
+from mapveil.analysis.trips import Trips, cells_of_trips
 from mapveil_client.errors import InputError
 from mapveil_client.local.domain import Domain
 from mapveil_client.randomness.random import Randomness

@@ -10,8 +10,7 @@ import pandas as pd
 import pytest
 
 import mapveil as mv
-from mapveil.analysis.trip_cells import cells_of_trips
-from mapveil.analysis.trips import Trips, has_destinations, read_trajectories, read_trips
+from mapveil.analysis.trips import Trips, cells_of_trips, has_destinations, read_trajectories, read_trips
 from mapveil.geo.read_points import open_table
 from mapveil_client.errors import InputError
 from mapveil_client.local.domain import Domain
@@ -39,8 +38,8 @@ def test_positions_are_put_in_order_trip_by_trip() -> None:
     assert read.users.tolist() == [0, 0, 1]
     assert read.lon.tolist() == [1.0, 1.1, 3.0, 3.1, 2.0, 2.1, 2.2]
     assert np.diff(read.start).tolist() == [2, 2, 3]
-    assert read.trip.tolist() == [0, 0, 1, 1, 2, 2, 2]
-    assert (read.departures - read.departures[0]).tolist() == [0, 2 * 86400, 86400]
+    departures = read.seconds[read.start[:-1]]
+    assert (departures - departures[0]).tolist() == [0, 2 * 86400, 86400]
     assert (read.seconds[1] - read.seconds[0]) == 30
 
 
@@ -62,16 +61,6 @@ def test_the_ends_of_trajectories_are_their_first_and_last_positions() -> None:
     assert trips.origin_lon.tolist() == [1.0, 3.0, 2.0]
     assert trips.destination_lat.tolist() == [48.1, 50.1, 49.2]
     assert trips.users.tolist() == [0, 0, 1]
-
-
-def test_some_trips_are_chosen_by_number_or_mask() -> None:
-    read = read_trajectories(POSITIONS)
-    for choice in (np.array([0, 2]), np.array([True, False, True])):
-        part = read.select(choice)
-        assert part.count == 2
-        assert part.lon.tolist() == [1.0, 1.1, 2.0, 2.1, 2.2]
-        assert part.start.tolist() == [0, 2, 5]
-    assert read.select(np.zeros(0, dtype=int)).lon.size == 0
 
 
 @pytest.mark.parametrize(

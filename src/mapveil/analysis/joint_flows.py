@@ -34,12 +34,12 @@ from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.randomness.random import Randomness, uniform_below
 
 _STAYING: Final = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
-_GAIN: Final = (
-    1.0  # nats that a weight of staying must win; that trips get rarer with distance is no surprise
-)
+_GAIN: Final = 1.0  # nats that a weight of staying must win; a decay with distance needs none
 _SWEEPS: Final = 15
 _TINY: Final = 1e-300
-_PATIENCE: Final = 5
+_FOLDS: Final = 3  # parts of the reports that are set aside in turn
+_MOST_STEPS: Final = 200
+_PATIENCE: Final = 5  # further steps without a better one
 
 
 class PairTally(NamedTuple):
@@ -108,8 +108,6 @@ def estimate_joint(
     allowed: npt.NDArray[np.bool_] | None = None,
     gravity: bool = True,
     steps: int | None = None,
-    most_steps: int = 200,
-    folds: int = 3,
     progress: Callable[[float], None] | None = None,
 ) -> JointFlows:
     """Run the three steps of the module's header. Run by: the server; costs no privacy.
@@ -117,9 +115,9 @@ def estimate_joint(
     Parameters
     ----------
     channel : PairChannel
-        Of one pair of reports.
+        The channel of one pair of reports.
     tally : PairTally
-        Of the reports; at least one.
+        Counts of the reports, at least one.
     origins, destinations : ndarray of float64, shape (sites,)
         Estimated marginal distributions, plain order.
     plane : ndarray of float64, shape (2, sites)
@@ -134,12 +132,8 @@ def estimate_joint(
         Whether the first step may prefer short trips; otherwise it is the independent model.
     steps : int, optional
         Steps of the second; found by the third by default.
-    most_steps : int
-        How many the third tries.
-    folds : int
-        Parts of the reports set aside in turn.
     progress : callable, optional
-        Told the part done.
+        Called with the finished fraction.
     """
     tell = progress or (lambda done: None)
     order = channel.site_order
@@ -154,8 +148,8 @@ def estimate_joint(
         )
     tell(0.3)
     if steps is None:
-        parts = tally.split(folds, rng) if tally.reports >= 2 * folds else []
-        steps = _best_steps(channel, parts, fitted.joint, most_steps, tell)
+        parts = tally.split(_FOLDS, rng) if tally.reports >= 2 * _FOLDS else []
+        steps = _best_steps(channel, parts, fitted.joint, tell)
     joint = fitted.joint
     for _ in range(steps):
         joint = _step(channel, tally, joint, channel.forward(joint))
@@ -257,7 +251,6 @@ def _best_steps(
     channel: PairChannel,
     parts: list[tuple[PairTally, PairTally]],
     start: FloatArray,
-    most_steps: int,
     tell: Callable[[float], None],
 ) -> int:
     """The number of steps after which the parts set aside were likeliest together."""
@@ -271,7 +264,7 @@ def _best_steps(
             joints[at] = _step(channel, rest, joints[at], expected)
         if total > reached:
             best, reached = number, total
-        if number >= most_steps or number - best >= _PATIENCE:
+        if number >= _MOST_STEPS or number - best >= _PATIENCE:
             return best
-        tell(0.3 + 0.6 * number / most_steps)
+        tell(0.3 + 0.6 * number / _MOST_STEPS)
     raise AssertionError("a count has no end")

@@ -75,6 +75,19 @@ def estimate_lasso(
     def sums(w: FloatArray) -> tuple[FloatArray, ...]:
         return tuple(np.bincount(end, w, size).astype(np.float64) for end in (first, second))
 
+    def gap_of(w: FloatArray) -> float:
+        """Objective less the dual's at the residual, scaled until it is feasible."""
+        out, into = sums(w)
+        left_out, left_into = origins - out, destinations - into
+        steepest = float((left_out[first] + left_into[second]).max())
+        scale = min(1.0, weight / steepest) if steepest > 0 else 1.0
+        objective = 0.5 * float(left_out @ left_out + left_into @ left_into) + weight * float(w.sum())
+        dual = whole
+        for every, left in ((origins, left_out), (destinations, left_into)):
+            short = every - scale * left
+            dual -= 0.5 * float(short @ short)
+        return objective - dual
+
     # The largest eigenvalue of M M^T is at most the largest sum of the degrees of a pair's two ends.
     degree = np.bincount(first, minlength=size)[first] + np.bincount(second, minlength=size)[second]
     step = 1.0 / float(degree.max())
@@ -94,32 +107,7 @@ def estimate_lasso(
         ahead = after + ((momentum - 1) / following) * moved
         w, momentum = after, following
         if number % _CHECKED_EVERY == 0:
-            out, into = sums(w)
-            reached = _gap(
-                origins - out, destinations - into, origins, destinations, w, first, second, weight
-            )
-            reached /= max(whole, 1e-300)
+            reached = gap_of(w) / max(whole, 1e-300)
             if reached <= gap:
                 break
     return LassoFlows(w, float(reached), number)
-
-
-def _gap(
-    left_out: FloatArray,
-    left_into: FloatArray,
-    origins: FloatArray,
-    destinations: FloatArray,
-    w: FloatArray,
-    first: IntArray,
-    second: IntArray,
-    weight: float,
-) -> float:
-    """Objective less the dual's at the residual, scaled until it is feasible."""
-    steepest = float((left_out[first] + left_into[second]).max())
-    scale = min(1.0, weight / steepest) if steepest > 0 else 1.0
-    objective = 0.5 * float(left_out @ left_out + left_into @ left_into) + weight * float(w.sum())
-    dual = 0.5 * float(origins @ origins + destinations @ destinations)
-    for whole, left in ((origins, left_out), (destinations, left_into)):
-        short = whole - scale * left
-        dual -= 0.5 * float(short @ short)
-    return objective - dual

@@ -48,7 +48,6 @@ def nearest_users(
     k: int,
     *,
     places: npt.ArrayLike | None = None,
-    asker_counts: bool = True,
 ) -> NearestUsers:
     """List the k nearest users of each place. Run by: the server, or anybody who holds the map; costs no privacy.
 
@@ -62,8 +61,6 @@ def nearest_users(
         How many, at least 1.
     places : array_like of int, optional
         The cells of those who ask; all cells by default.
-    asker_counts : bool
-        Whether those who ask are among the users of the map.
 
     Raises
     ------
@@ -101,7 +98,7 @@ def nearest_users(
         size = max(1, _CHUNK_ENTRIES // reach)
         for start in range(0, left.size, size):
             part = left[start : start + size]
-            settled = _settle(made, part, tree, plane, inhabited, mass, reach, asker_counts)
+            settled = _settle(made, part, tree, plane, inhabited, mass, reach)
             unsettled.append(part[~settled])
         left, reach = np.concatenate(unsettled), min(2 * reach, inhabited.size)
     return made
@@ -115,7 +112,6 @@ def _settle(
     inhabited: IntArray,
     mass: FloatArray,
     reach: int,
-    asker_counts: bool,
 ) -> npt.NDArray[np.bool_]:
     """Fill in the places whose lists the nearest ``reach`` cells decide; which these are."""
     asking = made.place[part]
@@ -124,9 +120,7 @@ def _settle(
     # Millimetres and codes in one number: equal distances in a stable order.
     order = np.argsort(np.round(far * 1000).astype(np.int64) * mass.size + cells, axis=1)
     cells, far = np.take_along_axis(cells, order, 1), np.take_along_axis(far, order, 1)
-    users = mass[cells]
-    if asker_counts:
-        users = np.where(cells == asking[:, None], np.maximum(users - 1, 0.0), users)
+    users = np.where(cells == asking[:, None], np.maximum(mass[cells] - 1, 0.0), mass[cells])
     k = made.k
     total = np.minimum(np.cumsum(users, axis=1), k)
     wanted = np.arange(k) + 0.5

@@ -32,8 +32,6 @@ class NeighbourMap(DensityMap):
         As for :class:`~mapveil.maps.density_map.DensityMap`.
     k : int
         Users in a list.
-    asker_counts : bool
-        Whether those who ask are among the users of the map.
 
     Examples
     --------
@@ -46,7 +44,6 @@ class NeighbourMap(DensityMap):
     """
 
     k: int = field(kw_only=True, default=25)
-    asker_counts: bool = field(kw_only=True, default=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -54,7 +51,7 @@ class NeighbourMap(DensityMap):
             raise ParameterError(f"k must be at least 1, got {self.k!r}")
 
     @classmethod
-    def of(cls, heat: DensityMap, k: int, *, asker_counts: bool = True) -> NeighbourMap:
+    def of(cls, heat: DensityMap, k: int) -> NeighbourMap:
         """The same map, with its k nearest users. Run by: anybody who holds the map.
 
         Raises
@@ -63,12 +60,12 @@ class NeighbourMap(DensityMap):
             k is below 1.
         """
         kept = {item.name: getattr(heat, item.name) for item in fields(DensityMap)}
-        return cls(**kept, k=k, asker_counts=asker_counts)
+        return cls(**kept, k=k)
 
     @cached_property
     def lists(self) -> NearestUsers:
         """The k nearest users of every cell."""
-        return nearest_users(self.values, self.tiling, self.k, asker_counts=self.asker_counts)
+        return nearest_users(self.values, self.tiling, self.k)
 
     def layers(self) -> tuple[Layer, ...]:
         """The distance to the k-th nearest user, NaN where the map has fewer."""
@@ -88,7 +85,7 @@ class NeighbourMap(DensityMap):
 
     def about(self) -> dict[str, Any]:
         """The metadata that are particular to a map of neighbours."""
-        return {**super().about(), "neighbours": {"k": self.k, "asker_counts": self.asker_counts}}
+        return {**super().about(), "neighbours": {"k": self.k}}
 
     def database(self, *, queries: int = 100) -> Database:
         """The lists for private retrieval: record i is what a user in cell i asks for. Run by: the server.
@@ -120,12 +117,9 @@ class NeighbourMap(DensityMap):
         place = int(self.tiling.locate(np.array([lon]), np.array([lat]))[0])
         if place < 0:
             raise InputError(f"{lon:g},{lat:g}: is outside the map's region {self.tiling.region}")
-        found = nearest_users(
-            self.values, self.tiling, self.k, places=[place], asker_counts=self.asker_counts
-        )
-        cells, first, users = np.unique(
-            found.cell[0][found.cell[0] >= 0], return_index=True, return_counts=True
-        )
+        found = nearest_users(self.values, self.tiling, self.k, places=[place])
+        listed = found.cell[0][found.cell[0] >= 0]
+        cells, first, users = np.unique(listed, return_index=True, return_counts=True)
         order = np.argsort(first)
         centres = self.tiling.centres(cells[order])
         rows = zip(

@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.analysis.flow_deviation import flow_deviation
-from mapveil.analysis.flow_guarantee import flow_guarantee
 from mapveil.analysis.joint_flows import PairTally, estimate_joint
 from mapveil.analysis.lasso_flows import estimate_lasso
-from mapveil.analysis.pair_channel import MOST_SITES, pair_channel
-from mapveil.analysis.trip_cells import cells_of_trips
-from mapveil.analysis.trips import Trips
+from mapveil.analysis.pair_channel import check_pairs, check_sites, flow_deviation, pair_channel
+from mapveil.analysis.trips import Trips, cells_of_trips
 from mapveil.geo.tiling import Tiling
 from mapveil.local.estimators.estimators import estimate_distribution
 from mapveil.local.local_mechanism import LocalMechanism
-from mapveil.local.randomizers.randomizer import Randomizer, SymbolRandomizer
+from mapveil.local.randomizers.randomizer import Randomizer
 from mapveil.maps.flow_map import FlowMap
 from mapveil.mechanisms.mechanism import Progress, check_tiling
+from mapveil.privacy.claim import Assumes, ContributionBound, Norm, Share, Unit
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.arrays import BoolArray, FloatArray, IntArray
-from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.errors import Checked, InputError, ParameterError
 from mapveil_client.local.domain import Domain
 from mapveil_client.local.randomizer import Reports
 from mapveil_client.randomness.random import Randomness, as_randomness
@@ -36,26 +34,26 @@ FlowUnit = Literal["user", "trip"]
 FLOW_ESTIMATORS: Final[tuple[FlowEstimator, ...]] = ("joint", "lasso", "independent")
 """Likelihood of the pairs; the paper's Lasso on the marginals; the product of the marginals."""
 
-_FAINTEST: Final = 1e-9  # trips: what is below is no flow
+_LEAST_FLOW: Final = 1e-9  # trips; the estimators leave such crumbs
 
 
 class PairReports(NamedTuple):
-    """The clients' reports: one of the origin and one of the destination of each trip."""
+    """Reports of the clients: one of the origin and one of the destination of each trip."""
 
     origin: Reports
     destination: Reports
 
 
 class EstimatedFlows(NamedTuple):
-    """A distribution of trips over pairs of sites, and what a reader must know of it."""
+    """A distribution of trips over pairs of sites, and remarks for a reader."""
 
     joint: FloatArray  # summing to 1, shape (sites, sites)
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
-class OriginDestination:
-    r"""Flows between the cells of a map, of trips whose ends nobody but the device ever has.
+class OriginDestination(Checked):
+    r"""Flows between the cells of a map, of trips whose ends never leave the client.
 
     Client: each user takes one of their trips at random, and randomizes origin and destination independently with
 
@@ -75,8 +73,8 @@ class OriginDestination:
     Parameters
     ----------
     mechanism : LocalMechanism
-        What randomizes; its epsilon is the whole budget of a trip, its estimator that of the marginals, and its
-        ``outside`` what becomes of trips with an end outside the region.
+        The randomizer; its epsilon is the whole budget of a trip, its estimator that of the marginals, and its
+        ``outside`` the treatment of trips with an end outside the region.
     estimator : str
         One of :data:`FLOW_ESTIMATORS`.
     unit : str
@@ -119,16 +117,12 @@ class OriginDestination:
     least: float = 0.0
 
     def __post_init__(self) -> None:
-        for held, name, accepted in (
-            (self.estimator in FLOW_ESTIMATORS, "estimator", ", ".join(FLOW_ESTIMATORS)),
-            (self.unit in ("user", "trip"), "unit", "user or trip"),
-            (self.steps is None or self.steps >= 0, "steps", "a number of at least 0"),
-            (0 < self.penalty < 1, "penalty", "a number between 0 and 1"),
-            (self.most >= 1, "most", "a number of flows of at least 1"),
-            (self.least >= 0, "least", "a number of trips of at least 0"),
-        ):
-            if not held:
-                raise ParameterError(f"{name} must be {accepted}, got {getattr(self, name)!r}")
+        self._check(self.estimator in FLOW_ESTIMATORS, "estimator", ", ".join(FLOW_ESTIMATORS))
+        self._check(self.unit in ("user", "trip"), "unit", "user or trip")
+        self._check(self.steps is None or self.steps >= 0, "steps", "a number of at least 0")
+        self._check(0 < self.penalty < 1, "penalty", "a number between 0 and 1")
+        self._check(self.most >= 1, "most", "a number of flows of at least 1")
+        self._check(self.least >= 0, "least", "a number of trips of at least 0")
 
     @property
     def method(self) -> str:
@@ -143,8 +137,9 @@ class OriginDestination:
         ParameterError
             The domain is too large for flows, or the estimator does not fit the randomizer.
         """
-        half: Fraction = self.mechanism.budget / 2
-        return self._fitting(replace(self.mechanism, epsilon=half).on(domain))
+        randomizer = replace(self.mechanism, epsilon=self._half).on(domain)
+        self._check_randomizer(randomizer)
+        return randomizer
 
     def randomize(
         self, randomizer: Randomizer, origins: npt.ArrayLike, destinations: npt.ArrayLike, rng: Randomness
@@ -176,15 +171,15 @@ class OriginDestination:
         Parameters
         ----------
         randomizer : Randomizer
-            What the reports were made with.
+            The randomizer of the reports.
         reports : PairReports
-            Of each trip.
+            Reports of each trip.
         rng : Randomness
-            Which reports the joint estimator sets aside.
+            Source of the choice of reports that the joint estimator sets aside.
         candidates : ndarray of bool, shape (sites, sites), optional
             The pairs that are possible, where that is public.
         progress : callable, optional
-            Told the name and the done part of each step.
+            Called with a step's name and its finished fraction.
 
         Raises
         ------
@@ -198,7 +193,7 @@ class OriginDestination:
                 f"{reports.origin.count} reports of origins and {reports.destination.count} of "
                 "destinations; expected one of each for every trip"
             )
-        self._fitting(randomizer)
+        self._check_randomizer(randomizer)
         if candidates is not None and (
             candidates.shape != (randomizer.size, randomizer.size) or not candidates.any()
         ):
@@ -260,12 +255,12 @@ class OriginDestination:
         progress: Progress | None = None,
         before_reveal: Callable[[], None] | None = None,
     ) -> FlowMap:
-        """Run a whole collection in this process: every device's half, and the server's.
+        """Run a whole collection in this process: clients and server.
 
         Parameters
         ----------
         trips : Trips
-            What each device knows.
+            The trips of all clients.
         tiling : Tiling
             The cells; at most 4,096 that can hold anybody.
         candidates : pair of arrays of int, optional
@@ -274,7 +269,7 @@ class OriginDestination:
         rng : Randomness, int or None
             Leave it out for a release; an integer seeds the run and marks the flows.
         progress : callable, optional
-            Told the name and the done part of each step.
+            Called with a step's name and its finished fraction.
         before_reveal : callable, optional
             Called before any client reports; may refuse by raising.
 
@@ -307,7 +302,8 @@ class OriginDestination:
         trips_of = count * made.joint[first, second]
         sure: tuple[str, ...] = ()
         if deviation is not None:
-            above = int((trips_of > 2 * deviation[first, second]).sum())
+            deviation = deviation[first, second]
+            above = int((trips_of > 2 * deviation).sum())
             sure = (f"{above} of {trips_of.size} listed flows are above twice their standard deviation",)
         who = "users reported one trip each" if self.unit == "user" else "trips were reported"
         return FlowMap(
@@ -317,51 +313,54 @@ class OriginDestination:
             tiling,
             self.guarantee(seeded=stream.seeded).as_simulation(),
             self.method,
-            deviation=None if deviation is None else deviation[first, second],
+            deviation=deviation,
             elsewhere=max(count - float(trips_of.sum()), 0.0),
             parameters=self.parameters(),
             notes=(f"{count} {who}", *made.notes, *sure),
         )
 
-    def _fitting(self, randomizer: Randomizer) -> Randomizer:
-        if randomizer.size > MOST_SITES:
-            raise ParameterError(
-                f"pairs of {randomizer.size} sites are too many; expected at most {MOST_SITES} sites: a "
-                "coarser tiling, or fewer places"
-            )
-        if self.estimator == "joint" and not isinstance(randomizer, SymbolRandomizer):
-            raise ParameterError(
-                f"the joint estimator needs reports of one symbol each, and those of {self.mechanism.name} are sets of "
-                "sites; hr, srr and grr have them, and the estimators 'lasso' and 'independent' do without"
-            )
-        return randomizer
+    @property
+    def _half(self) -> Fraction:
+        return self.mechanism.budget / 2
+
+    def _check_randomizer(self, randomizer: Randomizer) -> None:
+        check_sites(randomizer)
+        if self.estimator == "joint":
+            check_pairs(randomizer)
 
     def _listed(self, trips: FloatArray) -> IntArray:
         """The flat numbers of the pairs that are listed."""
         flat = trips.ravel()
-        found = np.flatnonzero(flat >= max(self.least, _FAINTEST))
+        found = np.flatnonzero(flat >= max(self.least, _LEAST_FLOW))
         if found.size > self.most:
             found = found[np.argpartition(-flat[found], self.most - 1)[: self.most]]
         return found
 
     def guarantee(self, *, seeded: bool = False) -> Guarantee:
-        """The promise of one release with these parameters."""
-        return flow_guarantee(self.mechanism, self.unit, seeded=seeded)
+        """The guarantee of one release with these parameters."""
+        base = self.mechanism.guarantee(seeded=seeded)
+        assumptions = base.assumptions
+        if self.unit == "trip":
+            besides = base.assumes_besides(Assumes.ONE_CLIENT, Assumes.ONE_CONTRIBUTION)
+            assumptions = (Assumes.COMPOSES(), *besides)
+        return replace(
+            base,
+            unit=Unit(self.unit),
+            bound=ContributionBound(Norm.REPORTS, Fraction(2)),
+            assumptions=assumptions,
+            shares=(Share("the origin", self._half), Share("the destination", self._half)),
+        )
 
     def parameters(self) -> dict[str, Any]:
         """The parameters as a JSON-ready record."""
         # Which place a user of many reports about is a matter of their trips here.
         randomizer = {name: part for name, part in self.mechanism.parameters().items() if name != "place"}
+        own = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "mechanism"}
         return {
             "randomizer": self.mechanism.name,
             **randomizer,
-            "flow_estimator": self.estimator,
-            "unit": self.unit,
-            "gravity": self.gravity,
-            "steps": self.steps,
-            "penalty": self.penalty,
-            "most": self.most,
-            "least": self.least,
+            "flow_estimator": own.pop("estimator"),
+            **own,
         }
 
 

@@ -24,6 +24,9 @@ from mapveil_client.errors import ParameterError
 from mapveil_client.local.hadamard_response import walsh_hadamard
 from mapveil_client.local.staircase_groups import blocks_at
 
+_MOST_INVERTED: Final = 2048
+_WORST_RESIDUAL: Final = 1e-4
+
 MOST_SITES: Final = 4096
 """Sites of the largest domain whose pairs are estimated: a matrix of them is 128 MiB."""
 
@@ -185,23 +188,76 @@ def pair_channel(randomizer: Randomizer) -> PairChannel:
     ParameterError
         A report is a set of sites, of which there are too many to count pairs; or the domain is too large.
     """
+    symbols = check_pairs(randomizer)
+    if isinstance(symbols, StaircaseRandomizer):
+        return _Staircase(symbols)
+    if isinstance(symbols, GeneralizedRandomizer):
+        return _Generalized(symbols)
+    if isinstance(symbols, HadamardRandomizer):
+        return _Hadamard(symbols)
+    return _Dense(symbols)
+
+
+def check_pairs(randomizer: Randomizer) -> SymbolRandomizer:
+    """The randomizer, if pairs of its reports can be counted; otherwise raise as :func:`pair_channel` does."""
+    check_sites(randomizer)
+    if not isinstance(randomizer, SymbolRandomizer):
+        raise ParameterError(
+            "the joint estimator needs reports of one symbol each, such as those of hr, srr and grr; the estimators "
+            "'lasso' and 'independent' also take sets of sites"
+        )
+    return randomizer
+
+
+def check_sites(randomizer: Randomizer) -> None:
+    """Refuse a domain of too many sites for pairs of them."""
     if randomizer.size > MOST_SITES:
         raise ParameterError(
-            f"pairs of {randomizer.size} sites are too many; expected at most {MOST_SITES} sites: a "
-            "coarser tiling, or fewer places"
+            f"sites must be at most {MOST_SITES} for flows between them, got {randomizer.size}: choose a coarser "
+            "tiling, or fewer places"
         )
-    if isinstance(randomizer, StaircaseRandomizer):
-        return _Staircase(randomizer)
-    if isinstance(randomizer, GeneralizedRandomizer):
-        return _Generalized(randomizer)
-    if isinstance(randomizer, HadamardRandomizer):
-        return _Hadamard(randomizer)
-    if isinstance(randomizer, SymbolRandomizer):
-        return _Dense(randomizer)
-    raise ParameterError(
-        "the joint estimator needs reports of one symbol each, such as those of hr, srr and grr; "
-        "expected for sets of sites the estimators 'lasso' and 'independent'"
-    )
+
+
+def flow_deviation(randomizer: Randomizer, joint: FloatArray, reports: int) -> FloatArray | None:
+    r"""Standard deviation, by the randomization alone, of an unbiased estimate of each pair's trips.
+
+    .. math:: \hat F = A \frac{N}{n} A^T, \qquad A = (Q Q^T)^{-1} Q, \qquad
+        \mathrm{Var}\big(n \hat F_{x x'}\big) = n \big( (A \circ A)\, P\, (A \circ A)^T - F \big)_{x x'}
+
+    where: N holds how often each pair of reports came, n is ``reports``, and F ``joint``; the trips are taken as they
+    are, not as drawn. Run by: the server; costs no privacy.
+
+    Parameters
+    ----------
+    randomizer : Randomizer
+        Of each report.
+    joint : ndarray of float64, shape (sites, sites)
+        The estimated distribution over pairs.
+    reports : int
+        Number of pairs of reports.
+
+    Returns
+    -------
+    ndarray of float64, shape (sites, sites), or None
+        Trips; None where there is no such estimate: reports that are sets of sites, a channel that cannot be
+        inverted, or more than 2,048 sites.
+    """
+    if randomizer.size > _MOST_INVERTED or not isinstance(randomizer, SymbolRandomizer):
+        return None
+    channel = pair_channel(randomizer)
+    matrix = channel.push(np.eye(channel.sites), 0).T  # Q
+    square = matrix @ matrix.T
+    try:
+        inverse = np.linalg.solve(square, matrix)
+    except np.linalg.LinAlgError:
+        return None
+    if not np.abs(inverse @ matrix.T - np.eye(channel.sites)).max() < _WORST_RESIDUAL:
+        return None
+    flows = channel.in_site_order(joint)
+    squared = inverse * inverse
+    variance = squared @ channel.forward(flows) @ squared.T - flows
+    made: FloatArray = channel.out_of_site_order(np.sqrt(reports * np.maximum(variance, 0.0)))
+    return made
 
 
 def _along(values: FloatArray, axis: int) -> FloatArray:

@@ -7,14 +7,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from mapveil.analysis.signal_models.model import SignalModel
-from mapveil.analysis.signal_models.models import signal_model
+from mapveil.analysis.signal_models.model import SignalModel, signal_model
 from mapveil.geo.measurements import Measurements
 from mapveil.geo.parse_tiling import parse_tiling
 from mapveil.geo.region import Region
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.signal_map import SignalMap
-from mapveil.privacy.claim import Adversary, Reveals, TrustModel, Unit
+from mapveil.obfuscation.privatizers.privatizer import average_case
+from mapveil.privacy.claim import Reveals
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.randomness.random import Randomness
@@ -88,13 +88,7 @@ def signal_map(
             )
         tiling = parse_tiling(tiling or _DEFAULT_CELLS, region or _around(measurements))
     if guarantee is None:
-        guarantee = Guarantee(
-            model=TrustModel.OBFUSCATION,
-            unit=Unit.REPORT,
-            epsilon=None,
-            adversary=Adversary.REPORTS,
-            disclosure=Reveals.UNDOCUMENTED(),
-        )
+        guarantee = average_case(Reveals.UNDOCUMENTED())
     if chosen is None:
         return SignalMap.from_measurements(
             measurements, tiling, guarantee, least=1 if least is None else least, hole_dbm=hole_dbm

@@ -1,20 +1,24 @@
-"""Trips: where people begin and end them, and the way between; read from a table of ends or of positions."""
+"""Trips by their ends or by their positions, read from a table; and the cells of their ends."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
+from mapveil.engines.contributions import locator
 from mapveil.geo.find_columns import USUAL_NAMES, find_columns
 from mapveil.geo.points import Points
 from mapveil.geo.read_points import open_table
 from mapveil.geo.tables import Table, column_types, quote_name, reading
+from mapveil.geo.tiling import as_tiling
+from mapveil.local.devices import check_inside
 from mapveil_client.arrays import FloatArray, IntArray
+from mapveil_client.contribution import Outside
 from mapveil_client.errors import InputError
+from mapveil_client.local.domain import Domain
+from mapveil_client.randomness.random import Randomness
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,7 +32,7 @@ _TRIP: Final = ("trajid", "tripid", "trajectoryid", "rideid", "journeyid", "trip
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Trips:
-    """Trips by their ends, raw: what devices know, each its own.
+    """Trips by their ends, raw.
 
     Parameters
     ----------
@@ -37,7 +41,7 @@ class Trips:
     origin_lon, origin_lat, destination_lon, destination_lat : ndarray of float64, shape (trips,)
         WGS84 degrees.
     source : str
-        What messages call them.
+        Name in messages.
     points : Points, optional
         The table they came from, for the ledger.
     """
@@ -77,18 +81,14 @@ class Trajectories:
 
     Parameters
     ----------
-    users : ndarray of int64, shape (trips,)
-        Dense codes of users.
+    users, source, points
+        As for :class:`Trips`.
     start : ndarray of int64, shape (trips + 1,)
-        Where each trip begins among the positions, and the end.
+        Number of the first position of each trip, then the number of positions.
     lon, lat : ndarray of float64, shape (positions,)
         WGS84 degrees.
     seconds : ndarray of float64, shape (positions,)
-        When, since any one moment.
-    source : str
-        What messages call them.
-    points : Points, optional
-        The table they came from, for the ledger.
+        Times since any one moment.
     """
 
     users: IntArray
@@ -104,16 +104,6 @@ class Trajectories:
         """Number of trips."""
         return int(self.users.size)
 
-    @cached_property
-    def trip(self) -> IntArray:
-        """The trip of each position, shape (positions,)."""
-        return np.repeat(np.arange(self.count), np.diff(self.start))
-
-    @property
-    def departures(self) -> FloatArray:
-        """When each trip begins, shape (trips,)."""
-        return self.seconds[self.start[:-1]]
-
     def ends(self) -> Trips:
         """Their first and last positions."""
         first, last = self.start[:-1], self.start[1:] - 1
@@ -125,16 +115,6 @@ class Trajectories:
             self.lat[last],
             self.source,
             self.points,
-        )
-
-    def select(self, trips: npt.NDArray[Any]) -> Trajectories:
-        """Some of the trips, by number or by mask."""
-        chosen = np.arange(self.count)[trips]
-        length = np.diff(self.start)[chosen]
-        start = np.concatenate([[0], np.cumsum(length)])
-        at = np.repeat(self.start[chosen] - start[:-1], length) + np.arange(int(start[-1]))
-        return Trajectories(
-            self.users[chosen], start, self.lon[at], self.lat[at], self.seconds[at], self.source, self.points
         )
 
     def __repr__(self) -> str:
@@ -172,7 +152,7 @@ def read_trips(
     types = column_types(table)
     found = destination or _pair(types, _DESTINATION)
     if found is None:
-        return _trajectories(table, types, user, trip).ends()
+        return read_trajectories(table, user=user, trip=trip).ends()
     for name in found:
         if name not in types:
             raise InputError(f"{table.name}: no column {name!r}; its columns are {', '.join(types)}")
@@ -193,13 +173,7 @@ def read_trips(
 
 
 def has_destinations(source: Any) -> bool:
-    """Whether a table has columns named like the place of a destination.
-
-    Raises
-    ------
-    InputError
-        The table cannot be read.
-    """
+    """Whether a table has columns named like the place of a destination."""
     return _pair(column_types(_table(source)), _DESTINATION) is not None
 
 
@@ -219,24 +193,13 @@ def read_trajectories(source: Any, *, user: str | None = None, trip: str | None 
         The table cannot be read, has no trips or times, or a row cannot be used.
     """
     table = _table(source)
-    return _trajectories(table, column_types(table), user, trip)
-
-
-def _table(source: Any) -> Table:
-    """Keep a source that is open already: standard input can be read once only."""
-    return source if isinstance(source, Table) else open_table(source)
-
-
-def _trajectories(table: Table, types: Mapping[str, str], user: str | None, trip: str | None) -> Trajectories:
+    types = column_types(table)
     points = _as_points(table, types, {"user": user})
     plain = {_plain(name): name for name in reversed(list(types))}
     found = trip or next((plain[usual] for usual in _TRIP if usual in plain), None)
     if found is None or found not in types or points.expressions.time is None:
-        lacks = (
-            "time"
-            if found in types
-            else "trip ids (trip_id, traj_id, ...) or destinations (dest_lon, dest_lat)"
-        )
+        ids = "trip ids (trip_id, traj_id, ...) or destinations (dest_lon, dest_lat)"
+        lacks = "time" if found in types else ids
         raise InputError(f"{points.source}: no column of {lacks} among {', '.join(types)}")
     points.check()
     given, time = points.expressions, points.expressions.time
@@ -265,6 +228,53 @@ def _trajectories(table: Table, types: Mapping[str, str], user: str | None, trip
     start = np.flatnonzero(np.concatenate([[True], np.diff(rows["trip"]) != 0, [True]]))
     users = rows["code"][start[:-1]].astype(np.int64)
     return Trajectories(users, start, rows["lon"], rows["lat"], rows["seconds"], points.source, points)
+
+
+def cells_of_trips(
+    trips: Trips, domain: Domain, outside: str, rng: Randomness, *, one_each: bool
+) -> tuple[IntArray, IntArray]:
+    """Origin and destination cells of the trips that are reported. Run by: a simulation of devices.
+
+    Parameters
+    ----------
+    trips : Trips
+        The trips of all users.
+    domain : Domain
+        The sites.
+    outside : Outside or str
+        Treatment of a trip with an end outside: it is not reported (``"drop"``), the end counts at the nearest
+        site (``"nearest"``), or everything is refused (``"refuse"``).
+    rng : Randomness
+        Source of the choice of each user's trip.
+    one_each : bool
+        Whether each user reports one trip, any of theirs with the same probability; otherwise all.
+
+    Raises
+    ------
+    InputError
+        An end is outside and that is refused, or no trip has both ends inside.
+    """
+    rule = Outside(outside)
+    locate = locator(as_tiling(domain.tiling), domain.cells, rule)
+    origins, destinations = locate(*trips.ends[:2]), locate(*trips.ends[2:])
+    both = (origins >= 0) & (destinations >= 0)
+    check_inside(both, rule, domain, trips.source)
+    inside = np.flatnonzero(both)
+    if inside.size == 0:
+        raise InputError(
+            f"{trips.source}: no trip has both ends in the region {domain.tiling.region}; expected a "
+            "region that holds trips (west,south,east,north in degrees)"
+        )
+    if one_each:
+        # A random order, of which the first of each user is one of their trips at random.
+        order = inside[rng.generator().permutation(inside.size)]
+        inside = order[np.unique(trips.users[order], return_index=True)[1]]
+    return origins[inside], destinations[inside]
+
+
+def _table(source: Any) -> Table:
+    """Keep a source that is open already: standard input can be read once only."""
+    return source if isinstance(source, Table) else open_table(source)
 
 
 def _fetch(points: Points, columns: Mapping[str, str], order: str) -> dict[str, FloatArray]:

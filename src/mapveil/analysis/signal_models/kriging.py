@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.analysis.signal_models.model import FittedSignalModel, LocalPlane, SignalModel, SignalPrediction
 from mapveil.geo.measurements import RSS, Measurements
-from mapveil_client.arrays import FloatArray
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import require
-from mapveil_client.randomness.random import Randomness
+from mapveil_client.randomness.random import Randomness, as_randomness
 
 _LEARNT: Final = 600  # blocks that the length is learnt on: the likelihood costs their cube at every step
 _BLOCK: Final = 4096
@@ -42,7 +41,6 @@ class Kriging(SignalModel):
     """
 
     name: ClassVar[str] = "kriging"
-    summary: ClassVar[str] = "a Gaussian process over places, on block averages"
 
     blocks: int = 1500
 
@@ -76,7 +74,7 @@ class Kriging(SignalModel):
         kernel = kernels.ConstantKernel(variance, (1e-2, 1e4)) * kernels.Matern(
             extent / 20, (_FINEST_M, 3 * extent), nu=1.5
         )
-        chosen = self._stream(rng).generator().permutation(len(counts))[:_LEARNT]
+        chosen = as_randomness(rng).generator().permutation(len(counts))[:_LEARNT]
         learnt = process.GaussianProcessRegressor(kernel, alpha=nugget / counts[chosen])
         with warnings.catch_warnings():
             # A length at its bound is an answer (a field that is flat, or noise), not a failure.
@@ -87,43 +85,37 @@ class Kriging(SignalModel):
         return FittedKriging(measurements.names, rows.mean(axis=0), plane, fitted, middle, nugget)
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class FittedKriging(FittedSignalModel):
     """A fitted Gaussian process."""
 
-    def __init__(
-        self,
-        names: tuple[str, ...],
-        mean: FloatArray,
-        plane: LocalPlane,
-        process: Any,
-        middle: float,
-        nugget: float,
-    ) -> None:
-        self.names, self.mean = names, mean
-        self._plane, self._process, self._middle, self._nugget = plane, process, middle, nugget
+    plane: LocalPlane
+    process: Any  # of scikit-learn, over metres
+    middle: float  # mean of the field, dBm
+    nugget: float  # variance of measurements at one place, dB^2
 
     @property
     def length_m(self) -> float:
         """Correlation length of the field, metres."""
-        return float(self._process.kernel_.k2.length_scale)
+        return float(self.process.kernel_.k2.length_scale)
 
     def predict(self, rows: FloatArray) -> SignalPrediction:
         """Mean of the field, and the deviation of a new measurement: field and spread together."""
-        places = self._plane.metres(rows)
+        places = self.plane.metres(rows)
         mean, deviation = np.empty(len(rows)), np.empty(len(rows))
         for at in range(0, len(rows), _BLOCK):
             part = slice(at, at + _BLOCK)
-            mean[part], deviation[part] = self._process.predict(places[part], return_std=True)
-        return SignalPrediction(mean + self._middle, np.hypot(deviation, np.sqrt(self._nugget)))
+            mean[part], deviation[part] = self.process.predict(places[part], return_std=True)
+        return SignalPrediction(mean + self.middle, np.hypot(deviation, np.sqrt(self.nugget)))
 
     def mean_dbm(self, rows: FloatArray) -> FloatArray:
-        """Mean of the field alone: a thousandth of the work."""
-        places = self._plane.metres(rows)
-        parts = [self._process.predict(places[at : at + _BLOCK]) for at in range(0, len(rows), _BLOCK)]
-        return np.asarray(np.concatenate(parts) + self._middle)
+        """Mean of the field alone, at a thousandth of the cost."""
+        places = self.plane.metres(rows)
+        parts = [self.process.predict(places[at : at + _BLOCK]) for at in range(0, len(rows), _BLOCK)]
+        return np.asarray(np.concatenate(parts) + self.middle)
 
 
-def _blocks(places: FloatArray, most: int) -> npt.NDArray[np.int64]:
+def _blocks(places: FloatArray, most: int) -> IntArray:
     """The block of every place: squares, doubled in size until there are few enough."""
     side = _FINEST_M
     while True:

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.analysis.signal_models.model import FittedSignalModel, SignalModel, SignalPrediction
 from mapveil.geo.measurements import RSS, Measurements
 from mapveil.obfuscation.utility import linear_parameters
-from mapveil_client.arrays import FloatArray
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.randomness.random import Randomness
 
 
@@ -28,7 +27,6 @@ class LinearSignal(SignalModel):
     """
 
     name: ClassVar[str] = "linear"
-    summary: ClassVar[str] = "a plane over place and features, by least squares"
 
     features: tuple[str, ...] | None = None
 
@@ -51,35 +49,20 @@ class LinearSignal(SignalModel):
         )
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class FittedLinearSignal(FittedSignalModel):
-    """A fitted linear model.
+    """A fitted linear model."""
 
-    ``parameters``: dBm per deviation of each feature, the intercept (0 of the centred strength) first.
-    """
-
-    def __init__(
-        self,
-        names: tuple[str, ...],
-        mean: FloatArray,
-        columns: npt.NDArray[np.int64],
-        scale: FloatArray,
-        parameters: FloatArray,
-        variance: float,
-        spread: FloatArray,
-        count: int,
-    ) -> None:
-        self.names, self.mean, self.parameters = names, mean, parameters
-        self._columns, self._scale, self._variance, self._spread, self._count = (
-            columns,
-            scale,
-            variance,
-            spread,
-            count,
-        )
+    columns: IntArray  # of the inputs
+    scale: FloatArray  # deviation of each input
+    parameters: FloatArray  # the intercept (0 of the centred strength), then dBm per deviation of each input
+    variance: float  # of the residuals, dB^2
+    spread: FloatArray  # covariance of the slopes
+    count: int  # rows it was fitted on
 
     def predict(self, rows: FloatArray) -> SignalPrediction:
         """The plane, with the deviation of what it leaves and of its own parameters."""
-        inputs = (rows[:, self._columns] - self.mean[self._columns]) / self._scale
+        inputs = (rows[:, self.columns] - self.mean[self.columns]) / self.scale
         mean = self.mean[RSS] + self.parameters[0] + inputs @ self.parameters[1:]
-        own = self._variance / self._count + np.einsum("ij,jk,ik->i", inputs, self._spread, inputs)
-        return SignalPrediction(np.asarray(mean), np.sqrt(self._variance + own))
+        own = self.variance / self.count + np.einsum("ij,jk,ik->i", inputs, self.spread, inputs)
+        return SignalPrediction(np.asarray(mean), np.sqrt(self.variance + own))

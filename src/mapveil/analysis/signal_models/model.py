@@ -3,16 +3,43 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from mapveil.geo.measurements import LAT, LON, RSS, Measurements
-from mapveil_client.arrays import FloatArray
-from mapveil_client.errors import InputError, ParameterError
-from mapveil_client.randomness.random import Randomness, as_randomness
+from mapveil.registry import Row, find_row
+from mapveil_client.arrays import FloatArray, IntArray
+from mapveil_client.errors import Checked, InputError
+from mapveil_client.randomness.random import Randomness
+
+_ROOM: Final = "mapveil.analysis.signal_models"
+
+SIGNAL_MODELS: Final[tuple[Row[SignalModel], ...]] = (
+    Row("linear", f"{_ROOM}.linear:LinearSignal"),
+    Row("path-loss", f"{_ROOM}.path_loss:PathLoss"),
+    Row("random-forest", f"{_ROOM}.random_forest:ForestSignal"),
+    Row("kriging", f"{_ROOM}.kriging:Kriging"),
+)
+
+
+def signal_model(name: str, options: Mapping[str, Any] | None = None) -> SignalModel:
+    """Make the model of a name, which looks at locations alone unless the option ``features`` says otherwise.
+
+    Raises
+    ------
+    ParameterError
+        No such model or option, or a value outside its range.
+
+    Examples
+    --------
+    >>> signal_model("kriging", {"blocks": 500})
+    Kriging(features=(), blocks=500)
+    """
+    return find_row(SIGNAL_MODELS, name, "signal model").make({"features": (), **(options or {})})
 
 
 class SignalPrediction(NamedTuple):
@@ -50,11 +77,20 @@ class LocalPlane(NamedTuple):
         return np.stack([east, (rows[:, LAT] - self.lat) * self.metres_per_lat], axis=1)
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class FittedSignalModel(ABC):
-    """A model that is ready to predict."""
+    """A model that is ready to predict.
 
-    names: tuple[str, ...]  # columns of the rows it predicts from
-    mean: FloatArray  # of each column where it was fitted
+    Parameters
+    ----------
+    names : tuple of str
+        Columns of the rows it predicts from.
+    mean : ndarray of float64, shape (columns,)
+        Their values at a place of which nothing else is known.
+    """
+
+    names: tuple[str, ...]
+    mean: FloatArray
 
     @abstractmethod
     def predict(self, rows: FloatArray) -> SignalPrediction:
@@ -63,11 +99,11 @@ class FittedSignalModel(ABC):
         Parameters
         ----------
         rows : ndarray of float64, shape (places, features)
-            The columns the model was fitted on, in their own units; the column of signal strength is not looked at.
+            The columns the model was fitted on, in their own units; signal strength is ignored.
         """
 
     def mean_dbm(self, rows: FloatArray) -> FloatArray:
-        """The mean of :meth:`predict` alone, where the deviation costs more; shape (places,)."""
+        """The mean of :meth:`predict` alone, shape (places,)."""
         return self.predict(rows).mean_dbm
 
     def at(self, lat: npt.ArrayLike, lon: npt.ArrayLike) -> SignalPrediction:
@@ -78,16 +114,12 @@ class FittedSignalModel(ABC):
         lat, lon : array_like, shape (places,)
             Degrees.
         """
-        lat, lon = (
-            np.atleast_1d(np.asarray(lat, dtype=np.float64)),
-            np.atleast_1d(np.asarray(lon, dtype=np.float64)),
-        )
-        rows = np.tile(self.mean, (len(lat), 1))
+        rows = np.tile(self.mean, (np.size(lat), 1))
         rows[:, LAT], rows[:, LON] = lat, lon
         return self.predict(rows)
 
     def rmse_dbm(self, measurements: Measurements) -> float:
-        r"""Error at held-out places.
+        r"""Error at held-out places, dB.
 
         .. math:: \sqrt{\frac1n \sum_{i=1}^n (\hat x_{3i} - x_{3i})^2}
 
@@ -98,11 +130,6 @@ class FittedSignalModel(ABC):
         ----------
         measurements : Measurements
             True rows with the columns the model was fitted on.
-
-        Returns
-        -------
-        float
-            dB.
 
         Raises
         ------
@@ -123,7 +150,7 @@ class FittedSignalModel(ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SignalModel(ABC):
+class SignalModel(Checked, ABC):
     """Parameters of one model of signal strength, validated at construction.
 
     Parameters
@@ -134,7 +161,6 @@ class SignalModel(ABC):
     """
 
     name: ClassVar[str]
-    summary: ClassVar[str]
 
     features: tuple[str, ...] | None = ()
 
@@ -145,7 +171,7 @@ class SignalModel(ABC):
         Parameters
         ----------
         measurements : Measurements
-            Privatized or not.
+            Measurements, privatized or not.
         rng : Randomness or int, optional
             The source of bits, where the model needs any.
 
@@ -155,13 +181,13 @@ class SignalModel(ABC):
             Too few rows, or no such feature.
         """
 
-    def columns(self, names: tuple[str, ...]) -> npt.NDArray[np.int64]:
+    def columns(self, names: tuple[str, ...]) -> IntArray:
         """Indices of the columns that the model uses: latitude, longitude, then the features.
 
         Raises
         ------
         InputError
-            A feature is not there, or is the signal strength.
+            A feature does not exist, or is the signal strength.
         """
         further = tuple(names[RSS + 1 :]) if self.features is None else self.features
         unknown = [name for name in further if name not in names or name in names[: RSS + 1]]
@@ -171,16 +197,8 @@ class SignalModel(ABC):
             )
         return np.array([LAT, LON, *(names.index(name) for name in further)])
 
-    def _check(self, held: bool, name: str, accepted: str) -> None:
-        if not held:
-            raise ParameterError(f"{name} must be {accepted}, got {getattr(self, name)!r}")
-
     def _check_rows(self, measurements: Measurements, least: int) -> None:
         if len(measurements) < least:
             raise InputError(
                 f"{measurements.source}: {len(measurements)} rows; a {self.name} model needs {least}"
             )
-
-    @staticmethod
-    def _stream(rng: Randomness | int | None) -> Randomness:
-        return as_randomness(rng)

@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.analysis.signal_models.model import FittedSignalModel, LocalPlane, SignalModel, SignalPrediction
-from mapveil.geo.measurements import LAT, LON, RSS, Measurements
-from mapveil_client.arrays import FloatArray
+from mapveil.geo.measurements import RSS, Measurements
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import InputError
-from mapveil_client.randomness.random import Randomness
+from mapveil_client.randomness.random import Randomness, as_randomness
 
 _STARTS: Final = 15  # candidate places along each side
 _REFINED: Final = 3
@@ -60,7 +59,6 @@ class PathLoss(SignalModel):
     """
 
     name: ClassVar[str] = "path-loss"
-    summary: ClassVar[str] = "log-distance path loss, the transmitter's place fitted"
 
     by: str | None = None
     nearest_m: float = 10.0
@@ -90,7 +88,7 @@ class PathLoss(SignalModel):
                 )
             column = names.index(self.by)
         plane = LocalPlane.around(rows)
-        draw = self._stream(rng).generator()
+        draw = as_randomness(rng).generator()
         keys = np.full(len(rows), np.nan) if column is None else np.rint(rows[:, column])
         found: list[Transmitter] = []
         heard: list[FloatArray] = []
@@ -105,7 +103,16 @@ class PathLoss(SignalModel):
             raise InputError(
                 f"{measurements.source}: no value of {self.by} has {_FEWEST} rows; at least one is needed"
             )
-        return FittedPathLoss(names, rows.mean(axis=0), plane, tuple(found), heard, column, self.nearest_m)
+        return FittedPathLoss(
+            names,
+            np.full(len(names), np.nan),  # a place alone names no transmitter
+            plane,
+            tuple(found),
+            np.concatenate(heard),
+            np.repeat(np.arange(len(heard)), [len(each) for each in heard]),
+            column,
+            self.nearest_m,
+        )
 
     def _transmitter(self, key: float, plane: LocalPlane, rows: FloatArray, count: int) -> Transmitter:
         from scipy.optimize import minimize
@@ -158,38 +165,30 @@ class PathLoss(SignalModel):
         return float(level - slope * middle), slope, float(np.square(left).mean())
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class FittedPathLoss(FittedSignalModel):
     """Fitted transmitters."""
 
-    def __init__(
-        self,
-        names: tuple[str, ...],
-        mean: FloatArray,
-        plane: LocalPlane,
-        transmitters: tuple[Transmitter, ...],
-        heard: list[FloatArray],
-        column: int | None,
-        nearest_m: float,
-    ) -> None:
-        self.names, self.mean, self.transmitters = names, mean, transmitters
-        self._plane, self._column, self._nearest_m = plane, column, nearest_m
-        self._heard = np.concatenate(heard)
-        self._served = np.repeat(np.arange(len(heard)), [len(each) for each in heard])
+    plane: LocalPlane
+    transmitters: tuple[Transmitter, ...]  # by ascending key
+    heard: FloatArray  # places of measurements, metres, shape (measurements, 2)
+    served: IntArray  # the transmitter that each of them heard
+    column: int | None  # of the feature that names transmitters
+    nearest_m: float
 
     def predict(self, rows: FloatArray) -> SignalPrediction:
         """Each row by its transmitter, or by those heard around it where it names none that is known."""
-        places = self._plane.metres(rows)
+        places = self.plane.metres(rows)
         every = np.empty((len(rows), len(self.transmitters)))
         for at, each in enumerate(self.transmitters):
-            own = self._plane.metres(np.array([[each.lat, each.lon]]))
-            away = np.maximum(np.hypot(*(places - own).T), self._nearest_m)
+            own = self.plane.metres(np.array([[each.lat, each.lon]]))
+            away = np.maximum(np.hypot(*(places - own).T), self.nearest_m)
             every[:, at] = each.at_1m_dbm - 10 * each.exponent * np.log10(away)
         shares = np.zeros_like(every)
         open_ = np.ones(len(rows), dtype=np.bool_)
-        if self._column is not None:
+        if self.column is not None:
             keys = np.array([each.key for each in self.transmitters])
-            named = np.rint(rows[:, self._column])
-            # Keys ascend: they come from a sorted set.
+            named = np.rint(rows[:, self.column])
             nearest = np.searchsorted(keys, named).clip(0, len(keys) - 1)
             known = named == keys[nearest]
             shares[np.flatnonzero(known), nearest[known]] = 1.0
@@ -208,15 +207,8 @@ class FittedPathLoss(FittedSignalModel):
             return np.ones((len(places), 1))
         from scipy.spatial import cKDTree
 
-        near = min(_NEAREST, len(self._heard))
-        found = np.asarray(cKDTree(self._heard).query(places, k=np.arange(1, near + 1))[1])
-        cell = np.arange(len(places))[:, None] * count + self._served[found]
+        near = min(_NEAREST, len(self.heard))
+        found = np.asarray(cKDTree(self.heard).query(places, k=np.arange(1, near + 1))[1])
+        cell = np.arange(len(places))[:, None] * count + self.served[found]
         counted = np.bincount(cell.ravel(), minlength=len(places) * count).reshape(-1, count)
         return np.asarray(counted / near)
-
-    def at(self, lat: npt.ArrayLike, lon: npt.ArrayLike) -> SignalPrediction:
-        """Places served by the transmitters heard around them."""
-        lat, lon = (np.atleast_1d(np.asarray(each, dtype=np.float64)) for each in (lat, lon))
-        rows = np.full((len(lat), len(self.names)), np.nan)
-        rows[:, LAT], rows[:, LON] = lat, lon
-        return self.predict(rows)

@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.analysis.signal_models.model import FittedSignalModel, SignalModel, SignalPrediction
 from mapveil.geo.measurements import RSS, Measurements
-from mapveil_client.arrays import FloatArray
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import require
-from mapveil_client.randomness.random import Randomness
+from mapveil_client.randomness.random import Randomness, as_randomness
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +36,6 @@ class ForestSignal(SignalModel):
     """
 
     name: ClassVar[str] = "random-forest"
-    summary: ClassVar[str] = "the mean of many trees over place and features"
 
     trees: int = 60
     leaf: int = 5
@@ -64,7 +62,7 @@ class ForestSignal(SignalModel):
             n_estimators=self.trees,
             min_samples_leaf=self.leaf,
             max_samples=sampled if sampled < len(inputs) else None,
-            random_state=int(self._stream(rng).words(1, np.uint32)[0]),
+            random_state=int(as_randomness(rng).words(1, np.uint32)[0]),
         ).fit(inputs, strength)
         leaves = []
         for tree in forest.estimators_:
@@ -78,30 +76,24 @@ class ForestSignal(SignalModel):
         return FittedForestSignal(measurements.names, measurements.rows.mean(axis=0), columns, forest, leaves)
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class FittedForestSignal(FittedSignalModel):
     """A fitted forest."""
 
-    def __init__(
-        self,
-        names: tuple[str, ...],
-        mean: FloatArray,
-        columns: npt.NDArray[np.int64],
-        forest: Any,
-        leaves: list[tuple[FloatArray, FloatArray]],
-    ) -> None:
-        self.names, self.mean = names, mean
-        self._columns, self._forest, self._leaves = columns, forest, leaves
+    columns: IntArray  # of the inputs
+    forest: Any  # of scikit-learn
+    leaves: list[tuple[FloatArray, FloatArray]]  # of each tree: mean and variance of its leaves
 
     def predict(self, rows: FloatArray) -> SignalPrediction:
         """Mean and total deviation over the leaves."""
-        inputs = rows[:, self._columns]
+        inputs = rows[:, self.columns]
         total, inner, squares = (np.zeros(len(rows)) for _ in range(3))
-        for tree, (mean, variance) in zip(self._forest.estimators_, self._leaves, strict=True):
+        for tree, (mean, variance) in zip(self.forest.estimators_, self.leaves, strict=True):
             at = tree.apply(inputs)
             total += mean[at]
             inner += variance[at]
             squares += np.square(mean[at] - self.mean[RSS])
-        count = len(self._leaves)
+        count = len(self.leaves)
         middle = total / count
         between = squares / count - np.square(middle - self.mean[RSS])
         return SignalPrediction(middle, np.sqrt(np.maximum(inner / count + between, 0.0)))
