@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from mapveil.geo.measurements import Measurements
 from mapveil.obfuscation.privatizers.gaussian_noise import GaussianNoise
 from mapveil.obfuscation.privatizers.normalisation import Normalisation
-from mapveil.obfuscation.privatizers.privatizer import Rows, State
+from mapveil.obfuscation.privatizers.privatizer import State
 from mapveil_client.randomness.random import Randomness
 
 Tables = Callable[..., Measurements]
@@ -26,7 +26,7 @@ class RunMean(GaussianNoise):
 
     name: ClassVar[str] = "run-mean"
 
-    def privatize(self, state: State, rows: Rows, rng: Randomness) -> Rows:
+    def privatize(self, state: State, rows: np.ndarray, rng: Randomness) -> np.ndarray:
         """The mean of each run, for all of it."""
         parts = rows.reshape(len(rows), self.sequence, -1)
         return np.broadcast_to(parts.mean(axis=1, keepdims=True), parts.shape).reshape(rows.shape)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -50,7 +50,8 @@ class SignalCodes(SignalAdversary):
         places = np.stack(
             [_medians(kept.places[:, at], inverse, len(codes)) for at in range(kept.length)], axis=1
         )
-        users, tree = counts / counts.sum(axis=1, keepdims=True), cKDTree(codes)
+        users = counts / counts.sum(axis=1, keepdims=True)
+        tree: Any = cKDTree(codes)
         progress("count", 1.0)
 
         def guess(observed: FloatArray) -> SignalGuess:
