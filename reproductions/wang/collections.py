@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.analysis.neighbour_quality import neighbour_quality
+from mapveil.analysis.quality import neighbour_quality
 from mapveil.geo.tiling import as_tiling
 from mapveil.local.estimators.estimators import estimate_distribution
 from mapveil.local.randomizers.randomizer import Randomizer, Tally

@@ -9,8 +9,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from mapveil.attacks.signal_adversary import SignalCodes
 from mapveil.attacks.signal_attack import attack_signal, signal_adversaries
-from mapveil.attacks.signal_codes import SignalCodes
 from mapveil.attacks.signal_network import SignalNetwork
 from mapveil.attacks.signal_score import AdversaryScore
 from mapveil.evaluation.signal_trials import SignalTask, privatize_split

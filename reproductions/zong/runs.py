@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.attacks.localisation_score import Score, score_places, score_silence, score_waves
+from mapveil.attacks.localisation_score import Score, score_silence, score_waves
 from mapveil.random_features.exact_density import kernel_density
 from mapveil.random_features.geo_indistinguishability import planar_laplace
 from mapveil.random_features.posterior import PriorCells, effective_places, expected_error, hiding
@@ -24,7 +24,7 @@ from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import ParameterError
 from mapveil_client.random_features.frequencies import unit_frequencies
 from mapveil_client.random_features.kernels import Gaussian
-from mapveil_client.random_features.query import Query
+from mapveil_client.random_features.query import EvenGrid, Query
 from mapveil_client.random_features.report import Reports, Visits, client_reports
 from mapveil_client.randomness.random import Randomness
 from reproductions.results import Outcome
@@ -95,6 +95,20 @@ def query_of(scene: Scene, features: int) -> Query:
     """What the server asks of everybody in a scene."""
     h = scene.bandwidth
     return Query((h, h), scene.low, scene.high, features, "gaussian", scene.grid)
+
+
+def score_places(reported: FloatArray, places: FloatArray, grid: EvenGrid) -> Score:
+    """The paper's score of devices at ``places`` whose surface is one falling kernel around ``reported``.
+
+    Its one maximum is the point of the grid nearest to the kernel's centre; for a centre outside, at the edge.
+    """
+    away = np.zeros(places.shape[1])
+    for axis in range(2):
+        nearest = np.rint((reported[axis] - grid.start[axis]) / grid.step[axis])
+        point = grid.start[axis] + np.clip(nearest, 0, grid.count[axis] - 1) * grid.step[axis]
+        away += np.square(point - places[axis])
+    away = np.sqrt(away)
+    return Score(away, away, np.ones(away.size, dtype=np.int64))
 
 
 def run_job(job: Job) -> Outcome:

@@ -3,7 +3,7 @@ from mapveil import synthetic as synthetic
 from mapveil import trust as trust
 from mapveil.analysis.flows import flows as flows
 from mapveil.analysis.neighbour_map import NeighbourMap as NeighbourMap
-from mapveil.analysis.neighbours import neighbours as neighbours
+from mapveil.analysis.neighbour_map import neighbours as neighbours
 from mapveil.analysis.origin_destination import OriginDestination as OriginDestination
 from mapveil.analysis.signal_mapping import signal_map as signal_map
 from mapveil.analysis.trips import Trips as Trips

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mapveil as mv
-from mapveil.analysis.flow_quality import flow_quality
+from mapveil.analysis.quality import flow_quality
 from mapveil.maps.flow_map import FlowMap
 from mapveil.privacy.claim import Adversary, TrustModel
 from mapveil_client.errors import ParameterError

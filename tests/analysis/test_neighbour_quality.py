@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import mapveil as mv
 from mapveil.analysis.nearest_users import nearest_users
-from mapveil.analysis.neighbour_quality import neighbour_quality
+from mapveil.analysis.quality import neighbour_quality
 from mapveil_client.errors import ParameterError
 
 CITY = mv.Grid(mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83), rows=4, columns=5)

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mapveil as mv
-from mapveil.analysis.flow_quality import flow_quality
 from mapveil.analysis.origin_destination import FLOW_ESTIMATORS, OriginDestination, PairReports
+from mapveil.analysis.quality import flow_quality
 from mapveil.analysis.trips import Trips, cells_of_trips
 from mapveil.local.randomizers.generalized_response import GeneralizedRandomizedResponse
 from mapveil.local.randomizers.hadamard_response import HadamardResponse

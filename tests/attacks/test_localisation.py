@@ -105,14 +105,16 @@ def test_it_says_what_the_score_does_not(report: LocalisationReport) -> None:
     assert set(by) == {(b, h) for b in (1, 3) for h in (75.0, 150.0, 300.0)}
     # Three waves: the score sees kilometres, the server the place.
     assert by[3, 150.0].score_m > 2000
-    assert by[3, 150.0].one.error_m == 0
-    assert by[1, 150.0].one.expected_m > 0.8 * report.blind_m
-    assert by[1, 75.0].one.places > by[1, 150.0].one.places > by[1, 300.0].one.places > 1
-    assert by[1, 150.0].again.places < by[1, 150.0].one.places
+    assert by[3, 150.0].one_report.error_m == 0
+    assert by[1, 150.0].one_report.expected_m > 0.8 * report.blind_m
+    assert by[1, 75.0].one_report.places > by[1, 150.0].one_report.places > by[1, 300.0].one_report.places > 1
+    assert by[1, 150.0].second_set.places < by[1, 150.0].one_report.places
     assert by[1, 150.0].answered
     assert not by[1, 300.0].answered  # Lemma 3
-    assert report.score[0] / report.maxima < report.score[1] < report.score[0] / 10
-    assert report.silence_m == pytest.approx(report.score[0], rel=0.3)
+    assert (
+        report.score.expected_m / report.score.maxima < report.score.literal_m < report.score.expected_m / 10
+    )
+    assert report.score.silence_m == pytest.approx(report.score.expected_m, rel=0.3)
 
 
 def test_many_waves_are_warned_of(at: Scene) -> None:
@@ -178,7 +180,7 @@ def test_its_record_is_json(report: LocalisationReport) -> None:
 def test_words_picture_and_page(at: Scene, report: LocalisationReport) -> None:
     image = pytest.importorskip("PIL.Image")
     text = report_text(report)
-    assert "1 wave a device, gaussian kernel, bandwidth 150 m" in text
+    assert "1 feature a device, gaussian kernel, bandwidth 150 m" in text
     assert "e+0" not in text
     picture = report_picture(report, at)
     shown = np.asarray(image.open(io.BytesIO(picture)).convert("RGB"))

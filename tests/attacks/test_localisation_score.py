@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from mapveil.attacks.localisation_score import (
     PAPER_RATIO,
     _score_framed,
-    score_places,
     score_silence,
     score_waves,
 )
@@ -21,6 +20,7 @@ from mapveil_client.random_features.frequencies import unit_frequencies
 from mapveil_client.random_features.query import EvenGrid, Query
 from mapveil_client.random_features.report import Visits, client_reports, grid_reports
 from mapveil_client.randomness.random import Randomness
+from reproductions.zong.runs import score_places
 
 
 def score_surfaces(surfaces, places, grid, *, ratio=PAPER_RATIO):

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mapveil.attacks.signal_adversary import geometric_median
-from mapveil.attacks.signal_codes import SignalCodes
+from mapveil.attacks.signal_adversary import SignalCodes, geometric_median
 from mapveil.attacks.signal_evidence import SignalEvidence
 from mapveil.attacks.signal_score import score_guess
 from mapveil_client.randomness.random import Randomness

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mapveil.attacks.signal_adversary import BlindGuess
-from mapveil.attacks.signal_codes import SignalCodes
+from mapveil.attacks.signal_adversary import BlindGuess, SignalCodes
 from mapveil.evaluation.signal_tradeoff import (
     KNOBS,
     Constraint,

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mapveil.attacks.signal_adversary import BlindGuess
-from mapveil.attacks.signal_codes import SignalCodes
+from mapveil.attacks.signal_adversary import BlindGuess, SignalCodes
 from mapveil.evaluation.signal_trials import (
     SignalTask,
     held_out_rmse_dbm,

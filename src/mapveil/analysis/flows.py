@@ -125,12 +125,7 @@ def flows(
         charges.spend(budget)
 
     made = mechanism.release(
-        trips,
-        cells,
-        candidates=candidates,
-        rng=as_randomness(rng),
-        progress=progress,
-        before_reveal=charge,
+        trips, cells, candidates=candidates, rng=as_randomness(rng), progress=progress, before_reveal=charge
     )
     return replace(made, guarantee=replace(made.guarantee, account=charges.reference))
 

@@ -43,11 +43,7 @@ class NearestUsers(NamedTuple):
 
 
 def nearest_users(
-    users: npt.ArrayLike,
-    tiling: Tiling,
-    k: int,
-    *,
-    places: npt.ArrayLike | None = None,
+    users: npt.ArrayLike, tiling: Tiling, k: int, *, places: npt.ArrayLike | None = None
 ) -> NearestUsers:
     """List the k nearest users of each place. Run by: the server, or anybody who holds the map; costs no privacy.
 

@@ -1,23 +1,35 @@
-"""A density map that knows how far its k-th nearest users are: exports, picture, and records for private retrieval."""
+"""Maps of the k nearest users of every cell: release, exports, picture, and records for private retrieval."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from os import PathLike
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from mapveil.analysis.nearest_users import NearestUsers, nearest_users
+from mapveil.geo.points import Points
+from mapveil.geo.region import Region
+from mapveil.geo.tiling import Tiling
+from mapveil.local.local_mechanism import LocalMechanism
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.scene import Layer, ScaleKind, Scene, Shading
+from mapveil.mechanisms.mechanism import Progress
+from mapveil.privacy.accounting import Accounting
+from mapveil.privacy.ledger import Ledger
 from mapveil.retrieval.records import Database
+from mapveil.trust.release import release
 from mapveil_client.arrays import IntArray
+from mapveil_client.epsilon import EpsilonLike
 from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.randomness.random import Randomness
 
-_CELL = np.dtype("<i4")
+DEFAULT_CELLS: Final = "quadtree:5"
+_CELL: Final = np.dtype("<i4")
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,6 +183,69 @@ class NeighbourMap(DensityMap):
             }
         )
         write_csv_table(table, self.metadata_json(), path)
+
+
+def neighbours(
+    points: Points | DensityMap,
+    tiling: Tiling | str | None = None,
+    *,
+    k: int = 25,
+    epsilon: EpsilonLike | None = None,
+    method: str | LocalMechanism | None = None,
+    options: Mapping[str, Any] | None = None,
+    region: Region | None = None,
+    account: Ledger | Accounting | None = None,
+    rng: Randomness | int | None = None,
+    progress: Progress | None = None,
+) -> NeighbourMap:
+    """Find the k nearest users of every cell, from randomized reports or from a released map.
+
+    Parameters
+    ----------
+    points : Points or DensityMap
+        A table, of which every user reports one randomized location; or a released map, which costs nothing further
+        and takes none of the parameters below ``k``.
+    tiling : Tiling or str, optional
+        The cells, or their specification in ``region``; ``"quadtree:5"`` by default.
+    k : int
+        Users in a list, at least 1.
+    epsilon, method, options, region, account, rng, progress
+        As for :func:`mapveil.trust.release.release` with trust ``"local"``.
+
+    Raises
+    ------
+    ParameterError
+        k is below 1, or a map is given with parameters of a release.
+
+    Examples
+    --------
+    >>> import mapveil as mv
+    >>> city = mv.synthetic.city(users=500, seed=1)
+    >>> heat = mv.release(city, mv.Grid(city.region, rows=8, columns=8), epsilon=1)
+    >>> mv.neighbours(heat, k=5).lists.cell.shape
+    (64, 5)
+    """
+    if k < 1:
+        raise ParameterError(f"k must be at least 1, got {k}")
+    if isinstance(points, DensityMap):
+        if any(given is not None for given in (tiling, epsilon, method, region, account)) or options:
+            raise ParameterError(
+                "a released map brings its own tiling, region, method and guarantee; leave them out"
+            )
+        return NeighbourMap.of(points, k)
+    heat = release(
+        points,
+        DEFAULT_CELLS if tiling is None else tiling,
+        epsilon=epsilon,
+        method=method,
+        trust="local",
+        options=options,
+        region=region,
+        account=account,
+        rng=rng,
+        progress=progress,
+    )
+    return NeighbourMap.of(heat, k)
 
 
 def neighbour_cells(record: bytes) -> IntArray:

@@ -1,4 +1,4 @@
-"""Coverage maps from measurements of signal strength: means of cells, or a model of the region."""
+"""Coverage maps from measurements of signal strength: means of cells, or a model's predictions."""
 
 from __future__ import annotations
 
@@ -19,9 +19,7 @@ from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.randomness.random import Randomness
 
-_MARGIN: Final = (
-    0.05  # of the side of a box around reports: a tiling may keep only cells with their centre inside
-)
+_MARGIN: Final = 0.05  # of the side of a box around reports: a tiling may keep only cells centred inside
 _DEFAULT_CELLS: Final = "quadtree:7"
 
 
@@ -31,7 +29,7 @@ def signal_map(
     *,
     region: Region | None = None,
     guarantee: Guarantee | None = None,
-    model: str = "cells",
+    model: str | SignalModel = "cells",
     options: Mapping[str, Any] | None = None,
     least: int | None = None,
     reach_m: float | None = None,
@@ -51,10 +49,11 @@ def signal_map(
         ``guarantee`` covers them.
     guarantee : Guarantee, optional
         The guarantee the measurements were privatized under; without one the map says that none is documented.
-    model : str
-        ``"cells"``: the mean of each cell's measurements; or a name of the table of signal models.
+    model : str or SignalModel
+        ``"cells"``: the mean of each cell's measurements; or a model, or the name of one. A model predicts at the
+        centres of the cells, with further features at their mean; its deviation is that of one new measurement.
     options : mapping, optional
-        Parameters of the model.
+        Parameters of a named model.
     least : int, optional
         For ``"cells"``: minimum number of measurements of a known cell, 1 by default.
     reach_m : float, optional
@@ -70,14 +69,19 @@ def signal_map(
         An option of the other kind of model, or one outside its range.
     InputError
         The measurements are too few, or the region would be taken from raw measurements.
+    MissingExtra
+        The model's library is not installed.
     """
-    chosen = None if model == "cells" else signal_model(model, options or {})
+    if isinstance(model, SignalModel):
+        chosen: SignalModel | None = model
+    else:
+        chosen = None if model == "cells" else signal_model(model, options or {})
     for name, value, of_cells in (
         ("reach_m", reach_m, False),
         ("least", least, True),
         ("options", options, False),
     ):
-        if value and (chosen is None) != of_cells:
+        if value and ((chosen is None) != of_cells or (name == "options" and chosen is model)):
             raise ParameterError(
                 f"{name} is for {'the model cells' if of_cells else 'other models'}; leave it out"
             )
@@ -93,16 +97,18 @@ def signal_map(
         return SignalMap.from_measurements(
             measurements, tiling, guarantee, least=1 if least is None else least, hole_dbm=hole_dbm
         )
-    parameters = {name: value for name, value in (options or {}).items() if value is not None}
-    return map_signal(
-        chosen,
+    centres = tiling.centres()
+    predicted = chosen.fit(measurements, rng=rng).at(centres.lat, centres.lon)
+    return SignalMap.from_prediction(
+        predicted.mean_dbm,
+        predicted.deviation_db,
         measurements,
         tiling,
         guarantee,
+        chosen.name,
         reach_m=reach_m,
-        rng=rng,
         hole_dbm=hole_dbm,
-        parameters=parameters,
+        parameters={name: value for name, value in (options or {}).items() if value is not None},
     )
 
 
@@ -114,57 +120,3 @@ def _around(measurements: Measurements) -> Region:
     across, up = _MARGIN * (east - west), _MARGIN * (north - south)
     box = (west - across, max(south - up, -90.0), east + across, min(north + up, 90.0))
     return Region.from_bbox(*map(float, box))
-
-
-def map_signal(
-    model: SignalModel,
-    measurements: Measurements,
-    tiling: Tiling,
-    guarantee: Guarantee,
-    *,
-    reach_m: float | None = None,
-    rng: Randomness | int | None = None,
-    **about: Any,
-) -> SignalMap:
-    """Fit a model and predict at the centre of every cell. Run by: the server.
-
-    The map's deviation is that of one new measurement in the cell, as the model has it; further features are at
-    their mean.
-
-    Parameters
-    ----------
-    model : SignalModel
-        Which model, and its parameters.
-    measurements : Measurements
-        Privatized or not.
-    tiling : Tiling
-        The cells; of a region on Earth.
-    guarantee : Guarantee
-        What was promised to those who measured.
-    reach_m : float, optional
-        Cells farther than this from every measurement are unknown, metres.
-    rng : Randomness or int, optional
-        The source of bits, where the model needs any.
-    **about
-        Further fields of :class:`~mapveil.maps.signal_map.SignalMap`.
-
-    Raises
-    ------
-    InputError
-        Too few measurements for the model.
-    MissingExtra
-        The model's library is not installed.
-    """
-    fitted = model.fit(measurements, rng=rng)
-    centres = tiling.centres()
-    predicted = fitted.at(centres.lat, centres.lon)
-    return SignalMap.from_prediction(
-        predicted.mean_dbm,
-        predicted.deviation_db,
-        measurements,
-        tiling,
-        guarantee,
-        model.name,
-        reach_m=reach_m,
-        **about,
-    )

@@ -1,20 +1,19 @@
-r"""A server that knows where people live, and what it makes of the waves it is sent.
+r"""Servers with a prior that locate devices by the random Fourier features they send.
 
-Four of them, each with a public prior over cells of the region (:mod:`mapveil.random_features.posterior`):
+Each has a public prior over cells of the region (:mod:`mapveil.random_features.posterior`):
 
-- :func:`one_report`: it has one report of each device. With twice the features it is a server that got a second set of
-  frequencies for the same place.
-- :func:`walking`: it has the reports of a device at several places on its way, all with the same frequencies, and
-  knows how far people go between two reports. It filters:
+- :func:`one_report`: one report of each device. Twice the features stand for a second set of frequencies from the same
+  place.
+- :func:`walking`: reports of a device at several places on its way, all with the same frequencies; the server knows
+  how far people go between two reports, and filters:
 
   .. math:: \alpha_{k+1}(y) \propto L_{k+1}(y) \sum_x \alpha_k(x)\, T(x, y), \qquad
             T(x, y) = \frac{G_s(x - y)\, w(y)}{\sum_{y'} G_s(x - y')\, w(y')}
 
-  where: :math:`\alpha_k` is its belief at report k, L the likelihood of a report, :math:`G_s` a Gaussian of the step
-  s, and w such that the prior :math:`\pi` is what the walk keeps:
-  :math:`w(x) \sum_y G_s(x - y) w(y) = \pi(x)`. So each report by itself is one of a device drawn from the prior, and
-  all that is gained is gained by their succession.
-- :func:`listed`: its prior is a list of exact places, such as venues or addresses.
+  where: :math:`\alpha_k` is the belief at report k, L the likelihood of a report, :math:`G_s` a Gaussian of the step
+  s, and w such that the walk keeps the prior :math:`\pi`: :math:`w(x) \sum_y G_s(x - y) w(y) = \pi(x)`. Each report
+  by itself is thus one of a device drawn from the prior, and only their succession tells more.
+- :func:`listed`: the prior is a list of exact places, such as venues or addresses.
 
 Deviation: Zong et al. (2023) argue that a moving device's travel cannot be inferred (section 3.5, "Multiple Queries")
 and score the maxima of one surface (:mod:`mapveil.attacks.localisation_score`); none of these servers is in the paper.
@@ -23,6 +22,7 @@ and score the maxima of one surface (:mod:`mapveil.attacks.localisation_score`);
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -64,18 +64,18 @@ class Verdict(NamedTuple):
 def devices_at(
     places: FloatArray, prior: PriorCells, query: Query, rng: Randomness, *, jitter_m: float = 0.0
 ) -> Simulated:
-    """Devices at given places, and what they answer. Run by: a simulation.
+    """Devices at given places, and their reports. Run by: a simulation.
 
     Parameters
     ----------
     places : ndarray of float64, shape (2, devices)
-        Where they are, metres.
+        Locations, metres.
     prior : PriorCells
-        Whose cells the places are told by: the nearest middle.
+        Prior whose grid discretises the locations (nearest centre).
     query : Query
         Without a grid: the server has frequencies that are not folded.
     rng : Randomness
-        Draws frequencies and offsets.
+        Source of frequencies and offsets.
     jitter_m : float
         Standard deviation of each device's own offset, metres.
     """
@@ -86,6 +86,12 @@ def devices_at(
     units = unit_frequencies(devices, query.features, query.law, query.dimension, rng)
     moved = Visits(places).moved(offsets(devices, query.dimension, jitter_m, rng))
     return Simulated(cell, places, client_reports(units, moved, query))
+
+
+def of_devices(drawn: Simulated, part: slice | IntArray) -> Simulated:
+    """Some of the devices."""
+    reports = Reports(drawn.reports.frequencies[:, part], drawn.reports.projections[part])
+    return Simulated(drawn.cell[part], drawn.places[:, part], reports)
 
 
 def first_features(drawn: Simulated, features: int) -> Simulated:
@@ -107,6 +113,13 @@ def _judge(found: Posterior, cell: IntArray, prior: PriorCells) -> FloatArray:
     return np.stack(
         [away, expected_error(found.weights, found.spread, prior, guess), left, likeliest == cell]
     )
+
+
+def _by_blocks(devices: int, cells: int, judge: Callable[[slice], FloatArray]) -> Verdict:
+    """The verdict on all devices, of which each block fits in memory beside the cells."""
+    block = max(1, _BLOCK // cells)
+    parts = [slice(start, min(start + block, devices)) for start in range(0, devices, block)]
+    return _verdict(np.concatenate([judge(part) for part in parts], axis=1))
 
 
 def _verdict(judged: FloatArray) -> Verdict:
@@ -131,23 +144,21 @@ def one_report(
     drawn : Simulated
         The devices; their reports have ``query.features`` features.
     query : Query
-        What they answered, without a grid.
+        The query of the reports, without a grid.
     prior : PriorCells
-        What the server knows without them.
+        The server's prior.
     jitter_m : float
         Standard deviation of each device's own offset, metres; the server knows it.
     cellwise : bool
         A server that reads each phase to a cell by itself and does not see where waves cross.
     """
-    devices = drawn.cell.size
-    judged = np.empty((4, devices))
-    block = max(1, _BLOCK // prior.probability.size)
-    for start in range(0, devices, block):
-        part = slice(start, start + block)
-        some = Reports(drawn.reports.frequencies[:, part], drawn.reports.projections[part])
-        found = posterior(some, query, prior, jitter_m=jitter_m, cellwise=cellwise)
-        judged[:, part] = _judge(found, drawn.cell[part], prior)
-    return _verdict(judged)
+
+    def judge(part: slice) -> FloatArray:
+        some = of_devices(drawn, part)
+        found = posterior(some.reports, query, prior, jitter_m=jitter_m, cellwise=cellwise)
+        return _judge(found, some.cell, prior)
+
+    return _by_blocks(drawn.cell.size, prior.probability.size, judge)
 
 
 def blind(drawn: Simulated, prior: PriorCells) -> Verdict:
@@ -162,7 +173,7 @@ def blind(drawn: Simulated, prior: PriorCells) -> Verdict:
 
 
 class Walk:
-    """People who walk so that the prior is where they are at any time.
+    """A random walk whose stationary law is the prior.
 
     Parameters
     ----------
@@ -202,7 +213,7 @@ class Walk:
         return np.asarray(made.reshape(values.shape[0], -1)[:, self._lattice.kept])
 
     def onward(self, belief: FloatArray) -> FloatArray:
-        """Where devices are after a step, given where before, shape (devices, cells)."""
+        """The law after a step, given the law before, shape (devices, cells)."""
         return np.asarray(self._weight * self._blur(belief / self._reached))
 
     def draw(self, devices: int, places: int, rng: Randomness) -> IntArray:
@@ -226,14 +237,7 @@ def _one_hot(at: IntArray, cells: int) -> FloatArray:
     return made
 
 
-def walking(
-    query: Query,
-    walk: Walk,
-    rng: Randomness,
-    *,
-    places: int = 8,
-    devices: int = 200,
-) -> Verdict:
+def walking(query: Query, walk: Walk, rng: Randomness, *, places: int = 8, devices: int = 200) -> Verdict:
     """Locate a moving device from its reports along the way. Run by: an adversary.
 
     A device's own offset is taken to be known to it: it is the same in all reports, and enough of them may tell it.
@@ -241,52 +245,41 @@ def walking(
     Parameters
     ----------
     query : Query
-        What devices answer at each place, without a grid.
+        The query at each place, without a grid.
     walk : Walk
-        How they move; the server knows it, and its prior.
+        The law of the devices' movement, which the server knows.
     rng : Randomness
-        Draws devices and ways.
+        Source of devices and ways.
     places : int
         Reports of each device.
     devices : int
-        How many to simulate.
+        Number of simulated devices.
     """
     if places < 1 or devices < 1:
         raise ParameterError(f"{places} places of {devices} devices; expected at least 1 of each")
     prior = walk.prior
     path = walk.draw(devices, places, rng)
     units = unit_frequencies(devices, query.features, query.law, query.dimension, rng)
-    chance = rng.generator()
-    judged = np.empty((4, devices))
-    block = max(1, _BLOCK // prior.probability.size)
-    inside = chance.uniform(-0.5, 0.5, (places, 2, devices)) * np.asarray(prior.size)[:, None]
-    for start in range(0, devices, block):
-        part = slice(start, min(start + block, devices))
+    inside = rng.generator().uniform(-0.5, 0.5, (places, 2, devices)) * np.asarray(prior.size)[:, None]
+    possible = prior.probability > 0
+
+    def judge(part: slice) -> FloatArray:
         belief = np.broadcast_to(prior.probability, (path[0, part].size, prior.probability.size))
         for at in range(places):
             where = prior.places[:, path[at, part]] + inside[at, :, part]
             found = posterior(client_reports(units[:, part], Visits(where), query), query, prior)
-            belief = belief if at == 0 else walk.onward(belief)
-            belief = belief * _likelihood(found.weights, prior)
+            likelihood = np.divide(
+                found.weights, prior.probability, out=np.zeros_like(found.weights), where=possible
+            )
+            belief = (belief if at == 0 else walk.onward(belief)) * likelihood
             belief /= belief.sum(axis=1, keepdims=True)
-        judged[:, part] = _judge(Posterior(belief, found.spread), path[-1, part], prior)
-    return _verdict(judged)
+        return _judge(Posterior(belief, found.spread), path[-1, part], prior)
 
-
-def _likelihood(belief: FloatArray, prior: PriorCells) -> FloatArray:
-    """Beliefs without the prior in them."""
-    possible = prior.probability > 0
-    return np.divide(belief, prior.probability, out=np.zeros_like(belief), where=possible)
+    return _by_blocks(devices, prior.probability.size, judge)
 
 
 def listed(
-    places: FloatArray,
-    at: IntArray,
-    query: Query,
-    rng: Randomness,
-    *,
-    cell_m: float,
-    jitter_m: float = 0.0,
+    places: FloatArray, at: IntArray, query: Query, rng: Randomness, *, cell_m: float, jitter_m: float = 0.0
 ) -> Verdict:
     """Locate every device among a known list of possible locations. Run by: an adversary.
 
@@ -295,11 +288,11 @@ def listed(
     places : ndarray of float64, shape (2, places)
         The list, metres; each place equally likely.
     at : ndarray of int64, shape (devices,)
-        Which of them each device is at.
+        The place of each device.
     query : Query
-        What devices answer, without a grid.
+        The query, without a grid.
     rng : Randomness
-        Draws frequencies and offsets.
+        Source of frequencies and offsets.
     cell_m : float
         A guess within this distance names the place right, metres.
     jitter_m : float
@@ -309,18 +302,17 @@ def listed(
     units = unit_frequencies(at.size, query.features, query.law, query.dimension, rng)
     offset = offsets(at.size, query.dimension, jitter_m, rng)
     reports = client_reports(units, Visits(places[:, at] + offset), query)
-    judged = np.empty((4, at.size))
-    block = max(1, _BLOCK // places.shape[1])
-    for start in range(0, at.size, block):
-        part = slice(start, start + block)
+
+    def judge(part: slice) -> FloatArray:
         some = Reports(reports.frequencies[:, part], reports.projections[part])
         weights = _agreeing(some, places, query, jitter_m)
         total = weights.sum(axis=1, keepdims=True)
         weights = np.where(total > 0, weights / np.where(total > 0, total, 1.0), listing.probability)
-        judged[:, part] = _judge(Posterior(weights, np.zeros(weights.shape[0])), at[part], listing)
-        named = places[:, weights.argmax(axis=1)] - places[:, at[part]]
-        judged[3, part] = np.hypot(*named) <= cell_m
-    return _verdict(judged)
+        judged = _judge(Posterior(weights, np.zeros(weights.shape[0])), at[part], listing)
+        judged[3] = np.hypot(*(places[:, weights.argmax(axis=1)] - places[:, at[part]])) <= cell_m
+        return judged
+
+    return _by_blocks(at.size, places.shape[1], judge)
 
 
 def _agreeing(reports: Reports, places: FloatArray, query: Query, jitter_m: float) -> FloatArray:

@@ -1,8 +1,7 @@
-"""The localisation report: how well devices that answer with waves are hidden, and what features and bandwidth cost.
+"""The localisation report: how well devices that send random Fourier features are hidden, by features and bandwidth.
 
-It sets the paper's score (:mod:`mapveil.attacks.localisation_score`) beside servers with a prior
-(:mod:`mapveil.attacks.bayesian_server`), for the same devices. It reads true places: it is for whoever may see them,
-and is not private.
+The report sets the paper's score (:mod:`mapveil.attacks.localisation_score`) beside servers with a prior
+(:mod:`mapveil.attacks.bayesian_server`), for the same devices. It reads true locations and is NOT private.
 """
 
 from __future__ import annotations
@@ -22,11 +21,12 @@ from mapveil.attacks.bayesian_server import (
     devices_at,
     first_features,
     listed,
+    of_devices,
     one_report,
     walking,
 )
 from mapveil.attacks.localisation_scene import Scene
-from mapveil.attacks.localisation_score import PAPER_RATIO, Score, score_silence, score_waves
+from mapveil.attacks.localisation_score import PAPER_RATIO, score_silence, score_waves
 from mapveil.random_features.fourier_kde import FourierKde
 from mapveil.random_features.map_points import inscribed_side
 from mapveil.random_features.measured import hiding_facts, hiding_warnings
@@ -38,7 +38,7 @@ from mapveil_client.randomness.random import Randomness
 Progress = Callable[[str, float], None]
 
 SCORED: Final = 100_000
-"""Devices that are scored at most."""
+"""Maximum number of devices that are scored."""
 
 _LISTED: Final = 10_000
 
@@ -58,10 +58,26 @@ class Cost(NamedTuple):
     bandwidth_m: float
     answered: bool  # by devices with the default policy and so many features
     score_m: float
-    one: Verdict  # one report
-    cellwise: Verdict  # the same, each phase read to a cell by itself
-    again: Verdict  # a second set of frequencies
+    one_report: Verdict
+    cell_by_cell: Verdict  # of one report, each phase read to a cell by itself
+    second_set: Verdict  # a second set of frequencies
     walking: Verdict  # several places
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-ready record."""
+        return {
+            name: value._asdict() if isinstance(value, Verdict) else value
+            for name, value in self._asdict().items()
+        }
+
+
+class PaperScore(NamedTuple):
+    """The paper's score, averaged over the devices."""
+
+    expected_m: float  # as the text describes it, metres
+    literal_m: float  # as equation 16 is printed, metres
+    maxima: float  # of a surface
+    silence_m: float  # expected_m of devices that send nothing
 
 
 @dataclass(frozen=True)
@@ -71,15 +87,11 @@ class LocalisationReport:
     Parameters
     ----------
     settings : dict
-        What was asked, JSON-ready.
+        The parameters, JSON-ready.
     unit : str
-        Of lengths.
-    score : tuple of float
-        The paper's, as the text describes it and as equation 16 is printed, metres.
-    maxima : float
-        Of a surface, on average.
-    silence_m : float
-        The score of devices that say nothing, metres.
+        The unit of lengths.
+    score : PaperScore
+        The paper's score.
     servers : tuple of ServerFound
         Servers with a prior.
     costs : tuple of Cost
@@ -87,14 +99,12 @@ class LocalisationReport:
     blind_m : float
         The error of the server that knows more without any report, metres.
     warnings : tuple of str
-        What a person must hear.
+        Warnings for a reader.
     """
 
     settings: dict[str, Any]
     unit: str
-    score: tuple[float, float]
-    maxima: float
-    silence_m: float
+    score: PaperScore
     servers: tuple[ServerFound, ...]
     costs: tuple[Cost, ...]
     blind_m: float
@@ -105,28 +115,11 @@ class LocalisationReport:
         return {
             "settings": self.settings,
             "unit": self.unit,
-            "score": {
-                "expected_m": self.score[0],
-                "literal_m": self.score[1],
-                "maxima": self.maxima,
-                "silence_m": self.silence_m,
-            },
+            "score": self.score._asdict(),
             "servers": [
                 {"server": row.server, "knows": row.knows, **row.verdict._asdict()} for row in self.servers
             ],
-            "costs": [
-                {
-                    "features": row.features,
-                    "bandwidth_m": row.bandwidth_m,
-                    "answered": row.answered,
-                    "score_m": row.score_m,
-                    "one_report": row.one._asdict(),
-                    "cell_by_cell": row.cellwise._asdict(),
-                    "second_set": row.again._asdict(),
-                    "walking": row.walking._asdict(),
-                }
-                for row in self.costs
-            ],
+            "costs": [row.to_dict() for row in self.costs],
             "blind_m": self.blind_m,
             "warnings": list(self.warnings),
             "private": False,
@@ -147,31 +140,30 @@ def localisation_report(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> LocalisationReport:
-    """Measure. Run by: whoever may see where the devices are.
+    """Measure how well devices are hidden. Run by: a party that may see their locations.
 
     Parameters
     ----------
     mechanism : FourierKde
-        What devices answer.
+        The mechanism of the devices.
     bandwidth : float
         h, metres: as given, or as the mechanism's rule chose it.
     at : Scene
-        Where.
+        Region, priors and devices.
     features, bandwidths : sequence
-        Of the table of costs; the mechanism's own are always in it. Bandwidths are half, once and twice its own by
-        default.
+        Of the table of costs, beside the mechanism's own; half and twice its bandwidth by default.
     devices : int
-        Of each server (the score takes up to :data:`SCORED`).
+        Devices against each server (the score takes up to :data:`SCORED`).
     answers : int
         Reports of each walking device.
     step_m : float, optional
-        How far they walk between two, metres along each axis; two of the prior's cells by default.
+        Deviation of a step between two reports, metres along each axis; two of the prior's cells by default.
     ratio : float
         The paper's epsilon.
     seed : int
         The same seed gives the same report.
     progress : callable, optional
-        Told the name and the done part of each step.
+        Called with a step's name and its finished fraction.
     """
     tell = progress or (lambda step, done: None)
     rng, jitter = Randomness(seed), mechanism.jitter_m
@@ -186,7 +178,14 @@ def localisation_report(
     walk = Walk(at.known, step)
     scored = _scored_devices(at, query, rng.child("score"), jitter)
     tell("score the maxima", 0.0)
-    score = _score(scored, query, at, ratio, lambda done: tell("score the maxima", done))
+    score = score_waves(
+        scored.reports,
+        scored.places,
+        query,
+        grid=at.grid,
+        ratio=ratio,
+        progress=lambda done: tell("score the maxima", done),
+    )
     some = _first_devices(scored, devices, rng.child("sample"))
     servers = _servers(some, query, at, walk, answers, jitter, rng.child("servers"), tell)
     costs: list[Cost] = []
@@ -214,12 +213,11 @@ def localisation_report(
         "ratio": ratio,
         "seed": seed,
     }
+    silence = score_silence(scored.places[:, : 10 * devices], at.grid)
     return LocalisationReport(
         settings,
         at.unit,
-        score.mean(),
-        float(score.maxima.mean()),
-        score_silence(scored.places[:, : 10 * devices], at.grid).mean()[0],
+        PaperScore(*score.mean(), float(score.maxima.mean()), silence.mean()[0]),
         tuple(servers),
         tuple(costs),
         servers[1].verdict.expected_m,
@@ -235,19 +233,7 @@ def _scored_devices(at: Scene, query: Query, rng: Randomness, jitter: float) -> 
 
 def _first_devices(drawn: Simulated, devices: int, rng: Randomness) -> Simulated:
     number = drawn.cell.size
-    part = np.sort(rng.generator().choice(number, min(devices, number), replace=False))
-    reports = drawn.reports
-    return Simulated(
-        drawn.cell[part],
-        drawn.places[:, part],
-        reports._replace(frequencies=reports.frequencies[:, part], projections=reports.projections[part]),
-    )
-
-
-def _score(
-    drawn: Simulated, query: Query, at: Scene, ratio: float, tell: Callable[[float], None] | None = None
-) -> Score:
-    return score_waves(drawn.reports, drawn.places, query, grid=at.grid, ratio=ratio, progress=tell)
+    return of_devices(drawn, np.sort(rng.generator().choice(number, min(devices, number), replace=False)))
 
 
 def _servers(
@@ -316,7 +302,7 @@ def _cost(
         query.features,
         h,
         refusal is None,
-        _score(drawn, query, at, ratio).mean()[0],
+        score_waves(drawn.reports, drawn.places, query, grid=at.grid, ratio=ratio).mean()[0],
         one_report(drawn, query, at.known, jitter_m=jitter),
         one_report(drawn, query, at.known, jitter_m=jitter, cellwise=True),
         one_report(both, twice, at.known, jitter_m=jitter),

@@ -14,7 +14,7 @@ from mapveil.attacks.bayesian_server import Verdict, devices_at, first_features
 from mapveil.attacks.localisation import LocalisationReport
 from mapveil.attacks.localisation_scene import Scene
 from mapveil.pictures.report_page import html_page, html_picture, html_table
-from mapveil.random_features.posterior import posterior, simulated_devices
+from mapveil.random_features.posterior import effective_places, posterior, simulated_devices
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import require
 from mapveil_client.random_features.query import EvenGrid, Query
@@ -32,8 +32,13 @@ _NOT_PRIVATE: Final = (
     "This report reads true places: it is NOT private. Do not publish it for data of real people."
 )
 _SERVERS_HEAD: Final = ("server", "knows", "error", "one in twenty", "places left", "cell named right")
+_CURVES: Final = (
+    ("one report", "one_report", "#0072B2", "o-"),
+    ("a second set", "second_set", "#D55E00", "D-."),
+    ("on its way", "walking", "#009E73", "^:"),
+)
 _COSTS_HEAD: Final = (
-    "waves",
+    "features",
     "bandwidth",
     "paper's score",
     "one report",
@@ -46,19 +51,19 @@ _COSTS_HEAD: Final = (
 
 def report_text(report: LocalisationReport) -> str:
     """The report for a terminal."""
-    settings, unit = report.settings, report.unit
+    settings, score, unit = report.settings, report.score, report.unit
     lines = [
-        f"Localisation report: {_waves(settings['features'])} a device, {settings['kernel']} kernel, "
+        f"Localisation report: {_features(settings['features'])} a device, {settings['kernel']} kernel, "
         f"bandwidth {_number(settings['bandwidth_m'])} {unit}",
         f"  devices     {settings['devices scored']:,} scored, {settings['devices of each server']:,} against each "
         f"server, {settings['devices are']}",
-        f"  score       {_number(report.score[0])} {unit} (equation 16 as printed: {_number(report.score[1])}), "
-        f"{report.maxima:.3g} maxima a surface; {_number(report.silence_m)} {unit} for devices that say nothing",
+        f"  score       {_number(score.expected_m)} {unit} (equation 16 as printed: {_number(score.literal_m)}), "
+        f"{score.maxima:.3g} maxima a surface; {_number(score.silence_m)} {unit} for devices that say nothing",
         "",
         f"Servers with a prior over cells of {_number(settings['cell'])} {unit} (lengths in {unit})",
         *_aligned([_SERVERS_HEAD, *_server_rows(report)], texts=2),
         "",
-        f"What waves and bandwidth cost: error (places left), of a server that knows {settings['known prior']}",
+        f"Cost of features and bandwidth: error (places left), of a server that knows {settings['known prior']}",
         *_aligned([_COSTS_HEAD, *_cost_rows(report)], texts=0),
         f"  {_number(report.blind_m)} {unit} without any report; cell by cell: each phase by itself; on its way: "
         f"{settings['answers']} reports, steps of {_number(settings['step_m'])} {unit}",
@@ -92,7 +97,7 @@ def _cost_rows(report: LocalisationReport) -> list[tuple[str, ...]]:
             str(row.features),
             _number(row.bandwidth_m),
             _number(row.score_m),
-            *(_left(verdict) for verdict in (row.one, row.cellwise, row.again, row.walking)),
+            *(_left(verdict) for verdict in (row.one_report, row.cell_by_cell, row.second_set, row.walking)),
             "yes" if row.answered else "no",
         )
         for row in report.costs
@@ -111,8 +116,8 @@ def _aligned(rows: list[tuple[str, ...]], *, texts: int) -> list[str]:
     ]
 
 
-def _waves(features: int) -> str:
-    return "1 wave" if features == 1 else f"{features} waves"
+def _features(features: int) -> str:
+    return "1 feature" if features == 1 else f"{features} features"
 
 
 def _number(value: float) -> str:
@@ -128,13 +133,6 @@ def _number(value: float) -> str:
 def report_picture(report: LocalisationReport, at: Scene) -> bytes:
     """A PNG: one device's surfaces and what a server makes of them, and the errors against the number of features.
 
-    Parameters
-    ----------
-    report : LocalisationReport
-        The report.
-    at : Scene
-        Where it was made.
-
     Raises
     ------
     MissingExtra
@@ -142,13 +140,12 @@ def report_picture(report: LocalisationReport, at: Scene) -> bytes:
     """
     figure_module = require("matplotlib.figure", "viz")
     low, high = at.where.low, at.where.high
-    tall = (high[1] - low[1]) / (high[0] - low[0])
+    tall = min(max((high[1] - low[1]) / (high[0] - low[0]), 0.4), 1.6)
     side = 3.5
     figure: Figure = figure_module.Figure(
-        figsize=(3 * side + 0.6, 2 * side * min(max(tall, 0.4), 1.6) + 4.4), layout="constrained"
+        figsize=(3 * side + 0.6, 2 * side * tall + 4.4), layout="constrained"
     )
-    heights = [min(max(tall, 0.4), 1.6) * side] * 2 + [3.4]
-    grid = figure.add_gridspec(3, 6, height_ratios=heights)
+    grid = figure.add_gridspec(3, 6, height_ratios=[tall * side, tall * side, 3.4])
     settings = report.settings
     query = at.query(max(_SHOWN), settings["bandwidth_m"], settings["kernel"])
     rng = Randomness(settings["seed"]).child("picture")
@@ -165,14 +162,14 @@ def report_picture(report: LocalisationReport, at: Scene) -> bytes:
         belief = posterior(one.reports, asked, at.known).weights[0]
         axes = figure.add_subplot(grid[0, 2 * column : 2 * column + 2])
         _draw(axes, surface, at, one.places[:, 0], "RdBu_r")
-        axes.set_title(f"{_waves(features)}: the surface", fontsize=10)
+        axes.set_title(f"{_features(features)}: the surface", fontsize=10)
         axes = figure.add_subplot(grid[1, 2 * column : 2 * column + 2])
         lattice = at.known.lattice()
         raster = np.full(math.prod(lattice.boxes), np.nan)
         raster[lattice.kept] = belief
         _draw(axes, np.sqrt(raster).reshape(lattice.boxes), at, one.places[:, 0], "magma_r")
         axes.set_title(f"what a server with a prior believes ({_believed(belief)})", fontsize=10)
-    _draw_costs(figure.add_subplot(grid[2, :3]), report, "errors")
+    _draw_costs(figure.add_subplot(grid[2, :3]), report, "expected_m")
     _draw_costs(figure.add_subplot(grid[2, 3:]), report, "places")
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=110, metadata={"Software": "mapveil"})
@@ -184,8 +181,7 @@ def _left(verdict: Verdict) -> str:
 
 
 def _believed(belief: FloatArray) -> str:
-    held = belief[belief > 0]
-    places = math.exp(-float((held * np.log(held)).sum()))
+    places = float(effective_places(belief[None])[0])
     return "1 place" if places < 1.05 else f"{_number(places)} places"
 
 
@@ -228,69 +224,57 @@ def _draw_costs(axes: Axes, report: LocalisationReport, what: str) -> None:
     h = report.settings["bandwidth_m"]
     rows = [row for row in report.costs if row.bandwidth_m == h]
     x = [row.features for row in rows]
-    curves = {
-        "errors": (
-            ("the paper's score", [row.score_m for row in rows], "#6b6b6b", "s--"),
-            ("one report", [row.one.expected_m for row in rows], "#0072B2", "o-"),
-            ("a second set", [row.again.expected_m for row in rows], "#D55E00", "D-."),
-            ("on its way", [row.walking.expected_m for row in rows], "#009E73", "^:"),
-        ),
-        "places": (
-            ("one report", [row.one.places for row in rows], "#0072B2", "o-"),
-            ("a second set", [row.again.places for row in rows], "#D55E00", "D-."),
-            ("on its way", [row.walking.places for row in rows], "#009E73", "^:"),
-        ),
-    }[what]
-    for label, values, colour, form in curves:
+    highest = report.blind_m
+
+    def curve(label: str, values: list[float], colour: str, form: str) -> None:
+        nonlocal highest
+        highest = max(highest, *values)
         axes.plot(x, values, form, color=colour, label=label, markersize=5, linewidth=1.5)
+
+    if what == "expected_m":
+        curve("the paper's score", [row.score_m for row in rows], "#6b6b6b", "s--")
+    for label, server, colour, form in _CURVES:
+        curve(label, [getattr(getattr(row, server), what) for row in rows], colour, form)
     unit = report.unit
-    if what == "errors":
+    if what == "expected_m":
         axes.axhline(report.blind_m, color="#b9b9c2", linewidth=1)
         axes.annotate("without any report", (x[-1], report.blind_m), fontsize=8, ha="right", va="bottom")
         axes.set_ylabel(f"error, {unit}")
-        axes.set_ylim(
-            0, 1.25 * max([report.blind_m, *(value for _, values, *_ in curves for value in values)])
-        )
+        axes.set_ylim(0, 1.25 * highest)
     else:
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter(lambda value, position: f"{value:g}")
         axes.set_ylabel(f"cells of {_number(report.settings['cell'])} {unit} left")
     axes.set_xticks(x)
-    axes.set_xlabel(f"waves per device (bandwidth {_number(h)} {unit})")
+    axes.set_xlabel(f"features per device (bandwidth {_number(h)} {unit})")
     axes.legend(fontsize=8, frameon=False)
     for spine in ("top", "right"):
         axes.spines[spine].set_visible(False)
 
 
 def report_page(report: LocalisationReport, picture: bytes) -> str:
-    """The report as one page: words, picture, tables.
-
-    Parameters
-    ----------
-    report : LocalisationReport
-        The report.
-    picture : bytes
-        What :func:`report_picture` made.
-    """
+    """The report as one page of words, tables and the picture of :func:`report_picture`."""
     settings, unit = report.settings, report.unit
     warnings = "".join(f'<p class="warning">{html.escape(text)}</p>\n' for text in report.warnings)
-    body = f"""{warnings}<p>Each device sends {_waves(settings["features"])} through its place, bandwidth
+    body = f"""{warnings}<p>Each device sends {_features(settings["features"])} through its place, bandwidth
 {_number(settings["bandwidth_m"])} {unit}. The paper's score, the expected distance to the maxima of a device's own
-surface, is {_number(report.score[0])} {unit} ({_number(report.score[1])} as equation 16 is printed;
-{_number(report.silence_m)} {unit} for devices that say nothing). Servers with a prior over cells of
+surface, is {_number(report.score.expected_m)} {unit} ({_number(report.score.literal_m)} as equation 16 is printed;
+{_number(report.score.silence_m)} {unit} for devices that say nothing). Servers with a prior over cells of
 {_number(settings["cell"])} {unit} do better, as the tables say.</p>
 {html_picture(picture, "Surfaces, what a server believes, and errors against features")}
-<p>Above: the surface of one device (green ring) with one, two and three waves; the score looks at its darkest red.
+<p>Above: the surface of one device (green ring) with one, two and three features; the score looks at its darkest red.
 Below: where a server with a prior believes it to be.</p>
 <h2>Servers with a prior (lengths in {unit})</h2>{html_table(_SERVERS_HEAD, _server_rows(report))}
 <p>Error: distance of the best guess, with its standard error over the devices. One in twenty: the same for the
 twentieth of the devices that the server expects to know best. Places left: equally likely cells its belief is
 worth.</p>
-<h2>What waves and bandwidth cost</h2>{html_table(_COSTS_HEAD, _cost_rows(report))}
+<h2>Cost of features and bandwidth</h2>{html_table(_COSTS_HEAD, _cost_rows(report))}
 <p>Error of a server that knows {html.escape(settings["known prior"])}, and places left in brackets; without any report
 its error is {_number(report.blind_m)} {unit}. Cell by cell: it holds each phase against each cell by itself, and does
 not see where waves cross. Second set: the frequencies were drawn anew for a second answer. On its way:
 {settings["answers"]} reports, steps of {_number(settings["step_m"])} {unit}. Devices answer: by the default policy
-with so many waves (Lemma 3).</p>
+with so many features (Lemma 3).</p>
 <h2>Settings</h2>{html_table(("setting", "value"), settings.items())}"""
-    return html_page("How well devices that answer with waves are hidden", body, _NOT_PRIVATE).decode()
+    return html_page(
+        "How well devices that send random Fourier features are hidden", body, _NOT_PRIVATE
+    ).decode()

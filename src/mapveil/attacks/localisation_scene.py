@@ -1,4 +1,4 @@
-"""Where a localisation report is made: the region, its devices, and what servers know of them beforehand."""
+"""The scene of a localisation report: the region, its devices, and the priors of the servers."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Scene(NamedTuple):
 
 
 def device_places(source: Points | Counts, tiling: Tiling, most: int, rng: Randomness) -> FloatArray:
-    """Where devices are, shape (2, devices): each user's most visited place, or units of counts spread in their cells.
+    """Locations of devices, shape (2, devices): each user's most visited, or units of counts spread in their cells.
 
     Parameters
     ----------
@@ -59,9 +59,9 @@ def device_places(source: Points | Counts, tiling: Tiling, most: int, rng: Rando
     tiling : Tiling
         Cells of the region.
     most : int
-        A random part of so many, where there are more.
+        Maximum number of devices; a random sample where there are more.
     rng : Randomness
-        Chooses it.
+        Source of the sample.
     """
     chance = rng.generator()
     if isinstance(source, Counts):

@@ -35,9 +35,7 @@ from mapveil_client.random_features.report import Reports
 PAPER_RATIO: Final = 1.1
 """The paper's epsilon: maxima lower than the highest over this are left out."""
 
-_BLOCK: Final = (
-    1 << 18
-)  # points held at once by a thread: few enough that their memory is used again, not mapped anew
+_BLOCK: Final = 1 << 18  # points held at once by a thread: few enough that their memory is used again
 
 
 class Score(NamedTuple):
@@ -96,7 +94,7 @@ def score_waves(
     ratio: float = PAPER_RATIO,
     progress: Callable[[float], None] | None = None,
 ) -> Score:
-    """The score of devices that sent waves. Run by: an adversary, on devices it knows the places of.
+    """The score of devices that sent random Fourier features. Run by: an evaluator who knows their places.
 
     Surfaces are evaluated a block of devices at a time and never kept: memory does not grow with their number.
 
@@ -105,15 +103,15 @@ def score_waves(
     reports : Reports
         Compact reports of any number of devices.
     places : ndarray of float64, shape (2, devices)
-        Where they are, metres.
+        Locations of the devices, metres.
     query : Query
-        What they answered.
+        The query that they answered.
     grid : EvenGrid, optional
-        Where the server looks; the query's by default.
+        Points at which the server looks for maxima; the query's by default.
     ratio : float
         The paper's epsilon, at least 1.
     progress : callable, optional
-        Told the done part.
+        Called with the finished fraction.
 
     Raises
     ------
@@ -157,38 +155,15 @@ def _framed_surfaces(
     return np.asarray(first @ second)
 
 
-def score_places(reported: FloatArray, places: FloatArray, grid: EvenGrid) -> Score:
-    """The score of devices whose surface is one falling kernel: its one maximum is the point nearest to it.
-
-    For exact kernels (``reported`` is ``places``) and for reported places with noise; one outside the grid has its
-    maximum at the edge.
-
-    Parameters
-    ----------
-    reported, places : ndarray of float64, shape (2, devices)
-        What each device's kernel is around, and where the device is, metres.
-    grid : EvenGrid
-        Where the server looks.
-    """
-    _check(grid, PAPER_RATIO)
-    away = np.zeros(places.shape[1])
-    for axis in range(2):
-        nearest = np.rint((reported[axis] - grid.start[axis]) / grid.step[axis])
-        point = grid.start[axis] + np.clip(nearest, 0, grid.count[axis] - 1) * grid.step[axis]
-        away += np.square(point - places[axis])
-    away = np.sqrt(away)
-    return Score(away, away, np.ones(away.size, dtype=np.int64))
-
-
 def score_silence(places: FloatArray, grid: EvenGrid) -> Score:
     """The score of devices that answer with a constant: the mean distance to all points (the paper's 0 features).
 
     Parameters
     ----------
     places : ndarray of float64, shape (2, devices)
-        Where they are, metres.
+        Locations of the devices, metres.
     grid : EvenGrid
-        Where the server looks.
+        Points at which the server looks.
     """
     _check(grid, PAPER_RATIO)
     devices = places.shape[1]

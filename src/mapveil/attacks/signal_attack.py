@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from mapveil.attacks.signal_adversary import BlindGuess, SignalAdversary
-from mapveil.attacks.signal_codes import SignalCodes
+from mapveil.attacks.signal_adversary import BlindGuess, SignalAdversary, SignalCodes
 from mapveil.attacks.signal_evidence import SignalEvidence
 from mapveil.attacks.signal_neighbours import SignalNeighbours
 from mapveil.attacks.signal_network import SignalNetwork

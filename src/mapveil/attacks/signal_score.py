@@ -158,11 +158,7 @@ def user_entropy(evidence: SignalEvidence) -> float:
 
 
 def mutual_information(
-    first: FloatArray,
-    second: FloatArray,
-    *,
-    nearest: int = 4,
-    rng: Randomness | int | None = None,
+    first: FloatArray, second: FloatArray, *, nearest: int = 4, rng: Randomness | int | None = None
 ) -> float:
     r"""Mutual information of two continuous variables, nats, not below 0, from nearest neighbours.
 

@@ -148,7 +148,7 @@ def command(
 
 def _evaluate(trips: Trips, made: FlowMap, outside: Any) -> dict[str, float]:
     """Compare with all true trips, without privacy."""
-    from mapveil.analysis.flow_quality import flow_quality
+    from mapveil.analysis.quality import flow_quality
     from mapveil.analysis.trips import cells_of_trips
     from mapveil_client.local.domain import Domain
     from mapveil_client.randomness.random import Randomness

@@ -84,7 +84,7 @@ def command(
           --epsilon 2 -o near.csv -o near.png
       mapveil neighbours released.parquet --at -73.98,40.75
     """
-    from mapveil.analysis.neighbours import DEFAULT_CELLS, neighbours
+    from mapveil.analysis.neighbour_map import DEFAULT_CELLS, neighbours
     from mapveil.formats.read_map import read_map
     from mapveil.geo.parse_tiling import column_of_places
     from mapveil.geo.read_points import read_points
@@ -167,7 +167,7 @@ def _evaluate(mechanism: LocalMechanism, points: Points, near: NeighbourMap) -> 
     """Compare with the cells that the users reported about, without privacy."""
     import numpy as np
 
-    from mapveil.analysis.neighbour_quality import neighbour_quality
+    from mapveil.analysis.quality import neighbour_quality
     from mapveil.local.devices import cells_of_users
     from mapveil_client.local.domain import Domain
     from mapveil_client.randomness.random import Randomness

@@ -235,11 +235,7 @@ def _sample(rows: Rows32, nearest: IntArray, mass: FloatArray, length: int) -> _
     cells = nearest[order]
     share = (mass / np.bincount(cells, minlength=len(mass)))[cells].astype(np.float32)
     return _Sample(
-        rows[order],
-        _places(rows[order], length),
-        cells,
-        np.searchsorted(cells, np.arange(len(mass))),
-        share,
+        rows[order], _places(rows[order], length), cells, np.searchsorted(cells, np.arange(len(mass))), share
     )
 
 
@@ -248,11 +244,7 @@ def _places(rows: Rows32, length: int) -> Rows32:
 
 
 def _play(
-    funnel: Funnel,
-    sample: _Sample,
-    who: Rows32,
-    generator: np.random.Generator,
-    progress: Progress,
+    funnel: Funnel, sample: _Sample, who: Rows32, generator: np.random.Generator, progress: Progress
 ) -> tuple[Rows32, Rows32]:
     length, rho = funnel.sequence, np.float32(funnel.rho)
     codes = find_centres(sample.rows, funnel.codes, generator, rounds=8)[0]
