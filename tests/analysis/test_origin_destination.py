@@ -209,7 +209,7 @@ def test_domains_that_do_not_fit_are_refused() -> None:
     for estimator in FLOW_ESTIMATORS:
         with pytest.raises(ParameterError, match="at most 4096"):
             OriginDestination(mechanism=GRR, estimator=estimator).release(commuters(10), large)
-    with pytest.raises(ParameterError, match="subset are sets"):
+    with pytest.raises(ParameterError, match="also take sets of sites"):
         OriginDestination(mechanism=SubsetSelection(epsilon=4)).release(commuters(10), GRID)
 
 

@@ -47,7 +47,7 @@ def test_the_paper_s_calibration_says_what_holds(made_up: Tables, asked: int, tr
 def test_less_noise_than_promised_changes_the_promise(made_up: Tables) -> None:
     fitted = LocalGaussian(epsilon=1).fit(made_up(400))
     halved = {**fitted.state, "deviation": fitted.state["deviation"] / 2}
-    promise = fitted.privatizer.promise(halved, 5, seeded=False)
+    promise = fitted.privatizer.promise(halved, 5)
     assert promise.epsilon is not None
     assert 2 < promise.epsilon < 3
 

@@ -97,7 +97,7 @@ def test_scale_and_promise_follow_from_the_radius(epsilon: Fraction, delta: floa
 def test_less_noise_than_promised_changes_the_promise(made_up: Tables) -> None:
     fitted = TruncatedLaplacian(epsilon=1).fit(made_up(400))
     halved = {**fitted.state, "scale": fitted.state["scale"] / 2}
-    promise = fitted.privatizer.promise(halved, 5, seeded=False)
+    promise = fitted.privatizer.promise(halved, 5)
     assert promise.epsilon is not None
     assert float(promise.epsilon) == pytest.approx(2, abs=1e-5)
     # The same cut in units of half the scale: delta of a shift twice as long.
