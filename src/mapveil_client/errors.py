@@ -48,15 +48,6 @@ class BudgetExceeded(PromiseError):
     """The ledger refuses: the dataset's privacy budget would be exceeded."""
 
 
-class Checked:
-    """Base of classes whose parameters are checked at construction, one by one."""
-
-    def _check(self, held: bool, name: str, accepted: str) -> None:
-        """Refuse the parameter of a name unless a condition held."""
-        if not held:
-            raise ParameterError(f"{name} must be {accepted}, got {getattr(self, name)!r}")
-
-
 def check(held: bool, name: str, needed: str, got: object) -> None:
     """Refuse a parameter unless its condition ``held``: "NAME must be NEEDED, got GOT".
 

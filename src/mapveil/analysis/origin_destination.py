@@ -23,7 +23,7 @@ from mapveil.mechanisms.mechanism import Progress, check_tiling
 from mapveil.privacy.claim import Assumes, ContributionBound, Norm, Share, Unit
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.arrays import BoolArray, FloatArray, IntArray
-from mapveil_client.errors import Checked, InputError, ParameterError
+from mapveil_client.errors import InputError, ParameterError, check
 from mapveil_client.local.domain import Domain
 from mapveil_client.local.randomizer import Reports
 from mapveil_client.randomness.random import Randomness, as_randomness
@@ -52,7 +52,7 @@ class EstimatedFlows(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OriginDestination(Checked):
+class OriginDestination:
     r"""Flows between the cells of a map, of trips whose ends never leave the client.
 
     Client: each user takes one of their trips at random, and randomizes origin and destination independently with
@@ -117,12 +117,12 @@ class OriginDestination(Checked):
     least: float = 0.0
 
     def __post_init__(self) -> None:
-        self._check(self.estimator in FLOW_ESTIMATORS, "estimator", ", ".join(FLOW_ESTIMATORS))
-        self._check(self.unit in ("user", "trip"), "unit", "user or trip")
-        self._check(self.steps is None or self.steps >= 0, "steps", "a number of at least 0")
-        self._check(0 < self.penalty < 1, "penalty", "a number between 0 and 1")
-        self._check(self.most >= 1, "most", "a number of flows of at least 1")
-        self._check(self.least >= 0, "least", "a number of trips of at least 0")
+        check(self.estimator in FLOW_ESTIMATORS, "estimator", ", ".join(FLOW_ESTIMATORS), self.estimator)
+        check(self.unit in ("user", "trip"), "unit", "user or trip", self.unit)
+        check(self.steps is None or self.steps >= 0, "steps", "a number of at least 0", self.steps)
+        check(0 < self.penalty < 1, "penalty", "a number between 0 and 1", self.penalty)
+        check(self.most >= 1, "most", "a number of flows of at least 1", self.most)
+        check(self.least >= 0, "least", "a number of trips of at least 0", self.least)
 
     @property
     def method(self) -> str:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from mapveil.attacks.signal_adversary import Progress
 from mapveil.attacks.signal_attack import attack_signal, signal_adversaries
 from mapveil.attacks.signal_evidence import SignalEvidence
 from mapveil.attacks.signal_score import SignalAttack
@@ -15,6 +14,7 @@ from mapveil.geo.measurements import Measurements
 from mapveil.geo.read_points import open_table
 from mapveil.geo.tables import column_types, quote_name, reading
 from mapveil.obfuscation.privatizers.normalisation import Normalisation
+from mapveil.obfuscation.privatizers.privatizer import Progress
 from mapveil.obfuscation.utility import Utility, utility
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError

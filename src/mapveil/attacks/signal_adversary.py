@@ -13,7 +13,7 @@ import numpy.typing as npt
 from mapveil.attacks.signal_evidence import SignalEvidence
 from mapveil.obfuscation.privatizers.privatizer import Progress
 from mapveil_client.arrays import FloatArray
-from mapveil_client.errors import Checked
+from mapveil_client.errors import check
 from mapveil_client.randomness.random import Randomness
 
 _STEPS: Final = 40  # of Weiszfeld's iteration for each code
@@ -35,7 +35,7 @@ Run by: the server, against its users.
 
 
 @dataclass(frozen=True, kw_only=True)
-class SignalAdversary(Checked, ABC):
+class SignalAdversary(ABC):
     """Parameters of one way to attack, validated at construction.
 
     Parameters
@@ -49,7 +49,7 @@ class SignalAdversary(Checked, ABC):
     most_runs: int = 1_000_000
 
     def __post_init__(self) -> None:
-        self._check(self.most_runs >= 2, "most_runs", "at least 2")
+        check(self.most_runs >= 2, "most_runs", "at least 2", self.most_runs)
 
     @property
     def label(self) -> str:

@@ -11,6 +11,7 @@ from mapveil.attacks.signal_adversary import Guesser, SignalAdversary, SignalGue
 from mapveil.attacks.signal_evidence import SignalEvidence
 from mapveil.obfuscation.privatizers.privatizer import Progress
 from mapveil_client.arrays import FloatArray, IntArray
+from mapveil_client.errors import check
 from mapveil_client.randomness.random import Randomness
 
 _DIRECTIONS: Final = 12  # of the supervised likeness: trees of more dimensions search everywhere
@@ -53,10 +54,13 @@ class SignalNeighbours(SignalAdversary):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check(
-            len(self.counts) > 0 and min(self.counts) >= 1, "counts", "a tuple of positive whole numbers"
+        check(
+            len(self.counts) > 0 and min(self.counts) >= 1,
+            "counts",
+            "a tuple of positive whole numbers",
+            self.counts,
         )
-        self._check(self.judged >= 1, "judged", "at least 1")
+        check(self.judged >= 1, "judged", "at least 1", self.judged)
 
     def train(self, evidence: SignalEvidence, rng: Randomness, progress: Progress) -> Guesser:
         """Index the reports, and choose likeness and k."""

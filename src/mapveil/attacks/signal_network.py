@@ -13,7 +13,7 @@ from mapveil.attacks.signal_adversary import Guesser, SignalAdversary, SignalGue
 from mapveil.attacks.signal_evidence import SignalEvidence
 from mapveil.obfuscation.privatizers.privatizer import Progress
 from mapveil_client.arrays import FloatArray
-from mapveil_client.errors import require
+from mapveil_client.errors import check, require
 from mapveil_client.randomness.random import Randomness
 
 _BLOCK: Final = 1 << 15
@@ -62,12 +62,17 @@ class SignalNetwork(SignalAdversary):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check(all(units >= 1 for units in self.hidden), "hidden", "a tuple of positive whole numbers")
+        check(
+            all(units >= 1 for units in self.hidden),
+            "hidden",
+            "a tuple of positive whole numbers",
+            self.hidden,
+        )
         fair = len(self.weights) == 2 and min(self.weights) >= 0 and max(self.weights) > 0
-        self._check(fair, "weights", "two numbers of at least 0, one above it,")
-        self._check(0 < self.rate < 1, "rate", "a number between 0 and 1")
+        check(fair, "weights", "two numbers of at least 0, one above it,", self.weights)
+        check(0 < self.rate < 1, "rate", "a number between 0 and 1", self.rate)
         for name in ("batch", "epochs", "patience"):
-            self._check(getattr(self, name) >= 1, name, "at least 1")
+            check(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
 
     @property
     def label(self) -> str:

@@ -11,7 +11,7 @@ from mapveil.attacks.signal_adversary import Guesser, SignalAdversary, SignalGue
 from mapveil.attacks.signal_evidence import SignalEvidence
 from mapveil.obfuscation.privatizers.privatizer import Progress
 from mapveil_client.arrays import FloatArray
-from mapveil_client.errors import require
+from mapveil_client.errors import check, require
 from mapveil_client.randomness.random import Randomness
 
 _FEWEST: Final = 20  # runs of a user below which a tenth, stratified, is no part to stop by
@@ -49,9 +49,9 @@ class SignalTrees(SignalAdversary):
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("trees", "rounds"):
-            self._check(getattr(self, name) >= 1, name, "at least 1")
-        self._check(self.leaves >= 2, "leaves", "at least 2")
-        self._check(0 < self.rate <= 1, "rate", "a number above 0, at most 1,")
+            check(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
+        check(self.leaves >= 2, "leaves", "at least 2", self.leaves)
+        check(0 < self.rate <= 1, "rate", "a number above 0, at most 1,", self.rate)
 
     def train(self, evidence: SignalEvidence, rng: Randomness, progress: Progress) -> Guesser:
         """Grow the trees.

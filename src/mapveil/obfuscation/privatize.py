@@ -13,8 +13,7 @@ from mapveil.geo.read_measurements import read_measurements
 from mapveil.geo.read_points import open_table
 from mapveil.geo.tables import FrameTable, quote_name, reading
 from mapveil.obfuscation.privatize_table import PrivatizedTable, privatize_table, privatized_guarantee
-from mapveil.obfuscation.privatizers.privatizer import FittedPrivatizer, Privatizer
-from mapveil.obfuscation.privatizers.privatizer import find_privatizer
+from mapveil.obfuscation.privatizers.privatizer import FittedPrivatizer, Privatizer, find_privatizer
 from mapveil.privacy.claim import Assumes
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.errors import InputError

@@ -11,7 +11,7 @@ import numpy as np
 from mapveil.analysis.signal_models.model import FittedSignalModel, LocalPlane, SignalModel, SignalPrediction
 from mapveil.geo.measurements import RSS, Measurements
 from mapveil_client.arrays import FloatArray, IntArray
-from mapveil_client.errors import require
+from mapveil_client.errors import check, require
 from mapveil_client.randomness.random import Randomness, as_randomness
 
 _LEARNT: Final = 600  # blocks that the length is learnt on: the likelihood costs their cube at every step
@@ -45,8 +45,8 @@ class Kriging(SignalModel):
     blocks: int = 1500
 
     def __post_init__(self) -> None:
-        self._check(self.blocks >= 10, "blocks", "at least 10")
-        self._check(self.features == (), "features", "() (kriging looks at places alone)")
+        check(self.blocks >= 10, "blocks", "at least 10", self.blocks)
+        check(self.features == (), "features", "() (kriging looks at places alone)", self.features)
 
     def fit(self, measurements: Measurements, *, rng: Randomness | int | None = None) -> FittedKriging:
         """Average over blocks, learn the kernel, and solve.

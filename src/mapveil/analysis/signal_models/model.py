@@ -13,7 +13,7 @@ import numpy.typing as npt
 from mapveil.geo.measurements import LAT, LON, RSS, Measurements
 from mapveil.registry import Row, find_row
 from mapveil_client.arrays import FloatArray, IntArray
-from mapveil_client.errors import Checked, InputError
+from mapveil_client.errors import InputError
 from mapveil_client.randomness.random import Randomness
 
 _ROOM: Final = "mapveil.analysis.signal_models"
@@ -150,7 +150,7 @@ class FittedSignalModel(ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SignalModel(Checked, ABC):
+class SignalModel(ABC):
     """Parameters of one model of signal strength, validated at construction.
 
     Parameters

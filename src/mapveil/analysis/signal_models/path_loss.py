@@ -10,7 +10,7 @@ import numpy as np
 from mapveil.analysis.signal_models.model import FittedSignalModel, LocalPlane, SignalModel, SignalPrediction
 from mapveil.geo.measurements import RSS, Measurements
 from mapveil_client.arrays import FloatArray, IntArray
-from mapveil_client.errors import InputError
+from mapveil_client.errors import InputError, check
 from mapveil_client.randomness.random import Randomness, as_randomness
 
 _STARTS: Final = 15  # candidate places along each side
@@ -66,9 +66,9 @@ class PathLoss(SignalModel):
     most_rows: int = 20_000
 
     def __post_init__(self) -> None:
-        self._check(self.nearest_m > 0, "nearest_m", "a distance above 0")
-        self._check(self.steepest > 0, "steepest", "an exponent above 0")
-        self._check(self.most_rows >= _FEWEST, "most_rows", f"at least {_FEWEST}")
+        check(self.nearest_m > 0, "nearest_m", "a distance above 0", self.nearest_m)
+        check(self.steepest > 0, "steepest", "an exponent above 0", self.steepest)
+        check(self.most_rows >= _FEWEST, "most_rows", f"at least {_FEWEST}", self.most_rows)
 
     def fit(self, measurements: Measurements, *, rng: Randomness | int | None = None) -> FittedPathLoss:
         """Find every transmitter.

@@ -10,7 +10,7 @@ import numpy as np
 from mapveil.analysis.signal_models.model import FittedSignalModel, SignalModel, SignalPrediction
 from mapveil.geo.measurements import RSS, Measurements
 from mapveil_client.arrays import FloatArray, IntArray
-from mapveil_client.errors import require
+from mapveil_client.errors import check, require
 from mapveil_client.randomness.random import Randomness, as_randomness
 
 
@@ -43,7 +43,7 @@ class ForestSignal(SignalModel):
 
     def __post_init__(self) -> None:
         for name in ("trees", "leaf", "most_rows"):
-            self._check(getattr(self, name) >= 1, name, "at least 1")
+            check(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
 
     def fit(self, measurements: Measurements, *, rng: Randomness | int | None = None) -> FittedForestSignal:
         """Grow the trees.

@@ -22,6 +22,7 @@ from mapveil.privacy.guarantee import Guarantee
 from mapveil.privacy.sampling import SAMPLE, sampling_delta
 from mapveil_client.arrays import FloatArray
 from mapveil_client.epsilon import EpsilonLike, as_epsilon
+from mapveil_client.errors import check
 
 SLACK: Final = 1e-8
 """Relative excess of an epsilon over the one asked for that is rounding."""
@@ -57,13 +58,16 @@ class ClippedNoise(Privatizer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check(as_epsilon(self.epsilon) <= 1000, "epsilon", "a number above 0, up to 1000,")
-        self._check(1e-15 <= self.delta < 0.1, "delta", "a number from 1e-15 to below 0.1")
-        self._check(
-            self.clip is None or 1e-6 <= self.clip <= 1e6, "clip", "a number above 0, up to a million,"
+        check(as_epsilon(self.epsilon) <= 1000, "epsilon", "a number above 0, up to 1000,", self.epsilon)
+        check(1e-15 <= self.delta < 0.1, "delta", "a number from 1e-15 to below 0.1", self.delta)
+        check(
+            self.clip is None or 1e-6 <= self.clip <= 1e6,
+            "clip",
+            "a number above 0, up to a million,",
+            self.clip,
         )
-        self._check(0 <= self.clipped < 1, "clipped", "a fraction from 0 to below 1")
-        self._check(self.calibration in _CALIBRATIONS, "calibration", " or ".join(_CALIBRATIONS))
+        check(0 <= self.clipped < 1, "clipped", "a fraction from 0 to below 1", self.clipped)
+        check(self.calibration in _CALIBRATIONS, "calibration", " or ".join(_CALIBRATIONS), self.calibration)
 
     @property
     def budget(self) -> Fraction:

@@ -14,7 +14,7 @@ from mapveil.obfuscation.utility import distortion_utility, map_utility
 from mapveil.privacy.claim import Assumes, Reveals
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.arrays import FloatArray, IntArray
-from mapveil_client.errors import InputError
+from mapveil_client.errors import InputError, check, check_whole
 from mapveil_client.randomness.random import Randomness
 
 _CHUNK: Final = 1 << 13  # rows whose distances from all codes are held at once
@@ -66,9 +66,9 @@ class Codebook(Privatizer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check(0 <= self.mu < np.inf, "mu", "a finite number of at least 0")
-        self._check_whole("size", 2, 1 << 16)
-        self._check_whole("batch", 1, 1 << 16)
+        check(0 <= self.mu < np.inf, "mu", "a finite number of at least 0", self.mu)
+        check_whole(self.size, "size", 2, 1 << 16)
+        check_whole(self.batch, "batch", 1, 1 << 16)
 
     def learn(self, pilot: FloatArray, users: IntArray, rng: Randomness, progress: Progress) -> State:
         """Draw the codes; see :class:`Privatizer`.

@@ -15,6 +15,7 @@ from mapveil.obfuscation.utility import linear_parameters
 from mapveil.privacy.claim import Assumes, Measured, Quantity, Reveals
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.arrays import FloatArray, IntArray
+from mapveil_client.errors import check_whole
 from mapveil_client.randomness.random import Randomness
 
 _CHUNK: Final = 1 << 13  # runs whose cells are found at once
@@ -79,9 +80,9 @@ class Funnel(TradeOff):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check_whole("codes", 1, 1 << 12)
-        self._check_whole("cells", 1, 1 << 16)
-        self._check_whole("rounds", 2, 1 << 16)
+        check_whole(self.codes, "codes", 1, 1 << 12)
+        check_whole(self.cells, "cells", 1, 1 << 16)
+        check_whole(self.rounds, "rounds", 2, 1 << 16)
 
     def learn(self, pilot: FloatArray, users: IntArray, rng: Randomness, progress: Progress) -> State:
         """Play the game; see :class:`Privatizer`."""

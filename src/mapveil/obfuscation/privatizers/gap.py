@@ -13,7 +13,7 @@ from mapveil.obfuscation.privatizers.privatizer import Progress, State, TradeOff
 from mapveil.privacy.claim import Assumes, Reveals
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.arrays import FloatArray, IntArray
-from mapveil_client.errors import require
+from mapveil_client.errors import check, check_whole, require
 from mapveil_client.randomness.random import Randomness
 
 _HALVED: Final = 240_000  # numbers of a network that would not fit the megabyte of a phone's file
@@ -83,12 +83,12 @@ class Gap(TradeOff):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check_whole("noise", 0, 1024)
-        self._check_whole("epochs", 1, 1000)
-        self._check_whole("steps", 1, 10**7)
-        self._check_whole("batch", 2, 1 << 20)
-        self._check_whole("width", 1, 4096)
-        self._check(0 < self.rate < 1, "rate", "a number between 0 and 1")
+        check_whole(self.noise, "noise", 0, 1024)
+        check_whole(self.epochs, "epochs", 1, 1000)
+        check_whole(self.steps, "steps", 1, 10**7)
+        check_whole(self.batch, "batch", 2, 1 << 20)
+        check_whole(self.width, "width", 1, 4096)
+        check(0 < self.rate < 1, "rate", "a number between 0 and 1", self.rate)
 
     def learn(self, pilot: FloatArray, users: IntArray, rng: Randomness, progress: Progress) -> State:
         """Train both networks and keep the privatizer's; see :class:`Privatizer`."""

@@ -10,6 +10,7 @@ from mapveil.obfuscation.privatizers.privatizer import Privatizer, Progress, Sta
 from mapveil.privacy.claim import Assumes, Reveals
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.arrays import FloatArray, IntArray
+from mapveil_client.errors import check
 from mapveil_client.randomness.random import Randomness
 
 
@@ -36,7 +37,7 @@ class GaussianNoise(Privatizer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check(1e-6 <= self.sigma <= 1000, "sigma", "a number above 0, up to 1000,")
+        check(1e-6 <= self.sigma <= 1000, "sigma", "a number above 0, up to 1000,", self.sigma)
 
     def learn(self, pilot: FloatArray, users: IntArray, rng: Randomness, progress: Progress) -> State:
         """See :class:`Privatizer`: nothing but the normalisation is learnt."""

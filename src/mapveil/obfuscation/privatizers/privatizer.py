@@ -19,7 +19,7 @@ from mapveil.privacy.guarantee import Guarantee
 from mapveil.registry import Row, find_row
 from mapveil_client import __version__
 from mapveil_client.arrays import FloatArray, IntArray
-from mapveil_client.errors import Checked, InputError
+from mapveil_client.errors import InputError, check, check_whole
 from mapveil_client.randomness.random import Randomness, as_randomness
 
 Progress = Callable[[str, float], None]
@@ -47,7 +47,7 @@ def find_privatizer(name: str) -> Row[Privatizer]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Privatizer(Checked, ABC):
+class Privatizer(ABC):
     """Parameters of one way to privatize measurements, validated at construction.
 
     Everything is in normalised units and for a whole sequence at once: a row of width ``sequence`` x features,
@@ -64,7 +64,7 @@ class Privatizer(Checked, ABC):
     sequence: int = 1
 
     def __post_init__(self) -> None:
-        self._check_whole("sequence", 1, 1000)
+        check_whole(self.sequence, "sequence", 1, 1000)
 
     @abstractmethod
     def learn(self, pilot: FloatArray, users: IntArray, rng: Randomness, progress: Progress) -> State:
@@ -145,11 +145,6 @@ class Privatizer(Checked, ABC):
             for key, value in dataclasses.asdict(self).items()
         }
 
-    def _check_whole(self, name: str, least: int, most: int) -> None:
-        value = getattr(self, name)
-        whole = isinstance(value, int) and not isinstance(value, bool)
-        self._check(whole and least <= value <= most, name, f"a whole number from {least} to {most}")
-
 
 @dataclass(frozen=True, kw_only=True)
 class TradeOff(Privatizer):
@@ -173,9 +168,10 @@ class TradeOff(Privatizer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check(0 <= self.rho <= 1, "rho", "a number from 0 to 1")
-        for weight in ("v1", "v2", "w1", "w2"):
-            self._check(0 <= getattr(self, weight) < np.inf, weight, "a finite number of at least 0")
+        check(0 <= self.rho <= 1, "rho", "a number from 0 to 1", self.rho)
+        for name in ("v1", "v2", "w1", "w2"):
+            weight = getattr(self, name)
+            check(0 <= weight < np.inf, name, "a finite number of at least 0", weight)
 
 
 def average_case(
