@@ -9,6 +9,7 @@ import numpy as np
 import scipy.special  # noqa: F401  loaded when it is needed: imports are not timed
 
 import mapveil as mv
+from benchmarks.record import peak_mb
 from mapveil.geo.counts import Counts
 from mapveil.mechanisms.methods import find_method
 
@@ -36,7 +37,4 @@ mechanism = find_method(method, "distributed").make(1, {"tolerated_dropout": 0, 
 start = time.perf_counter()
 made = mechanism.release(people, rng=1)
 seconds = time.perf_counter() - start
-# Of this process alone: ru_maxrss counts the parent's memory from before the start as well.
-status = Path("/proc/self/status").read_text()
-peak = int(status.split("VmHWM:")[1].split()[0]) / 1024
-print(json.dumps({"seconds": seconds, "rounds": len(made.rounds), "peak_mb": peak}))
+print(json.dumps({"seconds": seconds, "rounds": len(made.rounds), "peak_mb": peak_mb()}))

@@ -20,6 +20,7 @@ from typing import Any, Self
 
 import httpx
 
+from benchmarks.record import peak_mb
 from mapveil.collector.clock import SystemClock
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.principals import Accounts
@@ -106,8 +107,7 @@ class Service:
     @property
     def peak_mb(self) -> float:
         """The most memory that the server had at any time, MB."""
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(status.split("VmHWM:")[1].split()[0]) / 1024
+        return peak_mb(self.process.pid)
 
     def __enter__(self) -> Self:
         return self

@@ -4,7 +4,6 @@ Usage: local_million_sites.py SITES USERS
 """
 
 import json
-import resource
 import sys
 import time
 from typing import cast
@@ -12,6 +11,7 @@ from typing import cast
 import numpy as np
 
 import mapveil as mv
+from benchmarks.record import peak_mb
 from mapveil.local.estimators.maximum_likelihood import maximise_likelihood
 from mapveil.local.randomizers.randomizer import Tally
 from mapveil.local.randomizers.staircase_response import StaircaseRandomizer, StaircaseResponse
@@ -42,7 +42,6 @@ def main() -> None:
     begun = time.perf_counter()
     made = maximise_likelihood(randomizer, tally)
     likely = time.perf_counter() - begun
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(
         json.dumps(
             {
@@ -51,7 +50,7 @@ def main() -> None:
                 "estimate": likely,
                 "steps": made.steps,
                 "converged": made.converged,
-                "peak_mb": peak,
+                "peak_mb": peak_mb(),
             }
         )
     )

@@ -3,13 +3,13 @@
 import json
 import sys
 import time
-from pathlib import Path
 
 import duckdb  # noqa: F401  the libraries that a release loads when it needs them: imports are not timed
 import pyarrow  # noqa: F401
 import scipy.special  # noqa: F401
 
 import mapveil as mv
+from benchmarks.record import peak_mb
 from mapveil.mechanisms.methods import find_method
 
 path, side, method = sys.argv[1], int(sys.argv[2]), sys.argv[3]
@@ -20,7 +20,4 @@ start = time.perf_counter()
 points = mv.read_points(path)
 made = mechanism.release(points, tiling)
 seconds = time.perf_counter() - start
-# Of this process alone: ru_maxrss counts the parent's memory from before the start as well.
-status = Path("/proc/self/status").read_text()
-peak = int(status.split("VmHWM:")[1].split()[0]) / 1024
-print(json.dumps({"seconds": seconds, "cells": made.values.size, "peak_mb": peak}))
+print(json.dumps({"seconds": seconds, "cells": made.values.size, "peak_mb": peak_mb()}))

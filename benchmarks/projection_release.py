@@ -1,13 +1,13 @@
-"""One release by random waves of all users of a raster of counts, in a process of its own."""
+"""One release by random Fourier features of all users of a raster of counts, in a process of its own."""
 
 import json
-import resource
 import sys
 import time
 
 import numpy as np
 
 import mapveil as mv
+from benchmarks.record import peak_mb
 from mapveil.random_features.fourier_kde import FourierKde
 
 path, most = sys.argv[1], int(sys.argv[2])
@@ -18,6 +18,5 @@ if most:
 start = time.perf_counter()
 FourierKde(bandwidth_m=4).release(counts)
 seconds = time.perf_counter() - start
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 side = round(counts.tiling.size**0.5)
-print(json.dumps({"seconds": seconds, "peak_mb": peak, "users": int(counts.values.sum()), "side": side}))
+print(json.dumps({"seconds": seconds, "peak_mb": peak_mb(), "users": int(counts.values.sum()), "side": side}))

@@ -66,12 +66,27 @@ def best_of(repeats: int, call: Callable[[], Any]) -> float:
 def in_process(python: str, script: str, *arguments: object) -> dict[str, Any]:
     """Run a script of this folder in a process of its own; it prints one JSON line."""
     done = subprocess.run(
-        [python, str(FOLDER / script), *map(str, arguments)], capture_output=True, text=True, check=False
+        [python, str(FOLDER / script), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"PYTHONPATH": _python_path()},
     )
     if done.returncode:
         raise RuntimeError(f"{script}: {done.stderr.strip().splitlines()[-1:]}")
     found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
     return found
+
+
+def _python_path() -> str:
+    """Where a script of this folder finds ``benchmarks.record``."""
+    return os.pathsep.join(filter(None, [str(FOLDER.parent), os.environ.get("PYTHONPATH")]))
+
+
+def peak_mb(process: int | str = "self") -> float:
+    """Peak resident memory of one process; ``ru_maxrss`` would count its parent's from before the start as well."""
+    status = Path(f"/proc/{process}/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) / 1024
 
 
 def environment() -> dict[str, str]:

@@ -176,6 +176,8 @@ class PrefixTree:
         fits = (codes >= 0) & (codes >> (2 * levels) == 0)
         check(bool(fits.all()), "codes", "from 0 to below 4**level", codes)
         first = codes << (2 * (depth - levels))
+        if bool((np.diff(first) > 0).all()):
+            return cls(depth, levels, codes)
         order = np.lexsort((levels, first))
         first, levels, codes = first[order], levels[order], codes[order]
         new = np.ones(order.size, dtype=np.bool_)
@@ -192,6 +194,15 @@ class PrefixTree:
     def size(self) -> int:
         """Number of nodes."""
         return self.level.size
+
+    @cached_property
+    def _is_whole_level(self) -> bool:
+        """Whether the nodes are all those of one level, each of which is its own index."""
+        return (
+            self.size > 0
+            and self.size == 1 << (2 * int(self.level[0]))
+            and bool((self.level == self.level[0]).all())
+        )
 
     @cached_property
     def _first(self) -> IntArray:
@@ -220,6 +231,8 @@ class PrefixTree:
     def owner(self, sites: npt.NDArray[np.integer]) -> IntArray:
         """The deepest node over each site (Morton codes at ``depth``), -1 for none; any shape. Run by: each client."""
         total = 1 << (2 * self.depth)
+        if self._is_whole_level:
+            return np.asarray(sites >> (2 * (self.depth - int(self.level[0]))), dtype=np.int64)
         if sites.size > 1024 and total <= 8 * sites.size and total <= 1 << 26:
             return np.asarray(self._table[sites], dtype=np.int64)
         at = np.searchsorted(self._segments.starts, sites, side="right") - 1

@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 import numpy as np
@@ -187,7 +188,7 @@ class Raster:
         depth = max(0, ((max(lattice.row.size, 1) - 1).bit_length() + 1) // 2)
         return cls(depth, np.arange(lattice.row.size, dtype=np.int64), _inside(lattice))
 
-    @property
+    @cached_property
     def members(self) -> IntArray:
         """How many cells that can hold anybody lie on each site, shape (4**depth,)."""
         return np.bincount(self.site[self.inside], minlength=1 << (2 * self.depth))
