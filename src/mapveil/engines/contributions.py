@@ -45,7 +45,7 @@ WHERE {counted}
 """Rows of (user, cell or location, weight): what every query below and in ``user_sums`` selects from."""
 
 _USERS_SQL: Final = """
-WITH located AS NOT MATERIALIZED ({rows}),
+WITH located AS MATERIALIZED ({rows}),
 users AS (
     SELECT user_id, CAST(SUM(weight) AS HUGEINT) AS total, row_number() OVER (ORDER BY user_id) - 1 AS number
     FROM located

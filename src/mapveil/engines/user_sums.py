@@ -19,9 +19,9 @@ from mapveil.geo.tiling import Tiling
 from mapveil_client.errors import InputError
 
 USER_SUMS_SQL: Final = """
-WITH located AS {inline} ({rows}),
+WITH located AS {once} (SELECT user_id, {columns} FROM ({rows}) AS rows),
 totals AS (
-    SELECT user_id, CAST(SUM(weight) AS {integer}) AS total
+    SELECT user_id, CAST(SUM({weight}) AS {integer}) AS total
     FROM located
     GROUP BY user_id
 )
@@ -31,8 +31,10 @@ GROUP BY cell
 """
 """The SQL of :func:`user_sums`. Each row's share of its user is rounded down, so no user's shares exceed one.
 
-Rounding row by row spares a grouping by user and cell, whose table may be as long as the input. The rows are located
-twice (``inline``) rather than kept between the two groupings, so that memory follows the users and the cells.
+Rounding row by row spares a grouping by user and cell, whose table may be as long as the input. The source is read
+once and its located rows are kept (``once``) for the second grouping: one that differs from reading to reading, such
+as a random sample, would give a user another total than the rows have. Beyond the memory limit DuckDB keeps them in
+the temporary folder.
 """
 
 _LARGEST_SUM = (1 << 62) // UNIT
@@ -96,11 +98,14 @@ def _from_counts(counts: Counts) -> npt.NDArray[np.int64]:
 
 def _from_points(points: Points, tiling: Tiling, may_be_empty: bool) -> npt.NDArray[np.int64]:
     with located_rows(points, tiling) as rows:
+        weighted = points.columns.weight is not None
         text = USER_SUMS_SQL.format(
             rows=rows.sql,
-            integer="BIGINT" if points.columns.weight is None else "HUGEINT",
-            quotient=f"(weight * {UNIT}) // total",
-            inline="NOT MATERIALIZED",
+            columns="cell, weight" if weighted else "cell",
+            weight="weight" if weighted else "1",
+            integer="HUGEINT" if weighted else "BIGINT",
+            quotient=f"(weight * {UNIT}) // total" if weighted else f"{UNIT} // total",
+            once="MATERIALIZED",
         )
         found = rows.connection.execute(text).fetchnumpy()
         cells = rows.cells(found["cell"])
