@@ -194,7 +194,7 @@ def test_the_source_and_the_order_of_rows_do_not_matter(tmp_path):
 
 HOSTILE = {
     "a sample by chance": "SELECT * FROM visits WHERE random() < 0.1",
-    "a sample of the engine's": "SELECT * FROM visits USING SAMPLE 10%",
+    "a sample of the engine's": "SELECT * FROM visits USING SAMPLE 10% (bernoulli)",
     "some rows by chance": "SELECT * FROM visits ORDER BY random() LIMIT 4000",
 }
 

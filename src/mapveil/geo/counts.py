@@ -17,6 +17,7 @@ import numpy.typing as npt
 from mapveil.geo.grid import Grid
 from mapveil.geo.region import Region
 from mapveil.geo.tiling import Tiling
+from mapveil_client.contribution import WEIGHT_UNITS
 from mapveil_client.errors import InputError, require
 
 _EDGES: Final = ("west", "south", "east", "north")
@@ -131,20 +132,19 @@ def whole_users(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
     .. math:: w_c = \lfloor v_c \rfloor + [\,c \text{ is among the } k \text{ largest remainders}\,], \qquad
               k = \lfloor \tfrac12 + \textstyle\sum_c (v_c - \lfloor v_c \rfloor) \rfloor
 
-    where: :math:`v` is ``values``, finite and not negative. Of equal remainders, those of the first cells count as
-    larger. No value moves by one or more, and the sum by at most 1/2. One whole user more in a cell is exactly one more
-    in the result, because the remainders stay: so rounding costs no privacy. Run by: the curator.
+    where: :math:`v` is ``values``, finite, not negative and read to a millionth. Of equal remainders, those of the first
+    cells count as larger. No value moves by one or more, and the sum by at most 1/2. One whole user more in a cell is
+    exactly one more in the result, because the remainders stay: so rounding costs no privacy. The arithmetic is of
+    whole millionths, since floats of 0.3 and 1.3 have different remainders. Run by: the curator.
 
     Examples
     --------
     >>> whole_users(np.array([0.25, 0.5, 0.25, 2.0])).tolist()
     [0, 1, 0, 2]
     """
-    whole = np.floor(values)
-    remainder = (values - whole).reshape(-1)
-    up = int(np.floor(0.5 + remainder.sum()))
-    result = whole.astype(np.int64)
-    result.reshape(-1)[np.argsort(-remainder, kind="stable")[:up]] += 1
+    result, remainder = np.divmod(np.rint(values * WEIGHT_UNITS).astype(np.int64), WEIGHT_UNITS)
+    up = (2 * int(remainder.sum()) + WEIGHT_UNITS) // (2 * WEIGHT_UNITS)
+    result.reshape(-1)[np.argsort(-remainder.reshape(-1), kind="stable")[:up]] += 1
     return result
 
 
