@@ -132,10 +132,10 @@ def whole_users(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
     .. math:: w_c = \lfloor v_c \rfloor + [\,c \text{ is among the } k \text{ largest remainders}\,], \qquad
               k = \lfloor \tfrac12 + \textstyle\sum_c (v_c - \lfloor v_c \rfloor) \rfloor
 
-    where: :math:`v` is ``values``, finite, not negative and read to a millionth. Of equal remainders, those of the first
-    cells count as larger. No value moves by one or more, and the sum by at most 1/2. One whole user more in a cell is
-    exactly one more in the result, because the remainders stay: so rounding costs no privacy. The arithmetic is of
-    whole millionths, since floats of 0.3 and 1.3 have different remainders. Run by: the curator.
+    where: :math:`v` is ``values``, finite, not negative and read to a millionth. Of equal remainders, those of the
+    first cells count as larger. No value moves by one or more, and the sum by at most 1/2. One whole user more in a
+    cell is exactly one more in the result, because the remainders stay: so rounding costs no privacy. The arithmetic
+    is of whole millionths, since floats of 0.3 and 1.3 have different remainders. Run by: the curator.
 
     Examples
     --------
