@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 SEA_BOX: Final = (-40.08, 40.0, -39.92, 40.12)
-"""Where a city stands by default: 14 x 13 km of open Atlantic, so that nobody takes it for a real one."""
+"""Default box of a city: 14 x 13 km of open Atlantic, so that no reader takes it for a real one."""
 
 _SLOTS: Final = 32
 _PROPOSALS: Final = 4

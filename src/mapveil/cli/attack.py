@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @click.group("attack")
 def command() -> None:
-    """Measure what could still be learnt of people by whoever holds the answers.
+    """Measure what a server could still learn about people from what it holds.
 
     \b
     Examples:

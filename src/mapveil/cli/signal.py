@@ -74,7 +74,8 @@ def fit(
     \b
     Examples:
       mapveil signal fit pilot.parquet --privatizer gap --option rho=0.4 -o gap.mapveil -o gap.onnx
-      mapveil signal fit pilot.csv --privatizer local-gaussian --option epsilon=10 --feature speed -o noise.json
+      mapveil signal fit pilot.csv --privatizer local-gaussian --option epsilon=10 --feature speed \\
+          -o noise.mapveil -o noise.json
     """
     from mapveil.obfuscation.export.phone_export import check_phone_name, export_privatizer
     from mapveil.obfuscation.export.privatizer_file import write_privatizer

@@ -16,7 +16,12 @@ from mapveil_client.errors import InputError, PromiseError
 pilot_options = gathered(
     dict,
     click.option("--pilot", default=0.7, show_default=True, help="Fraction of the rows that is the pilot."),
-    click.option("--split", default="random", show_default=True, help="random, time or user."),
+    click.option(
+        "--split",
+        default="random",
+        show_default=True,
+        help="Division into pilot and rest: random, time or user.",
+    ),
 )
 """Add the division into a pilot and the rest."""
 
@@ -162,7 +167,7 @@ def tradeoff(
     from mapveil.evaluation.signal_tradeoff import tradeoff
 
     if folder.exists() and not folder.is_dir():
-        raise InputError(f"-o {folder}: is a file; expected a folder, or where one can be made")
+        raise InputError(f"-o {folder}: must be a folder, or a path where one can be made; got a file")
     measurements = read_signal(console, source, columns)
     with console.progress() as progress:
         made = tradeoff(measurements, **asked, progress=progress)
@@ -218,7 +223,9 @@ def choose(
 
     constraints = [Constraint.named(name, bound) for name, bound in bounds.items() if bound is not None]
     if not constraints:
-        raise InputError("no constraint; at least one, such as --distortion-at-most 3, is needed")
+        raise InputError(
+            "at least one constraint is needed, such as --distortion-at-most 3; got no constraint"
+        )
     if Path(source).is_dir():
         points = read_points_table(Path(source) / "points.csv")
     else:

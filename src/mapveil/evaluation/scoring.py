@@ -32,7 +32,7 @@ def metric_names() -> tuple[str, ...]:
 
 
 def higher_is_better(metric: str) -> bool:
-    """Whether a metric grows as two maps become alike."""
+    """True for a metric that grows as two maps become alike."""
     return metric != EMD_METRES and METRICS[metric].higher_is_better
 
 
@@ -111,7 +111,7 @@ class Scoring:
         if frame is None:
             if self.sigma_cells > 0:
                 raise ParameterError(
-                    f"the cells of {tiling.spec} are no raster; expected a sigma of 0 for them"
+                    f"sigma must be 0 for cells that are no raster ({tiling.spec}), got {self.sigma_cells:g}"
                 )
             return values
         image: FloatArray = frame.image(np.asarray(values, dtype=np.float64))

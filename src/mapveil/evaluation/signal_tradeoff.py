@@ -39,7 +39,7 @@ KNOBS: Final[Mapping[str, Knob]] = {
     "codebook": Knob("mu", (0.1, 0.3, 0.6, 1, 3, 10), log=True),
     "funnel": Knob("rho", (0.1, 0.2, 0.35, 0.5, 0.7, 0.9), log=False),
 }
-"""How each privatizer is tuned."""
+"""Parameter by which each privatizer is tuned."""
 
 _MEASURES: Final = ("u1", "u2", "u", "rmse_dbm", "p1", "p2", "p2_m", "p", "floor")
 _UTILITIES: Final = ("u1", "u2", "u", "rmse_dbm")
@@ -98,7 +98,7 @@ CONSTRAINTS: Final[Mapping[str, tuple[str, int]]] = {
 
 
 class Choice(NamedTuple):
-    """What a privatizer should be set to, or that no value tried keeps the constraints."""
+    """Value of a privatizer's parameter; None where no value tried keeps the constraints."""
 
     privatizer: str
     knob: str
@@ -231,7 +231,7 @@ def points_of(trials: Iterable[SignalTrial]) -> tuple[TradeoffPoint, ...]:
 def choose_parameters(
     points: Sequence[TradeoffPoint], constraints: Sequence[Constraint]
 ) -> tuple[Choice, ...]:
-    """The value of each privatizer's parameter that keeps the constraints and gives the most of the rest.
+    """Choose the value of each privatizer's parameter that keeps the constraints and gives the most of the rest.
 
     Between two measured values the measures are interpolated. Among the values that keep every constraint, the
     one with the most privacy P is taken where utility is constrained, and the one with the most utility U where
