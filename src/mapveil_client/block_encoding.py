@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from mapveil_client.arrays import IntArray
 from mapveil_client.encodings import Encoding
-from mapveil_client.errors import ParameterError, check
+from mapveil_client.errors import check
 from mapveil_client.morton import MAX_BITS, deinterleave
 
 
@@ -81,22 +81,12 @@ class BlockEncoding(Encoding):
     def __post_init__(self) -> None:
         check(0 <= self.depth <= MAX_BITS, "depth", f"from 0 to {MAX_BITS}", self.depth)
         for name, edges in (("rows", self.rows), ("columns", self.columns)):
-            if (
-                edges.ndim != 1
-                or edges.size < 2
-                or edges[0] < 0
-                or edges[-1] > 1 << self.depth
-                or (np.diff(edges) <= 0).any()
-            ):
-                raise ParameterError(
-                    f"edges of {name} are too few, out of order or outside 0 to {1 << self.depth}; expected at "
-                    "least two, ascending"
-                )
-        if self.parts.shape != (self.rows.size - 1, self.columns.size - 1) or (self.parts < 0).any():
-            raise ParameterError(
-                f"parts of shape {self.parts.shape} for {self.rows.size - 1} x {self.columns.size - 1} "
-                "blocks; expected a number of at least 0 for each block"
-            )
+            good = edges.ndim == 1 and edges.size >= 2 and edges[0] >= 0 and edges[-1] <= 1 << self.depth
+            good = good and bool((np.diff(edges) > 0).all())
+            check(good, name, f"two or more edges from 0 to {1 << self.depth}, ascending", edges)
+        shape = (self.rows.size - 1, self.columns.size - 1)
+        good = self.parts.shape == shape and bool((self.parts >= 0).all())
+        check(good, "parts", f"numbers of at least 0, of shape {shape}", self.parts)
 
     @cached_property
     def _parts(self) -> _Parts:

@@ -82,16 +82,9 @@ def round_shares(
     weight : ndarray, shape (entries,)
         Integers or floats, finite, not negative.
     scale : int
-        Lattice units of a whole user, from 1 to 2^31.
+        Units of a whole user, from 1 to 2^31.
     method : str
-        One of :data:`ROUNDINGS`.
-    rng : Randomness
-        The source of bits; not used by ``largest-remainder``.
-
-    Returns
-    -------
-    ndarray of int64, shape (entries,)
-        Shares, not negative.
+        One of :data:`ROUNDINGS`; only the stochastic one uses ``rng``.
 
     Raises
     ------

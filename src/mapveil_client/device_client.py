@@ -89,18 +89,10 @@ class Documents:
 
 
 class DeviceClient:
-    """One device.
+    """One device, with its connection to the collector, memory, rules and locations.
 
     Parameters
     ----------
-    connection : Connection
-        To the collector.
-    memory : DeviceMemory
-        The memory of the device.
-    policy : DevicePolicy
-        The rules of the device.
-    whereabouts : Whereabouts
-        The locations of the device.
     documents : Documents, optional
         Shared by the devices of a process.
     work : Work, optional

@@ -1,9 +1,7 @@
-r"""One coordinate for every node of some levels of the quadtree: a location counts once at each level.
+r"""Encodings of levels of the quadtree: a coordinate for every node, or count-min sketches in which nodes share them.
 
-Nodes where nobody can be get no coordinate. Which those are is public and travels as the runs of sites that can hold
-somebody, so the record stays small where it describes a million nodes.
-
-Count-min sketches of the levels of the quadtree: many nodes share a coordinate, in many ways at once.
+Nodes where nobody can be get no coordinate. They are public and travel as the runs of sites that can hold somebody, so
+the record stays small where it describes a million nodes.
 
 Row r of level l's sketch counts node x at
 
@@ -30,7 +28,7 @@ import numpy.typing as npt
 
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.encodings import Encoding
-from mapveil_client.errors import ParameterError, check
+from mapveil_client.errors import check
 from mapveil_client.morton import MAX_BITS
 
 WordArray = npt.NDArray[np.uint64]
@@ -49,12 +47,7 @@ class _Nodes(NamedTuple):
 
 
 def level_members(members: IntArray) -> tuple[IntArray, ...]:
-    """How many cells that can hold anybody lie in each node of each level, the root's first.
-
-    Parameters
-    ----------
-    members : ndarray of int64, shape (4**depth,)
-        Cells per site, in Morton order.
+    """Number of cells in each node of each level, the root's first, from the ``members`` of each site in Morton order.
 
     Examples
     --------
@@ -110,18 +103,11 @@ class LevelEncoding(Encoding):
     def __post_init__(self) -> None:
         _check_levels(self.depth, self.levels, MAX_BITS)
         edges = self.runs.reshape(-1)
-        if (
-            self.runs.shape != (edges.size // 2, 2)
-            or not edges.size
-            or edges[0] < 0
-            or edges[-1] > 1 << (2 * self.depth)
-            or (np.diff(edges) <= 0)[::2].any()
-            or (np.diff(edges) < 0).any()
-        ):
-            raise ParameterError(
-                f"the runs of sites overlap, are out of order or leave 0 to {1 << (2 * self.depth)}; "
-                "expected ascending and disjoint ones"
-            )
+        length, sites = np.diff(edges), 1 << (2 * self.depth)
+        good = self.runs.shape == (edges.size // 2, 2) and edges.size > 0
+        good = good and edges[0] >= 0 and edges[-1] <= sites
+        good = good and bool((length[::2] > 0).all() and (length >= 0).all())
+        check(good, "runs", f"ascending and disjoint, from 0 to {sites}", self.runs)
 
     @classmethod
     def of_members(cls, depth: int, levels: Sequence[int], members: IntArray) -> LevelEncoding:
@@ -166,7 +152,7 @@ class LevelEncoding(Encoding):
         return position
 
     def coordinates(self, index: int) -> slice:
-        """Where the nodes of ``levels[index]`` lie in the vector. Run by: the server."""
+        """The coordinates of the nodes of ``levels[index]`` in the vector. Run by: the server."""
         nodes = self._nodes[index]
         return slice(int(nodes.start[0]), int(nodes.start[0]) + nodes.size)
 
@@ -178,15 +164,7 @@ class LevelEncoding(Encoding):
         return np.asarray(np.arange(nodes.size) + offset)
 
     def fill(self, index: int, values: FloatArray) -> FloatArray:
-        """The sums of all nodes of ``levels[index]``, 0 where nobody can be, shape (4**level,). Run by: the server.
-
-        Parameters
-        ----------
-        index : int
-            Which of ``levels``.
-        values : ndarray of float64, shape (length,)
-            The vector's sums.
-        """
+        """The sums of all nodes of ``levels[index]``, 0 where nobody can be, shape (4**level,). Run by: the server."""
         filled = np.zeros(1 << (2 * self.levels[index]))
         filled[self.codes(index)] = values[self.coordinates(index)]
         return filled

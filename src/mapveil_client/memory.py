@@ -141,33 +141,16 @@ class DeviceMemory:
         32 uniform bytes: its identity's private key.
     vault : Vault, optional
         File of the memory; without one it lives as long as the process.
-
-    Attributes
-    ----------
-    identity : Identity
-        Signs its requests, keys and consents.
-    device : int or None
-        Its number at the collector, once enrolled.
-    account : Account
-        Its charges.
-    parts : dict of str to Part
-        Its part in each collection.
-    waves : KeptFrequencies or None
-        Frequencies drawn for its first random Fourier features, and kept.
-    refused : dict of str to str
-        Reason of each refusal, by collection; the last 1000. A forgotten collection is judged once more.
-    log : DeviceLog
-        Its own log.
     """
 
     def __init__(self, seed: bytes, vault: Vault | None = None) -> None:
         self._seed, self._vault = seed, vault
-        self.identity = Identity(seed)
-        self.device: int | None = None
+        self.identity = Identity(seed)  # signs its requests, keys and consents
+        self.device: int | None = None  # number at the collector, once enrolled
         self.account = Account()
-        self.parts: dict[str, Part] = {}
-        self.waves: KeptFrequencies | None = None
-        self.refused: dict[str, str] = {}
+        self.parts: dict[str, Part] = {}  # by collection
+        self.waves: KeptFrequencies | None = None  # frequencies of its random Fourier features
+        self.refused: dict[str, str] = {}  # reasons by collection, the last 1000; others are judged once more
         self.log = DeviceLog()
 
     @classmethod

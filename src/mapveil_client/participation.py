@@ -41,21 +41,7 @@ class DeviceRefusal(PromiseError):
 
 
 class Participation:
-    """The part of one device in one collection.
-
-    Parameters
-    ----------
-    memory : DeviceMemory
-        The memory of the device; saved before anything is returned.
-    policy : DevicePolicy
-        The rules of the device.
-    terms : CollectionTerms
-        The terms of the collection.
-    whereabouts : Whereabouts
-        The locations of the device.
-    rng : Randomness, optional
-        For simulations; the operating system's by default.
-    """
+    """The part of one device, with its memory, rules and locations, in one collection; ``rng`` is for simulations."""
 
     def __init__(
         self,

@@ -100,17 +100,15 @@ class DevicePolicy(Checked):
     def _refusal_of_terms(self, terms: CollectionTerms) -> str | None:
         if terms.trust not in self.trusts:
             return f"a {terms.trust} collection is offered; {', '.join(self.trusts)} is answered"
-        if terms.minimum < self.least_shard:
-            return f"it would be made of {terms.minimum} devices; at least {self.least_shard} is answered"
         parameters = terms.parameters
         if terms.trust == "distributed" and terms.method in LABELLED:
             return f"{terms.method} asks for a label of every location, and this device has none"
-        if terms.epsilon is not None and terms.epsilon > self.most_per_collection:
-            return (
-                f"epsilon {float(terms.epsilon):.6g} is asked; at most {float(self.most_per_collection):.6g} "
-                "is answered in one collection"
-            )
-        if (refusal := self._refusal_of_cells(terms)) is not None:
+        refusal = _outside(
+            ("minimum", terms.minimum, self.least_shard, math.inf),
+            ("epsilon", terms.epsilon or 0, 0, self.most_per_collection),
+        )
+        refusal = refusal or self._refusal_of_cells(terms)
+        if refusal is not None:
             return refusal
         if isinstance(parameters, SumParameters):
             return self._refusal_of_sums(terms, parameters)
@@ -127,32 +125,23 @@ class DevicePolicy(Checked):
         if closed_projection(str(record["crs"])) is None:
             return "a region in another plane than its own is asked about; this device projects no other"
         cells = terms.cells
-        if cells.size > self.most_cells:
-            return f"a map of {cells.size} cells is asked for; at most {self.most_cells} is answered"
         side = math.sqrt(cells.region.area_m2 / cells.size)
-        if cells.region.georeferenced and not side >= self.smallest_cell_m:
-            return f"cells {side:.4g} m wide are asked about; at least {self.smallest_cell_m:g} m is answered"
-        return None
+        smallest = self.smallest_cell_m if cells.region.georeferenced else 0.0
+        return _outside(
+            ("number of cells", cells.size, 1, self.most_cells),
+            ("cell side in metres", side, smallest, math.inf),
+        )
 
     def _refusal_of_sums(self, terms: CollectionTerms, sums: SumParameters) -> str | None:
         if self.active_only and not terms.active:
             return "its sums would not be safe against a malicious server"
-        corrupt, dropout = _exact(sums.corrupt), _exact(sums.tolerated_dropout)
-        if corrupt < self.least_corrupt:
-            return (
-                f"its noise is provisioned for {float(corrupt):.4g} of the devices siding with the server; "
-                f"at least {float(self.least_corrupt):.4g} is answered"
-            )
-        if dropout > self.most_dropout:
-            return (
-                f"{float(dropout):.4g} of the devices may drop out; "
-                f"at most {float(self.most_dropout):.4g} is answered"
-            )
-        if sums.shard_size < self.least_shard:
-            return f"sums of {sums.shard_size} devices are asked for; at least {self.least_shard} is answered"
         if sums.overflow != "refuse":
             return "sums that may overflow are asked for; those that do not are answered"
-        return None
+        return _outside(
+            ("corrupt", _exact(sums.corrupt), self.least_corrupt, 1),
+            ("tolerated_dropout", _exact(sums.tolerated_dropout), 0, self.most_dropout),
+            ("shard_size", sums.shard_size, self.least_shard, math.inf),
+        )
 
     def _refusal_of_features(self, terms: CollectionTerms) -> str | None:
         if self.waves is None:
@@ -203,13 +192,14 @@ class DevicePolicy(Checked):
         ):
             if told != agreed:
                 return f"{name} is {told}; the terms promised {agreed}"
-        smallest, largest = min(asked.sizes), max(asked.sizes)
-        if smallest < self.least_shard:
-            return f"a shard of {smallest} devices is asked; at least {self.least_shard} is answered"
-        if largest > sums.shard_size:
-            return f"a shard of {largest} devices is asked; the terms promised {sums.shard_size} at most"
-        if sum(asked.sizes) < terms.minimum:
-            return f"{sum(asked.sizes)} devices are asked; the terms promised {terms.minimum} at least"
+        refusal = _outside(
+            ("shard", min(asked.sizes), self.least_shard, math.inf),
+            ("shard", max(asked.sizes), 1, sums.shard_size),
+            ("number of devices", sum(asked.sizes), terms.minimum, math.inf),
+            ("number of coordinates", asked.length, 1, self.most_length),
+        )
+        if refusal is not None:
+            return refusal
         for size in {*asked.sizes}:
             needed = Fraction(1) if sums.whole_noise else share_shape(size, asked.dropout, asked.corrupt)
             if not needed <= asked.alpha <= 1:
@@ -220,8 +210,6 @@ class DevicePolicy(Checked):
         return self._refusal_of_encoding(terms, asked)
 
     def _refusal_of_encoding(self, terms: CollectionTerms, asked: RoundAnnouncement) -> str | None:
-        if asked.length > self.most_length:
-            return f"{asked.length} coordinates are asked for; at most {self.most_length} is answered"
         if asked.encoding["kind"] == "labels":
             return "labels are asked for, and this device has none"
         # Locations on another raster could be an error for some and not for others, which would tell them apart.
@@ -242,6 +230,18 @@ def _fault_of_encoding(terms: CollectionTerms, asked: RoundAnnouncement) -> str 
         position = encoding.positions(np.append(terms.sites[start : start + _CHUNK], -1))
         if not -1 <= int(position.min()) <= int(position.max()) < asked.length:
             return "a location would count at a coordinate that the vector does not have"
+    return None
+
+
+_Number = float | Fraction
+
+
+def _outside(*bounds: tuple[str, _Number, _Number, _Number]) -> str | None:
+    """A refusal of the first quantity (name, value, least, most) out of its bounds."""
+    for name, value, least, most in bounds:
+        if not least <= value <= most:
+            bound = f"at most {float(most):.6g}" if value > most else f"at least {float(least):.6g}"
+            return f"{name} {float(value):.6g} is asked; {bound} is answered"
     return None
 
 

@@ -109,7 +109,7 @@ class TileCells:
 
     def locate(self, lon: FloatArray, lat: FloatArray) -> IntArray:
         """The cell of each location (WGS84 degrees), -1 outside."""
-        lon, lat = np.asarray(lon, dtype=np.float64).ravel(), np.asarray(lat, dtype=np.float64).ravel()
+        lon, lat = (np.asarray(axis, dtype=np.float64).ravel() for axis in (lon, lat))
         west, south, east, north = self._cover
         first_x, last_x, first_y, last_y = self._range
         inside = (lon >= west) & (lon <= east) & (lat >= south) & (lat <= north)
@@ -256,38 +256,19 @@ class SiteCells:
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready record from which :func:`cells_from_dict` makes it again."""
-        return {
-            "kind": "places",
-            "region": self.region.to_dict(),
-            "lon": self.lon.tolist(),
-            "lat": self.lat.tolist(),
-            "names": None if self.names is None else list(self.names),
-            "max_distance_m": self.max_distance_m,
-        }
+        names = None if self.names is None else list(self.names)
+        record = {"kind": "places", "region": self.region.to_dict(), "lon": self.lon.tolist()}
+        return record | {"lat": self.lat.tolist(), "names": names, "max_distance_m": self.max_distance_m}
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any], region: Any) -> Self:
         """Read the list of a record that :meth:`to_dict` wrote."""
-        names = record.get("names")
-        return cls(
-            np.array(record["lon"]),
-            np.array(record["lat"]),
-            region,
-            None if names is None else tuple(names),
-            record.get("max_distance_m"),
-        )
+        lon, lat, names = np.array(record["lon"]), np.array(record["lat"]), record.get("names")
+        return cls(lon, lat, region, None if names is None else tuple(names), record.get("max_distance_m"))
 
 
 def nearest(at: FloatArray, sites: FloatArray) -> tuple[IntArray, FloatArray]:
-    """The nearest site of each location, of equal ones the first, and its distance; both planes alike.
-
-    Parameters
-    ----------
-    at : ndarray of float64, shape (locations, 2)
-        Few: all distances are looked at.
-    sites : ndarray of float64, shape (sites, 2)
-        At least one.
-    """
+    """The nearest site of each location of the plane, of equal ones the first, and its distance."""
     near, away = np.empty(len(at), dtype=np.int64), np.empty(len(at))
     step = max(1, _PAIRS // len(sites))
     for start in range(0, len(at), step):

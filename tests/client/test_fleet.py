@@ -149,7 +149,7 @@ def test_a_fleet_whose_policy_refuses_says_why_and_sends_nothing(live: Live) -> 
     fleet, made = run(live, collection)
     assert not made.good
     assert (made.joined, made.sent, made.epsilon) == (0, 0, 0)
-    assert made.refused == {"epsilon 3 is asked; at most 2 is answered in one collection": 24}
+    assert made.refused == {"epsilon 3 is asked; at most 2 is answered": 24}
     assert all(client.memory.log.reasons("refused") for client in fleet.clients)
     assert live.engine.collection(collection)["members"] == 0
     live.engine.abort(collection, live.actor, "refused by all")

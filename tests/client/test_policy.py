@@ -20,16 +20,16 @@ CORNERS = {"type": "Polygon", "coordinates": [[[-74, 40.7], [-73.9, 40.7], [-73.
 
 REFUSED = {
     "the trust": ({}, {"trusts": ("local",)}, "a distributed collection is offered; local is answered"),
-    "the price": ({"epsilon": Fraction(3)}, {}, "epsilon 3 is asked; at most 2 is answered in one collection"),
-    "too few devices": ({"minimum": 19}, {}, "19 devices; at least 20"),
+    "the price": ({"epsilon": Fraction(3)}, {}, "epsilon 3 is asked; at most 2 is answered"),
+    "too few devices": ({"minimum": 19}, {}, "minimum 19 is asked; at least 20"),
     "passive sums": ({"active": False}, {}, "a malicious server"),
-    "nobody corrupt": ({"options": {"corrupt": 0.04}}, {}, "0.04 of the devices siding with the server"),
-    "too many dropouts": ({"options": {"tolerated_dropout": 0.3}}, {}, "0.3 of the devices may drop out"),
-    "small shards": ({"options": {"shard_size": 19}}, {}, "sums of 19 devices"),
+    "nobody corrupt": ({"options": {"corrupt": 0.04}}, {}, "corrupt 0.04 is asked"),
+    "too many dropouts": ({"options": {"tolerated_dropout": 0.3}}, {}, "tolerated_dropout 0.3 is asked"),
+    "small shards": ({"options": {"shard_size": 19}}, {}, "shard_size 19 is asked"),
     "overflow": ({"options": {"overflow": "wrap"}}, {}, "may overflow"),
     "labels": ({"method": "proportions", "options": {"labels": 2}}, {}, "label of every location"),
-    "small cells": ({}, {"smallest_cell_m": 2000.0}, "cells 1633 m wide"),
-    "too many cells": ({}, {"most_cells": 63}, "a map of 64 cells"),
+    "small cells": ({}, {"smallest_cell_m": 2000.0}, "cell side in metres 1632.96 is asked"),
+    "too many cells": ({}, {"most_cells": 63}, "number of cells 64 is asked"),
     "a polygon": (
         {"tiling": Quadtree(Region.from_polygon(CORNERS), 3).to_dict()}, {}, "polygon",
     ),

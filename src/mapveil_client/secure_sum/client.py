@@ -27,10 +27,10 @@ from mapveil_client.secure_sum.parameters import RoundParameters
 from mapveil_client.secure_sum.states import (
     Abort,
     ClientState,
+    Event,
     Message,
     OwnFault,
     Signal,
-    Step,
     expected_messages,
     find_step,
 )
@@ -103,10 +103,9 @@ class Client:
         OwnFault
             It was called before.
         """
-        step = find_step(self._state, Signal.START, self.parameters.active)
-        if step is None:
+        if self._state is not ClientState.FRESH:
             raise OwnFault(f"advertise() of a client that is {self._state.name}; expected one call, at first")
-        return self._done(step, self._steps.advertise())
+        return self._done(Signal.START, self._steps.advertise())
 
     def receive(self, data: bytes) -> bytes:
         """Take the server's next message and return the answer to it.
@@ -121,12 +120,8 @@ class Client:
         Abort
             Too few are left; this client is at its end and tells nothing more.
         """
-        active, memory = self.parameters.active, self._memory
-        expected = expected_messages(self._state, active)
+        memory, expected = self._memory, expected_messages(self._state, self.parameters.active)
         message, fields = messages.decode(self.parameters, data, self.client, expected)
-        step = find_step(self._state, message, active)
-        if step is None:
-            raise OwnFault(f"{message.name} has no answer in state {self._state.name}")
         try:
             if message is Message.ROSTER:
                 made = self._steps.share(memory, *fields)
@@ -139,11 +134,12 @@ class Client:
         except Abort:
             self.abort()
             raise
-        return self._done(step, made)
+        return self._done(message, made)
 
-    def _done(self, step: Step[ClientState], made: Outcome) -> bytes:
-        if step.sends is None:
-            raise OwnFault(f"{step.event} has no answer in state {self._state.name}")
+    def _done(self, event: Event, made: Outcome) -> bytes:
+        step = find_step(self._state, event, self.parameters.active)
+        if step is None or step.sends is None:
+            raise OwnFault(f"{event.name} has no answer in state {self._state.name}")
         self._memory, self._state = made.memory, step.after
         self._forget()
         return messages.encode(self.parameters, step.sends, self.client, *made.fields)

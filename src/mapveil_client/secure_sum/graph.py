@@ -301,14 +301,10 @@ def choose_neighbourhood(
     ----------
     clients : int
         n, at least 3.
-    corrupt : Fraction
-        :math:`\gamma`, the largest fraction of clients that may side with the server.
-    dropout : Fraction
-        :math:`\delta`, the largest fraction that may drop out.
-    sigma : int
-        Security holds but with probability :math:`2^{-\sigma}`.
-    eta : int
-        The sum comes out but with probability :math:`2^{-\eta}`.
+    corrupt, dropout : Fraction
+        :math:`\gamma` and :math:`\delta`, the largest fractions that may side with the server, and that may drop out.
+    sigma, eta : int
+        Security fails with probability :math:`2^{-\sigma}`, the sum with :math:`2^{-\eta}`.
     active : bool
         Whether the server may be malicious, about who dropped out.
 

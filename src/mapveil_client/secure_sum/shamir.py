@@ -106,8 +106,6 @@ def split_secrets(
         Number of shares of each, for the slots 1 .. shares.
     threshold : int
         Number of shares that give the secret back; fewer are independent of it.
-    rng : Randomness
-        The source of the coefficients.
 
     Returns
     -------
