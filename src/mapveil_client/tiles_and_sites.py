@@ -246,13 +246,7 @@ class SiteCells:
 
     def lattice(self) -> Lattice:
         """The sites on a raster fine enough that few share one of its sites."""
-        depth = min(_DEEPEST_SITES, (self.size - 1).bit_length() // 2 + _SPARE_LEVELS)
-        x0, y0, x1, y1 = self.region.bounds_m
-        side = 1 << depth
-        x, y = self.region.project(self.lon, self.lat)
-        col = ((x - x0) / (x1 - x0) * side).astype(np.int64)
-        row = ((y1 - y) / (y1 - y0) * side).astype(np.int64)
-        return Lattice(depth, np.clip(row, 0, side - 1), np.clip(col, 0, side - 1))
+        return scattered(self.region, self.centres(), _SPARE_LEVELS)
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready record from which :func:`cells_from_dict` makes it again."""
@@ -265,6 +259,17 @@ class SiteCells:
         """Read the list of a record that :meth:`to_dict` wrote."""
         lon, lat, names = np.array(record["lon"]), np.array(record["lat"]), record.get("names")
         return cls(lon, lat, region, None if names is None else tuple(names), record.get("max_distance_m"))
+
+
+def scattered(region: Box, centres: Centres, spare: int) -> Lattice:
+    """Centres on a raster of a region's box with ``spare`` levels more than cells of equal area need."""
+    depth = min(_DEEPEST_SITES, (centres.lon.size - 1).bit_length() // 2 + spare)
+    x0, y0, x1, y1 = region.bounds_m
+    side = 1 << depth
+    x, y = region.project(*centres)
+    col = ((x - x0) / (x1 - x0) * side).astype(np.int64)
+    row = ((y1 - y) / (y1 - y0) * side).astype(np.int64)
+    return Lattice(depth, np.clip(row, 0, side - 1), np.clip(col, 0, side - 1))
 
 
 def nearest(at: FloatArray, sites: FloatArray) -> tuple[IntArray, FloatArray]:

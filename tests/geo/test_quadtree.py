@@ -44,19 +44,19 @@ def test_the_parent_is_the_cell_of_the_shallower_tree(seed: int, depth: int, dat
     tree = Quadtree(NEW_YORK, depth)
     cells = tree.locate(lon, lat)
     inside = cells >= 0
-    shallower = tree.at_level(depth - levels)
-    np.testing.assert_array_equal(tree.parent(cells[inside], levels), shallower.locate(lon, lat)[inside])
-    children = tree.children(cells[inside])
+    shallower = Quadtree(tree.region, depth - levels)
+    np.testing.assert_array_equal(morton.ancestors(cells[inside], levels), shallower.locate(lon, lat)[inside])
+    children = morton.children(cells[inside])
     np.testing.assert_array_equal(children >> 2, np.repeat(cells[inside], 4).reshape(-1, 4))
 
 
 def test_children_tile_their_parent() -> None:
     tree = Quadtree(NEW_YORK, depth=3)
     cells = np.arange(tree.size)
-    finer = tree.at_level(4)
-    together = shapely.union_all(finer.polygons(tree.children(cells).ravel()).reshape(-1, 4), axis=1)
+    finer = Quadtree(tree.region, 4)
+    together = shapely.union_all(finer.polygons(morton.children(cells).ravel()).reshape(-1, 4), axis=1)
     assert shapely.area(shapely.symmetric_difference(together, tree.polygons())).max() < 1e-12
-    np.testing.assert_allclose(finer.area_m2(tree.children(cells)).sum(axis=1), tree.area_m2(), rtol=1e-9)
+    np.testing.assert_allclose(finer.area_m2(morton.children(cells)).sum(axis=1), tree.area_m2(), rtol=1e-9)
 
 
 def test_the_deepest_tree_costs_nothing() -> None:
@@ -69,7 +69,7 @@ def test_the_deepest_tree_costs_nothing() -> None:
     assert (np.abs(centres.lon - [-74.0, 179.99]) < 1e-4).all()
     assert ((bounds.west <= [-74.0, 179.99]) & (bounds.east >= [-74.0, 179.99])).all()
     assert (tree.area_m2(cells) < 25).all()
-    assert tree.parent(cells, MAX_DEPTH).tolist() == [0, 0]
+    assert morton.ancestors(cells, MAX_DEPTH).tolist() == [0, 0]
     assert tree.locate_sql("lon", "lat") is not None
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -88,9 +88,3 @@ def test_the_lattice_is_the_tree() -> None:
 def test_impossible_depths_are_refused(bad: Any) -> None:
     with pytest.raises(ParameterError, match=r"depth must be"):
         Quadtree(NEW_YORK, bad)
-
-
-@pytest.mark.parametrize("levels", [-1, 4])
-def test_there_is_nothing_above_the_root(levels: int) -> None:
-    with pytest.raises(ParameterError, match=r"levels must be"):
-        Quadtree(NEW_YORK, 3).parent(np.array([0]), levels)

@@ -84,8 +84,8 @@ def test_metadata_tell_everything() -> None:
     ("origin", "destination", "trips", "said"),
     [
         ([0, 0], [1, 1], [1.0, 2.0], "twice"),
-        ([6], [0], [1.0], "origin must be a cell"),
-        ([0], [-1], [1.0], "destination must be a cell"),
+        ([6], [0], [1.0], "origin must be cells of"),
+        ([0], [-1], [1.0], "destination must be cells of"),
         ([0], [1], [-1.0], "negative"),
         ([0], [1], [np.nan], "not finite"),
         ([0], [1], [np.inf], "not finite"),

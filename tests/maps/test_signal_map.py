@@ -272,7 +272,7 @@ def test_wrong_arrays_and_files_are_refused(tmp_path: Path) -> None:
     tiling = Grid(REGION, rows=1, columns=2)
     good = (np.array([-90.0, np.nan]), np.array([1.0, np.nan]), np.array([3, 0]))
     for at, bad, said in (
-        (0, np.zeros(3), "mean_dbm must have shape"),
+        (0, np.zeros(3), "mean_dbm must be an array of shape"),
         (1, np.array([1.0, 1.0]), "in the same cells"),
         (1, np.array([-1.0, np.nan]), "negative"),
         (0, np.array([np.inf, np.nan]), "in the same cells"),
@@ -297,7 +297,7 @@ def test_wrong_arrays_and_files_are_refused(tmp_path: Path) -> None:
 def test_it_is_not_taken_for_a_map_of_users(tmp_path: Path, suffix: str) -> None:
     signal = SignalMap.from_measurements(measured(), TILINGS["grid"](), PROMISE)
     signal.save(tmp_path / f"a{suffix}")
-    with pytest.raises(InputError, match="a map of signal strength, where a map of users is needed"):
+    with pytest.raises(InputError, match="must be a map of users, got a map of signal strength"):
         read_map(tmp_path / f"a{suffix}")
 
 

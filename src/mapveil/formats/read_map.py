@@ -53,9 +53,10 @@ def read_map(path: str | PathLike[str]) -> DensityMap:
         raise NotAMap(f"{path}: no such file; a map that Mapveil wrote is needed")
     text, values = _read_parquet(file) if suffix == ".parquet" else _read_geotiff(file)
     try:
-        if json.loads(text).get("kind") == "signal":
-            raise InputError(f"{path}: a map of signal strength, where a map of users is needed")
-        return _map_of(json.loads(text), values)
+        metadata = json.loads(text)
+        if metadata.get("kind") == "signal":
+            raise InputError(f"{path}: must be a map of users, got a map of signal strength")
+        return _map_of(metadata, values)
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path}: its metadata is not a map's ({type(error).__name__}: {error})") from error
 

@@ -13,7 +13,8 @@ from mapveil.geo.region import Region
 from mapveil.geo.tiling import Bounds, SqlKey
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.cells import Centres, Lattice
-from mapveil_client.errors import ParameterError
+from mapveil_client.errors import ParameterError, check_whole
+from mapveil_client.tiles_and_sites import scattered
 
 if TYPE_CHECKING:
     from shapely.geometry import Polygon
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 _FINEST: Final = 15
 _LARGEST: Final = 1 << 23
-_DEEPEST: Final = 12
 _SPARE_LEVELS: Final = 2
 _METRES_PER_DEGREE: Final = 111_195.0  # of H3's sphere
 _REACH: Final = 2.5
@@ -59,8 +59,7 @@ class Hexagons:
 
     def __post_init__(self) -> None:
         resolution = self.resolution
-        if isinstance(resolution, bool) or not isinstance(resolution, int) or not 0 <= resolution <= _FINEST:
-            raise ParameterError(f"resolution must be a whole number from 0 to {_FINEST}, got {resolution!r}")
+        check_whole(resolution, "resolution", 0, _FINEST)
         if not self.region.georeferenced:
             raise ParameterError("a raster without georeference has no H3 cells; a region on Earth has")
         import h3
@@ -130,8 +129,8 @@ class Hexagons:
         """Centres of the given cells, degrees."""
         from h3ronpy.vector import cells_to_coordinates
 
-        places = cells_to_coordinates(self._ids(cells))
-        return Centres(np.array(places["lng"].to_numpy()), np.array(places["lat"].to_numpy()))
+        found = cells_to_coordinates(self._ids(cells))
+        return Centres(np.array(found["lng"].to_numpy()), np.array(found["lat"].to_numpy()))
 
     def polygons(self, cells: IntArray | None = None) -> npt.NDArray[np.object_]:
         """Outlines of the given cells as shapely polygons (in two parts across 180 degrees), degrees."""
@@ -161,13 +160,7 @@ class Hexagons:
 
     def lattice(self) -> Lattice:
         """The cells' centres on a raster fine enough that few share one of its sites."""
-        depth = min(_DEEPEST, (self.size - 1).bit_length() // 2 + _SPARE_LEVELS)
-        x, y = self.region.project(*self.centres())
-        x0, y0, x1, y1 = self.region.bounds_m
-        side = 1 << depth
-        col = ((x - x0) / (x1 - x0) * side).astype(np.int64)
-        row = ((y1 - y) / (y1 - y0) * side).astype(np.int64)
-        return Lattice(depth, np.clip(row, 0, side - 1), np.clip(col, 0, side - 1))
+        return scattered(self.region, self.centres(), _SPARE_LEVELS)
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready record from which :func:`mapveil.geo.tiling_from_dict` makes it again."""

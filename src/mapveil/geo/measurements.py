@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.errors import InputError, check
 
 if TYPE_CHECKING:
     from mapveil_client.randomness.random import Randomness
@@ -90,8 +90,7 @@ class Measurements:
         """At most so many rows (None: all), drawn at random in whole runs of ``length`` rows of one user."""
         if rows is None or rows >= len(self):
             return self
-        if rows < 1:
-            raise ParameterError(f"rows must be at least 1, got {rows!r}")
+        check(rows >= 1, "rows", "at least 1", rows)
         runs = self.sequences(length)
         kept = rng.generator().permutation(len(runs))[: max(rows // length, 1)]
         return self.take(runs[kept].ravel())
@@ -109,8 +108,8 @@ class Measurements:
         pilot : float
             Fraction of the pilot, between 0 and 1.
         """
-        if not 0 < pilot < 1:
-            raise ParameterError(f"pilot must be a fraction between 0 and 1, such as 0.7, got {pilot!r}")
+        check(0 < pilot < 1, "pilot", "a fraction between 0 and 1, such as 0.7", pilot)
+        check(how in ("random", "time", "user"), "split", "one of random, time, user", how)
         if len(self) < 2:
             raise InputError(f"{self.source}: {len(self)} rows; at least two can be split")
         if how == "user":
@@ -122,8 +121,6 @@ class Measurements:
             return MeasurementSplit(self.take(chosen), self.take(~chosen))
         if how == "random":
             order = rng.generator().permutation(len(self))
-        elif how != "time":
-            raise ParameterError(f"split must be one of random, time, user, got {how!r}")
         elif self.time is None:
             raise InputError(f"{self.source}: no column of times; a split by time needs one")
         else:
@@ -136,8 +133,7 @@ class Measurements:
 
         A user's last rows that do not fill a run are in none.
         """
-        if length < 1:
-            raise ParameterError(f"length must be at least 1, got {length!r}")
+        check(length >= 1, "length", "at least 1", length)
         time = np.arange(len(self)) if self.time is None else self.time
         order = np.lexsort((time, self.users))
         counts = np.bincount(self.users, minlength=len(self.user_ids))

@@ -12,7 +12,7 @@ from mapveil.geo.find_columns import NUMBER, find_column, find_columns, listed
 from mapveil.geo.measurements import Measurements
 from mapveil.geo.read_points import open_table
 from mapveil.geo.tables import Table, column_types, quote_name, reading, value_text
-from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.errors import InputError, check
 
 if TYPE_CHECKING:
     import duckdb
@@ -93,8 +93,7 @@ def read_measurements(
     """
     import duckdb
 
-    if fill is not None and not np.isfinite(fill):
-        raise ParameterError(f"fill must be a finite number, got {fill!r}")
+    check(fill is None or bool(np.isfinite(fill)), "fill", "a finite number", fill)
     if names is not None:
         lat, lon, rss, features = lat or names[0], lon or names[1], rss or names[2], names[3:]
     table = open_table(source)
@@ -141,8 +140,7 @@ def _further(
         return [
             name for name in types if name not in taken and (untyped or NUMBER.match(types[name]) is not None)
         ]
-    if isinstance(features, str):
-        raise ParameterError(f"features must be a sequence of column names, got {features!r}")
+    check(not isinstance(features, str), "features", "a sequence of column names", features)
     for name in features:
         if name not in types:
             raise InputError(f"{source}: no column {name!r}; its columns are {listed(types)}")
@@ -290,8 +288,8 @@ def _check(rows: _Rows, base: Sequence[_Column], fill: float | None) -> None:
     span = f"from {WEAKEST_DBM:g} to {STRONGEST_DBM:g} dBm"
     outside = (signal.values < WEAKEST_DBM) | (signal.values > STRONGEST_DBM)
     rows.refuse(signal.name, outside, f"a signal strength {span}, or null where there is none,")
-    if fill is not None and not WEAKEST_DBM <= fill <= STRONGEST_DBM and signal.missing.any():
-        raise ParameterError(f"fill must be {span} where a signal strength is missing, got {fill!r}")
+    fits = fill is None or WEAKEST_DBM <= fill <= STRONGEST_DBM or not signal.missing.any()
+    check(fits, "fill", f"{span} where a signal strength is missing", fill)
 
 
 def _unfit(column: _Column, fill: float | None) -> str | None:

@@ -46,23 +46,18 @@ class Tiling(Cells, Protocol):
     @property
     def region(self) -> Region:
         """What is divided."""
-        ...
 
     def locate_sql(self, lon: str, lat: str) -> SqlKey | None:
         """:meth:`locate` as one SQL expression over two column expressions; None where there is none."""
-        ...
 
     def bounds(self, cells: IntArray | None = None) -> Bounds:
         """Bounding boxes of the given cells (all by default)."""
-        ...
 
     def polygons(self, cells: IntArray | None = None) -> npt.NDArray[np.object_]:
         """Outlines of the given cells as shapely polygons, WGS84 degrees."""
-        ...
 
     def area_m2(self, cells: IntArray | None = None) -> FloatArray:
         """Areas of the given cells in square metres."""
-        ...
 
 
 def as_tiling(cells: Cells) -> Tiling:

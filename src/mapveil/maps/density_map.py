@@ -10,13 +10,13 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from mapveil.geo.tiling import Tiling
-from mapveil.maps.released import ReleasedMap
+from mapveil.maps.released import ReleasedMap, check_shape
 from mapveil.maps.round_cost import RoundCost
 from mapveil.maps.scene import Layer, ScaleKind, Scene, Shading
 from mapveil.privacy.discrete_laplace import laplace_quantile, laplace_variance
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.arrays import FloatArray, IntArray
-from mapveil_client.errors import ParameterError
+from mapveil_client.errors import ParameterError, check
 
 INTERVAL_ALPHA: Final = 0.05
 """Exports carry bounds that hold for each cell with probability at least one minus this."""
@@ -103,10 +103,7 @@ class DensityMap(ReleasedMap):
     faint: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.values.shape != (self.tiling.size,):
-            raise ParameterError(
-                f"values must have shape ({self.tiling.size},) for {self.tiling.spec}, got {self.values.shape}"
-            )
+        check_shape("values", self.values, self.tiling)
 
     def per_km2(self) -> FloatArray:
         """Estimated density, users per square kilometre, shape (cells,).
@@ -151,8 +148,7 @@ class DensityMap(ReleasedMap):
         ParameterError
             ``alpha`` is outside (0, 1), or the map carries no measurements.
         """
-        if not 0 < alpha < 1:
-            raise ParameterError(f"alpha must be between 0 and 1, got {alpha!r}")
+        check(0 < alpha < 1, "alpha", "between 0 and 1", alpha)
         if not self.measurements:
             raise ParameterError(f"a map of {self.method} carries no measurements, so it has no error bounds")
         lower = np.zeros(self.tiling.size)
@@ -227,8 +223,7 @@ class DensityMap(ReleasedMap):
 
         Post-processing: costs no privacy, and protects no one by itself.
         """
-        if not (np.isfinite(minimum) and minimum >= 0):
-            raise ParameterError(f"minimum must be at least 0 users, got {minimum!r}")
+        check(0 <= minimum < np.inf, "minimum", "at least 0 users", minimum)
         small = self.values < minimum
         return replace(
             self,

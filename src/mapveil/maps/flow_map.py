@@ -15,7 +15,7 @@ from mapveil.maps.released import LINE_SUFFIXES, ReleasedMap
 from mapveil.maps.scene import Layer, Lines, Rows, Scene
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.arrays import FloatArray, IntArray
-from mapveil_client.errors import ParameterError
+from mapveil_client.errors import ParameterError, check
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -92,10 +92,8 @@ class FlowMap(ReleasedMap):
                 f"arrays of flows must have one dimension and one length, got shapes {sorted(shapes)}"
             )
         for name, cells in (("origin", origin), ("destination", destination)):
-            if cells.size and not (cells.min() >= 0 and cells.max() < self.tiling.size):
-                raise ParameterError(
-                    f"every {name} must be a cell of {self.tiling.spec}, 0 to {self.tiling.size - 1}"
-                )
+            outside = cells[(cells < 0) | (cells >= self.tiling.size)].tolist()
+            check(not outside, name, f"cells of {self.tiling.spec}, 0 to {self.tiling.size - 1}", outside)
         if np.unique(origin * self.tiling.size + destination).size < trips.size:
             raise ParameterError("every pair of cells must have one flow at most: one is there twice")
         if not (np.isfinite(trips).all() and (trips >= 0).all()):
@@ -144,15 +142,13 @@ class FlowMap(ReleasedMap):
 
         Post-processing: costs no privacy, and protects no one by itself.
         """
-        if not (np.isfinite(minimum) and minimum >= 0):
-            raise ParameterError(f"minimum must be at least 0 trips, got {minimum!r}")
+        check(0 <= minimum < np.inf, "minimum", "at least 0 trips", minimum)
         note = f"flows estimated below {minimum:g} trips are merged into 'elsewhere'"
         return replace(self._kept(self.trips >= minimum), notes=(*self.notes, note))
 
     def largest(self, count: int) -> FlowMap:
         """The ``count`` largest flows; the others go elsewhere."""
-        if count < 0:
-            raise ParameterError(f"count must be at least 0 flows, got {count!r}")
+        check(count >= 0, "count", "at least 0 flows", count)
         return self._kept(np.arange(self.size) < count)
 
     def _kept(self, kept: npt.NDArray[np.bool_]) -> FlowMap:
@@ -195,8 +191,7 @@ class FlowMap(ReleasedMap):
 
     def scene(self, *, page: bool = False, arcs: int = 200) -> Scene:
         """The largest flows between cells as arcs (``arcs`` in a picture, 4000 on a page); those within one as dots."""
-        if arcs < 1:
-            raise ParameterError(f"arcs must be at least 1, got {arcs!r}")
+        check(arcs >= 1, "arcs", "at least 1", arcs)
         shown = self.largest(_ON_PAGE if page else arcs)
         part = 100 * shown.trips.sum() / self.total if self.total else 100.0
         between = shown.origin != shown.destination

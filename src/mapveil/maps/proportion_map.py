@@ -11,7 +11,7 @@ from mapveil.inference.wilson import noisy_wilson, normal_quantile
 from mapveil.maps.density_map import INTERVAL_ALPHA, DensityMap, Interval, Measurement
 from mapveil.maps.scene import Layer, ScaleKind, Scene, Shading
 from mapveil_client.arrays import FloatArray
-from mapveil_client.errors import ParameterError
+from mapveil_client.errors import ParameterError, check_whole
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,8 +164,7 @@ class ProportionMap(DensityMap):
         return {**super().about(), "labels": self.labels, "proportion_interval": interval}
 
     def _checked(self, label: int) -> int:
-        if not 0 <= label < self.labels:
-            raise ParameterError(f"label must be from 0 to {self.labels - 1}, got {label!r}")
+        check_whole(label, "label", 0, self.labels - 1)
         return label
 
     def _of_cells(self, found: FloatArray, outside: float = np.nan) -> FloatArray:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from mapveil.maps.scene import Layer, Rows, Scene
 from mapveil_client import __version__
-from mapveil_client.errors import InputError
+from mapveil_client.errors import InputError, check
 
 if TYPE_CHECKING:
     from os import PathLike
 
+    import numpy.typing as npt
     import xarray
     from matplotlib.axes import Axes
 
@@ -154,6 +155,12 @@ class ReleasedMap:
 
     def _repr_html_(self) -> str:
         return str(_function("pictures.picture:notebook_html")(self))
+
+
+def check_shape(name: str, values: npt.NDArray[Any], tiling: Tiling) -> None:
+    """Refuse an array unless it has one value per cell, by a :class:`ParameterError`."""
+    fits = values.shape == (tiling.size,)
+    check(fits, name, f"an array of shape ({tiling.size},) for {tiling.spec}", values.shape)
 
 
 def _function(name: str) -> Any:

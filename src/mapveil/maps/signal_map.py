@@ -11,11 +11,11 @@ import numpy.typing as npt
 
 from mapveil.geo.measurements import LAT, LON, RSS, Measurements
 from mapveil.geo.tiling import Tiling
-from mapveil.maps.released import ReleasedMap
+from mapveil.maps.released import ReleasedMap, check_shape
 from mapveil.maps.scene import Layer, Scene, Shading
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.arrays import FloatArray, IntArray
-from mapveil_client.errors import ParameterError
+from mapveil_client.errors import ParameterError, check
 
 HOLE_DBM: Final = -110.0
 """Below this mean strength a cell is a coverage hole, unless a map says otherwise."""
@@ -68,18 +68,13 @@ class SignalMap(ReleasedMap):
 
     def __post_init__(self) -> None:
         for name in ("mean_dbm", "deviation_db", "measurements"):
-            shape = getattr(self, name).shape
-            if shape != (self.tiling.size,):
-                raise ParameterError(
-                    f"{name} must have shape ({self.tiling.size},) for {self.tiling.spec}, got {shape}"
-                )
+            check_shape(name, getattr(self, name), self.tiling)
         known = np.isfinite(self.mean_dbm)
         if np.isinf(self.mean_dbm).any() or (known != np.isfinite(self.deviation_db)).any():
             raise ParameterError("mean_dbm and deviation_db must be finite, or NaN, in the same cells")
         if (self.deviation_db[known] < 0).any():
             raise ParameterError("deviation_db must be at least 0: one is negative")
-        if not math.isfinite(self.hole_dbm):
-            raise ParameterError(f"hole_dbm must be a finite strength, such as -110, got {self.hole_dbm!r}")
+        check(math.isfinite(self.hole_dbm), "hole_dbm", "a finite strength, such as -110", self.hole_dbm)
 
     @classmethod
     def from_measurements(
@@ -118,8 +113,7 @@ class SignalMap(ReleasedMap):
         ParameterError
             ``least`` is below 1.
         """
-        if least < 1:
-            raise ParameterError(f"least must be at least 1 measurement, got {least!r}")
+        check(least >= 1, "least", "at least 1 measurement", least)
         cell = _located(measurements, tiling)
         inside = cell >= 0
         strength, cell = measurements.rows[inside, RSS], cell[inside]
@@ -183,8 +177,7 @@ class SignalMap(ReleasedMap):
         parameters = dict(about.pop("parameters", {}))
         unknown = ~np.isfinite(mean_dbm)
         if reach_m is not None:
-            if not reach_m > 0:
-                raise ParameterError(f"reach_m must be above 0, got {reach_m!r}")
+            check(reach_m > 0, "reach_m", "above 0", reach_m)
             parameters["reach_m"] = reach_m
             unknown |= (_nearest_m(measurements, tiling) > reach_m) & (counts == 0)
         return cls(

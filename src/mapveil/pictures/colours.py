@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from mapveil.maps.scene import Layer, ScaleKind
 from mapveil_client.arrays import FloatArray
-from mapveil_client.errors import ParameterError, require
+from mapveil_client.errors import check, require
 
 if TYPE_CHECKING:
     from matplotlib.colors import Colormap, Normalize
@@ -53,8 +53,7 @@ def ramp(steps: int = 256) -> npt.NDArray[np.uint8]:
     >>> ramp(2).shape
     (2, 3)
     """
-    if steps < 2:
-        raise ParameterError(f"steps must be at least 2, got {steps!r}")
+    check(steps >= 2, "steps", "at least 2", steps)
     part = np.linspace(0.0, 1.0, steps)
     lightness = _LIGHTNESS[0] + (_LIGHTNESS[1] - _LIGHTNESS[0]) * part
     hue = np.radians(_HUE_DEGREES[0] + (_HUE_DEGREES[1] - _HUE_DEGREES[0]) * part)
@@ -134,8 +133,7 @@ def density_scale(densities: FloatArray, kind: ScaleKind = "log", *, faint: floa
     >>> density_scale(np.array([0.0, 5.0, 20000.0])).ticks().tolist()
     [0.0, 10.0, 100.0, 1000.0, 10000.0]
     """
-    if kind not in _KINDS:
-        raise ParameterError(f"scale must be one of {', '.join(_KINDS)}, got {kind!r}")
+    check(kind in _KINDS, "scale", f"one of {', '.join(_KINDS)}", kind)
     finite = densities[np.isfinite(densities)]
     top = float(finite.max()) if finite.size else 0.0
     if top < _FAINTEST:

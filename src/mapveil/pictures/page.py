@@ -23,8 +23,9 @@ from mapveil_client.arrays import FloatArray
 
 if TYPE_CHECKING:
     from mapveil.geo.tiling import Tiling
+    from mapveil.maps.frame import RasterFrame
     from mapveil.maps.released import ReleasedMap
-    from mapveil.maps.scene import Layer, Scene
+    from mapveil.maps.scene import Layer, Lines, Scene
 
 
 _MESH: Final = 64
@@ -76,7 +77,7 @@ def page_html(released: ReleasedMap, *, title: str | None = None) -> str:
         "title": head,
         "metadata": metadata,
         **_ground(tiling),
-        **(_cells(tiling, scene) if scene.lines is None else _lines(tiling, scene)),
+        **(_cells(tiling, scene) if scene.lines is None else _lines(tiling, scene, scene.lines)),
     }
     promise = guarantee.promise
     first, *rest = map(html.escape, promise.sentences)
@@ -160,11 +161,9 @@ def _layer(layer: Layer) -> dict[str, Any]:
     }
 
 
-def _lines(tiling: Tiling, scene: Scene) -> dict[str, Any]:
+def _lines(tiling: Tiling, scene: Scene, lines: Lines) -> dict[str, Any]:
     """The lines of a map, their facts, and the dots under them."""
-    if scene.lines is None:
-        raise AssertionError("a scene of lines has lines")
-    lines, plane, (layer,) = scene.lines, map_plane(tiling), scene.layers
+    plane, (layer,) = map_plane(tiling), scene.layers
     courses, scale = planar(plane, lines), layer_scale(layer)
     x0, _, _, y1 = plane.bounds
     mark = np.full(layer.values.size, -1) if lines.mark is None else lines.mark
@@ -208,7 +207,7 @@ def _places(tiling: Tiling) -> dict[str, Any]:
             "columns": frame.columns,
             "row": _packed(frame.row),
             "col": _packed(frame.col),
-            **(_degrees(plane) if tiling.region.georeferenced else {}),
+            **(_degrees(plane, frame) if tiling.region.georeferenced else {}),
         }
     elif plane.rings is not None:
         centres = tiling.centres()
@@ -225,10 +224,8 @@ def _places(tiling: Tiling) -> dict[str, Any]:
     return record
 
 
-def _degrees(plane: MapPlane) -> dict[str, Any]:
+def _degrees(plane: MapPlane, frame: RasterFrame) -> dict[str, Any]:
     """Degrees of a raster's corners: of each row and column, or of a mesh where those do not run straight."""
-    if plane.frame is None:
-        raise AssertionError("only a raster has rows and columns")
     x0, y0, x1, y1 = plane.bounds
 
     def corners(across: int, down: int) -> tuple[FloatArray, FloatArray]:
@@ -239,7 +236,7 @@ def _degrees(plane: MapPlane) -> dict[str, Any]:
     lon, lat = corners(_MESH, _MESH)
     straight = bool((np.ptp(lon, axis=0) < _STRAIGHT).all() and (np.ptp(lat, axis=1) < _STRAIGHT).all())
     if straight:
-        lon, lat = corners(plane.frame.columns, 1)[0][0], corners(1, plane.frame.rows)[1][:, 0]
+        lon, lat = corners(frame.columns, 1)[0][0], corners(1, frame.rows)[1][:, 0]
     rounded = (np.round(part.ravel(), _DEGREE_DECIMALS).tolist() for part in (lon, lat))
     return {"straight": straight, "mesh": _MESH, **dict(zip(("lon", "lat"), rounded, strict=True))}
 
