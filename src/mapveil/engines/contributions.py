@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
+from mapveil.geo.raster import in_box_sql
 from mapveil.geo.tables import connection, reading
 from mapveil.geo.tiling import SqlKey, Tiling
 from mapveil_client.arrays import FloatArray, IntArray
@@ -158,28 +159,16 @@ def user_cells(
 
 
 def user_rows(points: Points, tiling: Tiling | None = None, *, chunk: int = CHUNK) -> Iterator[UserRows]:
-    """Stream the rows of whole users, in the order of their ids. Run by: a simulation.
+    """Stream the rows of whole users, in the order of their ids, ``chunk`` rows at a time. Run by: a simulation.
 
-    Parameters
-    ----------
-    points : Points
-        The table.
-    tiling : Tiling, optional
-        Rows outside its region's bounding box, or without weight, are dropped; by default all rows are kept.
-    chunk : int
-        Rows held at one time, but for a user with more.
-
-    Raises
-    ------
-    InputError
-        The table cannot be used.
+    With a tiling, rows outside its region's bounding box, or without weight, are dropped. An :class:`InputError`
+    where the table cannot be used.
     """
     points.check()
     with connection() as opened, reading(points.source):
-        rows, box = _boxed_rows(points, opened, tiling)
         units = 1 if points.columns.weight is None else WEIGHT_UNITS
-        text = _STREAM_SQL.format(rows=rows, units=units)
-        yield from _whole_users(opened.sql(text, params=box).to_arrow_reader(chunk))
+        text = _STREAM_SQL.format(rows=_boxed_rows(points, opened, tiling), units=units)
+        yield from _whole_users(opened.sql(text).to_arrow_reader(chunk))
 
 
 def count_users(source: Points | Counts, tiling: Tiling) -> int:
@@ -195,13 +184,13 @@ def count_users(source: Points | Counts, tiling: Tiling) -> int:
     elif tiling.region.polygon is None:
         source.check()
         with connection() as opened, reading(source.source):
-            text, box = _boxed_rows(source, opened, tiling)
-            found = opened.execute(f"SELECT COUNT(DISTINCT user_id) FROM ({text}) AS rows", box).fetchall()
+            rows = _boxed_rows(source, opened, tiling)
+            found = opened.execute(f"SELECT COUNT(DISTINCT user_id) FROM ({rows}) AS rows").fetchall()
         count = int(found[0][0])
     else:
         inside = tiling.region.contains
-        rows = user_rows(source, tiling)
-        count = sum(np.unique(part.user[inside(part.lon, part.lat)]).size for part in rows)
+        parts = user_rows(source, tiling)
+        count = sum(np.unique(part.user[inside(part.lon, part.lat)]).size for part in parts)
     if count == 0:
         raise nobody_inside(source, tiling)
     return count
@@ -243,13 +232,7 @@ def locator(tiling: Tiling, cells: IntArray, outside: Outside) -> Locate:
 
 
 def check_tiling(given: Tiling, tiling: Tiling) -> None:
-    """Refuse counts or sums on other cells than the release's.
-
-    Raises
-    ------
-    InputError
-        The tilings differ.
-    """
+    """Refuse counts or sums on other cells than the release's by an :class:`InputError`."""
     if given is not tiling and given.to_dict() != tiling.to_dict():
         raise InputError(f"counts must be on the cells of {tiling.spec}, got counts on {given.spec}")
 
@@ -287,21 +270,12 @@ def _sql_key(opened: duckdb.DuckDBPyConnection, tiling: Tiling, locate: Locate |
     return SqlKey("mapveil_locate(lon, lat)", lambda keys: keys)
 
 
-def _boxed_rows(
-    points: Points, opened: duckdb.DuckDBPyConnection, tiling: Tiling | None
-) -> tuple[str, list[float]]:
-    """Contributions as locations inside the region's bounding box, and the query's parameters."""
-    inside = "weight > 0 AND lon BETWEEN ? AND ? AND lat BETWEEN ? AND ?"
-    text = CONTRIBUTIONS_SQL.format(
-        columns="lon, lat",
-        weight=_weight_sql(points),
-        points=points.scan(opened),
-        counted="TRUE" if tiling is None else inside,
+def _boxed_rows(points: Points, opened: duckdb.DuckDBPyConnection, tiling: Tiling | None) -> str:
+    """Contributions as locations, of a tiling those inside its region's bounding box."""
+    inside = "" if tiling is None else f"weight > 0 AND {in_box_sql('lon', 'lat', tiling.region.bbox)}"
+    return CONTRIBUTIONS_SQL.format(
+        columns="lon, lat", weight=_weight_sql(points), points=points.scan(opened), counted=inside or "TRUE"
     )
-    if tiling is None:
-        return text, []
-    west, south, east, north = tiling.region.bbox
-    return text, [west, east, south, north]
 
 
 def _whole_users(batches: pyarrow.RecordBatchReader) -> Iterator[UserRows]:
@@ -320,11 +294,9 @@ def _whole_users(batches: pyarrow.RecordBatchReader) -> Iterator[UserRows]:
 
 def _inside_if_swapped(points: Points, tiling: Tiling) -> bool:
     """Whether most rows would lie in the region's box, were lat and lon exchanged."""
-    west, south, east, north = tiling.region.bbox
+    swapped = in_box_sql("lat", "lon", tiling.region.bbox)
     with connection() as opened, reading(points.source):
         rows = opened.execute(
-            "SELECT 2 * COUNT(*) FILTER (lat BETWEEN ? AND ? AND lon BETWEEN ? AND ?) > COUNT(*) "
-            f"FROM ({points.scan(opened)}) AS points",
-            [west, east, south, north],
+            f"SELECT 2 * COUNT(*) FILTER ({swapped}) > COUNT(*) FROM ({points.scan(opened)}) AS points"
         ).fetchall()
     return bool(rows[0][0])

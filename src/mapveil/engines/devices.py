@@ -1,7 +1,4 @@
-"""The clients of a secure sum in one process: each user's rows on a device of their own. For simulations and tests.
-
-A real device holds one row of this. Nothing here is private, and nothing of it reaches the server half of a mechanism.
-"""
+"""The clients of a secure sum in one process, for simulations and tests: each user's rows on a device of their own."""
 
 from __future__ import annotations
 
@@ -38,7 +35,7 @@ def devices_of(
     tiling : Tiling
         The cells, seen through their lattice.
     progress : callable, optional
-        Called with the step's name and the fraction that is done.
+        Receives the step's name and the fraction that is done.
     may_be_outside : bool
         Whether the result may have no device inside the region.
 

@@ -26,15 +26,6 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
         The folder does not exist or cannot be written to, or the path is not a plain file.
     MapveilError
         Writing failed, such as on a full disk.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with atomic_path(Path(folder) / "a.txt") as place:
-    ...         _ = place.write_text("whole")
-    ...     (Path(folder) / "a.txt").read_text()
-    'whole'
     """
     target = Path(os.path.realpath(path))
     if not target.parent.is_dir():

@@ -48,13 +48,7 @@ class TabularFiles(FileTable):
 
 
 def open_files(sources: Iterable[str | PathLike[str]], name: str) -> Table:
-    """The table in files or in all files of patterns.
-
-    Raises
-    ------
-    InputError
-        No such file, a folder, an empty file, an unknown format or several formats.
-    """
+    """Open the files of paths and patterns, all of one known format, as one table."""
     paths = tuple(path for source in sources for path in _expand(source))
     for path in paths:
         if path.is_dir():
@@ -71,11 +65,6 @@ def open_standard_input() -> Table:
     """The table on standard input (Parquet, GeoJSON, CSV), spooled to a private temporary file.
 
     A table is read more than once, so it has to be kept; the file goes away with the table.
-
-    Raises
-    ------
-    InputError
-        Nothing comes, or the format cannot be told.
     """
     stream = getattr(sys.stdin, "buffer", None)
     if stream is None:

@@ -37,24 +37,14 @@ class Columns(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PointQuery:
-    """A table and the expressions of its canonical columns.
-
-    Parameters
-    ----------
-    table : Table
-        The source.
-    columns : Columns
-        Names of the columns in the source.
-    expressions : Columns
-        SQL of each canonical column over the source: DOUBLE for lon, lat and weight.
-    written : Columns, optional
-        SQL of each column as the source has it, for messages, where locations are one column of geometries.
-    """
+    """A table and the expressions of its canonical columns."""
 
     table: Table
-    columns: Columns
-    expressions: Columns
-    written: Columns | None = None
+    columns: Columns  # names of the columns in the source
+    expressions: Columns  # SQL of each canonical column: DOUBLE for lon, lat and weight
+    written: Columns | None = (
+        None  # SQL of each as the source has it, for messages, where locations are geometries
+    )
 
     @property
     def source(self) -> str:

@@ -1,4 +1,4 @@
-"""Where cells lie on the ground, in metres: exactly in rows and columns wherever they are."""
+"""Positions of cells on the ground, in metres: exactly in rows and columns wherever they are."""
 
 from __future__ import annotations
 
@@ -12,17 +12,11 @@ from mapveil_client.plane import Degrees, EqualAreaCylinder
 
 
 def positions_m(tiling: Tiling) -> tuple[FloatArray, FloatArray]:
-    """Where the cells' centres are in the region's plane, metres east and north.
+    """The cells' centres in the region's plane, metres east and north; a :class:`ParameterError` without georeference.
 
-    A plane that is not an equal-area cylinder gives way to the one around the region's middle, unless the
-    cells are in rows and columns in the former only. Cells that share a column (or row) of the tiling's
-    lattice share x (or y) exactly, and evenly spaced ones are exactly so, whenever they are within a
-    millionth of the spacing.
-
-    Raises
-    ------
-    ParameterError
-        The region is nowhere on Earth.
+    A plane that is not an equal-area cylinder is replaced by the one around the region's middle, unless the cells are
+    in rows and columns in the former only. Cells that share a column (or row) of the tiling's lattice share x (or y)
+    exactly, and evenly spaced ones are exactly so, whenever they are within a millionth of the spacing.
     """
     region = tiling.region
     if not region.georeferenced:

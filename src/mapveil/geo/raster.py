@@ -121,6 +121,10 @@ def floor_sql(value: str, first: int, last: int) -> str:
 
 def boxed_sql(lon: str, lat: str, box: BoxEdges, key: str) -> str:
     """SQL of a key within a box of degrees, -1 outside."""
+    return f"(CASE WHEN {in_box_sql(lon, lat, box)} THEN {key} ELSE -1 END)"
+
+
+def in_box_sql(lon: str, lat: str, box: BoxEdges) -> str:
+    """SQL of whether a location lies in a box of degrees, edges included."""
     west, south, east, north = (sql_number(edge) for edge in box)
-    inside = f"({lon}) BETWEEN {west} AND {east} AND ({lat}) BETWEEN {south} AND {north}"
-    return f"(CASE WHEN {inside} THEN {key} ELSE -1 END)"
+    return f"({lon}) BETWEEN {west} AND {east} AND ({lat}) BETWEEN {south} AND {north}"

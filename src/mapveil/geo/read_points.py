@@ -102,11 +102,6 @@ def open_table(source: Any) -> Table:
     """Open any source of :func:`read_points`, whatever its columns are.
 
     An open table stays itself, so that standard input can be read for more than one purpose.
-
-    Raises
-    ------
-    InputError
-        No such file, an unknown format, or an unreadable file.
     """
     if isinstance(source, str) and source == "-":
         return open_standard_input()

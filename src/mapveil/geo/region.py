@@ -69,9 +69,7 @@ class Region(Box):
         InputError
             Not numbers, out of range, empty, swapped, or across the antimeridian.
         """
-        bbox = _checked_bbox(west, south, east, north)
-        projection = middle_cylinder(bbox)
-        return cls(projection.crs, _mapped(bbox, projection.project), bbox)
+        return cls._around(_checked_bbox(west, south, east, north))
 
     @classmethod
     def from_polygon(cls, polygon: Polygon | MultiPolygon | Mapping[str, Any]) -> Region:
@@ -274,11 +272,15 @@ class Region(Box):
         bbox = _checked_bbox(west, south, east, north, source)
         if shape.area <= 0:
             raise InputError(f"{source}: the polygon has no area")
-        projection = middle_cylinder(bbox)
         flat = shapely.force_2d(shape)
         # A polygon that is its own bounding box is a box: cheaper, and its edges are exact.
         is_box = flat.geom_type == "Polygon" and flat.equals(shapely.box(*bbox))
-        return cls(projection.crs, _mapped(bbox, projection.project), bbox, None if is_box else flat)
+        return cls._around(bbox, None if is_box else flat)
+
+    @classmethod
+    def _around(cls, bbox: BoxEdges, polygon: Polygon | MultiPolygon | None = None) -> Region:
+        projection = middle_cylinder(bbox)
+        return cls(projection.crs, _mapped(bbox, projection.project), bbox, polygon)
 
 
 def reprojected(shapes: Any, project: _Project) -> Any:
@@ -314,11 +316,8 @@ def _checked_bbox(west: float, south: float, east: float, north: float, source: 
         )
     if south >= north:
         raise InputError(f"{source}: south {south:g} is not less than north {north:g}")
-    if (
-        round(south + north, 9) in {180.0, -180.0}
-        or round(east - west, 9) == 0
-        or round(north - south, 9) == 0
-    ):
+    at_pole = round(south + north, 9) in {180.0, -180.0}
+    if at_pole or round(east - west, 9) == 0 or round(north - south, 9) == 0:
         raise InputError(f"{source}: {west!r},{south!r},{east!r},{north!r} has no area to divide")
     return (float(west), float(south), float(east), float(north))
 

@@ -46,13 +46,7 @@ _TO_RGB = np.array(
 
 
 def ramp(steps: int = 256) -> npt.NDArray[np.uint8]:
-    """The colours from nobody (paper) to the densest (ink), sRGB, shape (steps, 3), at least two.
-
-    Examples
-    --------
-    >>> ramp(2).shape
-    (2, 3)
-    """
+    """The colours from nobody (paper) to the densest (ink), sRGB, shape (steps, 3), at least two."""
     check(steps >= 2, "steps", "at least 2", steps)
     part = np.linspace(0.0, 1.0, steps)
     lightness = _LIGHTNESS[0] + (_LIGHTNESS[1] - _LIGHTNESS[0]) * part

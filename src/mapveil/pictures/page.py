@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import json
-import math
+import re
 import zlib
 from collections.abc import Mapping
 from importlib import resources
@@ -113,14 +113,13 @@ def _ground(tiling: Tiling) -> dict[str, Any]:
     """The plane that a page is drawn in."""
     plane = map_plane(tiling)
     x0, y0, x1, y1 = plane.bounds
+    box, rings = tiling.region.polygon is None, region_rings(tiling, plane.projection)
     return {
         "georeferenced": tiling.region.georeferenced,
         "ramp": base64.b64encode(ramp().tobytes()).decode(),
         "extent": [x1 - x0, y1 - y0],
         "metres": [plane.metres_per_x, plane.metres_per_y],
-        "outline": None
-        if tiling.region.polygon is None
-        else _packed_rings(region_rings(tiling, plane.projection), plane),
+        "outline": None if box else _packed_rings(rings, plane),
     }
 
 
@@ -165,22 +164,20 @@ def _lines(tiling: Tiling, scene: Scene, lines: Lines) -> dict[str, Any]:
     """The lines of a map, their facts, and the dots under them."""
     plane, (layer,) = map_plane(tiling), scene.layers
     courses, scale = planar(plane, lines), layer_scale(layer)
-    x0, _, _, y1 = plane.bounds
     mark = np.full(layer.values.size, -1) if lines.mark is None else lines.mark
     dots = None
     if scene.dots is not None:
         sites = np.flatnonzero(scene.dots > 0) if tiling.size > _MOST_DOTS else np.arange(tiling.size)
         x, y = plane.projection.project(*tiling.centres(sites))
         size = _packed(np.nan_to_num(scene.dots[sites]), rounded=True)
-        dots = {"x": _packed(x - x0), "y": _packed(y1 - y), "size": size}
+        dots = {**_packed_xy(plane, x, y), "size": size}
     return {
         "unit": layer.unit,
         "directed": lines.directed,
         "widths": list(lines.widths),
         "faintest": FAINTEST,
         "scale": {"top": scale.top, "knee": scale.knee},
-        "x": _packed(courses.corners[:, 0] - x0),
-        "y": _packed(y1 - courses.corners[:, 1]),
+        **_packed_xy(plane, *courses.corners.T),
         "start": _packed(courses.start),
         "value": _packed(layer.values, rounded=True),
         "mark": _packed(mark.astype(np.int64)),
@@ -244,12 +241,7 @@ def _degrees(plane: MapPlane, frame: RasterFrame) -> dict[str, Any]:
 def _fill_page(template: str, fields: Mapping[str, str]) -> str:
     """A template of this package with its ``{{markers}}`` replaced by fields."""
     # One pass over the template's own text: what is put in is never searched for markers.
-    pieces = _resource_text(template).split("{{")
-    made = [pieces[0]]
-    for piece in pieces[1:]:
-        name, rest = piece.split("}}", 1)
-        made += [fields[name], rest]
-    return "".join(made)
+    return re.sub(r"\{\{(\w+)\}\}", lambda marker: fields[marker[1]], _resource_text(template))
 
 
 def _resource_text(name: str) -> str:
@@ -274,12 +266,15 @@ def _packed(values: npt.NDArray[Any], *, rounded: bool = False) -> dict[str, Any
     return {"type": kind[1:], "data": base64.b64encode(zlib.compress(planes.tobytes(), 6)).decode()}
 
 
-def _packed_rings(rings: Rings, plane: MapPlane) -> dict[str, Any]:
-    """Outlines from the plane's north-west corner, y down."""
+def _packed_xy(plane: MapPlane, x: FloatArray, y: FloatArray) -> dict[str, Any]:
+    """Locations from the plane's north-west corner, y down."""
     x0, _, _, y1 = plane.bounds
+    return {"x": _packed(x - x0), "y": _packed(y1 - y)}
+
+
+def _packed_rings(rings: Rings, plane: MapPlane) -> dict[str, Any]:
     return {
-        "x": _packed(rings.corners[:, 0] - x0),
-        "y": _packed(y1 - rings.corners[:, 1]),
+        **_packed_xy(plane, *rings.corners.T),
         "start": _packed(rings.start),
         "cell": _packed(rings.cell),
     }
@@ -287,19 +282,10 @@ def _packed_rings(rings: Rings, plane: MapPlane) -> dict[str, Any]:
 
 def _script_json(record: dict[str, Any]) -> str:
     """JSON that no HTML parser can mistake for the end of its script."""
-    text = json.dumps(_finite(record), separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    # JSON knows no infinity and no NaN: such numbers are null.
+    finite = json.loads(json.dumps(record), parse_constant=lambda _: None)
+    text = json.dumps(finite, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
-
-
-def _finite(value: Any) -> Any:
-    """The record with null for numbers that JSON does not know."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {name: _finite(part) for name, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(part) for part in value]
-    return value
 
 
 def _section_html(head: str, rows: list[tuple[str, str]]) -> str:

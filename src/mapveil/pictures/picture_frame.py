@@ -85,13 +85,7 @@ def draw_bar(
 
 
 def number_text(value: float) -> str:
-    """A number in three digits, with thin spaces between thousands.
-
-    Examples
-    --------
-    >>> number_text(2.718281828), number_text(0.0)
-    ('2.72', '0')
-    """
+    """A number in three digits, with thin spaces between thousands, such as "2.72" and "0"."""
     if value == 0:
         return "0"
     if abs(value) >= 1e7 or abs(value) < 1e-3:

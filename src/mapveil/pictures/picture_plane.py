@@ -89,19 +89,9 @@ def arcs(ends: FloatArray, aspect: float) -> FloatArray:
 
     .. math:: c(t) = (1 - t)^2\, a + 2 t (1 - t)\, k + t^2\, b, \qquad k = \tfrac12 (a + b) + 2 h\, (b - a)^\perp
 
-    where: a and b are origin and destination, :math:`(x, y)^\perp = (-y, x)` on the ground, and h is the distance
-    of the middle from the line, as a fraction of its length.
-
-    Parameters
-    ----------
-    ends : ndarray of float64, shape (lines, 2, 2)
-        x and y of origin and destination in the plane.
-    aspect : float
-        Length of a unit of y on the ground, in units of x.
-
-    Returns
-    -------
-    ndarray of float64, shape (lines, POINTS, 2)
+    where: a and b are origin and destination in the plane (``ends``, shape (lines, 2, 2)), :math:`(x, y)^\perp =
+    (-y, x)` on the ground, where a unit of y is ``aspect`` units of x long, and h is the distance of the middle from
+    the line, as a fraction of its length. The result has shape (lines, POINTS, 2).
     """
     a, b = ends[:, 0], ends[:, 1]
     along = (b - a) * (1.0, aspect)
