@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mapveil.maps.note import Note
+from mapveil.maps.scene import Note
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,6 +8,20 @@ from typing import Any, Literal, NamedTuple
 from mapveil_client.arrays import FloatArray, IntArray
 
 ScaleKind = Literal["linear", "log"]
+NoteLevel = Literal["info", "warning"]
+
+
+class Note(str):
+    """A remark as readers see it, with its level: ``"warning"``, which pages and pictures mark, or ``"info"``."""
+
+    level: NoteLevel
+    text: str
+
+    def __new__(cls, text: str, level: NoteLevel = "info") -> Note:
+        """The remark, marked where it is a warning."""
+        made = super().__new__(cls, f"WARNING: {text}" if level == "warning" else text)
+        made.level, made.text = level, text
+        return made
 
 
 class Shading(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mapveil.maps.note import Note
+from mapveil.maps.scene import Note
 from mapveil.privacy.claim import Measured, Quantity
 from mapveil.random_features.posterior import Hiding
 
