@@ -109,3 +109,26 @@ def test_audit(mapveil: Callable) -> None:
     report = mv.audit("laplace", trials=400, rng=5)
     assert record["epsilon_lower"] == pytest.approx(report.epsilon_lower, rel=1e-12)
     assert record["holds"] is report.holds is True
+
+
+def test_fit_and_privatize(mapveil: Callable, tmp_path: Path) -> None:
+    draw = np.random.default_rng(1)
+    rows = [
+        f"u{at % 4},{35.5 + 0.01 * draw.random()},{24 + 0.01 * draw.random()},{-70 - at % 30}"
+        for at in range(200)
+    ]
+    table, fitted, private = (tmp_path / name for name in ("table.csv", "theirs.mapveil", "theirs.parquet"))
+    table.write_text("\n".join(["user_id,lat,lon,rss_dbm", *rows]))
+    asked = ("--privatizer", "local-gaussian", "--option", "epsilon=8", "--seed", "5")
+    done = mapveil("signal", "fit", table, *asked, "-o", fitted)
+    assert done.code == 0, done.err
+    ours = mv.fit_privatizer(mv.read_measurements(table), "local-gaussian", {"epsilon": 8}, rng=5)
+    mv.write_privatizer(ours, tmp_path / "ours.mapveil")
+    assert fitted.read_bytes() == (tmp_path / "ours.mapveil").read_bytes()
+    done = mapveil("signal", "privatize", fitted, table, "--seed", "3", "-o", private)
+    assert done.code == 0, done.err
+    made = mv.privatize(ours, table, rng=3)
+    reports, guarantee = mv.read_privatized(private)
+    assert reports.rows.tolist() == mv.read_privatized(made.table)[0].rows.tolist()
+    assert guarantee is not None
+    assert guarantee.epsilon == made.guarantee.epsilon == 8
