@@ -54,7 +54,7 @@ def _score(devices: int, features: int) -> Result:
 
 def _by_filter(reports: Reports, device: int, places: np.ndarray, query: Query) -> float:
     one = Reports(reports.frequencies[:, [device]], reports.projections[[device]])
-    surface = grid_reports(one, query).evaluations[0]
+    surface = grid_reports(one, query)[0]
     peaks = (surface == maximum_filter(surface, 3)) & (surface >= surface.max() / PAPER_RATIO)
     column, row = np.nonzero(peaks)
     grid = query.grid

@@ -64,7 +64,7 @@ def by_definition(surface, place, grid, ratio):
 @pytest.mark.parametrize("ratio", [1.0, PAPER_RATIO, 2.0])
 def test_it_is_the_definition(features, ratio):
     query, places, reports = waves(60, features)
-    surfaces = grid_reports(reports, query).evaluations
+    surfaces = grid_reports(reports, query)
     fast, shown = (
         score_waves(reports, places, query, ratio=ratio),
         score_surfaces(surfaces, places, GRID, ratio=ratio),

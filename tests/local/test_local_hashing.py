@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import mapveil as mv
-from mapveil.local.estimators.hash_support import HashSupport
+from mapveil.local.estimators.likelihood import SupportLikelihood
 from mapveil.local.randomizers.hierarchical_hashing import HierarchicalHashing
 from mapveil.local.randomizers.local_hashing import LocalHashing
 from mapveil.local.randomizers.randomizer import Tally
@@ -46,7 +46,7 @@ def test_the_noise_of_an_average_group_is_that_of_the_matrix(epsilon: int) -> No
     randomizer = LocalHashing(epsilon=epsilon).on(domain)
     p = np.random.default_rng(4).dirichlet(np.full(domain.size, 0.5))
     matrix = randomizer.transition_matrix()
-    hashes, reports = randomizer.reports.hashes, randomizer.reports
+    hashes, reports = randomizer.hashes, randomizer
     function, bucket = np.divmod(np.arange(randomizer.symbols), hashes.buckets)
     supports = np.stack([hashes.values(function, np.full(function.size, x)) == bucket for x in range(64)])
     rows = (supports - reports.other) / (reports.held - reports.other)
@@ -90,7 +90,7 @@ def test_the_sites_are_asked_about_as_often_as_said() -> None:
     domain = Domain(mv.Quadtree(REGION, depth=4))
     randomizer = HierarchicalHashing(epsilon=1, growth=4, site_weight=5).on(domain)
     reports = randomizer.randomize(np.zeros(80_000, dtype=np.int64), Randomness(5)).values
-    parts = randomizer.support(randomizer.tally(randomizer.randomize(np.arange(256), Randomness(6))))
+    parts = randomizer.likelihood(randomizer.tally(randomizer.randomize(np.arange(256), Randomness(6))))
     assert len(randomizer._levels) == 4
     starts = np.cumsum([0, *(level.symbols for level in randomizer._reports)])
     drawn = np.histogram(reports, starts)[0] / reports.size
@@ -99,7 +99,7 @@ def test_the_sites_are_asked_about_as_often_as_said() -> None:
     expected = randomizer.forward(np.eye(256)[0])
     got = [expected[a:b].sum() for a, b in itertools.pairwise(starts)]
     np.testing.assert_allclose(got, np.array([1, 1, 1, 5]) / 8, rtol=1e-9)
-    assert isinstance(parts, HashSupport)
+    assert isinstance(parts, SupportLikelihood)
 
 
 def test_the_users_that_supports_suggest_are_those_there_when_reports_are_as_expected() -> None:
@@ -107,7 +107,7 @@ def test_the_users_that_supports_suggest_are_those_there_when_reports_are_as_exp
     randomizer = HierarchicalHashing(epsilon=1).on(domain)
     p = np.random.default_rng(8).dirichlet(np.ones(256))
     n = 10**13
-    support = randomizer.support(Tally(np.rint(n * randomizer.forward(p)).astype(np.int64), n))
+    support = randomizer.likelihood(Tally(np.rint(n * randomizer.forward(p)).astype(np.int64), n))
     np.testing.assert_allclose(support.users(p), n * p, rtol=1e-5)
 
 
@@ -126,5 +126,5 @@ def test_the_information_of_supports_is_that_of_every_node_by_itself() -> None:
             chance = level.other + (level.held - level.other) * p[inside].sum()
             slope = (level.held - level.other) * change[inside].sum()
             wanted += 1000 * slope**2 / (chance * (1 - chance))
-    support = randomizer.support(Tally(reports, 3000))
+    support = randomizer.likelihood(Tally(reports, 3000))
     assert support.information(p, change) == pytest.approx(wanted)

@@ -9,8 +9,6 @@ import mapveil as mv
 from mapveil.local.estimators.estimators import estimate_distribution
 from mapveil.local.estimators.maximum_likelihood import maximise_likelihood
 from mapveil.local.estimators.smoothed_likelihood import (
-    expected_users,
-    information,
     smooth_likelihood,
 )
 from mapveil.local.estimators.split_trees import SplitTrees
@@ -100,10 +98,14 @@ def test_many_reports_leave_nothing_to_smooth() -> None:
 def test_the_users_expected_are_those_there_when_the_reports_are_as_expected(mechanism) -> None:
     randomizer = mechanism(epsilon=1).on(places(60))
     p = np.random.default_rng(1).dirichlet(np.ones(60))
-    likely = randomizer.forward(p) if mechanism is HadamardResponse else randomizer.holding(p)
+    likely = (
+        randomizer.forward(p)
+        if mechanism is HadamardResponse
+        else randomizer.other + (randomizer.held - randomizer.other) * p
+    )
     n = 10**12
     tally = Tally(np.rint(n * likely).astype(np.int64), n)
-    np.testing.assert_allclose(expected_users(randomizer, tally)(p), n * p, rtol=1e-6)
+    np.testing.assert_allclose(randomizer.likelihood(tally).users(p), n * p, rtol=1e-6)
 
 
 def test_the_information_is_that_of_the_whole_matrix() -> None:
@@ -112,9 +114,8 @@ def test_the_information_is_that_of_the_whole_matrix() -> None:
     p, change = generator.dirichlet(np.ones(40)), generator.normal(size=40)
     matrix = randomizer.transition_matrix()
     whole = matrix @ np.diag(1 / (p @ matrix)) @ matrix.T
-    assert information(randomizer, Tally(np.zeros(randomizer.symbols, dtype=np.int64), 500), p)(
-        change
-    ) == pytest.approx(500 * change @ whole @ change)
+    likelihood = randomizer.likelihood(Tally(np.zeros(randomizer.symbols, dtype=np.int64), 500))
+    assert likelihood.information(p, change) == pytest.approx(500 * change @ whole @ change)
 
 
 def test_smoothing_keeps_the_total_and_follows_what_is_sure() -> None:

@@ -58,7 +58,7 @@ def test_one_place_is_one_kernel(h, x, y, columns, rows):
     np.testing.assert_allclose(found, wanted, atol=2e-8)
 
 
-@pytest.mark.parametrize("kernel", KERNELS[1:], ids=lambda kernel: kernel.name)
+@pytest.mark.parametrize("kernel", [*KERNELS.values()][1:], ids=[*KERNELS][1:])
 def test_other_kernels_are_summed_directly(kernel):
     grid, rng = GRIDS[2], np.random.default_rng(1)
     places = rng.uniform(0, 30, (2, 50)) * np.array([[1], [-1]])

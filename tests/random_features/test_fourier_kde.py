@@ -37,7 +37,7 @@ def errors(heat_of, exact, users, kernel, h, features, factor=1.0):
     return (heat_of - exact * factor) / spread
 
 
-@pytest.mark.parametrize("kernel", [kernel.name for kernel in KERNELS])
+@pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("features", [1, 4])
 def test_the_estimate_is_the_exact_density_with_the_noted_error(kernel, features):
     h = 120.0

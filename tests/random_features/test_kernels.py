@@ -9,12 +9,12 @@ import pytest
 from scipy import integrate, special, stats
 
 from mapveil_client.errors import ParameterError
-from mapveil_client.random_features.kernels import KERNELS, Matern, kernel_named
+from mapveil_client.random_features.kernels import KERNELS, Cauchy, Gaussian, Matern, kernel_named
 from mapveil_client.randomness.random import Randomness
 
 COUNT = 400_000
 CERTAIN = 6.2  # standard errors: two-sided 1e-9
-EVERY = pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
+EVERY = pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS.keys())
 DIMENSION = pytest.mark.parametrize("dimension", [1, 2, 3])
 
 
@@ -88,9 +88,9 @@ def test_matern_is_the_bessel_form(order):
 
 
 def test_names_are_read_back_and_others_listed():
-    assert len({kernel.name for kernel in KERNELS}) == len(KERNELS) == 6
-    for kernel in KERNELS:
-        assert kernel_named(kernel.name) == kernel
+    assert len(set(KERNELS.values())) == len(KERNELS) == 6
+    for name, kernel in KERNELS.items():
+        assert kernel_named(name) == kernel
     with pytest.raises(ParameterError, match="gaussian, laplace, cauchy, matern-3/2"):
         kernel_named("epanechnikov")
     with pytest.raises(ParameterError, match="0 to 3"):
@@ -101,9 +101,9 @@ def test_names_are_read_back_and_others_listed():
 @pytest.mark.parametrize("probability", [1e-6, 0.0488, 0.5, 0.999])
 @pytest.mark.parametrize("dimension", [1, 2, 3])
 def test_lengths_have_the_quantiles_of_the_libraries_laws(kernel, probability, dimension) -> None:
-    if kernel.name == "gaussian":
+    if isinstance(kernel, Gaussian):
         right = stats.chi2.ppf(probability, dimension) ** 0.5
-    elif kernel.name == "cauchy":
+    elif isinstance(kernel, Cauchy):
         right = stats.gamma.ppf(probability, dimension)
     else:
         right = (dimension * stats.f.ppf(probability, dimension, 2 * kernel.order + 1)) ** 0.5

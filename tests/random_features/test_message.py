@@ -80,7 +80,7 @@ numbers = st.floats(1e-3, 1e6)
         lambda d: st.tuples(*[st.lists(numbers, min_size=d, max_size=d) for _ in range(3)])
     ),
     st.integers(1, 9),
-    st.sampled_from([kernel.name for kernel in KERNELS]),
+    st.sampled_from([*KERNELS]),
     st.booleans(),
     st.text(max_size=40),
 )

@@ -29,7 +29,7 @@ def test_the_bound_is_lemma_3s(gamma, bands, side):
     assert largest_bandwidth(side, bands=bands, gamma=gamma, kernel=Gaussian()) == pytest.approx(wanted)
 
 
-@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
+@pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS.keys())
 @pytest.mark.parametrize("dimension", [1, 2, 3])
 def test_at_the_bound_bands_appear_as_often_as_promised_and_no_oftener(kernel, dimension):
     side, bands, gamma, count = 1000.0, 3, 0.4, 200_000

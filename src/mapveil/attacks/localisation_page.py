@@ -198,7 +198,7 @@ def _surface(reports: Reports, asked: Query, at: Scene) -> FloatArray:
     shown = dataclasses.replace(asked, grid=fine)
     shift = np.asarray(shown.origin) - np.asarray(asked.origin)
     turned = reports.projections * np.exp(-1j * np.tensordot(shift, reports.frequencies, axes=(0, 0)))
-    return np.asarray(grid_reports(reports._replace(projections=turned), shown).evaluations[0])
+    return np.asarray(grid_reports(reports._replace(projections=turned), shown)[0])
 
 
 def _per(at: Scene) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -157,7 +157,7 @@ class DiskRandomizer(SymbolRandomizer):
         super().__init__(domain, epsilon)
         self.raster: PixelRaster = pixel_raster(domain)
         width, height = self.raster.extent_m
-        self.radius_m = best_radius(epsilon, width, height) if radius_m is None else radius_m
+        self.radius_m = best_radius(epsilon, width, height) if radius_m is None else float(radius_m)
         up, along = disk_reach(self.radius_m, self.raster)
         self._shape = (self.raster.rows + 2 * up, self.raster.columns + 2 * along)
         if self._shape[0] * self._shape[1] > _LARGEST_OUTPUT:
@@ -301,6 +301,3 @@ class DiskArea(LocalMethod):
         super().__post_init__()
         above = self.radius_m is None or (math.isfinite(self.radius_m) and self.radius_m >= 0)
         self._check(above, "radius_m", "a number of metres of at least 0, or none")
-
-    def _arguments(self, domain: Domain) -> tuple[Any, ...]:
-        return (None if self.radius_m is None else float(self.radius_m),)

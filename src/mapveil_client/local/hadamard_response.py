@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -144,6 +144,3 @@ class HadamardResponse(LocalMethod):
         super().__post_init__()
         power = isinstance(self.blocks, int) and self.blocks >= 1 and not self.blocks & (self.blocks - 1)
         self._check(self.blocks is None or power, "blocks", "a power of two, or none")
-
-    def _arguments(self, domain: Domain) -> tuple[Any, ...]:
-        return (self.blocks,)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -142,6 +142,3 @@ class HierarchicalHashing(LocalMethod):
         for name, value, least in (("growth", self.growth, 2), ("site_weight", self.site_weight, 1)):
             held = isinstance(value, int) and least <= value <= _MOST
             self._check(held, name, f"a whole number from {least} to {_MOST}")
-
-    def _arguments(self, domain: Domain) -> tuple[Any, ...]:
-        return self.buckets, self.growth, self.site_weight

@@ -21,7 +21,7 @@ import functools
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 import numpy as np
 
@@ -265,40 +265,26 @@ class HashedReports:
         return self.hashes.sums(values.reshape(self.hashes.functions, self.hashes.buckets))
 
 
-class HashingRandomizer(SymbolRandomizer):
+class HashingRandomizer(HashedReports, SymbolRandomizer):
     """The randomizer of :class:`LocalHashing` on one domain."""
 
     kind: ClassVar[int] = 6
 
     def __init__(self, domain: Domain, epsilon: Fraction, buckets: int | None) -> None:
-        super().__init__(domain, epsilon)
+        SymbolRandomizer.__init__(self, domain, epsilon)
         g = best_buckets(epsilon, domain.size) if buckets is None else buckets
-        self.reports = HashedReports(domain.size, epsilon, g)
+        HashedReports.__init__(self, domain.size, epsilon, g)
         if self.symbols > _LARGEST_TABLE:
             raise ParameterError(
                 f"the table must have 2**25 counts at most, got {self.symbols}: {g} buckets for {domain.size} sites"
             )
-        self.weights = self.reports.weights
-
-    @property
-    def symbols(self) -> int:
-        """One for each function and bucket."""
-        return self.reports.symbols
 
     def _draw(self, sites: IntArray, rng: Randomness) -> IntArray:
-        return self.reports.draw(sites, rng)
-
-    def forward(self, distribution: FloatArray) -> FloatArray:
-        """See :meth:`SymbolRandomizer.forward`: Fourier transforms."""
-        return self.reports.forward(distribution)
-
-    def backward(self, values: FloatArray) -> FloatArray:
-        """See :meth:`SymbolRandomizer.backward`: Fourier transforms."""
-        return self.reports.backward(values)
+        return self.draw(sites, rng)
 
     def identity(self) -> str:
         """See :meth:`Randomizer.identity`."""
-        return f"hashing {self.reports.hashes.buckets} {self.weights.more}:{self.weights.less}"
+        return f"hashing {self.hashes.buckets} {self.weights.more}:{self.weights.less}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -333,6 +319,3 @@ class LocalHashing(LocalMethod):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._check(self.buckets is None or is_prime(self.buckets), "buckets", "a prime, or none")
-
-    def _arguments(self, domain: Domain) -> tuple[Any, ...]:
-        return (self.buckets,)

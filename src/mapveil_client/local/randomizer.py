@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Final, Literal
@@ -145,20 +147,14 @@ class SymbolRandomizer(Randomizer):
     def forward(self, distribution: FloatArray) -> FloatArray:
         r"""The probability of each symbol, :math:`\sum_x q(y \mid x)\, p(x)`, shape (symbols,). Run by: the server.
 
-        Parameters
-        ----------
-        distribution : ndarray of float64, shape (sites,)
-            p, which need not sum to 1.
+        where: p is ``distribution``, shape (sites,), which need not sum to 1.
         """
 
     @abstractmethod
     def backward(self, values: FloatArray) -> FloatArray:
         r"""The adjoint, :math:`\sum_y q(y \mid x)\, r(y)`, shape (sites,). Run by: the server.
 
-        Parameters
-        ----------
-        values : ndarray of float64, shape (symbols,)
-            r.
+        where: r is ``values``, shape (symbols,).
         """
 
     def transition_matrix(self) -> FloatArray:
@@ -263,15 +259,14 @@ class LocalMethod(Checked, ABC):
         return as_epsilon(self.epsilon)
 
     def on(self, domain: Domain) -> Randomizer:
-        """The :attr:`randomizer` of a domain, with the parameters.
+        """The :attr:`randomizer` of a domain, with the method's own parameters by name.
 
         Raises
         ------
         ParameterError
             The parameters do not fit the domain.
         """
-        return self.randomizer(domain, self.budget, *self._arguments(domain))
-
-    def _arguments(self, domain: Domain) -> tuple[Any, ...]:
-        """Arguments of the randomizer on a domain, beside the budget."""
-        return ()
+        shared = {item.name for item in dataclasses.fields(LocalMethod)}
+        own = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
+        kind: Callable[..., Randomizer] = self.randomizer
+        return kind(domain, self.budget, **{name: own[name] for name in own.keys() - shared})

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -57,11 +58,16 @@ class StaircaseRandomizer(SymbolRandomizer):
 
     kind: ClassVar[int] = 2
 
-    def __init__(self, domain: Domain, epsilon: Fraction, thresholds: tuple[int, ...]) -> None:
+    def __init__(
+        self, domain: Domain, epsilon: Fraction, groups: int | None, thresholds: Sequence[int] | None
+    ) -> None:
         super().__init__(domain, epsilon)
-        self.thresholds = thresholds
         codes = domain.codes
-        self._blocks = [blocks_at(codes, threshold) for threshold in thresholds[:-1]]
+        if thresholds is not None:
+            self.thresholds = check_thresholds(codes, thresholds)
+        else:
+            self.thresholds = best_thresholds(codes, groups or group_number(epsilon, domain.size))
+        self._blocks = [blocks_at(codes, threshold) for threshold in self.thresholds[:-1]]
         self.extremes: Extremes = block_extremes(self._blocks, domain.size)
         lower = len(self._blocks)
         room = _TOTAL_BITS - 1 - (lower * domain.size).bit_length()
@@ -175,9 +181,3 @@ class StaircaseResponse(LocalMethod):
                 object.__setattr__(self, "thresholds", tuple(int(part) for part in parts))
             except ValueError:
                 self._check(False, "thresholds", "bits such as 46,30,2, or none")
-
-    def _arguments(self, domain: Domain) -> tuple[Any, ...]:
-        if self.thresholds is not None:
-            return (check_thresholds(domain.codes, [int(length) for length in self.thresholds]),)
-        wanted = self.groups or group_number(self.budget, domain.size)
-        return (best_thresholds(domain.codes, wanted),)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -97,6 +97,3 @@ class SubsetSelection(LocalMethod):
         super().__post_init__()
         held = self.subset is None or self.subset >= 1
         self._check(held, "subset", "a whole number of at least 1, or none")
-
-    def _arguments(self, domain: Domain) -> tuple[Any, ...]:
-        return (self.subset,)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -91,6 +91,3 @@ class UnaryEncoding(LocalMethod):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._check(self.variant in ("optimized", "symmetric"), "variant", "optimized or symmetric")
-
-    def _arguments(self, domain: Domain) -> tuple[Any, ...]:
-        return (self.variant,)

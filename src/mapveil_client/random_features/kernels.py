@@ -84,11 +84,6 @@ def normals(count: int, rng: Randomness) -> FloatArray:
 class Kernel(ABC):
     """A kernel of bandwidth 1 and the law of its frequencies, in one to three dimensions."""
 
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """The name that :func:`kernel_named` reads."""
-
     @abstractmethod
     def values(self, distance: FloatArray, dimension: int) -> FloatArray:
         """The kernel at distances in bandwidths, 1 at 0; same shape."""
@@ -123,11 +118,6 @@ class Kernel(ABC):
 @dataclass(frozen=True)
 class Gaussian(Kernel):
     """The kernel of Zong et al. (2023), section 2.2 (Delta is the distance; the paper prints its square)."""
-
-    @property
-    def name(self) -> str:
-        """``gaussian``."""
-        return "gaussian"
 
     def values(self, distance: FloatArray, dimension: int) -> FloatArray:
         """See :class:`Kernel`."""
@@ -164,11 +154,6 @@ class Matern(Kernel):
     def __post_init__(self) -> None:
         if self.order not in range(4):
             raise ParameterError(f"order must be 0 to 3 (a smoothness of 1/2 to 7/2), got {self.order!r}")
-
-    @property
-    def name(self) -> str:
-        """``laplace``, ``matern-3/2``, and so on."""
-        return "laplace" if self.order == 0 else f"matern-{2 * self.order + 1}/2"
 
     @property
     def _freedom(self) -> int:
@@ -229,11 +214,6 @@ class Matern(Kernel):
 class Cauchy(Kernel):
     """The shape of a Cauchy law in d dimensions."""
 
-    @property
-    def name(self) -> str:
-        """``cauchy``."""
-        return "cauchy"
-
     def values(self, distance: FloatArray, dimension: int) -> FloatArray:
         """See :class:`Kernel`."""
         return np.asarray((1 + np.square(distance)) ** (-(dimension + 1) / 2))
@@ -255,8 +235,15 @@ class Cauchy(Kernel):
         return 1 - math.exp(-length) * math.fsum(length**k / math.factorial(k) for k in range(dimension))
 
 
-KERNELS: tuple[Kernel, ...] = (Gaussian(), Matern(0), Cauchy(), Matern(1), Matern(2), Matern(3))
-"""All kernels."""
+KERNELS: Final[dict[str, Kernel]] = {
+    "gaussian": Gaussian(),
+    "laplace": Matern(0),
+    "cauchy": Cauchy(),
+    "matern-3/2": Matern(1),
+    "matern-5/2": Matern(2),
+    "matern-7/2": Matern(3),
+}
+"""The kernels by name."""
 
 
 def kernel_named(name: str) -> Kernel:
@@ -272,7 +259,6 @@ def kernel_named(name: str) -> Kernel:
     >>> kernel_named("matern-3/2").values(np.array([0.0, 1.0]), 2).round(3).tolist()
     [1.0, 0.483]
     """
-    for kernel in KERNELS:
-        if kernel.name == name:
-            return kernel
-    raise ParameterError(f"kernel must be one of {', '.join(each.name for each in KERNELS)}, got {name!r}")
+    if name not in KERNELS:
+        raise ParameterError(f"kernel must be one of {', '.join(KERNELS)}, got {name!r}")
+    return KERNELS[name]

@@ -73,12 +73,6 @@ class Reports(NamedTuple):
     projections: ComplexArray  # (devices, features), cosine and sine of the phase; shorter than 1 for a mean
 
 
-class GridReports(NamedTuple):
-    """The paper's form: every device's evaluations on the query's grid."""
-
-    evaluations: FloatArray  # (devices, *grid.count)
-
-
 def fold(frequencies: FloatArray, grid: EvenGrid) -> FloatArray:
     r"""Move frequencies by multiples of :math:`2 \pi / \text{step}` into the grid's band, in place.
 
@@ -145,8 +139,8 @@ def client_reports(units: FloatArray, visits: Visits, query: Query) -> Reports:
     return Reports(frequencies, projections)
 
 
-def grid_reports(reports: Reports, query: Query) -> GridReports:
-    """Evaluate each device's features on the query's grid, equation 7: the paper's form of a report.
+def grid_reports(reports: Reports, query: Query) -> FloatArray:
+    r"""Evaluate each device's features on the query's grid, equation 7, shape (devices, \*grid.count).
 
     Raises
     ------
@@ -161,7 +155,7 @@ def grid_reports(reports: Reports, query: Query) -> GridReports:
         offset = grid.axis(axis) - query.origin[axis]
         along = np.exp(1j * reports.frequencies[axis][..., None] * offset)
         values = (values[..., None] * along[..., None, :]).reshape(*values.shape[:2], -1)
-    return GridReports(values.real.sum(axis=1).reshape(-1, *grid.count))
+    return np.asarray(values.real.sum(axis=1).reshape(-1, *grid.count))
 
 
 class Device:

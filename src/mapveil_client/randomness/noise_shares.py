@@ -269,12 +269,10 @@ def shares_distance(length: int, alpha: Fraction, epsilon: Fraction, sensitivity
     where: m is the mean number of a client's events. The noise of n clients suffices for the guarantee; that of more is
     post-processing. See :func:`noise_shares` for the parameters.
     """
-    events = math.ceil(_mean_events(length, alpha, Fraction(epsilon), int(sensitivity)))
-    clients = math.ceil(1 / alpha)
-    numbers = Fraction(clients * -(-events // 256), 1 << 64)
+    mean, clients = _mean_events(length, alpha, Fraction(epsilon), int(sensitivity)), math.ceil(1 / alpha)
+    numbers = Fraction(clients * -(-math.ceil(mean) // _LARGEST_PART), 1 << 64)
     # The mean of all clients together: a client's own may be far below one event.
-    sizes = math.ceil(clients * _mean_events(length, alpha, Fraction(epsilon), int(sensitivity)))
-    return numbers + Fraction(sizes, 1 << 60)
+    return numbers + Fraction(math.ceil(clients * mean), 1 << 60)
 
 
 def as_shape(alpha: Fraction | float) -> Fraction:

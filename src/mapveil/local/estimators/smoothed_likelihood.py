@@ -1,20 +1,11 @@
 r"""Mapveil's estimator for every randomizer and size: expectation maximisation with smoothing at all scales.
 
 Maximum likelihood alone follows the noise: of thousands of sites a few get everything. Each step computes the number
-of users that the reports suggest at each site, given the distribution so far, and smooths these numbers:
+c of users that the reports suggest at each site (:mod:`mapveil.local.estimators.likelihood`), given the distribution so
+far, and smooths these numbers (:mod:`mapveil.local.estimators.split_trees`).
 
-.. math:: p' = S(c), \qquad c(x) = n\, p(x) \sum_y q(y \mid x)\, \frac{\hat\pi(y)}{\sum_{x'} q(y \mid x')\, p(x')}
-
-where: q is the channel, :math:`\hat\pi(y)` the fraction of the n reports that are y, and S the smoothing of
-:mod:`mapveil.local.estimators.split_trees`. Of sets, only the number :math:`h(x)` of those that hold each site is
-known; with :math:`\pi(x)` its expected fraction, and :math:`q_1, q_0` the probability that a set holds its client's
-site, or any one other,
-
-.. math:: c(x) = p(x) \Big( q_1 \frac{h(x)}{\pi(x)} + (1 - q_1) \frac{n - h(x)}{1 - \pi(x)} \Big)
-
-(sites as if independent); hashed nodes of many levels are treated alike
-(:mod:`mapveil.local.estimators.hash_support`). The unevenness of the divisions is learned level by level, weighted by
-the information of the reports: a level without any keeps its prior.
+The unevenness of the divisions is learned level by level, weighted by the information of the reports: a level without
+any keeps its prior.
 
 .. math:: \kappa_l = \frac{\nu + \sum_{l'} w_{l l'} \sum_b (\theta_b - r_b)^2 / s_b^2}{\nu + \sum_{l'} w_{l l'}
     \sum_b \gamma_b}, \qquad \gamma_b = \frac{I_b}{I_b + 1 / (\kappa_{l'} s_b^2)}
@@ -36,18 +27,18 @@ Source: Mapveil; after Silverman, Jones, Wilson, Nychka, "A Smoothed EM Approach
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from mapveil.local.estimators.hash_support import Supporting
+from mapveil.local.estimators.likelihood import TINY
 from mapveil.local.estimators.maximum_likelihood import extrapolated
 from mapveil.local.estimators.split_trees import SplitTrees
-from mapveil.local.randomizers.randomizer import Randomizer, SetRandomizer, SymbolRandomizer, Tally
+from mapveil.local.randomizers.randomizer import Randomizer, Tally
 from mapveil_client.arrays import FloatArray, IntArray
-from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
 
 # How much the error depends on each constant is measured on synthetic collections that none was tuned on:
@@ -70,7 +61,6 @@ _MAX_PEAK_FRACTION: Final = 0.7  # of all users, in the peaks that one round sta
 _PEAK_PENALTY: Final = 0.5  # lambda over ln d: the universal threshold of Donoho and Johnstone (1994)
 _PROBES: Final = 3  # vectors of random signs that measure the mean information
 _SEED: Final = 9001  # of the random signs, which depend on no data
-_TINY: Final = 1e-300  # least divisor
 
 
 class Smoothed(NamedTuple):
@@ -83,57 +73,6 @@ class Smoothed(NamedTuple):
     converged: bool
 
 
-def expected_users(randomizer: Randomizer, tally: Tally) -> Callable[[FloatArray], FloatArray]:
-    """c of the module's header, as a function of p. Run by: the server.
-
-    Raises
-    ------
-    ParameterError
-        Reports are neither symbols nor sets.
-    """
-    n, counts = tally.reports, tally.counts
-    if isinstance(randomizer, Supporting):
-        return randomizer.support(tally).users
-    if isinstance(randomizer, SymbolRandomizer):
-        observed = counts.astype(np.float64)
-        some = counts > 0
-
-        def of_symbols(p: FloatArray) -> FloatArray:
-            expected = np.maximum(randomizer.forward(p), _TINY)
-            ratio = np.divide(observed, expected, out=np.zeros(observed.shape), where=some)
-            return np.asarray(p * randomizer.backward(ratio))
-
-        return of_symbols
-    sets = _sets(randomizer)
-    held, other = sets.holding(np.ones(sets.size)), sets.holding(np.zeros(sets.size))
-
-    def of_sets(p: FloatArray) -> FloatArray:
-        pi = other + (held - other) * p
-        return np.asarray(p * (held * counts / pi + (1 - held) * (n - counts) / (1 - pi)))
-
-    return of_sets
-
-
-def information(randomizer: Randomizer, tally: Tally, p: FloatArray) -> Callable[[FloatArray], float]:
-    """The Fisher information about a change of the distribution p, as a function of the change. Run by: the server.
-
-    Raises
-    ------
-    ParameterError
-        Reports are neither symbols nor sets.
-    """
-    reports = tally.reports
-    if isinstance(randomizer, Supporting):
-        support = randomizer.support(tally)
-        return lambda change: support.information(p, change)
-    if isinstance(randomizer, SymbolRandomizer):
-        expected = np.maximum(randomizer.forward(p), _TINY)
-        return lambda change: float(reports * (randomizer.forward(change) ** 2 / expected).sum())
-    sets = _sets(randomizer)
-    pi, slope = sets.holding(p), sets.holding(np.ones(sets.size)) - sets.holding(np.zeros(sets.size))
-    return lambda change: float(reports * ((slope * change) ** 2 / (pi * (1 - pi))).sum())
-
-
 def smooth_likelihood(randomizer: Randomizer, tally: Tally) -> Smoothed:
     """Run the iteration of the module's header. Run by: the server.
 
@@ -143,15 +82,11 @@ def smooth_likelihood(randomizer: Randomizer, tally: Tally) -> Smoothed:
         The randomizer of the reports.
     tally : Tally
         Counts of the reports, at least one.
-
-    Raises
-    ------
-    ParameterError
-        Reports are neither symbols nor sets.
     """
     n, size = tally.reports, randomizer.size
     smoother = SplitTrees(randomizer.domain, min(_TREES, max(_MIN_TREES, _MAX_LEAVES // size)))
-    users = expected_users(randomizer, tally)
+    likelihood = randomizer.likelihood(tally)
+    users = likelihood.users
     early = _EARLY_TOLERANCE * _TOLERANCE
     # Peaks stand out from a map that is smoother than the prior.
     smoother.unevenness = np.full(smoother.levels, _STIFF_UNEVENNESS)
@@ -164,15 +99,15 @@ def smooth_likelihood(randomizer: Randomizer, tally: Tally) -> Smoothed:
         p = x[:size].copy()
         p[peaks] += of_peaks
         found = users(p) / n
-        expected = found[peaks] * of_peaks / np.maximum(p[peaks], _TINY)  # 0 where nobody is left
+        expected = found[peaks] * of_peaks / np.maximum(p[peaks], TINY)  # 0 where nobody is left
         kept = np.maximum(expected - penalty, 0.0)
         # Of few reports the users expected may sum to more than all: the smooth map keeps one.
-        kept *= min(1.0, n / (n + 1) / max(float(kept.sum()), _TINY))
+        kept *= min(1.0, n / (n + 1) / max(float(kept.sum()), TINY))
         found[peaks] -= expected
         return np.concatenate([smoother.smooth(n * found) * (1 - kept.sum()), kept])
 
     for number in range(_ROUNDS):
-        information_about = information(randomizer, tally, p)
+        information_about = functools.partial(likelihood.information, p)
         new = np.where(peak > 0, 0.0, peak_fractions(users(p) / p - n, information_about, p))
         smooth = (p - peak) * (1 - new.sum())
         peak = peak * (1 - new.sum()) + new
@@ -210,7 +145,7 @@ def peak_fractions(
     if mean <= 0:
         return np.zeros(p.size)
     found = np.where(score > _PEAK_DEVIATIONS * math.sqrt(mean), score / mean, 0.0)
-    return np.asarray(found * min(1.0, _MAX_PEAK_FRACTION / max(float(found.sum()), _TINY)))
+    return np.asarray(found * min(1.0, _MAX_PEAK_FRACTION / max(float(found.sum()), TINY)))
 
 
 def _run(
@@ -246,7 +181,7 @@ def _learn_unevenness(
         complete = reports * found.fraction / np.maximum(found.half * (1 - found.half), 1e-9)
         drawn = np.where(signs.random(found.fraction.size) < 0.5, -1.0, 1.0)
         held = information_about(trees.moved(p, level, drawn))
-        of_box = complete * min(held / max(float(complete.sum()), _TINY), 1.0)
+        of_box = complete * min(held / max(float(complete.sum()), TINY), 1.0)
         prior = trees.variance(level, float(trees.unevenness[level]))
         squares[level] = float((np.square(found.half - found.even_half) / trees.variance(level, 1.0)).sum())
         effective[level] = float((of_box / (of_box + 1 / prior)).sum())
@@ -254,11 +189,3 @@ def _learn_unevenness(
     weight = np.exp(-np.abs(number[:, None] - number))
     kappa = (_PRIOR_DIVISIONS + weight @ squares) / (_PRIOR_DIVISIONS + weight @ effective)
     return np.asarray(np.clip(kappa, _MIN_UNEVENNESS, _MAX_UNEVENNESS))
-
-
-def _sets(randomizer: Randomizer) -> SetRandomizer:
-    if not isinstance(randomizer, SetRandomizer):
-        raise ParameterError(
-            f"reports must be symbols or sets of sites, got those of {randomizer.identity()}"
-        )
-    return randomizer

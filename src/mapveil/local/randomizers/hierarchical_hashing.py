@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mapveil.local.estimators.covariance import DenseCovariance, SiteNoise
-from mapveil.local.estimators.hash_support import HashSupport, LevelSupport, Supporting
+from mapveil.local.estimators.likelihood import LevelSupport, SupportLikelihood
 from mapveil.local.estimators.tree_consistency import (
     MeasuredLevel,
     consistent_covariance,
@@ -21,7 +21,7 @@ from mapveil_client.arrays import FloatArray
 from mapveil_client.local import hierarchical_hashing as client
 
 
-class HierarchicalHashingRandomizer(client.HierarchicalHashingRandomizer, SymbolRandomizer, Supporting):
+class HierarchicalHashingRandomizer(client.HierarchicalHashingRandomizer, SymbolRandomizer):
     """Both halves of :class:`mapveil_client.local.hierarchical_hashing.HierarchicalHashingRandomizer`."""
 
     def invert(self, tally: Tally) -> FloatArray:
@@ -71,14 +71,14 @@ class HierarchicalHashingRandomizer(client.HierarchicalHashingRandomizer, Symbol
             )
         return levels
 
-    def support(self, tally: Tally) -> HashSupport:
-        """The nodes of every level that the reports support. Run by: the server."""
+    def likelihood(self, tally: Tally) -> SupportLikelihood:
+        """See :meth:`Randomizer.likelihood`: of the nodes of every level that the reports support."""
         found = []
         parts = self._parts(tally.counts.astype(np.float64))
         for blocks, reports, part in zip(self._levels, self._reports, parts, strict=True):
             supports, number = np.maximum(reports.sums(part), 0.0), max(float(part.sum()), 1e-300)
             found.append(LevelSupport(blocks, supports, number, reports.held, reports.other))
-        return HashSupport(self.domain.codes.site, found)
+        return SupportLikelihood(self.domain.codes.site, found)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -79,15 +79,15 @@ class HashingRandomizer(client.HashingRandomizer, SymbolRandomizer):
 
     def invert(self, tally: Tally) -> FloatArray:
         """See :meth:`Randomizer.invert`."""
-        return hash_estimates(self.reports, tally.counts.astype(np.float64), tally.reports)
+        return hash_estimates(self, tally.counts.astype(np.float64), tally.reports)
 
     def site_noise(self, distribution: FloatArray) -> SiteNoise:
         """See :meth:`Randomizer.site_noise`."""
-        return two_level_noise(distribution, self.reports.held, self.reports.other)
+        return two_level_noise(distribution, self.held, self.other)
 
     def covariance(self, distribution: FloatArray) -> Covariance:
         """See :meth:`Randomizer.covariance`: that of an average group of as many sites."""
-        noise = support_noise(self.reports)
+        noise = support_noise(self)
 
         def without(number: FloatArray) -> FloatArray:
             return np.asarray(number * (noise.variance_other + (number - 1) * noise.covariance_others))

@@ -9,10 +9,17 @@ from typing import Final
 import numpy as np
 
 from mapveil.local.estimators.covariance import Covariance, DenseCovariance, SiteNoise, two_level_noise
+from mapveil.local.estimators.likelihood import (
+    ChannelLikelihood,
+    LevelSupport,
+    Likelihood,
+    SupportLikelihood,
+)
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.local import randomizer as client
 from mapveil_client.local.randomizer import MOST_SITES, Reports
+from mapveil_client.local.staircase_groups import Blocks
 
 _BITS: Final = 1 << 24  # bits of the sets counted at a time
 
@@ -64,13 +71,14 @@ class Randomizer(client.Randomizer):
             The system of equations is singular: different distributions have the same reports.
         """
 
+    @abstractmethod
+    def likelihood(self, tally: Tally) -> Likelihood:
+        """The likelihood of the reports. Run by: the server."""
+
     def covariance(self, distribution: FloatArray) -> Covariance:
         """The covariance of one report's terms of :meth:`invert`, given the users' places. Run by: the server.
 
-        Parameters
-        ----------
-        distribution : ndarray of float64, shape (sites,)
-            Estimated distribution of the users, on which the noise depends a little.
+        The places are estimated by ``distribution``, shape (sites,); the noise depends on them a little.
 
         Raises
         ------
@@ -82,12 +90,7 @@ class Randomizer(client.Randomizer):
         )
 
     def site_noise(self, distribution: FloatArray) -> SiteNoise:
-        """The noise of one report in the estimate of each site. Run by: the server.
-
-        Parameters
-        ----------
-        distribution : ndarray of float64, shape (sites,)
-            Estimated distribution of the users.
+        """The noise of one report in the estimate of each site, as for :meth:`covariance`. Run by: the server.
 
         Raises
         ------
@@ -116,6 +119,10 @@ class SymbolRandomizer(client.SymbolRandomizer, Randomizer):
         if values.size and (int(values.min()) < 0 or int(values.max()) >= self.symbols):
             raise InputError(f"each report must be a symbol from 0 to {self.symbols - 1}, got another number")
         return Tally(np.bincount(values, minlength=self.symbols), values.size)
+
+    def likelihood(self, tally: Tally) -> Likelihood:
+        """See :meth:`Randomizer.likelihood`."""
+        return ChannelLikelihood(self, tally.counts, tally.reports)
 
     def _inverse_covariance(self, distribution: FloatArray) -> DenseCovariance:
         """The covariance of the inverse of a square channel, for small domains."""
@@ -149,9 +156,12 @@ class SetRandomizer(client.SetRandomizer, Randomizer):
         """See :meth:`Randomizer.invert`."""
         return np.asarray((tally.counts / max(tally.reports, 1) - self.other) / (self.held - self.other))
 
-    def holding(self, distribution: FloatArray) -> FloatArray:
-        """The probability that a report holds each site, shape (sites,), for a distribution of the users."""
-        return np.asarray(self.other + (self.held - self.other) * distribution)
+    def likelihood(self, tally: Tally) -> Likelihood:
+        """See :meth:`Randomizer.likelihood`: sites as if independent."""
+        site = np.arange(self.size)
+        singles, counts = Blocks(site, np.ones_like(site), site), tally.counts.astype(np.float64)
+        support = LevelSupport(singles, counts, tally.reports, self.held, self.other)
+        return SupportLikelihood(site, [support])
 
     def site_noise(self, distribution: FloatArray) -> SiteNoise:
         """See :meth:`Randomizer.site_noise`."""
