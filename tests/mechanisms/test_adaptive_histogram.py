@@ -1,104 +1,24 @@
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import mapveil as mv
-from mapveil.geo.counts import Counts
 from mapveil.mechanisms.adaptive_histogram import AdaptiveHistogram
 from mapveil.mechanisms.adaptive_rounds import Noise, thresholds
-from mapveil.mechanisms.mechanism import Estimate
-from mapveil.mechanisms.methods import find_method
-from mapveil.mechanisms.plan import NoisySums, Query, Setting
-from mapveil.trust.secure_aggregation.model import SecureAggregation
 from mapveil_client.arrays import FloatArray, IntArray
-from mapveil_client.encodings import NodeEncoding
 from mapveil_client.errors import ParameterError
 from mapveil_client.morton import PrefixTree, deinterleave
-
-Node = tuple[int, int]
+from tests.mechanisms.adaptive_play import Node, by_node, counted, noisy, play, random_sums, setting_of
 
 SHARED = Path(__file__).resolve().parents[2] / "../shared/data"
 MANY = 10**9  # an epsilon that leaves no noise to speak of
-
-
-class Played(NamedTuple):
-    queries: list[Query]
-    answers: list[NoisySums]
-    made: Estimate
-
-    @property
-    def trees(self) -> list[PrefixTree]:
-        found = []
-        for query in self.queries:
-            assert isinstance(query.encoding, NodeEncoding)
-            found.append(query.encoding.tree)
-        return found
-
-    @property
-    def epsilons(self) -> list[Fraction]:
-        return [query.epsilon for query in self.queries]
-
-    @property
-    def length(self) -> int:
-        return sum(query.encoding.length for query in self.queries)
-
-
-def setting_of(
-    depth: int = 4, devices: int = 1000, shards: int = 1, members: IntArray | None = None, spare: int = 0
-) -> Setting:
-    everywhere = np.ones(4**depth, dtype=np.int64) if members is None else members
-    return Setting(depth, everywhere, devices, shards, Fraction(1, max(devices // shards - spare, 1)), 1)
-
-
-def play(mechanism: AdaptiveHistogram, setting: Setting, answer: Callable[[Query], FloatArray]) -> Played:
-    server, queries, answers = mechanism.plan(setting), [], []
-    terms = float(setting.alpha * setting.devices)
-    try:
-        query = next(server)
-        while True:
-            queries.append(query)
-            sums = NoisySums(answer(query), 1.0, terms, query.epsilon, 1, 1, setting.devices)
-            answers.append(sums)
-            query = server.send(sums)
-    except StopIteration as stop:
-        return Played(queries, answers, stop.value)
-
-
-def counted(sites: IntArray) -> Callable[[Query], FloatArray]:
-    """The plain sums of people at these sites."""
-
-    def answer(query: Query) -> FloatArray:
-        where = query.encoding.positions(sites)[:, 0]
-        return np.bincount(where[where >= 0], minlength=query.encoding.length).astype(np.float64)
-
-    return answer
-
-
-def noisy(sites: IntArray, shards: int, seed: int) -> Callable[[Query], FloatArray]:
-    """The sums of people with discrete Laplace noise of each shard."""
-    plain, generator = counted(sites), np.random.default_rng(seed)
-
-    def answer(query: Query) -> FloatArray:
-        values, stop = plain(query), -np.expm1(-float(query.epsilon))
-        above, below = (generator.negative_binomial(shards, stop, values.size) for _ in range(2))
-        return values + above - below
-
-    return answer
-
-
-def random_sums(seed: int, spread: float = 300) -> Callable[[Query], FloatArray]:
-    generator = np.random.default_rng(seed)
-    return lambda query: generator.normal(20, spread, query.encoding.length)
 
 
 class SlowTree:
@@ -130,10 +50,6 @@ class SlowTree:
             elif count <= collapse and level > 0:
                 self.nodes.discard((level, code))
         return grown
-
-
-def by_node(tree: PrefixTree, values: FloatArray) -> dict[Node, float]:
-    return dict(zip(zip(tree.level.tolist(), tree.code.tolist(), strict=True), values.tolist(), strict=True))
 
 
 @settings(max_examples=80)
@@ -307,63 +223,6 @@ def test_provisioned_noise_is_paid_for_and_counted() -> None:
     # The noise has 1 / 0.85 variables: the same deviation of the sum costs that much under a root more.
     assert float(spare.epsilons[0] / plain.epsilons[0]) == pytest.approx(0.85**-0.5, rel=1e-3)
     assert spare.made.measurements[0].terms == pytest.approx(1 / 0.85)
-
-
-class TestWarmStart:
-    def test_a_tree_is_asked_as_it_is_with_the_root_for_the_rest(self) -> None:
-        tree = PrefixTree.of_nodes(4, [2, 4], [5, 255])
-        mechanism = AdaptiveHistogram(epsilon=1).starting_from(tree)
-        assert mechanism.start == ((2, 5), (4, 255))
-        played = play(mechanism, setting_of(), lambda q: np.zeros(q.encoding.length))
-        assert sorted(by_node(played.trees[0], np.zeros(3))) == [(0, 0), (2, 5), (4, 255)]
-
-    def test_an_earlier_map_saves_rounds_and_error(self) -> None:
-        tiling = mv.Quadtree(mv.Region.without_georeference(64, 64), depth=6)
-        weights = np.random.default_rng(3).pareto(0.8, tiling.size)
-        truth = weights / weights.sum()
-        yesterday, today = (
-            Counts(np.random.default_rng(seed).multinomial(50_000, truth).astype(np.int64), tiling)
-            for seed in (1, 2)
-        )
-        cold = AdaptiveHistogram(epsilon=1, trust=SecureAggregation())
-        error, rounds = {}, {}
-        before = cold.release(yesterday, rng=1)
-        for name, mechanism in (("cold", cold), ("warm", cold.starting_from(before))):
-            maps = [mechanism.release(today, rng=seed) for seed in range(5)]
-            error[name] = np.mean([((heat.normalised() - truth) ** 2).sum() for heat in maps])
-            rounds[name] = max(len(heat.rounds) for heat in maps)
-        assert rounds["warm"] < rounds["cold"]
-        assert error["warm"] < error["cold"]
-
-    def test_an_exported_or_public_map_will_do(self) -> None:
-        tiling = mv.Quadtree(mv.Region.without_georeference(16, 16), depth=4)
-        heat = AdaptiveHistogram(epsilon=1, trust=SecureAggregation()).release(
-            Counts(np.full(256, 40), tiling), rng=1
-        )
-        public = type(heat)(np.ones(256), tiling, heat.guarantee, "public raster")
-        fine = AdaptiveHistogram(epsilon=1, trust=SecureAggregation()).starting_from(public, users=100_000)
-        coarse = AdaptiveHistogram(epsilon=1, trust=SecureAggregation()).starting_from(public, users=30)
-        assert fine.start == tuple((4, code) for code in range(256))
-        assert coarse.start is not None
-        assert max(level for level, _ in coarse.start) < 3
-        assert (
-            AdaptiveHistogram(epsilon=1, trust=SecureAggregation(sample=30)).starting_from(public).start
-            == coarse.start
-        )
-
-    def test_parameters_are_json_and_make_it_again(self) -> None:
-        mechanism = AdaptiveHistogram(epsilon="1/3", start=((2, 5), (1, 0)), threshold=7.5, collapse=None)
-        record = json.loads(json.dumps(mechanism.parameters()))
-        assert find_method("adaptive").make(record.pop("epsilon"), record) == mechanism
-        assert mechanism.start == ((1, 0), (2, 5))
-
-    @pytest.mark.parametrize(
-        "start",
-        [[], [(1,)], [(1, 4)], [(-1, 0)], [(32, 0)], [(1.5, 0)], "quadrants", [("1", "0")], 3, [(1, 0, 0)]],
-    )
-    def test_what_is_no_list_of_nodes_is_refused(self, start: Any) -> None:
-        with pytest.raises(ParameterError, match=r"accepted|level"):
-            AdaptiveHistogram(epsilon=1, start=start)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-r"""Inside a measured cell: where its people are likely to be, from the cells around it.
+r"""The density inside a measured cell, from the cells around it.
 
 A cell that holds P users is cut into halves, along rows and columns in turn, until single sites are left. An even
 division would give its first half r P; the map goes on sloping as it does around the cell, so the first half gets
@@ -29,7 +29,7 @@ _USUAL, _SPREAD = 0.2, 0.1  # mean and deviation of the exponent over maps
 
 
 class Known(NamedTuple):
-    """What was found of the insides of cells that were divided into quarters and measured again."""
+    """Estimates inside cells that were divided into quarters and measured again."""
 
     square: FloatArray  # users per site of a raster as fine as the finest quarters, shape (fine, fine)
     depths: IntArray  # how often each cell was quartered, shape (cells, cells)
@@ -61,14 +61,13 @@ def interpolate(
     coarse : ndarray of float64, shape (cells, cells)
         Users per cell, not negative.
     members : ndarray, shape (side, side)
-        How many cells of the tiling each site stands for, 0 for a structural zero; ``side`` is ``cells`` times a
-        power of two.
+        Number of cells that each site stands for, 0 for a structural zero; ``side`` is ``cells`` times a power of 2.
     exponent : float
         a, at least 0.
     floor : float or ndarray of float64, shape (cells, cells)
         :math:`\\delta`, users per member: differences below it are worth little. At least 0.
     known : Known, optional
-        What was found of some cells' insides.
+        Estimates inside some cells.
 
     Returns
     -------

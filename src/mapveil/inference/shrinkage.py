@@ -1,16 +1,16 @@
 """Translation-invariant multiscale shrinkage: from noisy sums on a raster to a smooth, non-negative map.
 
-A box of the raster holds P users; it is cut into two halves, rows and columns in turn, until single
-sites are left. What a half is expected to hold is its share of the box's members; what was measured
-departs from that by signal and noise, and is drawn back to the posterior mean under a prior of splits
-that is learned, per size of box, from the noisy halves of all boxes (:mod:`mapveil.inference.split_prior`).
+A box of the raster is cut into two halves, rows and columns in turn, until single sites are left. The expected sum of
+a half is in proportion to its members; the measured one departs from that by signal and noise, and is drawn back by a
+rule that is learned, per size of box, from the noisy halves of all boxes: the posterior mean under a prior of splits
+(:mod:`mapveil.inference.split_prior`), or an expansion (:mod:`mapveil.inference.threshold_expansion`).
 
-The cuts are made at **every** offset, not at multiples of the box only: each box takes the mean of what
-its parents give it, which equals averaging over all shifts of the grid. Outside the raster lies nothing
-(no wrapping): a box over the border has fewer members, and so a smaller share.
+The cuts are made at every offset, not at multiples of the box only: each box takes the mean of what its parents give
+it, which equals averaging over all shifts of the grid. Outside the raster lies nothing (no wrapping): a box over the
+border has fewer members, and so a smaller share.
 
-Pure post-processing of released numbers: costs no privacy, serves every wing. Source: cycle spinning
-(Coifman and Donoho 1995), multiscale priors for counts (Kolaczyk 1999, Nowak and Kolaczyk 2000).
+Post-processing: costs no privacy. Source: cycle spinning (Coifman and Donoho 1995), multiscale priors for counts
+(Kolaczyk 1999, Nowak and Kolaczyk 2000).
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from mapveil_client.errors import ParameterError
 
 SplitRule = Literal["prior", "expansion"]
 
-_WHOLE = 0.99  # of a measured group, in either half
+# Of a measured group: a cut with less in either half tells nothing of the rule.
+_WHOLE = 0.99
 
 
 def pool(square: npt.NDArray[Any], levels: int) -> npt.NDArray[Any]:
@@ -84,27 +85,24 @@ def multiscale_shrinkage(
     variance : float or ndarray of float64, shape (side, side)
         Variance of the noise on each, independent from site to site.
     members : ndarray, shape (side, side), optional
-        How many cells each site stands for; 0 is a structural zero, estimated as exactly 0 whatever
-        was measured there. An even division is in proportion to members. All 1 by default.
+        Number of cells that each site stands for, all 1 by default; 0 is a structural zero, estimated as exactly 0.
     block : int
-        Where blocks of ``block`` x ``block`` sites were measured as well and the two made consistent,
-        sums of whole blocks are better known than their sites: boxes whose longer side is at least
-        ``block`` sites take their variance from ``block_variance``.
+        Side of blocks that were measured as well and made consistent with their sites, sites. Boxes whose longer side
+        is at least ``block`` take their variance from ``block_variance``.
     block_variance : float or ndarray of float64, shape (side, side), optional
         Each site's part of its block's variance; ``variance`` by default.
     leaves : ndarray of float64, shape (side, side), optional
-        Each site's part of the group it was measured in, where several sites were measured as one and
-        ``noisy`` and ``variance`` divided evenly among them; all 1 by default. Boxes that hold less than one
-        group tell nothing of the prior, which is not learned from them.
+        Each site's part of the group it was measured in, where several sites were measured as one and ``noisy`` and
+        ``variance`` divided evenly among them; all 1 by default. The rule is not learned from boxes with less than
+        one group.
     shifts : int
         Trees are rooted at ``shifts`` + 1 offsets along either axis (at most ``side`` + 1), around the centre:
         boxes of at most ``shifts`` sites a side are cut at every offset. Time grows with its logarithm.
     rule : str
-        How a half is estimated: ``"prior"``, the posterior mean under the learned prior; or ``"expansion"``, by
-        :mod:`mapveil.inference.threshold_expansion`, which looks at the boxes beside it too.
+        ``"prior"``, or ``"expansion"``, which looks at the boxes beside it too.
     sampled : bool
-        Whether the people counted are a sample, and the map wanted is that of all whom they stand for: then
-        the sums carry the sample's Poisson variance as well, which is estimated along with them.
+        Whether the users counted are a sample of those whom the map shows: then the sums carry the sample's Poisson
+        variance as well, which is estimated along with them.
 
     Returns
     -------

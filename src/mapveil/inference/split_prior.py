@@ -1,18 +1,18 @@
-r"""How people split between the two halves of a box: a prior learned from the noisy halves themselves.
+r"""The split of a box's users between its two halves: a prior learned from the noisy halves themselves.
 
-The part :math:`\theta` of a box's P users that is in its first half, which holds the part r of the box's
+The fraction :math:`\theta` of a box's P users that is in its first half, which holds the fraction r of the box's
 members, follows a mixture of beta laws with mean r, from nearly even to all on one side:
 
 .. math:: \theta \sim \sum_k w_k\, \mathrm{Beta}(2 a_k r,\ 2 a_k (1 - r))
 
-where: :math:`a_k` are :data:`CONCENTRATIONS` and the weights w are found per box size by expectation
-maximisation over all boxes cut in two equal parts, starting from (and held by ``_STRENGTH`` boxes' worth
-of) a mean of the weights of the size before and :data:`PUBLIC_WEIGHTS`. The noisy half z was measured with
-a standard deviation :math:`\tau`; its noise is a sum of Laplace variables (a Gaussian from 16 of them on).
-The estimate is the posterior mean :math:`P\, E[\theta \mid z]`.
+where: :math:`a_k` are :data:`CONCENTRATIONS` and the weights w are found per box size by expectation maximisation over
+all boxes cut in two equal parts, starting from (and held by ``_STRENGTH`` boxes' worth of) a mean of the weights of
+the size before and :data:`PUBLIC_WEIGHTS`. The noisy half z was measured with a standard deviation :math:`\tau`; its
+noise is a sum of Laplace variables (a Gaussian from 16 of them on). The estimate is the posterior mean
+:math:`P\, E[\theta \mid z]`. It is looked up: with :math:`s = P / \tau` and :math:`t = z / \tau`, measured from the
+nearer end, it is a smooth function of two numbers for each r, tabulated once.
 
-Posterior means are looked up: with :math:`s = P / \tau` and :math:`t = z / \tau`, measured from the nearer
-end, they are a smooth function of two numbers for each r, tabulated once.
+The constants were chosen by hand with the first version of this prior; no benchmark varies them.
 
 Source: multiscale models of counts with beta-mixture splits (Kolaczyk 1999; Nowak and Kolaczyk 2000), empirical
 Bayes over a fixed grid of scales (Stephens 2017).
@@ -34,21 +34,21 @@ CONCENTRATIONS: Final = (200.0, 30.0, 8.0, 3.0, 1.0, 0.35, 0.1, 0.02)
 PUBLIC_WEIGHTS: Final = (0.03, 0.03, 0.05, 0.08, 0.14, 0.2, 0.23, 0.24)
 """Weights before any data: people cluster, at most scales."""
 
-_STRENGTH: Final = 30.0
-_SPREAD: Final = 1.1
-_POSSIBLE: Final = 0.05
-_CARRIED: Final = 0.5
-_ROUNDS: Final = 30
-_SHARES: Final = np.array([0.01, 0.08, 0.25, 0.5, 0.75, 0.92, 0.99])
-_EVEN: Final = 3
-_FIRST_OCTAVE, _OCTAVES = -3, 24
+_STRENGTH: Final = 30.0  # boxes
+_SPREAD: Final = 1.1  # deviation of ln a about an expected concentration
+_POSSIBLE: Final = 0.05  # weight of the public mixture beside an expected concentration
+_CARRIED: Final = 0.5  # weight of the size before in the start
+_ROUNDS: Final = 30  # of expectation maximisation
+_SHARES: Final = np.array([0.01, 0.08, 0.25, 0.5, 0.75, 0.92, 0.99])  # r of the tables
+_EVEN: Final = 3  # the table of r = 0.5
+_FIRST_OCTAVE, _OCTAVES = -3, 24  # of s
 _STEPS: Final = 64  # of t, from _BELOW noise deviations below zero up to the middle
 _BELOW: Final = 6.0
-_BEND: Final = 1.5
-_NODES: Final = 40
+_BEND: Final = 1.5  # noise deviations; steps of t are even below it, logarithmic above
+_NODES: Final = 40  # of the integral over theta
 _REACH: Final = 9.0  # noise deviations beyond which a likelihood is nothing
-_SURE_S, _SURE_T = 2000.0, 30.0
-_GAUSSIAN: Final = 16
+_SURE_S, _SURE_T = 2000.0, 30.0  # beyond both the measurement stands
+_GAUSSIAN: Final = 16  # Laplace variables whose sum is taken for a Gaussian
 _CHUNK: Final = 1 << 17
 
 
@@ -79,13 +79,7 @@ class SplitPrior:
         self._fresh = True
 
     def expect(self, concentration: float) -> None:
-        """Expect the boxes to come to divide about as a given concentration says, instead of the public weights.
-
-        Parameters
-        ----------
-        concentration : float
-            a. Components within a factor of three or so are likely, the others possible.
-        """
+        """Expect later boxes to divide as a concentration a says: within a factor of about three."""
         away = np.log(np.array(CONCENTRATIONS) / concentration) / _SPREAD
         near = np.exp(-np.square(away) / 2)
         public = np.array(PUBLIC_WEIGHTS) / sum(PUBLIC_WEIGHTS)
@@ -103,18 +97,18 @@ class SplitPrior:
         sites: int,
         offsets: int = 1,
     ) -> FloatArray:
-        """Learn the weights for boxes of one size, and estimate their first halves.
+        r"""Learn the weights for boxes of one size, and estimate their first halves.
 
         Parameters
         ----------
         parent, measured, variance, share : ndarray of float64, shape (boxes,)
-            P, z, the square of the noise deviation, and r.
+            P, z, the square of :math:`\tau`, and r.
         telling : ndarray of bool, optional
-            Which boxes to learn from.
+            The boxes to learn from; all by default.
         sites : int
-            How many sites a half has.
+            Number of sites in a half.
         offsets : int
-            How many shifts of each were cut: boxes overlap, and each counts 1 / ``offsets`` in learning.
+            Shifts at which each box was cut: boxes overlap, and each counts 1 / ``offsets`` in learning.
         """
         terms = min(2 * sites * self._terms, _GAUSSIAN)
         deviation = np.sqrt(np.maximum(variance, 1e-200))
@@ -189,7 +183,7 @@ def _chunks(index: IntArray) -> list[IntArray]:
 
 
 def _place(signal: FloatArray, t: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Where a pair lies in the tables, in rows and columns."""
+    """Row and column of a pair in the tables."""
     octave = np.clip(np.log2(signal) - _FIRST_OCTAVE, 0, _OCTAVES - 1.001)
     scaled = np.log1p((np.maximum(t, -_BELOW) + _BELOW) / _BEND) / np.log1p((signal / 2 + _BELOW) / _BEND)
     return octave, np.clip(scaled * (_STEPS - 1), 0, _STEPS - 1.001)

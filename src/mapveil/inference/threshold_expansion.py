@@ -1,4 +1,4 @@
-r"""How people split between the two halves of a box: a linear expansion whose weights minimise estimated error.
+r"""The split of a box's users between its two halves: a linear expansion whose weights minimise estimated error.
 
 The first half of a box of P users departs from its even part r P by :math:`\theta`; what was measured departs by
 :math:`e = \theta + \tau \xi`, :math:`\xi` noise of variance 1; and the boxes to both sides, left whole so far, lead to
@@ -17,7 +17,7 @@ wanted for each term F, and
 needs no truth: exact for F(e) = e whatever the noise, and for every F where it is Gaussian, as sums over several
 sites and shards nearly are. An octave with few boxes is held by ``_HELD`` boxes' worth of the weights of all octaves.
 
-It assumes nothing of how people cluster: where they do, large departures are kept and small ones drawn in; where they
+It assumes nothing of how users cluster: where they do, large departures are kept and small ones drawn in; where they
 do not, all are drawn in alike. Source: Blu and Luisier, "The SURE-LET approach to image denoising" (2007), for the
 expansion and the constant 12; Luisier, Vonesch, Blu, Unser, "Fast interscale wavelet denoising of Poisson-corrupted
 images" (2010), for Haar differences of counts; Stein (1981). Deviation: the weights follow the signal of the box

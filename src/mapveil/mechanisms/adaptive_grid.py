@@ -44,8 +44,6 @@ class AdaptiveGrid(SumMechanism):
 
     Parameters
     ----------
-    epsilon, trust
-        See :class:`~mapveil.mechanisms.sum_mechanism.SumMechanism`.
     alpha : float
         Fraction of the budget for the first grid, in (0, 1).
     c : float

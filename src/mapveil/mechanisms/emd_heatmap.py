@@ -81,8 +81,6 @@ class EmdHeatmap(SumMechanism):
 
     Parameters
     ----------
-    epsilon, trust
-        See :class:`~mapveil.mechanisms.sum_mechanism.SumMechanism`.
     width : int
         How many nodes are kept per level, at least 1.
     decay : float

@@ -27,8 +27,6 @@ class LaplaceHistogram(SumMechanism):
 
     Parameters
     ----------
-    epsilon, trust
-        See :class:`~mapveil.mechanisms.sum_mechanism.SumMechanism`.
     clip : bool
         Set negative cells to zero, as the paper's baseline does. Unclipped cells are unbiased.
 

@@ -1,4 +1,4 @@
-"""What the mechanisms of every wing share: frozen parameters, an exact budget where there is one, and ``release``."""
+"""Base classes of all mechanisms: frozen parameters, an exact budget where there is one, and ``release``."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from mapveil_client.errors import Checked, InputError
 from mapveil_client.randomness.random import Randomness
 
 Progress = Callable[[str, float], None]
-"""Called with the name of a step and the part done, from 0 to 1."""
+"""Called with the name of a step and the finished fraction, from 0 to 1."""
 
 _LARGEST = 1 << 26
 
 
 class Estimate(NamedTuple):
-    """What a mechanism makes of noisy sums."""
+    """The result of a plan."""
 
     values: npt.NDArray[np.float64]  # estimated users per cell, or per site of a raster
     measurements: tuple[Measurement, ...]
@@ -94,7 +94,7 @@ class AnyMechanism(Checked, ABC):
         rng: Randomness | int | None = None,
         progress: Progress | None = None,
     ) -> DensityMap:
-        """Release a map; each wing says from what, and what it promises."""
+        """Release a map."""
 
     def parameters(self) -> dict[str, Any]:
         """The parameters as a JSON-ready record."""
@@ -126,7 +126,7 @@ class Mechanism(AnyMechanism):
         return as_epsilon(self.epsilon)
 
     def _spent(self, shares: tuple[Share, ...]) -> Fraction:
-        """What the shares add up to, never more than the budget."""
+        """The sum of the shares, never more than the budget."""
         spent = sum((share.epsilon for share in shares), Fraction(0))
         if spent > self.budget:
             raise AssertionError(f"{self.name} spent {spent} of {self.budget}")

@@ -80,8 +80,6 @@ class Multiscale(GridMechanism):
 
     Parameters
     ----------
-    epsilon, trust
-        See :class:`~mapveil.mechanisms.sum_mechanism.SumMechanism`.
     rounds : int
         Number of queries, 1 or 2. One round takes half the messages and waits once for every client.
     depth

@@ -141,7 +141,13 @@ class PrivateFourierKde(SumMechanism):
         values[: tiling.size] = kept
         # The number of users is the one sum over cells there is: it bounds every cell, and loosely.
         measured = number.measurements(setting.members.size)
-        return Estimate(values, measured, (*_notes(features, made.noise, made.unshrunk_noise), *said))
+        noise, unshrunk = 1e6 * made.noise, 1e6 * made.unshrunk_noise
+        notes = (
+            f"{features.count} Fourier features, bandwidth {features.bandwidth:.4g} m",
+            f"noise: a standard deviation of {noise:.3g} users per km² everywhere ({unshrunk:.3g} before the "
+            "shrinkage, whose own error is not in it); bounds of single cells are those of the number of users",
+        )
+        return Estimate(values, measured, (*notes, *said))
 
     def features(self, where: MapPoints, users: float, epsilon: float) -> FourierFeatures:
         """The public set for a region, from what is public or was bought. Run by: the server."""
@@ -275,11 +281,3 @@ def _rescaled(users: FloatArray, tiling: Tiling, total: float) -> FloatArray:
         users = np.where(inside(), users, 0.0)
     found = math.fsum(users)
     return users * (max(total, 0.0) / found) if found > 0 else np.zeros(users.size)
-
-
-def _notes(features: FourierFeatures, noise: float, unshrunk: float) -> tuple[str, ...]:
-    return (
-        f"{features.count} Fourier features, bandwidth {features.bandwidth:.4g} m",
-        f"noise: a standard deviation of {noise * 1e6:.3g} users per km² everywhere ({unshrunk * 1e6:.3g} before the "
-        "shrinkage, whose own error is not in it); bounds of single cells are those of the number of users",
-    )

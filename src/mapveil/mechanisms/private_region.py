@@ -1,15 +1,14 @@
-r"""Find a region privately, when none was named: the box that holds most users.
+r"""Find a region privately where none is given: the box that holds most users.
 
-A map's bounding box gives away the outermost person unless it is chosen without looking or chosen under noise. Here the
-world is cut down three times. Each turn asks for noisy sums of the users over 64 columns and 64 rows of the current box
-(in one query of sensitivity 2 over secure sums, in two of a curator), and keeps from the first to the last bin above t,
+A map's bounding box reveals the outermost user unless it is public or chosen under noise. Here the world is cut down
+three times. Each turn asks for noisy sums of the users over 64 columns and 64 rows of the current box (in one query of
+sensitivity 2 over secure sums, in two of a curator), and keeps from the first to the last bin above t,
 
 .. math:: \Pr[Z > t] \le 0.01 / 64
 
 where: Z is the noise of a sum. One bin of margin stays on either side.
 
-Deviation: no paper of the five needs this; they all assume that the region is public. Naming it is better in every way:
-it costs nothing and cuts nobody off.
+Deviation: the papers assume that the region is public. A given region is better: it costs nothing and cuts nobody off.
 """
 
 from __future__ import annotations
@@ -106,24 +105,22 @@ class _Axis(NamedTuple):
     threshold: float  # t, users
 
 
-def _both_axes(answerer: Answerer, turn: int, epsilon: Fraction) -> tuple[_Axis, _Axis]:
+def _both_axes(answerer: Answerer, turn: int, epsilon: Fraction) -> list[_Axis]:
     """Columns, then rows: two queries of a curator."""
     whole, cut = np.array([0, _BINS]), np.arange(_BINS + 1)
     axes = []
     for name, rows, columns in (("columns", whole, cut), ("rows", cut, whole)):
-        bins = BlockEncoding(
-            _DEPTH, rows, columns, np.ones((rows.size - 1, columns.size - 1), dtype=np.int64)
-        )
+        each = np.ones((rows.size - 1, columns.size - 1), dtype=np.int64)
+        bins = BlockEncoding(_DEPTH, rows, columns, each)
         sums = answerer.answer(Query(f"the region, cut {turn + 1}: {name}", bins, epsilon))
         axes.append(_Axis(sums.values, _threshold(sums, 1)))
-    return axes[0], axes[1]
+    return axes
 
 
-def _margins(answerer: Answerer, turn: int, epsilon: Fraction) -> tuple[_Axis, _Axis]:
+def _margins(answerer: Answerer, turn: int, epsilon: Fraction) -> list[_Axis]:
     """Columns and rows in one query of secure sums."""
     sums = answerer.answer(Query(f"the region, cut {turn + 1}", MarginsEncoding(_DEPTH), epsilon))
-    threshold = _threshold(sums, 2)
-    return _Axis(sums.values[:_BINS], threshold), _Axis(sums.values[_BINS:], threshold)
+    return [_Axis(values, _threshold(sums, 2)) for values in np.split(sums.values, 2)]
 
 
 def _threshold(sums: NoisySums, sides: int) -> float:

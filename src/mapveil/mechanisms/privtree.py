@@ -64,8 +64,6 @@ class PrivTree(SumMechanism):
 
     Parameters
     ----------
-    epsilon, trust
-        See :class:`~mapveil.mechanisms.sum_mechanism.SumMechanism`.
     theta : float
         The threshold, users.
     tree_share : float

@@ -1,4 +1,4 @@
-"""What part of the people of each place has a label: Algorithm 2 with a count for each label at every node."""
+"""The fraction of users of each place with a label: Algorithm 2 with a count for each label at every node."""
 
 from __future__ import annotations
 

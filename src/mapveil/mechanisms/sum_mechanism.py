@@ -164,21 +164,7 @@ class SumMechanism(Mechanism):
         *,
         seeded: bool = False,
     ) -> DensityMap:
-        """Make a map of an estimate.
-
-        Parameters
-        ----------
-        made : Estimate
-            Result of the plan, per site of the raster.
-        tiling : Tiling
-            The cells.
-        revealed : tuple of Share
-            Cost of each query to every user.
-        costs : tuple of RoundCost
-            Traffic of each round, where clients answered.
-        seeded : bool
-            Whether the noise can be repeated.
-        """
+        """Make a map of an estimate per site, the shares of epsilon revealed, and the traffic of each round."""
         on = self.raster(tiling).on_cells(made)
         heat = DensityMap(
             values=on.values,

@@ -26,8 +26,6 @@ class ThresholdedHistogram(LaplaceHistogram):
 
     Parameters
     ----------
-    epsilon, trust, clip
-        See :class:`~mapveil.mechanisms.laplace_histogram.LaplaceHistogram`.
     keep_percent : float
         Percentage of the cells that is kept, in (0, 100].
     """
@@ -49,7 +47,7 @@ class ThresholdedHistogram(LaplaceHistogram):
         return values
 
     def kept_cells(self, cells: int) -> int:
-        """How many of so many cells are kept, at least one."""
+        """Number of cells that are kept, at least one."""
         return math.ceil(Fraction(str(self.keep_percent)) / 100 * cells)
 
 
@@ -61,11 +59,4 @@ def largest(values: FloatArray, count: int) -> IntArray:
     >>> largest(np.array([3.0, 1.0, 3.0, 2.0]), 1)
     array([0])
     """
-    if count >= values.size:
-        return np.arange(values.size, dtype=np.int64)
-    if count <= 0:
-        return np.zeros(0, dtype=np.int64)
-    least = np.partition(values, values.size - count)[values.size - count]
-    above = np.flatnonzero(values > least)
-    equal = np.flatnonzero(values == least)[: count - above.size]
-    return np.sort(np.concatenate([above, equal])).astype(np.int64)
+    return np.sort(np.argsort(-values, kind="stable")[: max(count, 0)])

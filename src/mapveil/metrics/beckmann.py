@@ -1,8 +1,7 @@
 """Beckmann's problem on a raster: move a surplus onto a deficit by flows between neighbours, at least cost.
 
-Its value is the earth mover's distance for the L1 ground distance. Source: Li, Ryu, Osher, Yin and Gangbo
-(2018) for the flow formulation solved by splitting; Jacobs, Leger, Li and Osher (2019) for the cosine
-transform as preconditioner.
+Its value is the earth mover's distance for the L1 ground distance. Source: Li, Ryu, Osher, Yin and Gangbo (2018) for
+the flow formulation solved by splitting; Jacobs, Leger, Li and Osher (2019) for the cosine transform.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How two maps are read before they are compared: same cells, finite, and normalised where asked."""
+"""Pairs of maps to compare: of the same cells, finite, and normalised where asked."""
 
 from __future__ import annotations
 

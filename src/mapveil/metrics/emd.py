@@ -28,19 +28,17 @@ def emd(truth: MapLike, estimate: MapLike, *, cell: tuple[float, float] | None =
     where: :math:`p` and :math:`q` are ``truth`` and ``estimate``, each normalised to sum one, and the
     distance between two cells is that of their lower corners (or centres) with sides ``cell``.
 
-    It is found exactly. Mass that both maps share stays. On square cells what is left is solved by ascent on
-    whole-numbered potentials (:mod:`~mapveil.metrics.emd_ascent`); on others, and where few cells differ, as a
-    minimum-cost flow on the lattice of the rows and columns in use or on a spanner of the cells
-    (:mod:`~mapveil.metrics.emd_network`, which like the former states its rounding bound). Run by: the
-    evaluator. Source: Ghazi et al. (2023), section 2.1; Ling and Okada (2007) for the flow on a lattice.
+    The value is exact. Mass that both maps share stays; the rest is solved by ascent on whole-numbered potentials
+    on square cells (:mod:`~mapveil.metrics.emd_ascent`), and as a minimum-cost flow on others and where few cells
+    differ (:mod:`~mapveil.metrics.emd_network`). Both state their rounding bound. Run by: the evaluator.
+    Source: Ghazi et al. (2023), section 2.1; Ling and Okada (2007) for the flow on a lattice.
 
     Parameters
     ----------
     truth, estimate : DensityMap or array_like of shape (rows, columns)
         The maps. A map of total zero is read as uniform.
     cell : (float, float), optional
-        Width and height of a cell. By default the raster is the unit square, so that the distance is in
-        region widths as in the paper: (1 / columns, 1 / rows).
+        Width and height of a cell; (1 / columns, 1 / rows) by default: the unit is the region's width, as in the paper.
 
     Raises
     ------
@@ -71,17 +69,15 @@ def emd(truth: MapLike, estimate: MapLike, *, cell: tuple[float, float] | None =
     return emd_of_points(np.asarray(column * width), np.asarray(row * height), moved[row, column])
 
 
-def emd_of_points(x: FloatArray, y: FloatArray, supply: FloatArray, solver: str = "auto") -> float:
-    """Earth mover's distance from the surplus to the deficit of scattered places.
+def emd_of_points(x: FloatArray, y: FloatArray, supply: FloatArray) -> float:
+    """Earth mover's distance from the surplus to the deficit of scattered points.
 
     Parameters
     ----------
-    x, y : ndarray of float64, shape (places,)
-        Where each place is; no two alike.
-    supply : ndarray of float64, shape (places,)
+    x, y : ndarray of float64, shape (points,)
+        Positions, no two alike.
+    supply : ndarray of float64, shape (points,)
         Mass to take away (positive) or to bring (negative); sums to zero.
-    solver : {"auto", "flow", "program"}
-        See :func:`mapveil.metrics.emd_network.minimum_cost`.
 
     Raises
     ------
@@ -102,12 +98,12 @@ def emd_of_points(x: FloatArray, y: FloatArray, supply: FloatArray, solver: str 
     if spanner < sites:
         if spanner > 2 * LARGEST_LATTICE:
             raise _too_large(supply.size)
-        return minimum_cost(spanner_network(x, y), supply, solver)
+        return minimum_cost(spanner_network(x, y), supply)
     if sites > LARGEST_LATTICE:
         raise _too_large(supply.size)
     full = np.zeros((rows.size, columns.size))
     full[row, column] = supply
-    return minimum_cost(lattice_network(columns, rows), full.ravel(), solver)
+    return minimum_cost(lattice_network(columns, rows), full.ravel())
 
 
 def surplus(truth: MapLike, estimate: MapLike) -> FloatArray:

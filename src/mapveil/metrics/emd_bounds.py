@@ -46,9 +46,9 @@ def emd_bounds(
         \max_{|u_i - u_j| \le \ell_{ij}} \sum_i (p_i - q_i)\, u_i
 
     where: :math:`p`, :math:`q` are ``truth`` and ``estimate`` normalised to sum one, and :math:`\ell` is the
-    width or height of ``cell``. Every such flow gives an upper and every such potential a lower bound;
-    :func:`mapveil.metrics.beckmann.least_flow` finds good ones of both. Both bounds allow for rounding. A first
-    lower bound is the sum of the distances of the two pairs of marginals.
+    width or height of ``cell``. Every such flow gives an upper and every such potential a lower bound
+    (:func:`mapveil.metrics.beckmann.least_flow`); the distances of the two pairs of marginals add up to a lower bound
+    too. All bounds allow for rounding.
 
     A raster with more than ``LARGEST_SIDE`` rows or columns is first summed over blocks. Each block's mass
     is then at its middle, so both bounds give way by what it costs to bring the differing mass there:
@@ -62,8 +62,7 @@ def emd_bounds(
     truth, estimate : DensityMap or array_like of shape (rows, columns)
         The maps. A map of total zero is read as uniform.
     cell : (float, float), optional
-        Width and height of a cell; by default the raster is the unit square (see
-        :func:`mapveil.metrics.emd.emd`).
+        Width and height of a cell; see :func:`mapveil.metrics.emd.emd`.
     tolerance : float
         Stop when the bounds differ by at most this part of the upper one (before :math:`D`).
     iterations : int

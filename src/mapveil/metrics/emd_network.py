@@ -104,11 +104,7 @@ def spanner_network(x: FloatArray, y: FloatArray) -> Network:
 
 
 def mass_units(supply: FloatArray) -> IntArray:
-    """Divide a supply that sums to zero into integers of ``1 / MASS_UNITS`` that do so exactly.
-
-    Each is rounded to the nearest and the few units left over go to the largest, so at most ``supply.size``
-    units are moved in all.
-    """
+    """Round a supply that sums to zero to multiples of ``1 / MASS_UNITS``; the largest takes the units left over."""
     units = np.rint(supply * MASS_UNITS).astype(np.int64)
     units[np.argmax(np.abs(units))] -= units.sum()
     return units
@@ -139,22 +135,18 @@ def minimum_cost(network: Network, supply: FloatArray, solver: str = "auto") -> 
     network : Network
         Where mass can move.
     supply : ndarray of float64
-        Surplus (positive) and deficit (negative) of the first nodes; sums to zero, its positive part to at
-        most 1.
+        Surplus (positive) and deficit (negative) of the first nodes; sums to zero, its positive part to at most 1.
     solver : {"auto", "flow", "program"}
-        ``"flow"``: OR-tools' cost-scaling push-relabel on masses rounded to integers: the result is off by
-        at most
-        ``supply.size / (2 * MASS_UNITS)`` times the greatest distance, and, only where lengths are not
-        multiples of the shortest, by a further ``1 / LENGTH_UNITS`` of itself; where the shortest is less than
-        ``LENGTH_UNITS / FINEST_UNIT`` of the longest, by ``1 / FINEST_UNIT`` of that for every edge on the way.
-        ``"program"``: the same as a linear program by HiGHS, in floating point (tolerance 1e-7).
-        ``"auto"``: the first where OR-tools is installed, else the second.
+        ``"flow"``: OR-tools' cost-scaling push-relabel on masses rounded to integers. The result is off by at most
+        ``supply.size / (2 * MASS_UNITS)`` times the greatest distance; where lengths are not multiples of the shortest,
+        by a further ``1 / LENGTH_UNITS`` of itself; where the shortest is less than ``LENGTH_UNITS / FINEST_UNIT`` of
+        the longest, by ``1 / FINEST_UNIT`` of that for every edge on the way. ``"program"``: the same as a linear
+        program by HiGHS, in floating point (tolerance 1e-7). ``"auto"``: the first where OR-tools is installed.
 
     Raises
     ------
     MissingExtra
-        OR-tools is not installed, and ``solver`` is ``"flow"`` or the network has more than
-        ``LARGEST_PROGRAM`` edges.
+        OR-tools is not installed, and ``solver`` is ``"flow"`` or the network has more than ``LARGEST_PROGRAM`` edges.
     """
     full = np.zeros(network.nodes)
     full[: supply.size] = supply
@@ -195,12 +187,7 @@ def _by_program(network: Network, supply: FloatArray) -> float:
     entering = csr_array((one, (network.head, edge)), shape=(network.nodes, edges))
     # SciPy accepts a sparse matrix here, its published types do not.
     divergence: Any = hstack([leaving - entering, entering - leaving], format="csr")
-    answer = linprog(
-        np.tile(network.length, 2),
-        A_eq=divergence,
-        b_eq=supply,
-        method="highs",
-    )
+    answer = linprog(np.tile(network.length, 2), A_eq=divergence, b_eq=supply, method="highs")
     if answer.status != 0:
         raise RuntimeError(f"HiGHS stopped: {answer.message}")
     return float(answer.fun or 0.0)

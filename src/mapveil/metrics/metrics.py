@@ -7,7 +7,7 @@ Throughout, :math:`t` and :math:`e` are the values of ``truth`` and ``estimate``
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,25 +17,20 @@ from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import ParameterError
 
 EPSILON = 2.0**-52
-"""What the saliency literature adds inside the logarithm of the KL divergence."""
+"""Term inside the logarithm of the KL divergence, as in the saliency literature."""
 
 
 class Metric(NamedTuple):
-    """A row of the table; calling it calls its function."""
+    """A row of the table."""
 
     name: str
     function: Callable[[MapLike, MapLike], float]
-    better: Literal["low", "high"]
     unit: str
+    higher_is_better: bool = False  # whether it grows as the maps become alike
 
     def __call__(self, truth: MapLike, estimate: MapLike) -> float:
         """The metric between two maps."""
         return self.function(truth, estimate)
-
-    @property
-    def higher_is_better(self) -> bool:
-        """Whether it grows as the maps become alike."""
-        return self.better == "high"
 
 
 def mse(truth: MapLike, estimate: MapLike) -> float:
@@ -172,19 +167,19 @@ def maape(truth: MapLike, estimate: MapLike) -> float:
 METRICS: dict[str, Metric] = {
     row.name: row
     for row in (
-        Metric("mse", mse, "low", "users²"),
-        Metric("l1", l1, "low", "users"),
-        Metric("l2", l2, "low", "users"),
-        Metric("kl", kl, "low", "nats"),
-        Metric("jensen_shannon", jensen_shannon, "low", "nats"),
-        Metric("similarity", similarity, "high", "share"),
-        Metric("pearson", pearson, "high", ""),
-        Metric("spearman", spearman, "high", ""),
-        Metric("mape", mape, "low", "ratio"),
-        Metric("floored_mape", floored_mape, "low", "ratio"),
-        Metric("smape", smape, "low", "ratio"),
-        Metric("maape", maape, "low", "radians"),
-        Metric("emd", emd_within, "low", "region widths"),
+        Metric("mse", mse, "users²"),
+        Metric("l1", l1, "users"),
+        Metric("l2", l2, "users"),
+        Metric("kl", kl, "nats"),
+        Metric("jensen_shannon", jensen_shannon, "nats"),
+        Metric("similarity", similarity, "share", higher_is_better=True),
+        Metric("pearson", pearson, "", higher_is_better=True),
+        Metric("spearman", spearman, "", higher_is_better=True),
+        Metric("mape", mape, "ratio"),
+        Metric("floored_mape", floored_mape, "ratio"),
+        Metric("smape", smape, "ratio"),
+        Metric("maape", maape, "radians"),
+        Metric("emd", emd_within, "region widths"),
     )
 }
 """Every metric by name. ``emd`` is :func:`mapveil.metrics.emd_bounds.emd_within`, certified to 1e-4 of itself;

@@ -111,13 +111,7 @@ class Promise(NamedTuple):
 
 
 def render(claim: Claim) -> Promise:
-    """A claim in words.
-
-    Parameters
-    ----------
-    claim : Claim
-        The typed fields.
-    """
+    """Put a claim into words."""
     parameters = _parameters(claim)
     assumptions = tuple(
         _ASSUMPTIONS[each.kind].format(unit=claim.unit, **dict(each.parameters)) for each in claim.assumptions
@@ -195,7 +189,7 @@ def _relation(claim: Claim) -> str:
 
 
 def _statement(claim: Claim) -> list[str]:
-    """What changes by how much, and how far a belief can move."""
+    """Sentences on the factor between neighbouring inputs, and on the largest belief."""
     if claim.epsilon is None:
         return [
             f"Protected unit: one {claim.unit}.",
@@ -254,7 +248,7 @@ def _account(claim: Claim) -> str:
 
 
 def _disclosure(disclosure: Disclosure) -> tuple[str, str]:
-    """What a report reveals, and what stays hidden."""
+    """Texts: the content of a report, and what stays hidden."""
     given = {"batch": 1.0, "noise": 0.0, "raw": 0.0, "jitter_m": 0.0, "measurements": 1.0}
     given.update(disclosure.parameters)
     run = "one measurement" if given["measurements"] == 1 else f"{given['measurements']:.0f} measurements"

@@ -35,7 +35,6 @@ RELEASE: Final = Fraction(1, 1 << 32)
 MOST_ROUNDS: Final = 16
 """Rounds of one collection, at most."""
 
-
 _LARGEST: Final = Decimal(10_000)
 """An epsilon from which on delta is 1 for every distance above 2^-10000."""
 

@@ -66,12 +66,8 @@ class SecureAggregation(SumParameters):
         ----------
         points : Points, Counts or Devices
             A table, counts with each unit one user, or the clients.
-        tiling, raster : Tiling, Raster
-            The cells, and the raster of sites that queries are about.
-        execution : Execution
-            Randomness, callbacks and the transport of secure sums.
-        may_be_outside : bool
-            Whether clients none of which is inside are answered.
+        tiling, raster, execution, may_be_outside
+            See :meth:`mapveil.trust.curator.Curator.answerer`.
         silent : float
             Fraction of each shard that is corrupt and adds no noise, for audits.
 

@@ -1,4 +1,4 @@
-"""What is fixed before a round's devices answer, and what its sums mean: the same for a simulation and a service."""
+"""Terms of a round, fixed before its clients answer, and the unit of its sums; for a simulation and a service."""
 
 from __future__ import annotations
 
@@ -94,15 +94,7 @@ class RoundTerms(NamedTuple):
         return np.asarray(sum(centre(total, self.bits, highest) for total in totals), dtype=np.int64)
 
     def noisy_sums(self, units: IntArray, included: int) -> NoisySums:
-        """What a plan is told of a round.
-
-        Parameters
-        ----------
-        units : ndarray of int64, shape (length,)
-            Of all shards together.
-        included : int
-            Devices in them.
-        """
+        """The reply to the plan, from the units of all shards and the number of clients in them."""
         terms = float(self.alpha * included)
         return NoisySums(
             units / self.scale,
