@@ -6,12 +6,12 @@ A report of several sections becomes pictures, CSV tables, one Markdown page and
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from mapveil.evaluation.comparison import table_csv
-from mapveil.evaluation.html_report import text_table, write_atomically
+from mapveil.evaluation.html_report import Panel, curves_figure, png_bytes, text_table, write_atomically
 from mapveil.pictures.colours import ramp
 from mapveil.pictures.report_page import html_page, html_picture, html_table
 from mapveil_client.arrays import FloatArray
@@ -42,6 +42,16 @@ class Picture(NamedTuple):
     png: bytes
     caption: str
 
+    @classmethod
+    def of(cls, name: str, figure: Any, caption: str, dpi: int = 100) -> Picture:
+        """A figure of Matplotlib."""
+        return cls(name, png_bytes(figure, dpi=dpi), caption)
+
+    @classmethod
+    def curves(cls, name: str, panels: Sequence[Panel], caption: str) -> Picture:
+        """Panels of curves."""
+        return cls.of(name, curves_figure(panels), caption)
+
 
 class Report(NamedTuple):
     """The report of one section."""
@@ -54,6 +64,24 @@ class Report(NamedTuple):
 def joint_verdict(held: Sequence[bool]) -> str:
     """The verdict on several comparisons together."""
     return "holds" if all(held) else "holds in part" if any(held) else "does not hold"
+
+
+def counted_verdict(held: int, of: int) -> str:
+    """The verdict on ``of`` comparisons, ``held`` of which hold."""
+    return "does not hold" if held == 0 else "holds" if held == of else "holds in part"
+
+
+def judged(claim: str, cases: Iterable[tuple[bool, str]], between: str = "; ") -> Claim:
+    """A claim about several cases: whether it holds in each, and the evidence of each."""
+    held, words = zip(*cases, strict=True)
+    return Claim(claim, joint_verdict(held), between.join(words))
+
+
+def judged_values(claim: str, values: Mapping[str, float], held: Callable[[float], bool], form: str) -> Claim:
+    """A claim about one value of each of several cases, written in a format such as ``{:.3f}``."""
+    return judged(
+        claim, ((held(value), f"{name} {form.format(value)}") for name, value in values.items()), ", "
+    )
 
 
 def report_text(reports: Iterable[Report], claims: Iterable[Claim]) -> str:

@@ -8,11 +8,11 @@ from typing import Final
 
 import numpy as np
 
-from mapveil.evaluation.html_report import Panel, curves_figure, png_bytes
+from mapveil.evaluation.html_report import Panel
 from mapveil.maps.round_cost import RoundCost
 from reproductions.bagdasaryan.data import MANHATTAN
 from reproductions.bagdasaryan.figures import OTHER_IMAGES
-from reproductions.bagdasaryan.runs import PLAIN, Asked, Job
+from reproductions.bagdasaryan.runs import PLAIN, Asked, Crowd, Job, jobs_of
 from reproductions.bagdasaryan.sections import UNIT, Plan, Shown, at_most
 from reproductions.driver import Section
 from reproductions.report import Claim, Picture, Report, Table, joint_verdict
@@ -47,14 +47,6 @@ def _asked(users: int) -> tuple[Asked, ...]:
         ),
         Asked(_DEFAULT, "multiscale", (("rounds", 1),)),
     )
-
-
-def _jobs_beyond(plan: Plan, shared: Path, seed: int) -> Sequence[Job]:
-    return [
-        Job("table beyond", MANHATTAN, users, trial, _asked(users), shared, seed)
-        for users in _USERS
-        for trial in range(plan.trials)
-    ]
 
 
 def _report_beyond(results: Results) -> Report:
@@ -93,11 +85,8 @@ def _report_beyond(results: Results) -> Report:
             )
         )
         claims += _claims_beyond(users, found)
-    picture = Picture(
-        "beyond",
-        png_bytes(curves_figure(panels)),
-        "Error against communication on Manhattan, ε = 1, shards of 10,000; bands are 95 % intervals",
-    )
+    caption = "Error against communication on Manhattan, ε = 1, shards of 10,000; bands are 95 % intervals"
+    picture = Picture.curves("beyond", panels, caption)
     table = Table(
         "Beyond the paper: error against communication, Manhattan, ε = 1, shards of 10,000",
         ["users and method", "MSE, 1e-13", "vector", "to reach"],
@@ -161,7 +150,8 @@ def _claims_beyond(users: int, found: dict[str, Summary]) -> list[Claim]:
     return claims
 
 
-BEYOND: Final = Section("table beyond", _jobs_beyond, _report_beyond)
+_JOBS_BEYOND: Final = jobs_of(*(Crowd("table beyond", users, _asked(users)) for users in _USERS))
+BEYOND: Final = Section("table beyond", _JOBS_BEYOND, _report_beyond)
 
 _SKEWED_USERS: Final = (10_000, 100_000)
 _SKEWED: Final = (
@@ -171,15 +161,6 @@ _SKEWED: Final = (
     Asked("multiscale, one round", "multiscale", (("rounds", 1),)),
     Asked("multiscale, two rounds", "multiscale", (("rounds", 2),)),
 )
-
-
-def _jobs_skewed(plan: Plan, shared: Path, seed: int) -> Sequence[Job]:
-    return [
-        Job("table skewed", image, users, trial, _SKEWED, shared, seed)
-        for image in (MANHATTAN, *OTHER_IMAGES)
-        for users in _SKEWED_USERS
-        for trial in range(plan.trials)
-    ]
 
 
 def _figures(value: float) -> str:
@@ -233,7 +214,14 @@ def _report_skewed(results: Results) -> Report:
     return Report([table], claims=claims)
 
 
-SKEWED: Final = Section("table skewed", _jobs_skewed, _report_skewed)
+_JOBS_SKEWED: Final = jobs_of(
+    *(
+        Crowd("table skewed", users, _SKEWED, image)
+        for image in (MANHATTAN, *OTHER_IMAGES)
+        for users in _SKEWED_USERS
+    )
+)
+SKEWED: Final = Section("table skewed", _JOBS_SKEWED, _report_skewed)
 
 _PROVISION: Final = (("tolerated_dropout", 0.1), ("corrupt", 0.05))
 _COSTED: Final = (
@@ -246,10 +234,8 @@ _COSTED: Final = (
 
 
 def _jobs_communication(plan: Plan, shared: Path, seed: int) -> Sequence[Job]:
-    return [
-        Job("table communication", MANHATTAN, 100_000, trial, _COSTED, shared, seed, keep_maps=trial == 0)
-        for trial in range(plan.trials if plan.thin else 5)
-    ]
+    few = plan._replace(trials=min(plan.trials, 5))
+    return jobs_of(Crowd("table communication", 100_000, _COSTED, keep_maps=True))(few, shared, seed)
 
 
 def _report_communication(results: Results) -> Report:

@@ -8,17 +8,13 @@ import numpy as np
 
 from reproductions.bagdasaryan.sections import Shown, within
 from reproductions.data import printed_figures
-from reproductions.report import Claim, joint_verdict
+from reproductions.report import Claim, joint_verdict, judged
 from reproductions.results import Results
 
 BASELINES = ("flat", "hierarchical", "CM sketch", "adaptive grid", "spatial decomposition")
 OURS = "multiscale (ours)"
 ADAPTIVE = "Algorithm 2"
-SMALL, LARGE, DROPPING = (
-    "table 1, 10k users",
-    "table 1, 100k users",
-    "table 1, 100k users, 10 % drop out",
-)
+SMALL, LARGE, DROPPING = ("table 1, 10k users", "table 1, 100k users", "table 1, 100k users, 10 % drop out")
 _GROUPS = {"10k": SMALL, "100k": LARGE, "100k, 10 % drop out": DROPPING}
 
 _PRINTED = printed_figures("bagdasaryan")
@@ -56,32 +52,25 @@ def table_1_claims(results: Results) -> list[Claim]:
         *(_near(results, group, ADAPTIVE, ADAPTIVE_PART) for group in (SMALL, LARGE, DROPPING)),
     ]
     claims.append(rounds_claim(results))
-    held, words = [], []
+    held, words, short = [], [], []
     for name, group in _GROUPS.items():
-        ours = results.of(group=group, label=ADAPTIVE).mean
-        others = {other: results.of(group=group, label=other).mean for other in BASELINES}
-        held += [ours < value for value in others.values()]
-        nearest = min(others, key=lambda other: others[other])
-        words.append(f"{name}: {ours * 1e13:.2f}e-13 against {others[nearest] * 1e13:.2f}e-13 of {nearest}")
-    claims.append(
-        Claim(f"{ADAPTIVE} has less error than every baseline", joint_verdict(held), "; ".join(words))
-    )
-    held, words = [], []
-    for name, group in _GROUPS.items():
-        ours = results.of(group=group, label=ADAPTIVE).length
-        lengths = [
-            results.of(group=group, label=other).length for other in BASELINES if other != "adaptive grid"
-        ]
-        held.append(ours * _FEWER <= min(lengths))
-        words.append(f"{name}: {ours:,.0f} against {min(lengths):,.0f} and more")
-    claims.append(
-        Claim(
+        ours = results.of(group=group, label=ADAPTIVE)
+        others = {other: results.of(group=group, label=other) for other in BASELINES}
+        held += [ours.mean < found.mean for found in others.values()]
+        nearest = min(others, key=lambda other: others[other].mean)
+        best = others[nearest].mean
+        words.append(f"{name}: {ours.mean * 1e13:.2f}e-13 against {best * 1e13:.2f}e-13 of {nearest}")
+        least = min(found.length for other, found in others.items() if other != "adaptive grid")
+        evidence = f"{name}: {ours.length:,.0f} against {least:,.0f} and more"
+        short.append((ours.length * _FEWER <= least, evidence))
+    claims += [
+        Claim(f"{ADAPTIVE} has less error than every baseline", joint_verdict(held), "; ".join(words)),
+        judged(
             f"{ADAPTIVE} sends orders of magnitude less than the baselines but the adaptive grid "
             f"(read as: at most 1/{_FEWER})",
-            joint_verdict(held),
-            "; ".join(words),
-        )
-    )
+            short,
+        ),
+    ]
     sampling, private = (results.of(group=SMALL, label=name).mean for name in (label, ADAPTIVE))
     claims.append(
         Claim(
@@ -98,15 +87,11 @@ def table_1_claims(results: Results) -> list[Claim]:
             f"{small * 1e13:.2f}e-13 with 10k, {large * 1e13:.2f}e-13 with 100k",
         )
     )
-    held, words = [], []
+    cases = []
     for name, group in _GROUPS.items():
-        ours, theirs = (results.of(group=group, label=each).mean for each in (OURS, ADAPTIVE))
-        held.append(ours < theirs)
-        words.append(f"{name}: {ours * 1e13:.2f}e-13 against {theirs * 1e13:.2f}e-13")
-    claims.append(
-        Claim(f"Mapveil's default has less error than {ADAPTIVE}", joint_verdict(held), "; ".join(words))
-    )
-    return claims
+        mine, theirs = (results.of(group=group, label=each).mean for each in (OURS, ADAPTIVE))
+        cases.append((mine < theirs, f"{name}: {mine * 1e13:.2f}e-13 against {theirs * 1e13:.2f}e-13"))
+    return [*claims, judged(f"Mapveil's default has less error than {ADAPTIVE}", cases)]
 
 
 def rounds_claim(results: Results) -> Claim:
@@ -135,14 +120,13 @@ def _multi(gamma: float, bits: int, rounding: str = "stochastic") -> str:
 
 def _compared(results: Results, claim: str, pairs: Sequence[tuple[str, str]]) -> Claim:
     """Whether the first row of each pair has clearly less error than the second, against all visits."""
-    held, words = [], []
+    cases = []
     for better, worse in pairs:
         ahead = results.ahead(better, worse, against="visits")
         mean = {label: results.of(label=label, against="visits").mean * 1e7 for label in (better, worse)}
-        held.append(ahead.clear)
         doubt = "" if ahead.clear or ahead.high < 0 else " (no clear difference)"
-        words.append(f"{better} {mean[better]:.1f}e-7 against {mean[worse]:.1f}e-7{doubt}")
-    return Claim(claim, joint_verdict(held), "; ".join(words))
+        cases.append((ahead.clear, f"{better} {mean[better]:.1f}e-7 against {mean[worse]:.1f}e-7{doubt}"))
+    return judged(claim, cases)
 
 
 def table_2_claims(results: Results) -> list[Claim]:
@@ -155,39 +139,34 @@ def table_2_claims(results: Results) -> list[Claim]:
     rows = dict.fromkeys(row.label for row in results.rows)
     means = {row: results.of(label=row, against="visits").mean for row in rows}
     best = min((row for row in means if row.startswith("multi-location")), key=lambda row: means[row])
-    return [
-        _compared(
-            results,
+    compared: tuple[tuple[str, Sequence[tuple[str, str]]], ...] = (
+        (
             "A larger scale improves the multi-location map (1 to 1e2, 1e2 to 1e4)",
             [(coarse, coarsest), (fine, coarse)],
         ),
-        _compared(
-            results,
+        (
             "Sums that overflow their bits cost accuracy (scale 100, 16 bits against 32)",
             [(coarse, _multi(100, 16))],
         ),
-        _compared(
-            results,
+        (
             "Several places per user, finely scaled, beat the single most visited one",
             [(fine, "single location"), (finest, "single location")],
         ),
-        _compared(
-            results,
+        (
             "Largest-remainder rounding, of sensitivity scale and not scale + d, has less error than stochastic",
             list(exact.items()),
         ),
-        _compared(
-            results,
+        (
             "Multiscale, with two rounds or at the grid's own depth, has less error than every multi-location row of "
             "the paper's method",
             [("multiscale, two rounds (ours)", best), ("multiscale at the grid's depth (ours)", best)],
         ),
-        _compared(
-            results,
+        (
             "So has multiscale with one round, at the depth that the number of users alone suggests",
             [(OURS, best)],
         ),
-    ]
+    )
+    return [_compared(results, claim, pairs) for claim, pairs in compared]
 
 
 def table_3_claims(results: Results) -> list[Claim]:
@@ -224,7 +203,7 @@ def table_3_claims(results: Results) -> list[Claim]:
             f"({ahead.low * 1e13:.3f} to {ahead.high * 1e13:.3f}) over the same people",
         ),
     ]
-    words, held = [], []
+    cases = []
     for metric, name, papers in (
         ("l1", "L1 over all cells", 1.019),
         ("floored_mape", "MAPE", 1.11),
@@ -232,13 +211,6 @@ def table_3_claims(results: Results) -> list[Claim]:
         ("maape", "MAAPE", 1.0),
     ):
         ratio = results.of(metric, label=whole).mean / results.of(metric, label=plain).mean
-        words.append(f"{name} {ratio - 1:+.1%} (paper {papers - 1:+.1%})")
-        held.append(ratio <= 1.15)
-    claims.append(
-        Claim(
-            "The algorithm is close to the map without noise on every measure of A.1 (read as: within 15 %)",
-            joint_verdict(held),
-            ", ".join(words),
-        )
-    )
-    return claims
+        cases.append((ratio <= 1.15, f"{name} {ratio - 1:+.1%} (paper {papers - 1:+.1%})"))
+    close = "The algorithm is close to the map without noise on every measure of A.1 (read as: within 15 %)"
+    return [*claims, judged(close, cases, ", ")]

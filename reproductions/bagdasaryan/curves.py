@@ -10,9 +10,8 @@ from typing import Final
 
 import numpy as np
 
-from mapveil.evaluation.html_report import Curve, Panel, curves_figure, png_bytes
-from reproductions.bagdasaryan.data import MANHATTAN
-from reproductions.bagdasaryan.runs import SHARD_SIZE, Asked, Job
+from mapveil.evaluation.html_report import Curve, Panel
+from reproductions.bagdasaryan.runs import SHARD_SIZE, Asked, Crowd, Job, jobs_of
 from reproductions.bagdasaryan.sections import UNIT, Plan, Shown
 from reproductions.driver import Section
 from reproductions.report import Claim, Picture, Report, Table, joint_verdict
@@ -25,21 +24,13 @@ _CALIBRATION_USERS: Final = (10_000, 100_000)
 
 
 def _jobs_7(plan: Plan, shared: Path, seed: int) -> Sequence[Job]:
-    sizes = plan.points(_SAMPLES)
     by_size = tuple(
         Asked(f"ε = {float(epsilon):g}", "adaptive", epsilon=epsilon) for epsilon in _SAMPLE_EPSILONS
     )
     by_c = tuple(Asked(f"c = {c:g}", "adaptive", (("c", c),)) for c in _CALIBRATIONS)
-    jobs = [
-        Job("figure 7, sample", MANHATTAN, users, trial, by_size, shared, seed)
-        for users in sizes
-        for trial in range(plan.sweep_trials)
-    ]
-    return jobs + [
-        Job("figure 7, c", MANHATTAN, users, trial, by_c, shared, seed)
-        for users in _CALIBRATION_USERS
-        for trial in range(plan.sweep_trials)
-    ]
+    crowds = [Crowd("figure 7, sample", users, by_size) for users in plan.points(_SAMPLES)]
+    crowds += [Crowd("figure 7, c", users, by_c) for users in _CALIBRATION_USERS]
+    return jobs_of(*crowds)(plan, shared, seed)
 
 
 def _report_7(results: Results) -> Report:
@@ -65,11 +56,8 @@ def _report_7(results: Results) -> Report:
             log_x=True,
         ),
     ]  # fmt: skip
-    picture = Picture(
-        "figure_7",
-        png_bytes(curves_figure(panels)),
-        "As Figure 7: Algorithm 2 by sample size (shards of 10,000) and by c (ε = 1); bands are 95 % intervals",
-    )
+    caption = "As Figure 7: Algorithm 2 by sample size (shards of 10,000) and by c (ε = 1); bands are 95 % intervals"
+    picture = Picture.curves("figure_7", panels, caption)
     rows = [
         [name, f"{size:,.0f}", Shown()(found), f"{found.rounds:.1f}", f"{found.length:,.0f}"]
         for name in names
@@ -148,39 +136,29 @@ def _dropout_label(dropout: float, dp_shard: int) -> str:
     return f"{dropout:.0%} drop out, DP shard {dp_shard:,}"
 
 
-def _jobs_8(plan: Plan, shared: Path, seed: int) -> Sequence[Job]:
-    # One level of the paper's three, each with its own ε: the deepest is the map that is measured.
-    shards = tuple(
-        Asked(
-            f"shards of {size:,}",
-            "uniform",
-            (("depth", _LEVEL), ("shard_size", size)),
-            epsilon=_LEVEL_EPSILON,
-        )
-        for size in _SHARDS
+# One level of the paper's three, each with its own ε: the deepest is the map that is measured.
+_BY_SHARD: Final = tuple(
+    Asked(f"shards of {size:,}", "uniform", (("depth", _LEVEL), ("shard_size", size)), epsilon=_LEVEL_EPSILON)
+    for size in _SHARDS
+)
+# More dropouts than the DP shard allows for are refused, so those points are not there.
+_BY_DROPOUT: Final = tuple(
+    Asked(
+        _dropout_label(dropout, dp_shard),
+        "adaptive",
+        (("tolerated_dropout", Fraction(SHARD_SIZE - dp_shard, SHARD_SIZE)),),
+        dropout=dropout,
     )
-    # More dropouts than the DP shard allows for are refused, so those points are not there.
-    lost = tuple(
-        Asked(
-            _dropout_label(dropout, dp_shard),
-            "adaptive",
-            (("tolerated_dropout", Fraction(SHARD_SIZE - dp_shard, SHARD_SIZE)),),
-            dropout=dropout,
-        )
-        for dp_shard in _DP_SHARDS
-        for dropout in _DROPOUTS
-        if round(dropout * SHARD_SIZE) <= SHARD_SIZE - dp_shard
-    )
-    clips = tuple(Asked(f"{bits} bits", "adaptive", clip_bits=bits) for bits in _CLIPS)
-    return [
-        Job(f"figure 8, {group}", MANHATTAN, users, trial, asked, shared, seed)
-        for group, users, asked in (
-            *(("shards", users, shards) for users in _SHARD_SAMPLES),
-            ("dropouts", _DROPOUT_USERS, lost),
-            ("clip", _DROPOUT_USERS, clips),
-        )
-        for trial in range(plan.sweep_trials)
-    ]
+    for dp_shard in _DP_SHARDS
+    for dropout in _DROPOUTS
+    if round(dropout * SHARD_SIZE) <= SHARD_SIZE - dp_shard
+)
+_BY_CLIP: Final = tuple(Asked(f"{bits} bits", "adaptive", clip_bits=bits) for bits in _CLIPS)
+_JOBS_8: Final = jobs_of(
+    *(Crowd("figure 8, shards", users, _BY_SHARD) for users in _SHARD_SAMPLES),
+    Crowd("figure 8, dropouts", _DROPOUT_USERS, _BY_DROPOUT),
+    Crowd("figure 8, clip", _DROPOUT_USERS, _BY_CLIP),
+)
 
 
 def _report_8(results: Results) -> Report:
@@ -208,11 +186,8 @@ def _report_8(results: Results) -> Report:
         ),
         Panel("MSE, 1e-13: Algorithm 2, ε = 1", "bits", [curve("modulo clip", clips, UNIT)]),
     ]  # fmt: skip
-    picture = Picture(
-        "figure_8",
-        png_bytes(curves_figure(panels)),
-        "As Figure 8: size of the shards, dropouts and modulo clip (both 10,000 users); bands are 95 % intervals",
-    )
+    caption = "As Figure 8: size of the shards, dropouts and modulo clip (both 10,000 users); bands are 95 % intervals"
+    picture = Picture.curves("figure_8", panels, caption)
     lines = [
         *(
             (f"{users:,} users, shards of {x:,.0f}", found)
@@ -271,4 +246,4 @@ def _claims_8(
 
 
 FIGURE_7: Final = Section("figure 7", _jobs_7, _report_7)
-FIGURE_8: Final = Section("figure 8", _jobs_8, _report_8)
+FIGURE_8: Final = Section("figure 8", _JOBS_8, _report_8)

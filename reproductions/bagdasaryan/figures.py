@@ -8,10 +8,9 @@ from typing import Final
 
 import numpy as np
 
-from mapveil.evaluation.html_report import png_bytes
 from mapveil_client.arrays import FloatArray
 from reproductions.bagdasaryan.data import IMAGES, MANHATTAN
-from reproductions.bagdasaryan.runs import PLAIN, Asked, Job
+from reproductions.bagdasaryan.runs import PLAIN, Asked, Crowd, Job, jobs_of
 from reproductions.bagdasaryan.sections import UNIT, Plan, Shown
 from reproductions.driver import Section
 from reproductions.report import Claim, Picture, Report, Table, joint_verdict, maps_figure
@@ -31,7 +30,7 @@ def _drawn(name: str, rows: Sequence[tuple[str, Sequence[tuple[str, FloatArray]]
     for title, (first, *others) in rows:
         top = float(np.percentile(first[1][first[1] > 0], _BRIGHTEST))
         scaled.append((title, [(first[0], np.minimum(first[1], top)), *others]))
-    return Picture(name, png_bytes(maps_figure(scaled, scale_of_first=True), dpi=_DPI), caption)
+    return Picture.of(name, maps_figure(scaled, scale_of_first=True), caption, _DPI)
 
 
 def _original(results: Results) -> tuple[str, FloatArray]:
@@ -59,13 +58,6 @@ _LOCAL: Final = (
 _LOCAL_USERS: Final = 10_000
 
 
-def _jobs_1(plan: Plan, shared: Path, seed: int) -> Sequence[Job]:
-    return [
-        Job("figure 1", MANHATTAN, _LOCAL_USERS, trial, _LOCAL, shared, seed, keep_maps=trial == 0)
-        for trial in range(plan.trials)
-    ]
-
-
 def _report_1(results: Results) -> Report:
     labels = [asked.label for asked in _LOCAL]
     local, adaptive = (results.of(label=label) for label in ("local DP", "Algorithm 2"))
@@ -90,7 +82,9 @@ def _report_1(results: Results) -> Report:
     return Report([table], [picture], [claim])
 
 
-FIGURE_1: Final = Section("figure 1", _jobs_1, _report_1)
+FIGURE_1: Final = Section(
+    "figure 1", jobs_of(Crowd("figure 1", _LOCAL_USERS, _LOCAL, keep_maps=True)), _report_1
+)
 
 _DROPPING: Final = (("tolerated_dropout", 0.1),)
 _PROGRESS: Final = tuple(
@@ -148,14 +142,6 @@ _ELSEWHERE: Final = (
 )
 
 
-def _jobs_6(plan: Plan, shared: Path, seed: int) -> Sequence[Job]:
-    return [
-        Job("figure 6", image, 100_000, trial, _ELSEWHERE, shared, seed, keep_maps=trial == 0)
-        for image in OTHER_IMAGES
-        for trial in range(plan.trials)
-    ]
-
-
 def _report_6(results: Results) -> Report:
     labels = [asked.label for asked in _ELSEWHERE]
     header = ["method"]
@@ -205,4 +191,7 @@ def _report_6(results: Results) -> Report:
     return Report([table], [picture], claims)
 
 
-FIGURE_6: Final = Section("figure 6", _jobs_6, _report_6)
+_JOBS_6: Final = jobs_of(
+    *(Crowd("figure 6", 100_000, _ELSEWHERE, image, keep_maps=True) for image in OTHER_IMAGES)
+)
+FIGURE_6: Final = Section("figure 6", _JOBS_6, _report_6)

@@ -25,7 +25,7 @@ def run_task(task: Job | ProportionJob) -> Outcome:
 def _preface(plan: Plan, shared: Path) -> list[str]:
     people = int(read_image(shared, MANHATTAN).values.sum())
     return [
-        f"{plan.trials} seeds a row, {plan.sweep_trials} a point of the curves",
+        f"{plan.trials} seeds a row and a point of the curves",
         f"People: each unit of brightness of the Manhattan picture is a user, {people:,} here and {PAPER_USERS:,} in "
         "the paper. A trial samples users without replacement, the same ones for every method and every round, as the "
         "paper's experiments do.",

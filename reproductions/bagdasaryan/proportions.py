@@ -10,7 +10,6 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from mapveil.evaluation.html_report import png_bytes
 from mapveil.geo.counts import Counts
 from mapveil.maps.proportion_map import ProportionMap
 from mapveil.maps.round_cost import RoundCost
@@ -88,24 +87,12 @@ def run_proportions(job: ProportionJob) -> Outcome:
             **_measured(made, everybody, part),
         }
         epsilons = " ".join(f"{float(share.epsilon):.4g}" for share in made.guarantee.shares)
-        rows += [
-            Found(
-                job.group,
-                job.image,
-                job.users,
-                job.trial,
-                label,
-                "proportion" if metric != "mse" else "density",
-                metric,
-                value,
-                RoundCost.total_length(made.rounds),
-                max(each.bits for each in made.rounds),
-                len(made.rounds),
-                epsilons,
-                seconds,
-            )
-            for metric, value in measured.items()
-        ]
+        bits = max(each.bits for each in made.rounds)
+        costed = RoundCost.total_length(made.rounds), bits, len(made.rounds), epsilons, seconds
+        for metric, value in measured.items():
+            against = "density" if metric == "mse" else "proportion"
+            about = job.group, job.image, job.users, job.trial, label, against
+            rows.append(Found(*about, metric, value, *costed))
         if job.keep_maps:
             bounds = made.proportion_interval()
             maps[job.image, label] = image_of(np.nan_to_num(made.proportion()), scene.tiling)
@@ -180,11 +167,8 @@ def _report(results: Results) -> Report:
     shown += [
         (name, results.maps[MANHATTAN, name]) for label in _WIDTHS for name in (label, f"{label}: interval")
     ]
-    picture = Picture(
-        "figure_9",
-        png_bytes(maps_figure([("", shown)], scale_of_first=True), dpi=_DPI),
-        "As Figure 9: the infected part, and its estimates and interval widths by how nodes are split",
-    )
+    caption = "As Figure 9: the infected part, and its estimates and interval widths by how nodes are split"
+    picture = Picture.of("figure_9", maps_figure([("", shown)], scale_of_first=True), caption, _DPI)
     return Report([table], [picture], claims)
 
 

@@ -7,6 +7,7 @@ provisioned for corrupt devices, and for dropouts only where some are simulated.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -23,6 +24,7 @@ from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
 from reproductions.bagdasaryan.data import (
+    MANHATTAN,
     TOKYO,
     Scene,
     evened,
@@ -34,6 +36,7 @@ from reproductions.bagdasaryan.data import (
 )
 from reproductions.bagdasaryan.every_level import EveryLevel
 from reproductions.bagdasaryan.modulo_clip import ClippedSum
+from reproductions.bagdasaryan.sections import Plan
 from reproductions.results import Outcome
 
 if TYPE_CHECKING:
@@ -93,6 +96,34 @@ class Job(NamedTuple):
     seed: int
     metrics: tuple[str, ...] = ("mse",)
     keep_maps: bool = False
+
+
+class Crowd(NamedTuple):
+    """People of one image, and everything they are asked in each trial."""
+
+    group: str
+    users: int | None
+    asked: tuple[Asked, ...]
+    image: str = MANHATTAN
+    metrics: tuple[str, ...] = ("mse",)
+    keep_maps: bool = False  # of the first trial
+
+
+Jobs = Callable[[Plan, Path, int], Sequence[Job]]
+
+
+def jobs_of(*crowds: Crowd) -> Jobs:
+    """The jobs of a section: every trial of some crowds."""
+
+    def jobs(plan: Plan, shared: Path, seed: int) -> Sequence[Job]:
+        return [
+            Job(each.group, each.image, each.users, trial, each.asked, shared, seed, each.metrics,
+                each.keep_maps and trial == 0)
+            for each in crowds
+            for trial in range(plan.trials)
+        ]  # fmt: skip
+
+    return jobs
 
 
 class Found(NamedTuple):
@@ -159,29 +190,16 @@ def run_job(job: Job) -> Outcome:
         start = time.perf_counter()
         answer = _answer(asked, scene, stream.child(asked.label))
         seconds = time.perf_counter() - start
+        epsilons = " ".join(f"{float(epsilon):.4g}" for epsilon in answer.epsilons)
+        costed = answer.length, answer.bits, answer.rounds, epsilons
         images = [image_of(densities(values), scene.tiling) for values in answer.maps]
         for against, truth in truths.items():
             errors = [METRICS["mse"](truth, image) for image in images]
             best = images[int(np.argmin(errors))]
             for metric in job.metrics:
                 value = column_l1(truth, best) if metric == COLUMN_L1 else METRICS[metric](truth, best)
-                rows.append(
-                    Found(
-                        job.group,
-                        job.image,
-                        _asked_users(job, scene),
-                        job.trial,
-                        asked.label,
-                        against,
-                        metric,
-                        value,
-                        answer.length,
-                        answer.bits,
-                        answer.rounds,
-                        " ".join(f"{float(epsilon):.4g}" for epsilon in answer.epsilons),
-                        seconds,
-                    )
-                )
+                about = job.group, job.image, _asked_users(job, scene), job.trial, asked.label, against
+                rows.append(Found(*about, metric, value, *costed, seconds))
             if job.keep_maps:
                 maps.setdefault((job.image, asked.label), best)
                 costs[job.image, asked.label] = answer.costs

@@ -15,19 +15,18 @@ UNIT = 1e13
 class Plan(NamedTuple):
     """How much of everything is run."""
 
-    trials: int  # seeds of each row of a table
-    sweep_trials: int  # of each point of a curve
+    trials: int  # seeds of each row of a table and each point of a curve
     thin: bool  # every second point of a curve, no largest ones
 
     @classmethod
     def full(cls) -> Plan:
         """Twenty seeds everywhere."""
-        return cls(20, 20, False)
+        return cls(20, False)
 
     @classmethod
     def quick(cls) -> Plan:
         """Three, and fewer points."""
-        return cls(3, 3, True)
+        return cls(3, True)
 
     def points(self, every: Sequence[Any]) -> tuple[Any, ...]:
         """The points of a curve that are run."""

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from fractions import Fraction
-from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from reproductions.bagdasaryan.claims import table_1_claims, table_2_claims, table_3_claims
-from reproductions.bagdasaryan.data import MANHATTAN, TOKYO, TOKYO_DEPTH
-from reproductions.bagdasaryan.runs import COLUMN_L1, EPIDEMIC, PLAIN, Asked, Job
-from reproductions.bagdasaryan.sections import Plan, Shown
+from reproductions.bagdasaryan.data import TOKYO, TOKYO_DEPTH
+from reproductions.bagdasaryan.runs import COLUMN_L1, EPIDEMIC, PLAIN, Asked, Crowd, jobs_of
+from reproductions.bagdasaryan.sections import Shown
 from reproductions.data import printed_figures
 from reproductions.driver import Section
 from reproductions.report import Report, Table
@@ -21,21 +19,14 @@ from reproductions.results import Results
 ALGORITHM_2: Final = "Algorithm 2"
 
 
-class Setting(NamedTuple):
-    """A pair of columns of Table 1."""
-
-    title: str
-    users: int
-    dropout: float
-
-
 _PRINTED: Final = printed_figures("bagdasaryan")
 
 _SETTINGS: Final = (
-    Setting("10k users", 10_000, 0.0),
-    Setting("100k users", 100_000, 0.0),
-    Setting("100k users, 10 % drop out", 100_000, 0.1),
+    ("10k users", 10_000, 0.0),
+    ("100k users", 100_000, 0.0),
+    ("100k users, 10 % drop out", 100_000, 0.1),
 )
+"""Title, users and dropout of each pair of columns of Table 1."""
 
 _TRIED: Final = (3, 4)  # one of these is always the best
 _GEOMETRIC: Final = (("growth", 2 ** (-1 / 3)),)  # more of the budget for higher levels, as the paper has it
@@ -53,25 +44,17 @@ _ROWS_1: Final = (
 )
 
 
-def _jobs_1(plan: Plan, shared: Path, seed: int) -> Sequence[Job]:
-    return [
-        Job(
-            f"table 1, {setting.title}",
-            MANHATTAN,
-            setting.users,
-            trial,
-            tuple(_with_dropout(asked, setting.dropout) for asked in _ROWS_1),
-            shared,
-            seed,
-        )
-        for setting in _SETTINGS
-        for trial in range(plan.trials)
-    ]
-
-
 def _with_dropout(asked: Asked, dropout: float) -> Asked:
     tolerated = (("tolerated_dropout", dropout),) if dropout and asked.method != PLAIN else ()
     return asked._replace(options=(*asked.options, *tolerated), dropout=dropout)
+
+
+_JOBS_1: Final = jobs_of(
+    *(
+        Crowd(f"table 1, {title}", users, tuple(_with_dropout(asked, dropout) for asked in _ROWS_1))
+        for title, users, dropout in _SETTINGS
+    )
+)
 
 
 def _printed(table: str, row: str, column: str) -> str:
@@ -83,13 +66,13 @@ def _report_1(results: Results) -> Report:
     labels = [asked.label for asked in _ROWS_1]
     header = ["method"]
     body: list[list[str]] = [[label] for label in labels]
-    for setting in _SETTINGS:
-        found = {label: results.of(group=f"table 1, {setting.title}", label=label) for label in labels}
+    for title, _, _ in _SETTINGS:
+        found = {label: results.of(group=f"table 1, {title}", label=label) for label in labels}
         best = min(found[label].mean for label in labels[1:])
-        header += [f"{setting.title}: MSE, 1e-13", "paper", "vector", "paper"]
+        header += [f"{title}: MSE, 1e-13", "paper", "vector", "paper"]
         for line, (label, mine) in zip(body, found.items(), strict=True):
             mark = "*" if mine.mean == best else ""
-            error, vector = (_printed("table 1", label, f"{setting.title}: {of}") for of in ("MSE", "vector"))
+            error, vector = (_printed("table 1", label, f"{title}: {of}") for of in ("MSE", "vector"))
             line += [f"{mark}{Shown()(mine)}", error, f"{mine.length:,.0f}", vector]
     note = (
         "Non-private, hierarchical, CM sketch and spatial decomposition show the level that the truth picks, as "
@@ -100,7 +83,7 @@ def _report_1(results: Results) -> Report:
     return Report([table], claims=table_1_claims(results))
 
 
-TABLE_1: Final = Section("table 1", _jobs_1, _report_1)
+TABLE_1: Final = Section("table 1", _JOBS_1, _report_1)
 
 
 class _Row2(NamedTuple):
@@ -117,12 +100,7 @@ def _tokyo_rows() -> tuple[_Row2, ...]:
     calibrated = (("c", 1.0), ("b", 1.0))
     rows = [
         _Row2(Asked("non-private", PLAIN), 1, 16, ""),
-        _Row2(
-            Asked("single location", "adaptive", (("scale", 1), *calibrated), clip_bits=16),
-            1,
-            16,
-            "",
-        ),
+        _Row2(Asked("single location", "adaptive", (("scale", 1), *calibrated), clip_bits=16), 1, 16, ""),
         _Row2(Asked("single location, c = 0.1, b = 2", "adaptive", (("scale", 1),), clip_bits=16), 1, 16, ""),
     ]
     for rounding in ("stochastic", "largest-remainder"):
@@ -154,12 +132,9 @@ def _tokyo_rows() -> tuple[_Row2, ...]:
 _ROWS_2: Final = _tokyo_rows()
 
 
-def _jobs_2(plan: Plan, shared: Path, seed: int) -> Sequence[Job]:
-    asked = tuple(row.asked for row in _ROWS_2)
-    return [
-        Job("table 2", TOKYO, None, trial, asked, shared, seed, ("mse", COLUMN_L1))
-        for trial in range(plan.trials)
-    ]
+_JOBS_2: Final = jobs_of(
+    Crowd("table 2", None, tuple(row.asked for row in _ROWS_2), TOKYO, ("mse", COLUMN_L1))
+)
 
 
 def _report_2(results: Results) -> Report:
@@ -200,7 +175,7 @@ def _report_2(results: Results) -> Report:
     return Report([table], claims=table_2_claims(results))
 
 
-TABLE_2: Final = Section("table 2", _jobs_2, _report_2)
+TABLE_2: Final = Section("table 2", _JOBS_2, _report_2)
 
 _FIXED: Final = (("threshold", 10), ("schedule", "even"))
 _LEVELS: Final = 10
@@ -223,13 +198,6 @@ _MEASURES: Final = (
     ("maape", "MAAPE", Shown(1, 3)),
     ("l1", "L1 (all cells)", Shown(1, 3)),
 )
-
-
-def _jobs_3(plan: Plan, shared: Path, seed: int) -> Sequence[Job]:
-    return [
-        Job("table 3", MANHATTAN, 10_000, trial, _ROWS_3, shared, seed, EPIDEMIC)
-        for trial in range(plan.trials)
-    ]
 
 
 def _report_3(results: Results) -> Report:
@@ -255,4 +223,4 @@ def _report_3(results: Results) -> Report:
     return Report([table], claims=table_3_claims(results))
 
 
-TABLE_3: Final = Section("table 3", _jobs_3, _report_3)
+TABLE_3: Final = Section("table 3", jobs_of(Crowd("table 3", 10_000, _ROWS_3, metrics=EPIDEMIC)), _report_3)

@@ -10,7 +10,7 @@ import numpy as np
 from mapveil.evaluation.comparison import Comparison, interval_of_mean
 from mapveil.evaluation.scoring import higher_is_better
 from reproductions.ghazi.experiments import BASELINES, EMD_METHOD, OURS, PEERS
-from reproductions.report import Claim
+from reproductions.report import Claim, counted_verdict
 from reproductions.results import Ahead
 
 FLAT: Final = 0.10
@@ -38,10 +38,6 @@ def mean_over(comparison: Comparison, method: str, metric: str, epsilons: Sequen
     """The mean of a metric over the trials and some epsilons."""
     values = [np.mean(comparison.values(method, metric, epsilon)) for epsilon in epsilons]
     return float(np.mean(values))
-
-
-def _verdict(held: int, of: int) -> str:
-    return "holds" if held == of else "does not hold" if held == 0 else "holds in part"
 
 
 def _better(metric: str, value: float, than: float) -> bool:
@@ -94,7 +90,7 @@ def _ahead_of_baselines(first: Comparison) -> list[Claim]:
         claims.append(
             Claim(
                 f"The EMD method is ahead of {family} for 0.2 ≤ ε ≤ 5 on all four metrics",
-                _verdict(ahead, total),
+                counted_verdict(ahead, total),
                 evidence,
             )
         )
@@ -114,7 +110,7 @@ def _poor_baseline(first: Comparison) -> Claim:
     return Claim(
         "The plain baseline is poor on all metrics even at the largest ε "
         "(read as: worse at ε = 10 than the EMD method at ε = 1)",
-        _verdict(held, len(first.metrics)),
+        counted_verdict(held, len(first.metrics)),
         f"laplace at ε = {last:g} against emd at ε = 1: {evidence}",
     )
 
@@ -131,7 +127,7 @@ def _thresholding_helps(first: Comparison) -> Claim:
     evidence = f"the best variant improves {held} of {total} means"
     if lost:
         evidence += "; not " + ", ".join(lost)
-    return Claim("Thresholding improves the baseline significantly", _verdict(held, total), evidence)
+    return Claim("Thresholding improves the baseline significantly", counted_verdict(held, total), evidence)
 
 
 def _ends(sweep: Sweep, method: str, metric: str) -> tuple[float, float]:
@@ -154,7 +150,7 @@ def _grows_with_users(users: Sweep) -> Claim:
     places = sorted(users.results)
     return Claim(
         "The EMD method and the plain baseline improve with the number of users",
-        _verdict(held, len(methods) * len(metrics)),
+        counted_verdict(held, len(methods) * len(metrics)),
         f"from {places[0]:g} to {places[-1]:g} users: " + ", ".join(words),
     )
 
@@ -197,7 +193,7 @@ def _flat_in_resolution(resolution: Sweep) -> Claim:
     return Claim(
         f"The EMD method's utility is nearly constant in the resolution (read as: means within {FLAT:.0%}, "
         "or no clear difference between the ends)",
-        _verdict(held, len(coarsest.metrics)),
+        counted_verdict(held, len(coarsest.metrics)),
         f"at {', '.join(f'{place:g}' for place in places)}: " + "; ".join(words),
     )
 
@@ -212,7 +208,7 @@ def _baseline_suffers(resolution: Sweep) -> Claim:
     places = sorted(resolution.results)
     return Claim(
         "The plain baseline suffers on all metrics as the resolution grows",
-        _verdict(held, len(metrics)),
+        counted_verdict(held, len(metrics)),
         f"from {places[0]:g} to {places[-1]:g}: " + ", ".join(words),
     )
 
@@ -236,6 +232,6 @@ def ours_against_peers(name: str, comparisons: Mapping[str, Comparison]) -> Clai
     return Claim(
         f"{name}: multiscale is ahead of the EMD method and the peers on KL, similarity and EMD, "
         "averaged over ε in {0.5, 1, 2}",
-        _verdict(held, total),
+        counted_verdict(held, total),
         "; ".join(words),
     )

@@ -8,15 +8,7 @@ from typing import Final
 import numpy as np
 
 from mapveil.evaluation.comparison import Comparison, Row, interval_of_mean
-from mapveil.evaluation.html_report import (
-    Curve,
-    curves_figure,
-    metric_panel,
-    metric_title,
-    panels_by_epsilon,
-    png_bytes,
-    summary_table,
-)
+from mapveil.evaluation.html_report import Curve, metric_panel, metric_title, panels_by_epsilon, summary_table
 from mapveil.evaluation.scoring import higher_is_better
 from reproductions.driver import Section
 from reproductions.ghazi.claims import (
@@ -56,11 +48,8 @@ def _report_epsilon(results: Results) -> Report:
     first = comparisons(results, "epsilon")["epsilon"]
     summary = first.summary()
     runs = len({row.trial for row in first.rows})
-    picture = Picture(
-        "by_epsilon",
-        png_bytes(curves_figure(panels_by_epsilon(summary))),
-        f"{runs} runs: {USERS} users, resolution {2**DEPTH}",
-    )
+    caption = f"{runs} runs: {USERS} users, resolution {2**DEPTH}"
+    picture = Picture.curves("by_epsilon", panels_by_epsilon(summary), caption)
     tables = [
         Table(f"By epsilon: {metric_title(metric)}", *summary_table(summary, metric)) for metric in METRICS
     ]
@@ -84,7 +73,7 @@ def _sweep_report(sweep: Sweep, caption: str) -> tuple[list[Table], Picture]:
         panels.append(metric_panel(metric, sweep.variable, curves))
         header = [sweep.variable, *(f"{place:g}" for place in places)]
         tables.append(Table(f"By {sweep.variable}: {metric_title(metric)}", header, rows))
-    return tables, Picture(f"by_{sweep.variable}", png_bytes(curves_figure(panels)), caption)
+    return tables, Picture.curves(f"by_{sweep.variable}", panels, caption)
 
 
 def _report_users(results: Results) -> Report:
@@ -147,7 +136,7 @@ def _report_examples(results: Results) -> Report:
         shown = [(title, results.maps[method, epsilon]) for method, title in EXAMPLES.items()]
         lines.append((f"ε = {epsilon}", [("original", truth), *shown]))
     caption = f"As Figure 2: {USERS} users of cell {city}"
-    return Report((), [Picture("examples", png_bytes(maps_figure(lines), dpi=80), caption)])
+    return Report((), [Picture.of("examples", maps_figure(lines), caption, 80)])
 
 
 SECTIONS: Final = (

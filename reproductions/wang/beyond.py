@@ -9,14 +9,12 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from mapveil.evaluation.comparison import interval_of_mean
-from mapveil.evaluation.html_report import Panel, curves_figure, png_bytes
 from mapveil.local.estimators.estimators import ESTIMATORS
 from reproductions.driver import Section
 from reproductions.report import Claim, Picture, Report, Table, joint_verdict
-from reproductions.results import curve
 from reproductions.wang.collections import EMD, KL, L1, UNIFORM, Collection
 from reproductions.wang.data import BEYOND
-from reproductions.wang.sections import Plan, Results, Scheme, default_scheme
+from reproductions.wang.sections import Curves, Plan, Results, Scheme, default_scheme
 
 EPSILONS: Final = (0.5, 1.0, 2.0, 4.0)
 METRICS: Final = (L1, KL, EMD)
@@ -185,14 +183,12 @@ def _metric_claim(results: Results, label: str, metric: str) -> Claim:
         parts = []
         for level in EPSILONS:
             mine = results.of(data.name, label, level, metric, "beyond").mean
-            theirs = {
-                peer: results.of(data.name, peer, level, metric, "beyond").mean
-                for peer in PEERS
-                if results.has(data.name, peer, level, metric, "beyond")
-            }
-            best = min(theirs, key=lambda peer: theirs[peer])
-            held.append(mine < theirs[best])
-            parts.append(f"{_number(mine, metric)} against {_number(theirs[best], metric)} of {best}")
+            peers = [peer for peer in PEERS if results.has(data.name, peer, level, metric, "beyond")]
+            theirs, best = min(
+                (results.of(data.name, peer, level, metric, "beyond").mean, peer) for peer in peers
+            )
+            held.append(mine < theirs)
+            parts.append(f"{_number(mine, metric)} against {_number(theirs, metric)} of {best}")
         words.append(f"{data.name}: " + ", ".join(parts))
     return Claim(
         f"{label}: less {metric.split(',')[0]} than all of them (at ε = 0.5, 1, 2, 4)",
@@ -230,24 +226,13 @@ def _pictures(results: Results, default: str) -> list[Picture]:
     made = []
     shown = [default, "L-SRR, simplex", "L-SRR, em", "PLDP, simplex", "HR, em", "GRR, em", UNIFORM]
     for metric, name in ((L1, "l1"), (KL, "kl"), (EMD, "emd")):
+        curves = Curves(results, metric, tuple(dict.fromkeys(shown)), "beyond")
         panels = [
-            Panel(
-                f"{data.name}: {metric}",
-                "ε",
-                [
-                    curve(
-                        label,
-                        {level: results.of(data.name, label, level, metric, "beyond") for level in EPSILONS},
-                    )
-                    for label in dict.fromkeys(shown)
-                ],
-                log_x=True,
-                log_y=metric != L1,
-            )
+            curves.panel(data.name, f"{data.name}: {metric}", log_x=True, log_y=metric != L1)
             for data in BEYOND
         ]
         caption = f"{metric} of Mapveil's default, some of the paper's pairs and the uniform baseline."
-        made.append(Picture(f"beyond_{name}", png_bytes(curves_figure(panels)), caption))
+        made.append(Picture.curves(f"beyond_{name}", panels, caption))
     return made
 
 

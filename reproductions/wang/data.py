@@ -105,6 +105,14 @@ BEYOND: Final = (
 """Four cities whose sites are venues: all of them in two, the most visited in two."""
 
 
+def sites_sql(step: tuple[float, float] | None) -> str:
+    """The columns x and y of a row's site: its venue, or the middle of its cell of ``step`` degrees."""
+    if step is None:
+        return "lon AS x, lat AS y"
+    width, height = step
+    return f"(FLOOR(lon / {width}) + 0.5) * {width} AS x, (FLOOR(lat / {height}) + 0.5) * {height} AS y"
+
+
 @functools.lru_cache(maxsize=16)
 def read_scene(shared: Path, data: DataSet) -> Scene:
     """Read the sites and visits of a data set."""
@@ -136,14 +144,10 @@ def _most_visited(
     import duckdb
 
     path = shared_file(shared, data.file)
-    at = "lon AS x, lat AS y"
-    if data.step is not None:
-        width, height = data.step
-        at = f"(FLOOR(lon / {width}) + 0.5) * {width} AS x, (FLOOR(lat / {height}) + 0.5) * {height} AS y"
     west, south, east, north = data.box
     with duckdb.connect() as connection:
         found = connection.execute(
-            f"SELECT {at}, SUM({data.weight}) AS visits FROM read_parquet(?) GROUP BY x, y "
+            f"SELECT {sites_sql(data.step)}, SUM({data.weight}) AS visits FROM read_parquet(?) GROUP BY x, y "
             "HAVING x > ? AND y > ? AND x < ? AND y < ? ORDER BY visits DESC, x, y LIMIT ?",
             [str(path), west, south, east, north, data.sites],
         ).fetchnumpy()

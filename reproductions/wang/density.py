@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from mapveil.evaluation.html_report import Panel, curves_figure, png_bytes
 from reproductions.driver import Section
 from reproductions.report import Claim, Picture, Report, Table, joint_verdict
-from reproductions.results import curve
 from reproductions.wang.collections import KL, L1, NOISE, Collection
-from reproductions.wang.data import MERGED, SETS, DataSet
+from reproductions.wang.data import MERGED, SETS
 from reproductions.wang.sections import (
     MLE,
     NAMES,
@@ -21,11 +19,14 @@ from reproductions.wang.sections import (
     PUBLISHED,
     SMALL_EPSILONS,
     SRR,
+    Curves,
     Plan,
     Results,
     Scheme,
     beside,
     default_scheme,
+    first_claim,
+    levels_of,
     shown,
 )
 
@@ -39,10 +40,12 @@ SCHEMES: Final = (
 )
 """The paper's pairs, those of its Figure 11, and Mapveil's own."""
 
+_SHOWN: Final = tuple(scheme.label for scheme in SCHEMES if MLE not in scheme.label)
+"""The schemes of Figures 8 and 9."""
+
 _LARGE: Final = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0)
 _SMALL: Final = 3.0
 _NMSE: Final = "neighbours' NMSE"
-_DIGITS: Final = {L1: 3, KL: 3}
 
 
 def _epsilons(plan: Plan) -> tuple[float, ...]:
@@ -70,36 +73,26 @@ def _merged_jobs(plan: Plan, shared: Path, seed: int) -> list[Collection]:
     ]
 
 
-def _leaders(results: Results, data: DataSet, metric: str, levels: Sequence[float]) -> dict[float, str]:
-    return {level: results.first(NAMES, data.name, level, metric) for level in levels}
-
-
-def _first_claim(claim: str, won: dict[float, str], results: Results, name: str, metric: str) -> Claim:
-    words = []
-    for level, scheme in won.items():
-        best, staircase = (results.of(name, each, level, metric).mean for each in (scheme, SRR))
-        words.append(f"ε = {level:g}: {scheme} {best:.3f}, {SRR} {staircase:.3f}")
-    return Claim(claim, joint_verdict([scheme == SRR for scheme in won.values()]), "; ".join(words))
-
-
 def _small_report(number: int) -> Callable[[Results], Report]:
     """One of Tables 5 to 12."""
     data, metric = SETS[(number - 5) % 4], L1 if number < 9 else KL
 
     def report(results: Results) -> Report:
         levels = [level for level in SMALL_EPSILONS if level in results.levels(metric)]
-        rows = []
+        rows, words = [], []
         for scheme in dict.fromkeys(scheme.label for scheme in SCHEMES):
             found = {level: shown(results.of(data.name, scheme, level, metric)) for level in levels}
             cells = (beside(text, f"table {number}", scheme, f"{level:g}") for level, text in found.items())
             rows.append([scheme, *cells])
         title = f"Table {number}: {metric}, {data.name}, {data.paper[0]} sites (the paper's in brackets)"
-        claim = _first_claim(
+        won = {level: results.first(NAMES, data.name, level, metric) for level in levels}
+        for level, scheme in won.items():
+            best, staircase = (results.of(data.name, each, level, metric).mean for each in (scheme, SRR))
+            words.append(f"ε = {level:g}: {scheme} {best:.3f}, {SRR} {staircase:.3f}")
+        claim = Claim(
             f"Table {number}: {SRR} has the least {metric.split(',')[0]} at every small epsilon ({data.name})",
-            _leaders(results, data, metric, levels),
-            results,
-            data.name,
-            metric,
+            joint_verdict([scheme == SRR for scheme in won.values()]),
+            "; ".join(words),
         )
         return Report([Table(title, ["pair", *(f"ε = {level:g}" for level in levels)], rows)], [], [claim])
 
@@ -108,43 +101,19 @@ def _small_report(number: int) -> Callable[[Results], Report]:
 
 def _report_8(results: Results) -> Report:
     pictures, tables, claims = [], [], []
-    names = [scheme.label for scheme in SCHEMES if MLE not in scheme.label]
     for metric, key in ((L1, "l1"), (KL, "kl")):
-        levels = [level for level in results.levels(metric) if level >= 1]
-        panels, won = [], {}
-        for data in SETS:
-            lines = [
-                curve(name, {level: results.of(data.name, name, level, metric) for level in levels})
-                for name in names
-            ]
-            panels.append(Panel(f"{data.name}: {metric}", "ε", lines))
-            won[data.name] = _leaders(results, data, metric, levels)
-            rows = [
-                [name, *(shown(results.of(data.name, name, level, metric)) for level in levels)]
-                for name in names
-            ]
-            header = ["pair", *(f"ε = {level:g}" for level in levels)]
-            tables.append(Table(f"Figure 8: {metric}, {data.name}", header, rows))
+        curves = Curves(results, metric, _SHOWN, least=1)
+        tables += [
+            Table(f"Figure 8: {metric}, {data.name}", curves.header("pair"), curves.rows(data.name))
+            for data in SETS
+        ]
+        panels = [curves.panel(data.name, f"{data.name}: {metric}") for data in SETS]
         caption = f"As Figure 8: {metric} of the estimated distribution."
-        pictures.append(Picture(f"figure_8_{key}", png_bytes(curves_figure(panels)), caption))
-        claims.append(
-            Claim(
-                f"Figure 8: {SRR} has the least {metric.split(',')[0]} at every epsilon on all data sets",
-                joint_verdict([name == SRR for each in won.values() for name in each.values()]),
-                "; ".join(f"{name}: first is {_runs(each)}" for name, each in won.items()),
-            )
-        )
+        pictures.append(Picture.curves(f"figure_8_{key}", panels, caption))
+        claim = f"Figure 8: {SRR} has the least {metric.split(',')[0]} at every epsilon on all data sets"
+        claims.append(first_claim(claim, {data.name: curves.leaders(data.name) for data in SETS}))
     tables.append(_noise_table(results))
     return Report(tables, pictures, [*claims, _noise_claim(results)])
-
-
-def _runs(won: dict[float, str]) -> str:
-    """Which scheme leads over which epsilons."""
-    words: list[str] = []
-    for scheme in dict.fromkeys(won.values()):
-        mine = [level for level, name in won.items() if name == scheme]
-        words.append(f"{scheme} at {', '.join(f'{level:g}' for level in mine)}")
-    return " and ".join(words)
 
 
 def _noise_table(results: Results) -> Table:
@@ -181,35 +150,19 @@ def _noise_claim(results: Results) -> Claim:
 
 def _report_11(results: Results) -> Report:
     names = ["GRR", f"GRR, {MLE}", "HR", f"HR, {MLE}", SRR, f"{SRR}, {MLE}", OURS]
-    levels = [level for level in results.levels(L1) if level >= 1]
-    panels = [
-        Panel(
-            f"{data.name}: {L1}",
-            "ε",
-            [
-                curve(name, {level: results.of(data.name, name, level, L1) for level in levels})
-                for name in names
-            ],
-        )
-        for data in SETS
-    ]
-    won = {
-        (data.name, level): results.first(names[:-1], data.name, level, L1)
-        for data in SETS
-        for level in levels
-    }
-    better = [
-        results.of(data.name, SRR, level, L1).mean < results.of(data.name, f"{SRR}, {MLE}", level, L1).mean
-        for data in SETS
-        for level in levels
-    ]
+    curves = Curves(results, L1, names, least=1)
+    won, better = {}, []
+    for data in SETS:
+        lines = {name: curves.line(data.name, name) for name in names[:-1]}
+        won[data.name] = {
+            level: min(lines, key=lambda name: lines[name][level].mean) for level in curves.levels
+        }
+        better += [lines[SRR][level].mean < lines[f"{SRR}, {MLE}"][level].mean for level in curves.levels]
     claims = [
         Claim(
             f"Figure 11: {SRR} with the equations of candidate sets is the best combination",
-            joint_verdict([name == SRR for name in won.values()]),
-            "; ".join(
-                f"{data.name}: {_runs({level: won[data.name, level] for level in levels})}" for data in SETS
-            ),
+            joint_verdict([name == SRR for each in won.values() for name in each.values()]),
+            "; ".join(f"{name}: {levels_of(each)}" for name, each in won.items()),
         ),
         Claim(
             "Figure 11: for the staircase the equations are better than maximum likelihood",
@@ -218,37 +171,27 @@ def _report_11(results: Results) -> Report:
         ),
     ]
     caption = "As Figure 11: randomizers with the unbiased estimate and with maximum likelihood."
-    return Report([], [Picture("figure_11", png_bytes(curves_figure(panels)), caption)], claims)
+    panels = [curves.panel(data.name, f"{data.name}: {L1}") for data in SETS]
+    return Report([], [Picture.curves("figure_11", panels, caption)], claims)
 
 
 def _report_9(results: Results) -> Report:
-    names = [scheme.label for scheme in SCHEMES if MLE not in scheme.label]
-    levels = results.levels(_NMSE)
-    panels, won = [], {}
-    for data in SETS:
-        lines = [
-            curve(name, {level: results.of(data.name, name, level, _NMSE) for level in levels})
-            for name in names
-        ]
-        panels.append(Panel(f"{data.name}: normalised MSE", "ε", lines, log_y=True))
-        won[data.name] = {level: results.first(NAMES, data.name, level, _NMSE) for level in levels}
-    claim = Claim(
+    curves = Curves(results, _NMSE, _SHOWN)
+    panels = [curves.panel(data.name, f"{data.name}: normalised MSE", log_y=True) for data in SETS]
+    claim = first_claim(
         f"Figure 9: {SRR} places everybody's 25 nearest users best",
-        joint_verdict([name == SRR for each in won.values() for name in each.values()]),
-        "; ".join(f"{name}: first is {_runs(each)}" for name, each in won.items()),
+        {data.name: curves.leaders(data.name) for data in SETS},
     )
     caption = "As Figure 9: squared error of the places of the 25 nearest users, over that of random users."
-    return Report([], [Picture("figure_9", png_bytes(curves_figure(panels)), caption)], [claim])
+    return Report([], [Picture.curves("figure_9", panels, caption)], [claim])
 
 
 def _report_3(results: Results) -> Report:
     names = [*NAMES, OURS]
     levels = results.levels("precision")
-    rows, held, words = [], [], []
+    rows = []
     for data in SETS:
-        best = []
         for level in levels:
-            best.append(results.first(NAMES, data.name, level, "precision", most=True))
             cells = []
             for name in names:
                 found = [results.of(data.name, name, level, part).mean for part in ("precision", "recall")]
@@ -261,11 +204,8 @@ def _report_3(results: Results) -> Report:
                     text += f" ({paper[0]:g} / {paper[1]:g})"
                 cells.append(text)
             rows.append([f"{data.name}, ε = {level:g}", *cells])
-        held += [name == SRR for name in best]
-        words.append(f"{data.name}: first is {_runs(dict(zip(levels, best, strict=True)))}")
-    claim = Claim(
-        f"Table 3: {SRR} has the highest precision everywhere", joint_verdict(held), "; ".join(words)
-    )
+    won = {data.name: Curves(results, "precision", names).leaders(data.name, most=True) for data in SETS}
+    claim = first_claim(f"Table 3: {SRR} has the highest precision everywhere", won)
     title = "Table 3: precision / recall of the 25 nearest users' places (the paper's in brackets)"
     return Report([Table(title, ["data and ε", *names], rows)], [], [claim])
 

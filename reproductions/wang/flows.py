@@ -9,7 +9,6 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from mapveil.analysis.origin_destination import FlowEstimator, OriginDestination
-from mapveil.evaluation.html_report import Panel, curves_figure, png_bytes
 from mapveil.geo.places import Places
 from mapveil.geo.region import Region
 from mapveil_client.arrays import FloatArray, IntArray
@@ -18,10 +17,10 @@ from mapveil_client.randomness.random import Randomness
 from reproductions.data import shared_file
 from reproductions.driver import Section
 from reproductions.report import Claim, Picture, Report, Table, joint_verdict
-from reproductions.results import Outcome, curve
+from reproductions.results import Outcome
 from reproductions.wang.collections import L1
-from reproductions.wang.data import GEOLIFE, PORTO, Box
-from reproductions.wang.sections import NAMES, PAPERS, SRR, Found, Plan, Results, Scheme, shown
+from reproductions.wang.data import GEOLIFE, PORTO, Box, sites_sql
+from reproductions.wang.sections import NAMES, PAPERS, SRR, Curves, Found, Plan, Results, Scheme
 
 
 class TripSet(NamedTuple):
@@ -96,15 +95,11 @@ def trip_ends(
     import duckdb
 
     path = shared_file(shared, trips.file)
-    at = "lon AS x, lat AS y"
-    if trips.step is not None:
-        width, height = trips.step
-        at = f"(FLOOR(lon / {width}) + 0.5) * {width} AS x, (FLOOR(lat / {height}) + 0.5) * {height} AS y"
     west, south, east, north = trips.box
     window = f"OVER (PARTITION BY {trips.of} ORDER BY {trips.order})"
     with duckdb.connect() as connection:
         found = connection.execute(
-            f"WITH rows AS (SELECT *, {at} FROM read_parquet(?)), ends AS (SELECT x, y, "
+            f"WITH rows AS (SELECT *, {sites_sql(trips.step)} FROM read_parquet(?)), ends AS (SELECT x, y, "
             f"LEAD(x, {trips.apart}) {window} AS u, LEAD(y, {trips.apart}) {window} AS v FROM rows) "
             "SELECT x, y, u, v, COUNT(*) AS n FROM ends WHERE u IS NOT NULL AND (x <> u OR y <> v) "
             "AND x > ? AND y > ? AND x < ? AND y < ? AND u > ? AND v > ? AND u < ? AND v < ? "
@@ -164,27 +159,22 @@ def _jobs(plan: Plan, shared: Path, seed: int) -> list[FlowJob]:
 
 def _report(results: Results) -> Report:
     levels = results.levels(L1, "flows")
-    panels, rows, held, words = [], [], [], []
-    ahead = []
+    panels, rows, held, words, ahead = [], [], [], [], []
     for trips in TRIPS:
         names = [
             name for name in (*NAMES, _JOINT, _KNOWN) if results.has(trips.name, name, levels[0], L1, "flows")
         ]
-        lines = {
-            name: {level: results.of(trips.name, name, level, L1, "flows") for level in levels}
-            for name in names
-        }
-        panels.append(Panel(f"{trips.name}: {L1}", "ε", [curve(name, line) for name, line in lines.items()]))
-        rows += [
-            [f"{trips.name}: {name}", *(shown(line[level]) for level in levels)]
-            for name, line in lines.items()
-        ]
-        first = {level: min(NAMES, key=lambda name: lines[name][level].mean) for level in levels}
+        curves = Curves(results, L1, names, "flows")
+        panels.append(curves.panel(trips.name, f"{trips.name}: {L1}"))
+        rows += curves.rows(trips.name, f"{trips.name}: ")
+        first = curves.leaders(trips.name)
         held += [name == SRR for name in first.values()]
         words.append(f"{trips.name}: " + ", ".join(f"{name} at {level:g}" for level, name in first.items()))
-        if _JOINT in lines:
+        if _JOINT in names:
+            joint = curves.line(trips.name, _JOINT)
             ahead += [
-                lines[_JOINT][level].mean < min(lines[name][level].mean for name in NAMES) for level in levels
+                joint[level].mean < results.of(trips.name, name, level, L1, "flows").mean
+                for level, name in first.items()
             ]
     claims = [
         Claim(
@@ -207,7 +197,7 @@ def _report(results: Results) -> Report:
     caption = (
         "As Figure 10: L1 of flows by the Lasso on marginals, the joint estimator, and no reports at all."
     )
-    return Report([table], [Picture("figure_10", png_bytes(curves_figure(panels)), caption)], claims)
+    return Report([table], [Picture.curves("figure_10", panels, caption)], claims)
 
 
 FIGURE_10: Final = Section("figure 10", _jobs, _report)

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from mapveil.analysis.trips import Trips
-from mapveil.evaluation.html_report import Panel, curves_figure, png_bytes
+from mapveil.evaluation.html_report import Panel
 from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.region import Region
 from mapveil_client.local.domain import Domain
@@ -30,6 +30,7 @@ from reproductions.wang.sections import (
     OURS,
     PAPERS,
     SRR,
+    Curves,
     Found,
     Plan,
     Results,
@@ -95,19 +96,18 @@ def run_routes(job: RouteJob) -> Outcome:
     for row in study.rows:
         level = row.theta_s if by_theta else float(row.epsilon)
         group = "theta" if by_theta else "routes"
-        for metric, value in (
-            (_EDITS, row.quality.relative_levenshtein),
-            (_MINUTES, row.quality.time_deviation_min),
-            (_SPENT, row.quality.total_epsilon),
-            (_SLOWER, row.minutes - row.minutes_exact),
-        ):
-            made.append(
-                Found(job.trips.name, job.scheme.label, level, job.trial, metric, float(value), group)
-            )
-        if job.scheme.label != SRR:
-            continue  # without a map there is no randomizer
-        free = row.minutes_free - row.minutes_exact
-        made.append(Found(job.trips.name, _NOTHING, level, job.trial, _SLOWER, float(free), group))
+        measured = [
+            (job.scheme.label, _EDITS, row.quality.relative_levenshtein),
+            (job.scheme.label, _MINUTES, row.quality.time_deviation_min),
+            (job.scheme.label, _SPENT, row.quality.total_epsilon),
+            (job.scheme.label, _SLOWER, row.minutes - row.minutes_exact),
+        ]
+        if job.scheme.label == SRR:  # without a map there is no randomizer
+            measured.append((_NOTHING, _SLOWER, row.minutes_free - row.minutes_exact))
+        made += [
+            Found(job.trips.name, scheme, level, job.trial, metric, float(value), group)
+            for scheme, metric, value in measured
+        ]
     return Outcome(tuple(made))
 
 
@@ -131,10 +131,8 @@ def _epsilon_jobs(plan: Plan, shared: Path, seed: int) -> list[RouteJob]:
 
 def _report_14(results: Results) -> Report:
     levels = results.levels(_SPENT, "theta")
-    lines = {
-        trips.name: {level: results.of(trips.name, SRR, level, _SPENT, "theta") for level in levels}
-        for trips in TRIPS
-    }
+    curves = Curves(results, _SPENT, (SRR,), "theta")
+    lines = {trips.name: curves.line(trips.name, SRR) for trips in TRIPS}
     rows = [[name, *(shown(line[level], 2) for level in levels)] for name, line in lines.items()]
     falls = [bool((np.diff([line[level].mean for level in levels]) <= 1e-9).all()) for line in lines.values()]
     last = {name: line[levels[-1]].mean for name, line in lines.items()}
@@ -154,7 +152,7 @@ def _report_14(results: Results) -> Report:
     table = Table(
         "Figure 14: total ε of a mean trip", ["data", *(f"θ = {level:g} s" for level in levels)], rows
     )
-    return Report([table], [Picture("figure_14", png_bytes(curves_figure([panel])), caption)], claims)
+    return Report([table], [Picture.curves("figure_14", [panel], caption)], claims)
 
 
 def _epsilon_report(number: int) -> Any:
@@ -162,23 +160,14 @@ def _epsilon_report(number: int) -> Any:
     what = "is nearest to the true routes" if number == 15 else "deviates least in trip time"
 
     def report(results: Results) -> Report:
-        levels = results.levels(metric, "routes")
+        curves = Curves(results, metric, (*NAMES, OURS), "routes")
         panels, rows, held, words = [], [], [], []
         for trips in TRIPS:
-            lines = {
-                name: {level: results.of(trips.name, name, level, metric, "routes") for level in levels}
-                for name in (*NAMES, OURS)
-            }
-            panels.append(Panel(trips.name, "ε", [curve(name, line) for name, line in lines.items()]))
-            rows += [
-                [f"{trips.name}: {name}", *(shown(line[level]) for level in levels)]
-                for name, line in lines.items()
-            ]
-            first = {level: min(NAMES, key=lambda name: lines[name][level].mean) for level in levels}
-            held += [name == SRR for name in first.values()]
-            words.append(
-                f"{trips.name}: {SRR} first at {sum(n == SRR for n in first.values())} of {len(first)}"
-            )
+            panels.append(curves.panel(trips.name, trips.name))
+            rows += curves.rows(trips.name, f"{trips.name}: ")
+            first = [name == SRR for name in curves.leaders(trips.name).values()]
+            held += first
+            words.append(f"{trips.name}: {SRR} first at {sum(first)} of {len(first)}")
         claims = [
             Claim(
                 f"Figure {number}: {SRR} {what} at every epsilon (θ = {_THETA:g} s)",
@@ -187,14 +176,10 @@ def _epsilon_report(number: int) -> Any:
             )
         ]
         if number == 16:
-            claims.append(_saved(results, levels))
+            claims.append(_saved(results, curves.levels))
         caption = f"As Figure {number}: {metric}, against the same trips under an exact map of the traffic."
-        header = ["data and pair", *(f"ε = {level:g}" for level in levels)]
-        return Report(
-            [Table(f"Figure {number}: {metric}", header, rows)],
-            [Picture(f"figure_{number}", png_bytes(curves_figure(panels)), caption)],
-            claims,
-        )
+        table = Table(f"Figure {number}: {metric}", curves.header("data and pair"), rows)
+        return Report([table], [Picture.curves(f"figure_{number}", panels, caption)], claims)
 
     return report
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
+from mapveil.evaluation.html_report import Panel
 from mapveil.local.local_mechanism import LocalMechanism
 from mapveil.mechanisms.methods import DEFAULT_METHODS, find_method
 from mapveil_client.errors import ParameterError
 from mapveil_client.local.domain import Domain
 from reproductions.data import printed_figures
-from reproductions.results import Outcome, Summary
+from reproductions.report import Claim, joint_verdict
+from reproductions.results import Outcome, Summary, curve
 
 
 class Scheme(NamedTuple):
@@ -60,7 +62,7 @@ NAMES: Final = tuple(scheme.label for scheme in PAPERS)
 
 
 def default_scheme() -> Scheme:
-    """What ``--trust local`` is where nothing else is said."""
+    """The default of ``--trust local``."""
     name = DEFAULT_METHODS["local"]
     options = find_method(name, "local").options()
     return Scheme(OURS, name, str(options["estimator"]))
@@ -127,8 +129,7 @@ class Results:
 
     def of(self, source: str, scheme: str, level: float, metric: str, group: str = "") -> Summary:
         """Mean and interval of them."""
-        values = self.values(source, scheme, level, metric, group)
-        return Summary.of(values)
+        return Summary.of(self.values(source, scheme, level, metric, group))
 
     def has(self, source: str, scheme: str, level: float, metric: str, group: str = "") -> bool:
         """Whether there are any."""
@@ -142,20 +143,77 @@ class Results:
         """The data sets of a metric, in the order in which they were run."""
         return tuple(dict.fromkeys(key[0] for key in self._values if key[3:] == (metric, group)))
 
-    def first(
-        self, schemes: Sequence[str], source: str, level: float, metric: str, *, most: bool = False
-    ) -> str:
-        """The scheme with the least mean (the largest with ``most``)."""
+    def first(self, schemes: Sequence[str], source: str, level: float, metric: str) -> str:
+        """The scheme with the least mean."""
+        return min(schemes, key=lambda scheme: self.of(source, scheme, level, metric).mean)
+
+
+class Curves(NamedTuple):
+    """One metric of some schemes at every level that was run, by data set. Not private."""
+
+    results: Results
+    metric: str
+    schemes: Sequence[str]
+    group: str = ""
+    least: float = 0.0  # level
+
+    @property
+    def levels(self) -> tuple[float, ...]:
+        """The levels, ascending."""
+        return tuple(level for level in self.results.levels(self.metric, self.group) if level >= self.least)
+
+    def line(self, source: str, scheme: str) -> dict[float, Summary]:
+        """One scheme on one data set, by level."""
+        return {
+            level: self.results.of(source, scheme, level, self.metric, self.group) for level in self.levels
+        }
+
+    def panel(self, source: str, title: str, x: str = "ε", **about: Any) -> Panel:
+        """The schemes' curves on one data set."""
+        lines = [curve(scheme, self.line(source, scheme)) for scheme in self.schemes]
+        return Panel(title, x, lines, **about)
+
+    def rows(self, source: str, before: str = "") -> list[list[str]]:
+        """A row for each scheme on one data set."""
+        return [
+            [f"{before}{scheme}", *map(shown, self.line(source, scheme).values())] for scheme in self.schemes
+        ]
+
+    def header(self, first: str) -> list[str]:
+        """The header of such rows."""
+        return [first, *(f"ε = {level:g}" for level in self.levels)]
+
+    def leaders(self, source: str, *, most: bool = False) -> dict[float, str]:
+        """The paper's scheme with the least mean (the largest with ``most``), by level."""
         sign = -1 if most else 1
-        return min(schemes, key=lambda scheme: sign * self.of(source, scheme, level, metric).mean)
+        lines = {name: self.line(source, name) for name in NAMES}
+        return {level: min(NAMES, key=lambda name: sign * lines[name][level].mean) for level in self.levels}
+
+
+def first_claim(claim: str, won: Mapping[str, Mapping[float, str]]) -> Claim:
+    """Whether the staircase leads on every data set at every level."""
+    return Claim(
+        claim,
+        joint_verdict([name == SRR for each in won.values() for name in each.values()]),
+        "; ".join(f"{source}: first is {levels_of(each)}" for source, each in won.items()),
+    )
+
+
+def levels_of(won: Mapping[float, str]) -> str:
+    """The levels at which each scheme leads."""
+    words = []
+    for scheme in dict.fromkeys(won.values()):
+        mine = [level for level, name in won.items() if name == scheme]
+        words.append(f"{scheme} at {', '.join(f'{level:g}' for level in mine)}")
+    return " and ".join(words)
 
 
 def beside(text: str, table: str, row: str, column: str) -> str:
-    """A text with the paper's figure in brackets, where it has one."""
+    """A text with the paper's figure in brackets, where there is one."""
     printed = PRINTED.get((table, row, column))
     return text if printed is None else f"{text} ({printed:g})"
 
 
 def shown(found: Summary, digits: int = 3) -> str:
-    """The mean and half its interval, where that would be seen."""
+    """The mean and half its interval, where that shows."""
     return found.shown(digits, 10.0 ** -(digits + 1))

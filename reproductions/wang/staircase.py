@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, cast
 
 import numpy as np
 
-from mapveil.evaluation.html_report import Curve, Panel, curves_figure, png_bytes
+from mapveil.evaluation.html_report import Curve, Panel
 from mapveil.geo.counts import Counts
 from mapveil.geo.grid import Grid
 from mapveil.geo.region import Region
@@ -23,11 +23,11 @@ from mapveil_client.local.staircase_response import StaircaseRandomizer, group_n
 from mapveil_client.randomness.random import Randomness
 from reproductions.driver import Section
 from reproductions.report import Claim, Picture, Report, Table, joint_verdict
-from reproductions.results import Outcome
+from reproductions.results import Outcome, curve
 from reproductions.wang.collections import L1
 from reproductions.wang.data import SETS, DataSet, read_scene
 from reproductions.wang.relaxed import InputDiscriminativeRandomizer, condensed_randomizer, geo_randomizer
-from reproductions.wang.sections import SRR, Found, Plan, Results, beside, shown
+from reproductions.wang.sections import SRR, Curves, Found, Plan, Results, beside, shown
 
 _EPSILONS: Final = (0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 20.0)
 _LOG_C: Final = "log c"
@@ -157,7 +157,8 @@ def _central_jobs(plan: Plan, shared: Path, seed: int) -> list[CentralJob]:
 
 
 def _report_5(results: Results) -> Report:
-    levels = results.levels(_LOG_C)
+    logs = Curves(results, _LOG_C, (SRR, _OWN))
+    levels = logs.levels
     header = ["sites", *(f"ε = {level:g}" for level in levels)]
     rows, over, close = [], [], []
     for data in SETS:
@@ -176,18 +177,15 @@ def _report_5(results: Results) -> Report:
             "log c that keeps the promise",
             "ε",
             [
-                *(_plain(f"{data.name}", data.name, results, levels, _LOG_C, SRR) for data in SETS),
-                *(
-                    _plain(f"{data.name}, 3 groups", data.name, results, levels, _LOG_C, _OWN)
-                    for data in SETS
-                ),
+                *(curve(data.name, logs.line(data.name, SRR)) for data in SETS),
+                *(curve(f"{data.name}, 3 groups", logs.line(data.name, _OWN)) for data in SETS),
                 Curve("log c = ε", levels, levels, levels, levels),
             ],
         ),
         Panel(
             "groups m of Lemma 3.4",
             "ε",
-            [_plain(data.name, data.name, results, levels, _GROUPS, SRR) for data in SETS],
+            [curve(data.name, Curves(results, _GROUPS, (SRR,)).line(data.name, SRR)) for data in SETS],
         ),
     ]
     groups = [results.of(data.name, SRR, level, _GROUPS).mean for data in SETS for level in levels]
@@ -211,14 +209,7 @@ def _report_5(results: Results) -> Report:
     ]
     caption = "As Figure 5: the largest c whose exact worst ratio is at most e^ε, and the number of groups."
     table = Table("Figure 5: log c, and what the published c would spend", header, rows)
-    return Report([table], [Picture("figure_5", png_bytes(curves_figure(panels)), caption)], claims)
-
-
-def _plain(
-    label: str, source: str, results: Results, levels: tuple[float, ...], metric: str, scheme: str
-) -> Curve:
-    values = [results.of(source, scheme, level, metric).mean for level in levels]
-    return Curve(label, levels, values, values, values)
+    return Report([table], [Picture.curves("figure_5", panels, caption)], claims)
 
 
 def _report_1(results: Results) -> Report:

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from mapveil.attacks.signal_score import SignalAttack
-from mapveil.evaluation.html_report import Curve, Panel, curves_figure, png_bytes
+from mapveil.evaluation.html_report import Curve, Panel
 from mapveil.obfuscation.privatizers.privatizer import Privatizer, find_privatizer
 from mapveil.obfuscation.utility import Utility
-from reproductions.report import Claim, Picture, Report, Table
+from reproductions.report import Claim, Picture, Report, Table, counted_verdict
 
 OWN: Final = "funnel"
 """Mapveil's own privatizer, as the tables call it."""
@@ -19,6 +19,7 @@ TARGETS: Final = (-4.0, -3.5, -3.0, -2.5, -2.0, -1.5)
 """Composite utilities that privacy is compared at; -2.5 is the paper's (Table 6)."""
 
 
+_POINT_HEADER: Final = ("U1", "U2", "U", "P1 (strongest)", "P2 (strongest)", "P2, m", "P", "P of each")
 _LEAST_SHOWN: Final = -6.0  # utilities of chance alone; beyond, a picture would show little else
 
 
@@ -105,12 +106,11 @@ def report_beyond(rows: Sequence[BeyondRow]) -> Report:
                 compared += 1
                 ahead += own >= max(rivals)
                 evidence.append(f"{own:.2f} against {max(rivals):.2f} at {target:g}")
-        verdict = "does not hold" if not ahead else "holds" if ahead == compared else "holds in part"
         claims.append(
             Claim(
                 f"{name}: the funnel leaves at least as much privacy as every other against the strongest attacker, at "
                 "equal utility",
-                verdict,
+                counted_verdict(ahead, compared),
                 "P " + "; ".join(evidence),
             )
         )
@@ -134,6 +134,7 @@ def report_beyond(rows: Sequence[BeyondRow]) -> Report:
         ]
         for each in rows
     ]
+    caption = "Privacy against the strongest attacker and utility; the further up and to the right the better"
     return Report(
         [
             Table(
@@ -143,29 +144,9 @@ def report_beyond(rows: Sequence[BeyondRow]) -> Report:
                 "P = P1 + P2, the strongest for each, at that utility or a better one; linear between measured points; "
                 "- where nothing measured was as useful. * is the best.",
             ),
-            Table(
-                "Every measured point",
-                [
-                    "set and privatizer",
-                    "U1",
-                    "U2",
-                    "U",
-                    "P1 (strongest)",
-                    "P2 (strongest)",
-                    "P2, m",
-                    "P",
-                    "P of each",
-                ],
-                points,
-            ),
+            Table("Every measured point", ["set and privatizer", *_POINT_HEADER], points),
         ],
-        [
-            Picture(
-                "beyond",
-                png_bytes(curves_figure(panels)),
-                "Privacy against the strongest attacker and utility; the further up and to the right the better",
-            )
-        ],
+        [Picture.curves("beyond", panels, caption)],
         claims,
     )
 

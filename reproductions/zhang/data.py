@@ -21,13 +21,7 @@ SIGNAL_SETS: Final = {
 }
 """Name and file of each set, in the order of the paper's figures (Chania, UCI, Radiocell)."""
 
-_CHANIA: Final = (
-    "h_accuracy_m",
-    "is_moving",
-    *(f"rss{at}_dbm" for at in range(1, 6)),
-    "cell_id",
-    "arfcn",
-)
+_CHANIA: Final = ("h_accuracy_m", "is_moving", *(f"rss{at}_dbm" for at in range(1, 6)), "cell_id", "arfcn")
 _HEARD: Final = (61, 62, 65, 66, 70, 77, 78, 87, 248, 496, 502, 517)  # the access points heard in most rows
 _UNHEARD_DBM: Final = -105.0
 

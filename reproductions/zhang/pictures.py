@@ -10,7 +10,6 @@ import numpy as np
 
 from mapveil.attacks.signal_attack import signal_adversaries
 from mapveil.attacks.signal_network import SignalNetwork
-from mapveil.evaluation.html_report import png_bytes
 from mapveil.evaluation.signal_trials import privatize_split
 from mapveil.geo.measurements import LAT, LON, RSS, MeasurementSplit
 from mapveil.obfuscation.privatizers.gaussian_noise import GaussianNoise
@@ -92,7 +91,7 @@ def _noise_tasks(sigma: float) -> Section:
 
     def report(tasks: Sequence[LookTask], answers: Sequence[Look]) -> Report:
         caption = f"Figure {number}. Chania, noise of {sigma:g}: places, and the linear maps fitted before and after"
-        return Report([], [Picture(f"figure-{number}", png_bytes(_places_figure(answers[0])), caption)])
+        return Report([], [Picture.of(f"figure-{number}", _places_figure(answers[0]), caption)])
 
     return Section(f"figure {number}", tasks, report)
 
@@ -187,7 +186,7 @@ def _figure_7(tasks: Sequence[LookTask], answers: Sequence[Look]) -> Report:
         "Figure 7. Chania: mean signal strength by place of privatized measurements, each privatizer at the measured "
         "value whose P against the paper's network is nearest to 1"
     )
-    return Report([], [Picture("figure-7", png_bytes(figure), caption)])
+    return Report([], [Picture.of("figure-7", figure, caption)])
 
 
 FIGURE_4: Final = _noise_tasks(0.1)

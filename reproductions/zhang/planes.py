@@ -9,14 +9,13 @@ from typing import Any, Final
 import numpy as np
 
 from mapveil.attacks.signal_score import AdversaryScore, SignalAttack
-from mapveil.evaluation.html_report import png_bytes
 from mapveil.evaluation.signal_report import PLANES, parameter_figure, plane_figure
 from mapveil.evaluation.signal_tradeoff import points_of
 from mapveil.evaluation.signal_trials import SignalTask, SignalTrial
 from mapveil.obfuscation.utility import Utility
 from reproductions.data import printed_figures
 from reproductions.driver import Section
-from reproductions.report import Claim, Picture, Report, Table, joint_verdict
+from reproductions.report import Claim, Picture, Report, Table, counted_verdict, joint_verdict
 from reproductions.zhang.beyond import BeyondRow, report_beyond
 from reproductions.zhang.data import SIGNAL_SETS
 from reproductions.zhang.sections import GAUSSIAN_DP, PAPER_USER, Plan, at_level, plane_tasks, trials_of
@@ -84,7 +83,7 @@ def _figure_6(tasks: Sequence[Any], answers: Sequence[Any]) -> Report:
             )
         )
     caption = "Figure 6. Chania: privacy against the paper's network, and what it costs, over each parameter"
-    return Report([], [Picture("figure-6", png_bytes(picture), caption)], claims)
+    return Report([], [Picture.of("figure-6", picture, caption)], claims)
 
 
 def _figure_10(tasks: Sequence[Any], answers: Sequence[Any]) -> Report:
@@ -100,9 +99,9 @@ def _figure_10(tasks: Sequence[Any], answers: Sequence[Any]) -> Report:
             _ordering(name, "the strongest adversary", _strongest(trials)),
         ]
         rows += _level_rows(name, "network", paper) + _level_rows(name, "strongest", _strongest(trials))
-    picture = Picture(
+    picture = Picture.of(
         "figure-10",
-        png_bytes(plane_figure(panels)),
+        plane_figure(panels),
         "Figure 10. Composite privacy and utility; top right is best. Left as in the paper, right against whoever "
         "leaves least",
     )
@@ -149,10 +148,9 @@ def _ordering(name: str, adversary: str, trials: Sequence[SignalTrial]) -> Claim
             told.append(
                 f"{', '.join(f'{each:.2f}' for each in ours)} against {max(others):.2f} at U = {level:g}"
             )
-    verdict = "does not hold" if not ahead else "holds" if ahead == compared else "holds in part"
     return Claim(
         f"{name}, {adversary}: GAP and IT lie above Noise and GLDP in the trade-off plane (Figure 10)",
-        verdict if compared else "does not hold",
+        counted_verdict(ahead, compared),
         "P of GAP, IT " + "; ".join(told) if told else "no utility at which they could be compared",
     )
 
@@ -164,7 +162,7 @@ def _figure_11(tasks: Sequence[Any], answers: Sequence[Any]) -> Report:
     points = points_of(trials)
     planes = [(key, PLANES[key], points) for key in ("P1-U1", "P1-U2", "P2-U1", "P2-U2")]
     caption = "Figure 11. Chania, the paper's network: single measures of privacy and utility"
-    return Report([], [Picture("figure-11", png_bytes(plane_figure(planes)), caption)])
+    return Report([], [Picture.of("figure-11", plane_figure(planes), caption)])
 
 
 def _figure_12(tasks: Sequence[Any], answers: Sequence[Any]) -> Report:
@@ -186,7 +184,7 @@ def _figure_12(tasks: Sequence[Any], answers: Sequence[Any]) -> Report:
         "its figure shows values that keep the constraint, not those at it.",
     )
     caption = "Figure 12. Chania: distortion over each parameter"
-    return Report([table], [Picture("figure-12", png_bytes(picture), caption)])
+    return Report([table], [Picture.of("figure-12", picture, caption)])
 
 
 def _beyond(tasks: Sequence[Any], answers: Sequence[Any]) -> Report:

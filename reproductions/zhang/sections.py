@@ -100,6 +100,7 @@ def plane_tasks(
         for trial in range(plan.trials):
             split = split_of(dataset, plan, shared, seed, trial)
             for each in contenders(plan) if chosen is None else chosen:
+                about = trial, seed, plan.adversaries()
                 tasks += [
                     SignalTask(
                         dataset,
@@ -107,9 +108,7 @@ def plane_tasks(
                         each.make(value),
                         each.parameter,
                         float(value),
-                        trial,
-                        seed,
-                        plan.adversaries(),
+                        *about,
                         label=each.label,
                     )
                     for value in each.values

@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from mapveil.evaluation.html_report import Curve, Panel, curves_figure, png_bytes
+from mapveil.evaluation.html_report import Curve, Panel, curves_figure
 from mapveil.evaluation.signal_trials import SignalTask, SignalTrial
 from mapveil.obfuscation.privatizers.gap import Gap
 from reproductions.driver import Section
@@ -33,19 +33,8 @@ def _tasks(plan: Plan, shared: Path, seed: int) -> list[SignalTask]:
                 for rho in _RHOS[:: plan.every]:
                     # Noise makes GAP worth attacking with runs: a fixed function gives the same row twice.
                     made = Gap(rho=rho, sequence=ours, steps=plan.gap_steps, batch=plan.gap_batch)
-                    tasks.append(
-                        SignalTask(
-                            f"{case}, {length}",
-                            split,
-                            made,
-                            "rho",
-                            rho,
-                            trial,
-                            seed,
-                            plan.adversaries(),
-                            theirs,
-                        )
-                    )
+                    about = trial, seed, plan.adversaries(), theirs
+                    tasks.append(SignalTask(f"{case}, {length}", split, made, "rho", rho, *about))
     return tasks
 
 
@@ -79,18 +68,13 @@ def _figure(measure: str, words: str, number: int) -> Section:
         lengths = sorted({_length(each) for each in trials})
         rows, claims = [], []
         for case in _CASES:
-            means = {
-                length: float(
-                    np.mean([getattr(each, measure) for each in trials if each.group == f"{case}, {length}"])
-                )
-                for length in lengths
+            own = {
+                length: [each for each in trials if each.group == f"{case}, {length}"] for length in lengths
             }
-            spent = {
-                length: float(
-                    np.mean([each.distortion for each in trials if each.group == f"{case}, {length}"])
-                )
-                for length in lengths
-            }
+            means, spent = (
+                {length: float(np.mean([getattr(each, name) for each in own[length]])) for length in lengths}
+                for name in (measure, "distortion")
+            )
             rows.append([case, *(f"{means[length]:.2f} ({spent[length]:.2f})" for length in lengths)])
             wanted = -1.0 if case == _CASES[0] else 1.0
             steps = [wanted * (means[b] - means[a]) > 0 for a, b in itertools.pairwise(lengths)]
@@ -110,7 +94,7 @@ def _figure(measure: str, words: str, number: int) -> Section:
             "Against the paper's network. A run is one user's measurements in order of time.",
         )
         caption = f"Figure {number}. Chania, GAP with noise: {words} against distortion, for runs of several lengths"
-        return Report([table], [Picture(f"figure-{number}", png_bytes(picture), caption)], claims)
+        return Report([table], [Picture.of(f"figure-{number}", picture, caption)], claims)
 
     return Section(f"figure {number}", _tasks, report)
 

@@ -105,11 +105,7 @@ def run_common(task: CommonTask) -> tuple[CommonAnswer, ...]:
         own = attack_signal(
             made[label].known,
             made[label].held_out,
-            adversaries=[
-                network,
-                *weighted,
-                *signal_adversaries(quick=task.quick, network=False),
-            ],
+            adversaries=[network, *weighted, *signal_adversaries(quick=task.quick, network=False)],
             rng=rng.child(f"own {label}"),
         )
         found = {_kind(score): score.p for score in (*own.scores, *others[label].scores)}
@@ -183,11 +179,8 @@ def _table_4(tasks: Sequence[SignalTask], answers: Sequence[Any]) -> Report:
         found = [[each.p1 for each in own], [each.p2 for each in own]]
         found += [[-each.u1 for each in own], [-each.u2 for each in own]]
         privacy[label, value] = float(np.mean([each.p for each in own]))
-        epsilon = (
-            "none"
-            if guarantee.epsilon is None
-            else f"{float(guarantee.epsilon):.3g}, {float(guarantee.delta):.1g}"
-        )
+        held = guarantee.epsilon
+        epsilon = "none" if held is None else f"{float(held):.3g}, {float(guarantee.delta):.1g}"
         cells = [
             f"{_printed('table 4', theirs, f'{value:g} {column}')}{shown(each)}"
             for column, each in zip(("P1", "P2", "distortion", "map error"), found, strict=True)
@@ -200,35 +193,19 @@ def _table_4(tasks: Sequence[SignalTask], answers: Sequence[Any]) -> Report:
         "Paper | here, against the paper's network. 'paper' calibrates to half the sensitivity (and the Laplacian to "
         "the L2 radius in every feature); 'exact' is Mapveil's default.",
     )
-    held = [
-        privacy[f"GLDP, {how}", value] >= privacy[f"LLDP, {how}", value] - 0.02
-        for how in ("paper",)
-        for value in _LDP
-    ]
+    pairs = [(privacy["GLDP, paper", value], privacy["LLDP, paper", value], value) for value in _LDP]
     claim = Claim(
         "Chania: the Gaussian mechanism leaves at least as much privacy as the truncated Laplacian at the same claim "
         "(Table 4)",
-        joint_verdict(held),
-        "P "
-        + "; ".join(
-            f"{privacy['GLDP, paper', v]:.2f} and {privacy['LLDP, paper', v]:.2f} at {v:g}" for v in _LDP
-        ),
+        joint_verdict([gaussian >= laplacian - 0.02 for gaussian, laplacian, _ in pairs]),
+        "P " + "; ".join(f"{gaussian:.2f} and {laplacian:.2f} at {v:g}" for gaussian, laplacian, v in pairs),
     )
     return Report([table], [], [claim])
 
 
 def _table_5_tasks(plan: Plan, shared: Path, seed: int) -> list[SignalTask]:
-    none = SignalTask(
-        "chania",
-        split_of("chania", plan, shared, seed, 0),
-        None,
-        "",
-        0.0,
-        0,
-        seed,
-        (SignalCodes(),),
-        label="none",
-    )
+    split = split_of("chania", plan, shared, seed, 0)
+    none = SignalTask("chania", split, None, "", 0.0, 0, seed, (SignalCodes(),), label="none")
     return [*plane_tasks(["chania"], plan, shared, seed), none]
 
 
@@ -239,14 +216,7 @@ def _table_5(tasks: Sequence[SignalTask], answers: Sequence[Any]) -> Report:
     by_network = at_level(against(trials, PAPER_USER), lambda point: point.means["p"], 1.0)
     by_strongest = at_level(trials, lambda point: point.means["floor"], 1.0)
     names = list(dict.fromkeys(trial.privatizer for trial in trials))
-    rows = [
-        [
-            "none",
-            _printed("table 5", "none", "RMSE", "{:.2f}"),
-            f"{none.rmse_dbm:.2f}",
-            f"{none.rmse_dbm:.2f}",
-        ]
-    ]
+    rows = [["none", _printed("table 5", "none", "RMSE", "{:.2f}"), *[f"{none.rmse_dbm:.2f}"] * 2]]
     for name in names:
         cells = [
             f"{found[name]['rmse_dbm']:.2f}" if name in found else "-" for found in (by_network, by_strongest)

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from mapveil.evaluation.html_report import png_bytes
 from reproductions.driver import Section
-from reproductions.report import Claim, Picture, Report, Table, joint_verdict, maps_figure
+from reproductions.report import Claim, Picture, Report, Table, joint_verdict, judged_values, maps_figure
 from reproductions.zong.data import CITIES, City
 from reproductions.zong.pictures import Line, TradeOff, lines_figure, trade_off_figure
 from reproductions.zong.runs import Job
@@ -21,11 +20,11 @@ from reproductions.zong.sections import (
     EXACT,
     FEATURES,
     NOISE,
+    PROJECTION,
     SILENCE,
-    WAVES,
     Plan,
     Results,
-    at_same_privacy,
+    settings,
 )
 from reproductions.zong.synthetic import synthetic_jobs
 
@@ -59,21 +58,12 @@ def few_bands(bands: int, side: float, bandwidth: float) -> float:
 
 def city_jobs(plan: Plan, shared: Path, seed: int) -> Sequence[Job]:
     """Every trial of every cut; people of the first are searched for maxima."""
-    return [
-        Job(
-            city.name,
-            None,
-            trial,
-            FEATURES,
-            CITY_EPSILONS,
-            plan.scored if trial == 0 else 0,
-            shared,
-            seed,
-            trial == 0 and city.name in SHOWN,
-        )
-        for city in CITIES
-        for trial in range(plan.city_trials)
-    ]
+
+    def job(city: City, trial: int) -> Job:
+        scored, drawn = (plan.scored, city.name in SHOWN) if trial == 0 else (0, False)
+        return Job(city.name, None, trial, FEATURES, CITY_EPSILONS, scored, shared, seed, drawn)
+
+    return [job(city, trial) for city in CITIES for trial in range(plan.city_trials)]
 
 
 def _users(results: Results, name: str) -> int:
@@ -84,20 +74,16 @@ def _silent(results: Results, name: str) -> float:
     return results.of("score", source=name, method=SILENCE).mean
 
 
-def _wave(results: Results, name: str, metric: str, level: float) -> float:
-    return results.of(metric, source=name, method=WAVES, level=level).mean
-
-
-def _km(metres: float) -> str:
-    return f"{metres:,.0f}"
+def _projection(results: Results, name: str, metric: str, level: float) -> float:
+    return results.of(metric, source=name, method=PROJECTION, level=level).mean
 
 
 def _report_1(results: Results) -> Report:
     rows = []
     for city in CITIES:
-        h, side, degree = _sizes(results, city)
+        h, _, degree = _sizes(results, city)
         box = f"{city.box[3]:.3f}, {city.box[0]:.3f}; {city.box[1]:.3f}, {city.box[2]:.3f}"
-        chances = [f"{few_bands(bands, side, h):.0%}" for bands in (2, 3)]
+        chances = [f"{_few(results, city, bands):.0%}" for bands in (2, 3)]
         where = "Table 1" if city.degrees is not None else "k = 500"
         rows.append(
             [
@@ -105,7 +91,7 @@ def _report_1(results: Results) -> Report:
                 box,
                 f"{_users(results, city.name):,} {city.what}",
                 f"{h / degree:.1e}",
-                _km(h),
+                f"{h:,.0f}",
                 where,
                 *chances,
                 f"{results.of('faint', source=city.name).mean:.0%}",
@@ -115,9 +101,9 @@ def _report_1(results: Results) -> Report:
     note = (
         "The paper's own cuts (18,000 to 60,000 check-ins of Los Angeles, London, Tokyo and Chicago) cannot be had; "
         "its box of Tokyo, where it has Brightkite, is here of Foursquare. Every check-in counts as a person, as in "
-        "the paper. Fewer bands: Lemma 3 the other way, how probable it is that a device's wave has so few in the "
+        "the paper. Fewer bands: Lemma 3 the other way, how probable it is that a device's frequency has so few in the "
         "region at this bandwidth. Faint: the part of the box where the exact KDE is below the standard error of one "
-        "wave each. Mapveil's devices refuse more than 5 % for three bands by default: they would answer none of "
+        "feature each. Mapveil's devices refuse more than 5 % for three bands by default: they would answer none of "
         "these queries."
     )
     by_name = {city.name: row for city, row in zip(CITIES, rows, strict=True)}
@@ -150,30 +136,33 @@ def _report_12(results: Results) -> Report:
     score = _score_table(results, names)
     held, words = _ahead(results, names, AGAINST_EXACT)
     closer, errors = _ahead(results, names, ERROR)
-    three = {name: _wave(results, name, AGAINST_EXACT, 3) for name in _LARGE}
-    one = {name: _wave(results, name, "score", 1) / _silent(results, name) for name in names}
-    five = {name: _wave(results, name, "score", 5) for name in names}
+    three = {name: _projection(results, name, AGAINST_EXACT, 3) for name in _LARGE}
+    one = {name: _projection(results, name, "score", 1) / _silent(results, name) for name in names}
+    five = {name: _projection(results, name, "score", 5) for name in names}
     beyond = {
         name: max(point.privacy for point in results.points(name, NOISE, AGAINST_EXACT))
         > _silent(results, name)
         for name in names
     }
     claims = [
-        Claim(
+        judged_values(
             "The rank correlation with the exact KDE is high with few features (read as: at least 0.9 with three, on "
             "the cuts of thousands)",
-            joint_verdict([value >= 0.9 for value in three.values()]),
-            ", ".join(f"{name} {value:.3f}" for name, value in three.items()),
+            three,
+            lambda value: value >= 0.9,
+            "{:.3f}",
         ),
-        Claim(
+        judged_values(
             "The score of one feature is close to that of 0 features (read as: at least 95 % of it)",
-            joint_verdict([value >= 0.95 for value in one.values()]),
-            ", ".join(f"{name} {value:.1%}" for name, value in one.items()),
+            one,
+            lambda value: value >= 0.95,
+            "{:.1%}",
         ),
-        Claim(
+        judged_values(
             "With 3 to 5 features the score is still several hundred metres (read as: at least 300 with five)",
-            joint_verdict([value >= 300 for value in five.values()]),
-            ", ".join(f"{name} {_km(value)} m" for name, value in five.items()),
+            five,
+            lambda value: value >= 300,
+            "{:,.0f} m",
         ),
         Claim(
             "GeoInd is typically below the projection but where little is private (read as: at the scores of 1 to 4 "
@@ -195,65 +184,59 @@ def _report_12(results: Results) -> Report:
     ]
     panels = []
     for name in names:
-        points = {method: results.points(name, method, AGAINST_EXACT) for method in (WAVES, NOISE)}
+        points = {method: results.points(name, method, AGAINST_EXACT) for method in (PROJECTION, NOISE)}
         panels.append(
             TradeOff(f"{name}, N = {_users(results, name):,}", "score: m", points, _silent(results, name))
         )
     figure = trade_off_figure(panels, AGAINST_EXACT)
     caption = "As Figure 12: cuts of cities, against the exact KDE of everybody. Epsilons are per degree."
-    pictures = [Picture("figure_12", png_bytes(figure), caption), _maps(results)]
+    pictures = [Picture.of("figure_12", figure, caption), _maps(results)]
     return Report([*performance, score], pictures, claims)
 
 
 def _ahead(results: Results, names: Sequence[str], metric: str) -> tuple[list[bool], list[str]]:
     """Whether the projection is ahead of GeoInd at the scores of 1 to 4 features, by any measure."""
     held, words = [], []
+    sign = -1 if metric == ERROR else 1
     for name in names:
-        noise = results.points(name, NOISE, metric)
-        waves = [point for point in results.points(name, WAVES, metric) if point.level <= 4]
-        sign = -1 if metric == ERROR else 1
-        won = [sign * (point.performance - at_same_privacy(noise, point.privacy)) > 0 for point in waves]
+        found = results.rivals(name, metric, FEATURES[:4])
+        won = [sign * (point.performance - rival) > 0 for point, rival in found]
         held += won
         words.append(f"{name} {sum(won)} of {len(won)}")
     return held, words
 
 
-def _settings() -> list[tuple[str, float, str]]:
-    settings: list[tuple[str, float, str]] = [(WAVES, level, f"B = {level}") for level in FEATURES]
-    return settings + [(NOISE, level, f"GeoInd, ε = {level:g}") for level in CITY_EPSILONS]
-
-
 def _performance_table(results: Results, names: Sequence[str], metric: str) -> Table:
     rows = [
-        [
-            label,
-            *(results.of(metric, source=name, method=method, level=level).shown() for name in names),
-        ]
-        for method, level, label in _settings()
+        [label, *(results.of(metric, source=name, method=method, level=level).shown() for name in names)]
+        for method, level, label in settings(CITY_EPSILONS)
     ]
     return Table(f"Figure 12: {metric}", ["answer", *names], rows)
 
 
 def _score_table(results: Results, names: Sequence[str]) -> Table:
     rows = [
-        [label, *(_km(results.of("score", source=name, method=method, level=level).mean) for name in names)]
-        for method, level, label in [*_settings(), (EXACT, 0, EXACT), (SILENCE, 0, SILENCE)]
+        [
+            label,
+            *(f"{results.of('score', source=name, method=method, level=level).mean:,.0f}" for name in names),
+        ]
+        for method, level, label in [*settings(CITY_EPSILONS), (EXACT, 0, EXACT), (SILENCE, 0, SILENCE)]
     ]
     return Table("Figure 12: the paper's score, metres (as its text describes it)", ["answer", *names], rows)
 
 
 def _maps(results: Results) -> Picture:
-    shown = [EXACT, f"{WAVES} 1", f"{WAVES} 3", f"{WAVES} 50", f"{NOISE} 1000", f"{NOISE} 50"]
+    shown = [EXACT, f"{PROJECTION} 1", f"{PROJECTION} 3", f"{PROJECTION} 50", f"{NOISE} 1000", f"{NOISE} 50"]
     titles = {EXACT: "exact KDE", f"{NOISE} 1000": "GeoInd, ε = 1000", f"{NOISE} 50": "GeoInd, ε = 50"}
     rows = []
     for name in SHOWN:
         maps = [
-            (titles.get(label, label.replace(f"{WAVES} ", "B = ")), results.maps[name, label])
+            (titles.get(label, label.replace(f"{PROJECTION} ", "B = ")), results.maps[name, label])
             for label in shown
         ]
         rows.append((name.removeprefix("Foursquare, ").removeprefix("Gowalla, "), maps))
     caption = "The surfaces themselves, each on its own scale; negative densities are drawn as 0."
-    return Picture("surfaces", png_bytes(maps_figure(rows)), caption)
+    return Picture.of("surfaces", maps_figure(rows), caption)
 
 
 def _gains(results: Results, name: str) -> dict[int, float]:
@@ -264,7 +247,7 @@ def _gains(results: Results, name: str) -> dict[int, float]:
     wanted: dict[str, object] = {"source": name, **crowd}
     silent = results.of("score", method=SILENCE, **wanted).mean
     performance, score = (
-        {level: results.of(what, method=WAVES, level=level, **wanted).mean for level in FEATURES}
+        {level: results.of(what, method=PROJECTION, level=level, **wanted).mean for level in FEATURES}
         for what in (metric, "score")
     )
     made = {}
@@ -327,7 +310,7 @@ def _report_13(results: Results) -> Report:
         "truth), per part of the 0-feature score that is lost."
     )
     table = Table("Figure 13: performance gained per privacy lost", header, rows)
-    return Report([table], [Picture("figure_13", png_bytes(figure), caption)], claims)
+    return Report([table], [Picture.of("figure_13", figure, caption)], claims)
 
 
 TABLE_1: Final = Section("table 1", city_jobs, _report_1)

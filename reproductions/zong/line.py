@@ -1,4 +1,4 @@
-"""Figure 3 of Zong et al. (2023): on a line, more people and more waves are the same to the sum."""
+"""Figure 3 of Zong et al. (2023): on a line, more people and more features are the same to the sum."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from mapveil.evaluation.html_report import png_bytes
 from mapveil.random_features.exact_density import kernel_density
 from mapveil.random_features.surface import evaluate_on_grid
 from mapveil_client.arrays import FloatArray
@@ -23,7 +22,7 @@ from reproductions.report import Claim, Picture, Report, Table, joint_verdict
 from reproductions.results import Outcome
 from reproductions.zong.data import line_density, line_people
 from reproductions.zong.pictures import Line, lines_figure
-from reproductions.zong.sections import WAVES, Found, Plan, Results
+from reproductions.zong.sections import PROJECTION, Found, Plan, Results
 
 _GRID: Final = EvenGrid((-15.0,), (30 / 999,), (1000,))
 _BANDWIDTH: Final = 1.0
@@ -53,7 +52,7 @@ def run_line(job: LineJob) -> Outcome:
         reports = client_reports(units, Visits(places), query)
         made = evaluate_on_grid(reports, query, _GRID) / features / query.kernel_integral / users
         error = math.sqrt(float(np.square(made - exact).mean())) / float(exact.max())
-        found.append(Found(_SOURCE, users, job.trial, WAVES, features, _ERROR, error))
+        found.append(Found(_SOURCE, users, job.trial, PROJECTION, features, _ERROR, error))
         if job.trial == 0:
             maps[_SOURCE, f"exact {users}"] = exact
             maps[_SOURCE, f"{users} {features}"] = made
@@ -66,20 +65,20 @@ def _jobs(plan: Plan, shared: Path, seed: int) -> Sequence[LineJob]:
 
 def _report(results: Results) -> Report:
     error = {panel: results.of(_ERROR, source=_SOURCE, users=panel[0], level=panel[1]) for panel in _PANELS}
-    few, waves, people, both = (error[panel].mean for panel in _PANELS)
-    rows = [[f"{users:,}", str(features), error[users, features].shown(4)] for users, features in _PANELS]
+    few, features, people, both = (error[panel].mean for panel in _PANELS)
+    rows = [[f"{users:,}", str(number), error[users, number].shown(4)] for users, number in _PANELS]
     claims = [
         Claim(
-            "One wave each is not precise with 500 people, ten are close, and both many is closest "
+            "One feature each is not precise with 500 people, ten are close, and both many is closest "
             "(read as: errors fall in that order)",
-            joint_verdict([few > waves > both, few > people > both]),
-            f"{few:.3f}, {waves:.3f}, {both:.3f} of the peak",
+            joint_verdict([few > features > both, few > people > both]),
+            f"{few:.3f}, {features:.3f}, {both:.3f} of the peak",
         ),
         Claim(
-            "One more person and one more wave have a similar effect (read as: ten times either change the error "
+            "One more person and one more feature have a similar effect (read as: ten times either change the error "
             "alike, to 25 %)",
-            joint_verdict([abs(waves / people - 1) <= 0.25]),
-            f"{waves:.4f} with ten waves, {people:.4f} with ten times the people",
+            joint_verdict([abs(features / people - 1) <= 0.25]),
+            f"{features:.4f} with ten features, {people:.4f} with ten times the people",
         ),
     ]
     return Report(
@@ -103,7 +102,7 @@ def _picture(maps: Mapping[tuple[str, str], FloatArray]) -> Picture:
         panels.append((f"{users:,} people, B = {features}", lines))
     figure = lines_figure(panels, x_label="place", y_label="density")
     caption = "As Figure 3: three Gaussians on a line; the bandwidth, which the paper does not state, is 1."
-    return Picture("figure_3", png_bytes(figure), caption)
+    return Picture.of("figure_3", figure, caption)
 
 
 FIGURE_3: Final = Section("figure 3", _jobs, _report)

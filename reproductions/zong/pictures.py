@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from mapveil.evaluation.html_report import figure_grid
 from mapveil_client.arrays import FloatArray
-from reproductions.zong.sections import EXACT, NOISE, WAVES, Point
+from reproductions.zong.sections import EXACT, NOISE, PROJECTION, Point
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_INK: Final = {WAVES: "#0072B2", NOISE: "#D55E00", EXACT: "#009E73"}
-_MARKS: Final = {WAVES: "o", NOISE: "s", EXACT: "*"}
+_INK: Final = {PROJECTION: "#0072B2", NOISE: "#D55E00", EXACT: "#009E73"}
+_MARKS: Final = {PROJECTION: "o", NOISE: "s", EXACT: "*"}
 
 
 class TradeOff(NamedTuple):
@@ -54,7 +54,7 @@ def trade_off_figure(panels: Sequence[TradeOff], y_label: str, *, columns: int =
             )  # fmt: skip
             if method != EXACT:
                 for at, height, point in zip(x, y, ordered, strict=True):
-                    offset = (3, 3) if method == WAVES else (3, -9)
+                    offset = (3, 3) if method == PROJECTION else (3, -9)
                     axes.annotate(
                         f"{point.level:g}", (at, height), xytext=offset, textcoords="offset points",
                         fontsize=6.5, color=_INK[method],

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from mapveil.evaluation.html_report import png_bytes
 from reproductions.driver import Section
-from reproductions.report import Claim, Picture, Report, Table, joint_verdict
+from reproductions.report import Claim, Picture, Report, Table, joint_verdict, judged
 from reproductions.zong.cities import city_jobs
 from reproductions.zong.data import CITIES
 from reproductions.zong.pictures import TradeOff, trade_off_figure
@@ -18,8 +17,8 @@ from reproductions.zong.sections import (
     CITY_EPSILONS,
     NOISE,
     PLAIN_EPSILONS,
+    PROJECTION,
     SILENCE,
-    WAVES,
     Plan,
     Results,
     at_same_privacy,
@@ -59,96 +58,70 @@ def _jobs(plan: Plan, shared: Path, seed: int) -> Sequence[Job | PriorJob]:
 
 
 def _report(results: Results) -> Report:
+    def of(metric: str, source: str, level: float, method: str = PROJECTION) -> float:
+        return results.of(metric, source=source, method=method, level=level).mean
+
+    silent = {source: of(_ERROR, source, 0, SILENCE) for source in _SOURCES}
     rows = []
     for source in _SOURCES:
         unit = 1.0 if _plain(source) else 1000.0
-        silent = results.of(_ERROR, source=source, method=SILENCE).mean / unit
-        row = [f"set ({source})" if unit == 1 else f"{source}, km", f"{silent:.2f}"]
-        for level in (1, 2, 3, 5):
-            score = results.of("score", source=source, method=WAVES, level=level).mean / unit
-            error, places = (
-                results.of(name, source=source, method=WAVES, level=level).mean for name in (_ERROR, _PLACES)
-            )
-            row.append(f"{score:.2f}; {error / unit:.2f}; {places:.0f}")
+        row = [f"set ({source})" if unit == 1 else f"{source}, km", f"{silent[source] / unit:.2f}"]
+        row += [
+            f"{of('score', source, level) / unit:.2f}; {of(_ERROR, source, level) / unit:.2f}; "
+            f"{of(_PLACES, source, level):.0f}"
+            for level in (1, 2, 3, 5)
+        ]
         rows.append(row)
     header = ["people", "no report", *(f"B = {level}" for level in (1, 2, 3, 5))]
     note = (
         "For each number of features: the paper's score; the expected error of a server that knows the density (64 x "
-        "64 boxes, the device anywhere in one) and the device's waves exactly; how many equally likely boxes it is "
+        "64 boxes, the device anywhere in one) and the device's features exactly; how many equally likely boxes it is "
         "left with. No report: that server's error by the density alone."
     )
     table = Table("Beyond: the score and a server with a prior", header, rows, note)
-    two, three = (
-        {source: results.of(_PLACES, source=source, method=WAVES, level=level).mean for source in _SOURCES}
-        for level in (2, 3)
-    )
-    exact = {source: results.of(_ERROR, source=source, method=WAVES, level=3).mean for source in _SOURCES}
-    part = {
-        source: results.of("score", source=source, method=WAVES, level=3).mean
-        / results.of("score", source=source, method=SILENCE).mean
-        for source in _SOURCES
-    }
-    one, words = [], []
+    two, three = ([of(_PLACES, source, level) for source in _SOURCES] for level in (2, 3))
+    found = [of(_ERROR, source, 3) < 0.01 * silent[source] for source in _SOURCES]
+    scored = [of("score", source, 3) / of("score", source, 0, SILENCE) for source in _SOURCES]
+    kept = [of(_ERROR, source, 1) / silent[source] for source in _SOURCES]
+    ahead = []
     for source in _SOURCES:
         noise = results.points(source, NOISE, AGAINST_EXACT, privacy=_ERROR)
-        hidden = results.of(_ERROR, source=source, method=WAVES, level=1).mean
-        found = results.of(AGAINST_EXACT, source=source, method=WAVES, level=1).mean
-        rival = at_same_privacy(noise, hidden)
-        one.append(found > rival)
-        words.append(f"{source} {found:.3f} against {rival:.3f}")
-    silent_part = [
-        results.of(_ERROR, source=source, method=WAVES, level=1).mean
-        / results.of(_ERROR, source=source, method=SILENCE).mean
-        for source in _SOURCES
-    ]
+        rival = at_same_privacy(noise, of(_ERROR, source, 1))
+        own = of(AGAINST_EXACT, source, 1)
+        ahead.append((own > rival, f"{source} {own:.3f} against {rival:.3f}"))
     claims = [
         Claim(
             "One feature leaves most of the error of no report at all (read as: at least two thirds)",
-            joint_verdict([value >= 2 / 3 for value in silent_part]),
-            f"{min(silent_part):.0%} to {max(silent_part):.0%}",
+            joint_verdict([value >= 2 / 3 for value in kept]),
+            f"{min(kept):.0%} to {max(kept):.0%}",
         ),
         Claim(
             "Against the paper's 2 to 3 features in practice: two leave hardly a place, three none (read as: at most "
             f"{_FEW:g} places with two, and an error of less than 1 % of no report's with three)",
-            joint_verdict(
-                [value <= _FEW for value in two.values()]
-                + [
-                    exact[source] < 0.01 * results.of(_ERROR, source=source, method=SILENCE).mean
-                    for source in _SOURCES
-                ]
-            ),
-            f"{min(two.values()):.1f} to {max(two.values()):.1f} places with two, {max(three.values()):.1f} with "
-            f"three, where the score says {min(part.values()):.0%} to {max(part.values()):.0%} of that of 0 features",
+            joint_verdict([*(value <= _FEW for value in two), *found]),
+            f"{min(two):.1f} to {max(two):.1f} places with two, {max(three):.1f} with three, where the score says "
+            f"{min(scored):.0%} to {max(scored):.0%} of that of 0 features",
         ),
-        Claim(
-            "One feature is ahead of GeoInd at the same posterior error",
-            joint_verdict(one),
-            ", ".join(words),
-        ),
+        judged("One feature is ahead of GeoInd at the same posterior error", ahead, ", "),
     ]
     panels = []
     for source in _SOURCES:
         points = {
-            WAVES: [
-                point
-                for point in results.points(source, WAVES, AGAINST_EXACT, privacy="score")
+            PROJECTION: [
+                point._replace(privacy=of(_ERROR, source, point.level))
+                for point in results.points(source, PROJECTION, AGAINST_EXACT, privacy="score")
                 if point.level in _FEATURES
             ],
             NOISE: results.points(source, NOISE, AGAINST_EXACT, privacy=_ERROR),
         }
-        points[WAVES] = [
-            point._replace(privacy=results.of(_ERROR, source=source, method=WAVES, level=point.level).mean)
-            for point in points[WAVES]
-        ]
-        silent = results.of(_ERROR, source=source, method=SILENCE).mean
         title = f"set ({source}), N = {_PEOPLE:,}" if _plain(source) else source
-        panels.append(TradeOff(title, "posterior error", points, silent))
+        panels.append(TradeOff(title, "posterior error", points, silent[source]))
     caption = (
         "What Figures 10 to 12 become against a server that knows the density: the expected error of its best guess "
         "(metres in cities). Three features and more are at 0."
     )
     figure = trade_off_figure(panels, AGAINST_EXACT)
-    return Report([table], [Picture("posterior", png_bytes(figure), caption)], claims)
+    return Report([table], [Picture.of("posterior", figure, caption)], claims)
 
 
 POSTERIOR: Final = Section("table posterior", _jobs, _report)

@@ -1,4 +1,4 @@
-"""Beyond the paper: the same density with one formal epsilon, from shared waves and from noisy cells smoothed."""
+"""Beyond the paper: the same density with one formal epsilon, from shared frequencies and from noisy cells smoothed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from mapveil.evaluation.html_report import png_bytes
 from mapveil.geo.counts import Counts
 from mapveil.geo.grid import Grid
 from mapveil.geo.region import Region
@@ -31,7 +30,7 @@ from reproductions.results import Outcome
 from reproductions.zong.data import CITIES, City, read_city
 from reproductions.zong.sections import Found, Plan, Results
 
-SHARED: Final = "shared waves"
+SHARED: Final = "shared frequencies"
 CELLS: Final = "multiscale, smoothed"
 LAPLACE: Final = "Laplace cells, smoothed"
 COARSE: Final = "Laplace cells of h, smoothed"
@@ -187,7 +186,7 @@ def _report(results: Results) -> Report:
             length = results.of(_LENGTH, source=source, method=SHARED, level=part).mean
             coarse = results.of(_LENGTH, source=source, method=COARSE, level=part).mean
             rows.append([source, *cells, f"{length:,.0f}", f"{coarse:,.0f}"])
-        header = ["people", *methods, "numbers of shared waves", "of cells of h"]
+        header = ["people", *methods, "numbers of shared frequencies", "of cells of h"]
         tables.append(
             Table(f"Beyond: relative error at epsilon 1, bandwidth {_PARTS[part]} of the side", header, rows)
         )
@@ -212,8 +211,8 @@ def _report(results: Results) -> Report:
     narrow = [signal[source, 32][0] > signal[source, 32][1] for source in sources]
     claims = [
         Claim(
-            "Shared waves under epsilon 1 have less error than smoothed multiscale cells where the kernel is wide (a "
-            "quarter of the side with 10,000 people and more, an eighth with 50,000)",
+            "Shared frequencies under epsilon 1 have less error than smoothed multiscale cells where the kernel is "
+            "wide (a quarter of the side with 10,000 people and more, an eighth with 50,000)",
             joint_verdict(wide),
             ", ".join(
                 f"{source} {signal[source, 4][0]:.4f} against {signal[source, 4][1]:.4f} at a quarter"
@@ -227,8 +226,8 @@ def _report(results: Results) -> Report:
             f"in {sum(one)} of {len(one)} cases",
         ),
         Claim(
-            "They have more than smoothed multiscale cells where it is narrow (a thirty-second): M waves of one user "
-            "cost M times a cell's noise",
+            "They have more than smoothed multiscale cells where it is narrow (a thirty-second): M frequencies of one "
+            "user cost M times a cell's noise",
             joint_verdict(narrow),
             ", ".join(
                 f"{source} {signal[source, 32][0]:.3f} against {signal[source, 32][1]:.3f}"
@@ -242,7 +241,7 @@ def _report(results: Results) -> Report:
         shown = ["exact KDE", *methods]
         rows_of_maps = [("", [(name, results.maps[source, name]) for name in shown])]
         caption = f"{source} people at epsilon 1, bandwidth {_PARTS[_PICTURE[2]]} of the side, each on its own scale."
-        pictures.append(Picture("private", png_bytes(maps_figure(rows_of_maps)), caption))
+        pictures.append(Picture.of("private", maps_figure(rows_of_maps), caption))
     return Report(tables, pictures, claims)
 
 

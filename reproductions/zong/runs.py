@@ -1,4 +1,5 @@
-"""One run of the reproduction of Zong et al. (2023): people answer with waves, with noise, exactly or not at all.
+"""One run of the reproduction of Zong et al. (2023): people answer with random Fourier features, with noise,
+exactly or not at all.
 
 Every device's half and the server's are those of :mod:`mapveil.random_features`, as is the Bayesian server; the paper's
 score is that of :mod:`mapveil.attacks`. Only the devices' policy is left out: it would refuse the paper's bandwidths.
@@ -35,8 +36,8 @@ from reproductions.zong.sections import (
     ERROR,
     EXACT,
     NOISE,
+    PROJECTION,
     SILENCE,
-    WAVES,
     Found,
 )
 
@@ -119,7 +120,7 @@ def run_job(job: Job) -> Outcome:
     some = np.ascontiguousarray(scene.places[:, _chosen(scene.users, job.scored, stream)])
     exact = kernel_density(scene.places, None, scene.grid, Gaussian(), h)
     rows = _Rows(job, scene, exact)
-    faint = float((exact < math.sqrt(scene.users / 2)).mean())  # fainter than the chance of one wave each
+    faint = float((exact < math.sqrt(scene.users / 2)).mean())  # below the standard error of one feature each
     about = {"bandwidth": scene.bandwidth, "side": scene.side, "unit": scene.degree, "faint": faint}
     for metric, value in about.items():
         rows.add("scene", 0, metric, value)
@@ -127,8 +128,8 @@ def run_job(job: Job) -> Outcome:
     if job.scored:
         rows.score(EXACT, 0, score_places(some, some, scene.grid))
         rows.score(SILENCE, 0, score_silence(some, scene.grid))
-    for level, surface in _wave_surfaces(scene, job.features, stream.child("waves")):
-        rows.surface(WAVES, level, surface)
+    for level, surface in _surfaces(scene, job.features, stream.child("waves")):
+        rows.surface(PROJECTION, level, surface)
     if job.scored:
         _score_features(rows, scene, job.features, some, stream.child("scored waves"))
     for epsilon in job.epsilons:
@@ -180,9 +181,7 @@ def _chosen(users: int, wanted: int, rng: Randomness) -> npt.NDArray[np.int64]:
     return rng.child("chosen").generator().permutation(users)[: min(users, wanted)]
 
 
-def _wave_surfaces(
-    scene: Scene, features: Sequence[int], rng: Randomness
-) -> Iterable[tuple[int, FloatArray]]:
+def _surfaces(scene: Scene, features: Sequence[int], rng: Randomness) -> Iterable[tuple[int, FloatArray]]:
     """The surface for each number of features; as on a device, fewer are the first of more."""
     total, done = np.zeros(scene.grid.count), 0
     visits = Visits(scene.places)
@@ -202,7 +201,7 @@ def _score_features(
     reports = client_reports(units, Visits(places), most)
     for level in features:
         first = Reports(reports.frequencies[:, :, :level], reports.projections[:, :level])
-        rows.score(WAVES, level, score_waves(first, places, query_of(scene, level)))
+        rows.score(PROJECTION, level, score_waves(first, places, query_of(scene, level)))
 
 
 def prior_of(scene: Scene) -> PriorCells:
@@ -258,7 +257,7 @@ def run_prior_job(job: PriorJob) -> Outcome:
 
     for level in job.features:
         hidden = hiding(query_of(scene, level), prior, devices=job.devices)
-        add(WAVES, level, hidden.error_m, hidden.places)
+        add(PROJECTION, level, hidden.error_m, hidden.places)
         if level == job.features[0]:
             add(SILENCE, 0, hidden.prior_error_m, float(effective_places(prior.probability[None])[0]))
     for epsilon in job.epsilons:

@@ -9,7 +9,7 @@ import numpy as np
 
 from reproductions import results
 
-WAVES: Final = "projection"
+PROJECTION: Final = "projection"
 NOISE: Final = "GeoInd"
 EXACT: Final = "federated KDE"
 SILENCE: Final = "0 features"
@@ -32,8 +32,8 @@ CITY_EPSILONS: Final = (10.0, 15.0, 50.0, 100.0, 500.0, 1000.0)
 class Plan(NamedTuple):
     """How much of everything is run."""
 
-    trials: int  # of synthetic sets: people and waves are drawn anew
-    city_trials: int  # waves are drawn anew
+    trials: int  # of synthetic sets: people and frequencies are drawn anew
+    city_trials: int  # frequencies are drawn anew
     scored: int  # people whose surfaces are searched for maxima, in the first trial
     devices: int  # against a server with a prior
     releases: int  # of each private map
@@ -89,6 +89,22 @@ class Results(results.Results):
             crowd = {} if users is None else {"users": users}
             made.append(Point(level, hidden.mean, self.of(performance, **wanted, level=level, **crowd).mean))
         return tuple(made)
+
+    def rivals(
+        self, source: str, metric: str, levels: Sequence[float], users: int | None = None
+    ) -> list[tuple[Point, float]]:
+        """The projection's points of some levels, and what GeoInd reaches at the privacy of each."""
+        noise = self.points(source, NOISE, metric, users=users)
+        own = self.points(source, PROJECTION, metric, users=users)
+        return [(point, at_same_privacy(noise, point.privacy)) for point in own if point.level in levels]
+
+
+def settings(epsilons: Sequence[float]) -> list[tuple[str, float, str]]:
+    """Method, level and label of every answer with features, and with noise."""
+    return [
+        *((PROJECTION, level, f"B = {level}") for level in FEATURES),
+        *((NOISE, level, f"GeoInd, ε = {level:g}") for level in epsilons),
+    ]
 
 
 def at_same_privacy(points: Sequence[Point], privacy: float) -> float:

@@ -8,7 +8,6 @@ from typing import Final
 
 import numpy as np
 
-from mapveil.evaluation.html_report import png_bytes
 from reproductions.driver import Section
 from reproductions.report import Claim, Picture, Report, Table, joint_verdict
 from reproductions.zong.pictures import TradeOff, trade_off_figure
@@ -20,11 +19,12 @@ from reproductions.zong.sections import (
     FEATURES,
     NOISE,
     PLAIN_EPSILONS,
+    PROJECTION,
     SILENCE,
-    WAVES,
     Plan,
     Results,
     at_same_privacy,
+    settings,
 )
 
 FEW: Final = 100
@@ -72,10 +72,8 @@ def _jobs_14(plan: Plan, shared: Path, seed: int) -> Sequence[Job]:
 def _table(results: Results, source: str, crowds: Sequence[int], metric: str, figure: str) -> Table:
     header = ["answer", "score", "as printed", *(f"N = {users:,}" for users in crowds)]
     rows = []
-    settings: list[tuple[str, float, str]] = [(EXACT, 0, EXACT)] if metric == AGAINST_TRUTH else []
-    settings += [(WAVES, level, f"B = {level}") for level in FEATURES]
-    settings += [(NOISE, level, f"GeoInd, ε = {level:g}") for level in PLAIN_EPSILONS]
-    for method, level, label in settings:
+    exact = [(EXACT, 0.0, EXACT)] if metric == AGAINST_TRUTH else []
+    for method, level, label in [*exact, *settings(PLAIN_EPSILONS)]:
         wanted = {"source": source, "method": method, "level": level}
         score, printed = (results.of(name, **wanted).mean for name in ("score", "score as printed"))
         cells = [results.of(metric, **wanted, users=users).shown() for users in crowds]
@@ -90,7 +88,7 @@ def _panels(results: Results, source: str, crowds: Sequence[int], metric: str) -
     panels = []
     for users in crowds:
         title = f"{_NAMES[source]}, N = {users:,}, against {'the truth' if metric == AGAINST_TRUTH else 'the KDE'}"
-        methods = [WAVES, NOISE] + ([EXACT] if metric == AGAINST_TRUTH else [])
+        methods = [PROJECTION, NOISE] + ([EXACT] if metric == AGAINST_TRUTH else [])
         points = {method: results.points(source, method, metric, users=users) for method in methods}
         panels.append(TradeOff(title, "score: expected error", points, silent))
     return panels
@@ -100,7 +98,7 @@ def _steady(results: Results, source: str) -> Claim:
     """Section 4.2: the score does not depend on the number of people."""
     deviations = []
     for level in _PRIVATE:
-        wanted = {"source": source, "method": WAVES, "level": level}
+        wanted = {"source": source, "method": PROJECTION, "level": level}
         score, error = (
             np.array([results.of(metric, **wanted, users=users).mean for users in MANY])
             for metric in ("score", "standard error of the score")
@@ -119,16 +117,12 @@ def _ahead(results: Results, source: str, crowds: Sequence[int], metric: str) ->
     """Whether the projection is ahead of GeoInd at the same score, for each few features."""
     held, words = [], []
     for users in crowds:
-        noise = results.points(source, NOISE, metric, users=users)
-        waves = [
-            point for point in results.points(source, WAVES, metric, users=users) if point.level in _PRIVATE
-        ]
-        won = [point.performance > at_same_privacy(noise, point.privacy) for point in waves]
+        found = results.rivals(source, metric, _PRIVATE, users)
+        won = [point.performance > rival for point, rival in found]
         held += won
-        first = waves[0]
+        first, rival = found[0]
         words.append(
-            f"N = {users:,}: ahead with {sum(won)} of {len(won)}; B = 1 {first.performance:.3f} against "
-            f"{at_same_privacy(noise, first.privacy):.3f}"
+            f"N = {users:,}: ahead with {sum(won)} of {len(won)}; B = 1 {first.performance:.3f} against {rival:.3f}"
         )
     return held, "; ".join(words)
 
@@ -136,7 +130,8 @@ def _ahead(results: Results, source: str, crowds: Sequence[int], metric: str) ->
 def _report_10(results: Results) -> Report:
     source = "a"
     one = {
-        users: results.of(AGAINST_TRUTH, source=source, users=users, method=WAVES, level=1) for users in MANY
+        users: results.of(AGAINST_TRUTH, source=source, users=users, method=PROJECTION, level=1)
+        for users in MANY
     }
     silent = results.of("score", source=source, method=SILENCE).mean
     noise = results.points(source, NOISE, AGAINST_TRUTH, users=MANY[-1])
@@ -168,18 +163,18 @@ def _report_10(results: Results) -> Report:
         "dotted: an answer that says nothing."
     )
     figure = trade_off_figure(_panels(results, source, MANY, AGAINST_TRUTH), AGAINST_TRUTH, columns=2)
-    return Report(tables, [Picture("figure_10", png_bytes(figure), caption)], claims)
+    return Report(tables, [Picture.of("figure_10", figure, caption)], claims)
 
 
 def _report_11(results: Results) -> Report:
     source, most, least = "b", MANY[-1], MANY[0]
 
-    def found(metric: str, users: int, level: float, method: str = WAVES, source: str = source) -> float:
+    def found(metric: str, users: int, level: float, method: str = PROJECTION, source: str = source) -> float:
         return results.of(metric, source=source, users=users, method=method, level=level).mean
 
     def privacy_lost(source: str) -> float:
         silent = results.of("score", source=source, method=SILENCE).mean
-        return 1 - results.of("score", source=source, method=WAVES, level=1).mean / silent
+        return 1 - results.of("score", source=source, method=PROJECTION, level=1).mean / silent
 
     one, fifty = found(AGAINST_TRUTH, most, 1), found(AGAINST_TRUTH, least, 50)
     ceiling = found(AGAINST_TRUTH, most, 0, EXACT)
@@ -233,7 +228,7 @@ def _report_11(results: Results) -> Report:
     both = [_panels(results, source, MANY, metric) for metric in (AGAINST_TRUTH, AGAINST_EXACT)]
     panels = [panel for pair in zip(*both, strict=True) for panel in pair]
     figure = trade_off_figure(panels, "rank correlation", columns=2)
-    return Report(tables, [Picture("figure_11", png_bytes(figure), caption)], claims)
+    return Report(tables, [Picture.of("figure_11", figure, caption)], claims)
 
 
 def _square(name: str) -> str:
@@ -246,7 +241,7 @@ def _squares(results: Results, note: str) -> Table:
     for name in SQUARES:
         row = [_square(name)]
         row += [
-            results.of(metric, source=name, users=users, method=WAVES, level=level).shown()
+            results.of(metric, source=name, users=users, method=PROJECTION, level=level).shown()
             for users, level in ((MANY[0], 50), (MANY[-1], 1))
             for metric in (AGAINST_TRUTH, AGAINST_EXACT)
         ]
@@ -285,7 +280,7 @@ def _report_14(results: Results) -> Report:
     )
     caption = "As Figure 14: 100 people."
     figure = trade_off_figure(panels, AGAINST_TRUTH)
-    return Report(tables, [Picture("figure_14", png_bytes(figure), caption)], [claim])
+    return Report(tables, [Picture.of("figure_14", figure, caption)], [claim])
 
 
 FIGURE_10: Final = Section("figure 10", _jobs_10, _report_10)

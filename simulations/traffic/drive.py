@@ -17,7 +17,6 @@ Source: Wang et al. (2022), section 4.2 and appendix C.1.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import ClassVar, Final, Literal, NamedTuple
 
@@ -50,47 +49,37 @@ class Drives(NamedTuple):
     updates: IntArray  # randomized locations sent, shape (vehicles,)
 
 
-class Traffic(ABC):
-    """What devices learn of the traffic, and from whom."""
+class NoTraffic:
+    """The traffic that devices learn: here none, so that ways are as predicted."""
 
-    asks: ClassVar[bool] = True
+    asks: ClassVar[bool] = False
     reporting: Reporting | None = None
 
-    @abstractmethod
     def delays(self, world: World, window: int, at: IntArray, towards: IntArray) -> FloatArray | None:
         """Expected further seconds of roads for devices at junctions, in a window that has begun.
 
-        Shape (roads,) where all learn the same, (devices, roads) where not; None where nothing is known.
+        Shape (roads,) where all devices learn the same, (devices, roads) where not; None where nothing is known.
         """
-
-    def report(self, window: int, devices: IntArray, cells: IntArray) -> None:
-        """Devices tell where they are; nothing by default."""
-        return
-
-    def close(self, world: World, window: int, active: float) -> None:
-        """A window has passed; nothing by default."""
-        return
-
-
-class NoTraffic(Traffic):
-    """Nobody learns anything: ways as predicted."""
-
-    asks: ClassVar[bool] = False
-
-    def delays(self, world: World, window: int, at: IntArray, towards: IntArray) -> FloatArray | None:
-        """See :class:`Traffic`."""
         return None
 
+    def report(self, window: int, devices: IntArray, cells: IntArray) -> None:
+        """Take the reported cells of some devices."""
 
-class ExactTraffic(Traffic):
-    """Everybody learns the true traffic of the last window: what privacy is measured against."""
+    def close(self, world: World, window: int, active: float) -> None:
+        """End a window."""
+
+
+class ExactTraffic(NoTraffic):
+    """The true traffic of the last window, for comparison."""
+
+    asks: ClassVar[bool] = True
 
     def delays(self, world: World, window: int, at: IntArray, towards: IntArray) -> FloatArray | None:
-        """See :class:`Traffic`."""
+        """See :class:`NoTraffic`."""
         return world.delays_in(window) if window > 0 else None
 
 
-class PrivateTraffic(Traffic):
+class PrivateTraffic(NoTraffic):
     """Devices report randomized locations, the server estimates maps, devices fetch them.
 
     Parameters
@@ -102,9 +91,10 @@ class PrivateTraffic(Traffic):
     reporting : str
         When devices report: ``"late"`` or ``"probe"``, see the module's header.
     queries : int, optional
-        Blocks of cells that a device fetches by private retrieval for each update; the whole map, fetched openly by
-        everybody, by default.
+        Blocks of cells that a device fetches by private retrieval for each update; the whole map, openly, by default.
     """
+
+    asks: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -124,17 +114,17 @@ class PrivateTraffic(Traffic):
         self._fetchers: dict[int, tuple[Server, TrafficClient]] = {}
 
     def report(self, window: int, devices: IntArray, cells: IntArray) -> None:
-        """See :class:`Traffic`."""
+        """See :class:`NoTraffic`."""
         self.server.receive(window, self.updates.send(devices, cells, self._rng))
 
     def close(self, world: World, window: int, active: float) -> None:
-        """See :class:`Traffic`."""
+        """See :class:`NoTraffic`."""
         made = self.server.map(window, active)
         if made is not None:
             self.maps[window] = made
 
     def delays(self, world: World, window: int, at: IntArray, towards: IntArray) -> FloatArray | None:
-        """See :class:`Traffic`."""
+        """See :class:`NoTraffic`."""
         known = self.maps.get(window - 1)
         if known is None:
             return None
@@ -155,7 +145,7 @@ class PrivateTraffic(Traffic):
 def drive(
     world: World,
     fleet: Fleet,
-    traffic: Traffic,
+    traffic: NoTraffic,
     rule: UpdateRule,
     *,
     seed: int = 1,
@@ -208,7 +198,7 @@ def drive(
     return Drives(Routes(start, node[order]), clock - fleet.departure, asked, sent)
 
 
-def _ask(world: World, fleet: Fleet, traffic: Traffic, window: int, due: IntArray, plans: _Plans) -> None:
+def _ask(world: World, fleet: Fleet, traffic: NoTraffic, window: int, due: IntArray, plans: _Plans) -> None:
     """Some devices learn of the traffic, and plan anew."""
     at, towards = plans.at(due), fleet.destination[due]
     delays = traffic.delays(world, window, at, towards)

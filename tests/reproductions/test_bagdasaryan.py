@@ -21,7 +21,7 @@ from reproductions.driver import reproduce
 
 SHARED = Path(__file__).resolve().parents[2] / "../shared/data"
 needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason="the shared data sets are not here")
-TINY = Plan(2, 2, True)
+TINY = Plan(2, True)
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +118,7 @@ def test_infected_devices_are_drawn_by_their_cell() -> None:
 @needs_shared
 def test_the_papers_first_rows_come_out() -> None:
     """One trial of Table 1's smallest setting; 3 % is 10 times a trial's deviation for Algorithm 2."""
-    job = TABLE_1.jobs(Plan(1, 1, True), SHARED, 2022)[0]
+    job = TABLE_1.jobs(Plan(1, True), SHARED, 2022)[0]
     kept = tuple(asked for asked in job.asked if asked.label in ("non-private", "Algorithm 2"))
     value = {row.label: row.value * 1e13 for row in run_job(job._replace(asked=kept)).found}  # type: ignore[union-attr]
     assert value["non-private"] == pytest.approx(7.75, rel=0.03)

@@ -41,7 +41,7 @@ def reproductions(capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
 
 @pytest.fixture(autouse=True)
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SparsePlan, "quick", classmethod(lambda cls: SparsePlan(2, 2, True)))
+    monkeypatch.setattr(SparsePlan, "quick", classmethod(lambda cls: SparsePlan(2, True)))
     monkeypatch.setattr(LocalPlan, "quick", classmethod(lambda cls: LocalPlan(2, True, 1, 1)))
     monkeypatch.setattr(ProjectionPlan, "quick", classmethod(lambda cls: ProjectionPlan(2, 1, 4, 8, 1)))
     monkeypatch.setattr(staircase, "_PEOPLE", 400)

@@ -24,8 +24,8 @@ from reproductions.zong.sections import (
     AGAINST_EXACT,
     AGAINST_TRUTH,
     FEATURES,
+    PROJECTION,
     SILENCE,
-    WAVES,
     Found,
     Plan,
     Results,
@@ -109,7 +109,7 @@ def test_only_what_is_asked_is_run(tmp_path: Path) -> None:
 def line_rows(errors: tuple[float, float, float, float]) -> list[Found]:
     panels = ((500, 1), (500, 10), (5_000, 1), (5_000, 10))
     return [
-        Found("figure 3", users, 0, WAVES, level, "error", error)
+        Found("figure 3", users, 0, PROJECTION, level, "error", error)
         for (users, level), error in zip(panels, errors, strict=True)
     ]
 
@@ -136,8 +136,8 @@ def gain_rows(correlation: dict[int, float]) -> list[Found]:
     for source, users, metric in [*people, ("a", 20_000, AGAINST_TRUTH), ("b", 20_000, AGAINST_TRUTH)]:
         rows.append(Found(source, users, 0, SILENCE, 0, "score", 1_000.0))
         for level in FEATURES:
-            rows.append(Found(source, users, 0, WAVES, level, metric, correlation[level]))
-            rows.append(Found(source, users, 0, WAVES, level, "score", 1_000.0 - 100.0 * level))
+            rows.append(Found(source, users, 0, PROJECTION, level, metric, correlation[level]))
+            rows.append(Found(source, users, 0, PROJECTION, level, "score", 1_000.0 - 100.0 * level))
     return rows
 
 

@@ -31,8 +31,8 @@ from reproductions.zong.sections import (
     ERROR,
     EXACT,
     NOISE,
+    PROJECTION,
     SILENCE,
-    WAVES,
     Point,
     Results,
     at_same_privacy,
@@ -57,12 +57,12 @@ def test_rank_correlation_is_spearmans() -> None:
 def test_a_job_measures_every_answer_and_tends_to_the_exact_one() -> None:
     outcome = run_job(job(keep_maps=True))
     results = Results(outcome.found, outcome.maps)
-    error = [results.of(ERROR, method=WAVES, level=level).mean for level in (1, 3, 40)]
+    error = [results.of(ERROR, method=PROJECTION, level=level).mean for level in (1, 3, 40)]
     assert error[0] > 1.3 * error[1] > 2.5 * error[2]
     assert results.of(ERROR, method=NOISE, level=50.0).mean < 0.02
     assert results.of(AGAINST_EXACT, method=NOISE, level=50.0).mean > 0.99
     assert results.of(AGAINST_TRUTH, method=EXACT).mean > 0.9
-    score = {level: results.of("score", method=WAVES, level=level).mean for level in (1, 3, 40)}
+    score = {level: results.of("score", method=PROJECTION, level=level).mean for level in (1, 3, 40)}
     silent = results.of("score", method=SILENCE).mean
     assert silent == pytest.approx(2.25, abs=0.3)
     assert 0.7 * silent < score[1] < 1.2 * silent
@@ -70,8 +70,13 @@ def test_a_job_measures_every_answer_and_tends_to_the_exact_one() -> None:
     # The nearest point of the grid is where an exact kernel is highest.
     assert results.of("score", method=EXACT).mean < 0.04
     assert results.of("score", method=NOISE, level=0.5).mean > 1.5
-    assert results.of("score as printed", method=WAVES, level=1).mean < 0.3 * score[1]
-    assert set(outcome.maps) >= {("a", "truth"), ("a", EXACT), ("a", f"{WAVES} 1"), ("a", f"{NOISE} 0.5")}
+    assert results.of("score as printed", method=PROJECTION, level=1).mean < 0.3 * score[1]
+    assert set(outcome.maps) >= {
+        ("a", "truth"),
+        ("a", EXACT),
+        ("a", f"{PROJECTION} 1"),
+        ("a", f"{NOISE} 0.5"),
+    }
     assert all(values.shape == (100, 100) and values.min() >= 0 for values in outcome.maps.values())
 
 
@@ -79,7 +84,7 @@ def test_the_same_seed_gives_the_same_rows_and_more_features_begin_with_fewer() 
     first, again = run_job(job()), run_job(job())
     assert first.found == again.found
     fewer = run_job(job(features=(1, 3)))
-    wanted = {row for row in fewer.found if row.method == WAVES and row.metric == AGAINST_EXACT}
+    wanted = {row for row in fewer.found if row.method == PROJECTION and row.metric == AGAINST_EXACT}
     assert wanted <= set(first.found)
     assert run_job(job()._replace(trial=1)).found != first.found
 
@@ -123,9 +128,9 @@ def test_noise_hides_nothing_or_all_at_its_ends() -> None:
 def test_a_server_with_a_prior_finds_three_waves_and_not_one() -> None:
     results = Results(run_prior_job(PriorJob("a", (1, 3), (1.0,), 40, NOWHERE, 5)).found, {})
     silent = results.of("posterior error", method=SILENCE).mean
-    assert results.of("posterior error", method=WAVES, level=1).mean > 0.6 * silent
-    assert results.of("posterior error", method=WAVES, level=3).mean < 0.05 * silent
-    assert results.of("places left", method=WAVES, level=1).mean > 20
+    assert results.of("posterior error", method=PROJECTION, level=1).mean > 0.6 * silent
+    assert results.of("posterior error", method=PROJECTION, level=3).mean < 0.05 * silent
+    assert results.of("places left", method=PROJECTION, level=1).mean > 20
     assert results.of("posterior error", method=EXACT).mean == 0
 
 
@@ -148,7 +153,7 @@ def test_errors_on_a_line_fall_with_people_and_waves() -> None:
 
 def test_points_and_summaries() -> None:
     outcome = run_job(job())
-    points = Results(outcome.found, {}).points("a", WAVES, AGAINST_EXACT)
+    points = Results(outcome.found, {}).points("a", PROJECTION, AGAINST_EXACT)
     assert [point.level for point in points] == [1, 3, 40]
     steps = [Point(1, 4.0, 0.2), Point(2, 2.0, 0.6)]
     assert at_same_privacy(steps, 3.0) == pytest.approx(0.4)

@@ -17,7 +17,7 @@ from mapveil.synthetic import SEA_BOX
 from mapveil_client.errors import BudgetExceeded, ParameterError
 from mapveil_client.local.domain import Domain
 from mapveil_client.randomness.random import Randomness
-from simulations.traffic.drive import Drives, ExactTraffic, NoTraffic, PrivateTraffic, Traffic, drive
+from simulations.traffic.drive import Drives, ExactTraffic, NoTraffic, PrivateTraffic, drive
 from simulations.traffic.fleet import Fleet, synthetic_fleet
 from simulations.traffic.location_updates import LocationUpdates, UpdateRule
 from simulations.traffic.quality import route_quality
@@ -77,7 +77,7 @@ def drive_alone(world: World, fleet: Fleet, vehicle: int, rule: UpdateRule | Non
 @pytest.mark.parametrize("rule", [None, UpdateRule(40.0, 2), UpdateRule(5.0, 9)])
 def test_all_vehicles_at_once_are_each_vehicle_alone(rush, rule: UpdateRule | None) -> None:
     world, fleet = rush
-    traffic: Traffic = NoTraffic() if rule is None else ExactTraffic()
+    traffic: NoTraffic = NoTraffic() if rule is None else ExactTraffic()
     made = drive(world, fleet, traffic, rule or UpdateRule(1.0, 1))
     for vehicle in range(0, fleet.size, 7):
         nodes, seconds, asked = drive_alone(world, fleet, vehicle, rule)

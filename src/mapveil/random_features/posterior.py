@@ -303,12 +303,7 @@ def effective_places(weights: FloatArray) -> FloatArray:
 
 
 def hiding(
-    query: Query,
-    prior: PriorCells,
-    *,
-    devices: int = 256,
-    jitter_m: float = 0.0,
-    cellwise: bool = False,
+    query: Query, prior: PriorCells, *, devices: int = 256, jitter_m: float = 0.0, cellwise: bool = False
 ) -> Hiding:
     """Measure how well a query hides devices from a server with this prior. Run by: anybody.
 

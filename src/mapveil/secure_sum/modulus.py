@@ -98,12 +98,7 @@ def _lowest(bits: int, highest: int) -> int:
 
 
 def _overflow(
-    bits: int,
-    highest: int,
-    length: int,
-    terms: Fraction | float,
-    epsilon: Fraction,
-    sensitivity: int,
+    bits: int, highest: int, length: int, terms: Fraction | float, epsilon: Fraction, sensitivity: int
 ) -> float:
     """A bound of the probability that some coordinate leaves its window."""
     lowest = _lowest(bits, highest)

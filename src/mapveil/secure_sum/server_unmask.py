@@ -101,12 +101,7 @@ def _rebuild(
 
 
 def _take_pair_masks_off(
-    parameters: RoundParameters,
-    ring: Ring,
-    collected: Collected,
-    total: Words,
-    client: int,
-    private: bytes,
+    parameters: RoundParameters, ring: Ring, collected: Collected, total: Words, client: int, private: bytes
 ) -> None:
     """Take off the pair masks of the neighbours of a client that dropped out."""
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
