@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from mapveil.inference.split_prior import SplitPrior
 from mapveil.inference.threshold_expansion import CutBoxes, ThresholdExpansion
-from mapveil_client.arrays import FloatArray, IntArray, quotient
+from mapveil_client.arrays import BoolArray, FloatArray, IntArray, quotient
 from mapveil_client.errors import ParameterError
 
 SplitRule = Literal["prior", "expansion"]
@@ -183,19 +183,20 @@ class _Boxes:
     """Sums of an array over boxes, by an integral image."""
 
     def __init__(self, values: FloatArray) -> None:
-        self._side = values.shape[0]
-        self._integral = np.zeros((self._side + 1, self._side + 1))
+        side = values.shape[0]
+        self._integral = np.zeros((side + 1, side + 1))
         np.cumsum(values.cumsum(axis=0), axis=1, out=self._integral[1:, 1:])
 
     def sums(self, rows: _Cuts, columns: _Cuts) -> FloatArray:
         """Sums over the boxes, shape (rows, columns)."""
-        top, bottom = self._ends(rows)
-        left, right = self._ends(columns)
-        strips = self._integral[bottom] - self._integral[top]
-        return np.asarray(strips[:, right] - strips[:, left])
+        return self._between(self._between(self._integral, rows, 0), columns, 1)
 
-    def _ends(self, cuts: _Cuts) -> tuple[IntArray, IntArray]:
-        return np.clip(cuts.first, 0, self._side), np.clip(cuts.first + cuts.length, 0, self._side)
+    def _between(self, running: FloatArray, cuts: _Cuts, axis: int) -> FloatArray:
+        """Running sums at the end of each box less those at its start, cut at the borders of the raster."""
+        last = cuts.first + cuts.length
+        between = running.take(last, axis, mode="clip")
+        between -= running.take(cuts.first, axis, mode="clip")
+        return between
 
 
 class _Cut(NamedTuple):
@@ -226,23 +227,24 @@ def _halve(
     y2, v2, w2, *g2 = (sides[1].take(layer, axis) for layer in layers)
     cut = (w1 > 0) & (w2 > 0)
     half = np.where(w1 > 0, estimate, 0.0)
-    parent, y1, y2, v1, v2 = (array[cut] for array in (estimate, y1, y2, v1, v2))
-    members = w1[cut] + w2[cut]
-    share = w1[cut] / members
+    boxes = _rectangle(cut)
+    parent, y1, y2, v1, v2, w1, w2 = (each[boxes].reshape(-1) for each in (estimate, y1, y2, v1, v2, w1, w2))
+    members = w1 + w2
+    share = w1 / members
     if to.sampled:
         v1, v2 = v1 + share * parent, v2 + (1 - share) * parent
     both = v1 + v2
     # Two measurements of the first half: its own, and what the second leaves of the parent.
     measured = np.divide(v2 * y1 + v1 * (parent - y2), both, out=y1.copy(), where=both > 0)
     variance = quotient(v1 * v2, both)
-    telling = np.minimum(g1[0], g2[0])[cut] > _WHOLE if g1 else None
+    telling = np.minimum(g1[0], g2[0])[boxes].reshape(-1) > _WHOLE if g1 else None
     if isinstance(learn, ThresholdExpansion):
-        along = np.zeros_like(parent) if to.slope is None else to.slope[cut]
+        along = np.zeros_like(parent) if to.slope is None else to.slope[boxes].reshape(-1)
         slope = share * (1 - share) * members * along / 4
         found = learn.halves(CutBoxes(parent, measured, variance, share, slope, telling, to.offsets))
     else:
         found = learn.halves(parent, measured, variance, share, telling, to.sites, to.offsets)
-    half[cut] = np.clip(found, 0.0, parent)
+    half[boxes] = np.clip(found, 0.0, parent).reshape(half[boxes].shape)
     summed = np.zeros(shape)
     givers = np.zeros(shape[axis])
     for side, values in zip(sides, (half, estimate - half), strict=True):
@@ -250,6 +252,17 @@ def _halve(
         givers[side.target] += 1
     summed /= givers[:, None] if axis == 0 else givers
     return summed
+
+
+def _rectangle(cut: BoolArray) -> tuple[slice, ...] | BoolArray:
+    """An index of the boxes that are cut: slices where they are a rectangle, which are many times faster."""
+    spans = tuple(_span(cut.any(axis=axis)) for axis in (1, 0))
+    return spans if cut[spans].all() else cut
+
+
+def _span(used: BoolArray) -> slice:
+    there = np.flatnonzero(used)
+    return slice(int(there[0]), int(there[-1]) + 1) if there.size else slice(0)
 
 
 def _slope(estimate: FloatArray, members: FloatArray, axis: int, boxes: _Cuts) -> FloatArray:

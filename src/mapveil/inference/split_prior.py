@@ -162,7 +162,7 @@ class SplitPrior:
         lower = np.clip(np.searchsorted(_SHARES, share, side="right") - 1, 0, _SHARES.size - 2)
         upper = (share - _SHARES[lower]) / (_SHARES[lower + 1] - _SHARES[lower])
         moved = np.zeros(t.size)
-        for index in np.unique(lower):
+        for index in np.flatnonzero(np.bincount(lower)):
             of = np.flatnonzero(lower == index)
             place = (octave[of], step[of])
             low = _look_up(self._corrections(int(index), terms), *place)
@@ -234,21 +234,28 @@ def _masses(index: int) -> FloatArray:
 
 @functools.cache
 def _table(index: int, terms: int) -> _Table:
-    grid = _grid()
-    away = grid.t[..., None] - grid.middles
-    density = _noise_density(away, terms) + 1e-300
+    away, density = _away(), _density(terms)
     masses = _masses(index)
     likelihood = np.einsum("kosn,osn->osk", masses, density)
     moment = np.einsum("kosn,osn->osk", masses, -away * density)
     return _Table(likelihood.reshape(-1, masses.shape[0]), moment.reshape(-1, masses.shape[0]))
 
 
-def _noise_density(x: FloatArray, terms: int) -> FloatArray:
-    """Density, but for a factor, of a sum of Laplace variables scaled to variance 1."""
+@functools.cache
+def _away() -> FloatArray:
+    """Noise that would make each node of the first half what was measured, shape (octaves, steps, nodes)."""
+    grid = _grid()
+    return np.asarray(grid.t[..., None] - grid.middles)
+
+
+@functools.cache
+def _density(terms: int) -> FloatArray:
+    """Density of that noise, but for a factor: a sum of so many Laplace variables scaled to variance 1."""
+    x = _away()
     if terms >= _GAUSSIAN:
-        return np.asarray(np.exp(-x * x / 2))
+        return np.asarray(np.exp(-x * x / 2) + 1e-300)
     from scipy.special import kv
 
     order = terms - 0.5
     scaled = np.maximum(np.abs(x) * np.sqrt(2.0 * terms), 1e-8)
-    return np.asarray(np.nan_to_num(scaled**order * kv(order, scaled)))
+    return np.asarray(np.nan_to_num(scaled**order * kv(order, scaled)) + 1e-300)
