@@ -17,6 +17,7 @@ from mapveil.mechanisms.plan import NoisySums, Plan, Query, Setting
 from mapveil.mechanisms.uniform_grid import (
     GridMechanism,
     cells_at,
+    held_at,
     nearest_level,
     noise_deviation,
     tree_at,
@@ -277,8 +278,8 @@ def _leaf_nodes(setting: Setting, blocks: _Blocks, depths: IntArray) -> PrefixTr
     levels, codes = [], []
     for depth in np.unique(of_block).tolist():
         level = blocks.level + depth
-        quarters = (blocks.codes[of_block == depth, None] << (2 * depth)) + np.arange(1 << (2 * depth))
-        there = np.intersect1d(quarters.reshape(-1), cells_at(setting, level), assume_unique=True)
+        parts = (blocks.codes[of_block == depth, None] << (2 * depth)) + np.arange(1 << (2 * depth))
+        there = parts[held_at(setting, level)[parts]]
         levels.append(np.full(there.shape, level))
         codes.append(there)
     return PrefixTree.of_nodes(setting.depth, np.concatenate(levels), np.concatenate(codes))

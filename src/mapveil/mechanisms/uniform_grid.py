@@ -15,7 +15,7 @@ from mapveil.maps.density_map import Measurement
 from mapveil.mechanisms.mechanism import Estimate
 from mapveil.mechanisms.plan import NoisySums, Plan, Query, Setting
 from mapveil.mechanisms.sum_mechanism import SumMechanism
-from mapveil_client.arrays import IntArray
+from mapveil_client.arrays import BoolArray, IntArray
 from mapveil_client.encodings import NodeEncoding
 from mapveil_client.morton import PrefixTree
 
@@ -68,9 +68,14 @@ def tree_at(setting: Setting, level: int) -> PrefixTree:
     return PrefixTree.of_nodes(setting.depth, np.full(codes.shape, level), codes)
 
 
+def held_at(setting: Setting, level: int) -> BoolArray:
+    """Whether anybody can be in each node of one level, by its code."""
+    return np.asarray(setting.members.reshape(1 << (2 * level), -1).any(axis=1))
+
+
 def cells_at(setting: Setting, level: int) -> IntArray:
     """Codes of the nodes of one level where anybody can be, ascending."""
-    return np.flatnonzero(setting.members.reshape(1 << (2 * level), -1).any(axis=1))
+    return np.flatnonzero(held_at(setting, level))
 
 
 def nearest_level(setting: Setting, wanted: float) -> int:
