@@ -256,7 +256,7 @@ def _halve(
 
 def _rectangle(cut: BoolArray) -> tuple[slice, ...] | BoolArray:
     """An index of the boxes that are cut: slices where they are a rectangle, which are many times faster."""
-    spans = tuple(_span(cut.any(axis=axis)) for axis in (1, 0))
+    spans = tuple(_span(np.asarray(cut.any(axis=axis))) for axis in (1, 0))
     return spans if cut[spans].all() else cut
 
 
