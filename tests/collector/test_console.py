@@ -198,12 +198,12 @@ def test_the_legends_scale_is_the_pictures() -> None:
     script = f"""
     import {{ commonScale }} from '{module("legend.js")}';
     import {{ fractionOf }} from '{module("scale.js")}';
-    const faint = {{ ...given.other, top: 163, knee: 100, faint: 50 }};
+    const noisy = {{ ...given.other, top: 163, knee: 100, noise_floor: 50 }};
     const fractions = given.densities.map((density) => fractionOf(given.legend, density));
     console.log(JSON.stringify([fractions, commonScale([given.legend, given.other]),
-      commonScale([{{ ...given.legend, top: 1.5, knee: 0.001 }}, faint])]));
+      commonScale([{{ ...given.legend, top: 1.5, knee: 0.001 }}, noisy])]));
     """
-    other = {"unit": "persons per km²", "top": 5e6, "knee": 1000.0, "faint": 0.0, "ticks": []}
+    other = {"unit": "persons per km²", "top": 5e6, "knee": 1000.0, "noise_floor": 0.0, "ticks": []}
     found, common, noisy = run_in_node(script, {"legend": legend, "densities": densities, "other": other})
     np.testing.assert_allclose(found, scale.fraction(densities), rtol=1e-12)
     assert (common["top"], common["knee"]) == (5e6, scale.knee)

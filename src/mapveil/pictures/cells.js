@@ -147,8 +147,7 @@
     } else {
       rows.push(layers[map.main].read(cell, "main"));
       if (lower) {
-        const bounds = upper[cell] === Infinity ? `at least ${number(lower[cell])}` : `${number(lower[cell])} to ${number(upper[cell])}`;
-        rows.push([`${map.bounds[2]} bounds`, bounds]);
+        rows.push([`${map.bounds[2]} bounds`, range(lower[cell], upper[cell])]);
       }
       for (const [at, each] of layers.entries()) {
         if (at !== map.main && !Number.isNaN(each.values[cell])) rows.push(each.read(cell));

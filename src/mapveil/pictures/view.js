@@ -2,7 +2,6 @@
 // What every page's map shares: packed arrays, theme, the view that is moved and zoomed, scale bar and hands.
 const $ = (id) => document.getElementById(id);
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-const degree = (value, letters) => `${Math.abs(value).toFixed(5)}° ${letters[value < 0 ? 1 : 0]}`;
 
 // ---- data: 32-bit words, bytes of like weight together, deflated, base64 ----
 const bytesOf = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));

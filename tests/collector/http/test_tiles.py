@@ -156,7 +156,7 @@ def test_a_map_without_bounds_has_no_uncertainty() -> None:
     tiles = MapTiles(a_map(TILINGS["grid"], bounds=False))
     assert tiles.legend("uncertainty") is None
     assert tiles.record()["legend"]["uncertainty"] is None
-    with pytest.raises(InputError, match="no layer"):
+    with pytest.raises(InputError, match="layer must be one of density on this map"):
         tiles.png(0, 0, 0, "uncertainty")
     for wrong in ({"layer": "colour"}, {"theme": "sepia"}):
         with pytest.raises(InputError, match=r"must|needs"):

@@ -1,7 +1,7 @@
 """A finished map for the console: web-mercator pictures of it, and the numbers behind every cell.
 
 The pictures are indexed PNGs of 256 x 256 pixels in the colours of every other picture; a pixel shows the mean
-density of the places in it, so that a map seen from afar is not a matter of which cells the pixels' middles hit.
+density of the locations in it, so that no cell is left out of a picture of many.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ UNIT: Final = "persons per km²"
 
 _EQUATOR_M: Final = 2 * math.pi * 6378137.0
 _FINEST: Final = 4  # samples of a pixel, each way
-_CELL_PIXELS: Final = 32  # the deepest useful level shows a cell so wide
+_CELL_PIXELS: Final = 32  # width of a cell at the deepest level, from which on pictures are enlarged
 _DIGITS: Final = 4
 _STOPS: Final = 24  # of the legend's gradient
 _STEPS: Final = 255  # colours; index 0 of the palette is transparent
@@ -90,12 +90,12 @@ class MapTiles:
             )
         if theme not in THEMES:
             raise InputError(f"theme must be one of {', '.join(THEMES)}, got {theme!r}")
-        scale = self._scale(layer)
-        if scale is None:
-            raise InputError(f"the map has no layer {layer!r}: it carries no measurements, so no bounds")
+        if layer not in self._layers:
+            raise InputError(f"layer must be one of {', '.join(self._layers)} on this map, got {layer!r}")
+        values, scale = self._layers[layer]
         if top is not None or knee is not None:
             scale = _given_scale(top, knee)
-        sampled = self._sample(z, x, y, self._values(layer))
+        sampled = self._sample(z, x, y, values)
         known = np.isfinite(sampled)
         place = np.clip(scale.fraction(np.where(known, sampled, 0.0)), 0.0, 1.0)
         index = np.where(known, 1 + np.rint(place * (_STEPS - 1)), 0).astype(np.uint8)
@@ -104,93 +104,60 @@ class MapTiles:
 
     def legend(self, layer: Shown = "density") -> dict[str, Any] | None:
         """Legend of a layer: unit, top, knee, noise floor, ticks; None without the layer."""
-        scale = self._scale(layer)
-        if scale is None:
+        if layer not in self._layers:
             return None
+        _, scale = self._layers[layer]
         return {
             "unit": UNIT,
             "top": scale.top,
             "knee": scale.knee,
-            "faint": self.heat.faint if layer == "density" else 0.0,
+            "noise_floor": self.heat.faint if layer == "density" else 0.0,
             "ticks": scale.ticks().tolist(),
         }
 
-    def bounds(self) -> tuple[float, float, float, float]:
-        """West, south, east and north of everything drawn, degrees."""
-        return self._bounds
-
-    def outline(self) -> list[list[list[float]]]:
-        """The region's rings, outer ones and holes, as longitude and latitude in degrees."""
-        import shapely
-
-        rings = shapely.get_rings(shapely.get_parts([self.heat.tiling.region.outline()]))
-        return [np.round(shapely.get_coordinates(ring), 7).tolist() for ring in rings]
-
-    @property
-    def maxzoom(self) -> int:
-        """The level from which on pictures may be enlarged instead of drawn anew."""
-        across = _EQUATOR_M * math.cos(math.radians((self._bounds[1] + self._bounds[3]) / 2)) / SIDE
-        return max(0, min(MOST_ZOOM, math.ceil(math.log2(across * _CELL_PIXELS / self._cell_m))))
-
     def record(self) -> dict[str, Any]:
         """Everything that a page needs to know of the map but its cells; JSON-ready."""
+        import shapely
+
         heat = self.heat
+        rings = shapely.get_rings(shapely.get_parts([heat.tiling.region.outline()]))
+        across = _EQUATOR_M * math.cos(math.radians((self._bounds[1] + self._bounds[3]) / 2)) / SIDE
+        deepest = math.ceil(math.log2(across * _CELL_PIXELS / self._cell_m))
         return {
             "method": heat.method,
             "parameters": heat.parameters,
             "tiling": {"spec": heat.tiling.spec, "cells": heat.tiling.size, **heat.tiling.to_dict()},
             "guarantee": heat.guarantee.to_dict(),
             "guarantee_in_words": heat.guarantee.in_words(),
-            "bounds": list(self.bounds()),
-            "outline": self.outline(),
+            "bounds": list(self._bounds),
+            "outline": [np.round(shapely.get_coordinates(ring), 7).tolist() for ring in rings],
             "unit": UNIT,
             "legend": {layer: self.legend(layer) for layer in LAYERS},
             "colours": [f"#{red:02x}{green:02x}{blue:02x}" for red, green, blue in ramp(_STOPS).tolist()],
-            "maxzoom": self.maxzoom,
+            "maxzoom": max(0, min(MOST_ZOOM, deepest)),
             "certainty": 1 - INTERVAL_ALPHA,
             "total": float(heat.values.sum()),
-            "elsewhere": heat.elsewhere,
+            "outside": heat.elsewhere,
             "notes": list(heat.notes),
             "version": heat.version,
         }
 
     @cached_property
-    def _density(self) -> FloatArray:
-        return self.heat.density()
-
-    @cached_property
-    def _half_width(self) -> FloatArray | None:
-        """Half the width of each cell's interval, persons per km²; NaN where nothing bounds it."""
-        interval = self.heat.interval()
-        if interval is None:
-            return None
-        area = self.heat.tiling.area_m2() / 1e6
-        half = np.full(area.shape, np.nan)
-        known = np.isfinite(self._density) & np.isfinite(interval.upper) & (area > 0)
-        np.divide((interval.upper - interval.lower) / 2, area, out=half, where=known)
-        return half
-
-    def _values(self, layer: Shown) -> FloatArray:
-        values = self._density if layer == "density" else self._half_width
-        if values is None:
-            raise AssertionError("a layer without values has no scale either")
-        return values
-
-    @cached_property
-    def _scales(self) -> dict[str, DensityScale | None]:
-        half = self._half_width
-        return {
-            "density": density_scale(self._density, "log", faint=self.heat.faint),
-            "uncertainty": None if half is None else density_scale(half, "log"),
-        }
-
-    def _scale(self, layer: Shown) -> DensityScale | None:
-        if layer not in LAYERS:
-            raise InputError(f"layer must be one of {', '.join(LAYERS)}, got {layer!r}")
-        return self._scales[layer]
+    def _layers(self) -> dict[str, tuple[FloatArray, DensityScale]]:
+        """Values and scale of each layer that the map has, persons per km²; a width is NaN where nothing bounds it."""
+        heat, density = self.heat, self.heat.density()
+        layers = {"density": (density, density_scale(density, "log", faint=heat.faint))}
+        interval = heat.interval()
+        if interval is not None:
+            area = heat.tiling.area_m2() / 1e6
+            half = np.full(area.shape, np.nan)
+            known = np.isfinite(density) & np.isfinite(interval.upper) & (area > 0)
+            np.divide((interval.upper - interval.lower) / 2, area, out=half, where=known)
+            layers["uncertainty"] = (half, density_scale(half, "log"))
+        return layers
 
     def _sample(self, z: int, x: int, y: int, values: FloatArray) -> FloatArray:
-        """The mean value of the known places in each pixel, NaN without any; shape (SIDE, SIDE)."""
+        """The mean value of the known samples in each pixel, NaN without any; shape (SIDE, SIDE)."""
         sampled = np.full((SIDE, SIDE), np.nan)
         west, south, east, north = self._bounds
         pixel_m = _EQUATOR_M * math.cos(math.radians((south + north) / 2)) / (SIDE << z)
@@ -220,17 +187,13 @@ def _given_scale(top: float | None, knee: float | None) -> DensityScale:
 
 
 def cells_record(heat: DensityMap) -> dict[str, Any]:
-    """Every cell's estimate and interval, and how to find the cell of a place; JSON-ready, four digits.
+    """Every cell's estimate and interval, and how to find the cell of a location; JSON-ready, four digits.
 
     ``geometry`` is of kind ``raster`` (edges in degrees; ``order`` says which cell lies at ``row * columns +
-    column``: ``rows``, ``morton``, or the list of them with -1 for none) or ``nearest`` (the cells' middles; the
-    nearest in metres of an equal-area cylinder, within ``max_distance_m``).
-
-    Parameters
-    ----------
-    heat : DensityMap
-        The map. ``values``, ``low`` and ``high`` are users, ``per_km2`` users per km², ``area_km2`` one number
-        where all cells are of one size. None stands for a cell outside the region, and for no bound.
+    column``: ``rows``, ``morton``, or the list of them with -1 for none) or ``nearest`` (the cells' centres; the
+    nearest in metres of an equal-area cylinder, within ``max_distance_m``). ``values``, ``low`` and ``high`` are users,
+    ``per_km2`` users per km², ``area_km2`` one number where all cells are of one size. None stands for a cell outside
+    the region, and for no bound.
     """
     tiling = heat.tiling
     density, interval = heat.density(), heat.interval()

@@ -84,16 +84,9 @@ def create(connection: Connection, pending: PendingCollection, actor: str) -> No
             created_at=now_text(connection),
         )
     )
-    audit.record(
-        connection,
-        actor,
-        "collection.create",
-        terms.identifier,
-        trust=terms.trust,
-        method=terms.method,
-        epsilon=None if terms.epsilon is None else str(terms.epsilon),
-        terms=terms.digest.hex(),
-    )
+    epsilon = None if terms.epsilon is None else str(terms.epsilon)
+    detail = {"trust": terms.trust, "method": terms.method, "epsilon": epsilon, "terms": terms.digest.hex()}
+    audit.record(connection, actor, "collection.create", terms.identifier, **detail)
 
 
 def find(connection: Connection, identifier: str) -> Collection:
@@ -123,14 +116,9 @@ def _collection(row: Any) -> Collection:
 def move(
     connection: Connection, identifier: str, happening: Happening, actor: str, **detail: Any
 ) -> Collection | None:
-    """Take the step that ``happening`` makes, if the collection is still where it can be taken.
+    """Take the step that ``happening`` makes; the collection as it was before, None where another process was faster.
 
     Run it in the transaction of whatever makes it happen, and first: it locks the collection.
-
-    Returns
-    -------
-    Collection or None
-        The collection as it was before; None where the step is not possible: another process was faster.
     """
     lock_collection(connection, identifier)
     before = find(connection, identifier)

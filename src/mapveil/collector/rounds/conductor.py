@@ -77,13 +77,7 @@ class Conductor:
         self.on_phase: Callable[[str, float], None] | None = None
 
     def tick(self) -> bool:
-        """Take every step that is due for any collection.
-
-        Returns
-        -------
-        bool
-            Whether this process was the conductor; another one is where it was not.
-        """
+        """Take every step that is due for any collection; False where another process is the conductor."""
         with self._ticking, self._store.sole(_ROLE) as mine:
             if not mine:
                 return False
@@ -109,13 +103,7 @@ class Conductor:
             self._resting[identifier] = now + _REST_SECONDS
 
     def step(self, identifier: str) -> bool:
-        """Take the next step of a collection, if one is due: at most one commit.
-
-        Returns
-        -------
-        bool
-            Whether there was one.
-        """
+        """Take the next step of a collection, in at most one commit; False where none is due."""
         with self._store.read() as connection:
             collection = find(connection, identifier)
         acts = {State.OPEN: self._wait, State.RUNNING: self._run, State.FINISHING: self._finish}

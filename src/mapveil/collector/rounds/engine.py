@@ -10,26 +10,32 @@ import asyncio
 import secrets
 import time
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from typing import Any, Final
 
-from mapveil.collector.clock import Clock
+from sqlalchemy import select
+from sqlalchemy.engine import Connection
+
+from mapveil.collector.clock import Clock, time_text
 from mapveil.collector.refusals import Conflict, StoreUnavailable
 from mapveil.collector.rounds import collection as records
-from mapveil.collector.rounds.collection import find, listed, move
+from mapveil.collector.rounds.collection import Collection, counted, find, listed, move, rounds_of, terms_of
 from mapveil.collector.rounds.conductor import Conductor
 from mapveil.collector.rounds.device_service import DeviceService
-from mapveil.collector.rounds.life_cycle import Happening
-from mapveil.collector.rounds.progress import Deadlines, ProgressBoard, progress_of
-from mapveil.collector.rounds.records import ledger_lines, record_of
-from mapveil.collector.rounds.results import stored_guarantee, stored_map
+from mapveil.collector.rounds.life_cycle import Happening, State
+from mapveil.collector.rounds.progress import Deadlines, Progress, ProgressBoard, progress_of
+from mapveil.collector.rounds.results import guarantee_of, stored_guarantee, stored_map
 from mapveil.collector.rounds.shard_machines import ShardMachines
 from mapveil.collector.rounds.specification import CollectionSpec, read_specification
 from mapveil.collector.store import audit_log
 from mapveil.collector.store.audit_log import AuditLine
 from mapveil.collector.store.database import Store
+from mapveil.collector.store.schema import charges, collections, members, reports
 from mapveil.maps.density_map import DensityMap
 from mapveil.privacy.guarantee import Guarantee
+from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.randomness.random import Randomness
+from mapveil_client.secure_sum.states import ServerState, phase_name
 
 _TICK_SECONDS: Final = 0.1
 
@@ -95,7 +101,7 @@ class Engine:
         """The record of every collection, the newest first."""
         with self._store.read() as connection:
             return [
-                record_of(connection, each, progress_of(connection, each, self._deadlines))
+                _record(connection, each, progress_of(connection, each, self._deadlines))
                 for each in listed(connection)
             ]
 
@@ -103,12 +109,12 @@ class Engine:
         """The record of a collection."""
         with self._store.read() as connection:
             found = find(connection, id)
-            return record_of(connection, found, progress_of(connection, found, self._deadlines))
+            return _record(connection, found, progress_of(connection, found, self._deadlines))
 
     def ledger(self) -> list[dict[str, Any]]:
         """Lines of the ledger, the newest first."""
         with self._store.read() as connection:
-            return ledger_lines(connection)
+            return _ledger(connection)
 
     def audit(self, after: int, limit: int, collection: str | None = None) -> list[AuditLine]:
         """Lines of the audit log with numbers above ``after``, in order."""
@@ -157,3 +163,81 @@ class Engine:
     def idle_seconds(self) -> float:
         """Seconds since steps were last looked for with success; infinite before."""
         return time.monotonic() - self._ticked
+
+
+def _record(connection: Connection, collection: Collection, progress: Progress) -> dict[str, Any]:
+    """A collection as operators see it: JSON-ready."""
+    terms = collection.terms
+    spent = select(charges.c.epsilon).where(charges.c.collection == collection.id)
+    return {
+        "id": collection.id,
+        "title": terms.title,
+        "state": collection.state.value,
+        "trust": terms.trust,
+        "method": terms.method,
+        "epsilon": None if terms.epsilon is None else str(terms.epsilon),
+        "options": dict(terms.options),
+        "tiling": terms.cells.spec,
+        "region": list(terms.cells.region.bbox),
+        "devices": terms.devices,
+        "minimum": terms.minimum,
+        "active": terms.active,
+        "guarantee": guarantee_of(terms).to_dict(),
+        "join_seconds": collection.join_seconds,
+        "phase_seconds": collection.phase_seconds,
+        "created_at": time_text(collection.created_at),
+        "opened_at": None if collection.opened_at is None else time_text(collection.opened_at),
+        "ended_at": None if collection.ended_at is None else time_text(collection.ended_at),
+        "reason": collection.reason,
+        "terms": terms.digest.hex(),
+        "members": counted(connection, collection.id, members),
+        "reports": counted(connection, collection.id, reports),
+        "progress": vars(progress),
+        "rounds": [_round(row, collection.state) for row in rounds_of(connection, collection.id)],
+        "spent": str(sum((Fraction(each) for each in connection.execute(spent).scalars()), Fraction(0))),
+        "result": collection.state is State.DONE,
+    }
+
+
+def _round(row: Any, state: State) -> dict[str, Any]:
+    announced, phase = RoundAnnouncement.decode(row.announcement), ServerState(row.phase)
+    done = phase is ServerState.DONE
+    if done:
+        stands = "done"
+    elif state is not State.RUNNING:
+        stands = "aborted"
+    else:
+        stands = "open" if row.open else "closing"
+    return {
+        "number": row.number,
+        "purpose": announced.purpose,
+        "epsilon": str(announced.epsilon),
+        "length": announced.length,
+        "bits": announced.bits,
+        "asked": sum(announced.sizes),
+        "included": row.included,
+        "phase": None if done else phase_name(phase),
+        "state": stands,
+    }
+
+
+def _ledger(connection: Connection) -> list[dict[str, Any]]:
+    """Epsilon that every collection charged each of its devices, the newest first."""
+    query = (
+        select(charges, collections.c.terms)
+        .join_from(charges, collections, charges.c.collection == collections.c.id)
+        .order_by(charges.c.at.desc(), charges.c.collection, charges.c.number.desc())
+    )
+    return [
+        {
+            "collection": row.collection,
+            "title": terms_of(row.terms).title,
+            "trust": terms_of(row.terms).trust,
+            "number": row.number,
+            "purpose": row.purpose,
+            "epsilon": row.epsilon,
+            "devices": row.devices,
+            "at": row.at,
+        }
+        for row in connection.execute(query)
+    ]

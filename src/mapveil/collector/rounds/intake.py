@@ -60,21 +60,16 @@ class KeepMembers:
         """Outcome of each device, by its number."""
         is_open = lock_collection(connection, self.collection) == State.OPEN
         of_collection = members.c.collection == self.collection
-        known = set(
-            connection.execute(
-                select(members.c.device).where(of_collection, members.c.device.in_(batch))
-            ).scalars()
-        )
+        there = select(members.c.device).where(of_collection, members.c.device.in_(batch))
+        known = set(connection.execute(there).scalars())
         if not is_open:
             return [Kept.AGAIN if device in known else Kept.LATE for device in batch]
         left = max(0, self.expected - counted(connection, self.collection, members))
         new = set([device for device in dict.fromkeys(batch) if device not in known][:left])
         if new:
             at = now_text(connection)
-            rows = [
-                {"collection": self.collection, "device": device, "joined_at": at} for device in sorted(new)
-            ]
-            connection.execute(members.insert(), rows)
+            row = {"collection": self.collection, "joined_at": at}
+            connection.execute(members.insert(), [{**row, "device": device} for device in sorted(new)])
         return [Kept.AGAIN if each in known else Kept.NEW if each in new else Kept.FULL for each in batch]
 
 
@@ -102,12 +97,10 @@ class KeepMessages:
     def __call__(self, connection: Connection, batch: Sequence[Message]) -> list[Kept]:
         """Outcome of each message."""
         lock_collection(connection, self.collection, shared=True)
-        row = connection.execute(
-            select(rounds.c.phase, rounds.c.open).where(
-                rounds.c.collection == self.collection, rounds.c.number == self.number
-            )
-        ).first()
-        is_open = row is not None and row.open and row.phase == self.phase.value
+        open_phase = select(rounds.c.phase).where(
+            rounds.c.collection == self.collection, rounds.c.number == self.number, rounds.c.open
+        )
+        is_open = connection.execute(open_phase).scalar() == self.phase.value
         scope = {"collection": self.collection, "round": self.number, "phase": self.phase.value}
         return _keep(connection, messages, scope, ("shard", "client"), batch, is_open=is_open)
 

@@ -110,22 +110,7 @@ def _against(terms: CollectionTerms, made: Guarantee) -> Guarantee:
 
 
 def store_map(connection: Connection, identifier: str, heat: DensityMap, stored: StoredMap) -> bool:
-    """Keep the map of a collection and end it; its reports are forgotten.
-
-    Parameters
-    ----------
-    connection : Connection
-        Of a transaction for writing.
-    identifier : str
-        Identifier of the collection.
-    heat, stored : DensityMap and StoredMap
-        The map, and the same encoded.
-
-    Returns
-    -------
-    bool
-        Whether this call ended it.
-    """
+    """Keep the map of a collection and end it; its reports are forgotten. False where it has ended already."""
     if move(connection, identifier, Happening.MAPPED, "service", bytes=len(stored.geoparquet)) is None:
         return False
     guarantee = json.dumps(heat.guarantee.to_dict(), sort_keys=True)

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from sqlalchemy import and_, delete, exists, insert, update
+from sqlalchemy import ColumnElement, Table, delete, exists, insert, update
 from sqlalchemy.engine import Connection
 
 from mapveil.collector.rounds.collection import charge, move, newest_round, now_text
@@ -39,7 +39,7 @@ _ROWS: Final = 5000
 
 
 class Drawn(NamedTuple):
-    """A round that could begin: who is asked what, and in which shard."""
+    """A round that could begin."""
 
     announcement: RoundAnnouncement
     devices: IntArray  # in the order of the shards
@@ -70,19 +70,12 @@ def draw_round(terms: CollectionTerms, query: Query, number: int, asked: IntArra
 
 
 def start_round(connection: Connection, identifier: str, drawn: Drawn) -> bool:
-    """Begin a round, the first one with the step from joining to running.
-
-    Returns
-    -------
-    bool
-        Whether it was begun; not, where another process was faster.
-    """
+    """Begin a round, the first one with the step from joining to running; False where another process was faster."""
     announced, number = drawn.announcement, drawn.announcement.number
     state = lock_collection(connection, identifier)
     newest = newest_round(connection, identifier)
-    if (newest is None) != (number == 1) or (
-        newest is not None and (newest.number, newest.phase) != (number - 1, ServerState.DONE)
-    ):
+    before = None if newest is None else (newest.number, newest.phase)
+    if before != (None if number == 1 else (number - 1, ServerState.DONE)):
         return False
     if number == 1:
         if move(connection, identifier, Happening.JOINED, "service", members=drawn.devices.size) is None:
@@ -113,36 +106,23 @@ def start_round(connection: Connection, identifier: str, drawn: Drawn) -> bool:
     for start in range(0, len(placed), _ROWS):
         rows = [{**scope, **dict(zip(columns, row, strict=True))} for row in placed[start : start + _ROWS]]
         connection.execute(insert(assignments), rows)
+    detail = {
+        "asked": drawn.devices.size,
+        "shards": len(announced.sizes),
+        "announcement": announced.digest.hex(),
+    }
     audit.record(
-        connection,
-        "service",
-        "round.start",
-        identifier,
-        round=number,
-        purpose=announced.purpose,
-        asked=drawn.devices.size,
-        shards=len(announced.sizes),
-        announcement=announced.digest.hex(),
+        connection, "service", "round.start", identifier, round=number, purpose=announced.purpose, **detail
     )
     return True
 
 
 def shut_phase(connection: Connection, identifier: str, number: int, phase: ServerState) -> bool:
-    """First step of closing a phase: accept no more of its messages.
-
-    Returns
-    -------
-    bool
-        Whether the phase is shut now.
-    """
+    """First step of closing a phase: accept no more of its messages; False where the collection has gone on."""
     if lock_collection(connection, identifier) != State.RUNNING:
         return False
-    shut = connection.execute(
-        update(rounds)
-        .where(rounds.c.collection == identifier, rounds.c.number == number, rounds.c.phase == phase.value)
-        .values(open=False)
-    )
-    return shut.rowcount == 1
+    at = (*_of(rounds, identifier, number), rounds.c.phase == phase.value)
+    return connection.execute(update(rounds).where(*at).values(open=False)).rowcount == 1
 
 
 def close_machines(held: RoundMachines, phase: ServerState) -> Closed:
@@ -180,12 +160,8 @@ def open_next(
     """Third step: open the next phase, or end the round.
 
     Before the survivors are sent to any device, and so before any sum can become known, the round is charged: here,
-    in the transaction that opens the phase after the masked inputs.
-
-    Returns
-    -------
-    bool
-        Whether it was done; not, where another process was faster or ended the collection.
+    in the transaction that opens the phase after the masked inputs. False where another process was faster, or ended
+    the collection.
     """
     number = announced.number
     if lock_collection(connection, identifier) != State.RUNNING:
@@ -199,16 +175,8 @@ def open_next(
         values["included"] = closed.included
     if closed.total is not None:
         values["total"] = closed.total.astype(TOTAL).tobytes()
-    moved = connection.execute(
-        update(rounds)
-        .where(
-            rounds.c.collection == identifier,
-            rounds.c.number == number,
-            rounds.c.phase == phase.value,
-            rounds.c.open.is_(False),
-        )
-        .values(**values)
-    )
+    shut = (rounds.c.phase == phase.value, rounds.c.open.is_(False))
+    moved = connection.execute(update(rounds).where(*_of(rounds, identifier, number), *shut).values(**values))
     if moved.rowcount != 1:
         return False
     if phase is ServerState.INPUTS:
@@ -225,22 +193,18 @@ def open_next(
 def _forget_messages(connection: Connection, identifier: str, number: int) -> None:
     """Delete a round's messages; its assignments are left to those who were in the sums, whom the next round asks."""
     included = exists().where(
-        and_(
-            messages.c.collection == identifier,
-            messages.c.round == number,
-            messages.c.phase == ServerState.INPUTS.value,
-            messages.c.shard == assignments.c.shard,
-            messages.c.client == assignments.c.client,
-        )
+        *_of(messages, identifier, number),
+        messages.c.phase == ServerState.INPUTS.value,
+        messages.c.shard == assignments.c.shard,
+        messages.c.client == assignments.c.client,
     )
-    connection.execute(
-        delete(assignments).where(
-            assignments.c.collection == identifier, assignments.c.round == number, ~included
-        )
-    )
-    connection.execute(
-        delete(messages).where(messages.c.collection == identifier, messages.c.round == number)
-    )
+    connection.execute(delete(assignments).where(*_of(assignments, identifier, number), ~included))
+    connection.execute(delete(messages).where(*_of(messages, identifier, number)))
+
+
+def _of(table: Table, identifier: str, number: int) -> tuple[ColumnElement[bool], ...]:
+    """Condition on the rows of a round."""
+    return table.c.collection == identifier, table.c["number" if table is rounds else "round"] == number
 
 
 def _message_bytes(announced: RoundAnnouncement) -> dict[str, dict[str, int]]:

@@ -153,13 +153,7 @@ def _asks(query: Query) -> tuple[Any, ...]:
 
 
 def check_feasible(terms: CollectionTerms) -> None:
-    """Try the first round with as many devices as are wanted.
-
-    Raises
-    ------
-    InputError
-        It could not be held.
-    """
+    """Try the first round with the number of devices of the terms; raises InputError where it is impossible."""
     try:
         sizes = shard_sizes(terms.devices, offer(terms).model)
         first = replay(terms, sizes, ())
@@ -197,16 +191,9 @@ def costs_of(connection: Connection, identifier: str) -> tuple[RoundCost, ...]:
 
 
 def next_step(store: Store, terms: CollectionTerms, asked: int) -> Query | Estimate:
-    """Next query of the server half after the rounds that are done, or its estimate. CPU-heavy.
+    """Next query of the server half after the rounds in the store, or its estimate. CPU-heavy.
 
-    Parameters
-    ----------
-    store : Store
-        Holds the rounds.
-    terms : CollectionTerms
-        Of the collection.
-    asked : int
-        How many devices the first round asks, if there was none yet.
+    ``asked`` is the number of devices that the first round asks, if there was none yet.
     """
     with store.read() as connection:
         done = done_rounds(connection, terms.identifier)
@@ -219,16 +206,13 @@ def next_step(store: Store, terms: CollectionTerms, asked: int) -> Query | Estim
 
 
 def asked_devices(connection: Connection, identifier: str, number: int) -> IntArray:
-    """Whom round ``number`` asks: all members, later those whose input the round before included."""
-    if number == 1:
-        query = select(members.c.device).where(members.c.collection == identifier)
-        who = members.c.device
-    else:
-        query = select(assignments.c.device).where(
-            assignments.c.collection == identifier, assignments.c.round == number - 1
-        )
-        who = assignments.c.device
-    kept = query.join(devices, devices.c.id == who).where(devices.c.revoked_at.is_(None)).order_by(who)
+    """Devices that round ``number`` asks: all members, later those whose input the round before included."""
+    table = members if number == 1 else assignments
+    query = select(table.c.device).where(table.c.collection == identifier)
+    if number > 1:
+        query = query.where(assignments.c.round == number - 1)
+    here = devices.c.id == table.c.device
+    kept = query.join(devices, here).where(devices.c.revoked_at.is_(None)).order_by(table.c.device)
     return np.array(connection.execute(kept).scalars().all(), dtype=np.int64)
 
 

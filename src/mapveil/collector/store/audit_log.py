@@ -79,14 +79,12 @@ def record(
     ----------
     connection : Connection
         Of :meth:`mapveil.collector.store.database.Store.write` or ``commit``, whose clock gives the time.
-    actor : str
-        ``operator 3``, ``device 12``, ``service`` or ``command line``.
-    action : str
-        Such as ``collection.open``.
+    actor, action : str
+        Such as ``operator 3``, ``device 12``, ``service`` or ``command line``, and ``collection.open``.
     collection : str, optional
-        Its identifier.
+        Identifier of the collection concerned.
     **detail
-        What JSON can hold; never a secret, a key or a place.
+        JSON-ready values; never a secret, a key or a location.
     """
     clock: Clock = connection.get_execution_options()[CLOCK]
     waiting: list[Waiting] | None = connection.info.get(_WAITING)
@@ -132,12 +130,10 @@ def lines(
     ----------
     connection : Connection
         Of a store.
-    after : int
-        Numbers above this one.
-    limit : int
-        At most so many.
+    after, limit : int
+        Lines with numbers above ``after``, at most ``limit`` of them.
     collection : str, optional
-        Of this collection only.
+        Identifier; lines of this collection only.
     """
     after, limit = (min(max(number, 0), MOST_NUMBER) for number in (after, limit))
     statement = select(audit).where(audit.c.number > after).order_by(audit.c.number).limit(limit)

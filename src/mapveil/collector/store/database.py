@@ -18,15 +18,9 @@ from sqlalchemy.engine import Connection, Engine, Row
 from sqlalchemy.exc import SQLAlchemyError
 
 from mapveil.collector.clock import Clock
+from mapveil.collector.store import backends
 from mapveil.collector.store.audit_log import recording
-from mapveil.collector.store.backends import (
-    CLOCK,
-    create_file,
-    failure_of,
-    file_lock,
-    open_database,
-    read_store_url,
-)
+from mapveil.collector.store.backends import CLOCK, failure_of, open_database
 from mapveil.collector.store.group_commit import Batch, FairLock, GroupCommit, Writer
 from mapveil.collector.store.schema import collections, create_tables
 from mapveil.collector.store.store_report import StoreReport, examine
@@ -37,7 +31,7 @@ T = TypeVar("T")
 class Store:
     """The database of a collector: a path, ``sqlite:///path`` or ``postgresql://user:password@host/name``.
 
-    Every method may be called from any thread.
+    Every method may be called from any thread, and raises :class:`StoreUnavailable` where the database fails.
 
     Attributes
     ----------
@@ -67,7 +61,7 @@ class Store:
     def __init__(self, url: str, *, clock: Clock) -> None:
         self.clock = clock
         self.on_commit: Callable[[Batch], None] | None = None
-        self._database = open_database(read_store_url(url), {CLOCK: clock})
+        self._database = open_database(backends.read_store_url(url), {CLOCK: clock})
         self.shown = self._database.shown
         self._writers = FairLock()
         self._commits = GroupCommit(self.write, self._observe)
@@ -89,11 +83,9 @@ class Store:
         ------
         InputError
             The store is another program's, or of another version, or no file can be made there.
-        StoreUnavailable
-            The database cannot be written.
         """
         if self._database.path is not None:
-            create_file(self._database.path)
+            backends.create_file(self._database.path)
         with self.write() as connection:
             if self.shareable:
                 connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _key("create tables")})
@@ -104,13 +96,7 @@ class Store:
         return examine(self.read, self.write)
 
     def read(self) -> AbstractContextManager[Connection]:
-        """A transaction for reading: it sees the store as it was at its first statement, to the end.
-
-        Raises
-        ------
-        StoreUnavailable
-            The database cannot be read.
-        """
+        """A transaction for reading: it sees the store as it was at its first statement, to the end."""
         return _transaction(self._database.reading)
 
     def pages(self, query: Select[Any], key: ColumnElement[int], rows: int) -> Iterator[Sequence[Row[Any]]]:
@@ -131,11 +117,6 @@ class Store:
         """A transaction for writing, durable when the block is left; rolled back if the block raises.
 
         One at a time in a process. Never open one inside another, nor hold one over anything slow.
-
-        Raises
-        ------
-        StoreUnavailable
-            The database cannot be written.
         """
         with self._writers.held(), _transaction(self._database.writing) as connection, recording(connection):
             yield connection
@@ -172,14 +153,9 @@ class Store:
         bool
             Whether no other process was in it; if so none will be until the block is left, unless the
             connection to the database is lost. So what is written meanwhile is guarded by the rows' own state too.
-
-        Raises
-        ------
-        StoreUnavailable
-            The database cannot be reached.
         """
         if self._database.path is not None:
-            with file_lock(self._database.path, role) as mine:
+            with backends.file_lock(self._database.path, role) as mine:
                 yield mine
             return
         key = {"key": _key(role)}
@@ -192,7 +168,7 @@ class Store:
                     try:
                         connection.execute(text("SELECT pg_advisory_unlock(:key)"), key)
                     except SQLAlchemyError:
-                        connection.invalidate()  # a lock goes with its connection
+                        connection.invalidate()  # the lock is released with its connection
 
     def close(self) -> None:
         """Commit what waits and close every connection; nothing can be committed afterwards."""

@@ -104,7 +104,7 @@ function about(one, who, signal) {
           ? ["Each step of a round", `at most ${duration(one.phase_seconds)}`]
           : null,
         one.trust === "distributed"
-          ? ["Lying server", one.active ? "guarded against" : "not guarded against"]
+          ? ["Malicious server", one.active ? "guarded against" : "not guarded against"]
           : null,
         ...Object.entries(one.options || {}).map(([name, value]) => [
           name,

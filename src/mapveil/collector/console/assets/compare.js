@@ -171,14 +171,14 @@ async function show(body, pair, signal) {
     layers.forEach((layer) => layer.show("density", theme(), scale));
   }, signal);
   maps.forEach((map, at) => {
-    const hand = followPointer(map, swipe, tables[at], (lon, lat, byKeys) => {
+    const reader = followPointer(map, swipe, tables[at], (lon, lat, byKeys) => {
       const texts = tables.map((cells, side) => {
         const { rows, text } = rowsOf(cells, lon, lat);
         markCell(maps[side], cells.ring(lon, lat));
         readings[side].replaceChildren(...factRows(rows));
         return `${SIDES[side]}: ${text}`;
       });
-      if (byKeys) hand.announce(texts.join("; "));
+      if (byKeys) reader.announce(texts.join("; "));
     });
   });
   pull(edge, swipe, slider, cut);

@@ -5,10 +5,10 @@ import { fractionOf, number, ticksOf } from "./scale.js";
 /** The scale that maps side by side share: no shade is spent below what chance alone puts into any of them. */
 export function commonScale(scales) {
   const top = Math.max(...scales.map((scale) => scale.top)),
-    faint = Math.max(...scales.map((scale) => scale.faint));
+    floor = Math.max(...scales.map((scale) => scale.noise_floor));
   const deep = Math.min(...scales.map((scale) => scale.knee));
-  const knee = Math.min(top, Math.max(deep, faint > 0 ? 10 ** Math.ceil(Math.log10(faint)) : 0));
-  return { unit: scales[0].unit, top, knee, faint, ticks: ticksOf({ top, knee }) };
+  const knee = Math.min(top, Math.max(deep, floor > 0 ? 10 ** Math.ceil(Math.log10(floor)) : 0));
+  return { unit: scales[0].unit, top, knee, noise_floor: floor, ticks: ticksOf({ top, knee }) };
 }
 
 /** Draws a legend into an element. */

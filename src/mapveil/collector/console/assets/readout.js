@@ -1,15 +1,10 @@
 // What is known of the cell that somebody points at, by mouse, finger or keys.
 import { announce, el } from "./dom.js";
 import { markCell } from "./map_view.js";
+import { degree, range } from "./scale.js";
 import { number, percent } from "./words.js";
 
-const degree = (value, letters) => `${Math.abs(value).toFixed(4)}° ${letters[value < 0 ? 1 : 0]}`;
-const range = (low, high) =>
-  low === null && high === null
-    ? "nothing bounds it"
-    : high === null
-      ? `at least ${number(low)}`
-      : `${number(low)} to ${number(high)}`;
+const bounds = (low, high) => (low === null && high === null ? "nothing bounds it" : range(low, high));
 
 /** The rows of a table of one cell, the same in one line for a small screen, and for those who hear it. */
 export function rowsOf(cells, lon, lat) {
@@ -29,16 +24,16 @@ export function rowsOf(cells, lon, lat) {
     rows: [
       ["Density", `${number(read.density)} per km²`, "main"],
       cells.record.low
-        ? [`${sure} interval`, `${range(read.lowDensity, read.highDensity)} per km²`]
+        ? [`${sure} interval`, `${bounds(read.lowDensity, read.highDensity)} per km²`]
         : ["Interval", "none: the method gives no bounds"],
       ["Persons in the cell", number(read.persons)],
-      cells.record.low ? [`${sure} interval`, range(read.low, read.high)] : null,
+      cells.record.low ? [`${sure} interval`, bounds(read.low, read.high)] : null,
       ["Area", `${number(read.area)} km²`],
       read.name ? ["Site", read.name] : null,
       ["Place", `${degree(lat, "NS")}, ${degree(lon, "EW")}`],
     ].filter(Boolean),
-    short: `${number(read.density)} per km²${cells.record.low ? `, ${sure}: ${range(read.lowDensity, read.highDensity)}` : ""}`,
-    text: `${number(read.density)} persons per square kilometre${cells.record.low ? `, ${sure} interval ${range(read.lowDensity, read.highDensity)}` : ""}`,
+    short: `${number(read.density)} per km²${cells.record.low ? `, ${sure}: ${bounds(read.lowDensity, read.highDensity)}` : ""}`,
+    text: `${number(read.density)} persons per square kilometre${cells.record.low ? `, ${sure} interval ${bounds(read.lowDensity, read.highDensity)}` : ""}`,
   };
 }
 

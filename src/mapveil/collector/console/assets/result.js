@@ -103,8 +103,8 @@ export async function showResult(place, one, { signal }) {
           ["Method", record.method],
           ["Cells", `${record.tiling.spec}, ${number(record.tiling.cells, 9)} cells`],
           ["Persons on the map", number(record.total)],
-          record.elsewhere
-            ? ["Elsewhere", `${number(record.elsewhere)} persons, merged out of small cells`]
+          record.outside
+            ? ["Outside the cells", `${number(record.outside)} persons, merged out of small cells`]
             : null,
           ["Software", `Mapveil ${record.version}`],
         ]),
@@ -170,12 +170,12 @@ export async function showResult(place, one, { signal }) {
     return;
   }
   if (signal.aborted) return;
-  const hand = followPointer(map, frame, cells, (lon, lat, byKeys) => {
+  const reader = followPointer(map, frame, cells, (lon, lat, byKeys) => {
     const { rows, short: line, text } = rowsOf(cells, lon, lat);
     short.textContent = line;
     short.hidden = !line;
     reading.replaceChildren(...factRows(rows));
-    if (byKeys) hand.announce(text);
+    if (byKeys) reader.announce(text);
   });
   frame.dataset.ready = "yes";
 }

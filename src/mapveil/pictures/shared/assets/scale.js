@@ -1,8 +1,16 @@
-// The colour scale of every map, as in mapveil.pictures.colours: part of exported pages, and a module of the console.
+// Words for numbers, and the colour scale of every map, as in mapveil.pictures.colours: part of exported pages, and a
+// module of the console.
 
 /** Three digits, thin spaces between thousands. */
 export const number = (value, digits = 3) =>
   value.toLocaleString("en", { maximumSignificantDigits: digits }).replaceAll(",", "\u202f");
+
+/** A longitude or latitude, with the letter of its direction: "EW" or "NS". */
+export const degree = (value, letters) => `${Math.abs(value).toFixed(5)}° ${letters[value < 0 ? 1 : 0]}`;
+
+/** Both ends of an interval; there is no upper one where it is null or infinite. */
+export const range = (low, high) =>
+  Number.isFinite(high ?? NaN) ? `${number(low)} to ${number(high)}` : `at least ${number(low)}`;
 
 /** The place of a value on the ramp, not clipped above 1. */
 export const fractionOf = ({ kind = "log", low = 0, top, knee }, value) =>
