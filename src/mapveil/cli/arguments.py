@@ -35,12 +35,12 @@ def whole_list(text: str, what: str) -> list[int]:
 def length_list(text: str, what: str) -> list[float]:
     """Read ``75,150`` as lengths above 0."""
     try:
-        made = [float(part) for part in name_list(text, what)]
+        lengths = [float(part) for part in name_list(text, what)]
     except ValueError:
-        made = [math.nan]
-    if not all(math.isfinite(value) and value > 0 for value in made):
+        lengths = [math.nan]
+    if not all(math.isfinite(value) and value > 0 for value in lengths):
         raise InputError(f"{what} must be lengths above 0 separated by commas, got {text!r}")
-    return made
+    return lengths
 
 
 def parse_location(text: str, flag: str) -> tuple[float, float]:

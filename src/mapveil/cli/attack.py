@@ -77,7 +77,7 @@ def random_features(
     prior: str | None,
     outputs: tuple[Path, ...],
     columns: dict[str, Any],
-    **asked: Any,
+    **parameters: Any,
 ) -> None:
     """Locate devices that report random Fourier features: the paper's score, and servers that know more.
 
@@ -101,14 +101,14 @@ def random_features(
         read = _map_or(source, lambda: read_source(source, **columns))
         public = None if prior is None else _map_or(prior, lambda: read_counts(prior))
         progress("read", 1.0)
-        made, scene = attack_random_features(
-            read, prior=public, knows=Path(prior or "").name, progress=progress, **asked
+        report, scene = attack_random_features(
+            read, prior=public, knows=Path(prior or "").name, progress=progress, **parameters
         )
-        save_all(outputs, lambda path: _save(made, scene, path), progress)
+        save_all(outputs, lambda path: _save(report, scene, path), progress)
     console.warn_of_truth("an attack")
-    for text in made.warnings:
+    for text in report.warnings:
         console.warn(text)
-    console.result(report_text(made), made.to_dict(), outputs)
+    console.result(report_text(report), report.to_dict(), outputs)
 
 
 def _map_or(source: str, read: Callable[[], Any]) -> Any:
@@ -121,12 +121,14 @@ def _map_or(source: str, read: Callable[[], Any]) -> Any:
         return read()
 
 
-def _save(made: LocalisationReport, at: Scene, path: Path) -> None:
+def _save(report: LocalisationReport, at: Scene, path: Path) -> None:
     from mapveil.attacks.localisation_page import report_page, report_picture
     from mapveil.evaluation.html_report import write_atomically
 
     if path.suffix.lower() == ".json":
-        write_atomically(path, json.dumps(made.to_dict(), indent=2).encode())
+        write_atomically(path, json.dumps(report.to_dict(), indent=2).encode())
         return
-    picture = report_picture(made, at)
-    write_atomically(path, picture if path.suffix.lower() == ".png" else report_page(made, picture).encode())
+    picture = report_picture(report, at)
+    write_atomically(
+        path, picture if path.suffix.lower() == ".png" else report_page(report, picture).encode()
+    )

@@ -22,7 +22,7 @@ from mapveil.mechanisms.methods import DEFAULT_METHODS, find_method
 @method_options(of="methods")
 @click.option("--seed", "rng", type=int, help="The same seed gives the same audit.")
 @console_options
-def command(console: Console, methods: list[str] | None, trust: str, **asked: Any) -> int:
+def command(console: Console, methods: list[str] | None, trust: str, **parameters: Any) -> int:
     """Test a method's epsilon by running it on worst-case neighbours. Uses invented data only.
 
     A curator's method runs with and without one user; so does a method over secure sums, under the least noise
@@ -44,7 +44,7 @@ def command(console: Console, methods: list[str] | None, trust: str, **asked: An
     with console.progress() as progress:
         for done, name in enumerate(names):
             progress("audit", done / len(names))
-            reports[name] = audit(name, trust=trust, **asked)
+            reports[name] = audit(name, trust=trust, **parameters)
         progress("audit", 1.0)
     records = [
         {"method": name, **report._asdict(), "holds": report.holds} for name, report in reports.items()

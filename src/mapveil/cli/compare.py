@@ -53,7 +53,7 @@ def command(
     tiling: str | None,
     columns: dict[str, Any],
     output: Path | None,
-    **asked: Any,
+    **parameters: Any,
 ) -> None:
     """Compare methods on your own data. The report reads the truth: it is NOT private.
 
@@ -71,7 +71,7 @@ def command(
     read = read_source(source, **columns)
     cells = tiling_for(read, tiling, region)
     with console.progress() as progress:
-        found = compare(read, cells, **asked, progress=progress)
+        found = compare(read, cells, **parameters, progress=progress)
     written = write_comparison(found, output) if output else []
     console.warn("a comparison reads the true data: do not publish its figures")
     lines = [f"{'method':<24} {'epsilon':>8} {'metric':<14} {'mean':>10}  95 % interval"]

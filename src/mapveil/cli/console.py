@@ -85,7 +85,7 @@ class Console:
     def answer(
         self,
         outputs: Sequence[Path],
-        made: ReleasedMap,
+        released: ReleasedMap,
         account: Accounting | None,
         *,
         lines: Sequence[str] = (),
@@ -99,7 +99,7 @@ class Console:
         ----------
         outputs : sequence of Path
             The files that were written.
-        made : ReleasedMap
+        released : ReleasedMap
             The map.
         account : Accounting, optional
             The charges of the release, marked as written here; None where the answer costs nothing.
@@ -112,19 +112,19 @@ class Console:
         seed : int, optional
             The seed of a run that is not for release.
         """
-        record = {"outputs": [str(output) for output in outputs], **made.metadata(), **(more or {})}
+        record = {"outputs": [str(output) for output in outputs], **released.metadata(), **(more or {})}
         shown = [f"wrote {output}" for output in outputs] + list(lines)
         if evaluation is not None:
             self.warn_of_truth("an evaluation")
             figures = ", ".join(f"{name} {value:.3g}" for name, value in evaluation.items())
             shown.append(f"evaluation (NOT private): {figures}")
             record["evaluation"] = dict(evaluation)
-        for note in made.notes:
+        for note in released.notes:
             if isinstance(note, Note) and note.level == "warning":
                 self.warn(note.text)
             else:
                 shown.append(f"note: {note}")
-        shown.append(repr(made.guarantee))
+        shown.append(repr(released.guarantee))
         if seed is not None:
             self.warn("seeded: this answer is NOT FOR RELEASE, and nothing was charged for it")
         budget = None if account is None else account.written()
@@ -132,7 +132,7 @@ class Console:
             spent, whole = float(budget.spent), float(budget.budget)
             shown.append(f"  ledger      {spent:g} of {whole:g} spent on these data, {whole - spent:g} left")
             record["ledger"] = {"spent": str(budget.spent), "budget": str(budget.budget)}
-        elif account is not None and made.guarantee.epsilon is not None:
+        elif account is not None and released.guarantee.epsilon is not None:
             self.warn(
                 "not entered in a ledger: its epsilon is not added to other releases about the same people"
             )

@@ -142,6 +142,6 @@ def command(
             progress=progress,
             **connected,
         )
-        made = asyncio.run(fleet.run(token, collections, wait_s=wait))
-    console.result("\n".join(made.lines()), made.to_record())
-    return 0 if made.good else 1
+        summary = asyncio.run(fleet.run(token, collections, wait_s=wait))
+    console.result("\n".join(summary.lines()), summary.to_record())
+    return 0 if summary.good else 1

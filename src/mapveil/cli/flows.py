@@ -116,7 +116,7 @@ def command(
     outputs: tuple[Path, ...],
     account: Accounting,
     seed: int | None,
-    **asked: Any,
+    **parameters: Any,
 ) -> None:
     """Release flows between the cells of a map: a device randomizes both ends of its trip.
 
@@ -137,21 +137,23 @@ def command(
         trips = read_trips(source, **columns, origin=origin, destination=destination, trip=trip)
         progress("read the trips", 1.0)
         charged = account if unit == "user" else None  # a ledger keeps budgets of users
-        made = flows(trips, unit=unit, options=options, account=charged, rng=seed, progress=progress, **asked)
-        save_all(outputs, lambda path: made.save(path, title=title), progress)
+        released = flows(
+            trips, unit=unit, options=options, account=charged, rng=seed, progress=progress, **parameters
+        )
+        save_all(outputs, lambda path: released.save(path, title=title), progress)
     if unit == "trip":
         console.warn("the guarantee is about one trip: a user of ten trips has ten times the epsilon")
-    lines = [f"{made.size} flows of {made.total:g} trips, {made.elsewhere:g} of them elsewhere"]
-    evaluation = _evaluate(trips, made, options.get("outside", "drop")) if evaluate else None
-    console.answer(outputs, made, account, lines=lines, evaluation=evaluation, seed=seed)
+    lines = [f"{released.size} flows of {released.total:g} trips, {released.elsewhere:g} of them elsewhere"]
+    evaluation = _evaluate(trips, released, options.get("outside", "drop")) if evaluate else None
+    console.answer(outputs, released, account, lines=lines, evaluation=evaluation, seed=seed)
 
 
-def _evaluate(trips: Trips, made: FlowMap, outside: Any) -> dict[str, float]:
+def _evaluate(trips: Trips, released: FlowMap, outside: Any) -> dict[str, float]:
     """Compare with all true trips, without privacy."""
     from mapveil.analysis.quality import flow_quality
     from mapveil.analysis.trips import cells_of_trips
     from mapveil_client.local.domain import Domain
     from mapveil_client.randomness.random import Randomness
 
-    ends = cells_of_trips(trips, Domain(made.tiling), outside, Randomness(0), one_each=False)
-    return flow_quality(*ends, made)._asdict()
+    ends = cells_of_trips(trips, Domain(released.tiling), outside, Randomness(0), one_each=False)
+    return flow_quality(*ends, released)._asdict()

@@ -151,7 +151,7 @@ def release_options(suffixes: Sequence[str], help: str, *, required: bool = True
     ``account`` opens the ledger when it is charged. A seeded answer is not for release and charges nothing.
     """
 
-    def made(
+    def given(
         outputs: tuple[Path, ...], ledger: Path | None, no_ledger: bool, dataset: str | None, seed: int | None
     ) -> dict[str, Any]:
         from mapveil.privacy.accounting import Accounting
@@ -161,7 +161,7 @@ def release_options(suffixes: Sequence[str], help: str, *, required: bool = True
         return {"outputs": outputs, "account": Accounting(charged, dataset, outputs), "seed": seed}
 
     return gathered(
-        made,
+        given,
         outputs(suffixes, help, required=required),
         ledger_option,
         click.option(

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the table as CSV.")
 @console_options
 def command(
-    console: Console, users: int, region: Region, tiling: str | None, output: Path | None, **asked: Any
+    console: Console, users: int, region: Region, tiling: str | None, output: Path | None, **parameters: Any
 ) -> None:
     """Predict each method's error before anything is spent. Reads no data: it uses synthetic cities.
 
@@ -40,13 +40,13 @@ def command(
 
     cells = parse_tiling(tiling or DEFAULT_TILING, region)
     with console.progress() as progress:
-        made = plan(users, cells, **asked, progress=progress)
+        forecast = plan(users, cells, **parameters, progress=progress)
     if output is not None:
         with atomic_path(output) as scratch:
-            scratch.write_text(made.to_csv(), encoding="utf-8")
+            scratch.write_text(forecast.to_csv(), encoding="utf-8")
         console.note(f"wrote {output}")
     record = {
-        "expectations": [row._asdict() for row in made.expectations],
-        "recommendations": [row._asdict() for row in made.recommendations],
+        "expectations": [row._asdict() for row in forecast.expectations],
+        "recommendations": [row._asdict() for row in forecast.recommendations],
     }
-    console.result(made.text(), record)
+    console.result(forecast.text(), record)

@@ -111,7 +111,7 @@ def command(
                 f"no --region: {float(split_region(epsilon)[0]):g} of epsilon is spent on finding one"
             )
     with console.progress() as progress:
-        made = release(
+        heat = release(
             points,
             tiling,
             method=mechanism,
@@ -123,10 +123,10 @@ def command(
             **simulated,
         )
         if smooth_m is not None:
-            made = smooth(made, sigma_m=smooth_m)
+            heat = smooth(heat, sigma_m=smooth_m)
         if merge_below is not None:
-            made = made.merge_below(merge_below)
-        save_all(outputs, made.save, progress)
-    if made.guarantee.epsilon is None:
+            heat = heat.merge_below(merge_below)
+        save_all(outputs, heat.save, progress)
+    if heat.guarantee.epsilon is None:
         console.warn("not differential privacy: see what was measured of it below")
-    console.answer(outputs, made, account, seed=seed)
+    console.answer(outputs, heat, account, seed=seed)

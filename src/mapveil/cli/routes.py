@@ -54,7 +54,7 @@ def command(
     goal: str | None,
     outputs: tuple[Path, ...],
     title: str | None,
-    **asked: Any,
+    **parameters: Any,
 ) -> None:
     """Find the fastest route on ROADS under a private map of the traffic.
 
@@ -77,11 +77,11 @@ def command(
         users = read_map(traffic)
         graph = read_roads(roads, users.tiling.region)
         progress("roads", 1.0)
-        made = routes(graph, users, ends, **asked)
-        save_all(outputs, lambda path: made.save(path, title=title), progress)
-    ways = [f"{way.name}: {way.traffic_s / 60:.1f} min with this traffic" for way in made.ways]
-    text = "\n".join([repr(graph), *ways, repr(made.guarantee)])
-    console.result(text, {"map": made.metadata()}, outputs)
+        found = routes(graph, users, ends, **parameters)
+        save_all(outputs, lambda path: found.save(path, title=title), progress)
+    ways = [f"{way.name}: {way.traffic_s / 60:.1f} min with this traffic" for way in found.ways]
+    text = "\n".join([repr(graph), *ways, repr(found.guarantee)])
+    console.result(text, {"map": found.metadata()}, outputs)
 
 
 def parse_ends(start: str | None, goal: str | None) -> Ends | None:

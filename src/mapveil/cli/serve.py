@@ -138,7 +138,7 @@ def _check(settings: Settings, console: Console) -> int:
 def _issue(
     settings: Settings,
     console: Console,
-    asked: str,
+    text: str,
     expires: str,
     make: Callable[[Store, str, timedelta], tuple[int, str]],
 ) -> int:
@@ -148,7 +148,7 @@ def _issue(
     lifetime = _lifetime(expires)
     store = _store(settings)
     try:
-        number, token = make(store, asked, lifetime)
+        number, token = make(store, text, lifetime)
     except Invalid as error:
         raise InputError(str(error)) from None
     finally:
@@ -158,22 +158,22 @@ def _issue(
     return 0
 
 
-def _new_operator(store: Store, asked: str, lifetime: timedelta) -> tuple[int, str]:
+def _new_operator(store: Store, text: str, lifetime: timedelta) -> tuple[int, str]:
     from mapveil.collector.store.principals import Accounts
 
-    role, _, name = asked.partition(":")
-    made = Accounts(store).create_operator(name or role, role, lifetime, "command line")
-    return made.id, made.token
+    role, _, name = text.partition(":")
+    issued = Accounts(store).create_operator(name or role, role, lifetime, "command line")
+    return issued.id, issued.token
 
 
-def _new_enrolment(store: Store, asked: str, lifetime: timedelta) -> tuple[int, str]:
+def _new_enrolment(store: Store, text: str, lifetime: timedelta) -> tuple[int, str]:
     from mapveil.collector.store.principals import Accounts
 
-    uses, _, name = asked.partition(":")
+    uses, _, name = text.partition(":")
     if not (uses.isascii() and uses.isdecimal() and len(uses) <= 9):
-        raise InputError(f"--new-enrolment must be USES or USES:NAME such as 2000:pilot, got {asked!r}")
-    made = Accounts(store).create_enrolment(name or "devices", int(uses), lifetime, None, "command line")
-    return made.id, made.token
+        raise InputError(f"--new-enrolment must be USES or USES:NAME such as 2000:pilot, got {text!r}")
+    issued = Accounts(store).create_enrolment(name or "devices", int(uses), lifetime, None, "command line")
+    return issued.id, issued.token
 
 
 def _lifetime(text: str) -> timedelta:

@@ -83,23 +83,23 @@ def fit(
     from mapveil.obfuscation.privatizers.privatizer import find_privatizer
     from mapveil_client.randomness.random import as_randomness
 
-    made = find_privatizer(privatizer).make(options)
+    chosen = find_privatizer(privatizer).make(options)
     phones = [output for output in outputs if output.suffix.lower() != ".mapveil"]
     for output in phones:
-        check_phone_name(output, made.name)
+        check_phone_name(output, chosen.name)
     rng = as_randomness(seed)
     with console.progress() as progress:
         progress("read", 0.0)
-        pilot = read_signal(console, source, columns).sample(rows, rng.child("rows"), length=made.sequence)
+        pilot = read_signal(console, source, columns).sample(rows, rng.child("rows"), length=chosen.sequence)
         progress("read", 1.0)
-        fitted = fit_privatizer(pilot, made, rng=rng, progress=progress)
+        fitted = fit_privatizer(pilot, chosen, rng=rng, progress=progress)
         # The export for phones may turn out too large: it comes first, so that then nothing is written.
         for output in sorted(outputs, key=lambda path: path not in phones):
             (export_privatizer if output in phones else write_privatizer)(fitted, output)
     guarantee = fitted.guarantee(seeded=False)
     record = {
-        "privatizer": made.name,
-        "parameters": made.parameters(),
+        "privatizer": chosen.name,
+        "parameters": chosen.parameters(),
         "features": list(fitted.names),
         "pilot_rows": len(pilot),
         "guarantee": guarantee.to_dict(),
@@ -148,24 +148,24 @@ def privatize(
     fitted = read_privatizer(privatizer)
     columns.pop("features")  # the privatizer's
     with console.progress() as progress:
-        made = privatize(fitted, source, keep=keep, rng=seed, progress=progress, **columns)
-        save_all(outputs, lambda path: write_privatized(made, path), progress)
+        private = privatize(fitted, source, keep=keep, rng=seed, progress=progress, **columns)
+        save_all(outputs, lambda path: write_privatized(private, path), progress)
     if keep:
         console.warn(f"{', '.join(keep)} left as it is: the guarantee says nothing about it")
     if seed is not None:
         console.warn("seeded: this file is NOT FOR RELEASE")
-    rows = made.table.num_rows
-    lines = [f"privatized {rows} rows; emptied {', '.join(made.emptied) or 'no column'}"]
-    lines += [f"note: {note}" for note in made.notes]
+    rows = private.table.num_rows
+    lines = [f"privatized {rows} rows; emptied {', '.join(private.emptied) or 'no column'}"]
+    lines += [f"note: {note}" for note in private.notes]
     record = {
         "rows": rows,
         "privatized": list(fitted.names),
-        "emptied": list(made.emptied),
+        "emptied": list(private.emptied),
         "kept": list(keep),
-        "notes": list(made.notes),
-        "guarantee": made.guarantee.to_dict(),
+        "notes": list(private.notes),
+        "guarantee": private.guarantee.to_dict(),
     }
-    console.result("\n".join([*lines, repr(made.guarantee)]), record, outputs)
+    console.result("\n".join([*lines, repr(private.guarantee)]), record, outputs)
 
 
 @command.command("map")
@@ -211,7 +211,7 @@ def map_(
     outputs: tuple[Path, ...],
     title: str | None,
     columns: dict[str, str | None],
-    **asked: Any,
+    **parameters: Any,
 ) -> None:
     """Map signal strength from measurements, privatized or not.
 
@@ -222,7 +222,7 @@ def map_(
     \b
     Examples:
       mapveil signal map private.parquet -o coverage.html
-      mapveil signal map private.parquet --region city.geojson --tiling h3:9 --model kriging \\
+      mapveil signal map private.parquet --region city.geojson --tiling grid:80x120 --model kriging \\
           --reach 300 --hole -100 -o coverage.tif -o coverage.png
     """
     from mapveil.analysis.signal_mapping import signal_map
@@ -234,29 +234,29 @@ def map_(
         measurements, guarantee = read_privatized(source, features=features, **columns)
         true = None if truth is None else read_privatized(truth, features=features, **columns)[0]
         progress("read", 1.0)
-        made = signal_map(
+        coverage = signal_map(
             measurements,
             tiling,
             region=region,
             guarantee=guarantee,
             options=options,
             hole_dbm=hole_dbm,
-            **asked,
+            **parameters,
         )
-        error = None if true is None else made.rmse_dbm(true)
-        save_all(outputs, lambda path: made.save(path, title=title), progress)
+        error = None if true is None else coverage.rmse_dbm(true)
+        save_all(outputs, lambda path: coverage.save(path, title=title), progress)
     if guarantee is None:
         console.warn(f"nothing in {source} says that it was privatized: take this map as NOT private")
-    found = made.coverage()
+    counted = coverage.coverage()
     lines = [
-        f"{found.covered} cells covered, {found.holes} holes below {hole_dbm:g} dBm, {found.unknown} unknown"
+        f"{counted.covered} cells covered, {counted.holes} holes below {hole_dbm:g} dBm, {counted.unknown} unknown"
     ]
     more: dict[str, Any] = {}
     if error is not None:
         console.warn("the error is taken from true measurements: it is NOT private")
         lines.append(f"root mean square error at true measurements: {error:.2f} dB")
         more["rmse_db"] = error
-    console.answer(outputs, made, None, lines=lines, more=more)
+    console.answer(outputs, coverage, None, lines=lines, more=more)
 
 
 for _evaluation in (signal_privacy.attack, signal_privacy.tradeoff, signal_privacy.choose):

@@ -46,7 +46,7 @@ def attack(
     columns: dict[str, Any],
     no_network: bool,
     outputs: tuple[Path, ...],
-    **asked: Any,
+    **parameters: Any,
 ) -> None:
     """Train adversaries on a part of a privatized file and see what they learn from the rest.
 
@@ -67,18 +67,18 @@ def attack(
         progress("read", 0.0)
         measured = read_signal(console, truth, columns, names=privatized_names(private))
         progress("read", 1.0)
-        made, cost = attack_measurements(
-            private, measured, network=not no_network, progress=progress, **asked
+        result, cost = attack_measurements(
+            private, measured, network=not no_network, progress=progress, **parameters
         )
-        save_all(outputs, lambda path: write_attack(made, path), progress)
+        save_all(outputs, lambda path: write_attack(result, path), progress)
     console.warn_of_truth("an attack")
-    strongest = made.strongest
+    strongest = result.strongest
     text = (
-        f"Adversaries (*: the strongest)\n{text_table(*attack_rows(made))}\n"
+        f"Adversaries (*: the strongest)\n{text_table(*attack_rows(result))}\n"
         f"strongest: {strongest.adversary}: wrong about {strongest.p1:.1%} of the users, {strongest.p2_m:.0f} m from "
         f"the location on average; utility U {cost.total:.3g}"
     )
-    console.result(text, {"utility": cost._asdict(), **made.to_dict()}, outputs)
+    console.result(text, {"utility": cost._asdict(), **result.to_dict()}, outputs)
 
 
 def _options_by_name(pairs: tuple[str, ...]) -> dict[str, dict[str, Any]]:
@@ -95,7 +95,7 @@ def _options_by_name(pairs: tuple[str, ...]) -> dict[str, dict[str, Any]]:
 def _asked(**given: Any) -> dict[str, Any]:
     if given["privatizers"] is None:
         del given["privatizers"]
-    return {"asked": {**given, "rows": given["rows"] or None}}
+    return {"parameters": {**given, "rows": given["rows"] or None}}
 
 
 tradeoff_options = gathered(
@@ -139,7 +139,7 @@ tradeoff_options = gathered(
     click.option("--workers", default=1, show_default=True, help="Number of processes."),
     seed_option("figures"),
 )
-"""Add the parameters of a trade-off; the command receives one mapping, ``asked``."""
+"""Add the parameters of a trade-off; the command receives one mapping, ``parameters``."""
 
 
 @click.command("tradeoff")
@@ -150,7 +150,7 @@ tradeoff_options = gathered(
 @signal_columns
 @console_options
 def tradeoff(
-    console: Console, source: str, folder: Path, columns: dict[str, Any], asked: dict[str, Any]
+    console: Console, source: str, folder: Path, columns: dict[str, Any], parameters: dict[str, Any]
 ) -> None:
     """Measure privacy against utility for several privatizers over their parameters.
 
@@ -170,11 +170,11 @@ def tradeoff(
         raise InputError(f"-o {folder}: must be a folder, or a path where one can be made; got a file")
     measurements = read_signal(console, source, columns)
     with console.progress() as progress:
-        made = tradeoff(measurements, **asked, progress=progress)
-    written = write_tradeoff(made, folder)
+        result = tradeoff(measurements, **parameters, progress=progress)
+    written = write_tradeoff(result, folder)
     console.warn_of_truth("a trade-off")
-    text = f"Trade-off (against the strongest adversary)\n{text_table(*points_rows(made.points))}"
-    console.result(text, {"points": [point.to_dict() for point in made.points]}, written)
+    text = f"Trade-off (against the strongest adversary)\n{text_table(*points_rows(result.points))}"
+    console.result(text, {"points": [point.to_dict() for point in result.points]}, written)
 
 
 _BOUND = click.FloatRange(min=0)
@@ -199,7 +199,7 @@ _BOUND = click.FloatRange(min=0)
 @signal_columns
 @console_options
 def choose(
-    console: Console, source: str, columns: dict[str, Any], asked: dict[str, Any], **bounds: float | None
+    console: Console, source: str, columns: dict[str, Any], parameters: dict[str, Any], **bounds: float | None
 ) -> None:
     """Choose each privatizer's parameter under constraints, from a measured trade-off.
 
@@ -231,7 +231,7 @@ def choose(
     else:
         measurements = read_signal(console, source, columns)
         with console.progress() as progress:
-            points = tradeoff(measurements, **asked, progress=progress).points
+            points = tradeoff(measurements, **parameters, progress=progress).points
     choices = choose_parameters(points, constraints)
     words = ", ".join(each.words for each in constraints)
     if not any(choice.value is not None for choice in choices):

@@ -20,7 +20,7 @@ NOT_FOR_RELEASE = (
 class Row(NamedTuple):
     """One metric of one release."""
 
-    method: str  # as it was asked for, with its options
+    method: str  # as requested, with its options
     epsilon: float
     trial: int
     metric: str
@@ -93,7 +93,7 @@ class Comparison:
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """The methods, in the order they were asked for."""
+        """The methods, in the order requested."""
         return tuple(dict.fromkeys(row.method for row in self.rows))
 
     @property
@@ -103,7 +103,7 @@ class Comparison:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """The metrics, in the order they were asked for."""
+        """The metrics, in the order requested."""
         return tuple(dict.fromkeys(row.metric for row in self.rows))
 
     def summary(self) -> tuple[Summary, ...]:

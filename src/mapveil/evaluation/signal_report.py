@@ -138,20 +138,20 @@ def choices_rows(choices: Sequence[Choice]) -> tuple[list[str], list[list[str]]]
     return ["privatizer", "set", *_HEADER], rows
 
 
-def write_tradeoff(made: Tradeoff, folder: Path) -> list[Path]:
+def write_tradeoff(measured: Tradeoff, folder: Path) -> list[Path]:
     """Write ``points.csv``, ``trials.csv``, ``tradeoff.png``, ``parameters.png`` and ``index.html``; the paths."""
-    plane = png_bytes(plane_figure([(name, PLANES[name], made.points) for name in ("P-U", "P2-U1")]))
+    plane = png_bytes(plane_figure([(name, PLANES[name], measured.points) for name in ("P-U", "P2-U1")]))
     measures = {"distortion": lambda means: -means["u1"], "P against the strongest": lambda means: means["p"]}
-    knobs = png_bytes(parameter_figure(made.points, measures))
+    knobs = png_bytes(parameter_figure(measured.points, measures))
     body = [
-        settings_list(made.settings),
+        settings_list(measured.settings),
         html_picture(plane, "Top right is best. Bars are 95 % intervals of the mean over the trials."),
         html_picture(knobs, "To choose a parameter under a constraint: distortion and privacy over it."),
-        html_table(*points_rows(made.points)),
+        html_table(*points_rows(measured.points)),
     ]
     records = {
-        "points": [point.to_dict() for point in made.points],
-        "trials": [trial_record(trial) for trial in made.trials],
+        "points": [point.to_dict() for point in measured.points],
+        "trials": [trial_record(trial) for trial in measured.trials],
     }
     tables = {
         name: (list(rows[0]) if rows else [], [list(row.values()) for row in rows])

@@ -242,7 +242,7 @@ def choose_parameters(
     if not constraints:
         raise ParameterError("constraints must hold at least one, such as a largest distortion")
     goal = "p" if any(each.measure in _UTILITIES for each in constraints) else "u"
-    made = []
+    choices = []
     for name in dict.fromkeys(point.privatizer for point in points):
         own = sorted((point for point in points if point.privatizer == name), key=lambda point: point.value)
         values, measured = _fine(own, KNOBS[name].log if name in KNOBS else False)
@@ -250,12 +250,12 @@ def choose_parameters(
             np.all([each.margin(measured[each.measure]) >= 0 for each in constraints], axis=0)
         )
         if not kept.size:
-            made.append((-math.inf, Choice(name, own[0].knob, None, {})))
+            choices.append((-math.inf, Choice(name, own[0].knob, None, {})))
             continue
         at = int(kept[np.argmax(measured[goal][kept])])
         expected = {measure: float(column[at]) for measure, column in measured.items()}
-        made.append((expected[goal], Choice(name, own[0].knob, float(values[at]), expected)))
-    return tuple(choice for _, choice in sorted(made, key=lambda pair: -pair[0]))
+        choices.append((expected[goal], Choice(name, own[0].knob, float(values[at]), expected)))
+    return tuple(choice for _, choice in sorted(choices, key=lambda pair: -pair[0]))
 
 
 def _fine(own: Sequence[TradeoffPoint], log: bool) -> tuple[FloatArray, dict[str, FloatArray]]:

@@ -133,9 +133,11 @@ def run_signal_task(task: SignalTask) -> SignalTrial:
     """Run one trial; a function of the module, so that processes can be given it."""
     name = task.label or ("none" if task.privatizer is None else task.privatizer.name)
     rng = Randomness(task.seed).child(f"{task.group} {name} {task.knob} {task.value!r} {task.trial}")
-    made = privatize_split(task.split, task.privatizer, rng, length=task.length)
+    private = privatize_split(task.split, task.privatizer, rng, length=task.length)
     start = time.perf_counter()
-    attack = attack_signal(made.known, made.held_out, adversaries=task.adversaries, rng=rng.child("attack"))
+    attack = attack_signal(
+        private.known, private.held_out, adversaries=task.adversaries, rng=rng.child("attack")
+    )
     strongest = attack.strongest
     return SignalTrial(
         task.group,
@@ -143,18 +145,18 @@ def run_signal_task(task: SignalTask) -> SignalTrial:
         task.knob,
         task.value,
         task.trial,
-        made.utility.u1,
-        made.utility.u2,
-        made.utility.total,
-        made.rmse_dbm,
+        private.utility.u1,
+        private.utility.u2,
+        private.utility.total,
+        private.rmse_dbm,
         strongest.p1,
         strongest.p2,
         strongest.p2_m,
         strongest.p,
         attack.floor,
         strongest.adversary,
-        made.fit_s,
-        made.privatize_s,
+        private.fit_s,
+        private.privatize_s,
         time.perf_counter() - start,
         attack,
     )
