@@ -59,26 +59,21 @@ class Account:
     """
 
     def __init__(self, entries: Mapping[str, Entry] | None = None) -> None:
-        self._entries: dict[str, Entry] = dict(entries or {})
-
-    @property
-    def entries(self) -> Mapping[str, Entry]:
-        """The entries, by collection."""
-        return self._entries
+        self.entries: dict[str, Entry] = dict(entries or {})  # by collection
 
     @property
     def spent(self) -> Fraction:
         """The sum of all charges ever."""
-        return sum((entry.spent for entry in self._entries.values()), Fraction(0))
+        return sum((entry.spent for entry in self.entries.values()), Fraction(0))
 
     def spent_on(self, collection: str) -> Fraction:
         """The sum of a collection's charges."""
-        entry = self._entries.get(collection)
+        entry = self.entries.get(collection)
         return Fraction(0) if entry is None else entry.spent
 
     def left(self, lifetime: Fraction) -> Fraction:
         """The budget that may still be granted, with every running grant set aside."""
-        return lifetime - sum((entry.held for entry in self._entries.values()), Fraction(0))
+        return lifetime - sum((entry.held for entry in self.entries.values()), Fraction(0))
 
     def grant(self, collection: str, epsilon: Fraction, *, lifetime: Fraction) -> None:
         """Set a collection's whole cost aside. A grant of what is granted already changes nothing.
@@ -88,10 +83,10 @@ class Account:
         BudgetExceeded
             That is more than is left, or the collection was granted something before.
         """
-        known = self._entries.get(collection)
+        known = self.entries.get(collection)
         if known is None:
             _check_left(epsilon, self.left(lifetime), lifetime)
-            self._entries[collection] = Entry(epsilon)
+            self.entries[collection] = Entry(epsilon)
         elif known.granted != epsilon or known.ended:
             raise BudgetExceeded("the collection is in the account already, and over or with another epsilon")
 
@@ -104,7 +99,7 @@ class Account:
             Nothing or less was granted, the round was charged otherwise before, or the lifetime's budget (which may
             have been lowered since) is too small.
         """
-        entry = self._entries.get(collection)
+        entry = self.entries.get(collection)
         if entry is None or entry.ended:
             raise BudgetExceeded("nothing is granted to the collection")
         known = entry.charges.get(number)
@@ -122,12 +117,12 @@ class Account:
     def charge(self, collection: str, number: int, epsilon: Fraction, *, lifetime: Fraction) -> None:
         """Charge a round that passes :meth:`check`, once. Save the account before anything is sent."""
         self.check(collection, number, epsilon, lifetime=lifetime)
-        self._entries[collection].charges[number] = epsilon
+        self.entries[collection].charges[number] = epsilon
 
     def end(self, collection: str) -> None:
         """End a collection: its grant that was not charged is free again."""
-        if collection in self._entries:
-            self._entries[collection].ended = True
+        if collection in self.entries:
+            self.entries[collection].ended = True
 
     def to_record(self) -> dict[str, Any]:
         """A JSON-ready record."""
@@ -137,7 +132,7 @@ class Account:
                 "charges": {str(number): str(epsilon) for number, epsilon in entry.charges.items()},
                 "ended": entry.ended,
             }
-            for name, entry in self._entries.items()
+            for name, entry in self.entries.items()
         }
 
     @classmethod
@@ -164,7 +159,7 @@ class Account:
             raise InputError(f"the account of a device cannot be read ({type(error).__name__})") from None
 
     def __repr__(self) -> str:
-        return f"Account({float(self.spent):.6g} spent on {len(self._entries)} collections)"
+        return f"Account({float(self.spent):.6g} spent on {len(self.entries)} collections)"
 
 
 def _check_left(epsilon: Fraction, left: Fraction, lifetime: Fraction) -> None:

@@ -11,19 +11,16 @@ import asyncio
 import json
 import random
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import SplitResult, urlsplit
 from urllib.request import getproxies
 
 from mapveil_client.errors import InputError, MapveilError, PromiseError, one_line, require
 from mapveil_client.secure_sum.keys import Identity, authorization, enrolment_statement
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 _AGAIN: Final = (429, 500, 502, 503, 504)
 _FIRST_PAUSE_S: Final = 0.1

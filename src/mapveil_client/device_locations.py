@@ -10,7 +10,7 @@ import numpy as np
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.cells import Cells
 from mapveil_client.contribution import WEIGHT_UNITS, Devices, Outside
-from mapveil_client.errors import InputError
+from mapveil_client.errors import InputError, Secret
 from mapveil_client.local.domain import Domain
 from mapveil_client.local.randomizer import PlaceChoice
 from mapveil_client.randomness.random import Randomness, uniform_below
@@ -27,7 +27,7 @@ class Visited(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Whereabouts:
+class Whereabouts(Secret):
     """The locations of one device. Secret.
 
     Parameters
@@ -135,6 +135,3 @@ class Whereabouts:
 
     def __repr__(self) -> str:
         return "Whereabouts(not shown)"
-
-    def __reduce__(self) -> str | tuple[object, ...]:
-        raise TypeError("a device's locations are secret and cannot be pickled or copied")

@@ -75,6 +75,13 @@ class Checked:
             self._check(number and math.isfinite(value) and value > 0, name, "a number above 0")
 
 
+class Secret:
+    """An object that nothing may carry out of its process."""
+
+    def __reduce__(self) -> str | tuple[object, ...]:
+        raise TypeError(f"{type(self).__name__} is secret and cannot be pickled or copied")
+
+
 def is_whole(value: object, low: int, high: int) -> bool:
     """Whether a value from outside is an integer of ``low`` to ``high``; True and False are none."""
     return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high

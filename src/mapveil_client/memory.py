@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from mapveil_client.account import Account
-from mapveil_client.errors import InputError, one_line
+from mapveil_client.errors import InputError, Secret, one_line
 from mapveil_client.random_features.frequencies import KeptFrequencies
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.keys import Identity
@@ -60,10 +60,6 @@ class DeviceLog:
         line = Line(datetime.now(UTC).isoformat(timespec="seconds"), collection, event, text)
         self._lines.append(line)
         _LOGGER.info("%s %s: %s", event, collection or "-", text)
-
-    def reasons(self, *events: str) -> tuple[str, ...]:
-        """The texts of the lines of these events."""
-        return tuple(line.text for line in self._lines if line.event in events)
 
 
 @dataclass
@@ -132,7 +128,7 @@ class Part:
         return cls(**given)
 
 
-class DeviceMemory:
+class DeviceMemory(Secret):
     """The memory of one device.
 
     Parameters
@@ -228,6 +224,3 @@ class DeviceMemory:
 
     def __repr__(self) -> str:
         return f"DeviceMemory({self.identity!r}, {self.account!r})"
-
-    def __reduce__(self) -> str | tuple[object, ...]:
-        raise TypeError("a device's memory holds secrets and cannot be pickled or copied")

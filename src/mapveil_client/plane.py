@@ -93,12 +93,7 @@ class EqualAreaCylinder:
 
     standard_parallel: float
     central_meridian: float
-    separable = True
-
-    @property
-    def in_metres(self) -> bool:
-        """Yes."""
-        return True
+    separable = in_metres = True
 
     @property
     def crs(self) -> str:
@@ -148,11 +143,7 @@ class Degrees:
 
     crs: str = DEGREES_CRS
     separable = True
-
-    @property
-    def in_metres(self) -> bool:
-        """No."""
-        return False
+    in_metres = False
 
     def project(self, lon: FloatArray, lat: FloatArray) -> tuple[FloatArray, FloatArray]:
         """The same numbers."""
@@ -172,11 +163,7 @@ class Cells(Degrees):
     """Coordinates of a raster without georeference: the unit is the cell."""
 
     crs: str = ""
-
-    @property
-    def in_metres(self) -> bool:
-        """As far as there are metres."""
-        return True
+    in_metres = True
 
     def box_area_m2(self, x0: FloatArray, y0: FloatArray, x1: FloatArray, y1: FloatArray) -> FloatArray:
         """Areas in square cells."""

@@ -21,7 +21,7 @@ from typing import Final
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from mapveil_client.errors import InputError, MapveilError
+from mapveil_client.errors import InputError, MapveilError, Secret
 
 KEY_BYTES: Final = 32
 _MAGIC: Final = b"mapveil vault 1\n"
@@ -29,7 +29,7 @@ _NONCE_BYTES: Final = 12
 _TAG_BYTES: Final = 16
 
 
-class Vault:
+class Vault(Secret):
     """One sealed file.
 
     Parameters
@@ -115,9 +115,6 @@ class Vault:
 
     def __repr__(self) -> str:
         return f"Vault({self.path})"
-
-    def __reduce__(self) -> str | tuple[object, ...]:
-        raise TypeError("a Vault holds a secret key and cannot be pickled or copied")
 
 
 def _sync_folder(folder: Path) -> None:

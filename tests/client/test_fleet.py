@@ -150,7 +150,7 @@ def test_a_fleet_whose_policy_refuses_says_why_and_sends_nothing(live: Live) -> 
     assert not made.good
     assert (made.joined, made.sent, made.epsilon) == (0, 0, 0)
     assert made.refused == {"epsilon 3 is asked; at most 2 is answered": 24}
-    assert all(client.memory.log.reasons("refused") for client in fleet.clients)
+    assert all("refused" in [line.event for line in client.memory.log.lines] for client in fleet.clients)
     assert live.engine.collection(collection)["members"] == 0
     live.engine.abort(collection, live.actor, "refused by all")
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mapveil_client.arrays import FloatArray
-from mapveil_client.errors import PromiseError
+from mapveil_client.errors import PromiseError, Secret
 from mapveil_client.random_features.kernels import Kernel, kernel_named, normals
 from mapveil_client.random_features.parameters import Policy
 from mapveil_client.randomness.random import Randomness
@@ -64,7 +64,7 @@ class Kept(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class KeptFrequencies:
+class KeptFrequencies(Secret):
     """The frequencies and the offset that a device draws once for all projections, and their laws. Secret."""
 
     kernel: str
@@ -119,6 +119,3 @@ class KeptFrequencies:
         if offset.shape != (units.shape[0], 1) or not bool(np.isfinite(units).all()):
             raise ValueError("frequencies of another shape")
         return cls(str(record["kernel"]), Kept(units, offset), float(record["jitter_m"]))
-
-    def __reduce__(self) -> str | tuple[object, ...]:
-        raise TypeError("a device's frequencies are secret and cannot be pickled or copied")

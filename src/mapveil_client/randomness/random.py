@@ -14,14 +14,14 @@ import os
 import numpy as np
 import numpy.typing as npt
 
-from mapveil_client.errors import ParameterError
+from mapveil_client.errors import ParameterError, Secret
 
 _CHUNK = 1 << 18
 _ZEROS = bytes(_CHUNK)
 _BLOCK_SLACK = 16
 
 
-class Randomness:
+class Randomness(Secret):
     """A stream of independent uniform bits.
 
     Parameters
@@ -95,9 +95,6 @@ class Randomness:
 
     def __repr__(self) -> str:
         return f"Randomness({'seeded: not for release' if self.seeded else 'operating system'})"
-
-    def __reduce__(self) -> str | tuple[object, ...]:
-        raise TypeError("a Randomness holds a secret key and cannot be pickled or copied")
 
 
 def as_randomness(rng: Randomness | int | None) -> Randomness:

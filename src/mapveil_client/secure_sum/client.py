@@ -17,7 +17,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from mapveil_client.errors import check
+from mapveil_client.errors import Secret, check
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum import messages
 from mapveil_client.secure_sum.client_steps import ClientSteps, Memory, Outcome, read_state, write_state
@@ -39,7 +39,7 @@ from mapveil_client.secure_sum.vectors import pack, unpack
 _NEEDS_VECTOR = (ClientState.FRESH, ClientState.ADVERTISED, ClientState.SHARED)
 
 
-class Client:
+class Client(Secret):
     """One device's part in one round.
 
     Send the message of :meth:`advertise`, and answer every message from the server with that of :meth:`receive`, until
@@ -192,6 +192,3 @@ class Client:
 
     def __repr__(self) -> str:
         return f"Client({self.client} of {self.parameters.clients}, {self._state.name})"
-
-    def __reduce__(self) -> str | tuple[object, ...]:
-        raise TypeError("a Client holds secrets and cannot be pickled or copied; to_state() saves it")

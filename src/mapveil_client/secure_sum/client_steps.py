@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from mapveil_client import canonical_cbor
 from mapveil_client.arrays import BoolArray
-from mapveil_client.errors import InputError
+from mapveil_client.errors import InputError, Secret
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.graph import make_ring
 from mapveil_client.secure_sum.keys import (
@@ -77,7 +77,7 @@ def _key(_: RoundParameters) -> int:
 
 
 @dataclass(frozen=True, repr=False)
-class Memory:
+class Memory(Secret):
     """The memory of a client between two messages; most of it is secret, and none is ever shown."""
 
     # Packed.
@@ -97,11 +97,6 @@ class Memory:
     readable: bytes = _held(_slot_set, _C.MASKED, _C.CONSENTED)  # slots whose box opened
     shares: bytes = _held(_slots(2 * SHARE_BYTES), _C.MASKED, _C.CONSENTED)  # of the seed, of the mask key
     included: bytes = _held(lambda p: -(-p.clients // 8), _C.CONSENTED)  # the survivors that it signed
-
-    def __reduce__(self) -> str | tuple[object, ...]:
-        raise TypeError(
-            "a client's memory holds secrets and cannot be pickled or copied; to_state() saves it"
-        )
 
 
 def write_state(parameters: RoundParameters, client: int, state: ClientState, memory: Memory) -> bytes:

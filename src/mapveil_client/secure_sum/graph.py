@@ -94,17 +94,6 @@ def permutation(clients: int, seed: bytes) -> IntArray:
             return order.astype(np.int64)
 
 
-def mirror_slot(slot: int, neighbours: int) -> int:
-    """The slot of i among j's neighbours, where j is in ``slot`` of i; its own inverse.
-
-    Examples
-    --------
-    >>> mirror_slot(1, 6)
-    6
-    """
-    return neighbours + 1 - slot
-
-
 def harary_graph(
     clients: int, neighbours: int, permutation: npt.NDArray[np.integer]
 ) -> npt.NDArray[np.int32]:

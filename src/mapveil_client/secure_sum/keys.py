@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from mapveil_client.arrays import BoolArray
-from mapveil_client.errors import InputError
+from mapveil_client.errors import InputError, Secret
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.masks import Purpose, agree, info
 from mapveil_client.secure_sum.parameters import RoundParameters
@@ -88,7 +88,7 @@ Enrolled = Callable[[int, bytes], bool]
 """Whether a public identity key (32 bytes) belongs to the device enrolled as that client."""
 
 
-class Identity:
+class Identity(Secret):
     """A device's Ed25519 key pair.
 
     Parameters
@@ -116,9 +116,6 @@ class Identity:
 
     def __repr__(self) -> str:
         return f"Identity({self.public.hex()})"
-
-    def __reduce__(self) -> str | tuple[object, ...]:
-        raise TypeError("an Identity holds a secret key and cannot be pickled or copied")
 
 
 def signed_by(public: bytes, signature: bytes, statement: bytes) -> bool:

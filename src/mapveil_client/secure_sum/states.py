@@ -18,15 +18,13 @@ from __future__ import annotations
 
 import functools
 from enum import Enum, IntEnum
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from mapveil_client.errors import PromiseError
 
 
 class ProtocolError(PromiseError):
     """A secure sum cannot go on: ``text`` is one line without a secret, ``client`` the client concerned, if any."""
-
-    fault: ClassVar[str] = "nobody"  # or "peer", or "own"
 
     def __init__(self, text: str, client: int | None = None) -> None:
         super().__init__(text)
@@ -39,13 +37,9 @@ class ProtocolError(PromiseError):
 class PeerFault(ProtocolError):
     """The other side broke the protocol: at the server ``client`` did, at a client the server did."""
 
-    fault: ClassVar[str] = "peer"
-
 
 class OwnFault(ProtocolError):
     """The caller asked for a step that this party's state does not allow."""
-
-    fault: ClassVar[str] = "own"
 
 
 class Abort(ProtocolError):

@@ -37,11 +37,6 @@ def packed_size(length: int, bits: int) -> int:
     return -(-length * bits // 8)
 
 
-def _period(bits: int) -> int:
-    """After how many numbers a number starts on a word again."""
-    return _WORD // math.gcd(_WORD, bits)
-
-
 def pack(values: npt.NDArray[np.unsignedinteger], bits: int) -> bytes:
     """Write numbers below ``2**bits``, shape (length,), in ``bits`` (1 .. 64) bits each. Run by: the client.
 
@@ -59,7 +54,7 @@ def pack(values: npt.NDArray[np.unsignedinteger], bits: int) -> bytes:
     if values.size <= _FEW:
         single = values[:, None].astype(np.uint64) >> np.arange(bits, dtype=np.uint64)
         return np.packbits((single & np.uint64(1)).astype(np.uint8), bitorder="little").tobytes()
-    period = _period(bits)
+    period = _WORD // math.gcd(_WORD, bits)  # after so many numbers one starts on a word again
     groups = -(-values.size // period)
     padded = np.zeros(groups * period, dtype=np.uint64)
     padded[: values.size] = values
@@ -94,7 +89,7 @@ def unpack(data: bytes, length: int, bits: int) -> npt.NDArray[np.uint64]:
     if length <= _FEW:
         single = np.unpackbits(np.frombuffer(data, dtype=np.uint8), count=length * bits, bitorder="little")
         return single.reshape(length, bits) @ (np.uint64(1) << np.arange(bits, dtype=np.uint64))
-    period = _period(bits)
+    period = _WORD // math.gcd(_WORD, bits)
     groups = -(-length // period)
     padded = np.zeros(groups * period * bits // 8, dtype=np.uint8)
     padded[:size] = np.frombuffer(data, dtype=np.uint8)

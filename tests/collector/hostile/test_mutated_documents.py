@@ -246,12 +246,12 @@ def test_altered_announcements_end_in_a_message_or_a_refusal_and_cost_nothing() 
         )
         device.join()
         try:
-            seat = (0, 3) if each % 4 else (alterer.below(3) - 1, alterer.below(30) - 2)
-            assert device.begin(asked, *seat)
+            assigned = (0, 3) if each % 4 else (alterer.below(3) - 1, alterer.below(30) - 2)
+            assert device.begin(asked, *assigned)
             begun += 1
         except DeviceRefusal:
             assert not device.running
-            assert device.memory.log.reasons("refused")
+            assert any(line.event == "refused" for line in device.memory.log.lines)
         assert all(line.text.isprintable() and len(line.text) <= 300 for line in device.memory.log.lines)
         assert device.memory.account.spent == 0
     assert begun > 5
