@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.noise_shares import (
-    honest_survivors,
     promised_survivors,
     share_shape,
 )
@@ -27,7 +26,6 @@ def test_the_fewest_honest_survivors_make_one_whole_and_no_fewer_are_assumed(siz
     leavers = [n for n in range(size + 1) if Fraction(n, size) <= dropout]
     spies = [n for n in range(size + 1) if Fraction(n, size) <= corrupt]
     honest = size - max(leavers) - max(spies)
-    assert honest_survivors(size, dropout, corrupt) == honest
     assert honest * share_shape(size, dropout, corrupt) == 1
     assert promised_survivors(size, dropout) == size - max(leavers)
 
@@ -43,7 +41,7 @@ def test_the_papers_shape_where_nobody_is_corrupt():
 def test_parts_are_read_exactly(dropout):
     # In binary 0.1 * 10 is a little above 1 and 0.3 * 10 a little below 3.
     assert promised_survivors(10, dropout) == 9
-    assert honest_survivors(10, dropout, 0.3) == 6
+    assert share_shape(10, dropout, 0.3) == Fraction(1, 6)
 
 
 @pytest.mark.parametrize("part", [-0.1, 1, 1.5, math.nan, math.inf, "most", None, "1/0"])

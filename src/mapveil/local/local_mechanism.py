@@ -16,15 +16,7 @@ from mapveil.local.estimators.measurement import estimated_users
 from mapveil.local.randomizers.randomizer import Randomizer, SymbolRandomizer, Tally
 from mapveil.maps.density_map import DensityMap
 from mapveil.mechanisms.mechanism import Mechanism, Progress, tiling_of
-from mapveil.privacy.claim import (
-    Adversary,
-    Assumes,
-    ContributionBound,
-    Neighbouring,
-    Norm,
-    Share,
-    TrustModel,
-)
+from mapveil.privacy.claim import Adversary, Assumes, ContributionBound, Neighbouring, Norm, Share, TrustModel
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import ParameterError

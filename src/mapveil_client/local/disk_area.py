@@ -210,17 +210,15 @@ class DiskRandomizer(SymbolRandomizer):
             return super().worst_ratio()
         worst = Fraction(1)
         for corner in places.tolist():
-            extra = self._extra_from(int(corner))
+            weight = self._extra_from(corner) + self.weights.less
             for other in places.tolist():
-                worst = max(worst, self._pair_ratio(extra, self._extra_from(int(other))))
+                another = self._extra_from(other) + self.weights.less
+                at = int(np.argmax(weight / another))
+                worst = max(worst, Fraction(int(weight.flat[at]), int(another.flat[at])))
         return worst
 
-    def _pair_ratio(self, first: IntArray, second: IntArray) -> Fraction:
-        less = self.weights.less
-        at = int(np.argmax((first + less) / (second + less)))
-        return Fraction(int(first.flat[at]) + less, int(second.flat[at]) + less)
-
     def _extra_from(self, corner: int) -> IntArray:
+        """The weights beyond the least one of a kernel whose corner is there, on the bordered raster."""
         row, column = divmod(corner, self._shape[1])
         made = np.zeros(self._shape, dtype=np.int64)
         high, wide = self._extra.shape

@@ -160,17 +160,15 @@ class Policy:
             steps = (asked / base - 1) / 4
             if steps < -_SLACK or abs(steps - round(steps)) > _SLACK * max(1.0, steps):
                 return f"bandwidth {asked:.6g} is asked; {base:.6g} times 1, 5, 9, ... are answered (Lemma 4)"
-        return self._bands_refusal(query, query.sides if side is None else (side, side, *query.sides[2:]))
-
-    def _bands_refusal(self, query: Query, sides: tuple[float, ...]) -> str | None:
-        for side, asked in zip(sides, query.bandwidth, strict=False):
+        sides = query.sides if side is None else (side, side, *query.sides[2:])
+        for extent, asked in zip(sides, query.bandwidth, strict=False):
             largest = largest_bandwidth(
-                side, bands=self.bands, gamma=self.gamma, kernel=query.law, dimension=self.dimension
+                extent, bands=self.bands, gamma=self.gamma, kernel=query.law, dimension=self.dimension
             )
             if asked > largest * (1 + _SLACK):
                 return (
                     f"bandwidth {asked:.6g} is asked; at most {largest:.6g} is answered for {self.bands} bands in a "
-                    f"region of side {side:.6g} (Lemma 3)"
+                    f"region of side {extent:.6g} (Lemma 3)"
                 )
         return None
 

@@ -85,8 +85,8 @@ def promised_survivors(shard_size: int, dropout: EpsilonLike) -> int:
     return shard_size - int(_fraction(dropout, "dropout") * shard_size)
 
 
-def honest_survivors(shard_size: int, dropout: EpsilonLike, corrupt: EpsilonLike = 0) -> int:
-    r"""The least number of clients whose noise counts in a released sum, h of the module's header.
+def share_shape(shard_size: int, dropout: EpsilonLike, corrupt: EpsilonLike = 0) -> Fraction:
+    r"""The shape :math:`\alpha = 1 / h` of each client's noise share. Run by: the server, which publishes it.
 
     Parameters
     ----------
@@ -99,34 +99,18 @@ def honest_survivors(shard_size: int, dropout: EpsilonLike, corrupt: EpsilonLike
     ------
     ParameterError
         A number is outside its range, or nobody honest might be left.
-    """
-    honest = promised_survivors(shard_size, dropout) - int(_fraction(corrupt, "corrupt") * shard_size)
-    if honest < 1:
-        raise ParameterError(
-            f"dropout and corrupt must leave an honest client of {shard_size}, got {dropout} and {corrupt}"
-        )
-    return honest
-
-
-def share_shape(shard_size: int, dropout: EpsilonLike, corrupt: EpsilonLike = 0) -> Fraction:
-    r"""The shape :math:`\alpha` of each client's noise share. Run by: the server, which publishes it.
-
-    Parameters
-    ----------
-    shard_size, dropout, corrupt
-        As for :func:`honest_survivors`.
-
-    Raises
-    ------
-    ParameterError
-        A number is outside its range, or nobody honest might be left.
 
     Examples
     --------
     >>> share_shape(10_000, 0.05)
     Fraction(1, 9500)
     """
-    return Fraction(1, honest_survivors(shard_size, dropout, corrupt))
+    honest = promised_survivors(shard_size, dropout) - int(_fraction(corrupt, "corrupt") * shard_size)
+    if honest < 1:
+        raise ParameterError(
+            f"dropout and corrupt must leave an honest client of {shard_size}, got {dropout} and {corrupt}"
+        )
+    return Fraction(1, honest)
 
 
 def _fraction(value: EpsilonLike, name: str) -> Fraction:
@@ -203,12 +187,7 @@ def _mean_events(length: int, alpha: Fraction, epsilon: Fraction, sensitivity: i
 
 
 def noise_shares(
-    clients: int,
-    length: int,
-    alpha: Fraction | float,
-    epsilon: Fraction,
-    sensitivity: int,
-    rng: Randomness,
+    clients: int, length: int, alpha: Fraction | float, epsilon: Fraction, sensitivity: int, rng: Randomness
 ) -> NoiseEntries:
     """Draw the noise shares of clients. Run by: the client (``clients`` = 1), or a simulation of many.
 

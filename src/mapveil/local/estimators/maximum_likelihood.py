@@ -41,11 +41,7 @@ class _Step(NamedTuple):
 
 
 def maximise_likelihood(
-    randomizer: SymbolRandomizer,
-    tally: Tally,
-    *,
-    tolerance: float = _TOLERANCE,
-    max_steps: int = _MAX_STEPS,
+    randomizer: SymbolRandomizer, tally: Tally, *, tolerance: float = _TOLERANCE, max_steps: int = _MAX_STEPS
 ) -> Likeliest:
     """Run the iteration of the module's header. Run by: the server.
 

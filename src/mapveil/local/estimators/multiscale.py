@@ -87,9 +87,7 @@ def _shrink(
     sizes = [level.size for level in tree.levels]
     whole = np.ones(1)
     noise = covariance.of_sums(
-        tree.order,
-        np.concatenate([level.first for level in tree.levels]),
-        np.concatenate(sizes),
+        tree.order, np.concatenate([level.first for level in tree.levels]), np.concatenate(sizes)
     )
     variances = np.split(noise / reports, np.cumsum([size.size for size in sizes])[:-1])
     for above, below, of_whole, of_half in zip(

@@ -6,12 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mapveil.local.estimators.covariance import (
-    Covariance,
-    DenseCovariance,
-    IndependentCovariance,
-    SiteNoise,
-)
+from mapveil.local.estimators.covariance import Covariance, DenseCovariance, IndependentCovariance, SiteNoise
 from mapveil.local.local_mechanism import LocalMechanism
 from mapveil.local.randomizers.randomizer import SymbolRandomizer, Tally
 from mapveil_client.arrays import FloatArray

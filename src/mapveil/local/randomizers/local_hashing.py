@@ -7,12 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mapveil.local.estimators.covariance import (
-    Covariance,
-    ExchangeableCovariance,
-    SiteNoise,
-    two_level_noise,
-)
+from mapveil.local.estimators.covariance import Covariance, ExchangeableCovariance, SiteNoise, two_level_noise
 from mapveil.local.local_mechanism import LocalMechanism
 from mapveil.local.randomizers.randomizer import SymbolRandomizer, Tally
 from mapveil_client.arrays import FloatArray

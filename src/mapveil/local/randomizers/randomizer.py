@@ -9,12 +9,7 @@ from typing import Final
 import numpy as np
 
 from mapveil.local.estimators.covariance import Covariance, DenseCovariance, SiteNoise, two_level_noise
-from mapveil.local.estimators.likelihood import (
-    ChannelLikelihood,
-    LevelSupport,
-    Likelihood,
-    SupportLikelihood,
-)
+from mapveil.local.estimators.likelihood import ChannelLikelihood, LevelSupport, Likelihood, SupportLikelihood
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.local import randomizer as client
