@@ -103,7 +103,7 @@ def interpolate(
 def slope_exponent(
     noisy: FloatArray, estimate: FloatArray, variance: float, members: npt.NDArray[Any], floor: float
 ) -> float:
-    r"""How far slopes continue inside a cell, learned from pairs of neighbouring cells. Run by: as before.
+    r"""Learn the exponent of slopes inside cells from pairs of neighbouring cells. Run by: as :func:`interpolate`.
 
     .. math:: \hat a = \arg\min_a \frac{1}{s^2} \sum_i (y_i - r_i P_i - P_i g_i(a))^2
         + \left(\frac{a - 0.2}{0.1}\right)^2
@@ -117,9 +117,9 @@ def slope_exponent(
     noisy : ndarray of float64, shape (cells, cells)
         Unbiased sums.
     estimate : ndarray of float64, shape (cells, cells)
-        What was made of them, not negative.
+        Estimates from these sums, not negative.
     variance : float
-        Of the noise on each.
+        Noise variance of each sum.
     members : ndarray, shape (cells, cells)
         Cells of the tiling in each.
     floor : float

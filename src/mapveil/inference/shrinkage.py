@@ -277,7 +277,7 @@ def _slope(estimate: FloatArray, members: FloatArray, axis: int, boxes: _Cuts) -
 
 
 class _Side:
-    """Where one half of each box is among all halves."""
+    """Positions of one half of each box among all halves."""
 
     def __init__(self, halves: IntArray, wanted: IntArray) -> None:
         place = np.minimum(np.searchsorted(halves, wanted), halves.size - 1)

@@ -59,7 +59,7 @@ def reconstruct(tree: KeptTree, noisy: Sequence[FloatArray]) -> Masses:
     Parameters
     ----------
     tree : KeptTree
-        Which nodes were kept.
+        The kept nodes.
     noisy : sequence of ndarray of float64
         Noisy sums of the kept nodes, one array per level, in any one unit.
 

@@ -53,7 +53,7 @@ class AdaptiveGrid(SumMechanism):
     first : int, optional
         Blocks per side of the first grid; by default :math:`m_1` for a curator and 10 for secure sums.
     whole : str
-        How :math:`m_2` becomes a whole number, at least 1: ``"ceil"`` or ``"floor"``.
+        Rounding of :math:`m_2`, to at least 1: ``"ceil"`` or ``"floor"``.
     """
 
     name: ClassVar[str] = "adaptive-grid"
@@ -138,6 +138,6 @@ class AdaptiveGrid(SumMechanism):
 
 
 def _held(group: IntArray, members: IntArray, groups: int) -> IntArray:
-    """How many cells that can hold anybody lie in each group of sites."""
+    """Number of cells that can hold anybody in each group of sites."""
     inside = group >= 0
     return np.bincount(group[inside], members[inside], groups).astype(np.int64)

@@ -113,7 +113,7 @@ class CountMinHistogram(LevelMechanism):
     rows : int
         Rows of a sketch (the paper's depth).
     estimator : str
-        How rows are combined: ``"best"``, ``"median"``, ``"mean"`` or ``"min"``.
+        Combination of rows: ``"best"``, ``"median"``, ``"mean"`` or ``"min"``.
     key : str
         Public name of the hash functions.
     deepest, level, subregions

@@ -36,7 +36,7 @@ def select(noisy: Sequence[FloatArray], members: Sequence[IntArray], width: int)
     noisy : sequence of ndarray of float64
         Noisy sums of all nodes, in Morton order, of consecutive levels.
     members : sequence of ndarray of int64, same shapes
-        How many cells each node has; a node with none is known to be empty and never kept.
+        Number of cells in each node; a node with none is known to be empty and never kept.
     width : int
         w.
     """
@@ -82,9 +82,9 @@ class EmdHeatmap(SumMechanism):
     Parameters
     ----------
     width : int
-        How many nodes are kept per level, at least 1.
+        Number of nodes kept per level, at least 1.
     decay : float
-        How fast budgets fall away from level q, in (1/2, 1].
+        Ratio of the budgets of neighbouring levels away from level q, in (1/2, 1].
     """
 
     name: ClassVar[str] = "emd"

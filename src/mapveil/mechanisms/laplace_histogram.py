@@ -57,5 +57,5 @@ class LaplaceHistogram(SumMechanism):
         return Estimate(values, (sums.measurement(groups),))
 
     def _shown(self, noisy: FloatArray) -> FloatArray:
-        """What the map shows of the noisy sums."""
+        """The values of the map, from the noisy sums."""
         return np.maximum(noisy, 0.0) if self.clip else noisy

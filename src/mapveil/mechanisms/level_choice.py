@@ -127,7 +127,7 @@ def choose_levels(measured: Sequence[LevelSums], members: IntArray, subregions: 
     Returns
     -------
     ndarray of int64, shape (4**subregions,)
-        Of equal levels the coarser.
+        The coarser of equal levels.
     """
     held = level_members(members)
     cut = min(subregions, measured[-1].level)

@@ -145,7 +145,7 @@ def find_method(name: str | None = None, trust: str = "central") -> Method:
         No such trust model, or no method of it has the name; the message lists the names.
     """
     if trust not in DEFAULT_METHODS:
-        raise ParameterError(f"no trust is called {trust!r}; expected one of {', '.join(DEFAULT_METHODS)}")
+        raise ParameterError(f"trust must be one of {', '.join(DEFAULT_METHODS)}, got {trust!r}")
     wanted = name or DEFAULT_METHODS[trust]
     for method in METHODS:
         if method.name == wanted and method.trust == trust:

@@ -170,7 +170,7 @@ class Raster:
     site : ndarray of int64, shape (cells,)
         Morton code of each cell's site.
     inside : ndarray of bool, shape (cells,)
-        Which cells can hold anybody.
+        Whether each cell can hold anybody.
     """
 
     depth: int
@@ -190,7 +190,7 @@ class Raster:
 
     @cached_property
     def members(self) -> IntArray:
-        """How many cells that can hold anybody lie on each site, shape (4**depth,)."""
+        """Number of cells that can hold anybody on each site, shape (4**depth,)."""
         return np.bincount(self.site[self.inside], minlength=1 << (2 * self.depth))
 
     def on_cells(self, made: Estimate) -> Estimate:

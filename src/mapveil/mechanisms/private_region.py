@@ -62,7 +62,7 @@ def find_region(
     points : Points
         The table.
     trust : Curator or SecureAggregation
-        Who answers.
+        The trust model that answers.
     epsilon : Fraction
         Budget of the search, above zero.
     execution : Execution

@@ -137,7 +137,7 @@ class TreeQuery:
         return PrefixTree.of_nodes(depth, np.concatenate(levels), np.concatenate(codes))
 
     def _split(self, masses: IntArray, level: int, rng: Randomness) -> BoolArray:
-        """Which nodes of a level are split; everything in units of 1 / UNIT user."""
+        """Decide which nodes of a level are split; masses in units of 1 / UNIT user."""
         scale = self.epsilon * (_FANOUT - 1) / (2 * _FANOUT - 1)  # 1 / lambda
         # The proof needs at least lambda ln(4): the factor outweighs the rounding of the floats.
         delta = math.ceil(UNIT * math.log(_FANOUT) / float(scale) * (1 + 2**-50))

@@ -46,7 +46,7 @@ class SpatialDecomposition(LevelMechanism):
     Parameters
     ----------
     growth : float
-        How many times as much each level gets as the one above, above 0.
+        Ratio of the budget of each level to that of the level above, above 0.
     prune_below : float, optional
         Users; 0 prunes nothing. By default a curator's tree is pruned at 32 / epsilon (the paper's 32 at an epsilon
         of 1, and as much more as the noise is wider), and one of secure sums shows levels by the rule.

@@ -55,7 +55,7 @@ class SumMechanism(Mechanism):
     epsilon : int, float, str, Decimal or Fraction
         The whole privacy budget of one release, above zero; kept exactly.
     trust : Curator or SecureAggregation
-        Who answers; a curator by default.
+        The trust model that answers; a curator by default.
     """
 
     unanswerable: ClassVar[Mapping[str, str]] = {}  # trust models that cannot answer the plan, and why

@@ -133,7 +133,7 @@ def minimum_cost(network: Network, supply: FloatArray, solver: str = "auto") -> 
     Parameters
     ----------
     network : Network
-        Where mass can move.
+        Edges along which mass can move.
     supply : ndarray of float64
         Surplus (positive) and deficit (negative) of the first nodes; sums to zero, its positive part to at most 1.
     solver : {"auto", "flow", "program"}

@@ -203,7 +203,7 @@ class Claim:
     bound : ContributionBound or None
         The contribution bound of one unit.
     disclosure : Disclosure or None
-        What a report reveals by construction, where epsilon alone does not say it.
+        Facts that a report reveals by construction, where epsilon alone does not say them.
     assumptions : tuple of Assumption
         Conditions of the claim.
     shares : tuple of Share

@@ -4,7 +4,7 @@ r"""Exact discrete Laplace noise on the integers, drawn from tables of integers.
 
 where: :math:`\epsilon` is ``epsilon`` and :math:`\Delta` is ``sensitivity``, both exact.
 
-How a sample is made, without a floating-point number deciding anything:
+A sample is drawn without any decision in floating point:
 
 1. With probability :math:`1 / (1 + q)`, :math:`X = G`, else :math:`X = -1 - G = \lnot G` (all bits
    flipped), for :math:`G` geometric, :math:`\Pr[G = g] = (1 - q) q^g`.
@@ -94,7 +94,7 @@ def discrete_laplace(
     Parameters
     ----------
     count : int
-        How many samples.
+        Number of samples.
     epsilon : Fraction
         The exact privacy parameter, above zero.
     sensitivity : int

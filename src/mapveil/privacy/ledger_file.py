@@ -68,7 +68,7 @@ def create_ledger(path: Path, default_budget: str) -> None:
     Parameters
     ----------
     path : Path
-        Where; missing folders are made, readable by their owner only.
+        The file; missing folders are made, readable by their owner only.
     default_budget : str
         The budget of every dataset without one of its own, an exact fraction.
 

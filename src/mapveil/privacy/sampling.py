@@ -45,7 +45,7 @@ def sampling_delta(epsilon: Fraction, distance: Fraction = RELEASE) -> Fraction:
     Parameters
     ----------
     epsilon : Fraction
-        Of everything that was released.
+        Epsilon of everything that was released.
     distance : Fraction
         D, the total variation between the samples and their laws.
 
@@ -68,7 +68,7 @@ def check_round(number: int, length: int, alpha: Fraction, epsilon: Fraction, se
     Parameters
     ----------
     number : int
-        Of the round, from 1.
+        Number of the round, from 1.
     length, alpha, epsilon, sensitivity
         See :func:`mapveil_client.randomness.noise_shares.noise_shares`.
 

@@ -54,7 +54,7 @@ def noisy_sums(sums: IntArray, epsilon: Fraction, rng: Randomness, copies: int =
     rng : Randomness
         The source of bits.
     copies : int
-        How many of the sums a location counts in.
+        Number of sums that a location counts in.
 
     Returns
     -------

@@ -39,7 +39,7 @@ class Simulation:
     Parameters
     ----------
     model : SecureAggregation
-        How clients are asked.
+        Parameters of the secure sums.
     raster : Raster
         The sites that queries are about.
     devices : Devices
