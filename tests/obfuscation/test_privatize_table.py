@@ -15,9 +15,9 @@ from pyarrow import parquet
 
 from mapveil.geo.measurements import Measurements
 from mapveil.geo.read_measurements import read_measurements
-from mapveil.obfuscation.privatize_table import (
+from mapveil.obfuscation.privatize import (
     METADATA_KEY,
-    privatize_table,
+    privatize,
     privatized_guarantee,
     privatized_names,
     write_privatized,
@@ -63,7 +63,7 @@ def noise(frame: pd.DataFrame) -> FittedPrivatizer:
 def test_columns_and_types_are_those_of_the_source(frame: pd.DataFrame, noise: FittedPrivatizer) -> None:
     read = read_measurements(frame)
     assert noise.names == ("lat", "lon", "rss_dbm", "tower", "price")
-    made = privatize_table(noise, read, frame, rng=1)
+    made = privatize(noise, frame, rng=1)
     before = pyarrow.Table.from_pandas(frame, preserve_index=False)
     assert made.table.column_names == before.column_names
     kinds = {field.name: field.type for field in made.table.schema}
@@ -89,7 +89,7 @@ def test_columns_and_types_are_those_of_the_source(frame: pd.DataFrame, noise: F
 
 
 def test_what_is_kept_is_as_it_was(frame: pd.DataFrame, noise: FittedPrivatizer) -> None:
-    made = privatize_table(noise, read_measurements(frame), frame, keep=("time", "note"), rng=1)
+    made = privatize(noise, frame, keep=("time", "note"), rng=1)
     assert made.emptied == ("user_id",)
     expected = frame["note"].drop([3, 7]).tolist()
     assert made.table["note"].to_pylist() == expected
@@ -100,7 +100,7 @@ def test_what_cannot_be_kept_is_refused(frame: pd.DataFrame, noise: FittedPrivat
     with pytest.raises(
         InputError, match=f"'{name}' cannot be kept; columns that are not privatized: note, us"
     ):
-        privatize_table(noise, read_measurements(frame), frame, keep=(name,))
+        privatize(noise, frame, keep=(name,))
 
 
 @settings(max_examples=12)
@@ -109,7 +109,7 @@ def test_values_stay_in_the_range_of_their_column(
     frame: pd.DataFrame, read: Measurements, noise: FittedPrivatizer, seed: int, sigma: float
 ) -> None:
     wild = FittedPrivatizer(GaussianNoise(sigma=sigma), noise.normalisation, noise.state)
-    made = privatize_table(wild, read, frame, rng=seed).table.to_pandas()
+    made = privatize(wild, frame, rng=seed).table.to_pandas()
     assert made["lat"].between(-90, 90).all()
     assert made["lon"].between(-180, 180).all()
     assert made["rss_dbm"].between(-160, 0).all()
@@ -119,7 +119,7 @@ def test_values_stay_in_the_range_of_their_column(
 
 def test_a_column_reaches_both_ends_of_its_type_and_the_reader_is_told(frame: pd.DataFrame) -> None:
     wild = GaussianNoise(sigma=1000).fit(read_measurements(frame), rng=1)
-    made = privatize_table(wild, read_measurements(frame), frame, rng=2)
+    made = privatize(wild, frame, rng=2)
     assert set(made.table["tower"].to_pylist()) >= {0, 255}
     assert any("of the privatized rss_dbm were brought into -160 .. 0" in note for note in made.notes)
 
@@ -128,7 +128,7 @@ def test_large_whole_numbers_do_not_wrap_round(frame: pd.DataFrame) -> None:
     large = frame.assign(tower=(np.arange(ROWS, dtype=np.int64) - 60) * (1 << 56))
     fitted = GaussianNoise(sigma=5).fit(read_measurements(large), rng=1)
     read = read_measurements(large)
-    made = privatize_table(fitted, read, large, rng=3).table["tower"].to_numpy()
+    made = privatize(fitted, large, rng=3).table["tower"].to_numpy()
     wanted = fitted.privatize_measurements(read, rng=3).rows[:, 3]
     assert (np.abs(wanted) > 2.0**63).any()
     assert (np.sign(made) == np.sign(wanted)).all()
@@ -138,7 +138,7 @@ def test_text_of_an_untyped_table_becomes_numbers(frame: pd.DataFrame, tmp_path:
     path = tmp_path / "rows.csv"
     frame.drop(columns=["price"]).to_csv(path, index=False)
     fitted = GaussianNoise(sigma=0.1).fit(read_measurements(path), rng=1)
-    made = privatize_table(fitted, read_measurements(path), path, rng=2)
+    made = privatize(fitted, path, rng=2)
     write_privatized(made, tmp_path / "private.csv")
     back = pd.read_csv(tmp_path / "private.csv")
     assert list(back.columns) == [name for name in frame.columns if name != "price"]
@@ -150,7 +150,7 @@ def test_text_of_an_untyped_table_becomes_numbers(frame: pd.DataFrame, tmp_path:
 def test_a_parquet_file_says_what_was_promised(frame: pd.DataFrame, tmp_path: Path) -> None:
     path = tmp_path / "private.parquet"
     fitted = LocalGaussian(epsilon=8).fit(read_measurements(frame), rng=1)
-    made = privatize_table(fitted, read_measurements(frame), frame)
+    made = privatize(fitted, frame)
     write_privatized(made, path)
     assert privatized_guarantee(path) == made.guarantee
     assert made.guarantee.epsilon == 8
@@ -162,8 +162,7 @@ def test_a_parquet_file_says_what_was_promised(frame: pd.DataFrame, tmp_path: Pa
 
 
 def test_a_seed_repeats_and_is_confessed(frame: pd.DataFrame, noise: FittedPrivatizer) -> None:
-    read = read_measurements(frame)
-    one, same, other = (privatize_table(noise, read, frame, rng=seed) for seed in (1, 1, None))
+    one, same, other = (privatize(noise, frame, rng=seed) for seed in (1, 1, None))
     assert one.table.equals(same.table)
     assert not one.table.equals(other.table)
     assert one.guarantee.seeded
@@ -189,7 +188,7 @@ def test_other_files_promise_nothing(tmp_path: Path, name: str) -> None:
 
 
 def test_other_suffixes_are_refused(frame: pd.DataFrame, noise: FittedPrivatizer, tmp_path: Path) -> None:
-    made = privatize_table(noise, read_measurements(frame), frame)
+    made = privatize(noise, frame)
     with pytest.raises(InputError, match=r"written as \.parquet or \.csv"):
         write_privatized(made, tmp_path / "private.xlsx")
     assert not list(tmp_path.iterdir())

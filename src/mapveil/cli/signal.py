@@ -142,8 +142,7 @@ def privatize(
       mapveil signal privatize noise.mapveil day.csv --keep cell_id -o private.csv
     """
     from mapveil.obfuscation.export.privatizer_file import read_privatizer
-    from mapveil.obfuscation.privatize import privatize
-    from mapveil.obfuscation.privatize_table import write_privatized
+    from mapveil.obfuscation.privatize import privatize, write_privatized
 
     fitted = read_privatizer(privatizer)
     columns.pop("features")  # the privatizer's

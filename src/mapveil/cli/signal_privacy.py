@@ -58,10 +58,10 @@ def attack(
       mapveil signal attack private.parquet --truth measurements.parquet
       mapveil signal attack private.parquet --truth measurements.parquet --sequence 10 -o attack.html
     """
-    from mapveil.attacks.attack_measurements import attack_measurements
+    from mapveil.attacks.signal_attack import attack_measurements
     from mapveil.evaluation.html_report import text_table
     from mapveil.evaluation.signal_report import attack_rows, write_attack
-    from mapveil.obfuscation.privatize_table import privatized_names
+    from mapveil.obfuscation.privatize import privatized_names
 
     with console.progress() as progress:
         progress("read", 0.0)
