@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import mapveil as mv
+from mapveil.attacks.audited_runs import audited_devices, least_noise
 from mapveil.attacks.epsilon_audit import audit_epsilon, worst_neighbours
-from mapveil.attacks.least_noise import audited_devices, least_noise
 from mapveil.engines import UNIT
 from mapveil.mechanisms.laplace_histogram import LaplaceHistogram
 from mapveil.mechanisms.methods import find_method

@@ -39,7 +39,7 @@ from mapveil_client.arrays import IntArray
 from mapveil_client.epsilon import EpsilonLike, as_epsilon
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.local.domain import Domain
-from mapveil_client.randomness.random import Randomness, as_randomness
+from mapveil_client.randomness.random import Randomness
 
 _DEEPEST: Final = 6  # 4,096 cells
 
@@ -63,8 +63,7 @@ def flows(
 ) -> FlowMap:
     """Release flows between the cells of a map: a client randomizes both ends of a trip.
 
-    Simulated: this process reads the trips and plays every client. For parameters of the estimator beyond these see
-    :class:`~mapveil.analysis.origin_destination.OriginDestination`.
+    Simulated: this process reads the trips and plays every client.
 
     Parameters
     ----------
@@ -83,8 +82,8 @@ def flows(
         See :class:`~mapveil.analysis.origin_destination.OriginDestination`.
     region : Region, optional
         The region, where ``tiling`` is not a tiling.
-    candidates : pair of arrays of int, optional
-        Origin and destination cells of the pairs that are possible, public.
+    candidates
+        See :meth:`~mapveil.analysis.origin_destination.OriginDestination.release`.
     account : Ledger or Accounting, optional
         The ledger that is charged. A guarantee about one trip (``unit="trip"``) is none about a user and is never
         charged.
@@ -125,7 +124,7 @@ def flows(
         charges.spend(budget)
 
     made = mechanism.release(
-        trips, cells, candidates=candidates, rng=as_randomness(rng), progress=progress, before_reveal=charge
+        trips, cells, candidates=candidates, rng=rng, progress=progress, before_reveal=charge
     )
     return replace(made, guarantee=replace(made.guarantee, account=charges.reference))
 

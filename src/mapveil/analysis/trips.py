@@ -300,22 +300,13 @@ def _as_points(table: Table, types: Mapping[str, str], given: Mapping[str, str |
 def _pair(names: Mapping[str, str], prefixes: tuple[str, ...]) -> tuple[str, str] | None:
     """Columns of longitude and latitude whose names begin with one of the prefixes."""
     plain = {_plain(name): name for name in names}
-    for prefix in prefixes:
-        lon, lat = (
-            next(
-                (
-                    plain[key]
-                    for usual in _AXES[axis]
-                    for key in (prefix + usual, usual + prefix)
-                    if key in plain
-                ),
-                None,
-            )
-            for axis in ("lon", "lat")
-        )
-        if lon is not None and lat is not None:
-            return lon, lat
-    return None
+
+    def column(prefix: str, axis: str) -> str | None:
+        keys = (key for usual in _AXES[axis] for key in (prefix + usual, usual + prefix))
+        return next((plain[key] for key in keys if key in plain), None)
+
+    pairs = ((column(prefix, "lon"), column(prefix, "lat")) for prefix in prefixes)
+    return next(((lon, lat) for lon, lat in pairs if lon is not None and lat is not None), None)
 
 
 def _plain(name: str) -> str:

@@ -26,7 +26,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.attacks.report_likelihood import report_likelihoods
+from mapveil.attacks.audited_runs import audited_devices, least_noise, report_likelihoods
 from mapveil.engines import UNIT, UserSums
 from mapveil.geo.tiling import Tiling
 from mapveil.local.local_mechanism import LocalMechanism
@@ -123,7 +123,7 @@ def worst_neighbours(tiling: Tiling) -> tuple[Neighbours, ...]:
     Parameters
     ----------
     tiling : Tiling
-        Few cells: an audit takes thousands of runs.
+        Cells, few of them: an audit takes thousands of runs.
     """
     cell = tiling.size // 3
     pairs = []
@@ -133,12 +133,8 @@ def worst_neighbours(tiling: Tiling) -> tuple[Neighbours, ...]:
         name = f"one more beside {crowd} in one cell" if crowd else "one user in an empty map"
         pairs.append(Neighbours(name, tiling, without, _plus(without, np.array([cell]))))
     lattice = tiling.lattice()
-    corners = np.unique(
-        [
-            np.argmin(down * lattice.row + across * lattice.col)
-            for down, across in ((1, 1), (1, -1), (-1, 1), (-1, -1))
-        ]
-    )
+    sides = ((1, 1), (1, -1), (-1, 1), (-1, -1))
+    corners = np.unique([np.argmin(down * lattice.row + across * lattice.col) for down, across in sides])
     without = np.zeros(tiling.size, dtype=np.int64)
     without[cell] = 5 * UNIT
     pairs.append(Neighbours("one user divided over the corners", tiling, without, _plus(without, corners)))
@@ -185,9 +181,8 @@ def audit_epsilon(
     Parameters
     ----------
     mechanism : AnyMechanism
-        The mechanism under audit: a curator's; one over secure sums, under the least noise its promise allows
-        (:mod:`mapveil.attacks.least_noise`); or a local one, by single reports
-        (:mod:`mapveil.attacks.report_likelihood`).
+        The mechanism under audit: a curator's; one over secure sums, under the least noise its guarantee allows; or a
+        local one, by single reports (:mod:`mapveil.attacks.audited_runs`).
     neighbours : sequence of Neighbours
         The pairs to try, such as those of :func:`worst_neighbours`, or of :func:`worst_replacements` where the
         mechanism is local.
@@ -199,11 +194,6 @@ def audit_epsilon(
         Probability that a true claim is not refuted, in (0, 1).
     rng : Randomness, int or None
         The mechanism's source of bits.
-
-    Returns
-    -------
-    AuditReport
-        The bound, the claim, and what told most.
 
     Raises
     ------
@@ -231,20 +221,11 @@ def audit_epsilon(
     stream = as_randomness(rng)
     error = (1 - confidence) / 2
     share = trials // 2 // len(neighbours)
-    bound, event, chosen = max(
-        (
-            (
-                *_choose(
-                    _run(mechanism, pair, True, share, stream),
-                    _run(mechanism, pair, False, share, stream),
-                    error,
-                ),
-                pair,
-            )
-            for pair in neighbours
-        ),
-        key=lambda candidate: candidate[0],
-    )
+    candidates = []
+    for pair in neighbours:
+        with_one, without = (_run(mechanism, pair, side, share, stream) for side in (True, False))
+        candidates.append((*_choose(with_one, without, error), pair))
+    bound, event, chosen = max(candidates, key=lambda candidate: candidate[0])
     rest = trials - share * len(neighbours)
     present = int(event.holds(_run(mechanism, chosen, True, rest, stream)).sum())
     absent = int(event.holds(_run(mechanism, chosen, False, rest, stream)).sum())
@@ -302,8 +283,6 @@ def _once(mechanism: Mechanism, pair: Neighbours, present: bool) -> Callable[[Ra
         )
     curator = mechanism.trust
     if not isinstance(curator, Curator):
-        from mapveil.attacks.least_noise import audited_devices, least_noise
-
         user = pair.with_one - pair.without if present else None
         return least_noise(mechanism, pair.tiling, audited_devices(pair.tiling, pair.without, user))
     sums, raster = pair.with_one if present else pair.without, mechanism.raster(pair.tiling)

@@ -72,10 +72,8 @@ def attack_signal(
         :math:`v_1, v_2` of the privacy P; an adversary's own loss may differ.
     most_judged : int
         Held-out runs beyond so many are sampled: at 50,000 the standard error of P1 is 0.002.
-    rng : Randomness or int, optional
-        The source of bits.
-    progress : callable, optional
-        Called with a step's name and its finished fraction.
+    rng, progress : optional
+        The source of bits; called with a step's name and its finished fraction.
 
     Raises
     ------
@@ -152,7 +150,7 @@ def attack_measurements(
     seed : int
         The same seed gives the same figures.
     progress : callable, optional
-        Called with a step's name and the fraction done.
+        Called with a step's name and its finished fraction.
 
     Returns
     -------

@@ -75,10 +75,8 @@ def fit_privatizer(
         A name of the table of privatizers, or one with its parameters.
     options : mapping, optional
         Parameters of a privatizer that is given by name.
-    rng : Randomness or int, optional
-        The source of bits.
-    progress : callable, optional
-        Called with a step's name and the fraction done.
+    rng, progress : optional
+        The source of bits; called with a step's name and its finished fraction.
 
     Raises
     ------
@@ -114,10 +112,8 @@ def privatize(
         As :func:`mapveil.read_points` takes; its features are the columns of ``fitted``.
     keep : sequence of str
         Columns left as they are, which no guarantee covers; others that are no feature are emptied.
-    rng : Randomness or int, optional
-        The source of bits.
-    progress : callable, optional
-        Called with a step's name and the fraction done.
+    rng, progress : optional
+        The source of bits; called with a step's name and its finished fraction.
     **columns
         ``user``, ``lat``, ``lon``, ``rss``, ``time`` and ``fill``, as for :func:`mapveil.read_measurements`.
 

@@ -45,22 +45,18 @@ def distortion_utility(original: FloatArray, privatized: FloatArray) -> float:
 
 
 def linear_parameters(rows: FloatArray) -> FloatArray:
-    r"""Parameters of the server's linear model of signal strength.
+    r"""Parameters of the server's linear model of signal strength, shape (features,).
 
     .. math:: x_3 = a_0 + \sum_{j \ne 3} a_j x_j, \qquad \alpha = (A^T A)^+ A^T x_3
 
     where: :math:`x_3` is signal strength, A the other columns behind a column of ones, and :math:`^+` the
-    pseudo-inverse: where features depend on each other linearly, the parameters of least norm. Run by: the server.
+    pseudo-inverse: where features depend on each other linearly, the parameters of least norm. :math:`a_0` comes first,
+    then the parameter of every other feature in order. Run by: the server.
 
     Parameters
     ----------
     rows : ndarray of float64, shape (rows, features)
         Normalised; column 2 is signal strength.
-
-    Returns
-    -------
-    ndarray of float64, shape (features,)
-        :math:`a_0`, then the parameter of every feature but signal strength, in order.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Dense networks of rectified units, run with matrix products alone: what a phone runs of a trained one."""
+"""Dense networks of rectified units, run with matrix products alone."""
 
 from __future__ import annotations
 
@@ -26,16 +26,7 @@ class DenseNetwork(NamedTuple):
     biases: tuple[npt.NDArray[np.float32], ...]  # each (outputs,)
 
     def apply(self, rows: npt.NDArray[np.floating]) -> npt.NDArray[np.float32]:
-        """Outputs of every row, in single precision.
-
-        Parameters
-        ----------
-        rows : ndarray of float, shape (rows, inputs)
-
-        Returns
-        -------
-        ndarray of float32, shape (rows, outputs)
-        """
+        """Outputs of rows of shape (rows, inputs) in single precision, shape (rows, outputs)."""
         made = np.empty((len(rows), len(self.biases[-1])), dtype=np.float32)
         for start in range(0, len(rows), _CHUNK):
             level = np.asarray(rows[start : start + _CHUNK], dtype=np.float32)
@@ -74,21 +65,10 @@ class DenseNetwork(NamedTuple):
 
 
 def network_normals(rows: int, width: int, rng: Randomness) -> npt.NDArray[np.float32]:
-    r"""Standard normals to feed a network with, by the transform of Box and Muller (1958).
+    """Standard normals in single precision for the inputs of a network, shape (rows, width).
 
-    Words of 32 bits, single precision: at most 6.7 deviations. Good enough for the inputs of a network, whose
-    output nothing is proved of; not for noise that a proof rests on.
-
-    Parameters
-    ----------
-    rows, width : int
-        The shape.
-    rng : Randomness
-        The source of bits.
-
-    Returns
-    -------
-    ndarray of float32, shape (rows, width)
+    By the transform of Box and Muller (1958) from words of 32 bits, at most 6.7 deviations: not for noise that a proof
+    rests on.
     """
     half = (rows * width + 1) // 2
     radius = rng.words(half, np.uint32).astype(np.float32)

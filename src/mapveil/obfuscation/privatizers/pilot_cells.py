@@ -13,29 +13,22 @@ _CHUNK = 1 << 12
 def find_centres(
     rows: Rows32, count: int, generator: np.random.Generator, *, rounds: int = 12
 ) -> tuple[Rows32, npt.NDArray[np.int64]]:
-    """Centres by Lloyd's iteration from rows at random, and the centre nearest to every row.
+    """Centres by Lloyd's iteration, shape (at most count, width), and the number of the one nearest to every row.
 
     Parameters
     ----------
     rows : ndarray of float32, shape (rows, width)
     count : int
-        Centres at most; a centre that no row is nearest to is left out.
+        Maximum number of centres; a centre that no row is nearest to is left out.
     generator : numpy Generator
-        Where to start: nothing that a proof rests on.
+        Source of the first centres, which are rows at random.
     rounds : int
         Iterations.
-
-    Returns
-    -------
-    centres : ndarray of float32, shape (at most count, width)
-    nearest : ndarray of int64, shape (rows,)
     """
     centres = rows[generator.permutation(len(rows))[:count]].copy()
     for _ in range(rounds):
         nearest = nearest_centre(rows, centres)
-        sums = np.stack(
-            [np.bincount(nearest, rows[:, at], minlength=len(centres)) for at in range(rows.shape[1])], axis=1
-        )
+        sums = np.stack([np.bincount(nearest, column, len(centres)) for column in rows.T], axis=1)
         sizes = np.bincount(nearest, minlength=len(centres))
         centres = np.where(
             sizes[:, None] > 0,

@@ -92,13 +92,9 @@ class Privatizer(ABC):
         state : mapping of str to ndarray
             Result of :meth:`learn`.
         rows : ndarray of float64, shape (runs, sequence x features)
-            Normalised.
+            Normalised, as is the result.
         rng : Randomness
             The source of bits.
-
-        Returns
-        -------
-        ndarray of float64, shape (runs, sequence x features)
         """
 
     @abstractmethod
@@ -114,10 +110,8 @@ class Privatizer(ABC):
         ----------
         pilot : Measurements
             Rows of people who opted in.
-        rng : Randomness or int, optional
-            The source of bits; an integer repeats the fit.
-        progress : callable, optional
-            Called with a step's name and its finished fraction.
+        rng, progress : optional
+            The source of bits; called with a step's name and its finished fraction.
 
         Raises
         ------
@@ -222,13 +216,9 @@ class FittedPrivatizer:
         Parameters
         ----------
         rows : ndarray of float64, shape (features,) or (rows, features)
-            In the features' own units; with ``sequence`` L, consecutive L rows are one user's run.
+            In the features' own units, as is the result; with ``sequence`` L, L consecutive rows are one user's run.
         rng : Randomness or int, optional
             The source of bits; the operating system's where none is given.
-
-        Returns
-        -------
-        ndarray of float64, the shape of ``rows``
 
         Raises
         ------

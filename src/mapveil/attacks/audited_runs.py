@@ -1,7 +1,7 @@
-"""A collection with the least noise its promise allows: what an audit runs.
+"""Runs of audited mechanisms: a collection with the least noise its guarantee allows, and one device's reports.
 
-As many devices drop out as are tolerated, and as many are corrupt and add no noise: the shares of the others must
-carry the promise alone. One device holds a place or none; that it takes part is no secret.
+In the collection as many devices drop out as are tolerated, and as many are corrupt and add no noise: the shares of the
+others must carry the guarantee alone. One device holds a place or none; its participation is public.
 """
 
 from __future__ import annotations
@@ -12,13 +12,16 @@ import numpy as np
 
 from mapveil.engines import UNIT
 from mapveil.geo.tiling import Tiling
+from mapveil.local.local_mechanism import LocalMechanism
+from mapveil.local.randomizers.randomizer import SymbolRandomizer
 from mapveil.mechanisms.mechanism import Estimate
 from mapveil.mechanisms.plan import Execution, Raster, run
 from mapveil.mechanisms.sum_mechanism import SumMechanism
 from mapveil.trust.secure_aggregation.model import SecureAggregation
-from mapveil_client.arrays import IntArray
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.contribution import Devices
 from mapveil_client.errors import ParameterError
+from mapveil_client.local.domain import Domain
 from mapveil_client.morton import interleave
 from mapveil_client.randomness.random import Randomness
 
@@ -68,3 +71,46 @@ def least_noise(
         return raster.on_cells(run(mechanism.plan(simulation.setting), simulation.answer))
 
     return once
+
+
+def report_likelihoods(
+    mechanism: LocalMechanism,
+    tiling: Tiling,
+    cell: int,
+    other: int,
+    present: bool,
+    runs: int,
+    rng: Randomness,
+) -> FloatArray:
+    r"""Log-likelihood ratios of reports of a device in one of two cells, shape (runs,). Run by: an auditor.
+
+    .. math:: \ell(y) = \ln \frac{q(y \mid x)}{q(y \mid x')}
+
+    where: q is the channel that the server inverts, y a report, and x and x' are ``cell`` and ``other``. No statistic
+    of one report tells the two further apart (Neyman and Pearson). Where a report is a set of sites, :math:`\ell` grows
+    with [x in y] - [x' in y], which stands for it.
+
+    Parameters
+    ----------
+    mechanism : LocalMechanism
+        The mechanism under audit.
+    tiling : Tiling
+        The cells.
+    cell, other : int
+        The two cells.
+    present : bool
+        Whether the device is in ``cell``; otherwise it is in ``other``.
+    runs : int
+        Number of reports.
+    rng : Randomness
+        The device's source of bits.
+    """
+    randomizer = mechanism.on(Domain(tiling))
+    x, y = randomizer.domain.sites_of(np.array([cell, other]))
+    reports = randomizer.randomize(np.full(runs, cell if present else other), rng).values
+    if isinstance(randomizer, SymbolRandomizer):
+        here, there = (randomizer.forward(np.eye(1, randomizer.size, site)[0])[reports] for site in (x, y))
+        tiny = np.finfo(np.float64).tiny
+        return np.asarray(np.log(np.maximum(here, tiny)) - np.log(np.maximum(there, tiny)))
+    held = np.unpackbits(reports, axis=1, count=randomizer.size).astype(np.float64)
+    return np.asarray(held[:, x] - held[:, y])
