@@ -69,10 +69,7 @@ class AdaptiveGrid(SumMechanism):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._check(0 < self.alpha < 1, "alpha", "a number between 0 and 1")
-        self._check(self.c > 0 and math.isfinite(self.c), "c", "a number above 0")
-        self._check(
-            self.c2 is None or (self.c2 > 0 and math.isfinite(self.c2)), "c2", "a number above 0, or none"
-        )
+        self._check_positive("c", *(() if self.c2 is None else ("c2",)))
         self._check(self.first is None or 1 <= self.first <= 1 << 12, "first", "1 to 4096, or none")
         self._check(self.whole in ("ceil", "floor"), "whole", "ceil or floor")
 

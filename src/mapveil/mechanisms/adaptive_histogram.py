@@ -131,7 +131,7 @@ class AdaptiveHistogram(SumMechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check(self.c > 0 and math.isfinite(self.c), "c", "a number above 0")
+        self._check_positive("c")
         self._check(self.b >= 1 and math.isfinite(self.b), "b", "a number of at least 1")
         self._check(self.k >= 0 and math.isfinite(self.k), "k", "a number of at least 0")
         fixed = isinstance(self.threshold, (int, float)) and not isinstance(self.threshold, bool)

@@ -16,6 +16,7 @@ from mapveil.mechanisms.sum_mechanism import SumMechanism
 from mapveil.mechanisms.thresholded_histogram import largest
 from mapveil_client.arrays import BoolArray, FloatArray, IntArray, quotient
 from mapveil_client.epsilon import split_epsilon
+from mapveil_client.errors import is_whole
 from mapveil_client.level_encoding import level_members
 from mapveil_client.morton import children
 
@@ -98,11 +99,7 @@ class EmdHeatmap(SumMechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check(
-            isinstance(self.width, int) and not isinstance(self.width, bool) and self.width >= 1,
-            "width",
-            "a whole number of at least 1",
-        )
+        self._check(is_whole(self.width, 1, 1 << 63), "width", "a whole number of at least 1")
         self._check(0.5 < self.decay <= 1, "decay", "a number above 1/2, at most 1,")
 
     def first_level(self, depth: int) -> int:

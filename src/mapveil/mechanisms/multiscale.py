@@ -137,9 +137,7 @@ class Multiscale(GridMechanism):
         self._check(
             self.first_share is None or 0 < self.first_share < 1, "first_share", "a number between 0 and 1"
         )
-        self._check(
-            self.leaf_signal > 0 and math.isfinite(self.leaf_signal), "leaf_signal", "a number above 0"
-        )
+        self._check_positive("leaf_signal")
         self._check(self.shifts >= 1, "shifts", "a whole number of at least 1")
 
     def level(self, setting: Setting, users: float, epsilon: Fraction) -> int:

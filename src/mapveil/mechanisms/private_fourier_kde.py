@@ -40,7 +40,7 @@ from mapveil.privacy.discrete_laplace import discrete_laplace, laplace_variance
 from mapveil.random_features.map_points import MapPoints, map_points
 from mapveil.random_features.projection_mechanism import check_bandwidth, non_negative
 from mapveil_client.arrays import ComplexArray, FloatArray, IntArray
-from mapveil_client.errors import InputError
+from mapveil_client.errors import InputError, is_whole
 from mapveil_client.randomness.random import Randomness
 
 _RING: Final = 1.15  # ratio of a ring's edges, where that is more than one wave
@@ -113,11 +113,9 @@ class PrivateFourierKde(SumMechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        h = self.bandwidth_m
-        number = h is None or (isinstance(h, (int, float)) and not isinstance(h, bool) and 0 < h < math.inf)
-        self._check(number, "bandwidth_m", "a number of metres above 0, or none")
-        whole = isinstance(self.most_features, int) and not isinstance(self.most_features, bool)
-        self._check(whole and self.most_features >= 1, "most_features", "a whole number of at least 1")
+        if self.bandwidth_m is not None:
+            self._check_positive("bandwidth_m")
+        self._check(is_whole(self.most_features, 1, 1 << 31), "most_features", "a whole number of at least 1")
 
     def check_cells(self, tiling: Tiling) -> None:
         """Refuse a bandwidth in metres on cells in degrees."""

@@ -119,7 +119,7 @@ class UniformGrid(GridMechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check(self.c > 0 and math.isfinite(self.c), "c", "a number above 0")
+        self._check_positive("c")
 
     def level(self, setting: Setting, users: float, epsilon: Fraction) -> int:
         """The rule's level for so many users with so much budget."""
