@@ -68,8 +68,7 @@ class Account:
 
     def spent_on(self, collection: str) -> Fraction:
         """The sum of a collection's charges."""
-        entry = self.entries.get(collection)
-        return Fraction(0) if entry is None else entry.spent
+        return self.entries[collection].spent if collection in self.entries else Fraction(0)
 
     def left(self, lifetime: Fraction) -> Fraction:
         """The budget that may still be granted, with every running grant set aside."""

@@ -36,10 +36,9 @@ class Centres(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Lattice:
-    """The site of each cell of a tiling on a square raster of 2**depth rows and columns.
+    """The site of each cell of a tiling on a square raster; mechanisms that work on a quadtree see every tiling so.
 
-    Mechanisms that work on a quadtree see every tiling through its lattice. A site that no cell
-    lies on is known to be empty; cells that share a site share its estimate evenly.
+    A site that no cell lies on is known to be empty; cells that share a site share its estimate evenly.
 
     Parameters
     ----------
@@ -48,7 +47,7 @@ class Lattice:
     row, col : ndarray of int64, shape (cells,)
         The site of each cell.
     inside : ndarray of bool, shape (cells,), optional
-        Which cells can hold anybody; all by default. The others are known to be empty.
+        Whether each cell can hold anybody; all by default. The others are known to be empty.
     """
 
     depth: int

@@ -82,7 +82,6 @@ class Traffic:
 
     up: int = 0
     down: int = 0
-    requests: int = 0
 
 
 class TransportFault(MapveilError):
@@ -262,7 +261,6 @@ class Connection:
                 if traffic is not None:
                     traffic.up += len(body)
                     traffic.down += len(answer.content)
-                    traffic.requests += 1
                 if 200 <= answer.status < 300:
                     return answer
                 if answer.status not in _AGAIN:

@@ -40,7 +40,11 @@ class Encoding(ABC):
 
     def to_dict(self) -> dict[str, Any]:
         """A record of plain values, for the wire."""
-        return {"kind": self.kind} | {each.name: _plain(getattr(self, each.name)) for each in fields(self)}
+        return {"kind": self.kind} | _record(self)
+
+
+def _record(owner: Encoding | PrefixTree) -> dict[str, Any]:
+    return {each.name: _plain(getattr(owner, each.name)) for each in fields(owner)}
 
 
 def _plain(value: Any) -> Any:
@@ -78,13 +82,7 @@ class NodeEncoding(Encoding):
 
     def to_dict(self) -> dict[str, Any]:
         """A record of plain values, for the wire."""
-        tree = self.tree
-        return {
-            "kind": "nodes",
-            "depth": tree.depth,
-            "level": tree.level.tolist(),
-            "code": tree.code.tolist(),
-        }
+        return {"kind": self.kind} | _record(self.tree)
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,7 +20,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Final, NamedTuple
 
-from mapveil_client.errors import ParameterError
+from mapveil_client.errors import ParameterError, check
 
 EpsilonLike = int | float | str | Decimal | Fraction
 """Values that an epsilon may be given as; a float means the decimal number it prints as."""
@@ -42,16 +42,9 @@ def exact_number(value: EpsilonLike) -> Fraction | None:
 
 
 def as_epsilon(value: EpsilonLike, name: str = "epsilon") -> Fraction:
-    """Read a privacy parameter exactly.
+    """Read a privacy parameter, ``name`` in errors, exactly: a finite number above zero, or text such as ``"1/3"``.
 
     A float is taken as the shortest decimal that prints it: ``0.1`` is exactly one tenth.
-
-    Parameters
-    ----------
-    value : int, float, str, Decimal or Fraction
-        A finite number above zero; a string may be ``"0.5"`` or ``"1/3"``.
-    name : str
-        Name of the parameter, for errors.
 
     Raises
     ------
@@ -75,22 +68,15 @@ def split_epsilon(total: Fraction, shares: Sequence[float]) -> tuple[Fraction, .
     .. math:: \epsilon_i = 2^{-40} \lfloor 2^{40}\, \epsilon\, s_i / \textstyle\sum_j s_j \rfloor \quad (i < n),
               \qquad \epsilon_n = \epsilon - \textstyle\sum_{i < n} \epsilon_i
 
-    where: :math:`\epsilon` is ``total``, :math:`s_i` is ``shares[i]`` and :math:`n` their number.
-
-    Parameters
-    ----------
-    total : Fraction
-        The budget, above zero.
-    shares : sequence of float
-        Positive finite weights; only their ratios matter.
+    where: :math:`\epsilon` is ``total``, above zero, and :math:`s_i` is ``shares[i]``, positive and finite, of n.
 
     Raises
     ------
     ParameterError
         A share is not positive and finite, or a part would round to nothing.
     """
-    if not shares or any(not math.isfinite(share) or share <= 0 for share in shares):
-        raise ParameterError(f"budget shares are {list(shares)!r}; expected positive finite numbers")
+    good = bool(shares) and all(math.isfinite(share) and share > 0 for share in shares)
+    check(good, "budget shares", "positive finite numbers", list(shares))
     exact = [Fraction(share) for share in shares]
     whole = sum(exact)
     parts = [Fraction(math.floor(total * share / whole * _GRAIN), _GRAIN) for share in exact]

@@ -138,8 +138,8 @@ class DevicePolicy(Checked):
         if sums.overflow != "refuse":
             return "sums that may overflow are asked for; those that do not are answered"
         return _outside(
-            ("corrupt", _exact(sums.corrupt), self.least_corrupt, 1),
-            ("tolerated_dropout", _exact(sums.tolerated_dropout), 0, self.most_dropout),
+            ("corrupt", Fraction(str(sums.corrupt)), self.least_corrupt, 1),
+            ("tolerated_dropout", Fraction(str(sums.tolerated_dropout)), 0, self.most_dropout),
             ("shard_size", sums.shard_size, self.least_shard, math.inf),
         )
 
@@ -184,8 +184,8 @@ class DevicePolicy(Checked):
                 f"the terms promised {float(terms.epsilon):.6g} in all"
             )
         for name, told, agreed in (
-            ("tolerated_dropout", asked.dropout, _exact(sums.tolerated_dropout)),
-            ("corrupt", asked.corrupt, _exact(sums.corrupt)),
+            ("tolerated_dropout", asked.dropout, Fraction(str(sums.tolerated_dropout))),
+            ("corrupt", asked.corrupt, Fraction(str(sums.corrupt))),
             ("rounding", asked.rounding, sums.rounding),
             ("scale", asked.scale, sums.units),
             ("active", asked.active, terms.active),
@@ -243,11 +243,6 @@ def _outside(*bounds: tuple[str, _Number, _Number, _Number]) -> str | None:
             bound = f"at most {float(most):.6g}" if value > most else f"at least {float(least):.6g}"
             return f"{name} {float(value):.6g} is asked; {bound} is answered"
     return None
-
-
-def _exact(value: float | Fraction) -> Fraction:
-    """The fraction as people write it: 0.1 is a tenth exactly."""
-    return Fraction(str(value))
 
 
 def _said(error: BaseException) -> str:

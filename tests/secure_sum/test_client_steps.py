@@ -111,7 +111,7 @@ def test_an_identity_that_is_not_enrolled_is_refused(local_round, make_parameter
     again().receive(made.outbox[0])
     assert sorted(asked) == [1, 2, 3, 4, 5]
     publics[4] = bytes(32)
-    refuses(again(), made.outbox[0], "client 4 signed by an identity that is not enrolled")
+    refuses(again(), made.outbox[0], "client 4, whose identity is not enrolled")
 
 
 def test_a_box_that_does_not_open_costs_only_its_own_share(local_round, make_parameters):

@@ -231,9 +231,7 @@ class ClientSteps:
         if not signed_by(public, signature, statement):
             raise PeerFault(f"the server gave keys of client {peer} that are not signed by its identity")
         if self.enrolled is not None and not self.enrolled(peer, public):
-            raise PeerFault(
-                f"the server gave keys of client {peer} signed by an identity that is not enrolled"
-            )
+            raise PeerFault(f"the server gave keys of client {peer}, whose identity is not enrolled")
 
     def mask(self, memory: Memory, vector: Words, senders: bytes, boxes: bytes) -> Outcome:
         """Open the shares that came, and mask the vector with every neighbour that sent some."""

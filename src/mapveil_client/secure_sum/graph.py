@@ -58,7 +58,6 @@ from __future__ import annotations
 
 import functools
 import math
-from decimal import Decimal
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -69,6 +68,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
 from mapveil_client.arrays import BoolArray, FloatArray, IntArray
+from mapveil_client.epsilon import EpsilonLike, exact_number
 from mapveil_client.errors import ParameterError, check
 from mapveil_client.secure_sum.masks import SEED_BYTES, Purpose, info
 
@@ -206,12 +206,10 @@ def _least(tail: FloatArray, limit: float) -> int:
     return int(np.argmax(tail <= limit))
 
 
-def _exact(value: Fraction | float | str | Decimal, name: str) -> Fraction:
-    try:
-        exact = Fraction(value) if isinstance(value, Fraction | int) else Fraction(str(value))
-    except ValueError:
-        exact = Fraction(-1)
-    check(0 <= exact < 1, name, "a fraction of the clients from 0 to below 1", value)
+def _exact(value: EpsilonLike, name: str) -> Fraction:
+    exact = exact_number(value)
+    if exact is None or not 0 <= exact < 1:
+        raise ParameterError(f"{name} must be a fraction of the clients from 0 to below 1, got {value!r}")
     return exact
 
 
