@@ -25,6 +25,7 @@ from mapveil.mechanisms.adaptive_rounds import (
 from mapveil.mechanisms.mechanism import Estimate
 from mapveil.mechanisms.plan import NoisySums, Plan, Query, Setting
 from mapveil.mechanisms.sum_mechanism import SumMechanism
+from mapveil.mechanisms.uniform_grid import resolution_note
 from mapveil_client.arrays import BoolArray, FloatArray
 from mapveil_client.encodings import Encoding, NodeEncoding
 from mapveil_client.errors import ParameterError
@@ -234,7 +235,10 @@ class AdaptiveHistogram(SumMechanism):
     def _estimate(self, asked: PrefixTree, sums: NoisySums, setting: Setting) -> Estimate:
         values = asked.spread(np.maximum(sums.values, 0.0), setting.members)
         measured = sums.measurement(asked.owner(np.arange(setting.members.size)))
-        return Estimate(values, (measured,), _resolution(asked))
+        if not asked.size:
+            return Estimate(values, (measured,))
+        levels = int(asked.level.min()), int(asked.level.max())
+        return Estimate(values, (measured,), (resolution_note(setting, *levels, "uniform"),))
 
 
 def start_tree(depth: int, deepest: int, nodes: tuple[tuple[int, int], ...] | None) -> PrefixTree:
@@ -291,14 +295,6 @@ def _updated(tree: PrefixTree, asked: PrefixTree, split: BoolArray, collapse: Bo
     kept = np.ones(grown.size, dtype=np.bool_)
     kept[grown.find(asked.level[collapse], asked.code[collapse])] = False
     return grown.take(kept | (grown.level == 0))
-
-
-def _resolution(asked: PrefixTree) -> tuple[str, ...]:
-    if asked.size == 0:
-        return ()
-    low, high = int(asked.level.min()), int(asked.level.max())
-    levels = f"level {low}" if low == high else f"levels {low} to {high}"
-    return (f"resolution follows the people found: {asked.size} nodes of {levels}, uniform within each",)
 
 
 def _pairs(start: Iterable[Iterable[int]]) -> tuple[tuple[int, int], ...]:

@@ -20,6 +20,7 @@ from mapveil.mechanisms.uniform_grid import (
     held_at,
     nearest_level,
     noise_deviation,
+    resolution_note,
     tree_at,
 )
 from mapveil_client.arrays import FloatArray, IntArray
@@ -162,22 +163,20 @@ class Multiscale(GridMechanism):
         measured = (*before, sums.measurement(tree.owner(sites)))
         row, col = deinterleave(sites)
         sloped = self._sloped(setting)
-        inside = "inside its cells the map follows the slope around them" if sloped else "even below it"
+        below = "interpolated" if sloped else "uniform"
         if single:
             made = (
                 interpolate(blocks.shrunk, blocks.members, blocks.exponent, blocks.floor)
                 if sloped
                 else spread(blocks.shrunk, blocks.members)
             )
-            return Estimate(made[row, col], measured, (f"measured at level {level}; {inside}",))
+            return Estimate(made[row, col], measured, (resolution_note(setting, level, level, below),))
         depths = self._depths(setting, blocks, float(second))
         leaves = _leaf_nodes(setting, blocks, depths)
         again = yield Query("leaves of the blocks", NodeEncoding(leaves), second, _row_by_row(leaves))
         made = self._combine(setting, blocks, depths, leaves, sums, again)
-        words = f"resolution follows the people found: levels {level} to {level + int(depths.max(initial=0))}"
-        return Estimate(
-            made[row, col], (*measured, again.measurement(leaves.owner(sites))), (f"{words}; {inside}",)
-        )
+        note = resolution_note(setting, level, level + int(depths.max(initial=0)), below)
+        return Estimate(made[row, col], (*measured, again.measurement(leaves.owner(sites))), (note,))
 
     def _sloped(self, setting: Setting) -> bool:
         return not setting.curator if self.slope is None else self.slope

@@ -45,6 +45,7 @@ class Setting(NamedTuple):
     curator: bool = False  # whether a curator answers: one discrete Laplace variable per sum
     users_share: float = 0.05  # part of the budget for a noisy number of users where it is not public
     tiling: Tiling | None = None
+    area_m2: float | None = None  # of the region; None without georeference
 
     @property
     def least_terms(self) -> float:

@@ -78,6 +78,25 @@ def cells_at(setting: Setting, level: int) -> IntArray:
     return np.flatnonzero(held_at(setting, level))
 
 
+def resolution_note(setting: Setting, low: int, high: int, below: str) -> str:
+    """A note on the mean width of the cells that were measured at some levels, and on the map below them."""
+    if setting.area_m2 is None:
+        at = f"at level {low}" if low == high else f"at levels {low} to {high}, finer where more users are"
+        return f"cells were measured {at}; below that the map is {below}"
+    coarse, fine = (
+        _length(math.sqrt(setting.area_m2 / max(cells_at(setting, level).size, 1))) for level in (low, high)
+    )
+    wide = (
+        f"{coarse} wide" if low == high else f"between {fine} and {coarse} wide, finer where more users are"
+    )
+    return f"cells were measured {wide}; below that the map is {below}"
+
+
+def _length(metres: float) -> str:
+    rounded = float(f"{metres:.2g}")
+    return f"{rounded:g} m" if rounded < 1000 else f"{rounded / 1000:g} km"
+
+
 def nearest_level(setting: Setting, wanted: float) -> int:
     """The level whose number of cells is nearest to the wanted one, as a ratio; of equal ones the coarser."""
     counts = [max(cells_at(setting, level).size, 1) for level in range(setting.depth + 1)]

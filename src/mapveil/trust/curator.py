@@ -135,6 +135,7 @@ class Curator:
             curator=True,
             users_share=self.users_share,
             tiling=tiling,
+            area_m2=tiling.region.area_m2 if tiling.region.georeferenced else None,
         )
         return CuratorAnswerer(setting, sums, raster, execution)
 

@@ -129,7 +129,9 @@ def replay(terms: CollectionTerms, sizes: IntArray, done: Sequence[DoneRound]) -
     model, raster = offer(terms).model, Raster.of(terms.cells.lattice())
     alpha, asked = model.alpha(int(sizes.min())), int(sizes.sum())
     fixed = (alpha, model.scale or TABLE_SCALE, model.rounding)
-    setting = Setting(raster.depth, raster.members, asked, sizes.size, *fixed)
+    region = terms.cells.region
+    area_m2 = region.area_m2 if region.georeferenced else None
+    setting = Setting(raster.depth, raster.members, asked, sizes.size, *fixed, area_m2=area_m2)
     plan = offer(terms).sums.plan(setting)
     try:
         query = next(plan)

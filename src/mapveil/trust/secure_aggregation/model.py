@@ -85,7 +85,8 @@ class SecureAggregation(SumParameters):
             )
         devices = devices_of(points, tiling, execution.progress, may_be_outside=may_be_outside)
         usual = 1 if devices.starts is None else TABLE_SCALE
-        return Simulation(self, raster, devices, self.scale or usual, execution, silent)
+        area_m2 = tiling.region.area_m2 if tiling.region.georeferenced else None
+        return Simulation(self, raster, area_m2, devices, self.scale or usual, execution, silent)
 
     def alpha(self, smallest: int) -> Fraction:
         """Each client's part of a discrete Laplace variable, where the smallest shard has so many clients."""

@@ -42,6 +42,8 @@ class Simulation:
         Parameters of the secure sums.
     raster : Raster
         The sites that queries are about.
+    area_m2 : float, optional
+        Area of the region, where it is georeferenced.
     devices : Devices
         All clients.
     scale : int
@@ -56,6 +58,7 @@ class Simulation:
         self,
         model: SecureAggregation,
         raster: Raster,
+        area_m2: float | None,
         devices: Devices,
         scale: int,
         execution: Execution,
@@ -79,6 +82,7 @@ class Simulation:
             model.alpha(int(self._sizes.min())),
             scale,
             model.rounding,
+            area_m2=area_m2,
         )
         # A stream of its own, so that a second collection from one seeded stream does not repeat the first.
         words = execution.rng.words(16, np.uint8).tobytes()
