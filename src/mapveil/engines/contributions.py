@@ -201,10 +201,8 @@ def locator(tiling: Tiling, cells: IntArray, outside: Outside) -> Locate:
 
     Parameters
     ----------
-    tiling : Tiling
-        The cells.
     cells : ndarray of int64, shape (sites,)
-        Cells of the sites, ascending.
+        Cells of the tiling that are sites, ascending.
     outside : Outside
         With ``NEAREST``, a location in no site is at the site whose centre is nearest in metres of the region's
         plane; otherwise its cell is -1.

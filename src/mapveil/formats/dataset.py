@@ -21,11 +21,6 @@ def as_dataset(released: ReleasedMap) -> xarray.Dataset:
     A raster map has dimensions ``y`` (north to south) and ``x`` (west to east) in its plane, and its CRS in
     ``spatial_ref`` as rioxarray reads it. Any other has the dimension ``cell`` with ``lon`` and ``lat`` of the centres.
     The attribute ``mapveil`` holds the whole metadata as JSON.
-
-    Raises
-    ------
-    MissingExtra
-        xarray is not installed.
     """
     module = require("xarray", "geo")
     frame, guarantee = raster_frame(released.tiling), released.guarantee

@@ -1,4 +1,4 @@
-"""Reading a released map back from its file, as somebody who must check it does."""
+"""Read a released map back from its file."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class NotAMap(InputError):
 def read_map(path: str | PathLike[str]) -> DensityMap:
     """Read a map from a GeoTIFF or GeoParquet file that Mapveil wrote. Run by: anybody.
 
-    The file is believed: nothing in it proves that its guarantee was kept. The map carries no
-    measurements, as no export does; the bounds that were made of them stay in the file's own columns.
+    Nothing in the file proves that its guarantee was kept. The map carries no measurements, as no export does; bounds
+    stay in the file's own columns.
 
     Parameters
     ----------

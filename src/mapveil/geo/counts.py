@@ -34,16 +34,11 @@ class Counts:
     Parameters
     ----------
     values : ndarray of int64, shape (tiling.size,)
-        Whole users per cell, none negative.
+        Whole users per cell, none negative (an :class:`InputError` otherwise).
     tiling : Tiling
         The cells.
     source : str
         Name of the source in messages.
-
-    Raises
-    ------
-    InputError
-        A negative value, or another number of values than of cells.
     """
 
     values: npt.NDArray[np.int64]

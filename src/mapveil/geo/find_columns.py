@@ -48,6 +48,8 @@ def find_columns(
 ) -> FoundColumns:
     """Find the columns of a table (``source`` in messages) by the names given, or else by their usual names.
 
+    An :class:`InputError` where a column is missing, ambiguous, or of another type than it needs.
+
     Parameters
     ----------
     types : mapping of str to str
@@ -56,11 +58,6 @@ def find_columns(
         Name of a column, for each key of :data:`USUAL_NAMES`; None to look for it.
     place : Place, optional
         Column of geometries instead of lon and lat.
-
-    Raises
-    ------
-    InputError
-        A column is missing, ambiguous, or of another type than it needs.
     """
     sought = [kind for kind in USUAL_NAMES if place is None or kind not in ("lon", "lat")]
     found = {kind: find_column(kind, source, types, given.get(kind), USUAL_NAMES[kind]) for kind in sought}

@@ -98,15 +98,8 @@ class Measurements:
     def split(self, how: str, rng: Randomness, *, pilot: float = 0.7) -> MeasurementSplit:
         """Divide into a pilot, a fraction of the rows or users, and the rest.
 
-        Parameters
-        ----------
-        how : {"random", "time", "user"}
-            Rows at random, as the paper splits (70 % and 30 %); early rows and late rows, as in a collection; or whole
-            users, so that no user of the pilot is held out.
-        rng : Randomness
-            Source of the rows or users.
-        pilot : float
-            Fraction of the pilot, between 0 and 1.
+        "random": rows, as the paper splits (70 % and 30 %); "time": early rows and late rows, as in a collection;
+        "user": whole users, so that no user of the pilot is held out.
         """
         check(0 < pilot < 1, "pilot", "a fraction between 0 and 1, such as 0.7", pilot)
         check(how in ("random", "time", "user"), "split", "one of random, time, user", how)

@@ -75,11 +75,7 @@ def tiling_for(
     source : Points or Counts
         Data on the cells; ``places:COLUMN`` reads a column of it.
     tiling : Tiling or str, optional
-        Cells, or their specification (``default`` where there is none).
-    region : Region, optional
-        Region of a specification.
-    default : str
-        Specification.
+        Cells, or their specification in ``region``; ``default`` where there is none.
 
     Raises
     ------

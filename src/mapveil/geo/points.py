@@ -87,25 +87,20 @@ class Points(PointQuery):
         region: Region | None = None,
         source: str = "arrays",
     ) -> Points:
-        """Points of parallel one-dimensional arrays.
+        """Points of parallel arrays, shape (rows,) each; an :class:`InputError` where they differ in length.
 
         Parameters
         ----------
-        user : array of any type, shape (rows,)
+        user : array of any type
             Ids that tell users apart.
-        lon, lat : array of float, shape (rows,)
+        lon, lat : array of float
             WGS84 degrees.
-        time, weight, label : array, shape (rows,), optional
-            Time; weight of the row within its user (non-negative); category.
+        time, weight, label : array, optional
+            Time; weight of the row within its user, from 0; category.
         region : Region, optional
             Public region of the points.
         source : str
             Name in messages.
-
-        Raises
-        ------
-        InputError
-            The arrays differ in length.
         """
         import pyarrow
 

@@ -1,4 +1,4 @@
-"""Web-mercator tiles: the cells of every slippy map, named by quadkeys."""
+"""Web-mercator tiles, named by quadkeys."""
 
 from __future__ import annotations
 

@@ -54,8 +54,7 @@ class FlowMap(ReleasedMap):
     Raises
     ------
     ParameterError
-        The arrays differ in length, a cell is not of the tiling, a pair is there twice, or trips are negative or
-        not finite.
+        Arrays of different lengths, unknown cells, a pair twice, or trips that are negative or not finite.
 
     Examples
     --------

@@ -105,7 +105,8 @@ class ProportionMap(DensityMap):
 
     def proportion(self, label: int = 1) -> FloatArray:
         """Estimated part of the people with a label, shape (cells,); NaN where the map expects nobody."""
-        found = self._of_cells(self.measured.proportions()[:, self._checked(label)])
+        check_whole(label, "label", 0, self.labels - 1)
+        found = self._of_cells(self.measured.proportions()[:, label])
         return np.where(self.values > 0, found, np.nan)
 
     def proportion_interval(
@@ -132,7 +133,8 @@ class ProportionMap(DensityMap):
         ParameterError
             ``alpha`` is outside (0, 1), or there is no such label.
         """
-        found = self.measured.bounds(alpha, self._checked(label), sampling=sampling)
+        check_whole(label, "label", 0, self.labels - 1)
+        found = self.measured.bounds(alpha, label, sampling=sampling)
         return Interval(self._of_cells(found.lower, 0.0), self._of_cells(found.upper, 1.0))
 
     def layers(self) -> tuple[Layer, ...]:
@@ -162,10 +164,6 @@ class ProportionMap(DensityMap):
         """The metadata that are particular to a map of proportions."""
         interval = {"alpha": INTERVAL_ALPHA, "of": "the proportion among those the people were drawn from"}
         return {**super().about(), "labels": self.labels, "proportion_interval": interval}
-
-    def _checked(self, label: int) -> int:
-        check_whole(label, "label", 0, self.labels - 1)
-        return label
 
     def _of_cells(self, found: FloatArray, outside: float = np.nan) -> FloatArray:
         """Each cell's part of a number per group."""

@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mapveil.geo.cut_region import cut_region, kept_bins
 from mapveil.geo.grid import Grid
 from mapveil.geo.points import Points
 from mapveil.geo.region import Region
@@ -88,7 +87,7 @@ def find_region(
         axes = _both_axes(answerer, turn, each) if curator else _margins(answerer, turn, each)
         shares += answerer.revealed
         costs += answerer.costs
-        columns, rows = (kept_bins(axis.values, axis.threshold) for axis in axes)
+        columns, rows = (_kept_bins(axis.values, axis.threshold) for axis in axes)
         if columns is None or rows is None:
             if turn == 0:
                 raise PromiseError(
@@ -96,7 +95,7 @@ def find_region(
                     "the world; name one with --region W,S,E,N"
                 )
             break
-        region = cut_region(region, columns, rows, _BINS)
+        region = _cut(region, columns, rows)
     return FoundRegion(region, tuple(shares), tuple(costs))
 
 
@@ -127,3 +126,28 @@ def _threshold(sums: NoisySums, sides: int) -> float:
     """t, users; with one of ``sides``, the quantile of the noise's magnitude, which is larger."""
     alpha = sides * _FALSE_ALARM / _BINS
     return laplace_sum_quantile(alpha, sums.terms, sums.epsilon, sums.sensitivity) / sums.scale
+
+
+class _Bins(NamedTuple):
+    """First and last of a row of bins."""
+
+    first: int
+    last: int
+
+
+def _kept_bins(noisy: FloatArray, threshold: float) -> _Bins | None:
+    """First and last bin above the threshold, with one bin of margin; None where there is none."""
+    above = np.flatnonzero(noisy > threshold)
+    if above.size == 0:
+        return None
+    return _Bins(max(int(above[0]) - 1, 0), min(int(above[-1]) + 1, noisy.size - 1))
+
+
+def _cut(region: Region, columns: _Bins, rows: _Bins) -> Region:
+    """The part of a box between two of its columns and two of its rows; row 0 is the northmost."""
+    x0, y0, x1, y1 = region.bounds_m
+    width, height = (x1 - x0) / _BINS, (y1 - y0) / _BINS
+    xs = np.array([x0 + columns.first * width, x0 + (columns.last + 1) * width])
+    ys = np.array([y1 - (rows.last + 1) * height, y1 - rows.first * height])
+    lon, lat = region.unproject(xs, ys)
+    return Region.from_bbox(float(lon[0]), float(lat[0]), float(lon[1]), float(lat[1]))

@@ -117,11 +117,6 @@ def density_scale(densities: FloatArray, kind: ScaleKind = "log", *, faint: floa
 
     Densities that are not finite are left aside; ``faint`` is the noise floor, users per km².
 
-    Raises
-    ------
-    ParameterError
-        ``kind`` is neither "log", which copes with skew, nor "linear".
-
     Examples
     --------
     >>> density_scale(np.array([0.0, 5.0, 20000.0])).ticks().tolist()
