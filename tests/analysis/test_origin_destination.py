@@ -221,7 +221,7 @@ def test_reports_that_do_not_fit_are_refused() -> None:
         with pytest.raises(InputError, match="one of each"):
             asked.estimate(randomizer, pair, Randomness(0))
     foreign = Reports(np.full(10, 99))
-    with pytest.raises(InputError, match="no symbol"):
+    with pytest.raises(InputError, match="must be a symbol from 0 to 11"):
         asked.estimate(randomizer, PairReports(ten, foreign), Randomness(0))
     for candidates in (np.ones((3, 3), bool), np.zeros((12, 12), bool)):
         with pytest.raises(ParameterError, match="candidates"):

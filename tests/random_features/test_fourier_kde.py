@@ -205,7 +205,7 @@ def test_an_offset_blurs_by_as_much():
         ({"features": True}, "features"),
         ({"bands": 0}, "bands"),
         ({"neighbours": 0}, "neighbours"),
-        ({"kernel": "box"}, "expected one of gaussian"),
+        ({"kernel": "box"}, "kernel must be one of gaussian"),
         ({"bandwidth_rule": "silverman"}, "public or neighbours"),
         ({"smoothing": "some"}, "smoothing"),
         ({"smoothing": "reports", "kernel": "cauchy"}, "smoothing"),
