@@ -14,7 +14,7 @@ import secrets
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -33,6 +33,9 @@ May be run more than once, always against the store as it is then, so it changes
 
 _MAX_ITEMS: Final = 512  # of one transaction
 _MAX_SECONDS: Final = 0.05  # of one transaction's writes, so that the first item does not wait for all others
+_GATHER_SECONDS: Final = 0.004
+"""How long a busy store waits for more items of one transaction: whoever was just answered sends the next."""
+
 _TRIES: Final = 6
 
 
@@ -128,19 +131,24 @@ class GroupCommit:
             thread.join()
 
     def _serve(self) -> None:
+        busy = False
         while True:
             with self._wake:
                 while not self._waiting and not self._closed:
                     self._wake.wait()
                 if not self._waiting:
                     return
-            self._commit_some()
+            if busy and not self._closed:
+                time.sleep(_GATHER_SECONDS)
+            busy = self._commit_some() > 1
 
-    def _next(self, room: int) -> list[_Item]:
-        """At most ``room`` waiting items of the first writer; none where nothing waits."""
+    def _next(self, room: int, served: Container[Writer[Any]]) -> list[_Item]:
+        """At most ``room`` waiting items of the first writer; none where it was served, or nothing waits."""
         with self._wake:
             while self._waiting and room > 0:
                 writer, items = next(iter(self._waiting.items()))
+                if writer in served:
+                    break
                 taken = [items.popleft() for _ in range(min(room, len(items)))]
                 if not items:
                     del self._waiting[writer]
@@ -149,20 +157,23 @@ class GroupCommit:
                     return live
         return []
 
-    def _commit_some(self) -> None:
+    def _commit_some(self) -> int:
+        """Commit what waits; return how many items that were."""
         taken: list[_Item] = []
         results: list[Any] = []
         try:
             with self._transaction() as connection:
                 started = time.perf_counter()  # the wait for the lock is the other writer's time
-                while batch := self._next(_MAX_ITEMS - len(taken)):
+                served: set[Writer[Any]] = set()  # what comes in meanwhile is the next transaction's
+                while batch := self._next(_MAX_ITEMS - len(taken), served):
+                    served.add(batch[0].writer)
                     taken += batch
                     results += batch[0].writer(connection, [item.value for item in batch])
                     if time.perf_counter() - started > _MAX_SECONDS:
                         break
         except BaseException as error:  # an item's own failure, whatever it is, belongs to its sender
             if not taken:  # the transaction could not even begin
-                while batch := self._next(_MAX_ITEMS):
+                while batch := self._next(_MAX_ITEMS, ()):
                     taken += batch
             others = len(taken) > 1 and not isinstance(error, StoreUnavailable)
             if others or isinstance(error, Repeatable):
@@ -174,6 +185,7 @@ class GroupCommit:
                 self._observe(Batch(len(taken), time.perf_counter() - started))
             outcomes = [_Outcome(item, result, None) for item, result in zip(taken, results, strict=True)]
         _answer(outcomes)
+        return len(taken)
 
     def _alone(self, item: _Item) -> _Outcome:
         """Write one item in a transaction of its own, again while it conflicts with another's."""
