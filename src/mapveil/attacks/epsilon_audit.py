@@ -102,7 +102,7 @@ class _Event(NamedTuple):
     swapped: bool  # likelier without the user
 
     def holds(self, runs: _Runs) -> npt.NDArray[np.bool_]:
-        """In which runs it happened."""
+        """Whether the event happened, for each run."""
         column = runs.statistics[:, self.statistic]
         inside = column >= self.threshold if self.above else column <= self.threshold
         return inside if self.shape is None else inside & (runs.shapes == self.shape)

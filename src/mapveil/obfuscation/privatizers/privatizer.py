@@ -266,7 +266,7 @@ class FittedPrivatizer:
         return measurements.with_rows(rows)
 
     def record(self) -> dict[str, Any]:
-        """What a file says of the privatizer beside the arrays, JSON-ready."""
+        """The description of the privatizer that files hold beside its arrays, JSON-ready."""
         return {
             "software": f"mapveil {__version__}",
             "method": self.privatizer.name,
