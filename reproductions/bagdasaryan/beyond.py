@@ -15,7 +15,7 @@ from reproductions.bagdasaryan.figures import OTHER_IMAGES
 from reproductions.bagdasaryan.runs import PLAIN, Asked, Crowd, Job, jobs_of
 from reproductions.bagdasaryan.sections import UNIT, Plan, Shown, at_most
 from reproductions.driver import Section
-from reproductions.report import Claim, Picture, Report, Table, joint_verdict
+from reproductions.report import Claim, Picture, Report, Table, joint_verdict, judged
 from reproductions.results import Results, Summary, curve
 
 _USERS: Final = (10_000, 100_000, 1_000_000)
@@ -53,18 +53,11 @@ def _report_beyond(results: Results) -> Report:
     rows, panels, claims = [], [], []
     for users in _USERS:
         found = {asked.label: results.of(label=asked.label, users=users) for asked in _asked(users)}
-        for label, mine in found.items():
-            target = next(
-                (error for depth, error in TARGETS[users].items() if label == _multiscale(depth)), None
-            )
-            rows.append(
-                [
-                    f"{users:,} users: {label}",
-                    Shown()(mine),
-                    f"{mine.length:,.0f}",
-                    f"{target:.2f}" if target else "",
-                ]
-            )
+        targets = {_multiscale(depth): f"{error:.2f}" for depth, error in TARGETS[users].items()}
+        rows += [
+            [f"{users:,} users: {label}", Shown()(mine), f"{mine.length:,.0f}", targets.get(label, "")]
+            for label, mine in found.items()
+        ]
         depths = _DEPTHS[users]
         panels.append(
             Panel(
@@ -169,7 +162,7 @@ def _figures(value: float) -> str:
 
 
 def _report_skewed(results: Results) -> Report:
-    rows, held, words, earns, gains = [], [], [], [], []
+    rows, ahead, earns, gains = [], [], [], []
     labels = [asked.label for asked in _SKEWED]
     for image in (MANHATTAN, *OTHER_IMAGES):
         for users in _SKEWED_USERS:
@@ -178,28 +171,18 @@ def _report_skewed(results: Results) -> Report:
             for label, mine in found.items():
                 mark = "*" if mine.mean == best else ""
                 half = (mine.high - mine.mean) * UNIT
-                rows.append(
-                    [
-                        f"{image}, {users:,} users: {label}",
-                        f"{mark}{_figures(mine.mean * UNIT)}{f' ± {_figures(half)}' if np.isfinite(half) else ''}",
-                        f"{mine.length:,.0f}",
-                        f"{mine.rounds:.1f}",
-                    ]
-                )
+                error = _figures(mine.mean * UNIT) + (f" ± {_figures(half)}" if np.isfinite(half) else "")
+                name = f"{image}, {users:,} users: {label}"
+                rows.append([name, f"{mark}{error}", f"{mine.length:,.0f}", f"{mine.rounds:.1f}"])
             one, two = found["multiscale, one round"], found["multiscale, two rounds"]
-            if image != MANHATTAN:
-                earns.append(two.mean < one.mean)
             gains.append(f"{image} {users:,}: {two.mean / one.mean - 1:+.1%}")
             if image != MANHATTAN:
-                ours = min(one.mean, two.mean)
-                held.append(ours < found[_ADAPTIVE].mean)
-                words.append(
-                    f"{image} {users:,}: {ours * UNIT:.4g} against {found[_ADAPTIVE].mean * UNIT:.4g}e-13"
-                )
+                earns.append(two.mean < one.mean)
+                ours, theirs = min(one.mean, two.mean), found[_ADAPTIVE].mean
+                evidence = f"{image} {users:,}: {ours * UNIT:.4g} against {theirs * UNIT:.4g}e-13"
+                ahead.append((ours < theirs, evidence))
     claims = [
-        Claim(
-            "Multiscale has less error than Algorithm 2 on skewed maps", joint_verdict(held), "; ".join(words)
-        ),
+        judged("Multiscale has less error than Algorithm 2 on skewed maps", ahead),
         Claim(
             "A second round has less error than one on skewed maps (all but Manhattan)",
             joint_verdict(earns),
@@ -247,9 +230,7 @@ def _report_communication(results: Results) -> Report:
         for way in ("bytes_up", "bytes_down")
     }
     header = ["method", "MSE, 1e-13", "rounds", "vector", "bits"]
-    header += [f"{phase} ↑" for phase in phases["bytes_up"]] + [
-        f"{phase} ↓" for phase in phases["bytes_down"]
-    ]
+    header += [f"{phase} {arrow}" for arrow, way in zip("↑↓", phases, strict=True) for phase in phases[way]]
     header += ["bytes up", "bytes down"]
     rows = []
     for asked in _COSTED:
