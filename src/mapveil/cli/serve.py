@@ -128,7 +128,7 @@ def _store(settings: Settings) -> Store:
 
 
 def _check(settings: Settings, console: Console) -> int:
-    from mapveil.collector.http.check import examine
+    from mapveil.collector.http.serving import examine
 
     findings = examine(settings)
     console.findings(findings)

@@ -1,4 +1,4 @@
-"""The devices of a fleet, from a table: one for each user, with that user's rows as its places. For simulations."""
+"""The devices of a fleet, from a table: one for each user, with that user's rows as locations. For simulations."""
 
 from __future__ import annotations
 

@@ -38,17 +38,7 @@ class Signer(NamedTuple):
 
 
 class Access:
-    """Checks of tokens and signatures.
-
-    Parameters
-    ----------
-    store, accounts : Store and Accounts
-        Hold the devices' keys and the operators.
-    settings : Settings
-        Limits of one device, and of refused tokens and signatures from one address.
-    pool : Executor
-        Threads that read the store.
-    """
+    """Checks of tokens and signatures; the store is read in the threads of ``pool``."""
 
     def __init__(self, store: Store, accounts: Accounts, settings: Settings, pool: Executor) -> None:
         self._store = store

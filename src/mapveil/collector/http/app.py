@@ -77,7 +77,7 @@ def create_app(
 
 
 class _Collector:
-    """Everything of one process."""
+    """The service of one process."""
 
     def __init__(
         self, engine: Engine, store: Store, settings: Settings, conduct: bool, closing: Callable[[], None]

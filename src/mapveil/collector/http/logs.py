@@ -23,26 +23,26 @@ class _TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
         line = f"{moment} {record.levelname.lower():<7} {' '.join(record.getMessage().split())}"
-        details = getattr(record, "details", None)
-        if details:
-            line += "".join(f" {name}={_word(value)}" for name, value in details.items())
-        if record.exc_info and record.exc_info[1] is not None:
-            line += f" raised={_word(where_raised(record.exc_info[1]))}"
+        line += "".join(f" {name}={_word(value)}" for name, value in _details(record).items())
         return line
 
 
 class _JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        line: dict[str, object] = {
+        line = {
             "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
-            **(getattr(record, "details", None) or {}),
+            **_details(record),
         }
-        if record.exc_info and record.exc_info[1] is not None:
-            line["raised"] = where_raised(record.exc_info[1])
         return json.dumps(line, ensure_ascii=True, default=str)
+
+
+def _details(record: logging.LogRecord) -> dict[str, object]:
+    """Fields of a line beside its message; an error by the place where it was raised."""
+    error = record.exc_info[1] if record.exc_info else None
+    return {**getattr(record, "details", {}), **({} if error is None else {"raised": where_raised(error)})}
 
 
 def _word(value: object) -> str:
@@ -51,17 +51,7 @@ def _word(value: object) -> str:
 
 
 def configure_logs(form: str, level: str, stream: TextIO | None = None) -> None:
-    """Send every line of this process to one stream, in one form.
-
-    Parameters
-    ----------
-    form : {"text", "json"}
-        Form of a line.
-    level : str
-        Minimum level that is written.
-    stream : file, optional
-        Standard error by default.
-    """
+    """Send the lines of this process from a level on to one stream (standard error), as ``text`` or ``json``."""
     handler = logging.StreamHandler(stream if stream is not None else sys.stderr)
     handler.setFormatter(_JsonFormatter() if form == "json" else _TextFormatter())
     root = logging.getLogger()

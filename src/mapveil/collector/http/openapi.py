@@ -31,11 +31,7 @@ _MODE: Final = "serialization"  # of answers
 _Answers = list[tuple[str, Literal["serialization"], TypeAdapter[Any]]]
 _ANYWHERE: Final = (429, 500, 503)
 _SCHEMES: Final = {
-    "operator": {
-        "type": "http",
-        "scheme": "bearer",
-        "description": "An operator's token, mvo_ and 43 characters",
-    },
+    "operator": {"type": "http", "scheme": "bearer", "description": "An operator's token"},
     "device": {
         "type": "apiKey",
         "in": "header",

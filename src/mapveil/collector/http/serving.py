@@ -1,4 +1,4 @@
-"""Running the service: sockets, workers, signals, and the order in which all of it ends."""
+"""Running the service: sockets, workers, signals, the order in which they end; and ``mapveil serve --check``."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ import os
 import resource
 import signal
 import socket
+import ssl
 import tempfile
 import threading
 from collections.abc import Callable
-from typing import Any, Final, cast
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, NamedTuple, cast
 
 import uvicorn
+from cryptography import x509
 from starlette.types import ASGIApp
 from uvicorn.supervisors import Multiprocess
 
@@ -25,7 +29,7 @@ from mapveil.collector.http.protocol import TimedProtocol
 from mapveil.collector.http.settings import Settings
 from mapveil.collector.rounds.engine import Engine
 from mapveil.collector.store.database import Store
-from mapveil_client.errors import InputError
+from mapveil_client.errors import InputError, MapveilError
 
 _FACTORY: Final = "mapveil.collector.http.serving:worker"
 _SPARE_FILES: Final = 256  # beside connections: the store, the maps, the log
@@ -85,17 +89,7 @@ def bind(settings: Settings) -> socket.socket:
 
 
 def configuration(settings: Settings, app: Any, *, factory: bool = False) -> uvicorn.Config:
-    """Configuration of uvicorn.
-
-    Parameters
-    ----------
-    settings : Settings
-        Of the service.
-    app : ASGI application or str
-        The application, or the address of a function that makes it.
-    factory : bool
-        Whether ``app`` is a function that makes the application.
-    """
+    """Configuration of uvicorn for an application, or for a function (or the address of one) that makes it."""
     protocol = functools.partial(TimedProtocol, settings=settings)
     return uvicorn.Config(
         app,
@@ -152,3 +146,59 @@ def _allow_files(wanted: int) -> None:
     most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     if soft != resource.RLIM_INFINITY and soft < most:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
+class Finding(NamedTuple):
+    """One line of the report of ``mapveil serve --check``."""
+
+    what: str
+    state: str  # "ok" or "failed"
+    detail: str
+
+
+def examine(settings: Settings) -> list[Finding]:
+    """Everything that serving needs; nothing is changed, and nothing is raised."""
+    return [*_store(settings), _tls(settings), _port(settings)]
+
+
+def _store(settings: Settings) -> list[Finding]:
+    try:
+        store = Store(settings.store, clock=SystemClock())
+    except MapveilError as error:
+        return [_finding("store", False, str(error))]
+    report = store.check()
+    store.close()
+    where = f"{store.shown} ({store.dialect}, {'writable' if report.writable else 'not writable'})"
+    found = [
+        _finding("store", report.ok, "; ".join([where, *report.problems, *report.warnings])),
+        _finding("schema", report.version is not None, f"version {report.version}"),
+    ]
+    if report.audit_lines:
+        found.append(
+            _finding("audit log", report.ok, f"{report.audit_lines} lines, chain {report.audit_head}")
+        )
+    return found
+
+
+def _tls(settings: Settings) -> Finding:
+    if settings.tls_cert is None or settings.tls_key is None:
+        return _finding("tls", True, "none: serve over a proxy with TLS, or to this machine only")
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(settings.tls_cert, settings.tls_key)
+        certificate = x509.load_pem_x509_certificate(Path(settings.tls_cert).read_bytes())
+    except (OSError, ValueError) as error:  # an SSLError is an OSError
+        return _finding("tls", False, f"certificate and key cannot be used ({type(error).__name__})")
+    expires = certificate.not_valid_after_utc
+    return _finding("tls", expires > datetime.now(UTC), f"the certificate is good until {expires:%Y-%m-%d}")
+
+
+def _port(settings: Settings) -> Finding:
+    try:
+        bind(settings).close()
+    except InputError as error:
+        return _finding("port", False, str(error))
+    return _finding("port", True, f"{settings.host}:{settings.port} is free")
+
+
+def _finding(what: str, good: bool, detail: str) -> Finding:
+    return Finding(what, "ok" if good else "failed", detail)

@@ -142,20 +142,8 @@ def abort(
 ) -> bool:
     """End a collection without a map: its messages and reports are forgotten, what was charged stays charged.
 
-    Reports that came in are known to the server, so a local collection that ends early is charged for them.
-
-    Parameters
-    ----------
-    connection : Connection
-        Of a transaction for writing.
-    identifier : str
-        Identifier of the collection.
-    actor : str
-        Name in the audit log of the one who ends it.
-    reason : str
-        For everybody to read.
-    only_in : State, optional
-        State that it must still be in: the caller may be late.
+    Reports that came in are known to the server, so a local collection that ends early is charged for them. The reason
+    is for everybody to read. With ``only_in`` nothing is done in another state: the caller may be late.
 
     Returns
     -------

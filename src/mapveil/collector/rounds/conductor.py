@@ -45,16 +45,7 @@ _ROLE: Final = "conductor"
 
 
 class Conductor:
-    """Takes the steps that are due.
-
-    Parameters
-    ----------
-    store : Store
-        Holds the collections.
-    deadlines, machines, board : Deadlines, ShardMachines and ProgressBoard
-        State of this process.
-    rng : Randomness
-        Draws shards, graphs and the names of rounds.
+    """Takes the steps that are due; ``rng`` draws shards, graphs and the names of rounds.
 
     Attributes
     ----------

@@ -38,18 +38,9 @@ class Deadlines:
         self._ends: dict[tuple[str, Hashable], float] = {}
 
     def left(self, collection: str, what: Hashable, began: datetime, seconds: float) -> float:
-        """Seconds left, 0 once it is over.
+        """Seconds left of something that lasts ``seconds`` from its stored beginning; 0 once it is over.
 
-        Parameters
-        ----------
-        collection : str
-            Identifier of the collection.
-        what : hashable
-            Name of this phase among everything that the collection waits for.
-        began : datetime
-            Stored start of the phase.
-        seconds : float
-            Duration of the phase.
+        ``what`` tells it from everything else that the collection waits for.
         """
         now = self._clock.monotonic()
         key = (collection, what)

@@ -44,15 +44,7 @@ class _Place(NamedTuple):
 
 
 class ShardMachine:
-    """The machine of one shard. Hold :attr:`lock` while using it.
-
-    Attributes
-    ----------
-    lock : Lock
-        Held for long while a phase is being closed.
-    server : Server
-        The machine.
-    """
+    """The machine of one shard. Hold :attr:`lock` while using it; closing a phase holds it for long."""
 
     def __init__(
         self, place: _Place, announcement: RoundAnnouncement, seed: bytes, enrolled: Enrolled

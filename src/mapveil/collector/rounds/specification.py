@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from typing import Annotated, Any, Final, Literal, NamedTuple
@@ -30,7 +30,7 @@ MAX_CELLS: Final = 1 << 22
 """Maximum number of cells of a collection's map: chosen so that a phone and a page can hold it."""
 
 _MAX_DEPTH: Final = 12
-"""Of the raster that the cells lie on: sums are over all of its 4**12 sites, however few of them are cells."""
+"""Maximum depth of the raster that the cells lie on: sums are over all of its 4**12 sites, cells or not."""
 
 _MIN_EPSILON: Final = Fraction(1, 1 << 20)
 _MAX_EPSILON: Final = Fraction(10_000)
@@ -137,25 +137,23 @@ class PendingCollection(NamedTuple):
     phase_seconds: int
 
 
-def validation_text(problems: Iterable[Mapping[str, Any]]) -> str:
+def validation_text(problems: Sequence[Mapping[str, Any]]) -> str:
     """One line about what is wrong with a body: names fields, never repeats a value.
 
     Parameters
     ----------
-    problems : iterable of mapping
-        As pydantic lists them.
+    problems : sequence of mapping
+        Errors of pydantic.
     """
-    all_problems = list(problems)
     said = []
-    for problem in all_problems[:3]:
-        place = problem.get("loc")
+    for problem in problems[:3]:
         # A name that nobody would give to a field may be a token or a location, and is not repeated.
         parts = [
             str(part) if isinstance(part, int) or _FIELD_NAME.fullmatch(str(part)) else "a name"
-            for part in (place if isinstance(place, tuple | list) else ())
+            for part in problem.get("loc", ())
         ]
         said.append(f"{'.'.join(parts) or 'body'}: {str(problem.get('msg', 'not accepted'))[:200]}")
-    more = len(all_problems) - len(said)
+    more = len(problems) - len(said)
     return "; ".join(said) + (f"; and {more} more" if more > 0 else "")
 
 
@@ -200,7 +198,12 @@ def read_specification(spec: CollectionSpec | Mapping[str, Any], identifier: str
         active=spec.active,
         query=_query(method.make(epsilon, options), tiling, spec.devices),
     )
-    _try(terms)
+    # Both halves of the mechanism are made, as every device and the service will make them.
+    if terms.trust == "local":
+        offer(terms).randomizer.identity()
+        terms.randomizer.identity()
+    elif terms.trust == "distributed":
+        check_feasible(terms)
     # Devices read the encoded terms: these must mean the same.
     return PendingCollection(CollectionTerms.decode(terms.encode()), spec.join_seconds, spec.phase_seconds)
 
@@ -213,15 +216,6 @@ def _query(mechanism: AnyMechanism, tiling: Tiling, devices: int) -> bytes:
         return write_query(mechanism.public_query(tiling, devices))
     except PromiseError as error:
         raise InputError(f"devices would not answer: {error}") from None
-
-
-def _try(terms: CollectionTerms) -> None:
-    """Make both halves of the mechanism, as every device and the service will."""
-    if terms.trust == "local":
-        offer(terms).randomizer.identity()
-        terms.randomizer.identity()
-    if terms.trust == "distributed":
-        check_feasible(terms)
 
 
 def _region(value: list[float] | BoxGeometry | BoxFeature) -> Region:

@@ -108,15 +108,7 @@ def read_store_url(text: str) -> URL:
 
 
 def open_database(url: URL, options: dict[str, Any]) -> Database:
-    """Make the engines; nothing is opened yet.
-
-    Parameters
-    ----------
-    url : URL
-        From :func:`read_store_url`.
-    options : dict
-        Execution options of every connection.
-    """
+    """Make the engines, with execution options of every connection; nothing is opened yet."""
     if url.drivername == "sqlite":
         path = Path(str(url.database)).absolute()
         place = _Place(path)
@@ -221,12 +213,9 @@ def _hide_detail(context: ExceptionContext) -> None:
 
 
 def failure_of(error: BaseException) -> StoreUnavailable | None:
-    """Whether an error is the database's own, not of what it was asked: full, locked, damaged, gone.
+    """The error to raise for one of the database itself (full, locked, damaged, gone); None for any other error.
 
-    Returns
-    -------
-    StoreUnavailable or None
-        What to raise instead; :class:`Repeatable` if running the transaction again may help.
+    It is :class:`Repeatable` where running the transaction again may help.
     """
     if isinstance(error, StoreUnavailable):
         return error
@@ -269,14 +258,9 @@ def create_file(path: Path) -> None:
 
 @contextlib.contextmanager
 def file_lock(path: Path, role: str) -> Iterator[bool]:
-    """Try to be the only one in a role with an SQLite store, by a lock on a file beside it.
+    """Try to be the only one in a role with an SQLite store, by a lock on a file beside it; yields whether it is.
 
     Where the system has no ``flock`` the answer is yes: there a store has one process.
-
-    Yields
-    ------
-    bool
-        Whether no other process or thread was in it.
     """
     if sys.platform == "win32":
         yield True

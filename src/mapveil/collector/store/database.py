@@ -184,23 +184,10 @@ class Store:
 
 
 def lock_collection(connection: Connection, collection: str, *, shared: bool = False) -> str | None:
-    """Keep others from changing a collection until the transaction ends.
+    """Keep others from changing a collection until the transaction ends; its state, None where there is none.
 
-    SQLite has one writer in any case, and nothing is locked. On PostgreSQL the row of the collection is.
-
-    Parameters
-    ----------
-    connection : Connection
-        Of a transaction for writing.
-    collection : str
-        Identifier of the collection.
-    shared : bool
-        Let others hold the lock shared too: for taking a message, which only closing its phase must wait for.
-
-    Returns
-    -------
-    str or None
-        State of the collection; None where there is none.
+    SQLite has one writer in any case, and nothing is locked. On PostgreSQL the row of the collection is; ``shared``
+    lets others hold the lock too: for taking a message, which only closing its phase must wait for.
     """
     row = select(collections.c.state).where(collections.c.id == collection)
     if connection.dialect.name == "postgresql":

@@ -85,15 +85,7 @@ class _Outcome(NamedTuple):
 
 
 class GroupCommit:
-    """The thread that commits. Run by: the server.
-
-    Parameters
-    ----------
-    transaction : callable
-        Opens a transaction for writing; a failing database is a :class:`StoreUnavailable`.
-    observe : callable
-        Called with every batch that was committed.
-    """
+    """The thread that commits; ``observe`` is called with every batch. Run by: the server."""
 
     def __init__(
         self,

@@ -67,13 +67,9 @@ class Operator:
         """Name in the audit log."""
         return f"operator {self.id}"
 
-    def may(self, role: str) -> bool:
-        """Whether this operator may do what a role may."""
-        return ROLES.index(self.role) >= ROLES.index(role)
-
     def require(self, role: str) -> None:
         """Refuse unless this operator may do what a role may."""
-        if not self.may(role):
+        if ROLES.index(self.role) < ROLES.index(role):
             raise Forbidden(f"this needs the role {role}; the token's role is {self.role}")
 
 
