@@ -174,7 +174,7 @@ def test_ends_outside_are_told_apart_by_option() -> None:
     flows = OriginDestination(mechanism=nearest).release(away, GRID, rng=8)
     assert flows.total == pytest.approx(300)
     # The northern row is nearest to all of them.
-    assert flows.departures()[GRID.centres().lat > 41.18].sum() > 200
+    assert flows.trips[GRID.centres().lat[flows.origin] > 41.18].sum() > 200
     assert Assumes.PARTICIPATION_PUBLIC() not in flows.guarantee.assumptions
 
 
