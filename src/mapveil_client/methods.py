@@ -21,6 +21,7 @@ from mapveil_client.local.staircase_response import StaircaseResponse
 from mapveil_client.local.subset_selection import SubsetSelection
 from mapveil_client.local.unary_encoding import UnaryEncoding
 from mapveil_client.random_features.parameters import FourierParameters
+from mapveil_client.randomness.noise_shares import share_shape
 
 TABLE_SCALE: Final = 1024
 """Units per client where a table of visits is collected and none are set."""
@@ -106,6 +107,16 @@ class SumParameters(Checked):
     def units(self) -> int:
         """Units that a client divides over its locations."""
         return self.scale or TABLE_SCALE
+
+    def alpha(self, smallest: int) -> Fraction:
+        """Each client's part of a discrete Laplace variable, where the smallest shard has so many clients."""
+        return (
+            Fraction(1) if self.whole_noise else share_shape(smallest, self.tolerated_dropout, self.corrupt)
+        )
+
+    def asked(self, users: float) -> float:
+        """Of so many users, those that are asked."""
+        return users if self.sample is None else min(users, self.sample)
 
 
 @dataclass(frozen=True, kw_only=True)

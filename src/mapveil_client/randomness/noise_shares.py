@@ -82,7 +82,7 @@ def promised_survivors(shard_size: int, dropout: EpsilonLike) -> int:
     """
     if shard_size < 1:
         raise ParameterError(f"shard_size must be 1 or more, got {shard_size}")
-    return shard_size - int(_fraction(dropout, "dropout") * shard_size)
+    return shard_size - int(exact_fraction(dropout, "dropout") * shard_size)
 
 
 def share_shape(shard_size: int, dropout: EpsilonLike, corrupt: EpsilonLike = 0) -> Fraction:
@@ -105,7 +105,7 @@ def share_shape(shard_size: int, dropout: EpsilonLike, corrupt: EpsilonLike = 0)
     >>> share_shape(10_000, 0.05)
     Fraction(1, 9500)
     """
-    honest = promised_survivors(shard_size, dropout) - int(_fraction(corrupt, "corrupt") * shard_size)
+    honest = promised_survivors(shard_size, dropout) - int(exact_fraction(corrupt, "corrupt") * shard_size)
     if honest < 1:
         raise ParameterError(
             f"dropout and corrupt must leave an honest client of {shard_size}, got {dropout} and {corrupt}"
@@ -113,8 +113,8 @@ def share_shape(shard_size: int, dropout: EpsilonLike, corrupt: EpsilonLike = 0)
     return Fraction(1, honest)
 
 
-def _fraction(value: EpsilonLike, name: str) -> Fraction:
-    """A fraction of a whole, exactly."""
+def exact_fraction(value: EpsilonLike, name: str) -> Fraction:
+    """Read a fraction of a whole, in [0, 1), exactly: a float is the shortest decimal that prints it."""
     exact = exact_number(value)
     if exact is None or not 0 <= exact < 1:
         raise ParameterError(f"{name} must be a number from 0 to below 1, such as 0.05, got {value!r}")

@@ -23,13 +23,14 @@ from mapveil.mechanisms.mechanism import Estimate
 from mapveil.mechanisms.plan import Query, Raster, Setting
 from mapveil.privacy.claim import Share
 from mapveil.privacy.sampling import check_round
-from mapveil.trust.secure_aggregation.model import SecureAggregation, exactly
+from mapveil.trust.secure_aggregation.model import SecureAggregation
 from mapveil.trust.secure_aggregation.round_terms import RoundTerms, shard_boundaries
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.arrays import IntArray
 from mapveil_client.contribution import Rounding
 from mapveil_client.errors import InputError, PromiseError
 from mapveil_client.methods import TABLE_SCALE
+from mapveil_client.randomness.noise_shares import exact_fraction
 from mapveil_client.terms import CollectionTerms
 
 _LEAST_SHARD: Final = 3  # devices, below which a secure sum reveals its inputs
@@ -91,8 +92,8 @@ def announce(
         scale=fixed.scale,
         rounding=model.rounding,
         bits=fixed.bits,
-        corrupt=exactly(model.corrupt),
-        dropout=exactly(model.tolerated_dropout),
+        corrupt=exact_fraction(model.corrupt, "corrupt"),
+        dropout=exact_fraction(model.tolerated_dropout, "tolerated_dropout"),
         active=terms.active,
         sizes=tuple(int(size) for size in sizes),
     )

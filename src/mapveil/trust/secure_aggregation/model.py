@@ -20,16 +20,15 @@ from mapveil.privacy.claim import (
 )
 from mapveil.privacy.guarantee import Guarantee
 from mapveil.privacy.sampling import sampling_delta
+from mapveil.trust.secure_aggregation.simulation import Simulation
 from mapveil_client.errors import InputError
 from mapveil_client.methods import TABLE_SCALE, SumParameters, WholeNoiseParameters
-from mapveil_client.randomness.noise_shares import share_shape
 
 if TYPE_CHECKING:
     from mapveil.geo.counts import Counts
     from mapveil.geo.points import Points
     from mapveil.geo.tiling import Tiling
     from mapveil.mechanisms.plan import Execution, Raster
-    from mapveil.trust.secure_aggregation.simulation import Simulation
     from mapveil_client.contribution import Devices
 
 
@@ -77,7 +76,6 @@ class SecureAggregation(SumParameters):
             The table cannot be used, or holds a curator's sums.
         """
         from mapveil.engines.devices import devices_of
-        from mapveil.trust.secure_aggregation.simulation import Simulation
 
         if isinstance(points, UserSums):
             raise InputError(
@@ -88,20 +86,10 @@ class SecureAggregation(SumParameters):
         area_m2 = tiling.region.area_m2 if tiling.region.georeferenced else None
         return Simulation(self, raster, area_m2, devices, self.scale or usual, execution, silent)
 
-    def alpha(self, smallest: int) -> Fraction:
-        """Each client's part of a discrete Laplace variable, where the smallest shard has so many clients."""
-        if self.whole_noise:
-            return Fraction(1)
-        return share_shape(smallest, exactly(self.tolerated_dropout), exactly(self.corrupt))
-
     def noise_terms(self, users: float) -> float:
         """Discrete Laplace variables in the noise of a sum over so many clients, about."""
         shards = max(1.0, math.ceil(users / self.shard_size))
         return shards / (1 - float(self.tolerated_dropout) - float(self.corrupt))
-
-    def asked(self, users: float) -> float:
-        """Of so many users, those that are asked."""
-        return min(users, self.sample or math.inf)
 
     def guarantee(self, epsilon: Fraction, shares: tuple[Share, ...], *, seeded: bool) -> Guarantee:
         """The promise of one release."""
@@ -142,8 +130,3 @@ class WholeNoise(WholeNoiseParameters, SecureAggregation):
             adversary=Adversary.REPORTS,
             assumptions=(Assumes.ONE_CLIENT(), Assumes.CLIENT_ALONE()),
         )
-
-
-def exactly(fraction: float | Fraction) -> Fraction:
-    """A fraction as people write it: 0.1 is a tenth exactly."""
-    return Fraction(str(fraction))

@@ -18,12 +18,12 @@ from mapveil.mechanisms.plan import Execution, NoisySums, Query, Raster, Setting
 from mapveil.privacy.claim import Share
 from mapveil.privacy.sampling import check_round
 from mapveil.secure_sum.drivers import IdealSum
-from mapveil.trust.secure_aggregation.model import SecureAggregation, exactly
 from mapveil.trust.secure_aggregation.round_terms import RoundTerms, shard_boundaries
 from mapveil_client.arrays import IntArray
 from mapveil_client.contribution import Devices, client_noise, client_report, encode_places
 from mapveil_client.errors import InputError
-from mapveil_client.randomness.noise_shares import promised_survivors
+from mapveil_client.methods import SumParameters
+from mapveil_client.randomness.noise_shares import exact_fraction, promised_survivors
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.parameters import SumSettings
 from mapveil_client.secure_sum.states import Abort
@@ -38,7 +38,7 @@ class Simulation:
 
     Parameters
     ----------
-    model : SecureAggregation
+    model : SumParameters
         Parameters of the secure sums.
     raster : Raster
         The sites that queries are about.
@@ -56,7 +56,7 @@ class Simulation:
 
     def __init__(
         self,
-        model: SecureAggregation,
+        model: SumParameters,
         raster: Raster,
         area_m2: float | None,
         devices: Devices,
@@ -102,7 +102,8 @@ class Simulation:
         """
         model, setting, sizes, number = self._model, self.setting, self._sizes, len(self.costs) + 1
         asked = int(self.boundaries[-1])
-        lost, corrupt = exactly(model.tolerated_dropout), exactly(model.corrupt)
+        lost = exact_fraction(model.tolerated_dropout, "tolerated_dropout")
+        corrupt = exact_fraction(model.corrupt, "corrupt")
         if model.redraw and self.costs:
             self._asked = self._draw(asked)
         terms = RoundTerms.of(
