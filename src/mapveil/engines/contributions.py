@@ -40,10 +40,15 @@ CHUNK: Final = 1 << 21
 """Rows (or users of counts) that a stream holds at one time: 64 MB of user, longitude, latitude and weight."""
 
 CONTRIBUTIONS_SQL: Final = """
-SELECT * FROM (SELECT user_id, {columns}, {weight} AS weight FROM ({points}) AS points) AS contributions
+SELECT * FROM (
+    SELECT user_id, {columns}, {weight} AS weight FROM ({points}) AS points WHERE {inside}
+) AS contributions
 WHERE {counted}
 """
-"""Rows of (user, cell or location, weight): what every query below and in ``user_sums`` selects from."""
+"""Rows of (user, cell or location, weight): what every query below and in ``user_sums`` selects from.
+
+Rows are kept by their location (``inside``) where that tells: a condition on the cell would compute each cell twice.
+"""
 
 _USERS_SQL: Final = """
 WITH located AS MATERIALIZED ({rows}),
@@ -123,12 +128,18 @@ def located_rows(
     points.check()
     with connection() as opened, reading(points.source):
         located = _sql_key(opened, tiling, locate)
+        if outside is Outside.DROP:
+            cell, inside = located.key, located.inside or "TRUE"
+            counted = "weight > 0" if located.inside is not None else "cell >= 0 AND weight > 0"
+        else:
+            cell, inside, counted = located.expression, "TRUE", "TRUE"
         label = ", label" if points.columns.label is not None else ""
         sql = CONTRIBUTIONS_SQL.format(
-            columns=f"{located.expression} AS cell{label}",
+            columns=f"{cell} AS cell{label}",
             weight=_weight_sql(points),
             points=points.scan(opened),
-            counted="cell >= 0 AND weight > 0" if outside is Outside.DROP else "TRUE",
+            inside=inside,
+            counted=counted,
         )
         yield LocatedRows(opened, sql, lambda keys: located.cells(np.ma.filled(keys, -1).astype(np.int64)))
 
@@ -264,15 +275,20 @@ def _sql_key(opened: duckdb.DuckDBPyConnection, tiling: Tiling, locate: Locate |
     def cells(lon: object, lat: object) -> object:
         return pyarrow.array(cells_of(np.asarray(lon, dtype=np.float64), np.asarray(lat, dtype=np.float64)))
 
-    opened.create_function("mapveil_locate", cells, ["DOUBLE", "DOUBLE"], "BIGINT", type="arrow")  # type: ignore[call-overload]
-    return SqlKey("mapveil_locate(lon, lat)", lambda keys: keys)
+    opened.create_function(
+        "mapveil_locate", cells, ["DOUBLE", "DOUBLE"], "BIGINT", type="arrow", side_effects=True
+    )  # type: ignore[call-overload]
+    return SqlKey("mapveil_locate(lon, lat)", None, lambda keys: keys)
 
 
 def _boxed_rows(points: Points, opened: duckdb.DuckDBPyConnection, tiling: Tiling | None) -> str:
     """Contributions as locations, of a tiling those inside its region's bounding box."""
-    inside = "" if tiling is None else f"weight > 0 AND {in_box_sql('lon', 'lat', tiling.region.bbox)}"
     return CONTRIBUTIONS_SQL.format(
-        columns="lon, lat", weight=_weight_sql(points), points=points.scan(opened), counted=inside or "TRUE"
+        columns="lon, lat",
+        weight=_weight_sql(points),
+        points=points.scan(opened),
+        inside="TRUE" if tiling is None else in_box_sql("lon", "lat", tiling.region.bbox),
+        counted="TRUE" if tiling is None else "weight > 0",
     )
 
 

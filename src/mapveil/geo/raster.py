@@ -30,7 +30,7 @@ class Raster(CellRaster):
     region: Region
 
     def key_sql(self, lon: str, lat: str) -> str | None:
-        """``row * columns + column`` as SQL, -1 outside; None for a polygon or without a closed form."""
+        """``row * columns + column`` as SQL, for the box; None for a polygon or without a closed form."""
         projected = project_sql(self.region.projection, lon, lat)
         if projected is None or self.region.polygon is not None:
             return None
@@ -38,7 +38,7 @@ class Raster(CellRaster):
         x0, _, _, y1 = (sql_number(value) for value in self.region.bounds_m)
         col = floor_sql(f"({x} - {x0}) * {sql_number(self.per_x)}", 0, self.columns - 1)
         row = floor_sql(f"({y1} - {y}) * {sql_number(self.per_y)}", 0, self.rows - 1)
-        return boxed_sql(lon, lat, self.region.bbox, f"{row} * {self.columns} + {col}")
+        return f"{row} * {self.columns} + {col}"
 
     def belongs(self, row: IntArray, col: IntArray) -> BoolArray:
         """Whether cells belong to the region: all of a box, those with their centre in a polygon."""
@@ -66,7 +66,8 @@ class RasterShapes(RasterCells):
     def locate_sql(self, lon: str, lat: str) -> SqlKey | None:
         """``locate`` as SQL; None for a polygon or a CRS without a closed form."""
         key = self.raster.key_sql(lon, lat)
-        return None if key is None else SqlKey(key, self._cells_of_keys)
+        inside = in_box_sql(lon, lat, self.raster.region.bbox)
+        return None if key is None else SqlKey(key, inside, self._cells_of_keys)
 
     def _cells_of_keys(self, keys: IntArray) -> IntArray:
         """Cells of :meth:`Raster.key_sql`."""
@@ -117,11 +118,6 @@ def floor_sql(value: str, first: int, last: int) -> str:
     """The floor of an SQL number, kept from ``first`` to ``last``, as BIGINT."""
     # Casts round to nearest, so floor comes first.
     return f"CAST(least(greatest(floor({value}), {sql_number(first)}), {sql_number(last)}) AS BIGINT)"
-
-
-def boxed_sql(lon: str, lat: str, box: BoxEdges, key: str) -> str:
-    """SQL of a key within a box of degrees, -1 outside."""
-    return f"(CASE WHEN {in_box_sql(lon, lat, box)} THEN {key} ELSE -1 END)"
 
 
 def in_box_sql(lon: str, lat: str, box: BoxEdges) -> str:

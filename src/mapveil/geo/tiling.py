@@ -26,13 +26,19 @@ class Bounds(NamedTuple):
 
 
 class SqlKey(NamedTuple):
-    """A cell as SQL computes it: an integer key, -1 outside, and the function from distinct keys to cells.
+    """A cell as SQL computes it: an integer key, and the function from distinct keys to cells.
 
     Rows are grouped by a key of plain arithmetic, because SQL is slow at interleaving bits.
     """
 
-    expression: str
+    key: str  # of a location where ``inside`` holds
+    inside: str | None  # the condition for a location in a cell; None where the key of any other is -1
     cells: Callable[[IntArray], IntArray]
+
+    @property
+    def expression(self) -> str:
+        """The key of any location, -1 outside."""
+        return self.key if self.inside is None else f"(CASE WHEN {self.inside} THEN {self.key} ELSE -1 END)"
 
 
 @runtime_checkable

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.geo.projection import sql_number
-from mapveil.geo.raster import boxed_sql, floor_sql
+from mapveil.geo.raster import floor_sql, in_box_sql
 from mapveil.geo.region import Region
 from mapveil.geo.tiling import Bounds, SqlKey
 from mapveil_client import morton
@@ -67,8 +67,8 @@ class WebMercatorTiles(TileCells):
         col = floor_sql(f"(({lon}) + 180e0) / 360e0 * {tiles}", first_x, last_x)
         latitude = f"ln((1e0 + {sine}) / (1e0 - {sine})) / {sql_number(4 * math.pi)}"
         row = floor_sql(f"(0.5e0 - {latitude}) * {tiles}", first_y, last_y)
-        key = boxed_sql(lon, lat, self._cover, f"{row} * {1 << self.zoom} + {col}")
-        return SqlKey(key, self._cells_of_keys)
+        key = f"{row} * {1 << self.zoom} + {col}"
+        return SqlKey(key, in_box_sql(lon, lat, self._cover), self._cells_of_keys)
 
     def quadkeys(self, cells: IntArray | None = None) -> npt.NDArray[np.str_]:
         """The tiles' quadkeys, texts of ``zoom`` digits."""
