@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from mapveil.geo.points import Points
 from mapveil_client.arrays import FloatArray
-from mapveil_client.errors import ParameterError
+from mapveil_client.errors import ParameterError, check
 
 if TYPE_CHECKING:
     from mapveil.geo.region import Region
@@ -79,8 +79,7 @@ def city(
         ("rows_per_user", rows_per_user, 1),
         ("reach_m", reach_m, 1),
     ):
-        if not least <= value < np.inf:
-            raise ParameterError(f"{name} must be a number of at least {least}, got {value!r}")
+        check(least <= value < np.inf, name, f"a number of at least {least}", value)
     if region is None:
         from mapveil.geo.region import Region
 

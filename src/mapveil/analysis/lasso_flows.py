@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from mapveil_client.arrays import FloatArray, IntArray
-from mapveil_client.errors import ParameterError
+from mapveil_client.errors import ParameterError, check
 
 _GAP: Final = 1e-7
 _MOST_STEPS: Final = 20_000
@@ -66,8 +66,7 @@ def estimate_lasso(
     ParameterError
         The penalty is outside its range, or there is no candidate.
     """
-    if not 0 < penalty < 1:
-        raise ParameterError(f"penalty must be a number between 0 and 1, got {penalty!r}")
+    check(0 < penalty < 1, "penalty", "a number between 0 and 1", penalty)
     if first.size == 0:
         raise ParameterError("there is no candidate pair; expected at least one")
     size = origins.size

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from mapveil.geo.tiling import Tiling
 from mapveil_client.arrays import FloatArray, IntArray
-from mapveil_client.errors import ParameterError
+from mapveil_client.errors import ParameterError, check
 
 _CHUNK_ENTRIES: Final = 1 << 22
 _FIRST_REACH: Final = 32
@@ -72,8 +72,7 @@ def nearest_users(
     """
     mass = np.maximum(np.asarray(users, dtype=np.float64), 0.0)
     asking = np.arange(tiling.size) if places is None else np.asarray(places, dtype=np.int64).ravel()
-    if k < 1:
-        raise ParameterError(f"k must be at least 1, got {k!r}")
+    check(k >= 1, "k", "at least 1", k)
     if mass.shape != (tiling.size,) or not np.isfinite(mass).all():
         raise ParameterError(f"users have shape {mass.shape}; expected {tiling.size} finite numbers")
     if asking.size and not (asking.min() >= 0 and asking.max() < tiling.size):

@@ -25,7 +25,7 @@ from mapveil.retrieval.records import Database
 from mapveil.trust.release import release
 from mapveil_client.arrays import IntArray
 from mapveil_client.epsilon import EpsilonLike
-from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.errors import InputError, ParameterError, check
 from mapveil_client.randomness.random import Randomness
 
 DEFAULT_CELLS: Final = "quadtree:5"
@@ -59,8 +59,7 @@ class NeighbourMap(DensityMap):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.k < 1:
-            raise ParameterError(f"k must be at least 1, got {self.k!r}")
+        check(self.k >= 1, "k", "at least 1", self.k)
 
     @classmethod
     def of(cls, heat: DensityMap, k: int) -> NeighbourMap:
@@ -225,8 +224,7 @@ def neighbours(
     >>> mv.neighbours(heat, k=5).lists.cell.shape
     (64, 5)
     """
-    if k < 1:
-        raise ParameterError(f"k must be at least 1, got {k}")
+    check(k >= 1, "k", "at least 1", k)
     if isinstance(points, DensityMap):
         if any(given is not None for given in (tiling, epsilon, method, region, account)) or options:
             raise ParameterError(

@@ -11,7 +11,7 @@ from mapveil.analysis.nearest_users import NearestUsers, nearest_users
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.flow_map import FlowMap
 from mapveil_client.arrays import FloatArray, IntArray
-from mapveil_client.errors import ParameterError
+from mapveil_client.errors import ParameterError, check
 
 
 class FlowQuality(NamedTuple):
@@ -164,8 +164,7 @@ def neighbour_quality(
     """
     true, made = (np.maximum(np.asarray(values, dtype=np.float64), 0.0) for values in (truth, estimate))
     total = float(true.sum())
-    if not 1 <= k <= total - 1:
-        raise ParameterError(f"k must be from 1 to fewer than the {total:g} users, got {k!r}")
+    check(1 <= k <= total - 1, "k", f"from 1 to fewer than the {total:g} users", k)
     if made.sum() <= 0:
         raise ParameterError("the estimate holds nobody; expected a map of somebody")
     where = np.flatnonzero(true > 0)

@@ -38,7 +38,7 @@ from mapveil.mechanisms.sum_mechanism import SumMechanism
 from mapveil.trust.curator import Curator
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.epsilon import EpsilonLike, as_epsilon
-from mapveil_client.errors import ParameterError
+from mapveil_client.errors import ParameterError, check
 from mapveil_client.randomness.random import Randomness, as_randomness
 
 STATISTICS: Final = (
@@ -254,10 +254,8 @@ def _check(neighbours: Sequence[Neighbours], replaced: bool, trials: int, confid
         if pair.without.shape != (pair.tiling.size,) or not neighbouring:
             wanted = "be one user in two different cells" if replaced else "differ by one user"
             raise ParameterError(f"the pair {pair.name!r} is not of neighbours: its sums must {wanted}")
-    if trials < _FEWEST * len(neighbours):
-        raise ParameterError(f"trials must be at least {_FEWEST} for each pair, got {trials}")
-    if not 0 < confidence < 1:
-        raise ParameterError(f"confidence must be a number between 0 and 1, got {confidence!r}")
+    check(trials >= _FEWEST * len(neighbours), "trials", f"at least {_FEWEST} for each pair", trials)
+    check(0 < confidence < 1, "confidence", "a number between 0 and 1", confidence)
 
 
 def _run(mechanism: Mechanism, pair: Neighbours, present: bool, runs: int, rng: Randomness) -> _Runs:

@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil_client.arrays import FloatArray
-from mapveil_client.errors import ParameterError
+from mapveil_client.errors import ParameterError, check
 from mapveil_client.random_features.query import EvenGrid, Query
 from mapveil_client.random_features.report import Reports
 
@@ -180,5 +180,4 @@ def score_silence(places: FloatArray, grid: EvenGrid) -> Score:
 def _check(grid: EvenGrid, ratio: float) -> None:
     if grid.dimension != 2:
         raise ParameterError(f"a grid of {grid.dimension} axes; maxima are looked for on two")
-    if not 1 <= ratio < math.inf:
-        raise ParameterError(f"the ratio of maxima must be at least 1, got {ratio!r}")
+    check(1 <= ratio < math.inf, "the ratio of maxima", "at least 1", ratio)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from mapveil.geo.measurements import LAT, LON, Measurements
 from mapveil.obfuscation.privatizers.normalisation import Normalisation
 from mapveil_client.arrays import FloatArray, IntArray
-from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.errors import InputError, check
 from mapveil_client.randomness.random import Randomness
 
 _EARTH_RADIUS_M: Final = 6371008.8  # mean radius; half a percent from the ellipsoid's at worst
@@ -88,8 +88,7 @@ class SignalEvidence:
                 f"{privatized.source}: {len(privatized)} rows of {', '.join(privatized.names)}; expected the "
                 f"{len(original)} rows of {', '.join(original.names)} that were privatized"
             )
-        if step is not None and not 1 <= step <= length:
-            raise ParameterError(f"step must be 1 to the sequence length {length}, got {step!r}")
+        check(step is None or 1 <= step <= length, "step", f"1 to the sequence length {length}", step)
         runs = original.sequences(length) if step in (None, length) else _overlapping(original, length, step)
         if not len(runs):
             raise InputError(f"{original.source}: no user has {length} rows; expected a shorter sequence")
@@ -122,8 +121,7 @@ class SignalEvidence:
 
     def sample(self, most: int, rng: Randomness) -> SignalEvidence:
         """At most so many runs, at random."""
-        if most < 1:
-            raise ParameterError(f"most must be at least 1 run, got {most!r}")
+        check(most >= 1, "most", "at least 1 run", most)
         if most >= len(self):
             return self
         return self.take(np.sort(rng.generator().permutation(len(self))[:most]))

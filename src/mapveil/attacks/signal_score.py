@@ -24,7 +24,7 @@ import numpy as np
 from mapveil.attacks.signal_adversary import SignalGuess
 from mapveil.attacks.signal_evidence import SignalEvidence
 from mapveil_client.arrays import FloatArray
-from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.errors import InputError, check
 from mapveil_client.randomness.random import Randomness, as_randomness
 
 Metric = Literal["p", "p1", "p2", "p1_cross_entropy"]
@@ -68,8 +68,7 @@ class SignalAttack(NamedTuple):
         ParameterError
             There is no such measure.
         """
-        if metric not in _METRICS:
-            raise ParameterError(f"metric must be one of {', '.join(_METRICS)}, got {metric!r}")
+        check(metric in _METRICS, "metric", f"one of {', '.join(_METRICS)}", metric)
         return min(self.scores, key=lambda each: float(getattr(each, metric)))
 
     @property
@@ -191,8 +190,7 @@ def mutual_information(
         raise InputError(
             f"samples of shapes {first.shape} and {second.shape}; expected two tables of as many rows"
         )
-    if nearest < 1:
-        raise ParameterError(f"nearest must be at least 1, got {nearest!r}")
+    check(nearest >= 1, "nearest", "at least 1", nearest)
     if len(first) <= nearest + 1:
         raise InputError(f"{len(first)} samples; expected more than {nearest + 1}")
     draw = as_randomness(rng).generator()

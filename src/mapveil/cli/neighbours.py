@@ -22,7 +22,7 @@ from mapveil.cli.options import (
     title_option,
 )
 from mapveil.maps.released import SUFFIXES
-from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.errors import InputError, ParameterError, check
 
 if TYPE_CHECKING:
     from mapveil.analysis.neighbour_map import NeighbourMap
@@ -90,8 +90,7 @@ def command(
     from mapveil.geo.read_points import read_points
     from mapveil.mechanisms.methods import find_method
 
-    if count < 1:
-        raise ParameterError(f"-k must be at least 1, got {count}")
+    check(count >= 1, "-k", "at least 1", count)
     evaluation = None
     with console.progress() as progress:
         if epsilon is None:

@@ -25,7 +25,7 @@ from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.frame import raster_frame
 from mapveil_client.epsilon import EpsilonLike
-from mapveil_client.errors import ParameterError
+from mapveil_client.errors import ParameterError, check
 
 DEFAULT_METRICS: Final = ("similarity", "pearson", "kl", "emd")
 """The four of Ghazi et al. (2023)."""
@@ -96,8 +96,7 @@ def compare(
     >>> len(found.rows)
     2
     """
-    if trials < 1:
-        raise ParameterError(f"trials must be at least 1, got {trials!r}")
+    check(trials >= 1, "trials", "at least 1", trials)
     specs = parse_methods(methods)
     budgets = exact_epsilons(epsilons)
     for spec in specs:

@@ -19,7 +19,7 @@ from mapveil.evaluation.trials import Progress, in_processes
 from mapveil.geo.measurements import Measurements
 from mapveil.obfuscation.privatizers.privatizer import find_privatizer
 from mapveil_client.arrays import FloatArray
-from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.errors import InputError, ParameterError, check
 from mapveil_client.randomness.random import Randomness
 
 
@@ -173,17 +173,14 @@ def tradeoff(
     ParameterError
         No such privatizer or parameter, or a value outside its range: before anything runs.
     """
-    if trials < 1:
-        raise ParameterError(f"trials must be at least 1, got {trials!r}")
+    check(trials >= 1, "trials", "at least 1", trials)
     trials = 1 if quick else trials
     others = {name: dict(given) for name, given in (options or {}).items()}
     if quick and "gap" in privatizers:
         others["gap"] = {"steps": _QUICK_STEPS, **others.get("gap", {})}
     for name in (*privatizers, *others):
-        if name not in KNOBS:
-            raise ParameterError(f"privatizer must be one of {', '.join(KNOBS)}, got {name!r}")
-        if name not in privatizers:
-            raise ParameterError(f"options must be of {', '.join(privatizers)}, got {name}")
+        check(name in KNOBS, "privatizer", f"one of {', '.join(KNOBS)}", name)
+        check(name in privatizers, "options", f"of {', '.join(privatizers)}", name)
     wanted = []
     for name in privatizers:
         knob, row = KNOBS[name], find_privatizer(name)

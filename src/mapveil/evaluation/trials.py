@@ -24,7 +24,7 @@ from mapveil.mechanisms.mechanism import AnyMechanism
 from mapveil.mechanisms.methods import find_method, option_value
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.epsilon import as_epsilon
-from mapveil_client.errors import ParameterError
+from mapveil_client.errors import ParameterError, check
 from mapveil_client.randomness.random import Randomness
 
 Progress = Callable[[str, float], None]
@@ -158,8 +158,7 @@ def in_processes(
     The answers are the same for any number of workers. One worker is this process; more are spawned, so that a script
     must guard its entry, and tasks and answers must be picklable. ``progress`` receives ``step`` and the fraction done.
     """
-    if workers < 1:
-        raise ParameterError(f"workers must be at least 1, got {workers!r}")
+    check(workers >= 1, "workers", "at least 1", workers)
     tell = progress or (lambda step, done: None)
     tell(step, 0.0)
     if workers == 1 or len(tasks) <= 1:

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from mapveil.inference.split_prior import SplitPrior
 from mapveil.inference.threshold_expansion import CutBoxes, ThresholdExpansion
 from mapveil_client.arrays import BoolArray, FloatArray, IntArray, quotient
-from mapveil_client.errors import ParameterError
+from mapveil_client.errors import ParameterError, check
 
 SplitRule = Literal["prior", "expansion"]
 
@@ -128,8 +128,7 @@ def multiscale_shrinkage(
         raise ParameterError(
             f"members, variance, block_variance and leaves must have shape {noisy.shape}, got {shapes}"
         )
-    if shifts < 1:
-        raise ParameterError(f"shifts must be at least 1, got {shifts}")
+    check(shifts >= 1, "shifts", "at least 1", shifts)
     there = weight > 0
     sums = _Boxes(np.where(there, noisy, 0.0))
     weights = _Boxes(weight)

@@ -35,7 +35,7 @@ import numpy as np
 
 from mapveil.maps.density_map import Interval
 from mapveil_client.arrays import FloatArray
-from mapveil_client.errors import ParameterError
+from mapveil_client.errors import check
 
 
 def normal_quantile(alpha: float) -> float:
@@ -48,8 +48,7 @@ def normal_quantile(alpha: float) -> float:
     """
     from scipy.special import ndtri
 
-    if not 0 < alpha < 1:
-        raise ParameterError(f"alpha must be between 0 and 1, got {alpha!r}")
+    check(0 < alpha < 1, "alpha", "between 0 and 1", alpha)
     return float(-ndtri(alpha / 2))
 
 
@@ -82,8 +81,7 @@ def noisy_wilson(
     Interval
         Shape (groups,), within [0, 1].
     """
-    if labels < 2:
-        raise ParameterError(f"labels must be at least 2, got {labels!r}")
+    check(labels >= 2, "labels", "at least 2", labels)
     n, x, v = np.asarray(total, dtype=np.float64), np.asarray(positive, dtype=np.float64), float(noise) ** 2
     g = z**2 * np.maximum(n, 0.0) / 2 if sampling else np.zeros(n.shape)
     leading = n**2 + 2 * g - labels * v

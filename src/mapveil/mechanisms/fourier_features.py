@@ -44,7 +44,7 @@ import numpy as np
 
 from mapveil.mechanisms.mechanism import Progress
 from mapveil_client.arrays import ComplexArray, FloatArray, IntArray
-from mapveil_client.errors import ParameterError
+from mapveil_client.errors import ParameterError, check
 
 MOST_FEATURES: Final = 2048
 """No more are chosen: the cost of a location's vector is proportional to them."""
@@ -160,8 +160,7 @@ def choose_features(
     sides = (high[0] - low[0], high[1] - low[1])
     given = {"bandwidth": bandwidth, "epsilon": epsilon, "users": users, "side": min(sides)}
     for name, value in given.items():
-        if not (math.isfinite(value) and value > 0):
-            raise ParameterError(f"{name} must be a number above 0, got {value!r}")
+        check(math.isfinite(value) and value > 0, name, "a number above 0", value)
     period = (sides[0] + _MARGIN * bandwidth, sides[1] + _MARGIN * bandwidth)
     index = _half_plane(period, bandwidth, most)
     weights = _weights(index, period, bandwidth)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from mapveil.mechanisms.mechanism import AnyMechanism, Mechanism
 from mapveil.registry import Row
 from mapveil_client.epsilon import EpsilonLike
-from mapveil_client.errors import ParameterError
+from mapveil_client.errors import ParameterError, check
 from mapveil_client.methods import LABELLED
 
 DEFAULT_METHODS = {
@@ -144,8 +144,7 @@ def find_method(name: str | None = None, trust: str = "central") -> Method:
     ParameterError
         No such trust model, or no method of it has the name; the message lists the names.
     """
-    if trust not in DEFAULT_METHODS:
-        raise ParameterError(f"trust must be one of {', '.join(DEFAULT_METHODS)}, got {trust!r}")
+    check(trust in DEFAULT_METHODS, "trust", f"one of {', '.join(DEFAULT_METHODS)}", trust)
     wanted = name or DEFAULT_METHODS[trust]
     for method in METHODS:
         if method.name == wanted and method.trust == trust:

@@ -11,7 +11,7 @@ from mapveil.metrics.beckmann import ROUNDING, least_flow
 from mapveil.metrics.distribution import MapLike
 from mapveil.metrics.emd import LARGEST_LATTICE, cell_size, emd, surplus
 from mapveil_client.arrays import FloatArray
-from mapveil_client.errors import ParameterError
+from mapveil_client.errors import check
 
 LARGEST_SIDE = 1024
 """Rasters with a longer side are aggregated to at most this many rows and columns."""
@@ -79,10 +79,8 @@ def emd_bounds(
     >>> bounds.lower <= 1 <= bounds.upper
     True
     """
-    if not (np.isfinite(tolerance) and tolerance > 0):
-        raise ParameterError(f"tolerance must be above 0, got {tolerance!r}")
-    if iterations < 1:
-        raise ParameterError(f"iterations must be at least 1, got {iterations!r}")
+    check(np.isfinite(tolerance) and tolerance > 0, "tolerance", "above 0", tolerance)
+    check(iterations >= 1, "iterations", "at least 1", iterations)
     moved = surplus(truth, estimate)
     width, height = cell_size(moved, cell)
     differing_rows, differing_columns = np.flatnonzero(moved.any(axis=1)), np.flatnonzero(moved.any(axis=0))

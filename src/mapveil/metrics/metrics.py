@@ -14,7 +14,7 @@ import numpy as np
 from mapveil.metrics.distribution import MapLike, distribution_pair, value_pair
 from mapveil.metrics.emd_bounds import emd_within
 from mapveil_client.arrays import FloatArray
-from mapveil_client.errors import ParameterError
+from mapveil_client.errors import check
 
 EPSILON = 2.0**-52
 """Term inside the logarithm of the KL divergence, as in the saliency literature."""
@@ -210,8 +210,7 @@ def compare(truth: MapLike, estimate: MapLike, metrics: Iterable[str] | None = N
     """
     names = tuple(METRICS) if metrics is None else tuple(metrics)
     for name in names:
-        if name not in METRICS:
-            raise ParameterError(f"the metric must be one of {', '.join(METRICS)}, got {name!r}")
+        check(name in METRICS, "the metric", f"one of {', '.join(METRICS)}", name)
     return {name: METRICS[name](truth, estimate) for name in names}
 
 

@@ -12,7 +12,7 @@ from mapveil.geo.tiling import Tiling
 from mapveil.navigation.road_graph import RoadGraph
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.contribution import Outside
-from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.errors import InputError, check
 from mapveil_client.local.domain import Domain
 
 CONGESTIONS: Final = ("volume", "step")
@@ -80,8 +80,7 @@ class VolumeDelay:
 
 def congestion_named(kind: str, capacity: float, delay_s: float = 3.0) -> Congestion:
     """The model of one of :data:`CONGESTIONS`, with its capacity (or threshold) in users of a cell."""
-    if kind not in CONGESTIONS:
-        raise ParameterError(f"congestion must be {' or '.join(CONGESTIONS)}, got {kind!r}")
+    check(kind in CONGESTIONS, "congestion", f"{' or '.join(CONGESTIONS)}", kind)
     return StepDelay(capacity, delay_s) if kind == "step" else VolumeDelay(capacity)
 
 
@@ -102,5 +101,4 @@ def junction_cells(graph: RoadGraph, tiling: Tiling) -> IntArray:
 
 def _check(**values: float) -> None:
     for name, value in values.items():
-        if not (np.isfinite(value) and value > 0):
-            raise ParameterError(f"{name} must be above 0, got {value!r}")
+        check(np.isfinite(value) and value > 0, name, "above 0", value)

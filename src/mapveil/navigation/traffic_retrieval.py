@@ -20,7 +20,7 @@ from mapveil.retrieval.pir_client import Client
 from mapveil.retrieval.pir_server import Server
 from mapveil.retrieval.records import Database
 from mapveil_client.arrays import FloatArray, IntArray
-from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.errors import InputError, check
 from mapveil_client.morton import interleave
 from mapveil_client.randomness.random import Randomness
 
@@ -39,8 +39,7 @@ class Blocks(NamedTuple):
 
 def traffic_blocks(tiling: Tiling, size: int = BLOCK) -> Blocks:
     """Blocks of ``size`` cells in the order of their Morton codes: mostly neighbours. Run by: both sides."""
-    if size < 1:
-        raise ParameterError(f"size must be at least 1 cell, got {size!r}")
+    check(size >= 1, "size", "at least 1 cell", size)
     lattice = tiling.lattice()
     order = np.argsort(interleave(lattice.row, lattice.col), kind="stable")
     count = -(-tiling.size // size)
@@ -88,8 +87,7 @@ class TrafficClient:
         InputError
             The offer or the hint is malformed, or the map has other cells.
         """
-        if queries < 1:
-            raise ParameterError(f"queries must be at least 1, got {queries!r}")
+        check(queries >= 1, "queries", "at least 1", queries)
         client = Client(server.offer())
         blocks = traffic_blocks(tiling, size)
         if client.offer.shape.records != blocks.cells.shape[0]:

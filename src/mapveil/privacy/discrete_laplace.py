@@ -33,7 +33,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mapveil_client.errors import ParameterError
+from mapveil_client.errors import ParameterError, check
 from mapveil_client.randomness.logarithmic import DIGITS, TAIL, SlotTable, draw_slots, noise_rate, slot_table
 from mapveil_client.randomness.random import Randomness
 
@@ -147,7 +147,6 @@ def laplace_quantile(alpha: float, epsilon: Fraction, sensitivity: int) -> int:
     epsilon, sensitivity
         As for :func:`discrete_laplace`.
     """
-    if not 0 < alpha < 1:
-        raise ParameterError(f"alpha must be a number between 0 and 1, got {alpha!r}")
+    check(0 < alpha < 1, "alpha", "a number between 0 and 1", alpha)
     rate = float(Fraction(epsilon) / sensitivity)
     return max(0, int(np.ceil(np.log(2 / (alpha * (1 + np.exp(-rate)))) / rate - 1)))

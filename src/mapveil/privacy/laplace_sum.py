@@ -32,7 +32,7 @@ import numpy.typing as npt
 
 from mapveil.privacy.discrete_laplace import laplace_quantile
 from mapveil_client.arrays import FloatArray
-from mapveil_client.errors import ParameterError
+from mapveil_client.errors import ParameterError, check
 
 _POINTS = 1 << 11
 _SLACK = 1e-9  # relative; the incomplete beta functions are good to some 1e-12
@@ -61,8 +61,7 @@ def laplace_sum_tail(threshold: int, terms: Fraction | float, epsilon: Fraction,
     ParameterError
         A number is outside its range.
     """
-    if threshold < 0:
-        raise ParameterError(f"threshold must be 0 or more, got {threshold}")
+    check(threshold >= 0, "threshold", "0 or more", threshold)
     count, rate = _parameters(terms, epsilon, sensitivity)
     if count == 1:
         return 2 * math.exp(-rate * (threshold + 1)) / (1 + math.exp(-rate))
@@ -88,8 +87,7 @@ def laplace_sum_quantile(alpha: float, terms: Fraction | float, epsilon: Fractio
     ParameterError
         A number is outside its range.
     """
-    if not 1e-25 <= alpha < 1:
-        raise ParameterError(f"alpha must be between 1e-25 and 1, got {alpha!r}")
+    check(1e-25 <= alpha < 1, "alpha", "between 1e-25 and 1", alpha)
     count, rate = _parameters(terms, epsilon, sensitivity)
     if count == 1:
         return laplace_quantile(alpha, epsilon, sensitivity)

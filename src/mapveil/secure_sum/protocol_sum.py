@@ -13,7 +13,7 @@ from mapveil.secure_sum.client_pool import ClientPool, Messages, Task
 from mapveil.secure_sum.drivers import RUN_BYTES, BeforeReveal, ShardSum, check_promised, check_shards
 from mapveil.secure_sum.server import Server
 from mapveil_client.arrays import IntArray
-from mapveil_client.errors import ParameterError
+from mapveil_client.errors import check
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.parameters import SumSettings
 from mapveil_client.secure_sum.states import Message
@@ -40,8 +40,7 @@ class ProtocolSum:
     """
 
     def __init__(self, workers: int = 1, *, active: bool = False) -> None:
-        if workers < 1:
-            raise ParameterError(f"workers must be at least 1, got {workers}")
+        check(workers >= 1, "workers", "at least 1", workers)
         self.workers, self.active = workers, active
         self._pool = ClientPool(workers)
 

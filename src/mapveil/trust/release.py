@@ -23,7 +23,7 @@ from mapveil.privacy.accounting import Accounting
 from mapveil.privacy.ledger import Ledger
 from mapveil.privacy.sampling import RELEASE, sampling_delta
 from mapveil_client.epsilon import EpsilonLike, as_epsilon, split_epsilon
-from mapveil_client.errors import ParameterError
+from mapveil_client.errors import ParameterError, check
 from mapveil_client.randomness.random import Randomness, as_randomness
 
 if TYPE_CHECKING:
@@ -117,8 +117,7 @@ def release(
         for name, value in (("secure_sum", secure_sum), ("dropout", dropout)):
             if value is not None:
                 raise ParameterError(f"{name} is for trust distributed only, got trust {trust}")
-    if dropout is not None and not 0 <= dropout < 1:
-        raise ParameterError(f"dropout must be in [0, 1), got {dropout!r}")
+    check(dropout is None or 0 <= dropout < 1, "dropout", "in [0, 1)", dropout)
     spec = tiling if isinstance(tiling, str) else None
     cells: Tiling | None = None
     if region is not None or isinstance(points, Counts) or (tiling is not None and spec is None):

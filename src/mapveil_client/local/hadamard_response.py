@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from mapveil_client.arrays import FloatArray, IntArray
-from mapveil_client.errors import ParameterError
+from mapveil_client.errors import check
 from mapveil_client.local.domain import Domain
 from mapveil_client.local.randomizer import LocalMethod, SymbolRandomizer, odds_for
 from mapveil_client.randomness.random import Randomness, uniform_below
@@ -47,8 +47,7 @@ class HadamardRandomizer(SymbolRandomizer):
         if blocks is None:
             wanted = math.ceil(math.log2(min(math.exp(min(float(epsilon), 60.0)), 2.0 * domain.size)))
             blocks = 1 << max(wanted - 1, 0)
-        if blocks > most:
-            raise ParameterError(f"blocks must be {most} at most for {domain.size} sites, got {blocks}")
+        check(blocks <= most, "blocks", f"{most} at most for {domain.size} sites", blocks)
         self.length = 1 << (-(-domain.size // blocks)).bit_length()
         self.blocks = -(-domain.size // (self.length - 1))
         self.weights = odds_for(epsilon, self.symbols)

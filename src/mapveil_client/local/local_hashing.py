@@ -26,7 +26,7 @@ from typing import ClassVar, Final
 import numpy as np
 
 from mapveil_client.arrays import ComplexArray, FloatArray, IntArray
-from mapveil_client.errors import ParameterError
+from mapveil_client.errors import ParameterError, check
 from mapveil_client.local.domain import Domain
 from mapveil_client.local.randomizer import LocalMethod, SymbolRandomizer, odds_for
 from mapveil_client.randomness.random import Randomness, uniform_below
@@ -64,8 +64,7 @@ class LinearHashes:
     sites: int
 
     def __post_init__(self) -> None:
-        if not is_prime(self.buckets):
-            raise ParameterError(f"buckets must be a prime, got {self.buckets}")
+        check(is_prime(self.buckets), "buckets", "a prime", self.buckets)
 
     @property
     def digits(self) -> int:

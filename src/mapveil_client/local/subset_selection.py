@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil_client.arrays import IntArray
-from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.errors import InputError, check
 from mapveil_client.local.domain import Domain
 from mapveil_client.local.random_sets import put_bits, set_sizes, uniform_sets
 from mapveil_client.local.randomizer import LocalMethod, SetRandomizer, odds_for
@@ -43,8 +43,7 @@ class SubsetRandomizer(SetRandomizer):
         super().__init__(domain, epsilon)
         d = domain.size
         self.subset = best_subset_size(epsilon, d) if subset is None else subset
-        if not 1 <= self.subset < d:
-            raise ParameterError(f"subset must be 1 to {d - 1} for {d} sites, got {subset}")
+        check(1 <= self.subset < d, "subset", f"1 to {d - 1} for {d} sites", subset)
         self.weights = odds_for(epsilon, d)
         self._holding = self.weights.more * self.subset
         self._total = self._holding + self.weights.less * (d - self.subset)

@@ -32,7 +32,7 @@ from typing import Final
 import numpy as np
 
 from mapveil_client.arrays import FloatArray
-from mapveil_client.errors import ParameterError
+from mapveil_client.errors import check
 from mapveil_client.randomness.random import Randomness
 
 _HALVINGS: Final = 100  # bisections of a quantile
@@ -152,8 +152,7 @@ class Matern(Kernel):
     order: int
 
     def __post_init__(self) -> None:
-        if self.order not in range(4):
-            raise ParameterError(f"order must be 0 to 3 (a smoothness of 1/2 to 7/2), got {self.order!r}")
+        check(self.order in range(4), "order", "0 to 3 (a smoothness of 1/2 to 7/2)", self.order)
 
     @property
     def _freedom(self) -> int:
@@ -259,6 +258,5 @@ def kernel_named(name: str) -> Kernel:
     >>> kernel_named("matern-3/2").values(np.array([0.0, 1.0]), 2).round(3).tolist()
     [1.0, 0.483]
     """
-    if name not in KERNELS:
-        raise ParameterError(f"kernel must be one of {', '.join(KERNELS)}, got {name!r}")
+    check(name in KERNELS, "kernel", f"one of {', '.join(KERNELS)}", name)
     return KERNELS[name]

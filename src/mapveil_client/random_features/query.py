@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mapveil_client.arrays import FloatArray
-from mapveil_client.errors import ParameterError
+from mapveil_client.errors import ParameterError, check
 from mapveil_client.random_features.kernels import Kernel, kernel_named
 
 
@@ -118,8 +118,7 @@ class Query:
         if not 1 <= len(self.bandwidth) == len(self.low) == len(self.high) <= 3:
             raise ParameterError("a query has one to three axes, each with a bandwidth, a low and a high end")
         for value in self.bandwidth:
-            if not (math.isfinite(value) and value > 0):
-                raise ParameterError(f"bandwidth must be a number of metres above 0, got {value!r}")
+            check(math.isfinite(value) and value > 0, "bandwidth", "a number of metres above 0", value)
         for low, high in zip(self.low, self.high, strict=True):
             if not (math.isfinite(low) and math.isfinite(high) and low < high):
                 raise ParameterError(f"low must be below high along each axis, got {low!r} and {high!r}")

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from mapveil_client.arrays import IntArray
-from mapveil_client.errors import ParameterError
+from mapveil_client.errors import check
 from mapveil_client.secure_sum.states import ServerState, phase_name, server_phases
 
 _PHASES: Final = tuple(
@@ -46,10 +46,8 @@ class Lapses:
 
     def __post_init__(self) -> None:
         for name, part in (("drop", self.drop), ("slow", self.slow)):
-            if not 0 <= part < 1:
-                raise ParameterError(f"{name} must be a fraction from 0 to below 1, got {part!r}")
-        if not 0 <= self.slow_s < 3600:
-            raise ParameterError(f"slow_s must be seconds from 0 to below 3600, got {self.slow_s!r}")
+            check(0 <= part < 1, name, "a fraction from 0 to below 1", part)
+        check(0 <= self.slow_s < 3600, "slow_s", "seconds from 0 to below 3600", self.slow_s)
 
 
 class LapsePlan:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple, cast
 
-from mapveil_client.errors import ParameterError
+from mapveil_client.errors import ParameterError, check
 
 _KIB: Final = 1 << 10
 _MIB: Final = 1 << 20
@@ -58,8 +58,7 @@ class Setting(NamedTuple):
         if not self.number:
             self.check(text, self.variable)
             return text
-        if not (text.isascii() and text.isdecimal() and len(text) <= 15):
-            raise ParameterError(f"{self.variable} must be {self.range_text}, got {text!r}")
+        check(text.isascii() and text.isdecimal() and len(text) <= 15, self.variable, self.range_text, text)
         self.check(int(text), self.variable)
         return int(text)
 
@@ -71,8 +70,7 @@ class Setting(NamedTuple):
             good = self.default is None
         else:
             good = isinstance(value, str) and bool(value) and (not self.choices or value in self.choices)
-        if not good:
-            raise ParameterError(f"{name or self.name} must be {self.range_text}, got {value!r}")
+        check(good, f"{name or self.name}", self.range_text, value)
 
 
 def _text(default: str | None, about: str, *choices: str) -> Any:

@@ -17,7 +17,7 @@ from mapveil.local.estimators.smoothed_likelihood import smooth_likelihood
 from mapveil.local.estimators.split_trees import usual_concentration
 from mapveil.local.randomizers.randomizer import Randomizer, SymbolRandomizer, Tally
 from mapveil_client.arrays import FloatArray
-from mapveil_client.errors import ParameterError
+from mapveil_client.errors import ParameterError, check
 
 
 class Estimated(NamedTuple):
@@ -56,8 +56,7 @@ def estimate_distribution(randomizer: Randomizer, tally: Tally, estimator: str) 
 
 def check_estimator(estimator: str) -> None:
     """Refuse a name that no estimator has."""
-    if estimator not in ESTIMATORS:
-        raise ParameterError(f"estimator must be one of {', '.join(ESTIMATORS)}, got {estimator!r}")
+    check(estimator in ESTIMATORS, "estimator", f"one of {', '.join(ESTIMATORS)}", estimator)
 
 
 def _likeliest(randomizer: Randomizer, tally: Tally) -> Estimated:

@@ -14,7 +14,7 @@ from mapveil.privacy.discrete_laplace import laplace_variance
 from mapveil.secure_sum.modulus import centre, highest_sum, smallest_modulus
 from mapveil_client.arrays import IntArray
 from mapveil_client.contribution import Rounding, sensitivity
-from mapveil_client.errors import ParameterError
+from mapveil_client.errors import check
 from mapveil_client.methods import Overflow
 
 
@@ -84,8 +84,7 @@ class RoundTerms(NamedTuple):
         if bits is None or overflow == "refuse":
             least = smallest_modulus(largest, most, query.encoding.length, noise, query.epsilon, moves)
             bits = least if bits is None else bits
-            if not least <= bits <= 64:
-                raise ParameterError(f"bits must be from {least} to 64 for these sums, got {bits}")
+            check(least <= bits <= 64, "bits", f"from {least} to 64 for these sums", bits)
         return cls(query, sizes, alpha, scale, moves, most, bits)
 
     def units(self, totals: Iterable[npt.NDArray[np.uint64]]) -> IntArray:
