@@ -58,7 +58,7 @@ def sums(context: Context, devices: int, *, active: bool, phase_seconds: int) ->
     """Play one collection and stand it beside what it could not go below."""
     made = _play(context, devices, active, phase_seconds)
     rounds = made.record["rounds"]
-    against = "a server that lies" if active else "an honest but curious server"
+    against = "a malicious server" if active else "an honest but curious server"
     name = f"adaptive, {devices:,} devices over HTTP in {len(rounds)} rounds, shards of {SHARD:,}, 5 % lost, {against}"
     devices_cpu = sum(each["cpu"] for each in made.fleets)
     least = sum(_shard_cpu(each, active) for each in rounds)

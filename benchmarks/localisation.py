@@ -8,7 +8,7 @@ import numpy as np
 from scipy.ndimage import maximum_filter
 
 from benchmarks.record import Context, Result, line
-from mapveil.attacks.localisation_score import PAPER_RATIO, score_waves
+from mapveil.attacks.localisation_score import PAPER_RATIO, score_features
 from mapveil_client.random_features.frequencies import unit_frequencies
 from mapveil_client.random_features.query import EvenGrid, Query
 from mapveil_client.random_features.report import Reports, Visits, client_reports, grid_reports
@@ -21,7 +21,7 @@ GOAL_S = 60.0
 
 
 def run(context: Context) -> list[Result]:
-    """Measure one wave a device, which has the most maxima, and three."""
+    """Measure one feature a device, which has the most maxima, and three."""
     devices = 5_000 if context.quick else DEVICES
     return [_score(devices, features) for features in (1, 3)]
 
@@ -33,16 +33,16 @@ def _score(devices: int, features: int) -> Result:
     places = np.clip(np.random.default_rng(0).normal(size=(2, devices)), -4, 4)
     reports = client_reports(unit_frequencies(devices, features, query.law, 2, rng), Visits(places), query)
     start = time.perf_counter()
-    found = score_waves(reports, places, query)
+    found = score_features(reports, places, query)
     taken = time.perf_counter() - start
     start = time.perf_counter()
     slow = np.array([_by_filter(reports, device, places, query) for device in range(SAMPLED)])
     peer = (time.perf_counter() - start) * devices / SAMPLED
     if not np.allclose(slow, found.expected_m[:SAMPLED]):
         raise RuntimeError("the score is not the one that SciPy's filter gives")
-    plural = "wave" if features == 1 else "waves"
+    noun = "feature" if features == 1 else "features"
     return line(
-        f"privacy score, {devices:,} devices on {SIDE} x {SIDE}, {features} {plural}",
+        f"privacy score, {devices:,} devices on {SIDE} x {SIDE}, {features} {noun}",
         taken,
         "s",
         f"scipy.ndimage.maximum_filter, device by device (a slice of {SAMPLED})",

@@ -40,7 +40,7 @@ def run(context: Context) -> list[Result]:
         seconds = best_of(2, functools.partial(fitted.privatize, table.rows))
         results.append(
             line(
-                f"{rows:,} rows of {FEATURES} features rewritten, {row.name}",
+                f"{rows:,} rows of {FEATURES} features privatized, {row.name}",
                 seconds,
                 "s",
                 "the limit",

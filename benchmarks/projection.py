@@ -1,4 +1,4 @@
-"""Random waves: the sum of reports beside equation 7 user by user and beside matrix products; exact densities beside
+"""Random features: the sum of reports beside equation 7 user by user and beside matrix products; exact densities beside
 KDEpy, SciPy and scikit-learn; every user of a whole city."""
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _reports(users: int) -> list[Result]:
     wanted = direct_surface(made, query, grid.points()[:, some])
     error = _relative(transform().ravel()[some], wanted)
     client = best_of(2, lambda: client_reports(unit_frequencies(users, 1, query.law, 2, rng), visits, query))
-    name = f"{users:,} reports of one wave to {SIDE} x {SIDE}"
+    name = f"{users:,} reports of one feature to {SIDE} x {SIDE}"
     return [
         line(
             name, ours, "s", "equation 7 user by user (20 of them)", naive, ">= 10,000 x", naive >= 1e4 * ours
@@ -80,7 +80,7 @@ def _reports(users: int) -> list[Result]:
         line(
             name, ours, "s", "separable matrix products (a slice)", product, ">= 100 x", product >= 100 * ours
         ),
-        line(f"{name}: relative difference", error, "", "what is asked", 1e-6, ">= 1 x", error <= 1e-6),
+        line(f"{name}: relative difference", error, "", "the limit", 1e-6, ">= 1 x", error <= 1e-6),
         line(
             f"{users:,} devices' halves", client / users * 1e9, "ns each", "the server's", ours / users * 1e9
         ),
@@ -100,31 +100,31 @@ def _by_equation_7(reports: Reports, grid: EvenGrid, users: int) -> float:
 
 
 def _by_products(reports: Reports, grid: EvenGrid, users: int) -> FloatArray:
-    """cos(a + b) = cos a cos b - sin a sin b: two real matrix products, waves along each axis by doubling."""
+    """cos(a + b) = cos a cos b - sin a sin b: two real matrix products, exponentials along each axis by doubling."""
     total = np.zeros(grid.count)
     block = 10_000
     for start in range(0, users, block):
         part = slice(start, start + block)
-        x = _waves(reports.frequencies[0, part, 0], grid, 0)
+        x = _exponentials(reports.frequencies[0, part, 0], grid, 0)
         x *= reports.projections[part, 0].conj()[:, None]
-        y = _waves(reports.frequencies[1, part, 0], grid, 1)
+        y = _exponentials(reports.frequencies[1, part, 0], grid, 1)
         total += np.ascontiguousarray(x.real).T @ np.ascontiguousarray(y.real)
         total -= np.ascontiguousarray(x.imag).T @ np.ascontiguousarray(y.imag)
     return total
 
 
-def _waves(frequency: FloatArray, grid: EvenGrid, axis: int) -> npt.NDArray[np.complex128]:
+def _exponentials(frequency: FloatArray, grid: EvenGrid, axis: int) -> npt.NDArray[np.complex128]:
     count, step = grid.count[axis], grid.step[axis]
-    waves = np.empty((frequency.size, count), dtype=np.complex128)
-    waves[:, 0] = np.exp(-1j * frequency * step * (count // 2))
+    made = np.empty((frequency.size, count), dtype=np.complex128)
+    made[:, 0] = np.exp(-1j * frequency * step * (count // 2))
     done = 1
     while done < count:
         more = min(done, count - done)
         np.multiply(
-            waves[:, :more], np.exp(1j * frequency * step * done)[:, None], out=waves[:, done : done + more]
+            made[:, :more], np.exp(1j * frequency * step * done)[:, None], out=made[:, done : done + more]
         )
         done += more
-    return waves
+    return made
 
 
 def _relative(found: FloatArray, wanted: FloatArray) -> float:

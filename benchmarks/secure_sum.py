@@ -206,7 +206,7 @@ def shard(clients: int, active: bool) -> Result:
         seconds = time.perf_counter() - start
     if not np.array_equal(found.total, vectors.sum(leaves >= Leaves.INPUT).astype(np.uint64) % (1 << BITS)):
         raise AssertionError("the sum is wrong")
-    server = "a server that lies" if active else "an honest but curious server"
+    server = "a malicious server" if active else "an honest but curious server"
     name = f"shard of {clients:,}, l = 1,254, 5 % lost, against {server}, 2 processes"
     holds = None if active else seconds <= LIMIT
     return line(name, seconds, "s", "the time allowed", LIMIT, "" if active else "<= 120 s", holds)

@@ -94,17 +94,27 @@ def _report_1(results: Results) -> Report:
                 f"{h:,.0f}",
                 where,
                 *chances,
-                f"{results.of('faint', source=city.name).mean:.0%}",
+                f"{results.of('below noise', source=city.name).mean:.0%}",
             ]
         )
-    header = ["cut", "box", "people", "h, degrees", "h, m", "h from", "fewer than 2 bands", "than 3", "faint"]
+    header = [
+        "cut",
+        "box",
+        "people",
+        "h, degrees",
+        "h, m",
+        "h from",
+        "fewer than 2 bands",
+        "than 3",
+        "below noise",
+    ]
     note = (
         "The paper's own cuts (18,000 to 60,000 check-ins of Los Angeles, London, Tokyo and Chicago) cannot be had; "
         "its box of Tokyo, where it has Brightkite, is here of Foursquare. Every check-in counts as a person, as in "
         "the paper. Fewer bands: Lemma 3 the other way, how probable it is that a device's frequency has so few in the "
-        "region at this bandwidth. Faint: the part of the box where the exact KDE is below the standard error of one "
-        "feature each. Mapveil's devices refuse more than 5 % for three bands by default: they would answer none of "
-        "these queries."
+        "region at this bandwidth. Below noise: the fraction of the box where the exact KDE is below the standard "
+        "error of one feature each. Mapveil's devices refuse more than 5 % for three bands by default: they would "
+        "answer none of these queries."
     )
     by_name = {city.name: row for city, row in zip(CITIES, rows, strict=True)}
     refused = [_few(results, city, 3) for city in CITIES]

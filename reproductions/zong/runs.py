@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.attacks.localisation_score import Score, score_silence, score_waves
+from mapveil.attacks.localisation_score import Score, score_features, score_silence
 from mapveil.random_features.exact_density import kernel_density
 from mapveil.random_features.geo_indistinguishability import planar_laplace
 from mapveil.random_features.posterior import PriorCells, effective_places, expected_error, hiding
@@ -120,8 +120,15 @@ def run_job(job: Job) -> Outcome:
     some = np.ascontiguousarray(scene.places[:, _chosen(scene.users, job.scored, stream)])
     exact = kernel_density(scene.places, None, scene.grid, Gaussian(), h)
     rows = _Rows(job, scene, exact)
-    faint = float((exact < math.sqrt(scene.users / 2)).mean())  # below the standard error of one feature each
-    about = {"bandwidth": scene.bandwidth, "side": scene.side, "unit": scene.degree, "faint": faint}
+    below_noise = float(
+        (exact < math.sqrt(scene.users / 2)).mean()
+    )  # below the standard error of one feature each
+    about = {
+        "bandwidth": scene.bandwidth,
+        "side": scene.side,
+        "unit": scene.degree,
+        "below noise": below_noise,
+    }
     for metric, value in about.items():
         rows.add("scene", 0, metric, value)
     rows.surface(EXACT, 0, exact)
@@ -201,7 +208,7 @@ def _score_features(
     reports = client_reports(units, Visits(places), most)
     for level in features:
         first = Reports(reports.frequencies[:, :, :level], reports.projections[:, :level])
-        rows.score(PROJECTION, level, score_waves(first, places, query_of(scene, level)))
+        rows.score(PROJECTION, level, score_features(first, places, query_of(scene, level)))
 
 
 def prior_of(scene: Scene) -> PriorCells:

@@ -108,8 +108,8 @@ class Account:
             return
         if epsilon <= 0 or entry.spent + epsilon > entry.granted:
             raise BudgetExceeded(
-                f"round {number} asks epsilon {float(epsilon):.6g}; "
-                f"{float(entry.granted - entry.spent):.6g} is left of what the terms promised"
+                f"epsilon of round {number} must be at most {float(entry.granted - entry.spent):.6g} "
+                f"(left of what the terms promised), got {float(epsilon):.6g}"
             )
         _check_left(epsilon, lifetime - self.spent, lifetime)
 
@@ -164,6 +164,6 @@ class Account:
 def _check_left(epsilon: Fraction, left: Fraction, lifetime: Fraction) -> None:
     if epsilon > left:
         raise BudgetExceeded(
-            f"epsilon {float(epsilon):.6g} is asked; {float(left):.6g} is left of {float(lifetime):.6g} "
-            "for this device's lifetime"
+            f"epsilon must be at most {float(left):.6g} (left of {float(lifetime):.6g} for this device's lifetime), "
+            f"got {float(epsilon):.6g}"
         )

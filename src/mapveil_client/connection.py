@@ -43,8 +43,9 @@ class Progress(NamedTuple):
     present: int
 
 
-class Assignment(NamedTuple):
-    """The shard of a device in a round, and its number there."""
+@dataclass(frozen=True)
+class Assignment:
+    """The shard of a device in a round, and its number within the shard."""
 
     shard: int
     client: int

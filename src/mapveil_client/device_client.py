@@ -211,7 +211,7 @@ class DeviceClient:
                 return False
             announcement = await self._documents.announcement(*round_of)
             assigned = await self._connection.assignment(*round_of, **self._signed())
-            body = await self._work(partial(part.begin, announcement, *assigned))
+            body = await self._work(partial(part.begin, announcement, assigned.shard, assigned.client))
         elif phase == stands.phase:
             if stands.sent:
                 return False

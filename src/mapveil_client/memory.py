@@ -145,7 +145,7 @@ class DeviceMemory(Secret):
         self.device: int | None = None  # number at the collector, once enrolled
         self.account = Account()
         self.parts: dict[str, Part] = {}  # by collection
-        self.waves: KeptFrequencies | None = None  # frequencies of its random Fourier features
+        self.frequencies: KeptFrequencies | None = None  # of its random Fourier features
         self.refused: dict[str, str] = {}  # reasons by collection, the last 1000; others are judged once more
         self.log = DeviceLog()
 
@@ -196,7 +196,7 @@ class DeviceMemory(Secret):
             "device": self.device,
             "account": self.account.to_record(),
             "parts": {name: part.to_record() for name, part in self.parts.items()},
-            "waves": None if self.waves is None else self.waves.to_record(),
+            "frequencies": None if self.frequencies is None else self.frequencies.to_record(),
             "refused": self.refused,
             "log": [list(line) for line in self.log.lines],
         }
@@ -212,7 +212,8 @@ class DeviceMemory(Secret):
             made.device = record["device"]
             made.account = Account.from_record(record["account"])
             made.parts = {name: Part.from_record(part) for name, part in record["parts"].items()}
-            made.waves = None if record["waves"] is None else KeptFrequencies.from_record(record["waves"])
+            kept = record["frequencies"]
+            made.frequencies = None if kept is None else KeptFrequencies.from_record(kept)
             made.refused = dict(record["refused"])
             made.log = DeviceLog(Line(*line) for line in record["log"])
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:

@@ -104,7 +104,7 @@ class Participation:
         self._save(None)
 
     def _refusal_of_features(self) -> str | None:
-        features, policy, kept = self.terms.parameters, self.policy.waves, self.memory.waves
+        features, policy, kept = self.terms.parameters, self.policy.random_features, self.memory.frequencies
         if kept is None or policy is None or not isinstance(features, FourierParameters):
             return None
         return kept.refusal(policy, features.jitter_m)
@@ -146,19 +146,19 @@ class Participation:
         return body
 
     def _feature_report(self, features: FourierParameters) -> bytes | None:
-        policy, query = self.policy.waves, self.terms.waves
+        policy, query = self.policy.random_features, self.terms.features_query
         if policy is None:
-            raise self._leave("random Fourier features are not answered")
+            raise self._leave("this device's policy has no bounds on random Fourier features")
         reason = policy.refusal(query) or self._refusal_of_features()
         if reason is not None:
             raise self._leave(reason)
         lon, lat, weights = self._whereabouts.visits(self.terms.cells, features.places)
         if not lon.size:
             return None
-        if self.memory.waves is None:
-            self.memory.waves = KeptFrequencies.draw(policy, features.jitter_m, self._rng)
+        if self.memory.frequencies is None:
+            self.memory.frequencies = KeptFrequencies.draw(policy, features.jitter_m, self._rng)
             self.memory.save()
-        reports = Device(policy, self.memory.waves).answer(query, lon, lat, weights=weights)
+        reports = Device(policy, self.memory.frequencies).answer(query, lon, lat, weights=weights)
         return None if reports is None else feature_message.write_reports(reports, query)[0]
 
     def begin(self, announcement: RoundAnnouncement, shard: int, client: int) -> bytes:

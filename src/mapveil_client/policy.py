@@ -53,7 +53,7 @@ class DevicePolicy(Checked):
         Smallest side of a cell (the root of the cells' mean area), metres.
     most_cells, most_length : int
         Largest number of cells of a map and of coordinates of a vector.
-    waves : Policy, optional
+    random_features : Policy, optional
         Bounds on random Fourier features; none are answered without.
 
     Raises
@@ -72,7 +72,7 @@ class DevicePolicy(Checked):
     smallest_cell_m: float = 0.0
     most_cells: int = 1 << 22
     most_length: int = 1 << 22
-    waves: Policy | None = None
+    random_features: Policy | None = None
 
     def __post_init__(self) -> None:
         for name in ("lifetime_epsilon", "most_per_collection"):
@@ -99,7 +99,7 @@ class DevicePolicy(Checked):
 
     def _refusal_of_terms(self, terms: CollectionTerms) -> str | None:
         if terms.trust not in self.trusts:
-            return f"a {terms.trust} collection is offered; {', '.join(self.trusts)} is answered"
+            return f"trust must be {' or '.join(self.trusts)}, got {terms.trust}"
         parameters = terms.parameters
         if terms.trust == "distributed" and terms.method in LABELLED:
             return f"{terms.method} asks for a label of every location, and this device has none"
@@ -121,9 +121,9 @@ class DevicePolicy(Checked):
     def _refusal_of_cells(self, terms: CollectionTerms) -> str | None:
         record = terms.tiling["region"]
         if "polygon" in record:
-            return "a region with a polygon is asked about; this device reports in boxes only"
+            return "region must be a box, got a polygon"
         if closed_projection(str(record["crs"])) is None:
-            return "a region in another plane than its own is asked about; this device projects no other"
+            return f"region must be in a plane that this device projects, got {record['crs']!s:.40}"
         cells = terms.cells
         side = math.sqrt(cells.region.area_m2 / cells.size)
         smallest = self.smallest_cell_m if cells.region.georeferenced else 0.0
@@ -134,9 +134,9 @@ class DevicePolicy(Checked):
 
     def _refusal_of_sums(self, terms: CollectionTerms, sums: SumParameters) -> str | None:
         if self.active_only and not terms.active:
-            return "its sums would not be safe against a malicious server"
+            return "secure sums must be protected against a malicious server"
         if sums.overflow != "refuse":
-            return "sums that may overflow are asked for; those that do not are answered"
+            return f"overflow must be refuse, got {sums.overflow}"
         return _outside(
             ("corrupt", Fraction(str(sums.corrupt)), self.least_corrupt, 1),
             ("tolerated_dropout", Fraction(str(sums.tolerated_dropout)), 0, self.most_dropout),
@@ -144,9 +144,9 @@ class DevicePolicy(Checked):
         )
 
     def _refusal_of_features(self, terms: CollectionTerms) -> str | None:
-        if self.waves is None:
-            return "random Fourier features are not answered: no policy bounds their bandwidth"
-        query, region = terms.waves, terms.cells.region
+        if self.random_features is None:
+            return "this device's policy has no bounds on random Fourier features"
+        query, region = terms.features_query, terms.cells.region
         plane = region.metric_projection
         west, south, east, north = region.bbox
         x, y = plane.project(np.array([west, east]), np.array([south, north]))
@@ -155,7 +155,7 @@ class DevicePolicy(Checked):
         away = np.abs(np.subtract(wanted, given)) / np.tile(query.sides, 2)
         if query.crs != str(getattr(plane, "crs", "")) or not bool((away <= _SAME).all()):
             return "the random features are of another region than the map"
-        return self.waves.refusal(query)
+        return self.random_features.refusal(query)
 
     def refusal_of_round(
         self, terms: CollectionTerms, announcement: RoundAnnouncement, spent: Fraction = Fraction(0)
@@ -180,8 +180,8 @@ class DevicePolicy(Checked):
             return "it is a round of a collection with other terms"
         if spent + asked.epsilon > terms.epsilon:
             return (
-                f"epsilon {float(asked.epsilon):.6g} is asked after {float(spent):.6g}; "
-                f"the terms promised {float(terms.epsilon):.6g} in all"
+                f"epsilon must be at most {float(terms.epsilon):.6g}, as the terms promised, of which "
+                f"{float(spent):.6g} is spent, got {float(asked.epsilon):.6g}"
             )
         for name, told, agreed in (
             ("tolerated_dropout", asked.dropout, Fraction(str(sums.tolerated_dropout))),
@@ -191,7 +191,7 @@ class DevicePolicy(Checked):
             ("active", asked.active, terms.active),
         ):
             if told != agreed:
-                return f"{name} is {told}; the terms promised {agreed}"
+                return f"{name} must be {agreed}, as the terms promised, got {told}"
         refusal = _outside(
             ("shard", min(asked.sizes), self.least_shard, math.inf),
             ("shard", max(asked.sizes), 1, sums.shard_size),
@@ -203,20 +203,18 @@ class DevicePolicy(Checked):
         for size in {*asked.sizes}:
             needed = Fraction(1) if sums.whole_noise else share_shape(size, asked.dropout, asked.corrupt)
             if not needed <= asked.alpha <= 1:
-                return (
-                    f"a noise share of {float(asked.alpha):.6g} is asked; {float(needed):.6g} to 1 keeps the promise "
-                    f"in a shard of {size}"
-                )
+                shares = f"{float(needed):.6g} to 1 in a shard of {size}"
+                return f"noise share must be {shares}, got {float(asked.alpha):.6g}"
         return self._refusal_of_encoding(terms, asked)
 
     def _refusal_of_encoding(self, terms: CollectionTerms, asked: RoundAnnouncement) -> str | None:
         if asked.encoding["kind"] == "labels":
-            return "labels are asked for, and this device has none"
+            return "the announcement asks for labels, and this device has none"
         # Locations on another raster could be an error for some and not for others, which would tell them apart.
         if (depth := asked.encoding["depth"]) != terms.depth:
-            return f"a raster of depth {depth} is asked about; the terms' is of depth {terms.depth}"
+            return f"depth of the raster must be {terms.depth}, as the terms promised, got {depth}"
         if asked.query.encoding.copies * asked.scale > _MOST_UNITS:
-            return "more units are asked for than a vector's numbers hold"
+            return "scale is too large: a coordinate would overflow"
         asked.parameters(0)
         if asked.terms not in asked.judged:
             asked.judged[asked.terms] = _fault_of_encoding(terms, asked)
@@ -241,7 +239,7 @@ def _outside(*bounds: tuple[str, _Number, _Number, _Number]) -> str | None:
     for name, value, least, most in bounds:
         if not least <= value <= most:
             bound = f"at most {float(most):.6g}" if value > most else f"at least {float(least):.6g}"
-            return f"{name} {float(value):.6g} is asked; {bound} is answered"
+            return f"{name} must be {bound}, got {float(value):.6g}"
     return None
 
 

@@ -250,7 +250,7 @@ class CollectionTerms(Document):
         return {}
 
     @cached_property
-    def waves(self) -> Query:
+    def features_query(self) -> Query:
         """The query of random Fourier features; an InputError where it is none of this version."""
         return read_query(self.query)
 

@@ -56,7 +56,7 @@ class TileCells:
         check_whole(self.zoom, "zoom", 0, MAX_DEPTH)
         _, south, _, north = self.region.bbox
         covered = self.region.georeferenced and north > -MAX_LAT and south < MAX_LAT
-        check(covered, "region", "within 85.05 degrees south and north", self.region)
+        check(covered, "region", "within 85.05 degrees south and north", str(self.region))
         check(self.size <= _MOST_TILES, "tiles of the zoom", f"at most {_MOST_TILES}", self.size)
 
     @cached_property

@@ -65,7 +65,7 @@ def test_blind_is_the_middle_of_the_prior():
     assert found.places == pytest.approx(math.exp(entropy), rel=1e-9)
 
 
-def test_three_waves_find_everybody_and_a_second_set_does_with_two():
+def test_three_features_find_everybody_and_a_second_set_does_with_two():
     prior, four = skewed_prior(), asked(4)
     drawn = simulated_devices(four, prior, 200, Randomness(3))
     by_features = {b: one_report(first_features(drawn, b), asked(b), prior) for b in (1, 2, 3, 4)}

@@ -39,7 +39,7 @@ TRIALS = {
 }  # the one spends much where it shows little; the other is slow
 FEWEST = 5_000
 
-# Devices are in test_least_noise; sums of waves, which no cell shows, in mechanisms/test_private_fourier_kde.
+# Devices are in test_least_noise; sums of random features, which no cell shows, in mechanisms/test_private_fourier_kde.
 CURATORS = [
     method for method in METHODS if method.trust == "central" and method.name != "private-fourier-kde"
 ]

@@ -103,7 +103,7 @@ def test_it_says_what_the_score_does_not(report: LocalisationReport) -> None:
     assert any("exact phases tell exact places apart" in text for text in report.warnings)
     by = {(cost.features, cost.bandwidth_m): cost for cost in report.costs}
     assert set(by) == {(b, h) for b in (1, 3) for h in (75.0, 150.0, 300.0)}
-    # Three waves: the score sees kilometres, the server the place.
+    # Three features: the score sees kilometres, the server the place.
     assert by[3, 150.0].score_m > 2000
     assert by[3, 150.0].one_report.error_m == 0
     assert by[1, 150.0].one_report.expected_m > 0.8 * report.blind_m
@@ -117,7 +117,7 @@ def test_it_says_what_the_score_does_not(report: LocalisationReport) -> None:
     assert report.score.silence_m == pytest.approx(report.score.expected_m, rel=0.3)
 
 
-def test_many_waves_are_warned_of(at: Scene) -> None:
+def test_many_features_are_warned_of(at: Scene) -> None:
     three = localisation_report(
         FourierKde(bandwidth_m=150, features=3),
         150.0,

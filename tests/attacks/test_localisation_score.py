@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from mapveil.attacks.localisation_score import (
     PAPER_RATIO,
     _score_framed,
+    score_features,
     score_silence,
-    score_waves,
 )
 from mapveil_client.errors import ParameterError
 from mapveil_client.random_features.frequencies import unit_frequencies
@@ -33,7 +33,7 @@ def score_surfaces(surfaces, places, grid, *, ratio=PAPER_RATIO):
 GRID = EvenGrid((10.0, 200.0), (7.0, -9.0), (13, 17))
 
 
-def waves(devices, features, h=15.0, grid=GRID, seed=1):
+def scene(devices, features, h=15.0, grid=GRID, seed=1):
     low = [min(grid.axis(axis)) for axis in range(2)]
     high = [max(grid.axis(axis)) for axis in range(2)]
     query = Query((h, h), tuple(low), tuple(high), features, grid=grid)
@@ -63,10 +63,10 @@ def by_definition(surface, place, grid, ratio):
 @pytest.mark.parametrize("features", [1, 2, 5])
 @pytest.mark.parametrize("ratio", [1.0, PAPER_RATIO, 2.0])
 def test_it_is_the_definition(features, ratio):
-    query, places, reports = waves(60, features)
+    query, places, reports = scene(60, features)
     surfaces = grid_reports(reports, query)
     fast, shown = (
-        score_waves(reports, places, query, ratio=ratio),
+        score_features(reports, places, query, ratio=ratio),
         score_surfaces(surfaces, places, GRID, ratio=ratio),
     )
     for device in range(60):
@@ -101,33 +101,33 @@ def test_a_flat_and_a_negative_surface_have_a_score_too():
 @settings(max_examples=20, deadline=None)
 def test_it_is_a_length(scale, seed):
     grown = EvenGrid(tuple(scale * v for v in GRID.start), tuple(scale * v for v in GRID.step), GRID.count)
-    one = waves(5, 2, seed=seed)
-    other = waves(5, 2, h=15.0 * scale, grid=grown, seed=seed)
+    one = scene(5, 2, seed=seed)
+    other = scene(5, 2, h=15.0 * scale, grid=grown, seed=seed)
     np.testing.assert_allclose(other[1], scale * one[1])
-    first, second = (score_waves(reports, places, query) for query, places, reports in (one, other))
+    first, second = (score_features(reports, places, query) for query, places, reports in (one, other))
     np.testing.assert_allclose(second.expected_m, scale * first.expected_m, rtol=1e-6)
 
 
 def test_blocks_and_threads_change_nothing(monkeypatch):
-    query, places, reports = waves(200, 3)
+    query, places, reports = scene(200, 3)
     told = []
-    whole = score_waves(reports, places, query, progress=told.append)
+    whole = score_features(reports, places, query, progress=told.append)
     monkeypatch.setattr("mapveil.attacks.localisation_score._BLOCK", 7 * GRID.size)
-    parts = score_waves(reports, places, query)
+    parts = score_features(reports, places, query)
     np.testing.assert_array_equal(parts.expected_m, whole.expected_m)
     np.testing.assert_array_equal(parts.maxima, whole.maxima)
     assert told[-1] == 1
 
 
 def test_another_grid_than_the_querys():
-    query, places, reports = waves(40, 2)
+    query, places, reports = scene(40, 2)
     other = EvenGrid((12.0, 60.0), (2.0, 3.0), (40, 30))
     x = other.points() - np.asarray(query.origin)[:, None]
     for device in (0, 39):
         phase = reports.frequencies[:, device].T @ x
         surface = (reports.projections[device].conj()[:, None] * np.exp(1j * phase)).real.sum(axis=0)
         k, text, _ = by_definition(surface.reshape(40, 30), places[:, device], other, PAPER_RATIO)
-        found = score_waves(reports, places, query, grid=other)
+        found = score_features(reports, places, query, grid=other)
         assert found.maxima[device] == k
         assert found.expected_m[device] == pytest.approx(text)
 
@@ -156,20 +156,20 @@ def test_silence_is_the_mean_distance():
 
 def test_few_features_score_near_silence_and_many_near_nothing():
     grid = EvenGrid((-4.0, -4.0), (8 / 99, 8 / 99), (100, 100))
-    silence = score_silence(waves(300, 1, 0.55, grid)[1], grid).mean()[0]
+    silence = score_silence(scene(300, 1, 0.55, grid)[1], grid).mean()[0]
     means = {}
     for features in (1, 3, 50):
-        query, places, reports = waves(300, features, 0.55, grid)
-        means[features] = score_waves(reports, places, query).mean()[0]
+        query, places, reports = scene(300, features, 0.55, grid)
+        means[features] = score_features(reports, places, query).mean()[0]
     assert 0.75 * silence < means[1] < 1.1 * silence
     assert means[50] < 0.02 * silence < means[3] < means[1]
 
 
 def test_what_is_refused():
-    query, places, reports = waves(3, 1)
+    query, places, reports = scene(3, 1)
     with pytest.raises(ParameterError, match="at least 1"):
-        score_waves(reports, places, query, ratio=0.9)
+        score_features(reports, places, query, ratio=0.9)
     with pytest.raises(ParameterError, match="no grid"):
-        score_waves(reports, places, Query((1.0, 1.0), (0.0, 0.0), (9.0, 9.0)))
+        score_features(reports, places, Query((1.0, 1.0), (0.0, 0.0), (9.0, 9.0)))
     with pytest.raises(ParameterError, match="two"):
         score_silence(places, EvenGrid((0.0,), (1.0,), (5,)))

@@ -21,7 +21,7 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     region = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
     city = mv.synthetic.city(users=300, seed=1, region=region)
-    path = tmp_path_factory.mktemp("released") / "waves.parquet"
+    path = tmp_path_factory.mktemp("released") / "features.parquet"
     FourierKde(bandwidth_m=150, features=2).release(city, mv.Quadtree(region, depth=5), rng=1).save(path)
     return path
 
@@ -66,7 +66,7 @@ def test_a_released_map_brings_its_own(mapveil: Callable, released: Path) -> Non
 def test_a_prior_is_a_map_or_a_raster(mapveil: Callable, table: Path, released: Path) -> None:
     done = mapveil("attack", "random-features", table, *ASKED, *FEW, "--prior", released, "--json")
     assert done.code == 0, done.err
-    assert json.loads(done.out)["settings"]["known prior"] == "waves.parquet"
+    assert json.loads(done.out)["settings"]["known prior"] == "features.parquet"
 
 
 def test_a_raster_of_counts(mapveil: Callable, tmp_path: Path) -> None:

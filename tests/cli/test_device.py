@@ -71,7 +71,9 @@ def test_a_table_answers_a_collection(mapveil, live: Live, people: Path, tmp_pat
         *("--state", tmp_path / "fleet", "--key-file", tmp_path / "key"),
     )
     assert done.code == 1
-    assert "30 refused: epsilon 1 is asked; 0.5 is left of 1.5 for this device's lifetime" in done.out
+    assert (
+        "30 refused: epsilon must be at most 0.5 (left of 1.5 for this device's lifetime), got 1" in done.out
+    )
     live.engine.abort(again, live.actor, "refused by all")
 
 

@@ -22,7 +22,7 @@ def arguments(table: Path, features: int, output: Path) -> tuple[object, ...]:
 def test_a_release_carries_what_was_measured_and_warns(
     mapveil: Callable, table: Path, tmp_path: Path, features: int
 ) -> None:
-    done = mapveil(*arguments(table, features, tmp_path / "waves.geojson"))
+    done = mapveil(*arguments(table, features, tmp_path / "features.geojson"))
     assert done.code == 0, done.err
     assert "not differential privacy" in done.err
     assert ("as good as found: 1 place left, error 0 m" in done.err) == (features == 3)
@@ -40,7 +40,7 @@ def test_a_release_carries_what_was_measured_and_warns(
 
 
 def test_it_needs_a_region_and_metres(mapveil: Callable, table: Path, tmp_path: Path) -> None:
-    call = arguments(table, 1, tmp_path / "waves.geojson")
+    call = arguments(table, 1, tmp_path / "features.geojson")
     done = mapveil(*call[:2], *call[4:])
     assert done.code == 2
     assert "--region" in done.err
@@ -48,7 +48,7 @@ def test_it_needs_a_region_and_metres(mapveil: Callable, table: Path, tmp_path: 
     done = mapveil(*degrees)
     assert done.code == 2
     assert "degrees" in done.err
-    assert not (tmp_path / "waves.geojson").exists()
+    assert not (tmp_path / "features.geojson").exists()
 
 
 @pytest.mark.parametrize(
@@ -65,14 +65,14 @@ def test_it_needs_a_region_and_metres(mapveil: Callable, table: Path, tmp_path: 
         ("-74.03,40.69,-74.03,40.83", "features=1", 2, "west -74.03 is not less than east"),
         ("-74.03,40.69,-73.90,40.69", "features=1", 2, "south 40.69 is not less than north"),
         # A promise that cannot be kept, whatever the table: the devices do not answer.
-        (BOX, "bandwidth_m=300", 1, "outside the policy, nothing is answered: bandwidth 300 is asked"),
-        ("-73.965,40.805,-73.960,40.810", "bandwidth_m=5", 1, "at least 1000 m is answered"),
+        (BOX, "bandwidth_m=300", 1, "the device's policy refuses the query: bandwidth must be at most"),
+        ("-73.965,40.805,-73.960,40.810", "bandwidth_m=5", 1, "must be at least 1000 m, got"),
     ],
 )
 def test_bad_input_is_one_line_and_nothing_is_written(
     mapveil: Callable, table: Path, tmp_path: Path, box: str, option: str, code: int, expected: str
 ) -> None:
-    output = tmp_path / "waves.geojson"
+    output = tmp_path / "features.geojson"
     done = mapveil(
         "release", table, "--region", box, "--tiling", "quadtree:5", "--trust", "random-features", "--option", option,
         "-o", output,
@@ -88,8 +88,8 @@ def test_a_place_that_is_no_number_is_named(mapveil: Callable, tmp_path: Path) -
     table = tmp_path / "table.csv"
     table.write_text("user,lon,lat\n1,-74,40.7\n2,nan,40.75\n")
     done = mapveil(
-        "release", table, "--region", BOX, "--trust", "random-features", "-o", tmp_path / "waves.tif"
+        "release", table, "--region", BOX, "--trust", "random-features", "-o", tmp_path / "features.tif"
     )
     assert done.code == 2
     assert "row 2, column 'lon' is 'nan'" in done.err
-    assert not (tmp_path / "waves.tif").exists()
+    assert not (tmp_path / "features.tif").exists()

@@ -25,7 +25,7 @@ from mapveil_client.random_features.kernels import kernel_named
 from mapveil_client.random_features.parameters import Policy
 from mapveil_client.random_features.query import Query
 from mapveil_client.random_features.report import Visits, client_reports, digest, write_query
-from mapveil_client.random_features.report import write_reports as write_waves
+from mapveil_client.random_features.report import write_reports as write_features
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.keys import Identity, authorization, enrolment_statement, request_statement
 from mapveil_client.terms import CollectionTerms
@@ -173,7 +173,7 @@ def query_of(tiling: Tiling, bandwidth: float, **fields: Any) -> Query:
     return Query((bandwidth, bandwidth), where.low, where.high, **known)
 
 
-def waves() -> dict[str, Any]:
+def random_features() -> dict[str, Any]:
     """Draws, answers and refusals of projections."""
     law = kernel_named("gaussian")
     draws = []
@@ -214,7 +214,7 @@ def waves() -> dict[str, Any]:
                     "offset": draw["offset"],
                     "lon": lon,
                     "lat": lat,
-                    "message": write_waves(report, query)[0].hex() if inside else None,
+                    "message": write_features(report, query)[0].hex() if inside else None,
                 }
             )
     city = tilings()["quadtree 8"]
@@ -225,7 +225,7 @@ def waves() -> dict[str, Any]:
         "twice": query_of(city, 200.0),
         "smaller": query_of(city, 60.0),
         "Lemma 3's": query_of(city, 100.0 * 5),
-        "two waves": query_of(city, 100.0, features=2),
+        "two features": query_of(city, 100.0, features=2),
         "another kernel": query_of(city, 100.0, kernel="cauchy"),
         "a stretched plane": query_of(city, 100.0, crs=stretched),
         "degrees": query_of(city, 100.0, crs="EPSG:4326"),
@@ -292,7 +292,7 @@ def vectors() -> dict[str, Any]:
     return {
         "locate": locating(),
         "local": local(),
-        "projection": waves(),
+        "projection": random_features(),
         "signatures": signatures(),
         "odds": weights(),
     }

@@ -1,4 +1,4 @@
-"""A device's locations: one row of what a table's devices are, for sums, reports and waves alike."""
+"""A device's locations: one row of what a table's devices are, for sums, reports and random features alike."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_place_outside_is_refused_or_silent() -> None:
 
 
 @pytest.mark.parametrize("choice", ["mean", "most-visited"])
-def test_waves_see_the_visits_that_the_table_says(choice) -> None:
+def test_random_features_see_the_visits_that_the_table_says(choice) -> None:
     points, own = table(weighted=True)
     tiling = Quadtree(REGION, 2)
     visits = list(visits_of(points, tiling, choice))

@@ -118,9 +118,9 @@ def test_projections_of_a_fleet_become_a_map(live: Live) -> None:
     made = asyncio.run(fleet.run(live.token, [collection]))
     assert made.good
     assert (made.sent, made.epsilon) == (300, 0)
-    # 200 kernels' tops, beside waves of standard deviation (300 / 2)^(1/2) at the middle of every cell.
+    # 200 kernels' tops, beside features of standard deviation (300 / 2)^(1/2) at the middle of every cell.
     assert int(np.argmax(live.engine.map(collection).values)) == 37
-    assert all(client.memory.waves is not None for client in fleet.clients)
+    assert all(client.memory.frequencies is not None for client in fleet.clients)
 
 
 def test_devices_that_drop_out_and_are_slow_are_missed_and_waited_for(live: Live) -> None:
@@ -149,7 +149,7 @@ def test_a_fleet_whose_policy_refuses_says_why_and_sends_nothing(live: Live) -> 
     fleet, made = run(live, collection)
     assert not made.good
     assert (made.joined, made.sent, made.epsilon) == (0, 0, 0)
-    assert made.refused == {"epsilon 3 is asked; at most 2 is answered": 24}
+    assert made.refused == {"epsilon must be at most 2, got 3": 24}
     assert all("refused" in [line.event for line in client.memory.log.lines] for client in fleet.clients)
     assert live.engine.collection(collection)["members"] == 0
     live.engine.abort(collection, live.actor, "refused by all")

@@ -55,7 +55,7 @@ for module in pkgutil.walk_packages(mapveil_client.__path__, "mapveil_client."):
         mapveil_client.connection.Connection("https://collector.example")
 
 place = Whereabouts(np.array([-73.97]), np.array([40.77]))
-policy = DevicePolicy(waves=Policy((150.0, 150.0)))
+policy = DevicePolicy(random_features=Policy((150.0, 150.0)))
 done = []
 for line in sys.stdin:
     terms, announcement = (None if text is None else bytes.fromhex(text) for text in json.loads(line))

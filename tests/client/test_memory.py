@@ -27,7 +27,7 @@ def filled(vault: Vault) -> DeviceMemory:
     memory.account.grant("a" * 32, Fraction(1, 3), lifetime=Fraction(1))
     memory.account.charge("a" * 32, 1, Fraction(1, 7), lifetime=Fraction(1))
     memory.parts["a" * 32] = Part("b" * 64, round=1, phase="inputs", answer=b"\x00\xff", machine=b"machine")
-    memory.waves = KeptFrequencies.draw(POLICY, 25.0, Randomness(3))
+    memory.frequencies = KeptFrequencies.draw(POLICY, 25.0, Randomness(3))
     memory.refused["c" * 32] = "too dear"
     memory.log.add("refused", "too dear", "c" * 32)
     memory.save()
@@ -41,13 +41,13 @@ def test_everything_comes_back_after_a_restart(tmp_path: Path) -> None:
     assert (again.device, again.refused, again.log.lines) == (17, first.refused, first.log.lines)
     assert again.account.to_record() == first.account.to_record()
     assert again.parts == first.parts
-    assert again.waves is not None
-    assert first.waves is not None
-    for one, other in zip(again.waves.kept, first.waves.kept, strict=True):
-        assert one.tobytes() == other.tobytes()  # every digit: another wave would narrow the place down
+    assert again.frequencies is not None
+    assert first.frequencies is not None
+    for one, other in zip(again.frequencies.kept, first.frequencies.kept, strict=True):
+        assert one.tobytes() == other.tobytes()  # every digit: another frequency would narrow the place down
 
 
-def test_identity_and_waves_are_drawn_once_and_differ_between_devices(tmp_path: Path) -> None:
+def test_identity_and_frequencies_are_drawn_once_and_differ_between_devices(tmp_path: Path) -> None:
     keys = {DeviceMemory.open(Vault(tmp_path / "v", KEY)).identity.public for _ in range(3)}
     assert len(keys) == 1
     assert keys != {DeviceMemory.open(Vault(tmp_path / "w", KEY)).identity.public}
@@ -65,7 +65,9 @@ def test_a_memory_that_does_not_open_is_never_begun_anew(tmp_path: Path) -> None
     assert vault.path.read_bytes() == whole[:-1]
 
 
-@pytest.mark.parametrize("name", ["version", "seed", "account", "parts", "waves", "refused", "log", "device"])
+@pytest.mark.parametrize(
+    "name", ["version", "seed", "account", "parts", "frequencies", "refused", "log", "device"]
+)
 def test_a_record_that_lacks_something_is_an_error(tmp_path: Path, name: str) -> None:
     vault = Vault(tmp_path / "v", KEY)
     filled(vault)
@@ -76,27 +78,27 @@ def test_a_record_that_lacks_something_is_an_error(tmp_path: Path, name: str) ->
         DeviceMemory.open(vault)
 
 
-def test_kept_waves_refuse_every_other_policy() -> None:
-    waves = KeptFrequencies.draw(POLICY, 25.0, Randomness(1))
-    assert waves.refusal(POLICY, 25.0) is None
+def test_kept_frequencies_refuse_every_other_policy() -> None:
+    kept = KeptFrequencies.draw(POLICY, 25.0, Randomness(1))
+    assert kept.refusal(POLICY, 25.0) is None
     for other, jitter in (
         (Policy((150.0, 150.0), features=2), 25.0),
         (Policy((150.0, 150.0), "laplace", features=3), 25.0),
         (Policy((150.0,), features=3), 25.0),
         (POLICY, 0.0),
     ):
-        assert waves.refusal(other, jitter)
-    assert np.array_equal(waves.take(1).units, waves.take(3).units[:, :, :1])
+        assert kept.refusal(other, jitter)
+    assert np.array_equal(kept.take(1).units, kept.take(3).units[:, :, :1])
     with pytest.raises(PromiseError, match="features must be 1 to 3 on this device, got 4"):
-        waves.take(4)
+        kept.take(4)
 
 
 def test_nothing_secret_is_shown_or_copied(tmp_path: Path) -> None:
     memory = filled(Vault(tmp_path / "v", KEY))
-    shown = f"{memory!r} {memory.parts!r} {memory.waves!r}"
+    shown = f"{memory!r} {memory.parts!r} {memory.frequencies!r}"
     assert memory._seed.hex() not in shown
     assert "machine" not in shown.replace("machine=", "")
-    for each in (memory, memory.waves):
+    for each in (memory, memory.frequencies):
         with pytest.raises(TypeError, match="cannot be pickled"):
             pickle.dumps(each)
 

@@ -136,7 +136,7 @@ def test_no_policy_and_no_lifetime_is_exceeded_whatever_is_asked(
             device.join()
             assert device.report()
             continue
-        with pytest.raises(DeviceRefusal, match=r"is left of 1\.5"):
+        with pytest.raises(DeviceRefusal, match=r"left of 1\.5"):
             device.join()
     assert memory.account.spent == Fraction(3, 2)
 
@@ -154,7 +154,7 @@ def test_what_a_running_collection_was_granted_nobody_else_gets(new_terms, new_d
     policy = DevicePolicy(lifetime_epsilon=Fraction(2), most_per_collection=Fraction(2))
     first = new_device(new_terms(epsilon=Fraction(3, 2)), memory=memory, policy=policy)
     second = new_device(new_terms(identifier="b" * 32), memory=memory, policy=policy, joined=False)
-    with pytest.raises(DeviceRefusal, match=r"0\.5 is left of 2"):
+    with pytest.raises(DeviceRefusal, match=r"0\.5 \(left of 2"):
         second.join()
     first.end("done")
     third = new_device(new_terms(identifier="c" * 32), memory=memory, policy=policy, joined=False)
@@ -276,7 +276,7 @@ def test_a_device_outside_is_silent_and_spends_nothing(new_terms, new_device) ->
     assert near.report() is not None
 
 
-FEATURES = DevicePolicy(waves=Policy((150.0, 150.0)))
+FEATURES = DevicePolicy(random_features=Policy((150.0, 150.0)))
 
 
 def test_a_projection_answers_with_the_same_frequencies_for_ever(new_terms, new_device, tmp_path) -> None:
@@ -290,12 +290,12 @@ def test_a_projection_answers_with_the_same_frequencies_for_ever(new_terms, new_
         identifier="2" * 32,
         options={"bandwidth_m": 500.0, "bands": 1},
     )
-    narrow = DevicePolicy(waves=Policy((100.0, 100.0), bands=1))
+    narrow = DevicePolicy(random_features=Policy((100.0, 100.0), bands=1))
     device = new_device(first, memory=DeviceMemory.open(vault), policy=narrow)
-    made = feature_message.read_reports([device.report()], first.waves)
+    made = feature_message.read_reports([device.report()], first.features_query)
     again = new_device(second, 9, memory=DeviceMemory.open(vault), policy=narrow)
-    later = feature_message.read_reports([again.report()], second.waves)
-    # Lemma 4: five times the bandwidth is a fifth of the frequency, on the same wave vector.
+    later = feature_message.read_reports([again.report()], second.features_query)
+    # Lemma 4: five times the bandwidth is a fifth of the frequency, on the same frequency vector.
     assert later.frequencies * 5 == pytest.approx(made.frequencies, rel=1e-12)
     assert abs(made.projections) == pytest.approx(1)
     assert DeviceMemory.open(vault).account.spent == 0
@@ -308,15 +308,17 @@ def test_projections_outside_the_policy_are_refused_unlooked(new_terms, new_devi
         with pytest.raises(DeviceRefusal, match=match):
             device.join()
 
-    refused(DevicePolicy(), "random Fourier features are not answered")
-    refused(FEATURES, "bandwidth 200 is asked", options={"bandwidth_m": 200.0})
-    refused(FEATURES, "3 features are asked", options={"features": 3})
+    refused(DevicePolicy(), "no bounds on random Fourier features")
+    refused(FEATURES, "bandwidth must be 150 times", options={"bandwidth_m": 200.0})
+    refused(FEATURES, "features must be at most 1, got 3", options={"features": 3})
     refused(FEATURES, "kernel laplace", options={"kernel": "laplace"})
 
 
 def test_random_features_of_another_region_than_the_maps_are_refused(new_terms, new_device) -> None:
     honest = new_terms(trust="random-features", method="fourier-kde")
-    query = replace(honest.waves, low=tuple(value - 20_000 for value in honest.waves.low), grid=None)
+    query = replace(
+        honest.features_query, low=tuple(value - 20_000 for value in honest.features_query.low), grid=None
+    )
     forged = new_terms(
         trust="random-features", method="fourier-kde", query=feature_message.write_query(query)
     )

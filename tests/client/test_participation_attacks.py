@@ -25,19 +25,19 @@ BROWSED = Fraction(1, 4)
 # A malicious server. Everything here is decided before the place is looked at.
 
 CHANGES = {
-    "epsilon raised": ({"epsilon": Fraction(2)}, "epsilon 2 is asked"),
+    "epsilon raised": ({"epsilon": Fraction(2)}, "of which 0 is spent, got 2"),
     "alpha too small": ({"alpha": Fraction(1, 22)}, "noise share"),
     "alpha of another shard": ({"alpha": Fraction(1, 21), "sizes": (20, 24)}, "noise share"),
-    "shard too small": ({"sizes": (24, 19), "alpha": Fraction(1)}, "shard 19 is asked"),
-    "too few devices": ({"terms_minimum": 23, "sizes": (21,), "alpha": Fraction(1)}, "number of devices 21 is asked"),
-    "graph for no corrupt": ({"corrupt": Fraction(0)}, "corrupt is 0; the terms promised 1/20"),
-    "minimum lowered": ({"dropout": Fraction(1, 2)}, "tolerated_dropout is 1/2"),
-    "no consistency check": ({"active": False}, "active is False"),
-    "another scale": ({"scale": 1 << 20}, "scale is 1048576"),
-    "another rounding": ({"rounding": "stochastic"}, "rounding is stochastic"),
+    "shard too small": ({"sizes": (24, 19), "alpha": Fraction(1)}, "shard must be at least 20, got 19"),
+    "too few devices": ({"terms_minimum": 23, "sizes": (21,), "alpha": Fraction(1)}, "must be at least 23, got 21"),
+    "graph for no corrupt": ({"corrupt": Fraction(0)}, "corrupt must be 1/20, as the terms promised, got 0"),
+    "minimum lowered": ({"dropout": Fraction(1, 2)}, "as the terms promised, got 1/2"),
+    "no consistency check": ({"active": False}, "active must be True"),
+    "another scale": ({"scale": 1 << 20}, "as the terms promised, got 1048576"),
+    "another rounding": ({"rounding": "stochastic"}, "promised, got stochastic"),
     "another length": ({"length": 63}, "length must be the encoding.s, 64, got 63"),
-    "too many coordinates": ({"length": 1 << 30}, "number of coordinates 1.07374e"),
-    "another raster": ({"encoding": {"kind": "margins", "depth": 5}, "length": 64}, "raster of depth 5"),
+    "too many coordinates": ({"length": 1 << 30}, "number of coordinates must be at most"),
+    "another raster": ({"encoding": {"kind": "margins", "depth": 5}, "length": 64}, "depth of the raster must be"),
     "labels": ({"encoding": {"kind": "labels"}}, "labels"),
     "an encoding of nonsense": ({"encoding": {"kind": "nodes", "depth": 3, "level": "x", "code": 0}}, "cannot be used"),
     "an encoding of nothing": ({"encoding": {}}, "cannot be used"),
@@ -92,7 +92,7 @@ def test_epsilon_raised_in_the_second_round_is_refused(new_terms, new_shard, new
     shard.deliver()
     device = shard.devices[0]
     second = new_announcement(terms, epsilon=Fraction(3, 4), number=2, run="5b" * 16)
-    refusing(device, lambda: device.begin(second, 0, 0), "the terms promised 1 in all")
+    refusing(device, lambda: device.begin(second, 0, 0), "epsilon must be at most 1, as the terms promised")
     assert spent(device) == Fraction(1, 2)
 
 

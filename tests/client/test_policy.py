@@ -19,24 +19,24 @@ REGION = Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
 CORNERS = {"type": "Polygon", "coordinates": [[[-74, 40.7], [-73.9, 40.7], [-73.95, 40.8], [-74, 40.7]]]}
 
 REFUSED = {
-    "the trust": ({}, {"trusts": ("local",)}, "a distributed collection is offered; local is answered"),
-    "the price": ({"epsilon": Fraction(3)}, {}, "epsilon 3 is asked; at most 2 is answered"),
-    "too few devices": ({"minimum": 19}, {}, "minimum 19 is asked; at least 20"),
+    "the trust": ({}, {"trusts": ("local",)}, "trust must be local, got distributed"),
+    "the price": ({"epsilon": Fraction(3)}, {}, "epsilon must be at most 2, got 3"),
+    "too few devices": ({"minimum": 19}, {}, "minimum must be at least 20, got 19"),
     "passive sums": ({"active": False}, {}, "a malicious server"),
-    "nobody corrupt": ({"options": {"corrupt": 0.04}}, {}, "corrupt 0.04 is asked"),
-    "too many dropouts": ({"options": {"tolerated_dropout": 0.3}}, {}, "tolerated_dropout 0.3 is asked"),
-    "small shards": ({"options": {"shard_size": 19}}, {}, "shard_size 19 is asked"),
-    "overflow": ({"options": {"overflow": "wrap"}}, {}, "may overflow"),
+    "nobody corrupt": ({"options": {"corrupt": 0.04}}, {}, "corrupt must be at least 0.05, got 0.04"),
+    "too many dropouts": ({"options": {"tolerated_dropout": 0.3}}, {}, "must be at most 0.25, got 0.3"),
+    "small shards": ({"options": {"shard_size": 19}}, {}, "shard_size must be at least 20, got 19"),
+    "overflow": ({"options": {"overflow": "wrap"}}, {}, "overflow must be refuse, got wrap"),
     "labels": ({"method": "proportions", "options": {"labels": 2}}, {}, "label of every location"),
-    "small cells": ({}, {"smallest_cell_m": 2000.0}, "cell side in metres 1632.96 is asked"),
-    "too many cells": ({}, {"most_cells": 63}, "number of cells 64 is asked"),
+    "small cells": ({}, {"smallest_cell_m": 2000.0}, "cell side in metres must be at least 2000, got 1632.96"),
+    "too many cells": ({}, {"most_cells": 63}, "number of cells must be at most 63, got 64"),
     "a polygon": (
         {"tiling": Quadtree(Region.from_polygon(CORNERS), 3).to_dict()}, {}, "polygon",
     ),
     "another plane": (
         {"tiling": Grid(Region.from_bounds_in("EPSG:26918", 580000, 4500000, 590000, 4510000), 8, 8).to_dict()},
         {},
-        "projects no other",
+        "a plane that this device projects",
     ),
 }  # fmt: skip
 

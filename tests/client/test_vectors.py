@@ -45,14 +45,14 @@ def test_the_python_client_makes_the_vectors(name: str, made: dict[str, Any]) ->
 
 
 def numbers(message: str) -> list[Any]:
-    """What a report of waves holds."""
+    """What a report of random features holds."""
     import numpy as np
 
     from mapveil_client import canonical_cbor
 
-    *head, waves = canonical_cbor.decode(bytes.fromhex(message))
+    *head, sent = canonical_cbor.decode(bytes.fromhex(message))
     return [field.hex() if isinstance(field, bytes) else field for field in head] + np.frombuffer(
-        waves, dtype="<f8"
+        sent, dtype="<f8"
     ).tolist()
 
 

@@ -30,7 +30,7 @@ def test_it_says_the_same(kind: str, suffix: str, make_map: MakeMap, tmp_path: P
     np.testing.assert_array_equal(again.values, heat.values)
     assert again.guarantee == heat.guarantee
     assert again.tiling.to_dict() == heat.tiling.to_dict()
-    for name in ("method", "parameters", "notes", "elsewhere", "version"):
+    for name in ("method", "parameters", "notes", "outside", "version"):
         assert getattr(again, name) == getattr(heat, name)
 
 

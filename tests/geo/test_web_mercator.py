@@ -129,9 +129,9 @@ def test_impossible_zooms_are_refused(bad: Any) -> None:
 
 
 def test_regions_without_tiles_or_with_too_many_are_refused() -> None:
-    with pytest.raises(ParameterError, match="web-mercator"):
+    with pytest.raises(ParameterError, match=r"within 85\.05 degrees south and north, got '0,86,10,89'"):
         WebMercatorTiles(Region.from_bbox(0, 86, 10, 89), 3)
-    with pytest.raises(ParameterError, match="web-mercator"):
+    with pytest.raises(ParameterError, match="got '3 x 3 cells without georeference"):
         WebMercatorTiles(Region.without_georeference(3, 3), 3)
     with pytest.raises(ParameterError, match=r"at most 67108864"):
         WebMercatorTiles(WORLD, 14)

@@ -131,10 +131,10 @@ def test_bounds_are_refused_where_there_are_none(make_map: MakeMap) -> None:
 def test_merging_moves_users_and_loses_none(values: list[float], first: float, second: float) -> None:
     heat = plain_map(values)
     merged = heat.merge_below(first).merge_below(second)
-    assert merged.values.sum() + merged.elsewhere == pytest.approx(sum(values), rel=1e-9, abs=1e-6)
+    assert merged.values.sum() + merged.outside == pytest.approx(sum(values), rel=1e-9, abs=1e-6)
     kept = merged.values[merged.values != 0]
     assert (kept >= max(first, second)).all()
-    assert heat.elsewhere == 0.0  # the map itself is left as it was
+    assert heat.outside == 0.0  # the map itself is left as it was
     assert len(merged.notes) == 2
 
 

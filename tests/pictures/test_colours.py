@@ -53,12 +53,12 @@ def test_the_scale_rises_from_zero_to_one_and_inverts(kind: str, densities: list
     assert ticks[-1] <= scale.top * (1 + 1e-9)
 
 
-@given(top=st.floats(1, 1e6), faint=st.floats(1e-3, 1e7))
-def test_no_shade_is_spent_on_what_chance_puts_anywhere(top: float, faint: float) -> None:
-    scale, plain = (density_scale(np.array([top]), "log", faint=each) for each in (faint, 0.0))
+@given(top=st.floats(1, 1e6), noise_floor=st.floats(1e-3, 1e7))
+def test_no_shade_is_spent_on_what_chance_puts_anywhere(top: float, noise_floor: float) -> None:
+    scale, plain = (density_scale(np.array([top]), "log", noise_floor=each) for each in (noise_floor, 0.0))
     # Below the knee it is nearly linear.
-    assert scale.knee >= max(faint, plain.knee) * (1 - 1e-9)
-    assert faint > plain.knee or scale == plain
+    assert scale.knee >= max(noise_floor, plain.knee) * (1 - 1e-9)
+    assert noise_floor > plain.knee or scale == plain
     assert scale.fraction(top) == pytest.approx(1)
     ticks = scale.ticks()
     assert ticks[0] == 0

@@ -1,6 +1,6 @@
-r"""What a server learns from evaluations on a grid: the waves themselves, exactly.
+r"""What a server learns from evaluations on a grid: the features themselves, exactly.
 
-A device's evaluations are a sum of B real waves, that is of 2 B complex exponentials :math:`e^{i k \cdot \theta_m}`
+A device's evaluations are a sum of B cosines, that is of 2 B complex exponentials :math:`e^{i k \cdot \theta_m}`
 over the grid's indices k. Small windows of the grid, taken at all offsets, span a space of 2 B dimensions that a
 shift by one step maps to itself by a matrix with eigenvalues :math:`e^{i \theta_m}`; along several axes these matrices
 have the eigenvectors in common. Source: the shift-invariance method of Roy and Kailath (ESPRIT, 1989), without noise.
@@ -45,13 +45,13 @@ def solve_grid(evaluations: FloatArray, query: Query) -> Reports:
     InputError
         There is no grid, or too small a one for so many features.
     """
-    grid, waves = query.grid, 2 * query.features
-    if grid is None or evaluations.shape != grid.count or min(grid.count) < 2 * waves + 2:
-        raise InputError(f"a grid of at least {2 * waves + 2} points along each axis")
+    grid, exponentials = query.grid, 2 * query.features
+    if grid is None or evaluations.shape != grid.count or min(grid.count) < 2 * exponentials + 2:
+        raise InputError(f"a grid of at least {2 * exponentials + 2} points along each axis")
     # Long windows tell close frequencies apart.
     longest = int(_WINDOW ** (1 / grid.dimension))
-    shape = tuple(max(waves + 1, min(n // 2, longest)) for n in grid.count)
-    basis = _signal_space(evaluations, shape, waves)
+    shape = tuple(max(exponentials + 1, min(n // 2, longest)) for n in grid.count)
+    basis = _signal_space(evaluations, shape, exponentials)
     shifts = [_shift(basis, shape, axis) for axis in range(grid.dimension)]
     # One combination of all shifts: its eigenvectors are common to all, and its eigenvalues are distinct.
     weights = np.sqrt(np.arange(2, 2 + grid.dimension))
@@ -61,7 +61,7 @@ def solve_grid(evaluations: FloatArray, query: Query) -> Reports:
     angles = np.stack([np.angle(np.diagonal(inverse @ shift @ vectors)) for shift in shifts])
     positive = _half(angles)
     frequencies = angles[:, positive] / np.asarray(grid.step)[:, None]
-    # Cosines and sines of the found waves: their parts in the evaluations are the projections.
+    # Cosines and sines of the found frequencies: their parts in the evaluations are the projections.
     points = grid.points() - np.asarray(query.origin)[:, None]
     phase = frequencies.T @ points
     found = np.linalg.lstsq(np.concatenate([np.cos(phase), np.sin(phase)]).T, evaluations.ravel())[0]
@@ -71,8 +71,8 @@ def solve_grid(evaluations: FloatArray, query: Query) -> Reports:
     return Reports((frequencies * flipped)[:, None, :], projections[None, :])
 
 
-def _signal_space(evaluations: FloatArray, shape: tuple[int, ...], waves: int) -> ComplexArray:
-    """An orthonormal basis of what windows of this shape span, shape (prod(shape), waves)."""
+def _signal_space(evaluations: FloatArray, shape: tuple[int, ...], exponentials: int) -> ComplexArray:
+    """An orthonormal basis of what windows of this shape span, shape (prod(shape), exponentials)."""
     view = np.lib.stride_tricks.sliding_window_view(evaluations, shape)
     offsets = np.stack(
         np.unravel_index(np.arange(math.prod(view.shape[: len(shape)])), view.shape[: len(shape)])
@@ -80,7 +80,7 @@ def _signal_space(evaluations: FloatArray, shape: tuple[int, ...], waves: int) -
     # Offsets from all over the grid; some hundreds of them are plenty.
     chosen = offsets[:, :: max(1, offsets.shape[1] // _OFFSETS)]
     rows = view[tuple(chosen)].reshape(chosen.shape[1], -1)
-    return np.asarray(np.linalg.svd(rows.T, full_matrices=False)[0][:, :waves], dtype=np.complex128)
+    return np.asarray(np.linalg.svd(rows.T, full_matrices=False)[0][:, :exponentials], dtype=np.complex128)
 
 
 def _shift(basis: ComplexArray, shape: tuple[int, ...], axis: int) -> ComplexArray:

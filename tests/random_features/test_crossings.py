@@ -1,4 +1,4 @@
-"""Where waves cross: all places that agree, no other, and one as soon as there is a feature to spare."""
+"""Where features cross: all places that agree, no other, and one as soon as there is a feature to spare."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_all_that_agree_are_given_and_nothing_else():
     offset = found - np.asarray(query.origin)[:, None]
     phase = reports.frequencies[:, 0].T @ offset - np.angle(reports.projections[0])[:, None]
     np.testing.assert_allclose(np.cos(phase), 1.0, atol=1e-12)
-    # A fine grid has its highest points, the sum of both waves, where the crossings are.
+    # A fine grid has its highest points, the sum of both features, where the crossings are.
     axis = np.linspace(0, SIDE, 1201)
     x, y = np.meshgrid(axis, axis, indexing="ij")
     grid = np.stack([x.ravel(), y.ravel()]) - np.asarray(query.origin)[:, None]
@@ -91,7 +91,7 @@ def test_blocks_change_nothing(monkeypatch):
     np.testing.assert_array_equal(parts.device, whole.device)
 
 
-def test_too_many_or_parallel_waves_are_said_to_be_countless():
+def test_too_many_or_parallel_features_are_said_to_be_countless():
     query, _, reports = devices(2, h=1.0, number=5)
     assert crossings(reports, query, query.low, query.high).countless.all()
     query, _, reports = devices(2, number=4)
@@ -111,7 +111,7 @@ def test_nobody_has_none():
     assert found.device.size == found.countless.size == 0
 
 
-def test_one_wave_in_the_plane_leaves_lines():
+def test_one_feature_in_the_plane_leaves_lines():
     query, _, reports = devices(1)
     with pytest.raises(ParameterError, match="the number of axes, 2, got 1"):
         crossings(reports, query, query.low, query.high)

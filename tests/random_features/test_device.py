@@ -1,4 +1,4 @@
-"""A device: the same waves wherever it is, and refusals that say nothing of where."""
+"""A device: the same features wherever it is, and refusals that say nothing of where."""
 
 from __future__ import annotations
 

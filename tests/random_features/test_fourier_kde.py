@@ -52,7 +52,7 @@ def test_the_estimate_is_the_exact_density_with_the_noted_error(kernel, features
         seen.append(errors(made.users, exact.users, made.devices, kernel, h, features))
     scores = np.array(seen)
     assert np.abs(scores).max() < 6.5
-    # Neighbouring cells share their waves, seeds do not: the mean over seeds shrinks as it should.
+    # Neighbouring cells share their features, seeds do not: the mean over seeds shrinks as it should.
     assert 0.5 < scores.std() < 1.2
     assert abs(scores.mean()) < 0.2
 
@@ -101,12 +101,12 @@ def test_smoothing_from_the_reports_lowers_the_error():
 
 def test_a_query_outside_the_policy_is_refused_and_nothing_released():
     with pytest.raises(
-        PromiseError, match=r"bandwidth 400 is asked; at most 18.* is answered for 3 bands .*Lemma 3"
+        PromiseError, match=r"bandwidth must be at most 18.* for 3 bands .*Lemma 3\), got 400"
     ):
         FourierKde(bandwidth_m=400).release(CITY, GRID)
     FourierKde(bandwidth_m=400, bands=1).release(CITY, GRID, rng=1)
     small = mv.Grid(mv.Region.from_bbox(-73.99, 40.75, -73.985, 40.755), 8, 8)
-    with pytest.raises(PromiseError, match="at least 1000 m is answered"):
+    with pytest.raises(PromiseError, match="must be at least 1000 m, got"):
         FourierKde(bandwidth_m=2).release(CITY, small)
 
 
@@ -250,18 +250,20 @@ def test_memory_follows_the_chunk_not_the_users(monkeypatch):
 def test_a_map_says_what_chance_puts_anywhere(tmp_path):
     made = FourierKde(bandwidth_m=150).release(COUNTS, rng=1)
     said = next(note for note in made.notes if "standard error" in note)
-    assert f"{made.faint:.3g} users per km²" in said
-    assert made.faint == pytest.approx(1e6 * math.sqrt(COUNTS.values.sum() / 2) / (2 * math.pi * 150**2))
-    made.save(tmp_path / "waves.parquet")
-    assert read_map(tmp_path / "waves.parquet").faint == made.faint
+    assert f"{made.noise_floor:.3g} users per km²" in said
+    assert made.noise_floor == pytest.approx(
+        1e6 * math.sqrt(COUNTS.values.sum() / 2) / (2 * math.pi * 150**2)
+    )
+    made.save(tmp_path / "features.parquet")
+    assert read_map(tmp_path / "features.parquet").noise_floor == made.noise_floor
     smooth = FourierKde(bandwidth_m=150, smoothing="reports").release(COUNTS, rng=1)
-    assert smooth.faint == 0
-    assert "faint_per_km2" not in smooth.metadata()
+    assert smooth.noise_floor == 0
+    assert "noise_floor_per_km2" not in smooth.metadata()
 
 
 @pytest.mark.parametrize("options", [{}, {"bandwidth_m": 150.0, "features": 2}, {"smoothing": "reports"}])
 def test_stored_reports_give_the_map_that_the_devices_would(options: dict[str, object]) -> None:
-    """The server half alone, from encoded reports in parts, is what a whole release makes of the same waves."""
+    """The server half alone, from encoded reports in parts, is what a whole release makes of the same features."""
     tiling, mechanism = GRID, FourierKde(**options)
     people = mv.Counts(np.random.default_rng(5).poisson(0.3, GRID.size), GRID)
     released = mechanism.release(people, tiling, rng=3)

@@ -1,4 +1,4 @@
-"""Kernels: the mean of the waves is the kernel (Bochner), in every dimension, and not one of another bandwidth."""
+"""Kernels: the mean of the cosines is the kernel (Bochner), in every dimension, and not one of another bandwidth."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ DIMENSION = pytest.mark.parametrize("dimension", [1, 2, 3])
 
 
 def scores(kernel, dimension, factor):
-    """How many standard errors the mean of the waves is from the kernel of another bandwidth, at several offsets."""
+    """How many standard errors the mean of the cosines is from the kernel of another bandwidth, at several offsets."""
     units = kernel.frequencies(COUNT, dimension, Randomness(7))
     found = []
     for length in (0.3, 0.8, 1.5, 2.5):
         direction = np.arange(1, dimension + 1) / np.linalg.norm(np.arange(1, dimension + 1))
-        waves = np.cos(length * direction @ units)
+        cosines = np.cos(length * direction @ units)
         wanted = kernel.values(np.array([length / factor]), dimension)[0]
-        found.append(abs(waves.mean() - wanted) / (waves.std() / math.sqrt(COUNT)))
+        found.append(abs(cosines.mean() - wanted) / (cosines.std() / math.sqrt(COUNT)))
     return np.array(found)
 
 
 @EVERY
 @DIMENSION
-def test_the_mean_of_waves_is_the_kernel_and_the_test_has_power(kernel, dimension):
+def test_the_mean_of_cosines_is_the_kernel_and_the_test_has_power(kernel, dimension):
     assert scores(kernel, dimension, 1.0).max() < CERTAIN
     assert scores(kernel, dimension, 1.3).max() > CERTAIN
     assert scores(kernel, dimension, 0.7).max() > CERTAIN

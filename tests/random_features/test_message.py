@@ -115,7 +115,7 @@ def test_a_changed_byte_never_reads_as_another_query_silently(data):
     assert write_query(read) == bytes(message)
 
 
-def test_a_report_is_four_numbers_of_each_wave_and_39_bytes(make_query, make_reports):
+def test_a_report_is_four_numbers_of_each_feature_and_39_bytes(make_query, make_reports):
     query = make_query(2, 2)
     messages = write_reports(make_reports(query, 3)[0], query)
     assert {len(message) for message in messages} == {8 * 4 * 2 + 39}
@@ -144,6 +144,6 @@ def test_answers_to_another_query_are_refused(make_query, make_reports):
 
 def test_numbers_that_are_none_are_refused(make_query):
     query = make_query(2, 1)
-    waves = np.array([0.1, 0.1, np.nan, 0.0])
+    sent = np.array([0.1, 0.1, np.nan, 0.0])
     with pytest.raises(InputError, match="report 0: a number that is not finite"):
-        read_reports([encode([VERSION, 2, digest(query), waves.astype("<f8").tobytes()])], query)
+        read_reports([encode([VERSION, 2, digest(query), sent.astype("<f8").tobytes()])], query)

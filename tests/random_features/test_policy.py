@@ -58,16 +58,19 @@ def test_bandwidths_of_the_ladder_are_answered(factor):
 
 
 REFUSED = {
-    "features": ({"features": 2}, "2 features are asked, at most 1"),
-    "kernel": ({"kernel": "cauchy"}, "the kernel cauchy is asked, gaussian"),
-    "axes": ({"bandwidth": (100.0,), "low": (0.0,), "high": (9e3,)}, "1 axes are asked, 2"),
+    "features": ({"features": 2}, "features must be at most 1, got 2"),
+    "kernel": ({"kernel": "cauchy"}, "kernel must be gaussian, got cauchy"),
+    "axes": ({"bandwidth": (100.0,), "low": (0.0,), "high": (9e3,)}, "number of axes must be 2, got 1"),
     "smaller bandwidth": ({"bandwidth": (99.0, 99.0)}, "Lemma 4"),
     "off the ladder": ({"bandwidth": (125.0, 125.0)}, "1, 5, 9"),
     "one axis off the ladder": ({"bandwidth": (100.0, 250.0)}, "Lemma 4"),
     "too wide": ({"bandwidth": (500.0, 500.0)}, "Lemma 3"),
-    "small region": ({"high": (900.0, 12_000.0)}, "900 m wide is asked, at least 1000 m"),
+    "small region": ({"high": (900.0, 12_000.0)}, "must be at least 1000 m, got 900 m"),
     "degrees for metres": ({"high": (0.13, 0.14)}, "are its corners degrees"),
-    "huge grid": ({"grid": EvenGrid((0.0, 0.0), (0.1, 0.1), (10_000, 10_000))}, "grid of 100000000 points"),
+    "huge grid": (
+        {"grid": EvenGrid((0.0, 0.0), (0.1, 0.1), (10_000, 10_000))},
+        "points of the grid must be at most",
+    ),
 }
 
 
@@ -75,7 +78,7 @@ REFUSED = {
 def test_outside_the_policy_is_refused_with_its_rule(name):
     change, message = REFUSED[name]
     query = dataclasses.replace(QUERY, **change)
-    with pytest.raises(PromiseError, match="nothing is answered") as refused:
+    with pytest.raises(PromiseError, match="policy refuses the query") as refused:
         POLICY.check(query)
     assert message in str(refused.value)
     POLICY.check(QUERY)
@@ -97,7 +100,7 @@ def test_time_is_an_axis_of_its_own():
     policy = Policy((100.0, 100.0, 600.0))
     query = Query((100.0, 100.0, 600.0), (0.0,) * 3, (20_000.0, 20_000.0, 86_400.0))
     policy.check(query)
-    with pytest.raises(PromiseError, match=r"at most .* is answered for 3 bands"):
+    with pytest.raises(PromiseError, match=r"at most .* for 3 bands"):
         policy.check(dataclasses.replace(query, high=(20_000.0, 20_000.0, 3600.0)))
 
 
@@ -111,7 +114,7 @@ def test_a_plane_whose_metres_are_no_metres_is_refused():
     at = map_points(mv.Grid(utm, 8, 8))
     asked = Query((100.0, 100.0), at.low, at.high, crs=at.crs)
     POLICY.check(asked, plane=mv.geo.projection.projection_of(at.crs))
-    with pytest.raises(PromiseError, match="does not project"):
+    with pytest.raises(PromiseError, match="a plane that this device projects"):
         POLICY.check(asked)
     squeezed = REGION.crs.replace(f"lat_ts={REGION.crs.split('lat_ts=')[1].split()[0]}", "lat_ts=85.0")
     x, y = mv.geo.projection.projection_of(squeezed).project(

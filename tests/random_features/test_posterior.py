@@ -115,12 +115,14 @@ def of_features(features, h=375.0, **options):
     )
 
 
-def test_one_wave_leaves_bands_two_leave_points_and_three_the_place():
+def test_one_feature_leaves_bands_two_leave_points_and_three_the_place():
     one, two, three = (of_features(features) for features in (1, 2, 3))
     assert one.places > 400 > 30 > two.places > 5
     assert one.error_m > 0.95 * one.prior_error_m
     assert 0.8 * two.prior_error_m < two.error_m < 0.98 * two.prior_error_m
-    assert two.worst_error_m < 0.7 * two.prior_error_m  # waves so long that they hardly cross in the region
+    assert (
+        two.worst_error_m < 0.7 * two.prior_error_m
+    )  # wavelengths so long that they hardly cross in the region
     assert (three.error_m, three.places) == (0.0, pytest.approx(1))
     assert one.prior_error_m == two.prior_error_m == three.prior_error_m
     assert one == of_features(1)  # the same each time
@@ -133,8 +135,8 @@ def test_wide_bandwidths_hide_less():
         assert narrow.error_m > wide.error_m
 
 
-def test_a_server_that_does_not_see_where_waves_cross_needs_five():
-    # The bands of three waves, each compared with a cell by itself, still leave a few cells.
+def test_a_server_that_does_not_see_where_features_cross_needs_five():
+    # The bands of three features, each compared with a cell by itself, still leave a few cells.
     three, five = (of_features(features, cellwise=True) for features in (3, 5))
     assert 1.5 < three.places < 5
     assert three.error_m > 0.1 * three.prior_error_m
@@ -160,14 +162,14 @@ def test_the_posterior_is_calibrated(features, jitter_m):
     expected = expected_error(found.weights, 0.0, prior)
     assert abs(away.mean() - expected.mean()) < max(6 * away.std() / math.sqrt(600), 1.0)
     if jitter_m == 0:
-        # A server that takes the waves for half as long is wrong, and this test sees it.
+        # A server that takes the wavelengths for half as long is wrong, and this test sees it.
         wrong = posterior(
             drawn.reports._replace(frequencies=drawn.reports.frequencies * 2), query, prior
         ).weights
         assert abs(wrong[rows, drawn.cell].mean() - np.square(wrong).sum(axis=1).mean()) > 6 * error
 
 
-def test_two_waves_leave_what_a_simulation_finds():
+def test_two_features_leave_what_a_simulation_finds():
     prior, query = even_prior(12), dataclasses.replace(QUERY, bandwidth=(400.0, 400.0), features=2)
     for seed in range(3):
         rng = Randomness(seed)
@@ -180,7 +182,7 @@ def test_two_waves_leave_what_a_simulation_finds():
         assert wanted[found == 0].sum() < 0.2
 
 
-def test_waves_too_short_to_cross_countably_tell_no_more_than_bands():
+def test_wavelengths_too_short_to_cross_countably_tell_no_more_than_bands():
     prior = even_prior(24)
     query = dataclasses.replace(QUERY, bandwidth=(0.5, 0.5), features=2)
     drawn = simulated_devices(query, prior, 3, Randomness(1))

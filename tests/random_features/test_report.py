@@ -19,7 +19,7 @@ from mapveil_client.randomness.random import Randomness
 
 
 def equation_7(units, place, query):
-    """Wave by wave and point by point."""
+    """Feature by feature and point by point."""
     values = []
     for point in query.grid.points().T:
         total = 0.0
@@ -58,7 +58,7 @@ def test_every_surface_is_1_times_b_at_the_place(make_query, kernel):
 
 
 def test_folding_leaves_the_evaluations_and_hides_the_rest(make_query):
-    query = make_query(2, 2, "laplace")  # heavy tails: most waves are shorter than the grid's step
+    query = make_query(2, 2, "laplace")  # heavy tails: most wavelengths are shorter than the grid's step
     units = unit_frequencies(200, 2, query.law, 2, Randomness(5)) * 3
     visits = Visits(Randomness(6).generator().uniform(0, 40, (2, 200)))
     reports = client_reports(units, visits, query)
@@ -102,7 +102,7 @@ def test_a_mean_over_places_is_the_mean_of_their_reports(make_query):
 
 @given(st.floats(-1e4, 1e4), st.floats(-1e4, 1e4), st.integers(-3, 3))
 def test_places_of_one_class_cannot_be_told_apart(x, y, turns):
-    # Lemma 2: along the wave by whole periods, and anywhere across it.
+    # Lemma 2: along the frequency by whole periods, and anywhere across it.
     query = Query((100.0, 100.0), (-1e4, -1e4), (1e4, 1e4))
     units = unit_frequencies(1, 1, query.law, 2, Randomness(9))
     omega = units[:, 0, 0] / 100.0
@@ -143,7 +143,7 @@ def test_rescaling_is_asking_again_with_the_same_frequencies(make_query):
 def test_a_place_that_is_no_number_is_refused(make_query, bad):
     query = make_query(2, 1)
     units = unit_frequencies(2, 1, query.law, 2, Randomness(1))
-    with pytest.raises(InputError, match="nothing is answered"):
+    with pytest.raises(InputError, match="location must be a finite number"):
         client_reports(units, Visits(np.array([[1.0, bad], [1.0, 2.0]])), query)
     with pytest.raises(InputError, match="frequencies of shape"):
         client_reports(units, Visits(np.zeros((2, 3))), query)

@@ -1,4 +1,4 @@
-"""The server solves the waves from the grid: the compact report shows nothing more."""
+"""The server solves the features from the grid: the compact report shows nothing more."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_the_mean_over_places_comes_back_with_its_length(make_query):
         np.testing.assert_allclose(found, wanted, atol=1e-8)
 
 
-def test_a_grid_too_small_for_the_waves_is_refused(make_query):
+def test_a_grid_too_small_for_the_features_is_refused(make_query):
     query = make_query(2, 7)
     with pytest.raises(InputError, match="at least 30 points"):
         solve_grid(np.zeros(query.grid.count), query)

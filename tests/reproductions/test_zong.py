@@ -169,8 +169,8 @@ def test_private_releases_are_compared_with_the_exact_density(shared: Path) -> N
     assert all(0 < value < 1.5 for value in errors.values())
     for name in (zong_private.SHARED, zong_private.CELLS, zong_private.LAPLACE):
         assert errors[name, 4] < errors[name, 32]
-    waves = [results.of("coordinates", method=zong_private.SHARED, level=part).mean for part in (4, 32)]
-    assert 10 < waves[0] < waves[1] < 500
+    errors = [results.of("coordinates", method=zong_private.SHARED, level=part).mean for part in (4, 32)]
+    assert 10 < errors[0] < errors[1] < 500
     assert run_private(PrivateJob("Gowalla, New York", 600, 0, shared, 3)).found == outcome.found
 
 

@@ -125,7 +125,7 @@ def test_noise_hides_nothing_or_all_at_its_ends() -> None:
     assert near < between[2] < between[1] < between[0] < far
 
 
-def test_a_server_with_a_prior_finds_three_waves_and_not_one() -> None:
+def test_a_server_with_a_prior_finds_three_features_and_not_one() -> None:
     results = Results(run_prior_job(PriorJob("a", (1, 3), (1.0,), 40, NOWHERE, 5)).found, {})
     silent = results.of("posterior error", method=SILENCE).mean
     assert results.of("posterior error", method=PROJECTION, level=1).mean > 0.6 * silent
@@ -141,7 +141,7 @@ def test_the_query_is_the_scenes() -> None:
     assert query.grid == scene.grid
 
 
-def test_errors_on_a_line_fall_with_people_and_waves() -> None:
+def test_errors_on_a_line_fall_with_people_and_features() -> None:
     outcome = run_line(LineJob(0, 3))
     error = {(row.users, row.level): row.value for row in outcome.found}
     assert error[500, 1] > 1.5 * error[500, 10]

@@ -40,7 +40,7 @@ class NeighbourMap(DensityMap):
 
     Parameters
     ----------
-    values, tiling, guarantee, method, parameters, measurements, notes, elsewhere, rounds, version
+    values, tiling, guarantee, method, parameters, measurements, notes, outside, rounds, version
         As for :class:`~mapveil.maps.density_map.DensityMap`.
     k : int
         Users in a list.

@@ -150,7 +150,7 @@ def one_report(
     jitter_m : float
         Standard deviation of each device's own offset, metres; the server knows it.
     cellwise : bool
-        A server that reads each phase to a cell by itself and does not see where waves cross.
+        A server that reads each phase to a cell by itself and does not see where the features cross.
     """
 
     def judge(part: slice) -> FloatArray:

@@ -26,7 +26,7 @@ from mapveil.attacks.bayesian_server import (
     walking,
 )
 from mapveil.attacks.localisation_scene import Scene
-from mapveil.attacks.localisation_score import PAPER_RATIO, score_silence, score_waves
+from mapveil.attacks.localisation_score import PAPER_RATIO, score_features, score_silence
 from mapveil.random_features.fourier_kde import FourierKde
 from mapveil.random_features.map_points import inscribed_side
 from mapveil.random_features.measured import hiding_facts, hiding_warnings
@@ -178,7 +178,7 @@ def localisation_report(
     walk = Walk(at.known, step)
     scored = _scored_devices(at, query, rng.child("score"), jitter)
     tell("score the maxima", 0.0)
-    score = score_waves(
+    score = score_features(
         scored.reports,
         scored.places,
         query,
@@ -302,7 +302,7 @@ def _cost(
         query.features,
         h,
         refusal is None,
-        score_waves(drawn.reports, drawn.places, query, grid=at.grid, ratio=ratio).mean()[0],
+        score_features(drawn.reports, drawn.places, query, grid=at.grid, ratio=ratio).mean()[0],
         one_report(drawn, query, at.known, jitter_m=jitter),
         one_report(drawn, query, at.known, jitter_m=jitter, cellwise=True),
         one_report(both, twice, at.known, jitter_m=jitter),

@@ -271,7 +271,7 @@ worth.</p>
 <h2>Cost of features and bandwidth</h2>{html_table(_COSTS_HEAD, _cost_rows(report))}
 <p>Error of a server that knows {html.escape(settings["known prior"])}, and places left in brackets; without any report
 its error is {_number(report.blind_m)} {unit}. Cell by cell: it holds each phase against each cell by itself, and does
-not see where waves cross. Second set: the frequencies were drawn anew for a second answer. On its way:
+not see where the features cross. Second set: the frequencies were drawn anew for a second answer. On its way:
 {settings["answers"]} reports, steps of {_number(settings["step_m"])} {unit}. Devices answer: by the default policy
 with so many features (Lemma 3).</p>
 <h2>Settings</h2>{html_table(("setting", "value"), settings.items())}"""

@@ -85,7 +85,7 @@ def _highest_around(flat: FloatArray, step: int) -> FloatArray:
     return highest
 
 
-def score_waves(
+def score_features(
     reports: Reports,
     places: FloatArray,
     query: Query,

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 @click.option(
     "--merge-below",
     type=click.FloatRange(min=0),
-    help="Move cells estimated below this many users to 'elsewhere'.",
+    help="Move cells estimated below this many users to 'outside'.",
 )
 @click.option(
     "--smooth-m",

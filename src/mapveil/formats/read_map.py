@@ -109,8 +109,8 @@ def _map_of(metadata: dict[str, Any], values: FloatArray) -> DensityMap:
         method=metadata["method"],
         parameters=metadata["parameters"],
         notes=tuple(metadata["notes"]),
-        elsewhere=float(metadata["elsewhere"]),
+        outside=float(metadata["outside"]),
         rounds=tuple(RoundCost(**each) for each in metadata.get("rounds", ())),
         version=metadata["version"],
-        faint=float(metadata.get("faint_per_km2", 0.0)),
+        noise_floor=float(metadata.get("noise_floor_per_km2", 0.0)),
     )

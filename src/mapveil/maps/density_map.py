@@ -85,11 +85,11 @@ class DensityMap(ReleasedMap):
         See :class:`~mapveil.maps.released.ReleasedMap`.
     measurements : tuple of Measurement
         The noisy sums it was made from.
-    elsewhere : float
+    outside : float
         Users merged out of small cells, see :meth:`merge_below`.
     rounds : tuple of RoundCost
         Cost of each round to a device, where devices reported.
-    faint : float
+    noise_floor : float
         Noise floor of the density, users per km²; 0 where it is not known. Colours begin there.
     """
 
@@ -98,9 +98,9 @@ class DensityMap(ReleasedMap):
     guarantee: Guarantee
     method: str
     measurements: tuple[Measurement, ...] = ()
-    elsewhere: float = 0.0
+    outside: float = 0.0
     rounds: tuple[RoundCost, ...] = ()
-    faint: float = 0.0
+    noise_floor: float = 0.0
 
     def __post_init__(self) -> None:
         check_shape("values", self.values, self.tiling)
@@ -195,20 +195,20 @@ class DensityMap(ReleasedMap):
 
         ``scale`` maps values to colours: "log", which copes with skew, by default, or "linear".
         """
-        shading = Shading(scale or "log", faint=self.faint)
+        shading = Shading(scale or "log", noise_floor=self.noise_floor)
         on_earth = self.tiling.region.georeferenced
         name, unit = ("users_per_km2", "users per km²") if on_earth else ("density", "users per cell")
         density = Layer(name, "Density", unit, self.density(), shading, derived=True)
         users = Layer("users", "Estimated users", "", self.values)
         interval = self.interval()
-        made = [("Elsewhere", f"{self.elsewhere:.6g} users, merged out of small cells")]
+        made = [("Outside", f"{self.outside:.6g} users, merged out of small cells")]
         noise = "The bounds are about the noise alone: not about people who are missing from the table."
         return Scene(
             title="Where people are",
             layers=(density, users, *self.layers()),
             main=1,
             bounds=None if interval is None else (*interval, f"{100 * (1 - INTERVAL_ALPHA):g} %"),
-            made=tuple(made if self.elsewhere else ()),
+            made=tuple(made if self.outside else ()),
             tables=(("What a device sent", [(each.purpose, each.in_words()) for each in self.rounds]),),
             notes=(
                 "Each user counts 1 in total, divided over the cells they were in; an estimate may be a fraction.",
@@ -219,7 +219,7 @@ class DensityMap(ReleasedMap):
         )
 
     def merge_below(self, minimum: float) -> DensityMap:
-        """Move every cell whose estimate is below ``minimum`` users into the elsewhere bucket.
+        """Move every cell whose estimate is below ``minimum`` users into ``outside``.
 
         Post-processing: costs no privacy, and protects no one by itself.
         """
@@ -228,8 +228,8 @@ class DensityMap(ReleasedMap):
         return replace(
             self,
             values=np.where(small, 0.0, self.values),
-            elsewhere=self.elsewhere + float(self.values[small].sum()),
-            notes=(*self.notes, f"cells estimated below {minimum:g} users are merged into 'elsewhere'"),
+            outside=self.outside + float(self.values[small].sum()),
+            notes=(*self.notes, f"cells estimated below {minimum:g} users are merged into 'outside'"),
         )
 
     def about(self) -> dict[str, Any]:
@@ -238,8 +238,8 @@ class DensityMap(ReleasedMap):
         return {
             "unit": "users per cell",
             "interval": interval if self.measurements else None,
-            "elsewhere": self.elsewhere,
-            **({"faint_per_km2": self.faint} if self.faint else {}),
+            "outside": self.outside,
+            **({"noise_floor_per_km2": self.noise_floor} if self.noise_floor else {}),
             **({"rounds": [each.to_dict() for each in self.rounds]} if self.rounds else {}),
         }
 

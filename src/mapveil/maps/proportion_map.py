@@ -73,7 +73,7 @@ class ProportionMap(DensityMap):
 
     Parameters
     ----------
-    values, tiling, guarantee, method, parameters, measurements, notes, elsewhere, rounds, version
+    values, tiling, guarantee, method, parameters, measurements, notes, outside, rounds, version
         As for :class:`~mapveil.maps.density_map.DensityMap`; one measurement is a :class:`LabelMeasurement`.
 
     Raises

@@ -28,7 +28,7 @@ class Shading(NamedTuple):
     """How values become places on the colour ramp."""
 
     kind: ScaleKind = "log"
-    faint: float = 0.0  # noise floor: no shade is spent below it
+    noise_floor: float = 0.0  # users per km²: no shade is spent below it
     low: float = 0.0  # where the ramp begins
     top: float | None = None  # where it ends; None for the largest value
     holes: bool = False  # values below ``low`` have a colour of their own

@@ -117,7 +117,7 @@ class FourierFeatures:
 
     @property
     def lengths(self) -> FloatArray:
-        """r, number of waves along the longer period, shape (features,)."""
+        """r, number of periods along the longer period, shape (features,)."""
         return _radius(self.index, self.period)
 
 

@@ -43,7 +43,7 @@ from mapveil_client.arrays import ComplexArray, FloatArray, IntArray
 from mapveil_client.errors import InputError, is_whole
 from mapveil_client.randomness.random import Randomness
 
-_RING: Final = 1.15  # ratio of a ring's edges, where that is more than one wave
+_RING: Final = 1.15  # ratio of a ring's edges, where that is more than one period
 _TOLERANCE: Final = 1e-9
 _THREADED: Final = 100_000
 

@@ -112,10 +112,12 @@ class DensityScale(NamedTuple):
         return made
 
 
-def density_scale(densities: FloatArray, kind: ScaleKind = "log", *, faint: float = 0.0) -> DensityScale:
+def density_scale(
+    densities: FloatArray, kind: ScaleKind = "log", *, noise_floor: float = 0.0
+) -> DensityScale:
     """Choose the scale for a map's densities: up to the largest, three decades deep or down to the noise floor.
 
-    Densities that are not finite are left aside; ``faint`` is the noise floor, users per km².
+    Densities that are not finite are left aside; ``noise_floor`` is in users per km².
 
     Examples
     --------
@@ -128,7 +130,8 @@ def density_scale(densities: FloatArray, kind: ScaleKind = "log", *, faint: floa
     if top < _FAINTEST:
         top = 1.0
     knee = 10.0 ** (math.floor(math.log10(top)) - _DECADES)
-    return DensityScale(kind, top, max(knee, 10.0 ** math.ceil(math.log10(faint)) if faint > 0 else 0.0))
+    floor = 10.0 ** math.ceil(math.log10(noise_floor)) if noise_floor > 0 else 0.0
+    return DensityScale(kind, top, max(knee, floor))
 
 
 def layer_scale(layer: Layer) -> DensityScale:
@@ -136,7 +139,7 @@ def layer_scale(layer: Layer) -> DensityScale:
     shading = layer.shading
     if shading.top is not None:
         return DensityScale(shading.kind, shading.top, 1.0, shading.low)
-    return density_scale(layer.values, shading.kind, faint=shading.faint)
+    return density_scale(layer.values, shading.kind, noise_floor=shading.noise_floor)
 
 
 def round_down(value: float) -> float:

@@ -43,7 +43,7 @@ class Collected(NamedTuple):
     notes: tuple[str, ...] = ()
     assumptions: tuple[Assumption, ...] = ()  # beyond the mechanism's own
     bandwidth: float | None = None  # that was asked, metres
-    faint: float = 0.0  # users per km² that chance puts anywhere, one standard error; 0: not known
+    noise_floor: float = 0.0  # users per km² that chance puts anywhere, one standard error; 0: not known
 
 
 def check_bandwidth(bandwidth_m: float, tiling: Tiling) -> None:
@@ -195,5 +195,5 @@ class ProjectionMechanism(AnyMechanism):
             method=self.name,
             parameters=parameters,
             notes=(*hiding_warnings(measured), *made.notes, *notes),
-            faint=made.faint,
+            noise_floor=made.noise_floor,
         )

@@ -289,7 +289,7 @@ class DiskArea(LocalMethod):
     """
 
     name: ClassVar[str] = "disk"
-    summary: ClassVar[str] = "each phone reports a pixel, likelier one in a disk around its place"
+    summary: ClassVar[str] = "each client reports a pixel, likelier one in a disk around its place"
     source: ClassVar[str] = "Du et al. 2024"
     randomizer = DiskRandomizer
 

@@ -65,6 +65,6 @@ class GeneralizedRandomizedResponse(LocalMethod):
     """
 
     name: ClassVar[str] = "grr"
-    summary: ClassVar[str] = "each phone reports its place, or with some probability any other"
+    summary: ClassVar[str] = "each client reports its place, or with some probability any other"
     source: ClassVar[str] = "Kairouz et al. 2016; Wang et al. 2022, equation 1"
     randomizer = GeneralizedRandomizer

@@ -133,7 +133,7 @@ class HadamardResponse(LocalMethod):
     """
 
     name: ClassVar[str] = "hr"
-    summary: ClassVar[str] = "each phone reports a symbol of half of a block, by a row of a Hadamard matrix"
+    summary: ClassVar[str] = "each client reports a symbol of half of a block, by a row of a Hadamard matrix"
     source: ClassVar[str] = "Acharya et al. 2019"
     randomizer = HadamardRandomizer
 

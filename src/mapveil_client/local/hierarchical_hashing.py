@@ -127,7 +127,7 @@ class HierarchicalHashing(LocalMethod):
 
     name: ClassVar[str] = "olh-h"
     summary: ClassVar[str] = (
-        "each phone reports a hashed node of one random level; all levels are made consistent"
+        "each client reports a hashed node of one random level; all levels are made consistent"
     )
     source: ClassVar[str] = "Wang et al. 2019; Wang et al. 2022, section 6.2"
     randomizer = HierarchicalHashingRandomizer

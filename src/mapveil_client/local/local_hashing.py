@@ -309,7 +309,7 @@ class LocalHashing(LocalMethod):
     """
 
     name: ClassVar[str] = "olh"
-    summary: ClassVar[str] = "each phone hashes the sites to few buckets and reports a randomized one"
+    summary: ClassVar[str] = "each client hashes the sites to few buckets and reports a randomized one"
     source: ClassVar[str] = "Wang et al. 2017"
     randomizer = HashingRandomizer
 

@@ -170,6 +170,6 @@ class PlanarLaplace(LocalMethod):
     """
 
     name: ClassVar[str] = "planar-laplace"
-    summary: ClassVar[str] = "each phone reports a site, exponentially less likely with its distance"
+    summary: ClassVar[str] = "each client reports a site, exponentially less likely with its distance"
     source: ClassVar[str] = "Andres et al. 2013"
     randomizer = PlanarLaplaceRandomizer

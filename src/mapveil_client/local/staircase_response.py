@@ -164,7 +164,7 @@ class StaircaseResponse(LocalMethod):
     """
 
     name: ClassVar[str] = "srr"
-    summary: ClassVar[str] = "each phone reports a site, the nearer the likelier, in steps"
+    summary: ClassVar[str] = "each client reports a site, the nearer the likelier, in steps"
     source: ClassVar[str] = "Wang et al. 2022"
     randomizer = StaircaseRandomizer
 

@@ -86,7 +86,7 @@ class SubsetSelection(LocalMethod):
     """
 
     name: ClassVar[str] = "subset"
-    summary: ClassVar[str] = "each phone reports a random set of sites, likelier one that holds its place"
+    summary: ClassVar[str] = "each client reports a random set of sites, likelier one that holds its place"
     source: ClassVar[str] = "Ye and Barg 2018"
     randomizer = SubsetRandomizer
 

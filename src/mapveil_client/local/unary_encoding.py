@@ -82,7 +82,7 @@ class UnaryEncoding(LocalMethod):
     """
 
     name: ClassVar[str] = "unary"
-    summary: ClassVar[str] = "each phone reports one randomized bit for every site"
+    summary: ClassVar[str] = "each client reports one randomized bit for every site"
     source: ClassVar[str] = "Wang et al. 2017"
     randomizer = UnaryRandomizer
 

@@ -69,11 +69,11 @@ class Policy:
     Parameters
     ----------
     bandwidth : tuple of float
-        :math:`h_0` of each axis, metres (seconds): the smallest bandwidth that is answered.
+        :math:`h_0` of each axis, metres (seconds): the smallest bandwidth of a query.
     kernel : str
         The one kernel: another has other frequencies, and a second set may reveal the place.
     features : int
-        B, the largest number of features that is answered. With more than 1 few places remain possible, or one.
+        B, the largest number of features of a query. With more than 1 few places remain possible, or one.
     bands : int
         j of Lemma 3, at least 1; the paper says 2 or more, and that 3 protect corners too.
     gamma : float
@@ -131,35 +131,33 @@ class Policy:
         """
         refusal = self.refusal(query, side=side, plane=plane)
         if refusal is not None:
-            raise PromiseError(f"the query is outside the policy, nothing is answered: {refusal}")
+            raise PromiseError(f"the device's policy refuses the query: {refusal}")
 
     def refusal(
         self, query: Query, *, side: float | None = None, plane: Projection | None = None
     ) -> str | None:
-        """The rule that refuses a query; None for a query that is answered."""
+        """The rule that refuses a query; None where the policy allows it."""
         if query.dimension != self.dimension:
-            return f"{query.dimension} axes are asked, {self.dimension} are answered"
+            return f"number of axes must be {self.dimension}, got {query.dimension}"
         if query.kernel != self.kernel:
-            return f"the kernel {query.kernel} is asked, {self.kernel} is answered"
+            return f"kernel must be {self.kernel}, got {query.kernel}"
         if query.features > self.features:
-            return f"{query.features} features are asked, at most {self.features} are answered"
+            return f"features must be at most {self.features}, got {query.features}"
         if query.grid is not None and query.grid.size > _LARGEST_GRID:
-            return f"a grid of {query.grid.size} points is asked, at most {_LARGEST_GRID} are answered"
+            return f"points of the grid must be at most {_LARGEST_GRID}, got {query.grid.size}"
         plane = plane or closed_projection(query.crs)
         if plane is None:
-            return "the query is about a plane that this device does not project"
+            return f"crs must be a plane that this device projects, got {query.crs!r:.40}"
         if query.crs and not _true_to_scale(query, plane):
             return f"a metre of the query's plane is not within a factor of {_STRETCH:g} of one on the ground"
         least = min(query.sides[:2]) if side is None else side
         if least < self.smallest_side:
             hint = "; are its corners degrees?" if least < 1 else ""
-            return (
-                f"a region {least:.6g} m wide is asked, at least {self.smallest_side:g} m is answered{hint}"
-            )
+            return f"side of the region must be at least {self.smallest_side:g} m, got {least:.6g} m{hint}"
         for asked, base in zip(query.bandwidth, self.bandwidth, strict=True):
             steps = (asked / base - 1) / 4
             if steps < -_SLACK or abs(steps - round(steps)) > _SLACK * max(1.0, steps):
-                return f"bandwidth {asked:.6g} is asked; {base:.6g} times 1, 5, 9, ... are answered (Lemma 4)"
+                return f"bandwidth must be {base:.6g} times 1, 5, 9, ... (Lemma 4), got {asked:.6g}"
         sides = query.sides if side is None else (side, side, *query.sides[2:])
         for extent, asked in zip(sides, query.bandwidth, strict=False):
             largest = largest_bandwidth(
@@ -167,8 +165,8 @@ class Policy:
             )
             if asked > largest * (1 + _SLACK):
                 return (
-                    f"bandwidth {asked:.6g} is asked; at most {largest:.6g} is answered for {self.bands} bands in a "
-                    f"region of side {extent:.6g} (Lemma 3)"
+                    f"bandwidth must be at most {largest:.6g} for {self.bands} bands in a region of side "
+                    f"{extent:.6g} (Lemma 3), got {asked:.6g}"
                 )
         return None
 
@@ -251,6 +249,6 @@ class FourierParameters(Checked):
         self._check_positive("gamma")
 
     def policy(self, bandwidth: float, *, smallest_side: float = LEAST_SIDE_M) -> Policy:
-        """The policy of the devices that are asked. Run by: the client."""
+        """The policy of the queried devices. Run by: the client."""
         h = float(bandwidth)
         return Policy((h, h), self.kernel, self.features, self.bands, self.gamma, smallest_side)

@@ -117,7 +117,7 @@ def client_reports(units: FloatArray, visits: Visits, query: Query) -> Reports:
     if units.shape != (query.dimension, visits.devices, query.features):
         raise InputError(f"frequencies of shape {units.shape} for {visits.devices} devices and this query")
     if visits.places.shape[0] != query.dimension or not bool(np.isfinite(visits.places).all()):
-        raise InputError("a place is not a finite number on each axis of the query; nothing is answered")
+        raise InputError("location must be a finite number on each axis of the query")
     frequencies = np.empty(units.shape)
     for axis, bandwidth in enumerate(query.bandwidth):
         np.divide(units[axis], bandwidth, out=frequencies[axis])
@@ -193,16 +193,16 @@ class Device:
         PromiseError
             The query is outside the policy.
         InputError
-            A place is not a finite number; nothing is answered and nothing is used up.
+            A location is not a finite number; no feature is used up.
         """
         self.policy.check(query)
         axes = [lon, lat] if time_s is None else [lon, lat, time_s]
         places = np.stack([np.atleast_1d(np.asarray(axis, dtype=np.float64)) for axis in axes])
         counted = np.ones(places.shape[1]) if weights is None else np.asarray(weights, dtype=np.float64)
         if places.shape[0] != query.dimension or not bool(np.isfinite(places).all()):
-            raise InputError("a place is not a finite number on each axis of the query; nothing is answered")
+            raise InputError("location must be a finite number on each axis of the query")
         if counted.shape != places.shape[1:] or not bool((counted > 0).all() and np.isfinite(counted).all()):
-            raise InputError("weights must be one number above 0 for each place; nothing is answered")
+            raise InputError("weights must be one number above 0 for each place")
         plane = closed_projection(query.crs)
         if query.crs and plane is not None:
             places[:2] = plane.project(places[0], places[1])
@@ -260,7 +260,7 @@ def read_query(data: bytes) -> Query:
     crs, kernel, features, bandwidth, low, high, start, step, count = fields
     axes = [_floats(part) for part in (bandwidth, low, high, start, step)]
     if not (isinstance(features, int) and isinstance(count, bytes) and len(count) % 4 == 0):
-        raise InputError("a query whose fields are of other types; nothing is answered")
+        raise InputError("a query whose fields are of other types")
     counts = tuple(int(value) for value in np.frombuffer(count, dtype="<u4"))
     grid = EvenGrid(axes[3], axes[4], counts) if counts or axes[3] or axes[4] else None
     return Query(axes[0], axes[1], axes[2], features, _text(kernel), grid, _text(crs))
@@ -342,7 +342,7 @@ def _fields(data: bytes, kind: int, count: int) -> list[int | bytes]:
 
 def _floats(data: int | bytes) -> tuple[float, ...]:
     if not isinstance(data, bytes) or len(data) % 8:
-        raise InputError("a query whose fields are of other types; nothing is answered")
+        raise InputError("a query whose fields are of other types")
     return tuple(np.frombuffer(data, dtype="<f8").tolist())
 
 
@@ -350,4 +350,4 @@ def _text(data: int | bytes) -> str:
     try:
         return data.decode() if isinstance(data, bytes) else ""
     except UnicodeDecodeError:
-        raise InputError("a query whose names are not text; nothing is answered") from None
+        raise InputError("a query whose names are not text") from None

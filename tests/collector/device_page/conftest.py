@@ -69,7 +69,7 @@ class FakeCollector:
         self.terms.append(made)
         return made
 
-    def offer_waves(self, bandwidth: float = 120.0) -> CollectionTerms:
+    def offer_features(self, bandwidth: float = 120.0) -> CollectionTerms:
         """Open a projection over New York."""
         cells: Tiling = mv.Quadtree(CITY, depth=7)
         where = map_points(cells)

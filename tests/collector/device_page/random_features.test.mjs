@@ -19,14 +19,14 @@ const vectors = read("device/projection");
 const close = (one, other, within = 1e-12) => one.length === other.length
   && one.every((value, at) => Math.abs(value - other[at]) <= within * Math.max(1, Math.abs(other[at])));
 
-test("the kept wave and offset are drawn from words as Python draws them", async () => {
+test("the kept frequency and offset are drawn from words as Python draws them", async () => {
   for (const { seed, units, offset } of vectors.draws) {
     const drawn = drawFrequency(await seeded(seed));
     assert(close(drawn.units, units) && close(drawn.offset, offset), `seed ${seed}`);
   }
 });
 
-test("the same wave at the same place gives the same report", async () => {
+test("the same frequency at the same place gives the same report", async () => {
   let silent = 0;
   for (const vector of vectors.answers) {
     const terms = await readTerms(utf8(vector.terms));

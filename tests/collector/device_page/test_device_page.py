@@ -11,7 +11,7 @@ import pytest
 
 from mapveil_client.local.domain import Domain
 from mapveil_client.local.message import read_reports
-from mapveil_client.random_features.report import read_reports as read_waves
+from mapveil_client.random_features.report import read_reports as read_features
 
 if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext, Page
@@ -93,21 +93,21 @@ def kept_state(page: Page) -> str:
     )
 
 
-def test_a_wave_of_a_place_is_the_kept_one_for_every_collection(phone: Phones, collector: Any) -> None:
-    queries = [collector.offer_waves(), collector.offer_waves()]
+def test_a_feature_of_a_place_is_the_kept_one_for_every_collection(phone: Phones, collector: Any) -> None:
+    queries = [collector.offer_features(), collector.offer_features()]
     page = enrolled(with_position(phone), collector)
     for _ in queries:
         page.get_by_role("button", name="Make it from my position").first.click()
         page.get_by_role("button", name="Send it").click()
         page.wait_for_selector("button.send", state="detached")
     read = [
-        read_waves([body], terms.waves)
+        read_features([body], terms.features_query)
         for terms, (_, _, body) in zip(queries, collector.reports, strict=True)
     ]
     np.testing.assert_array_equal(read[0].frequencies, read[1].frequencies)
     np.testing.assert_array_equal(read[0].projections, read[1].projections)
     assert "0 of 4 spent" in budget(page)
-    collector.offer_waves(150.0)  # another rung than 1, 5, 9, ... times 120 m
+    collector.offer_features(150.0)  # another rung than 1, 5, 9, ... times 120 m
     page.get_by_role("button", name="Look again").click()
     page.wait_for_selector(".refusal")
     assert "would narrow you down" in (page.locator(".refusal").text_content() or "")
@@ -299,7 +299,7 @@ def test_it_fits_and_can_be_read(
     phone: Phones, collector: Any, scheme: str, width: int, tmp_path: Any
 ) -> None:
     collector.offer("subset", "3/2")
-    collector.offer_waves()
+    collector.offer_features()
     collector.offer("multiscale", trust="distributed", title="Steps in the park " * 9)
     context = with_position(phone, color_scheme=scheme, viewport={"width": width, "height": 800})
     page = open_page(context, collector, fragment=f"#enrol={collector.token}")

@@ -119,8 +119,8 @@ class Crowd:
             randomizer.randomize(self.cells_on(terms.cells), rng or self.rng.child("local")), randomizer
         )
 
-    def wave_reports(self, terms):
-        tiling, query = offer(terms).tiling, terms.waves
+    def feature_reports(self, terms):
+        tiling, query = offer(terms).tiling, terms.features_query
         places = np.stack(tiling.region.metric_projection.project(*tiling.centres(self.cells_on(tiling))))
         units = unit_frequencies(self.count, query.features, query.law, 2, self.rng.child("waves"))
         return projection_message.write_reports(client_reports(units, Visits(places), query), query)

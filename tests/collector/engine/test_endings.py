@@ -91,7 +91,7 @@ def test_a_deadline_with_fewer_than_the_minimum_aborts(
     if trust == "distributed":
         asyncio.run(engine.devices.join(id, 1))
     else:
-        bodies = crowd.local_reports(terms) if trust == "local" else crowd.wave_reports(terms)
+        bodies = crowd.local_reports(terms) if trust == "local" else crowd.feature_reports(terms)
         asyncio.run(engine.devices.report(id, 1, bodies[0]))
     engine.tick()
     clock.advance(101)

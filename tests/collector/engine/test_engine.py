@@ -50,14 +50,14 @@ def test_a_local_collection_ends_with_the_map_of_its_reports(
 def test_a_projection_collection_ends_with_the_map_of_its_reports(engine, store, crowd_of, opened, make_spec):
     crowd = crowd_of(store, 24)
     id, terms = opened(engine, make_spec("random-features"))
-    send_reports(engine, id, crowd.wave_reports(terms))
+    send_reports(engine, id, crowd.feature_reports(terms))
     engine.tick()
     record = engine.collection(id)
     assert (record["state"], record["spent"], record["epsilon"]) == ("done", "0", None)
     heat = engine.map(id)
     assert isinstance(heat, DensityMap)
     assert heat.guarantee.epsilon is None
-    assert heat.parameters["bandwidth_m"] == pytest.approx(terms.waves.bandwidth[0])
+    assert heat.parameters["bandwidth_m"] == pytest.approx(terms.features_query.bandwidth[0])
 
 
 @pytest.mark.parametrize("active", [True, False])

@@ -39,7 +39,7 @@ def test_mutated_reports_are_refused_or_reports(sqlite_store, clock, crowd_of, o
     engine = Engine(sqlite_store, clock)
     crowd = crowd_of(sqlite_store, 8)
     id, terms = opened(engine, make_spec(trust, devices=8))
-    bodies = crowd.local_reports(terms) if trust == "local" else crowd.wave_reports(terms)
+    bodies = crowd.local_reports(terms) if trust == "local" else crowd.feature_reports(terms)
     generator = np.random.default_rng(1)
     taken = 0
 

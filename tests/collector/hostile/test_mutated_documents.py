@@ -48,7 +48,7 @@ STRANGE: Final[tuple[Any, ...]] = (
     ),
     *([], [1], [[]], [None], {}, {"a": 1}, {"kind": "quadtree"}, {"kind": "places"}, [[[[[[[[1]]]]]]]]),
 )
-POLICY: Final = DevicePolicy(waves=Policy((150.0, 150.0)))
+POLICY: Final = DevicePolicy(random_features=Policy((150.0, 150.0)))
 SPEC: Final[dict[str, Any]] = {
     "title": "where people are",
     "trust": "distributed",

@@ -217,7 +217,7 @@ def _record_headers(monkeypatch: pytest.MonkeyPatch, secrets: Secrets) -> None:
 async def taken_part(process: Process, id: str, secrets: Secrets) -> list[str]:
     """Devices in one collection, to its end; the reasons in their logs."""
     chance = np.random.default_rng(int(id[:8], 16))
-    policy = DevicePolicy(waves=Policy((400.0, 400.0)))
+    policy = DevicePolicy(random_features=Policy((400.0, 400.0)))
     clients = []
     async with Connection(process.address) as connection:
         for _ in range(DEVICES):

@@ -7,13 +7,13 @@ import { featureReport } from "./random_features.mjs";
 
 /** The report of a place, null where the place is outside and the collection asks for silence there.
  *
- * `plan` is what planOf returned, `wave` what this device keeps for projections.
+ * `plan` is what planOf returned, `kept` the frequency and offset that this device keeps.
  */
-export async function answerOf(terms, plan, wave, { lon, lat }, rng = new Randomness()) {
+export async function answerOf(terms, plan, kept, { lon, lat }, rng = new Randomness()) {
   const good = Number.isFinite(lon) && Number.isFinite(lat) && Math.abs(lon) <= 180 && Math.abs(lat) <= 90;
   insist(good, "That is not a location: latitude must be -90 to 90 and longitude -180 to 180.");
   const randomizer = await plan.ready();
-  if (plan.kind === "random-features") return featureReport(plan.query, terms.query, wave, plan.jitter, lon, lat);
+  if (plan.kind === "random-features") return featureReport(plan.query, terms.query, kept, plan.jitter, lon, lat);
   let cell = plan.tiling.locate(lon, lat);
   if (cell < 0 && plan.outside !== "nearest") return null;
   if (cell < 0) cell = plan.tiling.nearest(lon, lat);

@@ -18,7 +18,7 @@ async function announcedTerms(listed) {
   return terms;
 }
 
-/** The card of an open collection, for a device {memory, wave, onAnswer}. */
+/** The card of an open collection, for a device {memory, frequency, onAnswer}. */
 export async function collectionCard(listed, device) {
   const card = element("article", { className: "card collection", "data-collection": listed.id });
   const title = element("h3", { tabIndex: -1 }, typeof listed.title === "string" && listed.title ? listed.title : "A collection");
@@ -110,7 +110,7 @@ async function prepare(terms, plan, ladder, find, device) {
   say("Making your report…");
   try {
     await plan.ready(); // whether it is answered at all does not depend on the place
-    const body = await answerOf(terms, plan, device.wave, await find());
+    const body = await answerOf(terms, plan, device.frequency, await find());
     if (body === null) {
       say("");
       throw new Refusal("You are outside this map. No report was made, nothing was charged, and nothing is sent.");

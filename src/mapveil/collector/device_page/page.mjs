@@ -10,7 +10,7 @@ import { RULES, decimal, spentBy } from "./policy.mjs";
 import { Randomness } from "./randomness.mjs";
 import { drawFrequency } from "./random_features.mjs";
 
-const device = { memory: null, identity: null, number: null, wave: null, onAnswer: null };
+const device = { memory: null, identity: null, number: null, frequency: null, onAnswer: null };
 
 function unable(words) {
   const notice = byId("unable");
@@ -141,7 +141,7 @@ async function start() {
     unable("This browser cannot keep an Ed25519 key. A newer one can (Chrome 137, Firefox 130, Safari 17).");
     return;
   }
-  device.wave = (await device.memory.get("wave")) ?? await device.memory.keepFirst("wave", drawFrequency(new Randomness()));
+  device.frequency = (await device.memory.get("frequency")) ?? await device.memory.keepFirst("frequency", drawFrequency(new Randomness()));
   navigator.storage?.persist?.(); // asks the browser not to forget the budget when space runs out
   byId("agree").addEventListener("click", async () => {
     await device.memory.keepFirst("consent", { at: Date.now() });

@@ -1,5 +1,5 @@
 // Reports that are projections: the phase of a location at a random frequency that this device draws once and keeps. The query, the
-// policy and the report are those of mapveil/projection; here for one place, two axes and one Gaussian wave.
+// policy and the report are those of mapveil/projection; here for one place, two axes and one Gaussian frequency.
 
 import { decode, encode } from "./cbor.mjs";
 import { packNumbers, readCounts, readNumbers, sha256, text } from "./bytes.mjs";
@@ -115,14 +115,14 @@ function normalPair(rng) {
 export const drawFrequency = (rng) => ({ units: normalPair(rng), offset: normalPair(rng) });
 
 /** The report about a place, null outside the region. */
-export async function featureReport(query, encodedQuery, wave, jitter, lon, lat) {
+export async function featureReport(query, encodedQuery, kept, jitter, lon, lat) {
   const place = planeOf(query.crs).project(lon, lat);
   if (!place.every((x, axis) => x >= query.low[axis] && x <= query.high[axis])) return null;
   const origin = originOf(query);
   let phase = 0;
-  const frequency = wave.units.map((unit, axis) => {
+  const frequency = kept.units.map((unit, axis) => {
     const omega = unit / query.bandwidth[axis];
-    phase += omega * (place[axis] + jitter * wave.offset[axis] - origin[axis]);
+    phase += omega * (place[axis] + jitter * kept.offset[axis] - origin[axis]);
     if (!query.grid) return omega;
     const period = (2 * Math.PI) / Math.abs(query.grid.step[axis]);
     return omega - period * roundEven(omega / period);

@@ -185,13 +185,12 @@ class Fleet:
             terms = await documents.terms(collection)
             if terms.trust != "distributed":
                 self._reported.add(collection)
-            if terms.trust == "random-features" and policy.waves is None:
+            if terms.trust == "random-features" and policy.random_features is None:
                 features = terms.parameters
                 if isinstance(features, FourierParameters):
-                    least = min(1000.0, *terms.waves.sides)
-                    policy = replace(
-                        policy, waves=features.policy(terms.waves.bandwidth[0], smallest_side=least)
-                    )
+                    least = min(1000.0, *terms.features_query.sides)
+                    bounds = features.policy(terms.features_query.bandwidth[0], smallest_side=least)
+                    policy = replace(policy, random_features=bounds)
             await work(partial(policy.refusal, terms))
         return policy
 

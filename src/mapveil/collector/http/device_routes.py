@@ -20,7 +20,7 @@ from mapveil.collector.http.service import Service
 from mapveil.collector.refusals import NotFound, Refusal
 from mapveil.collector.rounds.device_service import OpenCollection
 from mapveil.collector.rounds.progress import Progress
-from mapveil.collector.rounds.shard_machines import Assignment
+from mapveil_client.connection import Assignment
 
 _PATTERNS: Final = {"id": "[0-9a-f]{32}", "n": "[1-9][0-9]{0,5}", "phase": "[a-z]{1,20}"}
 _COLLECTION: Final = "/v1/collections/{id}"

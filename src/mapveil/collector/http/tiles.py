@@ -111,7 +111,7 @@ class MapTiles:
             "unit": UNIT,
             "top": scale.top,
             "knee": scale.knee,
-            "noise_floor": self.heat.faint if layer == "density" else 0.0,
+            "noise_floor": self.heat.noise_floor if layer == "density" else 0.0,
             "ticks": scale.ticks().tolist(),
         }
 
@@ -137,7 +137,7 @@ class MapTiles:
             "maxzoom": max(0, min(MOST_ZOOM, deepest)),
             "certainty": 1 - INTERVAL_ALPHA,
             "total": float(heat.values.sum()),
-            "outside": heat.elsewhere,
+            "outside": heat.outside,
             "notes": list(heat.notes),
             "version": heat.version,
         }
@@ -146,7 +146,7 @@ class MapTiles:
     def _layers(self) -> dict[str, tuple[FloatArray, DensityScale]]:
         """Values and scale of each layer that the map has, persons per km²; a width is NaN where nothing bounds it."""
         heat, density = self.heat, self.heat.density()
-        layers = {"density": (density, density_scale(density, "log", faint=heat.faint))}
+        layers = {"density": (density, density_scale(density, "log", noise_floor=heat.noise_floor))}
         interval = heat.interval()
         if interval is not None:
             area = heat.tiling.area_m2() / 1e6

@@ -19,9 +19,10 @@ from mapveil.collector.rounds.intake import KeepMembers, KeepMessages, KeepRepor
 from mapveil.collector.rounds.life_cycle import State
 from mapveil.collector.rounds.offer import offer
 from mapveil.collector.rounds.progress import Progress, ProgressBoard
-from mapveil.collector.rounds.shard_machines import Assignment, RoundMachines, ShardMachine, ShardMachines
+from mapveil.collector.rounds.shard_machines import RoundMachines, ShardMachine, ShardMachines
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.schema import messages, rounds
+from mapveil_client.connection import Assignment
 from mapveil_client.secure_sum.states import PeerFault, ProtocolError, ServerState, phase_name, phase_named
 
 _INLINE_BYTES: Final = 1 << 14  # a larger message is checked in a thread

@@ -89,7 +89,7 @@ class Offer:
         read: Callable[[list[bytes]], object] = (
             partial(read_reports, randomizer=self.randomizer)
             if self._terms.trust == "local"
-            else partial(feature_report.read_reports, query=self._terms.waves)
+            else partial(feature_report.read_reports, query=self._terms.features_query)
         )
 
         def check(body: bytes) -> None:

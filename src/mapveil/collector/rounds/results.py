@@ -82,7 +82,7 @@ def _map_of_reports(store: Store, terms: CollectionTerms) -> DensityMap:
     pages = store.pages(query.where(reports.c.collection == terms.identifier), reports.c.device, _ROWS)
     parts = ([row.body for row in page] for page in pages)
     if terms.trust == "random-features":
-        read = (feature_report.read_reports(part, terms.waves) for part in parts)
+        read = (feature_report.read_reports(part, terms.features_query) for part in parts)
         made = found.features.of_reports(read, found.tiling, terms.devices)
         return found.features.map_of(made, found.tiling)
     randomizer = found.randomizer

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -19,19 +18,12 @@ from mapveil.collector.store.database import Store
 from mapveil.collector.store.schema import assignments, devices, messages, rounds, shards
 from mapveil.secure_sum.server import Outbox, Server
 from mapveil_client.announcement import RoundAnnouncement
+from mapveil_client.connection import Assignment
 from mapveil_client.secure_sum.keys import Enrolled
 from mapveil_client.secure_sum.states import Abort, OwnFault, ServerState
 
 _ROWS: Final = 256  # messages held at once while a machine takes them
 _ROUNDS: Final = 64  # kept at once, one of every collection that runs: the keys and shares of its devices
-
-
-@dataclass(frozen=True)
-class Assignment:
-    """The shard of a device in a round, and its number within the shard."""
-
-    shard: int
-    client: int
 
 
 class _Place(NamedTuple):
