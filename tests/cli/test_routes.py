@@ -90,8 +90,8 @@ def test_without_ends_an_example_is_shown(mapveil: Callable, roads: Path, traffi
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
-        (["--capacity", "0"], "capacity must be above 0"),
-        (["--congestion", "step", "--delay", "0"], "seconds must be above 0"),
+        (["--capacity", "0"], "capacity must be a number above 0"),
+        (["--congestion", "step", "--delay", "0"], "seconds must be a number above 0"),
         (["--congestion", "jam"], "jam"),
         (["--active", "0"], "active must be above 0"),
         (["--active", "nan"], "active must be above 0"),

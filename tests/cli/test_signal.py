@@ -229,7 +229,7 @@ TRADEOFF = ("tradeoff", "{phones}", "-o", "out")
         (("attack", "{phones}", "--truth", "{phones}", "--sequence", "500", "-o", "out.png"), "no user has 500"),
         (("attack", "{phones}", "--truth", "{phones}", "--sequence", "0", "-o", "out.png"), "length"),
         ((*TRADEOFF, "--privatizers", "blur"), "got 'blur'"),
-        ((*TRADEOFF, "--privatizers", "gap", "--option", "codebook:size=9"), "options must be of gap, got codebook"),
+        ((*TRADEOFF, "--privatizers", "gap", "--option", "codebook:size=9"), "options must be of gap, got 'codebook'"),
         ((*TRADEOFF, "--privatizers", "gap", "--option", "size=9"), "--option must be NAME:key=value"),
         ((*TRADEOFF, "--privatizers", "gap", "--option", "gap:size=9"), "gap has no option 'size'"),
         ((*TRADEOFF, "--rows", "-5"), "'--rows'"),

@@ -110,7 +110,7 @@ def test_runs_stay_whole_in_a_sample() -> None:
         ({"privatizers": {"blur": (1,)}}, "got 'blur'"),
         ({"privatizers": {"gaussian-noise": (-1,)}}, "sigma must be"),
         ({"options": {"codebook": {"width": 3}}}, "codebook has no option 'width'"),
-        ({"options": {"gap": {"steps": 3}}}, "options must be of gaussian-noise, codebook, got gap"),
+        ({"options": {"gap": {"steps": 3}}}, "options must be of gaussian-noise, codebook, got 'gap'"),
         ({"trials": 0}, "trials must be at least 1"),
         ({"split": "week"}, "split must be one of"),
         ({"pilot": 1.0}, "pilot must be a fraction"),

@@ -30,5 +30,5 @@ def test_more_users_never_cost_less(model: StepDelay | VolumeDelay) -> None:
 @pytest.mark.parametrize("value", [0, -1, np.nan, np.inf])
 def test_a_model_needs_numbers_above_zero(value: float) -> None:
     for make in (lambda: StepDelay(value), lambda: StepDelay(1, value), lambda: VolumeDelay(value)):
-        with pytest.raises(ParameterError, match="must be above 0"):
+        with pytest.raises(ParameterError, match="must be a number above 0"):
             make()

@@ -72,12 +72,8 @@ def devices_at(
         Locations, metres.
     prior : PriorCells
         Prior whose grid discretises the locations (nearest centre).
-    query : Query
-        Without a grid: the server has frequencies that are not folded.
-    rng : Randomness
-        Source of frequencies and offsets.
-    jitter_m : float
-        Standard deviation of each device's own offset, metres.
+    query, rng, jitter_m
+        As for :func:`listed`; without a grid, the server has frequencies that are not folded.
     """
     from scipy.spatial import KDTree
 
@@ -143,12 +139,10 @@ def one_report(
     ----------
     drawn : Simulated
         The devices; their reports have ``query.features`` features.
-    query : Query
-        The query of the reports, without a grid.
     prior : PriorCells
         The server's prior.
-    jitter_m : float
-        Standard deviation of each device's own offset, metres; the server knows it.
+    query, jitter_m
+        As for :func:`listed`.
     cellwise : bool
         A server that reads each phase to a cell by itself and does not see where the features cross.
     """

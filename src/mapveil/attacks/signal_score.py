@@ -132,6 +132,7 @@ def score_guess(
     p1 = float((guess.users.argmax(axis=1) != evidence.users).mean())
     entropy = -float(np.log(np.maximum(guess.users[at, evidence.users], _LEAST)).mean())
     p2 = float(np.hypot(*np.moveaxis(guess.places - evidence.places, -1, 0)).mean())
+    places = (evidence.places.reshape(-1, 2), guess.places.reshape(-1, 2))
     return AdversaryScore(
         adversary,
         trained_on,
@@ -142,12 +143,8 @@ def score_guess(
         weights[0] * p1 + weights[1] * p2,
         len(evidence),
         None if rng is None else max(user_entropy(evidence) - entropy, 0.0),
-        None if rng is None else _place_nats(evidence, guess, rng),
+        None if rng is None else mutual_information(*places, rng=rng),
     )
-
-
-def _place_nats(evidence: SignalEvidence, guess: SignalGuess, rng: Randomness) -> float:
-    return mutual_information(evidence.places.reshape(-1, 2), guess.places.reshape(-1, 2), rng=rng)
 
 
 def user_entropy(evidence: SignalEvidence) -> float:

@@ -18,7 +18,7 @@ from mapveil.cli.options import (
     tiling_option,
     title_option,
 )
-from mapveil.cli.signal_columns import read_signal, signal_columns
+from mapveil.cli.signal_privacy import read_signal, signal_columns
 from mapveil.maps.released import SUFFIXES
 
 if TYPE_CHECKING:

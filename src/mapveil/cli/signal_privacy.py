@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from mapveil.cli.arguments import name_list, read_options
 from mapveil.cli.console import Console, console_options, gathered, save_all
-from mapveil.cli.options import Parsed, outputs, seed_option
-from mapveil.cli.signal_columns import read_signal, signal_columns
+from mapveil.cli.options import Parsed, column_option, outputs, seed_option
 from mapveil_client.errors import InputError, PromiseError
+
+if TYPE_CHECKING:
+    from mapveil.geo.measurements import Measurements
+
+signal_columns = gathered(
+    lambda features, **named: {"columns": {"features": features or None, **named}},
+    *(column_option(name) for name in ("user", "lat", "lon", "rss")),
+    click.option(
+        "--feature",
+        "features",
+        multiple=True,
+        help="A further column to privatize. Repeatable. [default: all numbers that vary]",
+    ),
+    click.option("--fill", type=float, help="Value of a missing feature, such as -105."),
+    column_option("time"),
+)
+"""Add the options that name columns of measurements; the command receives one mapping, ``columns``."""
 
 pilot_options = gathered(
     dict,
@@ -24,6 +41,16 @@ pilot_options = gathered(
     ),
 )
 """Add the division into a pilot and the rest."""
+
+
+def read_signal(console: Console, source: str, columns: Mapping[str, Any], **more: Any) -> Measurements:
+    """Read a table of measurements, and note what was left out."""
+    from mapveil.geo.read_measurements import read_measurements
+
+    read = read_measurements(source, **columns, **more)
+    for note in read.notes:
+        console.note(f"note: {read.source}: {note}")
+    return read
 
 
 @click.command("attack")

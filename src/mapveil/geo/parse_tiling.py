@@ -65,9 +65,7 @@ def column_of_places(tiling: str | None) -> str | None:
     return rest if kind == "places" and rest and not Path(rest).is_file() else None
 
 
-def tiling_for(
-    source: Points | Counts, tiling: Tiling | str | None, region: Region | None, default: str = DEFAULT_TILING
-) -> Tiling:
+def tiling_for(source: Points | Counts, tiling: Tiling | str | None, region: Region | None) -> Tiling:
     """The cells for a source: those of counts, a tiling, or a specification in a region.
 
     Parameters
@@ -75,7 +73,7 @@ def tiling_for(
     source : Points or Counts
         Data on the cells; ``places:COLUMN`` reads a column of it.
     tiling : Tiling or str, optional
-        Cells, or their specification in ``region``; ``default`` where there is none.
+        Cells, or their specification in ``region``; :data:`DEFAULT_TILING` where there is none.
 
     Raises
     ------
@@ -95,7 +93,9 @@ def tiling_for(
             f"{source.source}: a table of points needs a region: west,south,east,north in degrees, or a polygon"
         )
     column = column_of_places(tiling)
-    return places_of_column(source, column, region) if column else parse_tiling(tiling or default, region)
+    return (
+        places_of_column(source, column, region) if column else parse_tiling(tiling or DEFAULT_TILING, region)
+    )
 
 
 def _places_of_file(path: str, region: Region) -> Places:

@@ -12,7 +12,7 @@ from mapveil.geo.tiling import Tiling
 from mapveil.navigation.road_graph import RoadGraph
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.contribution import Outside
-from mapveil_client.errors import InputError, check
+from mapveil_client.errors import Checked, InputError, check
 from mapveil_client.local.domain import Domain
 
 CONGESTIONS: Final = ("volume", "step")
@@ -28,7 +28,7 @@ class Congestion(Protocol):
 
 
 @dataclass(frozen=True)
-class StepDelay:
+class StepDelay(Checked):
     """A fixed delay of the roads that end in a cell with more users than a threshold.
 
     Source: Wang et al. (2022), appendix C.1: 50 users, 3 seconds.
@@ -45,7 +45,7 @@ class StepDelay:
     seconds: float = 3.0
 
     def __post_init__(self) -> None:
-        _check(threshold=self.threshold, seconds=self.seconds)
+        self._check_positive("threshold", "seconds")
 
     def delay(self, users: FloatArray, seconds: FloatArray) -> FloatArray:
         """See :class:`Congestion`."""
@@ -53,7 +53,7 @@ class StepDelay:
 
 
 @dataclass(frozen=True)
-class VolumeDelay:
+class VolumeDelay(Checked):
     r"""A delay that grows with the fourth power of the load.
 
     .. math:: \Delta s = 0.15\, s\, \min(u / C, 3)^4
@@ -70,7 +70,7 @@ class VolumeDelay:
     capacity: float = 50.0
 
     def __post_init__(self) -> None:
-        _check(capacity=self.capacity)
+        self._check_positive("capacity")
 
     def delay(self, users: FloatArray, seconds: FloatArray) -> FloatArray:
         """See :class:`Congestion`."""
@@ -97,8 +97,3 @@ def junction_cells(graph: RoadGraph, tiling: Tiling) -> IntArray:
             "or fewer roads"
         )
     return locator(tiling, Domain(tiling).cells, Outside.NEAREST)(graph.lon, graph.lat)
-
-
-def _check(**values: float) -> None:
-    for name, value in values.items():
-        check(np.isfinite(value) and value > 0, name, "above 0", value)

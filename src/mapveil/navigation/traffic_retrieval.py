@@ -122,13 +122,3 @@ class TrafficClient:
             cells = self.blocks.cells[block]
             users[cells[cells >= 0]] = record[cells >= 0]
         return users
-
-    def blocks_between(self, origins: IntArray, destinations: IntArray) -> IntArray:
-        """The blocks in order of their detour between two cells each, the least first, shape (routes, blocks)."""
-        plane = np.stack(self.tiling.region.metric_projection.project(*self.tiling.centres()), axis=1)
-        inside = self.blocks.cells >= 0
-        weight = inside / np.maximum(inside.sum(axis=1, keepdims=True), 1)
-        middle = np.einsum("bc,bcx->bx", weight, plane[self.blocks.cells])
-        ends = (plane[origins], plane[destinations])
-        detour = sum(np.linalg.norm(middle[None] - end[:, None], axis=2) for end in ends)
-        return np.argsort(np.asarray(detour), axis=1, kind="stable")

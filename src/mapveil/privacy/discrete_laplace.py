@@ -93,14 +93,8 @@ def discrete_laplace(
 
     Parameters
     ----------
-    count : int
-        Number of samples.
-    epsilon : Fraction
-        The exact privacy parameter, above zero.
-    sensitivity : int
-        The L1 sensitivity, in units of the lattice, above zero.
-    rng : Randomness
-        The source of bits.
+    count, epsilon, sensitivity, rng
+        As for :func:`mapveil_client.randomness.logarithmic.signed_logarithmic`.
 
     Returns
     -------

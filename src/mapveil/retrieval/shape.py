@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mapveil.retrieval.parameters import LARGEST_COLUMNS, LARGEST_ROWS, SECRET
-from mapveil_client.errors import ParameterError
+from mapveil_client.errors import ParameterError, check
 
 _WORD_BYTES = 4
 
@@ -92,8 +92,7 @@ class Shape:
         """The position of a record; a ``ParameterError`` where there is none."""
         if isinstance(record, bool) or not isinstance(record, int | np.integer):
             raise ParameterError(f"record must be an integer, got {record!r}")
-        if not 0 <= record < self.records:
-            raise ParameterError(f"record must be from 0 to {self.records - 1}, got {record}")
+        check(0 <= record < self.records, "record", f"from 0 to {self.records - 1}", record)
         column, within = divmod(int(record), self.per_column)
         return Place(column, within * self.record_bytes)
 

@@ -30,7 +30,7 @@ from mapveil.privacy.sampling import RELEASE, SAMPLE, sampling_delta
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.contribution import Devices
 from mapveil_client.encodings import Encoding
-from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.errors import InputError, ParameterError, check
 from mapveil_client.randomness.random import Randomness
 
 _MOST_SAMPLES = int(RELEASE / SAMPLE)
@@ -88,8 +88,7 @@ class Curator:
     def __post_init__(self) -> None:
         if self.users is not None and self.users < 1:
             raise ParameterError(f"users must be a whole number of at least 1, or none, got {self.users!r}")
-        if not 0 < self.users_share < 1:
-            raise ParameterError(f"users_share must be between 0 and 1, got {self.users_share!r}")
+        check(0 < self.users_share < 1, "users_share", "between 0 and 1", self.users_share)
 
     def parameters(self) -> dict[str, Any]:
         """The parameters as a JSON-ready record."""

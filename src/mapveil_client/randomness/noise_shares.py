@@ -202,12 +202,8 @@ def noise_shares(
     alpha : Fraction or float
         Shape of one client's share, above zero, such as :func:`share_shape`. Shares add
         up, so the noise of a whole shard is one share of the summed shape.
-    epsilon : Fraction
-        The exact privacy parameter, above zero.
-    sensitivity : int
-        The L1 sensitivity, in units of the lattice, above zero.
-    rng : Randomness
-        The source of bits.
+    epsilon, sensitivity, rng
+        As for :func:`mapveil_client.randomness.logarithmic.signed_logarithmic`.
 
     Raises
     ------

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from mapveil.metrics.emd import emd_of_points
 from mapveil.metrics.metrics import kl
 from mapveil_client.arrays import FloatArray
-from mapveil_client.errors import ParameterError
+from mapveil_client.errors import ParameterError, check
 from mapveil_client.local.domain import Domain
 
 SCALES_M: Final = (0.0, 250.0, 500.0, 1000.0, 2000.0, 5000.0)
@@ -78,8 +78,7 @@ def utility(
     """
     if not all(scale >= 0 and np.isfinite(scale) for scale in scales_m):
         raise ParameterError(f"scales_m must be metres of at least 0, got {list(scales_m)}")
-    if not all(k >= 1 for k in top):
-        raise ParameterError(f"top must be whole numbers of at least 1, got {list(top)}")
+    check(all(k >= 1 for k in top), "top", "whole numbers of at least 1", list(top))
     p, q = _distribution(truth, domain, "truth"), _distribution(estimate, domain, "estimate")
     x, y = domain.plane
     scales = []

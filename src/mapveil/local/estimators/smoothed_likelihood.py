@@ -108,7 +108,7 @@ def smooth_likelihood(randomizer: Randomizer, tally: Tally) -> Smoothed:
 
     for number in range(_ROUNDS):
         information_about = functools.partial(likelihood.information, p)
-        new = np.where(peak > 0, 0.0, peak_fractions(users(p) / p - n, information_about, p))
+        new = np.where(peak > 0, 0.0, _peak_fractions(users(p) / p - n, information_about, p))
         smooth = (p - peak) * (1 - new.sum())
         peak = peak * (1 - new.sum()) + new
         peaks = np.flatnonzero(peak)
@@ -122,21 +122,13 @@ def smooth_likelihood(randomizer: Randomizer, tally: Tally) -> Smoothed:
     return Smoothed(p / p.sum(), smoother.unevenness, np.flatnonzero(peak), steps, converged)
 
 
-def peak_fractions(
+def _peak_fractions(
     score: FloatArray, information_about: Callable[[FloatArray], float], p: FloatArray
 ) -> FloatArray:
     r"""Fractions of users that start peaks beyond a smooth map, 0 elsewhere, shape (sites,).
 
-    A site whose score is above three standard deviations starts with its score over the information about it.
-
-    Parameters
-    ----------
-    score : ndarray of float64, shape (sites,)
-        Slope of the log-likelihood as the site grows at the cost of all, at the smooth map.
-    information_about : callable
-        Fisher information about a change of the smooth map.
-    p : ndarray of float64, shape (sites,)
-        The smooth map.
+    A site whose ``score``, the slope of the log-likelihood as the site grows at the cost of all, is above three
+    standard deviations starts with its score over the Fisher information about it.
     """
     signs = Randomness(_SEED).generator()
     probes = [np.where(signs.random(p.size) < 0.5, -1.0, 1.0) for _ in range(_PROBES)]

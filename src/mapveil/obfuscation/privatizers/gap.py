@@ -92,7 +92,7 @@ class Gap(TradeOff):
 
     def learn(self, pilot: FloatArray, users: IntArray, rng: Randomness, progress: Progress) -> State:
         """Train both networks and keep the privatizer's; see :class:`Privatizer`."""
-        network = train_gap(self, pilot, users, rng, progress)
+        network = _train(self, pilot, users, rng, progress)
         return (network.halved() if network.size > _HALVED else network).state()
 
     def privatize(self, state: State, rows: FloatArray, rng: Randomness) -> FloatArray:
@@ -163,31 +163,13 @@ def attacker_loss(outputs: Any, codes: Any, places: Any, v1: float, v2: float) -
     return v1 * crossed + v2 * off
 
 
-def train_gap(
-    gap: Gap, pilot: FloatArray, users: IntArray, rng: Randomness, progress: Progress
-) -> DenseNetwork:
-    """Play the game and return the privatizer's network. Run by: the curator of the pilot.
+def _train(gap: Gap, pilot: FloatArray, users: IntArray, rng: Randomness, progress: Progress) -> DenseNetwork:
+    """Play the game and return the privatizer's network.
 
     The attacker moves for ``gap.epochs`` passes over the pilot, then the privatizer, and so on (Section 5.3). A
     GPU is used where there is one. With a seeded ``rng`` the training repeats on the same machine.
 
     Deviation: a pass ends after 20 batches, which is all of a pilot of 20,000 rows; see ``_TURN``.
-
-    Parameters
-    ----------
-    gap : Gap
-        The parameters.
-    pilot, users
-        As for :meth:`Privatizer.learn`.
-    rng : Randomness
-        Seeds a PyTorch generator of its own.
-    progress : callable
-        Called with ``"train"`` and the finished fraction, after every turn.
-
-    Raises
-    ------
-    MissingExtra
-        PyTorch is not installed.
     """
     torch = require("torch", "neural")
     device = "cuda" if torch.cuda.is_available() else "cpu"
