@@ -123,7 +123,7 @@ class Participation:
         before = copy.copy(part)
         parameters = self.terms.parameters
         if isinstance(parameters, SumParameters):
-            raise DeviceRefusal("a report is asked for in a collection of sums")
+            raise DeviceRefusal("a collection of sums takes no report")
         if isinstance(parameters, LocalMethod):
             body = self._local_report(parameters)
         else:

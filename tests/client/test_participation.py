@@ -311,7 +311,7 @@ def test_projections_outside_the_policy_are_refused_unlooked(new_terms, new_devi
     refused(DevicePolicy(), "no bounds on random Fourier features")
     refused(FEATURES, "bandwidth must be 150 times", options={"bandwidth_m": 200.0})
     refused(FEATURES, "features must be at most 1, got 3", options={"features": 3})
-    refused(FEATURES, "kernel laplace", options={"kernel": "laplace"})
+    refused(FEATURES, "kernel must be gaussian, got laplace", options={"kernel": "laplace"})
 
 
 def test_random_features_of_another_region_than_the_maps_are_refused(new_terms, new_device) -> None:

@@ -152,7 +152,7 @@ def test_where_an_exacter_count_moves_the_figures(n, gamma, delta, theirs, ours)
 
 
 @pytest.mark.parametrize(("n", "gamma", "delta", "k", "t"), AUTHORS_SEMI_MALICIOUS)
-def test_against_a_lying_server_more_is_asked_than_by_the_authors(n, gamma, delta, k, t):
+def test_a_malicious_server_needs_more_neighbours_than_by_the_authors(n, gamma, delta, k, t):
     found = choose_neighbourhood(n, Fraction(gamma), Fraction(delta), eta=20, active=True)
     assert found.neighbours > k
     assert found.threshold > t

@@ -201,7 +201,7 @@ class DensityMap(ReleasedMap):
         density = Layer(name, "Density", unit, self.density(), shading, derived=True)
         users = Layer("users", "Estimated users", "", self.values)
         interval = self.interval()
-        made = [("Outside", f"{self.outside:.6g} users, merged out of small cells")]
+        made = [("Outside the cells", f"{self.outside:.6g} users, merged out of small cells")]
         noise = "The bounds are about the noise alone: not about people who are missing from the table."
         return Scene(
             title="Where people are",

@@ -144,7 +144,7 @@ def fewer_signers(parts: list[Any]) -> None:
     parts[4], parts[5] = bytes([parts[4][0] & -parts[4][0], *bytes(len(parts[4]) - 1)]), parts[5][:64]
 
 
-LIES: Final = {
+TAMPERED: Final = {
     # Of the terms: most are refused for what they say, the others as soon as a round does not go with them.
     "terms: epsilon past the policy": told(TERMS, put(epsilon="3"), "epsilon must be at most 2"),
     "terms: epsilon doubled": told(TERMS, put(epsilon="2"), "other terms"),
@@ -164,11 +164,11 @@ LIES: Final = {
     "round: fewer members": told(ROUND, put(sizes=[12, 12]), "shard must be at least"),
     "round: invented members": told(ROUND, put(sizes=[DEVICES, DEVICES]), r"refuses \(422", "keys"),
     "round: more may drop out": told(ROUND, put(dropout="1/2"), "tolerated_dropout must be"),
-    "round: nobody is corrupt": told(ROUND, put(corrupt="0"), "corrupt is 0"),
-    "round: sums that trust the server": told(ROUND, put(active=False), "active is False"),
-    "round: another scale": told(ROUND, put(scale=4096), "scale is 4096"),
+    "round: nobody is corrupt": told(ROUND, put(corrupt="0"), "corrupt must be"),
+    "round: sums that trust the server": told(ROUND, put(active=False), "active must be True"),
+    "round: another scale": told(ROUND, put(scale=4096), "scale must be"),
     "round: another run": told(ROUND, put(run="5a" * 16), r"refuses \(422", "keys"),
-    "round: another raster": told(ROUND, put(encoding={"kind": "margins", "depth": 4}, length=32), "raster of depth 4"),
+    "round: another raster": told(ROUND, put(encoding={"kind": "margins", "depth": 4}, length=32), "raster must be 3"),
     "round: another number": told(ROUND, put(number=2), "another round"),
     "round: no JSON": Told((Tampering(ROUND, lambda answer: setattr(answer, "body", b"[]")),), "no JSON object", ""),
     # Of assignments and of progress.
@@ -199,7 +199,7 @@ LIES: Final = {
     "confirmations: none": altered("answers", lambda p: [*p[:4], bytes(len(p[4])), b""], "needed", "consents", 1),
 }  # fmt: skip
 AT_ONCE: Final = 4  # so many of 24 may be lost
-GROUPS: Final = [list(LIES)[first : first + AT_ONCE] for first in range(0, len(LIES), AT_ONCE)]
+GROUPS: Final = [list(TAMPERED)[first : first + AT_ONCE] for first in range(0, len(TAMPERED), AT_ONCE)]
 
 
 class Victims:
@@ -232,7 +232,7 @@ class Victims:
 
 
 @pytest.mark.parametrize("names", GROUPS, ids=lambda names: names[0].replace(" ", "-"))
-def test_a_lie_is_refused_and_costs_nothing(
+def test_tampering_is_refused_and_costs_nothing(
     api: Any, crowd_of: Any, totals_of: Any, monkeypatch: pytest.MonkeyPatch, names: list[str]
 ) -> None:
     vectors: list[np.ndarray] = []
@@ -244,7 +244,7 @@ def test_a_lie_is_refused_and_costs_nothing(
         return made
 
     monkeypatch.setattr(participation, "client_report", recorded)
-    given = [LIES[name] for name in names]
+    given = [TAMPERED[name] for name in names]
     token = api.enrolment()
     crowd = crowd_of(api.store, DEVICES - len(names))
     id = api.opened(**SPEC)
