@@ -10,23 +10,25 @@ deviations are those of :mod:`mapveil_client.secure_sum.client`.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from operator import setitem
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.secure_sum.server_checks import check_answer, check_consent, check_keys
 from mapveil.secure_sum.server_unmask import Collected, unmask
 from mapveil_client.arrays import BoolArray
 from mapveil_client.secure_sum import messages
 from mapveil_client.secure_sum.graph import Ring, make_ring
-from mapveil_client.secure_sum.keys import Enrolled, survivor_statement
-from mapveil_client.secure_sum.masks import word_type
+from mapveil_client.secure_sum.keys import Enrolled, key_statement, signed_by, survivor_statement
+from mapveil_client.secure_sum.masks import agree, word_type
 from mapveil_client.secure_sum.messages import write_set
 from mapveil_client.secure_sum.parameters import RoundParameters
+from mapveil_client.secure_sum.shamir import PRIME
 from mapveil_client.secure_sum.states import (
     Abort,
     Message,
@@ -38,6 +40,11 @@ from mapveil_client.secure_sum.states import (
     find_step,
 )
 from mapveil_client.secure_sum.vectors import unpack
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+ByteArray = npt.NDArray[np.uint8]
 
 
 class Outbox(Mapping[int, bytes]):
@@ -157,7 +164,7 @@ class Server:
         p = self.parameters
         slots = self._ring.neighbours[client]
         if message is Message.ADVERTISE:
-            keys = check_keys(p, client, fields[0], self._enrolled)
+            keys = _check_keys(p, client, fields[0], self._enrolled)
             return partial(setitem, self._keys, client, keys)
         if message is Message.SHARES:
             boxes = messages.rows_by_slot(fields[0], self._present[slots], messages.BOX_BYTES, "boxes")
@@ -172,9 +179,9 @@ class Server:
             return add
         if message is Message.CONSENT:
             statement = survivor_statement(p, self._graph_seed, self._included)
-            signature = check_consent(self._keys[client], fields[0], statement)
+            signature = _check_consent(self._keys[client], fields[0], statement)
             return partial(setitem, self._signatures, client, signature)
-        given, shares = check_answer(fields[0], fields[1], self._sharing[slots])
+        given, shares = _check_answer(fields[0], fields[1], self._sharing[slots])
 
         def keep() -> None:
             self._given[client], self._shares[client] = given, shares
@@ -272,7 +279,7 @@ class Server:
         keys = self._keys[slots[there]].tobytes()
         return self._write(Message.ROSTER, client, self._graph_seed, write_set(there), keys)
 
-    def _inbox(self, boxes: npt.NDArray[np.uint8]) -> Callable[[int], bytes]:
+    def _inbox(self, boxes: ByteArray) -> Callable[[int], bytes]:
         mirror = np.arange(self.parameters.neighbours)[::-1]  # this client's slot in its neighbours'
 
         def write(client: int) -> bytes:
@@ -310,3 +317,44 @@ class Server:
 
     def __repr__(self) -> str:
         return f"Server({self.parameters.clients} clients, {self._state.name})"
+
+
+@functools.cache
+def _probe() -> X25519PrivateKey:
+    """Any private key: with a public key of small order every one of them agrees on zero."""
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+    return X25519PrivateKey.from_private_bytes(bytes(range(32)))
+
+
+def _check_keys(
+    parameters: RoundParameters, client: int, keys: bytes, enrolled: Enrolled | None
+) -> ByteArray:
+    """Refuse a key of small order, a wrong signature, or an identity that is not enrolled."""
+    for part in (messages.MASK_KEY, messages.SEAL_KEY):
+        agree(_probe(), keys[part], b"")
+    if parameters.signed:
+        statement = key_statement(parameters, client, keys[: messages.SEAL_KEY.stop])
+        if not signed_by(keys[messages.IDENTITY], keys[messages.SIGNATURE], statement):
+            raise PeerFault("keys that are not signed by the identity beside them")
+        if enrolled is not None and not enrolled(client, keys[messages.IDENTITY]):
+            raise PeerFault("keys signed by an identity that is not enrolled")
+    return np.frombuffer(keys, dtype=np.uint8)
+
+
+def _check_consent(keys: ByteArray, signature: bytes, statement: bytes) -> ByteArray:
+    """Refuse a signature over anything but the survivors' ``statement``."""
+    if not signed_by(keys[messages.IDENTITY].tobytes(), signature, statement):
+        raise PeerFault("a consent that does not sign the survivors")
+    return np.frombuffer(signature, dtype=np.uint8)
+
+
+def _check_answer(given: bytes, shares: bytes, sharing: BoolArray) -> tuple[BoolArray, ByteArray]:
+    """Refuse shares of clients that shared nothing, and numbers outside the field; shapes (k,), (k, SHARE_BYTES)."""
+    slots = messages.read_set(given, sharing.size)
+    if np.any(slots & ~sharing):
+        raise PeerFault("a share of a client that sent none")
+    rows = messages.rows_by_slot(shares, slots, messages.SHARE_BYTES, "shares")
+    if np.any(rows.view("<u2") >= PRIME):
+        raise PeerFault(f"a share with a number of {PRIME} or above")
+    return slots, rows
