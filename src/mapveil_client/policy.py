@@ -14,12 +14,13 @@ from typing import Final
 import numpy as np
 
 from mapveil_client.announcement import RoundAnnouncement
+from mapveil_client.contribution import sensitivity
 from mapveil_client.epsilon import keeps
 from mapveil_client.errors import Checked, InputError, MapveilError, one_line
 from mapveil_client.methods import LABELLED, SumParameters
 from mapveil_client.plane import closed_projection
 from mapveil_client.random_features.parameters import Policy
-from mapveil_client.randomness.noise_shares import share_shape
+from mapveil_client.randomness.noise_shares import check_round, share_shape
 from mapveil_client.terms import TRUSTS, CollectionTerms
 
 _MOST_UNITS: Final = 1 << 40
@@ -216,6 +217,8 @@ class DevicePolicy(Checked):
         if asked.query.encoding.copies * asked.scale > _MOST_UNITS:
             return "scale is too large: a coordinate would overflow"
         asked.parameters(0)
+        moves = sensitivity(asked.query.encoding, asked.scale, asked.rounding)
+        check_round(asked.number, asked.length, asked.alpha, asked.epsilon, moves)
         if asked.terms not in asked.judged:
             asked.judged[asked.terms] = _fault_of_encoding(terms, asked)
         return asked.judged[asked.terms]

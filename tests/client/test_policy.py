@@ -13,7 +13,7 @@ from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.region import Region
 from mapveil_client.errors import ParameterError
 from mapveil_client.policy import DevicePolicy
-from mapveil_client.randomness.noise_shares import share_shape
+from mapveil_client.randomness.noise_shares import MOST_ROUNDS, share_shape
 
 REGION = Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
 CORNERS = {"type": "Polygon", "coordinates": [[[-74, 40.7], [-73.9, 40.7], [-73.95, 40.8], [-74, 40.7]]]}
@@ -116,3 +116,15 @@ def test_a_round_of_reports_is_refused(new_terms, new_announcement) -> None:
 def test_a_rule_outside_its_range_is_named(rule) -> None:
     with pytest.raises(ParameterError, match=f"^{next(iter(rule))} must be"):
         DevicePolicy(**rule)
+
+
+def test_a_round_that_could_leave_the_promised_delta_is_refused(
+    new_terms, new_announcement, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terms = new_terms()
+    assert DevicePolicy().refusal_of_round(terms, new_announcement(terms, number=MOST_ROUNDS)) is None
+    late = DevicePolicy().refusal_of_round(terms, new_announcement(terms, number=MOST_ROUNDS + 1))
+    assert "at most 16 rounds, got round 17" in str(late)
+    monkeypatch.setattr("mapveil_client.randomness.noise_shares.ROUND", Fraction(1, 1 << 60))
+    long = DevicePolicy().refusal_of_round(terms, new_announcement(terms))
+    assert "too many samples" in str(long)

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 import mapveil as mv
 from mapveil.mechanisms.methods import METHODS
 from mapveil.privacy import discrete_laplace as sampler
-from mapveil.privacy.sampling import MOST_ROUNDS, RELEASE, SAMPLE, check_round, sampling_delta
+from mapveil.privacy.sampling import RELEASE, SAMPLE, sampling_delta
 from mapveil_client.errors import ParameterError
-from mapveil_client.randomness.noise_shares import shares_distance
+from mapveil_client.randomness.noise_shares import MOST_ROUNDS, check_round, shares_distance
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
 CENTRAL = [method for method in METHODS if method.trust == "central"]

@@ -12,8 +12,8 @@ is no public constant: D is fixed beforehand as :data:`RELEASE`, and no release 
 
 - A curator's samples are within :math:`2^{-60}` each, and there are at most :math:`2^{28}`: a dense map has at most
   :math:`2^{26}` sites, no mechanism draws more than four samples per site, and the curator refuses more.
-- Over secure aggregation a round is within :func:`mapveil_client.randomness.noise_shares.shares_distance`, checked to
-  stay below :math:`2^{-36}`, and a collection has at most 16 rounds (:func:`check_round`).
+- Over secure aggregation a round is within :func:`mapveil_client.randomness.noise_shares.shares_distance`, which
+  server and clients keep below :math:`2^{-36}`, and a collection has at most 16 rounds (``check_round`` there).
 """
 
 from __future__ import annotations
@@ -23,17 +23,13 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Final
 
-from mapveil_client.errors import ParameterError
-from mapveil_client.randomness.noise_shares import shares_distance
+from mapveil_client.randomness.noise_shares import MOST_ROUNDS, ROUND
 
 SAMPLE: Final = Fraction(1, 1 << 60)
 """Total variation between one sample and its law, at most (discrete Laplace, Gaussian, logarithmic)."""
 
-RELEASE: Final = Fraction(1, 1 << 32)
-"""Total variation between all samples of one release and their laws, at most."""
-
-MOST_ROUNDS: Final = 16
-"""Rounds of one collection, at most."""
+RELEASE: Final = MOST_ROUNDS * ROUND
+"""Total variation between all samples of one release and their laws, at most: 2^-32."""
 
 _LARGEST: Final = Decimal(10_000)
 """An epsilon from which on delta is 1 for every distance above 2^-10000."""
@@ -60,27 +56,3 @@ def sampling_delta(epsilon: Fraction, distance: Fraction = RELEASE) -> Fraction:
         exact = factor * distance.numerator / distance.denominator * (1 + Decimal("1e-40"))
     with decimal.localcontext(prec=3, rounding=decimal.ROUND_UP):
         return min(Fraction(+exact), Fraction(1))
-
-
-def check_round(number: int, length: int, alpha: Fraction, epsilon: Fraction, sensitivity: int) -> None:
-    """Refuse a round of secure aggregation whose noise could leave :data:`RELEASE`.
-
-    Parameters
-    ----------
-    number : int
-        Number of the round, from 1.
-    length, alpha, epsilon, sensitivity
-        See :func:`mapveil_client.randomness.noise_shares.noise_shares`.
-
-    Raises
-    ------
-    ParameterError
-        The collection has too many rounds, or the round too many coordinates.
-    """
-    if number > MOST_ROUNDS:
-        raise ParameterError(f"a collection must have at most {MOST_ROUNDS} rounds, got round {number}")
-    if shares_distance(length, alpha, epsilon, sensitivity) > RELEASE / MOST_ROUNDS:
-        raise ParameterError(
-            f"a round of {length} coordinates at epsilon {float(epsilon):g} would draw too many samples for its delta: "
-            "ask a coarser level, or raise epsilon"
-        )

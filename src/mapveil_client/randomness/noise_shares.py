@@ -121,6 +121,12 @@ def exact_fraction(value: EpsilonLike, name: str) -> Fraction:
     return exact
 
 
+MOST_ROUNDS: Final = 16
+"""Rounds of one collection, at most."""
+
+ROUND: Final = Fraction(1, 1 << 36)
+"""Total variation between the noise of one round's promised survivors and its law, at most."""
+
 LARGEST_MEAN: Final = 1 << 32
 """Largest mean number of events: more do not fit into memory."""
 _LARGEST_PART = 256
@@ -248,6 +254,30 @@ def shares_distance(length: int, alpha: Fraction, epsilon: Fraction, sensitivity
     numbers = Fraction(clients * -(-math.ceil(mean) // _LARGEST_PART), 1 << 64)
     # The mean of all clients together: a client's own may be far below one event.
     return numbers + Fraction(math.ceil(clients * mean), 1 << 60)
+
+
+def check_round(number: int, length: int, alpha: Fraction, epsilon: Fraction, sensitivity: int) -> None:
+    """Refuse a round whose noise could be farther than :data:`ROUND` from its law. Run by: the server and each client.
+
+    Parameters
+    ----------
+    number : int
+        Number of the round, from 1.
+    length, alpha, epsilon, sensitivity
+        See :func:`noise_shares`.
+
+    Raises
+    ------
+    ParameterError
+        The collection has too many rounds, or the round too many coordinates.
+    """
+    if number > MOST_ROUNDS:
+        raise ParameterError(f"a collection must have at most {MOST_ROUNDS} rounds, got round {number}")
+    if shares_distance(length, alpha, epsilon, sensitivity) > ROUND:
+        raise ParameterError(
+            f"a round of {length} coordinates at epsilon {float(epsilon):g} would draw too many samples for its delta: "
+            "ask a coarser level, or raise epsilon"
+        )
 
 
 def as_shape(alpha: Fraction | float) -> Fraction:

@@ -193,3 +193,33 @@ def test_what_was_acknowledged_survives_a_kill(store, store_url):
     assert len(acknowledged) >= 300
     assert acknowledged <= set(clients(store))
     assert store.check().ok
+
+
+def test_many_items_of_one_writer_do_not_starve_another(store):
+    def many(connection, batch):
+        return list(batch)
+
+    def other(connection, batch):
+        return list(batch)
+
+    async def main():
+        with store.write():  # the thread waits for this, so that all of it waits
+            crowd = [asyncio.create_task(store.put(many, n)) for n in range(3000)]
+            await asyncio.sleep(0)
+            single = asyncio.create_task(store.put(other, -1))
+            await asyncio.sleep(0.01)
+        await single
+        waiting = sum(not task.done() for task in crowd)
+        await asyncio.gather(*crowd)
+        return waiting
+
+    assert asyncio.run(main()) > 1000
+
+
+def test_a_writer_that_forgets_a_result_answers_nobody_wrongly(store):
+    def forgets(connection, batch):
+        return []
+
+    answers = gather(store.put(forgets, 1), store.commit(put(7)))
+    assert isinstance(answers[0], ValueError)
+    assert clients(store) == [7]

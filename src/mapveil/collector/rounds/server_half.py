@@ -22,7 +22,6 @@ from mapveil.maps.round_cost import RoundCost
 from mapveil.mechanisms.mechanism import Estimate
 from mapveil.mechanisms.plan import Query, Raster, Setting
 from mapveil.privacy.claim import Share
-from mapveil.privacy.sampling import check_round
 from mapveil.trust.secure_aggregation.model import SecureAggregation
 from mapveil.trust.secure_aggregation.round_terms import RoundTerms, shard_boundaries
 from mapveil_client.announcement import RoundAnnouncement
@@ -30,7 +29,7 @@ from mapveil_client.arrays import IntArray
 from mapveil_client.contribution import Rounding
 from mapveil_client.errors import InputError, PromiseError
 from mapveil_client.methods import TABLE_SCALE
-from mapveil_client.randomness.noise_shares import exact_fraction
+from mapveil_client.randomness.noise_shares import check_round, exact_fraction
 from mapveil_client.terms import CollectionTerms
 
 _LEAST_SHARD: Final = 3  # devices, below which a secure sum reveals its inputs

@@ -142,7 +142,9 @@ class GroupCommit:
                 if writer in served:
                     break
                 taken = [items.popleft() for _ in range(min(room, len(items)))]
-                if not items:
+                if items:
+                    self._waiting.move_to_end(writer)  # many items of one writer must not starve the others
+                else:
                     del self._waiting[writer]
                 live = [item for item in taken if not item.future.cancelled()]
                 if live:
@@ -160,7 +162,8 @@ class GroupCommit:
                 while batch := self._next(_MAX_ITEMS - len(taken), served):
                     served.add(batch[0].writer)
                     taken += batch
-                    results += batch[0].writer(connection, [item.value for item in batch])
+                    written = batch[0].writer(connection, [item.value for item in batch])
+                    results += (result for _, result in zip(batch, written, strict=True))
                     if time.perf_counter() - started > _MAX_SECONDS:
                         break
         except BaseException as error:  # an item's own failure, whatever it is, belongs to its sender

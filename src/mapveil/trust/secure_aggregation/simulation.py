@@ -16,14 +16,13 @@ import numpy.typing as npt
 from mapveil.maps.round_cost import RoundCost
 from mapveil.mechanisms.plan import Execution, NoisySums, Query, Raster, Setting
 from mapveil.privacy.claim import Share
-from mapveil.privacy.sampling import check_round
 from mapveil.secure_sum.drivers import IdealSum
 from mapveil.trust.secure_aggregation.round_terms import RoundTerms, shard_boundaries
 from mapveil_client.arrays import IntArray
 from mapveil_client.contribution import Devices, client_noise, client_report, encode_places
 from mapveil_client.errors import InputError
 from mapveil_client.methods import SumParameters
-from mapveil_client.randomness.noise_shares import exact_fraction, promised_survivors
+from mapveil_client.randomness.noise_shares import check_round, exact_fraction, promised_survivors
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.parameters import SumSettings
 from mapveil_client.secure_sum.states import Abort
