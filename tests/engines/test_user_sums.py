@@ -271,3 +271,10 @@ def test_the_text_is_plain_sql():
     text = USER_SUMS_SQL.upper()
     for dialect in ("//", "::", "QUALIFY", "EXCLUDE", "MATERIALIZED", "GROUP BY ALL", "READ_PARQUET"):
         assert dialect not in text
+
+
+def test_an_overflow_tells_nobodys_sum():
+    table = mv.Points.from_arrays([1] * 20, np.full(20, -73.95), np.full(20, 40.75), weight=np.full(20, 1e12))
+    with pytest.raises(InputError, match="out of range") as caught:
+        user_cells(table, QUADTREE)
+    assert "2000000" not in str(caught.value)

@@ -175,8 +175,9 @@ def _one_line(name: str, message: str) -> str:
     own = re.search(r"InputError: (.+)", message)
     if own:
         return own.group(1).strip()
-    # A message can quote the row it stumbled on, and a row is somebody's place.
+    # A message can quote the row or the sum it stumbled on, and either may be one person's.
     message = re.split(r"\s+(?:Original Line|Input|LINE \d+):", message)[0] + _csv_reason(message)
+    message = re.sub(r"with value \S+", "with a value", message)
     if re.search(r"magic bytes|too small to be a Parquet|footer|TProtocol|[Tt]hrift|[Ss]nappy|ZSTD", message):
         return f"{name}: not a complete Parquet file (truncated, or of another format)"
     lines = [line.strip() for line in message.splitlines() if line.strip()]
