@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from mapveil.analysis.signal_models.model import SignalModel, signal_model
+from mapveil.analysis.signal_models.signal_model import SignalModel, signal_model
 from mapveil.geo.measurements import Measurements
 from mapveil.geo.parse_tiling import parse_tiling
 from mapveil.geo.region import Region

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from mapveil.analysis.signal_models.model import LocalPlane
+from mapveil.analysis.signal_models.signal_model import LocalPlane
 from mapveil.geo.measurements import Measurements
 
 MIDDLE = np.array([[35.5, 24.0]])

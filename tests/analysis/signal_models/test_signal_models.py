@@ -10,9 +10,9 @@ from pyproj import Geod
 
 from mapveil.analysis.signal_models.kriging import Kriging
 from mapveil.analysis.signal_models.linear import LinearSignal
-from mapveil.analysis.signal_models.model import LocalPlane, SignalModel
 from mapveil.analysis.signal_models.path_loss import PathLoss
 from mapveil.analysis.signal_models.random_forest import ForestSignal
+from mapveil.analysis.signal_models.signal_model import LocalPlane, SignalModel
 from mapveil.geo.measurements import LAT, LON, RSS
 from mapveil_client.errors import InputError, ParameterError
 

@@ -8,7 +8,12 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from mapveil.analysis.signal_models.model import FittedSignalModel, LocalPlane, SignalModel, SignalPrediction
+from mapveil.analysis.signal_models.signal_model import (
+    FittedSignalModel,
+    LocalPlane,
+    SignalModel,
+    SignalPrediction,
+)
 from mapveil.geo.measurements import RSS, Measurements
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import check, require

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from mapveil.analysis.signal_models.model import FittedSignalModel, SignalModel, SignalPrediction
+from mapveil.analysis.signal_models.signal_model import FittedSignalModel, SignalModel, SignalPrediction
 from mapveil.geo.measurements import RSS, Measurements
 from mapveil.obfuscation.utility import linear_parameters
 from mapveil_client.arrays import FloatArray, IntArray
