@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +43,7 @@ def wrapped(total: npt.NDArray[np.uint64], bits: int) -> npt.NDArray[np.uint64]:
 class ClippedSum:
     """An ideal sum whose results wrap around at ``bits`` (1 to 61; the modulus must be wider)."""
 
+    active: ClassVar[bool] = False
     bits: int
 
     def __post_init__(self) -> None:

@@ -45,7 +45,7 @@ class Outside(StrEnum):
     """Treatment of a row whose location lies in no cell.
 
     ``DROP``: the row does not count, and a user without any other has no contribution: their client abstains.
-    ``KEEP``: the row keeps its fraction of the user's contribution, which no cell receives.
+    ``KEEP``: the row is read with cell -1 and adds to no cell, and a user without any other stays a client.
     ``NEAREST``: the row counts in the cell whose centre is nearest.
     ``REFUSE``: nothing is collected or released (on a device: the client abstains).
     """

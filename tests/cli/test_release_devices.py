@@ -72,7 +72,7 @@ def test_every_secure_sum_gives_the_same_map(mapveil: Callable, tmp_path: Path) 
     city = mv.synthetic.city(users=60, seed=2, region=REGION).arrays()
     path = tmp_path / "few.parquet"
     pq.write_table(pa.table({"user_id": city.users, "lon": city.lon, "lat": city.lat}), path)
-    made = []
+    made, adversaries = [], []
     for driver in ("ideal", "protocol", "active"):
         done = mapveil(
             "release", path, "--region", BOX, "--trust", "distributed", "--method", "adaptive", "--seed", "4",
@@ -82,6 +82,8 @@ def test_every_secure_sum_gives_the_same_map(mapveil: Callable, tmp_path: Path) 
         assert done.code == 0, done.err
         record = json.loads((tmp_path / f"{driver}.geojson").read_text())
         made.append([cell["properties"]["users"] for cell in record["features"]])
+        adversaries.append(record["mapveil"]["guarantee"]["adversary"])
+    assert adversaries == ["honest-but-curious server"] * 2 + ["malicious server"]
     assert made[0] == made[1] == made[2]
 
 

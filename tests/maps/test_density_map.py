@@ -189,5 +189,5 @@ def test_another_suffix_is_refused_with_the_list(make_map: MakeMap, tmp_path: Pa
 
 def test_the_repr_shows_the_promise_and_no_data(make_map: MakeMap) -> None:
     text = repr(make_map())
-    assert "user-level, add-or-remove, (0.333333, 0)-DP" in text
+    assert "user-level, add-or-remove, (1/3, 0)-DP" in text
     assert "123456" not in text

@@ -58,7 +58,7 @@ def test_a_kilometre_is_as_long_both_ways(make_map):
 
 def test_says_method_epsilon_guarantee_and_notes(make_map):
     said = " ".join(" ".join(texts(plot(make_map("grid"), title="A city"))).split())
-    for part in ("A city", "laplace, epsilon 0.333333", "one note", make_map("grid").guarantee.promise.line):
+    for part in ("A city", "laplace, epsilon 1/3", "one note", make_map("grid").guarantee.promise.line):
         assert part in said
 
 
@@ -105,7 +105,7 @@ def test_notebook_escapes_and_names_the_promise(make_map):
     shown = notebook_html(make_map("grid", method="<b>&"))
     assert "&lt;b&gt;&amp;" in shown
     assert "<b>" not in shown
-    assert "(0.333333, 0)-DP" in shown
+    assert "(1/3, 0)-DP" in shown
     assert shown == make_map("grid", method="<b>&")._repr_html_()
 
 

@@ -131,6 +131,38 @@ def test_a_belief_bound_names_its_hypotheses() -> None:
         assert text not in replaced
 
 
+@pytest.mark.parametrize(
+    ("epsilon", "headline", "title"),
+    [
+        (Fraction(3, 2), "At most 4.49 times", "(1.5, 0)-DP"),
+        (Fraction(7, 2), "At most 33.2 times", "(3.5, 0)-DP"),
+        (Fraction(10), "At most 22100 times", "(10, 0)-DP"),
+        (Fraction(1, 100), "At most 1.0101 times", "(0.01, 0)-DP"),
+        (Fraction(1, 3), "At most 1.4 times", "(1/3, 0)-DP"),
+        (Fraction(1234561, 10**7), "At most 1.14 times", "(0.123457, 0)-DP"),
+        (Fraction(10**9), "At most inf times", "(1e+09, 0)-DP"),
+    ],
+)
+def test_bounds_are_rounded_up(epsilon: Fraction, headline: str, title: str) -> None:
+    made = guarantee(epsilon=epsilon).promise
+    assert (made.headline, made.title) == (headline, f"user-level, add-or-remove, {title}, pure")
+
+
+@given(fractions, st.fractions(Fraction(1, 10**12), Fraction(1, 2)))
+def test_no_printed_bound_is_below_the_truth(epsilon: Fraction, delta: Fraction) -> None:
+    told = re.search(r"\((.*), (.*)\)-DP", guarantee(epsilon=epsilon, delta=delta).promise.title)
+    assert told is not None
+    assert Fraction(told[1]) >= epsilon
+    assert float(told[2]) >= float(delta) * (1 - 1e-14)
+
+
+def test_small_fractions_of_clients_are_printed() -> None:
+    assumed = Assumes.DROPOUT(tolerated=0.125, corrupt=0.005)
+    line = guarantee(assumptions=(assumed,)).promise.line
+    assert "at most 12.5 % of a shard's clients drop out" in line
+    assert "at most 0.5 % add no noise" in line
+
+
 _NEEDED: dict[str, dict[str, float]] = {
     "federated-kde": {"bandwidth_m": 100},
     "planar-laplace": {"bandwidth_m": 100, "radius_m": 200},

@@ -25,8 +25,8 @@ def devices_of(
 ) -> Devices:
     """Put every user's rows on a device of their own. Run by: a simulation.
 
-    A row outside keeps its fraction of the user's contribution, which no cell receives. Memory follows the users'
-    distinct cells.
+    A row outside adds to no cell: the user's contribution is divided over the other rows, and a user without any is a
+    client that sends zeros and noise. Memory follows the users' distinct cells.
 
     Parameters
     ----------

@@ -153,7 +153,9 @@ class SumMechanism(Mechanism):
         )
         if isinstance(self.trust, Curator):
             return heat
-        return dataclasses.replace(heat, guarantee=heat.guarantee.as_simulation())
+        claim = heat.guarantee.as_simulation()
+        active = secure_sum is not None and secure_sum.active
+        return dataclasses.replace(heat, guarantee=claim.with_active_sums() if active else claim)
 
     def map_of(
         self,

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mapveil.privacy.claim import Claim
+from mapveil.privacy.claim import Adversary, Claim
 from mapveil.privacy.promise import Promise, render
 
 
@@ -31,6 +31,11 @@ class Guarantee(Claim):
     def as_simulation(self) -> Guarantee:
         """The same, of a run in which one process read the raw data in place of clients."""
         return replace(self, simulated=True)
+
+    def with_active_sums(self) -> Guarantee:
+        """The same, of secure sums with the checks against a malicious server; unchanged where no sum is trusted."""
+        guarded = self.adversary is Adversary.HONEST_SERVER
+        return replace(self, adversary=Adversary.MALICIOUS_SERVER) if guarded else self
 
     def __repr__(self) -> str:
         return self.promise.listing

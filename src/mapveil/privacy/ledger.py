@@ -4,9 +4,10 @@ A dataset is known by the HMAC-SHA256 of its content's fingerprint under a key o
 recognises a dataset, but its ids cannot be compared with another ledger's. The key lies in the file, so the file is
 the curator's secret, readable by its owner only. Nothing else that depends on the data is stored.
 
-Budgets add up (basic composition): releases of :math:`\epsilon_1, \ldots, \epsilon_k` on the same users are together
-:math:`\sum_i \epsilon_i`-DP, also where they concern disjoint regions, for one user may have been in all of them. Sums
-are of exact fractions.
+Budgets add up (basic composition): releases that are :math:`(\epsilon_i, \delta_i)`-DP for the same users are together
+:math:`(\sum_i \epsilon_i, \sum_i \delta_i)`-DP, also where they concern disjoint regions, for one user may have been
+in all of them. The ledger sums the epsilons, as exact fractions; it does not count the deltas, which each guarantee
+states.
 
 The ledger cannot see another ledger's spending, the same users in a file of other content (give both files one name
 with :meth:`Ledger.name` and they share one budget), or that its file was deleted or restored to an older state.
@@ -47,7 +48,7 @@ DEFAULT_BUDGET: Final = Fraction(3)
 
 Under a total of 3 and add-or-remove neighbours, an adversary with even odds can come to believe that one person is in
 the table, or is not, to at most e^3 / (1 + e^3) = 95.3 %; that the person was at one of two places rather than the
-other, to at most e^6 / (1 + e^6) = 99.75 %. A larger budget is a decision for a person to take and to record.
+other, to at most e^6 / (1 + e^6) = 99.76 %. A larger budget is a decision for a person to take and to record.
 """
 
 

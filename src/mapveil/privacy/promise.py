@@ -1,13 +1,16 @@
 """The one renderer of privacy claims: a layperson's sentences, an expert's line, rows of a table.
 
 Always in this order: unit, neighbouring relation, (epsilon, delta), adversary, assumptions. Belief bounds follow from
-Bayes' rule: a factor f between two hypotheses held for equally likely leaves at most f / (1 + f) for either.
+Bayes' rule: a factor f between two hypotheses held for equally likely leaves at most f / (1 + f) for either. Bounds
+are rounded up.
 """
 
 from __future__ import annotations
 
+import decimal
 import math
 from collections.abc import Mapping
+from decimal import Decimal
 from fractions import Fraction
 from typing import Final, NamedTuple
 
@@ -15,6 +18,7 @@ from mapveil.privacy.claim import (
     Adversary,
     Assumes,
     Claim,
+    Clause,
     ContributionBound,
     Disclosure,
     Neighbouring,
@@ -50,8 +54,8 @@ _ASSUMPTIONS: Final[Mapping[Assumes, str]] = {
     Assumes.ONE_TRIP: "each user makes one trip: the epsilons of several trips add up",
     Assumes.COMPOSES: "the guarantee is for one {unit}: the epsilons and deltas of a user's {unit}s add up",
     Assumes.DROPOUT: (
-        "at most {tolerated:.0%} of a shard's clients drop out (checked: otherwise no sum is revealed) and at most "
-        "{corrupt:.0%} add no noise"
+        "at most {tolerated_percent:.4g} % of a shard's clients drop out (checked: otherwise no sum is revealed) and "
+        "at most {corrupt_percent:.4g} % add no noise"
     ),
     Assumes.SECURE_SUM: "secure aggregation reveals the sum only (a computational assumption)",
     Assumes.CLIENT_RANDOMNESS: "the client draws its randomness as the code does, from the operating system's source",
@@ -113,9 +117,7 @@ class Promise(NamedTuple):
 def render(claim: Claim) -> Promise:
     """Put a claim into words."""
     parameters = _parameters(claim)
-    assumptions = tuple(
-        _ASSUMPTIONS[each.kind].format(unit=claim.unit, **dict(each.parameters)) for each in claim.assumptions
-    )
+    assumptions = tuple(_assumption(each, claim.unit) for each in claim.assumptions)
     warnings = (_SIMULATION,) * claim.simulated + (_SEEDED,) * claim.seeded
     reveals, hidden = ("", "") if claim.disclosure is None else _disclosure(claim.disclosure)
     measured = tuple(
@@ -137,7 +139,7 @@ def render(claim: Claim) -> Promise:
         ("reveals", reveals),
         ("hidden", hidden),
         *(("measured", text) for text in measured),
-        *(("spent", f"{_six(share.epsilon)} on {share.purpose}") for share in claim.shares),
+        *(("spent", f"{_epsilon(share.epsilon)} on {share.purpose}") for share in claim.shares),
         ("account", _account(claim)),
         *(("warning", text) for text in marks),
     ]
@@ -152,7 +154,7 @@ def render(claim: Claim) -> Promise:
     if measured:
         sentences.append(f"Measured: {'; '.join(measured)}.")
     return Promise(
-        label="not differentially private" if claim.epsilon is None else f"epsilon {float(claim.epsilon):g}",
+        label="not differentially private" if claim.epsilon is None else f"epsilon {_epsilon(claim.epsilon)}",
         title=", ".join((f"{claim.unit}-level", *filter(None, (claim.neighbours,)), parameters, *marks)),
         headline="Not differential privacy"
         if claim.epsilon is None
@@ -164,22 +166,29 @@ def render(claim: Claim) -> Promise:
     )
 
 
+def _assumption(term: Clause[Assumes], unit: Unit) -> str:
+    shares = {f"{name}_percent": 100 * value for name, value in term.parameters}
+    return _ASSUMPTIONS[term.kind].format(unit=unit, **dict(term.parameters), **shares)
+
+
 def factor(epsilon: Fraction) -> str:
-    """e to the epsilon in three digits, and in four decimals near 1.
+    """e to the epsilon, rounded up to three digits, and to four decimals near 1.
 
     Examples
     --------
     >>> factor(Fraction(1)), factor(Fraction(1, 100)), factor(Fraction(10))
-    ('2.72', '1.0101', '22000')
+    ('2.72', '1.0101', '22100')
     """
-    value = math.exp(min(float(epsilon), 700.0))
-    return _three(value) if value >= 1.1 else f"{value:.4f}"
+    with decimal.localcontext(prec=50, Emax=decimal.MAX_EMAX):
+        rate = min(epsilon, Fraction(1_000_000))
+        value = (Decimal(rate.numerator) / rate.denominator).exp()
+    return _up(value) if value >= Decimal("1.1") else _up(value, 5)
 
 
 def _parameters(claim: Claim) -> str:
     if claim.epsilon is None:
         return "NOT differential privacy: no epsilon"
-    return f"({_six(claim.epsilon)}, {_three(float(claim.delta))})-DP" + ("" if claim.delta else ", pure")
+    return f"({_epsilon(claim.epsilon)}, {_up(claim.delta)})-DP" + ("" if claim.delta else ", pure")
 
 
 def _relation(claim: Claim) -> str:
@@ -197,12 +206,12 @@ def _statement(claim: Claim) -> list[str]:
         ]
     assert claim.neighbours is not None
     changed = _NEIGHBOURS[claim.neighbours].format(unit=claim.unit)
-    slack = f", plus at most {_three(float(claim.delta))} (delta)" if claim.delta else ""
+    slack = f", plus at most {_up(claim.delta)} (delta)" if claim.delta else ""
     aside = "Leaving delta aside, somebody" if claim.delta else "Somebody"
     told = [
         f"Protected unit: one {claim.unit}.",
         f"If {changed}, the probability of any outcome changes by a factor of at most {factor(claim.epsilon)} "
-        f"(e^epsilon, epsilon = {_six(claim.epsilon)}){slack}.",
+        f"(e^epsilon, epsilon = {_epsilon(claim.epsilon)}){slack}.",
     ]
     either = f"{_belief(claim.epsilon)} sure of either"
     if claim.neighbours is Neighbouring.REPLACE_ONE:
@@ -233,7 +242,7 @@ def _bound(bound: ContributionBound, unit: Unit) -> str:
     if bound.norm is Norm.REPORTS:
         number = int(bound.value)
         return f"each {unit} sends at most {number} report{'' if number == 1 else 's'}"
-    text = f"each {unit}'s contribution has an {bound.norm} norm of at most {_three(float(bound.value))}"
+    text = f"each {unit}'s contribution has an {bound.norm} norm of at most {_up(bound.value)}"
     if bound.step is None:
         return text
     bits = bound.step.denominator.bit_length() - 1
@@ -260,7 +269,7 @@ def _disclosure(disclosure: Disclosure) -> tuple[str, str]:
             return (
                 "the most visited location with planar Laplace noise (geo-indistinguishability, "
                 f"{given['per_m']:.3g} per m): two locations {_three(given['radius_m'])} m apart differ by a factor "
-                f"of at most {_three(math.exp(given['level']))}, two locations twice as far apart by its square",
+                f"of at most {_up(Fraction(math.exp(given['level'])))}, two locations twice as far apart by its square",
                 f"the location within about {2 / given['per_m']:.3g} m of the report",
             )
         case Reveals.LOCATION:
@@ -329,5 +338,18 @@ def _four(value: float) -> str:
     return f"{value:.4g}"
 
 
-def _six(epsilon: Fraction) -> str:
-    return f"{float(epsilon):.6g}"
+def _up(bound: Fraction | Decimal, digits: int = 3) -> str:
+    """A bound rounded up to so many digits, at most six, without an exponent below a million.
+
+    To 15 digits it is rounded to nearest: 1.1 in floating point stays 1.1.
+    """
+    with decimal.localcontext(prec=15, Emax=decimal.MAX_EMAX):
+        near = +bound if isinstance(bound, Decimal) else Decimal(bound.numerator) / bound.denominator
+    with decimal.localcontext(prec=digits, rounding=decimal.ROUND_CEILING, Emax=decimal.MAX_EMAX):
+        return f"{float(+near):g}"
+
+
+def _epsilon(epsilon: Fraction) -> str:
+    """Epsilon as a decimal of up to six digits or a short fraction, exactly, or else rounded up to six digits."""
+    rounded = _up(epsilon, 6)
+    return rounded if Fraction(rounded) == epsilon or epsilon.denominator > 1000 else str(epsilon)

@@ -40,6 +40,10 @@ class ShardSum(NamedTuple):
 class SecureSum(Protocol):
     """Adds up the vectors of shards."""
 
+    @property
+    def active(self) -> bool:
+        """Whether it always runs the checks against a malicious server."""
+
     def sums(
         self,
         vectors: SparseVectors,
@@ -133,6 +137,8 @@ class IdealSum:
     A client that leaves before its input is in no sum. The bytes of each phase are computed from the messages' sizes,
     for a client all of whose neighbours are there.
     """
+
+    active: bool = False
 
     def sums(
         self,

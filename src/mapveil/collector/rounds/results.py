@@ -26,7 +26,7 @@ from mapveil.formats.read_map import read_map
 from mapveil.local.estimators.measurement import EstimatedUsers
 from mapveil.maps.density_map import DensityMap, Measurement
 from mapveil.mechanisms.plan import Query
-from mapveil.privacy.claim import AccountReference, Adversary
+from mapveil.privacy.claim import AccountReference
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.errors import InputError, PromiseError
 from mapveil_client.local.message import read_reports
@@ -101,10 +101,8 @@ def guarantee_of(terms: CollectionTerms) -> Guarantee:
 
 def _against(terms: CollectionTerms, made: Guarantee) -> Guarantee:
     """The guarantee against the server that the terms guard against, charged to the collection's entry."""
-    guarded = terms.active and made.adversary is Adversary.HONEST_SERVER
     return dataclasses.replace(
-        made,
-        adversary=Adversary.MALICIOUS_SERVER if guarded else made.adversary,
+        made.with_active_sums() if terms.active else made,
         account=None if made.epsilon is None else AccountReference((terms.identifier,)),
     )
 

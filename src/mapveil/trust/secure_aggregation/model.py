@@ -128,5 +128,5 @@ class WholeNoise(WholeNoiseParameters, SecureAggregation):
         return dataclasses.replace(
             super().guarantee(epsilon, shares, seeded=seeded),
             adversary=Adversary.REPORTS,
-            assumptions=(Assumes.ONE_CLIENT(), Assumes.CLIENT_ALONE()),
+            assumptions=(Assumes.ONE_CLIENT(), Assumes.CLIENT_ALONE(), Assumes.PARTICIPATION_PUBLIC()),
         )
