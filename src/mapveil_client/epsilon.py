@@ -15,6 +15,7 @@ from __future__ import annotations
 import decimal
 import functools
 import math
+import re
 from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
@@ -28,6 +29,9 @@ EpsilonLike = int | float | str | Decimal | Fraction
 _GRAIN: Final = 1 << 40
 _DIGITS: Final = decimal.Context(prec=100)
 _FINE_BITS: Final = 200
+_LEAST: Final = Fraction(1, 10**12)  # about the grain of a split
+_MOST: Final = Fraction(10**12)  # the samplers are tested to here
+_FAR: Final = re.compile(r"[eE][+-]?0*[1-9][0-9_]{3,}\s*$")  # an exponent of four digits or more
 _LARGEST: Final = 128  # an epsilon above it is as good as this one: no weights are so far apart
 
 
@@ -42,21 +46,26 @@ def exact_number(value: EpsilonLike) -> Fraction | None:
 
 
 def as_epsilon(value: EpsilonLike, name: str = "epsilon") -> Fraction:
-    """Read a privacy parameter, ``name`` in errors, exactly: a finite number above zero, or text such as ``"1/3"``.
+    """Read a privacy parameter, ``name`` in errors, exactly: a number from 1e-12 to 1e12, or text such as ``"1/3"``.
 
     A float is taken as the shortest decimal that prints it: ``0.1`` is exactly one tenth.
 
     Raises
     ------
     ParameterError
-        It is not a number, not finite, or not above zero.
+        It is not a number, not finite, or not between 1e-12 and 1e12.
 
     Examples
     --------
     >>> as_epsilon(0.1)
     Fraction(1, 10)
     """
-    exact = None if isinstance(value, bool) else exact_number(value)
+    far = isinstance(value, str) and _FAR.search(value)  # not expanded: 1e999999999 has a billion digits
+    exact = None if isinstance(value, bool) or far else exact_number(value)
+    if far or (exact is not None and exact > 0 and not _LEAST <= exact <= _MOST):
+        text = str(value)
+        shown = text if len(text) <= 24 else f"{text[:20]}..."
+        raise ParameterError(f"{name} must be between 1e-12 and 1e12, got {shown}")
     if exact is None or exact <= 0:
         raise ParameterError(f"{name} must be a finite number above 0, such as 1, 0.5 or 1/3, got {value!r}")
     return exact

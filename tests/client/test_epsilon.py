@@ -99,3 +99,16 @@ def test_shares_must_be_positive_and_finite(shares):
 def test_a_part_that_rounds_to_nothing_is_refused():
     with pytest.raises(ParameterError, match="too small"):
         split_epsilon(Fraction(1, 1 << 39), [1.0, 1.0, 1.0, 1.0])
+
+
+@pytest.mark.parametrize(
+    "value", ["1e400", "1e-400", "1e999999999", "1e-999999999", 1e13, 9e-13, Fraction(1, 10**400), "9" * 400]
+)
+def test_an_epsilon_far_from_any_use_is_refused_in_short(value):
+    with pytest.raises(ParameterError, match=r"^epsilon must be between 1e-12 and 1e12, got ") as caught:
+        as_epsilon(value)
+    assert len(str(caught.value)) < 80
+
+
+def test_the_limits_are_epsilons():
+    assert as_epsilon("1e12") == 1 / as_epsilon("1e-12") == 10**12

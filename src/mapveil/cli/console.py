@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mapveil.formats.atomic import all_or_none
 from mapveil.maps.scene import Note
 
 if TYPE_CHECKING:
@@ -163,10 +164,11 @@ class Console:
 
 
 def save_all(outputs: Sequence[Path], save: Callable[[Path], object], progress: Progress) -> None:
-    """Save every output, and say how far that is."""
-    for at, output in enumerate(outputs):
-        progress("write", at / len(outputs))
-        save(output)
+    """Save every output or, if one cannot be written, none; and say how far that is."""
+    with all_or_none():
+        for at, output in enumerate(outputs):
+            progress("write", at / len(outputs))
+            save(output)
     progress("write", 1.0)
 
 

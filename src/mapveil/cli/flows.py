@@ -13,6 +13,7 @@ from mapveil.cli.options import (
     epsilon_option,
     evaluate_option,
     method_options,
+    note_read,
     region_option,
     release_options,
     table_source,
@@ -40,6 +41,7 @@ def _pair(context: click.Context, parameter: click.Parameter, text: str | None) 
 def _candidates(context: click.Context, parameter: click.Parameter, path: Path | None) -> Any:
     if path is None:
         return None
+    note_read(context, str(path))
     import numpy as np
     from pyarrow import ArrowInvalid, csv
 

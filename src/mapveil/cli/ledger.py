@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import click
@@ -98,6 +99,6 @@ def _entry_line(entry: Entry) -> str:
 
 def _record(row: Account | Entry) -> dict[str, Any]:
     return {
-        key: value if isinstance(value, (list, tuple, dict)) else str(value)
+        key: value if isinstance(value, (list, tuple, dict, int, NoneType)) else str(value)
         for key, value in row._asdict().items()
     }

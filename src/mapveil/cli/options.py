@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
+from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +12,7 @@ import click
 
 from mapveil.cli.arguments import epsilon_list, name_list, read_options
 from mapveil.cli.console import gathered
+from mapveil.formats.atomic import check_writable
 from mapveil_client.epsilon import as_epsilon
 from mapveil_client.errors import InputError
 
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
     from mapveil.geo.region import Region
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+_READ = "mapveil.read"  # in a command's context: the texts of the parameters that were parsed
 
 _COLUMNS = {
     "user": "Column of user ids. [default: the usual names]",
@@ -29,6 +34,11 @@ _COLUMNS = {
 }
 
 
+def note_read(context: click.Context, text: str) -> None:
+    """Note a text that may name a file to read and that a callback replaces; no output may be that file."""
+    context.meta.setdefault(_READ, []).append(text)
+
+
 class Parsed(click.ParamType[Any]):
     """A parameter that ``parse`` reads from text; its errors are the command's."""
 
@@ -38,7 +48,11 @@ class Parsed(click.ParamType[Any]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The value that the text stands for."""
-        return self._parse(value) if isinstance(value, str) else value
+        if not isinstance(value, str):
+            return value
+        if ctx is not None:
+            note_read(ctx, value)
+        return self._parse(value)
 
 
 def _region(text: str) -> Region:
@@ -107,7 +121,10 @@ def method_options(*, of: str = "method") -> Decorator:
 
 
 def outputs(suffixes: Sequence[str], help: str, *, required: bool = True) -> Decorator:
-    """Add ``-o``: files of these suffixes, checked before anything is read or spent."""
+    """Add ``-o``: files of these suffixes, checked before anything is read or spent.
+
+    An output must be writable, and neither another output nor a file that the command reads.
+    """
 
     def checked(
         _context: click.Context, _parameter: click.Parameter, paths: tuple[Path, ...]
@@ -117,18 +134,56 @@ def outputs(suffixes: Sequence[str], help: str, *, required: bool = True) -> Dec
                 raise InputError(f"-o {path}: the suffix must be one of {', '.join(suffixes)}")
             if path.is_dir() or not path.parent.is_dir():
                 raise InputError(f"-o {path}: the folder {path.parent} must exist, and the name be a file's")
+            check_writable(path)
         return paths
 
-    return click.option(
-        "-o",
-        "--output",
-        "outputs",
-        multiple=True,
-        required=required,
-        type=click.Path(path_type=Path),
-        callback=checked,
-        help=f"Write a file: {help}. Repeatable.",
+    def apart(outputs: tuple[Path, ...]) -> dict[str, Any]:
+        context = click.get_current_context()
+        read = _files_read(context)
+        for at, path in enumerate(outputs):
+            if any(_same_file(path, other) for other in outputs[:at]):
+                raise InputError(f"-o {path}: is given twice; name another file")
+            for what, other in read:
+                if _same_file(path, other):
+                    raise InputError(f"-o {path}: is the {what}; name another file")
+        return {"outputs": outputs}
+
+    return gathered(
+        apart,
+        click.option(
+            "-o",
+            "--output",
+            "outputs",
+            multiple=True,
+            required=required,
+            type=click.Path(path_type=Path),
+            callback=checked,
+            help=f"Write a file: {help}. Repeatable.",
+        ),
     )
+
+
+def _files_read(context: click.Context) -> list[tuple[str, str]]:
+    """The texts of the command's parameters that may name a file, or files by a pattern; each with its noun."""
+    from mapveil.privacy.ledger import default_ledger_path
+
+    texts = [("input", text) for text in context.meta.get(_READ, [])]
+    for parameter, value in context.params.items():
+        if parameter not in {"outputs", "title"} and isinstance(value, str | Path):
+            texts.append(("ledger" if parameter == "ledger" else "input", str(value)))
+    if "ledger" in context.params:
+        texts.append(("ledger", str(default_ledger_path())))
+    texts += [(what, text.partition(":")[2]) for what, text in texts if ":" in text]  # places:FILE
+    matches = [(what, path) for what, text in texts for path in glob(text, recursive=True)]
+    return [(what, text) for what, text in texts if text] + matches
+
+
+def _same_file(one: Path, other: str | Path) -> bool:
+    """Whether two paths lead to one file, which need not exist yet."""
+    try:
+        return os.path.realpath(one) == os.path.realpath(other) or os.path.samefile(one, other)
+    except (OSError, ValueError):
+        return False
 
 
 title_option = click.option("--title", help="Title of pictures and pages.")

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     type=click.FloatRange(min=0, min_open=True),
     help="Smooth the map by a Gaussian of this standard deviation, metres.",
 )
-@release_options(SUFFIXES, ".tif .parquet .geojson .png .html")
+@release_options(SUFFIXES, ".tif .parquet .geojson .csv .png .html")
 @console_options
 def command(
     console: Console,

@@ -93,9 +93,11 @@ def fit(
         pilot = read_signal(console, source, columns).sample(rows, rng.child("rows"), length=chosen.sequence)
         progress("read", 1.0)
         fitted = fit_privatizer(pilot, chosen, rng=rng, progress=progress)
-        # The export for phones may turn out too large: it comes first, so that then nothing is written.
-        for output in sorted(outputs, key=lambda path: path not in phones):
-            (export_privatizer if output in phones else write_privatizer)(fitted, output)
+        save_all(
+            outputs,
+            lambda path: (export_privatizer if path in phones else write_privatizer)(fitted, path),
+            progress,
+        )
     guarantee = fitted.guarantee(seeded=False)
     record = {
         "privatizer": chosen.name,

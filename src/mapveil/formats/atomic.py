@@ -6,11 +6,14 @@ import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
 
 from mapveil_client.errors import InputError, MapveilError
 
 _INPUT_ERRORS = (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError)
+_pending: ContextVar[list[tuple[Path, Path]] | None] = ContextVar("_pending", default=None)
+"""Temporary files and their targets, inside :func:`all_or_none`."""
 
 
 @contextmanager
@@ -37,12 +40,52 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
         # Created here rather than by the writer: a missing permission is seen before any work.
         os.close(os.open(place, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
         yield place
-        os.replace(place, target)
+        pending = _pending.get()
+        if pending is None:
+            os.replace(place, target)
+        else:
+            pending.append((place, target))
     except _INPUT_ERRORS as error:
         raise InputError(f"{path}: cannot be written ({error.strerror or error})") from error
     except OSError as error:
         reason = str(error.strerror or error).splitlines()[0]
         raise MapveilError(f"{path}: could not be written ({reason}); nothing is left of it") from error
     finally:
-        with suppress(OSError):
-            place.unlink()
+        if (place, target) not in (_pending.get() or ()):
+            with suppress(OSError):
+                place.unlink()
+
+
+@contextmanager
+def all_or_none() -> Iterator[None]:
+    """Rename the files that the block writes with :func:`atomic_path` when the block ends well; else remove them."""
+    pending: list[tuple[Path, Path]] = []
+    token = _pending.set(pending)
+    try:
+        yield
+        for place, target in pending:
+            os.replace(place, target)
+    except OSError as error:
+        named = error.filename2 or error.filename
+        raise MapveilError(f"{named}: could not be written ({error.strerror})") from error
+    finally:
+        _pending.reset(token)
+        for place, _ in pending:
+            with suppress(OSError):
+                place.unlink()
+
+
+def check_writable(path: str | os.PathLike[str]) -> None:
+    """Refuse a path that :func:`atomic_path` cannot write to: make and remove a file in its folder.
+
+    Raises
+    ------
+    InputError
+        The folder does not exist or cannot be written to, or the path is not a plain file.
+    """
+    with suppress(_Checked), atomic_path(path):
+        raise _Checked
+
+
+class _Checked(Exception):
+    """Ends a block of :func:`atomic_path` before its file is renamed."""

@@ -58,14 +58,10 @@ class ClippedNoise(Privatizer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check(as_epsilon(self.epsilon) <= 1000, "epsilon", "a number above 0, up to 1000,", self.epsilon)
+        check(as_epsilon(self.epsilon) <= 1000, "epsilon", "a number above 0, up to 1000", self.epsilon)
         check(1e-15 <= self.delta < 0.1, "delta", "a number from 1e-15 to below 0.1", self.delta)
-        check(
-            self.clip is None or 1e-6 <= self.clip <= 1e6,
-            "clip",
-            "a number above 0, up to a million,",
-            self.clip,
-        )
+        fits = self.clip is None or 1e-6 <= self.clip <= 1e6
+        check(fits, "clip", "a number from 1e-6 to 1e6", self.clip)
         check(0 <= self.clipped < 1, "clipped", "a fraction from 0 to below 1", self.clipped)
         check(self.calibration in _CALIBRATIONS, "calibration", " or ".join(_CALIBRATIONS), self.calibration)
 

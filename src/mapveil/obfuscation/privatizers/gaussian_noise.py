@@ -37,7 +37,7 @@ class GaussianNoise(Privatizer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check(1e-6 <= self.sigma <= 1000, "sigma", "a number above 0, up to 1000,", self.sigma)
+        check(1e-6 <= self.sigma <= 1000, "sigma", "a number from 1e-6 to 1000", self.sigma)
 
     def learn(self, pilot: FloatArray, users: IntArray, rng: Randomness, progress: Progress) -> State:
         """See :class:`Privatizer`: nothing but the normalisation is learnt."""
