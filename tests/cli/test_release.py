@@ -207,6 +207,23 @@ def test_sites_too_close_to_draw_are_refused_before_the_charge(
 
 
 @pytest.mark.parametrize(
+    "flags",
+    [
+        ("--region", BOX, "--tiling", "quadtree:4", "--method", "hierarchical", "--option", "level=99"),
+        ("--region", BOX, "--tiling", "quadtree:4", "--method", "privtree", "--option", "theta=1e300"),
+        ("--tiling", "nonsense"),
+    ],
+)
+def test_a_refused_option_is_not_charged(
+    mapveil: Callable, table: Path, tmp_path: Path, flags: tuple[str, ...]
+) -> None:
+    done = mapveil("release", table, *flags, "--epsilon", "1", "-o", tmp_path / "m.tif")
+    assert done.code == 2, done.err
+    ledger = mapveil("ledger").out
+    assert "nothing was spent" in ledger or "0 of 3 spent" in ledger
+
+
+@pytest.mark.parametrize(
     ("box", "expected"),
     [
         ("170,-10,-170,10", "antimeridian"),

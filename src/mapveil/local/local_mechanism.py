@@ -11,7 +11,7 @@ from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling, as_tiling
 from mapveil.local.devices import cells_of_users
-from mapveil.local.estimators.estimators import check_estimator, estimate_distribution
+from mapveil.local.estimators.estimators import check_estimator, check_reports, estimate_distribution
 from mapveil.local.estimators.measurement import estimated_users
 from mapveil.local.randomizers.randomizer import Randomizer, SymbolRandomizer, Tally
 from mapveil.maps.density_map import DensityMap
@@ -40,8 +40,10 @@ class LocalMechanism(LocalMethod, Mechanism):
         check_estimator(self.estimator)
 
     def on(self, domain: Domain) -> Randomizer:
-        """Both halves on a domain; see :meth:`LocalMethod.on`."""
-        return cast("Randomizer", super().on(domain))
+        """Both halves on a domain, whose reports the estimator permits; see :meth:`LocalMethod.on`."""
+        randomizer = cast("Randomizer", super().on(domain))
+        check_reports(self.estimator, randomizer)
+        return randomizer
 
     def transition_matrix(self, tiling: Tiling) -> FloatArray:
         """The probability of every report from every site, for small domains, tests and audits.

@@ -92,6 +92,10 @@ class CuratorQuery(Protocol):
         """Its entry in the guarantee."""
         ...
 
+    def check(self) -> None:
+        """Refuse noise that cannot be drawn, before the reply is charged."""
+        ...
+
     def reply(self, sums: IntArray, rng: Randomness, progress: Progress) -> Any:
         """Answer with epsilon-DP, from exact sums per site, units of 1 / UNIT user. Run by: the curator."""
         ...

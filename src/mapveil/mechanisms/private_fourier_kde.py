@@ -36,7 +36,7 @@ from mapveil.mechanisms.mechanism import Estimate, Progress
 from mapveil.mechanisms.plan import Plan, Setting
 from mapveil.mechanisms.sum_mechanism import SumMechanism
 from mapveil.privacy.claim import Share
-from mapveil.privacy.discrete_laplace import discrete_laplace, laplace_variance
+from mapveil.privacy.discrete_laplace import check_noise, discrete_laplace, laplace_variance
 from mapveil.random_features.map_points import MapPoints, map_points
 from mapveil.random_features.projection_mechanism import check_bandwidth, non_negative
 from mapveil_client.arrays import ComplexArray, FloatArray, IntArray
@@ -186,6 +186,10 @@ class FeatureQuery:
     def share(self) -> Share:
         """Its entry in the guarantee."""
         return Share(f"{self.features.count} Fourier features", self.epsilon)
+
+    def check(self) -> None:
+        """Refuse noise that cannot be drawn."""
+        check_noise(self.epsilon, UNIT * self.features.limit)
 
     def reply(self, sums: IntArray, rng: Randomness, progress: Progress) -> FeatureSums:
         """Add the vectors up, and noise. Run by: the curator."""

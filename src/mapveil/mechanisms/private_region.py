@@ -37,7 +37,7 @@ _TURNS = 3
 _DEPTH = 6
 _BINS = 1 << _DEPTH
 _FALSE_ALARM = 0.01
-_WORLD = (-180.0, -85.0, 180.0, 85.0)
+WORLD = (-180.0, -85.0, 180.0, 85.0)
 
 
 class FoundRegion(NamedTuple):
@@ -75,7 +75,7 @@ def find_region(
     curator = isinstance(trust, Curator)
     queries = 2 * _TURNS if curator else _TURNS
     each = split_epsilon(epsilon, [1.0] * queries)[0]
-    region = Region.from_bbox(*_WORLD)
+    region = Region.from_bbox(*WORLD)
     shares: list[Share] = []
     costs: list[RoundCost] = []
     for turn in range(_TURNS):

@@ -15,7 +15,7 @@ from mapveil.mechanisms.mechanism import Estimate, Progress
 from mapveil.mechanisms.plan import Plan, Query, Setting
 from mapveil.mechanisms.sum_mechanism import SumMechanism
 from mapveil.privacy.claim import Share
-from mapveil.privacy.discrete_laplace import discrete_laplace
+from mapveil.privacy.discrete_laplace import check_noise, discrete_laplace
 from mapveil_client.arrays import BoolArray, IntArray
 from mapveil_client.encodings import NodeEncoding
 from mapveil_client.epsilon import split_epsilon
@@ -24,6 +24,7 @@ from mapveil_client.morton import PrefixTree, children
 from mapveil_client.randomness.random import Randomness
 
 _FANOUT = 4
+_LARGEST_THETA = 1 << 32  # users; in units of 1 / UNIT user it stays below 2**61, within int64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +66,7 @@ class PrivTree(SumMechanism):
     Parameters
     ----------
     theta : float
-        The threshold, users.
+        The threshold, users, from -2**32 to 2**32.
     tree_share : float
         Part of the budget for the tree, in (0, 1).
     """
@@ -83,7 +84,7 @@ class PrivTree(SumMechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check(math.isfinite(self.theta), "theta", "a finite number")
+        self._check(abs(self.theta) <= _LARGEST_THETA, "theta", "a number from -2**32 to 2**32")
         self._check(0 < self.tree_share < 1, "tree_share", "a number between 0 and 1")
 
     def plan(self, setting: Setting) -> Plan:
@@ -119,6 +120,15 @@ class TreeQuery:
         """Its entry in the guarantee."""
         return Share("the tree", self.epsilon)
 
+    @property
+    def _rate(self) -> Fraction:
+        r""":math:`1 / \lambda`, per user."""
+        return self.epsilon * (_FANOUT - 1) / (2 * _FANOUT - 1)
+
+    def check(self) -> None:
+        """Refuse noise that cannot be drawn."""
+        check_noise(self._rate, UNIT)
+
     def reply(self, sums: IntArray, rng: Randomness, progress: Progress) -> PrefixTree:
         """Grow the tree over exact sums per site, units of 1 / UNIT user. Run by: the curator."""
         exact, members = level_members(sums), level_members(self.members)
@@ -138,9 +148,8 @@ class TreeQuery:
 
     def _split(self, masses: IntArray, level: int, rng: Randomness) -> BoolArray:
         """Decide which nodes of a level are split; masses in units of 1 / UNIT user."""
-        scale = self.epsilon * (_FANOUT - 1) / (2 * _FANOUT - 1)  # 1 / lambda
         # The proof needs at least lambda ln(4): the factor outweighs the rounding of the floats.
-        delta = math.ceil(UNIT * math.log(_FANOUT) / float(scale) * (1 + 2**-50))
+        delta = math.ceil(UNIT * math.log(_FANOUT) / float(self._rate) * (1 + 2**-50))
         theta = round(self.theta * UNIT)
         biased = np.maximum(masses - level * delta, theta - delta)
-        return np.asarray(biased + discrete_laplace(masses.size, scale, UNIT, rng) > theta)
+        return np.asarray(biased + discrete_laplace(masses.size, self._rate, UNIT, rng) > theta)

@@ -83,6 +83,11 @@ def _sampler(epsilon: Fraction, sensitivity: int) -> _Sampler:
     return _Sampler(leading, tuple(low), widths)
 
 
+def check_noise(epsilon: Fraction, sensitivity: int) -> None:
+    """Refuse what :func:`discrete_laplace` would refuse, before a charge; its tables are kept for the draw."""
+    _sampler(Fraction(epsilon), int(sensitivity))
+
+
 def discrete_laplace(
     count: int, epsilon: Fraction, sensitivity: int, rng: Randomness
 ) -> npt.NDArray[np.int64]:

@@ -24,7 +24,7 @@ from mapveil.privacy.claim import (
     Share,
     TrustModel,
 )
-from mapveil.privacy.discrete_laplace import discrete_laplace
+from mapveil.privacy.discrete_laplace import check_noise, discrete_laplace
 from mapveil.privacy.guarantee import Guarantee
 from mapveil.privacy.sampling import RELEASE, SAMPLE, sampling_delta
 from mapveil_client.arrays import FloatArray, IntArray
@@ -181,6 +181,9 @@ class CuratorAnswerer:
                 raise ParameterError(
                     f"a release must draw at most {_MOST_SAMPLES} samples of noise, got {self._drawn}"
                 )
+            check_noise(query.epsilon, UNIT * query.encoding.copies)
+        else:
+            query.check()
         self._execution.before_reveal(query.share)
         self.revealed.append(query.share)
         if not isinstance(query, Query):

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, cast, get_args
 
 from mapveil.engines import UserSums, user_sums
 from mapveil.geo.counts import Counts
@@ -20,6 +20,7 @@ from mapveil.mechanisms.methods import METHODS, find_method
 from mapveil.mechanisms.plan import Execution
 from mapveil.mechanisms.sum_mechanism import SumMechanism
 from mapveil.privacy.accounting import Accounting
+from mapveil.privacy.claim import Share
 from mapveil.privacy.ledger import Ledger
 from mapveil.privacy.sampling import RELEASE, sampling_delta
 from mapveil_client.epsilon import EpsilonLike, as_epsilon, split_epsilon
@@ -32,7 +33,11 @@ if TYPE_CHECKING:
 REGION_SHARE: Final = Fraction(1, 10)
 """Fraction of epsilon that finds the region where none is given."""
 
+_SMALL_BOX: Final = (45.366, -0.0204, 45.368, -0.0184)
+"""About 200 m around the centre of an H3 cell of resolution 0: every resolution has a cell there, and not too many."""
+
 SecureSumName = Literal["ideal", "protocol", "active"]
+SECURE_SUMS: Final[tuple[str, ...]] = get_args(SecureSumName)
 
 
 def release(
@@ -52,9 +57,10 @@ def release(
 ) -> DensityMap:
     """Release a private map of where the users are.
 
-    Everything that can fail on account of the input fails before the account is charged, and the account is charged
-    before any noisy sum is known. The trust models other than ``"central"`` are simulated: this process reads the
-    table and plays every client.
+    The account is charged before any noisy sum is known: by a curator the whole epsilon at the first sum, under the
+    other trust models each share before the sums it pays for. What can be refused from the input and the parameters
+    of the first sum is refused before that. The trust models other than ``"central"`` are simulated: this process reads
+    the table and plays every client.
 
     Parameters
     ----------
@@ -117,6 +123,7 @@ def release(
         for name, value in (("secure_sum", secure_sum), ("dropout", dropout)):
             if value is not None:
                 raise ParameterError(f"{name} is for trust distributed only, got trust {trust}")
+    check(secure_sum is None or secure_sum in SECURE_SUMS, "secure_sum", " or ".join(SECURE_SUMS), secure_sum)
     check(dropout is None or 0 <= dropout < 1, "dropout", "in [0, 1)", dropout)
     spec = tiling if isinstance(tiling, str) else None
     cells: Tiling | None = None
@@ -137,6 +144,8 @@ def release(
         tell("check the table", 0.0)
         points.check()
         tell("check the table", 1.0)
+        if cells is None:
+            _check_specification(points, spec, cast("SumMechanism", mechanism))
     if isinstance(mechanism, Mechanism):
         tell("open the ledger", 0.0)
         charges.open(
@@ -177,12 +186,17 @@ def _mechanism(
 
 
 def _charge(charges: Accounting, budget: Fraction, trust: str) -> dict[str, Any]:
-    """Charge a curator's whole release now, and each report or round of clients before the server can know it."""
+    """Charge a curator's whole release, and each report or round of clients, before anything of it can be known."""
+    charges.check(budget)
     if trust == "central":
-        charges.spend(budget)
-        return {}
+        due = [budget]
+
+        def spend_whole(share: Share) -> None:
+            while due:
+                charges.spend(due.pop())
+
+        return {"before_reveal": spend_whole}
     if trust == "distributed":
-        charges.check(budget)
         return {"before_reveal": lambda share: charges.spend(share.epsilon, share.purpose)}
     return {"before_reveal": lambda share: charges.spend(share.epsilon)}
 
@@ -192,6 +206,18 @@ def _transport(name: SecureSumName) -> SecureSum:
     from mapveil.secure_sum.protocol_sum import ProtocolSum
 
     return IdealSum() if name == "ideal" else ProtocolSum(os.cpu_count() or 1, active=name == "active")
+
+
+def _check_specification(table: Points, spec: str | None, mechanism: SumMechanism) -> None:
+    """Refuse a specification that cannot be read in any region, before a region is searched for."""
+    from mapveil.mechanisms.private_region import WORLD
+
+    if (spec or DEFAULT_TILING).startswith("places:"):
+        tiling_for(table, spec, Region.from_bbox(*WORLD))
+        return
+    cells = tiling_for(table, spec, Region.from_bbox(*_SMALL_BOX))
+    check_tiling(cells)
+    mechanism.check_cells(cells)
 
 
 def _with_region(table: Points, spec: str | None, mechanism: SumMechanism, how: dict[str, Any]) -> DensityMap:

@@ -40,14 +40,8 @@ def candidate_sums(values: FloatArray) -> FloatArray:
     return np.asarray((signed + values.sum(axis=1, keepdims=True)) / 2)
 
 
-def solve_candidate_sets(randomizer: Randomizer, tally: Tally) -> FloatArray:
-    """The solution p, shape (sites,); entries may be negative. Run by: the server.
-
-    Raises
-    ------
-    ParameterError
-        Reports are not sites, there are more than 4,096 sites, or the system is singular.
-    """
+def check_candidate_sets(randomizer: Randomizer) -> SymbolRandomizer:
+    """The randomizer, whose reports must be sites, 4,096 at most; raise ParameterError for any other."""
     if not isinstance(randomizer, SymbolRandomizer) or randomizer.symbols != randomizer.size:
         raise ParameterError(
             "the estimator 'candidate-sets' needs reports that are sites: those of srr, grr or planar-laplace"
@@ -57,6 +51,18 @@ def solve_candidate_sets(randomizer: Randomizer, tally: Tally) -> FloatArray:
             f"the estimator 'candidate-sets' takes at most {MOST_SITES} sites, got {randomizer.size}; "
             "em and simplex need no matrix"
         )
+    return randomizer
+
+
+def solve_candidate_sets(randomizer: Randomizer, tally: Tally) -> FloatArray:
+    """The solution p, shape (sites,); entries may be negative. Run by: the server.
+
+    Raises
+    ------
+    ParameterError
+        Reports are not sites, there are more than 4,096 sites, or the system is singular.
+    """
+    randomizer = check_candidate_sets(randomizer)
     share = tally.counts / max(tally.reports, 1)
     return solve_regular(candidate_sums(randomizer.transition_matrix()).T, candidate_sums(share[None])[0])
 

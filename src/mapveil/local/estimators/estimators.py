@@ -10,7 +10,7 @@ import numpy as np
 
 from mapveil.geo.places import Places
 from mapveil.inference.simplex import norm_clip, project_to_simplex
-from mapveil.local.estimators.candidate_sets import solve_candidate_sets
+from mapveil.local.estimators.candidate_sets import check_candidate_sets, solve_candidate_sets
 from mapveil.local.estimators.maximum_likelihood import maximise_likelihood
 from mapveil.local.estimators.multiscale import shrink_estimates
 from mapveil.local.estimators.smoothed_likelihood import smooth_likelihood
@@ -59,13 +59,31 @@ def check_estimator(estimator: str) -> None:
     check(estimator in ESTIMATORS, "estimator", f"one of {', '.join(ESTIMATORS)}", estimator)
 
 
-def _likeliest(randomizer: Randomizer, tally: Tally) -> Estimated:
+def check_reports(estimator: str, randomizer: Randomizer) -> None:
+    """Refuse a randomizer whose reports the estimator does not permit, before anybody reports.
+
+    Raises
+    ------
+    ParameterError
+        ``"em"`` with reports that are sets, or ``"candidate-sets"`` with reports that are not sites, or too many.
+    """
+    if estimator == "em":
+        _of_symbols(randomizer)
+    elif estimator == "candidate-sets":
+        check_candidate_sets(randomizer)
+
+
+def _of_symbols(randomizer: Randomizer) -> SymbolRandomizer:
     if not isinstance(randomizer, SymbolRandomizer):
         raise ParameterError(
             "the estimator 'em' needs reports of one symbol each, got sets of sites; "
             "use simplex, norm-clip, multiscale or smoothed-em"
         )
-    made = maximise_likelihood(randomizer, tally)
+    return randomizer
+
+
+def _likeliest(randomizer: Randomizer, tally: Tally) -> Estimated:
+    made = maximise_likelihood(_of_symbols(randomizer), tally)
     note = () if made.converged else (f"the likelihood was still rising after {made.steps} steps",)
     return Estimated(made.distribution, note)
 
