@@ -130,3 +130,12 @@ def test_the_ledger_as_json_has_null_and_numbers(mapveil: Callable, source: Path
     assert mapveil("release", source, *RELEASE, "-o", tmp_path / "m.csv").code == 0
     (account,) = json.loads(mapveil("ledger", "--json").out)["accounts"]
     assert (account["name"], account["releases"], account["spent"]) == (None, 1, "1")
+
+
+@pytest.mark.parametrize("option", ["sigma=-1", "sigma=1001"])
+def test_a_bound_of_a_privatizer_is_a_sentence(
+    mapveil: Callable, source: Path, tmp_path: Path, option: str
+) -> None:
+    fit = ("signal", "fit", source, "--privatizer", "gaussian-noise", "--option", option)
+    done = mapveil(*fit, "-o", tmp_path / "noise.mapveil")
+    assert done.err.startswith("mapveil: error: sigma must be a number from 1e-6 to 1000, got ")
