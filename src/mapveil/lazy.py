@@ -1,7 +1,5 @@
 """Names of a package that load on first use, listed once: in the stub ``__init__.pyi`` beside it."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Tables of classes by name: each row imports its class when it is used, and makes it from named options."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib
 from collections.abc import Mapping, Sequence

@@ -4,8 +4,6 @@ The digest of the announcement is the context of its rounds' messages. A server 
 clients and another to others makes two rounds whose messages are refused by each other.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction

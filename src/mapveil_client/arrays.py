@@ -1,7 +1,5 @@
 """Names of NumPy array types, and a division, that the whole project uses."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -3,8 +3,6 @@
 Blocks need not be nodes of the quadtree: ten of them along 1,024 sites are 102 or 103 sites wide.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple

@@ -9,8 +9,6 @@ messages, but runs its tag handlers (dates, expressions, big numbers) on a stran
 library is the tests' oracle.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 _UINT, _BYTES, _ARRAY = 0, 2, 4

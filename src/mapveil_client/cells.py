@@ -5,8 +5,6 @@ outlines added. A location on an inner edge of a raster belongs to the cell sout
 southern or eastern edge to the last row or column.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A device and its collector: finds open collections, decides, joins, and answers until they are over."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial

@@ -1,7 +1,5 @@
 """The locations of a device, which never leave it, and the three ways in which its answers look at them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 

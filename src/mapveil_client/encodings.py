@@ -4,8 +4,6 @@ An encoding is public and says nothing of anybody. Clients and server compute th
 as a small record (:func:`mapveil_client.announcement.read_encoding`).
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar

@@ -10,8 +10,6 @@ where: A and B are whole numbers, with A / B below :math:`e^\epsilon` by less th
 for the weights permits (:func:`odds`).
 """
 
-from __future__ import annotations
-
 import decimal
 import functools
 import math

@@ -10,8 +10,6 @@
         └── BudgetExceeded  the ledger refuses to spend more
 """
 
-from __future__ import annotations
-
 import importlib
 import math
 from types import ModuleType

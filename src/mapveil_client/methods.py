@@ -1,7 +1,5 @@
 """The parameters of collections, as their terms name them; clients judge them, and both parties compute with them."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass

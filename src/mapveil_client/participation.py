@@ -5,8 +5,6 @@ restart at any moment sends the same bytes again, and never other ones. Whatever
 not follow ends its part in the collection, with the reason in its own log.
 """
 
-from __future__ import annotations
-
 import copy
 from fractions import Fraction
 from typing import Final

@@ -4,8 +4,6 @@ The device recomputes what it was promised: that a noise share is large enough f
 one that the terms announced. A device that finds otherwise sends nothing.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from fractions import Fraction

@@ -4,8 +4,6 @@ The terms are fixed when the collection opens and never change; their digest sta
 that were told different terms can never be summed together.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

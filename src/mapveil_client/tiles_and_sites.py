@@ -1,7 +1,5 @@
 """Cells of web-mercator tiles and of a public list of sites, and cells of any kind from their record."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -9,8 +9,6 @@ frequencies, or an account that begins at zero, would break the promise of the f
 An older copy put back is not noticed: keep the folder out of backups that are restored.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 from collections.abc import Iterator

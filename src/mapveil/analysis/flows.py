@@ -14,8 +14,6 @@ Source: Wang, Blocki, Li, Jha, "Locally Differentially Private Protocols for Fre
 variances and for where generalized randomized response has the smaller one.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import replace

@@ -17,8 +17,6 @@ Deviation: the paper does not give :math:`\lambda`; here it is a part of the sma
 Source: Wang et al. (2022), section 4.1; Beck, Teboulle (2009); O'Donoghue, Candes (2015) for the restarts.
 """
 
-from __future__ import annotations
-
 from typing import Final, NamedTuple
 
 import numpy as np

@@ -8,8 +8,6 @@ Whoever asks is not a neighbour of themselves: their own cell counts one user le
 Source: Wang et al. (2022), section 6.3.
 """
 
-from __future__ import annotations
-
 from typing import Final, NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Origin-destination flows under local differential privacy: both ends randomized, each with half of epsilon."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction

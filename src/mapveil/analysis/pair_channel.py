@@ -8,8 +8,6 @@ out: a product with it is one with Q along either axis of a d x d matrix, :math:
 and :math:`O(d^2)` for generalized randomized response.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from typing import Final
 

@@ -1,7 +1,5 @@
 """Quality of estimated flows and of estimated neighbours, against the true ones."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

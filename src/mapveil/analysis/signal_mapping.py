@@ -1,7 +1,5 @@
 """Coverage maps from measurements of signal strength: means of cells, or a model's predictions."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """Attack devices that report random Fourier features: one function for tables, rasters and released maps."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 

@@ -1,7 +1,5 @@
 """Audit the epsilon of a method by name, on invented worst-case inputs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

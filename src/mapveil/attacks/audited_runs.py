@@ -4,8 +4,6 @@ In the collection as many devices drop out as are tolerated, and as many are cor
 others must carry the guarantee alone. One device holds a place or none; its participation is public.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -19,8 +19,6 @@ Deviation: Zong et al. (2023) argue that a moving device's travel cannot be infe
 and score the maxima of one surface (:mod:`mapveil.attacks.localisation_score`); none of these servers is in the paper.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Final, NamedTuple

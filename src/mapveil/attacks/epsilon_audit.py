@@ -17,8 +17,6 @@ Source: Jagielski, Ullman, Oprea, "Auditing Differentially Private Machine Learn
 Wang, Wang, Zhang, Kifer, "Detecting Violations of Differential Privacy" (2018), for the choice of events.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Final, NamedTuple

@@ -4,8 +4,6 @@ The report sets the paper's score (:mod:`mapveil.attacks.localisation_score`) be
 (:mod:`mapveil.attacks.bayesian_server`), for the same devices. It reads true locations and is NOT private.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Callable, Sequence

@@ -16,8 +16,6 @@ The score assumes a server without a prior that looks at the points of a grid. I
 :mod:`mapveil.attacks.bayesian_server`.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Callable

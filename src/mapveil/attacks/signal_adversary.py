@@ -1,7 +1,5 @@
 """The contract of adversaries of privatized measurements, the blind guess, and the best guess for every code."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass

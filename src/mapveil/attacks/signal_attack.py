@@ -1,7 +1,5 @@
 """Attack a privatizer, or a file of its output, with every adversary, each freshly trained."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final

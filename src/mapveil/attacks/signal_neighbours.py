@@ -1,7 +1,5 @@
 """An adversary that looks for the most similar reports it knows the truth of."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, NamedTuple
 

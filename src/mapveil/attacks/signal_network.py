@@ -1,7 +1,5 @@
 """The paper's adversary: a network of two hidden layers that tells user and places of privatized measurements."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 from dataclasses import dataclass

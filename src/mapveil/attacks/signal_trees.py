@@ -1,7 +1,5 @@
 """An adversary of gradient-boosted trees: no network, and often the stronger one."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 

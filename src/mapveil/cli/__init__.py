@@ -1,7 +1,5 @@
 """The commands."""
 
-from __future__ import annotations
-
 __all__ = ["main"]
 
 

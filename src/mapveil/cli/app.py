@@ -1,7 +1,5 @@
 """The command group: loads a command when it is called for, and turns errors into one line."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import sys

@@ -1,7 +1,5 @@
 """Readers of arguments: lists, epsilons, locations and options."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 from typing import Any

@@ -1,7 +1,5 @@
 """``mapveil audit``: an empirical test of a method's epsilon."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import click

@@ -1,7 +1,5 @@
 """``mapveil device``: a fleet of devices that answer a collector."""
 
-from __future__ import annotations
-
 import re
 from fractions import Fraction
 from pathlib import Path

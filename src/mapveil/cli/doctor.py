@@ -1,7 +1,5 @@
 """``mapveil doctor``: a check of this installation."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import importlib.util
 import os

@@ -1,7 +1,5 @@
 """``mapveil ledger``: what was spent, and the budgets."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import NoneType
 from typing import Any

@@ -1,7 +1,5 @@
 """``mapveil methods``: the table of methods."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import click

@@ -1,7 +1,5 @@
 """Time, as an argument: whatever the collector does at a certain hour can be tested without waiting for it."""
 
-from __future__ import annotations
-
 import time
 from datetime import UTC, datetime
 from typing import Protocol

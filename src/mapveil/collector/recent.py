@@ -1,7 +1,5 @@
 """A mapping of bounded size for what the collector can read again."""
 
-from __future__ import annotations
-
 import threading
 from collections import OrderedDict
 from typing import Generic, TypeVar

@@ -3,8 +3,6 @@
 Of its own faults it logs the place only, see :func:`where_raised`.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import traceback

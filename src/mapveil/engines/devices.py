@@ -1,7 +1,5 @@
 """The clients of a secure sum in one process, for simulations and tests: each user's rows on a device of their own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

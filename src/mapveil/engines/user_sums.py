@@ -4,8 +4,6 @@ The text is plain SQL but for placeholders, among them integer division and how 
 SQL engine can run it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Final, NamedTuple
 

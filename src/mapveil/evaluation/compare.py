@@ -3,8 +3,6 @@
 A comparison reads the true data without privacy: its result is not for release.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Final
 

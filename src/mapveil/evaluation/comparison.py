@@ -1,7 +1,5 @@
 """The result of a comparison of mechanisms: one tidy row per measured value, and its summaries."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Iterable, Sequence

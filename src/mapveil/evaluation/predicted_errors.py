@@ -1,7 +1,5 @@
 """The expected error of each method on synthetic cities, before anything is spent: reads no data."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Measure a released map against the true one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple

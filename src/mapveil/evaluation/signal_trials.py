@@ -4,8 +4,6 @@ Every adversary is trained afresh on the privatized pilot, and judged on privati
 private.
 """
 
-from __future__ import annotations
-
 import time
 from typing import Any, NamedTuple
 

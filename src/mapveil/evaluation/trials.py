@@ -4,8 +4,6 @@ Comparisons and reproductions all run through :func:`run_task`, so that there is
 true map is the sum of the sampled users' shares without noise, and both maps are smoothed and normalised alike.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Files appear whole or not at all: written beside their place, then renamed into it."""
 
-from __future__ import annotations
-
 import os
 import secrets
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Read a released map back from its file."""
 
-from __future__ import annotations
-
 import json
 import warnings
 from os import PathLike

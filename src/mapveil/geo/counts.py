@@ -1,7 +1,5 @@
 """Ready-made counts: a raster where each unit is one user at one location, and its readers."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import warnings

@@ -1,7 +1,5 @@
 """Find the columns of users, longitudes, latitudes and so on in a table."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple

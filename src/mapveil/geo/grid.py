@@ -1,7 +1,5 @@
 """Grid: equal rows and columns of a region."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 

@@ -1,7 +1,5 @@
 """Positions of cells on the ground, in metres: exactly in rows and columns wherever they are."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from mapveil.geo.region import Region

@@ -1,7 +1,5 @@
 """Quadtree: a region halved both ways, again and again."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 

@@ -1,7 +1,5 @@
 """Web-mercator tiles, named by quadkeys."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import cached_property

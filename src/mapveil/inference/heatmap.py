@@ -1,7 +1,5 @@
 """Heatmaps: a map seen through a Gaussian filter that loses no mass at the border."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

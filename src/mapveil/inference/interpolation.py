@@ -15,8 +15,6 @@ How well slopes continue differs from map to map and is learned from the noisy m
 1993; Cohen, Daubechies, Feauveau 1992), on ratios in the place of differences.
 """
 
-from __future__ import annotations
-
 from typing import Any, Final, NamedTuple
 
 import numpy as np

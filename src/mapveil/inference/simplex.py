@@ -1,7 +1,5 @@
 """Projections of unbiased estimates, which may be negative, on non-negative values of a given total."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from mapveil_client.arrays import FloatArray

@@ -18,8 +18,6 @@ Source: multiscale models of counts with beta-mixture splits (Kolaczyk 1999; Now
 Bayes over a fixed grid of scales (Stephens 2017).
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Final, NamedTuple
 

@@ -24,8 +24,6 @@ images" (2010), for Haar differences of counts; Stein (1981). Deviation: the wei
 itself, not a guess from its parents, and s is a term of the expansion.
 """
 
-from __future__ import annotations
-
 from typing import Final, NamedTuple
 
 import numpy as np

@@ -12,8 +12,6 @@ privacy. Source: Gauss-Markov; Qardaji, Yang, Li, "Differentially Private Grids 
 section IV.
 """
 
-from __future__ import annotations
-
 from typing import Any, Final, NamedTuple
 
 import numpy as np

@@ -29,8 +29,6 @@ in Interval Estimation" (1954); asked for by Bagdasaryan et al. (2022), appendix
 the noise in its intervals.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from mapveil.maps.density_map import Interval

@@ -3,8 +3,6 @@
 Nothing here is private, and nothing of it reaches the server half of a mechanism.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from mapveil.engines.contributions import check_tiling, locator, nobody_inside, user_cells

@@ -1,7 +1,5 @@
 """The base of local mechanisms: one report of every user, randomized on the device."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction

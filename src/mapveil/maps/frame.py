@@ -1,7 +1,5 @@
 """Rasters of the maps whose cells are pixels."""
 
-from __future__ import annotations
-
 import math
 from typing import Final, NamedTuple
 

@@ -1,7 +1,5 @@
 """Two grids, the second as fine as the first found people: Qardaji, Yang, Li (2013)."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal

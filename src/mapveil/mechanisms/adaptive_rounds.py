@@ -5,8 +5,6 @@ r discrete Laplace variables: one for every shard, and more where it is provisio
 corrupt. Their variances add, so a deviation :math:`\sigma` of the whole leaves :math:`\sigma / \sqrt{r}` to each.
 """
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 from typing import Final, Literal, NamedTuple, get_args

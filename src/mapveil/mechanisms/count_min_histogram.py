@@ -1,7 +1,5 @@
 """Hierarchical encoding in count-min sketches: short vectors for many nodes, at the cost of noise."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Sparse aggregation under the earth mover's distance: Ghazi et al. (2023), Algorithms 1 and 2."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple

@@ -32,8 +32,6 @@ bound holds whatever floating point did. Rounding moves a coordinate by half a u
 less.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Hierarchical one-hot encoding: every level of the quadtree in one round, one of them shown."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

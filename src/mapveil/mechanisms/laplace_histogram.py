@@ -1,7 +1,5 @@
 """Noise on every cell: the plain Laplace mechanism, the baseline of every paper."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -16,8 +16,6 @@ Subregions must be large for this: where few nodes are compared, the least estim
 noise. Source: Mallows (1973) and Stein (1981) for the unbiased estimate of risk.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """The local model for comparison: every device adds the whole noise itself, Figure 1 of Bagdasaryan et al. (2022)."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Mapping

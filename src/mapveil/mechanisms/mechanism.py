@@ -1,7 +1,5 @@
 """Base classes of all mechanisms: frozen parameters, an exact budget where there is one, and ``release``."""
 
-from __future__ import annotations
-
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 Joining is adding a row: the contract tests, ``mapveil methods`` and ``mapveil compare`` read it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Multiscale: noisy sums of blocks, then of their parts, shrunk at all scales and shifts, sloping inside cells."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from fractions import Fraction

@@ -13,8 +13,6 @@ shrinkage and the nonuniform FFT are post-processing: they cost no privacy. Beca
 equal, the noise left in the surface is the same everywhere.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

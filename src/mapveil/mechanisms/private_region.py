@@ -11,8 +11,6 @@ where: Z is the noise of a sum. One bin of margin stays on either side.
 Deviation: the papers assume that the region is public. A given region is better: it costs nothing and cuts nobody off.
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """A quadtree whose depth follows the data without a limit on it: PrivTree, Zhang et al. (2016)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

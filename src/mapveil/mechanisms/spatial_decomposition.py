@@ -1,7 +1,5 @@
 """A complete quadtree with geometric budgets and least squares: Cormode et al. (2012)."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import ClassVar

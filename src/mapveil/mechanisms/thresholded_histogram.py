@@ -1,7 +1,5 @@
 """Noise on every cell, and only the largest kept: the second baseline of Ghazi et al. (2023)."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """One round over a uniform grid, as fine as the number of users allows: the baseline that the paper lacks."""
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from collections.abc import Generator

@@ -4,8 +4,6 @@ Its value is the earth mover's distance for the L1 ground distance. Source: Li, 
 the flow formulation solved by splitting; Jacobs, Leger, Li and Osher (2019) for the cosine transform.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Pairs of maps to compare: of the same cells, finite, and normalised where asked."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Earth mover's distance between two maps, exact for the L1 ground distance."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

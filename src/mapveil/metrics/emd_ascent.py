@@ -1,7 +1,5 @@
 """The exact earth mover's distance on a raster of square cells, by ascent on whole-numbered potentials."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from mapveil.metrics.beckmann import least_flow

@@ -1,7 +1,5 @@
 """Certified bounds on the earth mover's distance: fast, and for rasters of any size."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -10,8 +10,6 @@ shortest paths are the L1 distances. Two such graphs are small:
   at most k log2(2k) nodes besides the points and twice as many edges.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -4,8 +4,6 @@ Throughout, :math:`t` and :math:`e` are the values of ``truth`` and ``estimate``
 :math:`q` the same normalised to sum 1. Run by: the evaluator, who holds the true map.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 

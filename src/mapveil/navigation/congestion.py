@@ -1,7 +1,5 @@
 """The delay on roads by the users near them: two congestion models, and delays from a traffic map."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Final, Protocol
 

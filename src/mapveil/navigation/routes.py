@@ -1,7 +1,5 @@
 """Fastest routes under a private map of the traffic: one function for the command and for Python."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Final
 

@@ -1,7 +1,5 @@
 """Utility after privatization: distortion of the rows, and error of the linear signal model."""
 
-from __future__ import annotations
-
 from typing import Final, NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Reports as one HTML page that needs no other file: tables, pictures, warnings."""
 
-from __future__ import annotations
-
 import base64
 import html
 from collections.abc import Iterable, Sequence

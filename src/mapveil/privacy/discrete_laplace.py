@@ -21,8 +21,6 @@ variation below :math:`2^{-60}` per sample.
 Source: Canonne, Kamath, Steinke, "The Discrete Gaussian for Differential Privacy" (2020), for the law.
 """
 
-from __future__ import annotations
-
 import decimal
 import functools
 import math

@@ -20,8 +20,6 @@ Source: Bagdasaryan et al. (2022), Theorem 4.1 and equation 5, for the sum; John
 Distributions" (2005), section 5.6, for the tail of the negative binomial law.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable

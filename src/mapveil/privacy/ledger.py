@@ -13,8 +13,6 @@ The ledger cannot see another ledger's spending, the same users in a file of oth
 with :meth:`Ledger.name` and they share one budget), or that its file was deleted or restored to an older state.
 """
 
-from __future__ import annotations
-
 import hmac
 import json
 import os

@@ -1,7 +1,5 @@
 """The ledger's accounts: datasets that share a budget, and how each stands by its lines alone."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import sqlite3

@@ -6,8 +6,6 @@ removal reaches the disk too before a transaction returns. Rows of spending are 
 triggers enforce even against somebody who opens the file with another program.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import secrets

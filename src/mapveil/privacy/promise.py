@@ -5,8 +5,6 @@ Bayes' rule: a factor f between two hypotheses held for equally likely leaves at
 are rounded up.
 """
 
-from __future__ import annotations
-
 import decimal
 import math
 from collections.abc import Mapping

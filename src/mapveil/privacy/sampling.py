@@ -16,8 +16,6 @@ is no public constant: D is fixed beforehand as :data:`RELEASE`, and no release 
   server and clients keep below :math:`2^{-36}`, and a collection has at most 16 rounds (``check_round`` there).
 """
 
-from __future__ import annotations
-
 import decimal
 from decimal import Decimal
 from fractions import Fraction

@@ -3,8 +3,6 @@
 :func:`public_bandwidth` needs the region's area and the number of devices, :func:`smoothing_scale` the reports alone.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Final, NamedTuple
 

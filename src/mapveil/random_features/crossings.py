@@ -8,8 +8,6 @@ Zong et al. (2023) count the crossings as the protection of a device (section 3.
 few the next feature leaves.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Final, NamedTuple

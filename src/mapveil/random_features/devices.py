@@ -1,7 +1,5 @@
 """The clients of a random-features collection in one process, a chunk at a time: memory is that of a chunk."""
 
-from __future__ import annotations
-
 import os
 from collections import deque
 from collections.abc import Callable, Iterator

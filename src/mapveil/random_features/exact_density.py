@@ -10,8 +10,6 @@ points, and both series end where :math:`\hat k(\kappa) = (2\pi)^{d/2} h^d e^{-h
 below the tolerance. O(N + P Q log(P Q)), without binning the places.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Final
 

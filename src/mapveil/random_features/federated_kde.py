@@ -1,7 +1,5 @@
 """Federated KDE: Algorithm 1 of Zong et al. (2023), exact, and without any privacy."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """Federated KDE by projection: Algorithm 2 of Zong et al. (2023)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Geo-indistinguishability: every device moves its place by planar Laplace noise (the paper's baseline)."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from fractions import Fraction

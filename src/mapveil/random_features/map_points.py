@@ -1,7 +1,5 @@
 """Points of the plane at which a tiling needs a density: an even grid of metres, or the centres of its cells."""
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Measured hiding of devices: the facts of a guarantee, and warnings."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from mapveil.maps.scene import Note

@@ -1,7 +1,5 @@
 """The base of mechanisms on random Fourier features: a release without a budget, from devices to a map of users."""
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from dataclasses import dataclass, replace

@@ -7,8 +7,6 @@ users' kernels at g (equations 6 and 10). On a grid S is a nonuniform Fourier tr
 as its points: O(N B + P Q log(P Q)), and memory of the grid and one chunk. At other points it is one of type 3.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Final
 

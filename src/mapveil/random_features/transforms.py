@@ -1,7 +1,5 @@
 """Nonuniform fast Fourier transforms in one to three dimensions, by FINUFFT (Barnett, Magland, af Klinteberg 2019)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any, Final

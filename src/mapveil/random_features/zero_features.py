@@ -1,7 +1,5 @@
 """Zero features: every device answers with a constant, the best privacy and the worst map (section 4.2.3)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -8,8 +8,6 @@ words: a compiled one (extra ``fast``), and one of NumPy alone. The latter split
 most :math:`2^{14}` in magnitude and a sum of 1024 of them at most :math:`2^{24}`, so no step rounds.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any, Final

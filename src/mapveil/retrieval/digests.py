@@ -1,7 +1,5 @@
 """Domain separation: every hash of a retrieval names its purpose, so that two purposes never share an input."""
 
-from __future__ import annotations
-
 import hashlib
 from enum import IntEnum
 from typing import Final

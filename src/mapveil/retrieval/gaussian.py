@@ -12,8 +12,6 @@ Secrets have the law of the errors, which is as hard as uniform secrets with n s
 Sahai, CRYPTO 2009). They are short, so that products with them are exact in floats.
 """
 
-from __future__ import annotations
-
 import decimal
 import functools
 from decimal import Decimal

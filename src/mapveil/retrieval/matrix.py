@@ -11,8 +11,6 @@ lost with the next version.
 Words times short numbers are multiplied in 64-bit floats: below :math:`2^{53}` no sum rounds.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 import numpy as np

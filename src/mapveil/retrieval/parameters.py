@@ -19,8 +19,6 @@ Source: Henzinger, Hong, Corrigan-Gibbs, Meiklejohn, Vaikuntanathan, "One Server
 Single-Server Private Information Retrieval" (USENIX Security 2023), section 4.2.
 """
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 from typing import Final

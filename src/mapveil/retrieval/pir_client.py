@@ -10,8 +10,6 @@ column. Every query draws its own s and e, and forgets them: an :class:`Opening`
 Source: Henzinger et al. (2023), figure 2 (Query and Recover).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import NamedTuple
 

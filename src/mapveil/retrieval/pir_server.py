@@ -8,8 +8,6 @@ where: D is the database and c the query. The server holds no secret and no stat
 Source: Henzinger et al. (2023), figure 2 (Setup and Answer).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Final
 

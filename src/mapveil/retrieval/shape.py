@@ -10,8 +10,6 @@ where: N is the number of records, n = 1024, and T the bytes (hint, queries, ans
 once and sends Q queries. A taller matrix has a larger hint and shorter queries.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 

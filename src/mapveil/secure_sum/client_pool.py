@@ -1,7 +1,5 @@
 """The clients of one shard, run in this process or in a pool of worker processes."""
 
-from __future__ import annotations
-
 import signal
 import weakref
 from collections.abc import Callable, Generator, Iterable, Sequence

@@ -1,7 +1,5 @@
 """The drivers of secure sums: their contract, and the ideal one for simulations."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import NamedTuple, Protocol

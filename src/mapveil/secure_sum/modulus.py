@@ -15,8 +15,6 @@ An overflow wraps around: it costs accuracy, never privacy.
 Source: Bagdasaryan et al. (2022), equation 2 and appendix A.3, where the bits were found by trial.
 """
 
-from __future__ import annotations
-
 import functools
 from fractions import Fraction
 from typing import Final

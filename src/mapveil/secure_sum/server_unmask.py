@@ -10,8 +10,6 @@ is reconstructed for D only), and :math:`N(i)` the neighbours.
 Source: Bell et al. (2020), algorithm 2, the server's last step.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The disk area mechanism: a pixel within a disk around the place, or with a smaller probability any other."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from fractions import Fraction

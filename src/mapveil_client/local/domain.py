@@ -3,8 +3,6 @@
 It is public and depends on the tiling only; its fingerprint tells reports on it from those on another version.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from dataclasses import dataclass

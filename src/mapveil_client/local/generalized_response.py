@@ -1,7 +1,5 @@
 """Generalized randomized response: the place itself, or any other with a smaller probability."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar

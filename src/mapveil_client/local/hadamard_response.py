@@ -1,7 +1,5 @@
 """Hadamard response: a symbol of half of a block, which half being a row of a Hadamard matrix."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from fractions import Fraction

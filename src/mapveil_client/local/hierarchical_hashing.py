@@ -1,7 +1,5 @@
 """Local hashing of a random level of the hierarchy, with constrained inference over all of them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar

@@ -15,8 +15,6 @@ one transform over :math:`\mathbb{Z}_g^k` for each j: :math:`O(g^{k+1} \log g^k)
 adjoint is computed likewise.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from dataclasses import dataclass

@@ -7,8 +7,6 @@
 They tell a report on another domain, or of another randomizer, from one that is garbled.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from typing import Final

@@ -1,7 +1,5 @@
 """Planar Laplace on a finite list of sites: the farther a site, the less likely, exponentially."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import dataclass
 from fractions import Fraction

@@ -12,8 +12,6 @@ A uniform set of k sites is a set of independent bits, uniform given its size, t
 added (or from which members are removed) until there are k.
 """
 
-from __future__ import annotations
-
 import bisect
 import functools
 import itertools

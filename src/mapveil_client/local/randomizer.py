@@ -1,7 +1,5 @@
 """The base of randomizers (drawing a report, its probabilities, its exact epsilon), and of their public parameters."""
 
-from __future__ import annotations
-
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable

@@ -35,8 +35,6 @@ about :math:`e^\epsilon`, with which the real epsilon of uneven domains is up to
 Source: Wang et al. (2022), sections 3.2 and 3.3, Definition 3.2, equations 3 and 4, Theorem 3.3.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Staircase randomized response: the nearer a site, the likelier its report, in m steps."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Subset selection: a random set of k sites that holds the place more often than not."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Unary encoding: a bit for every site, each randomized by itself."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from fractions import Fraction

@@ -22,8 +22,6 @@ Frequencies are private, so they never come from a NumPy generator. A word w of 
 by rounding, is below :math:`2^{-50}` in total variation per variate.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass

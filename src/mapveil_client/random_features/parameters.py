@@ -13,8 +13,6 @@ Lemma 4 (Algorithm 3): bandwidths of one device are among :math:`h_0 (4 n + 1)`,
 ninth, ... band stays where it was. Source: Zong et al. (2023), section 3.5 and appendix A.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import ClassVar, Final, Literal

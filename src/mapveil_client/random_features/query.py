@@ -1,7 +1,5 @@
 """The query of a server to every device: a kernel, a bandwidth, a number of features, and a region."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -26,8 +26,6 @@ Source: Johnson, Kemp, Kotz, "Univariate Discrete Distributions" (2005), chapter
 "Fast generation of discrete random variables" (2004), for the table.
 """
 
-from __future__ import annotations
-
 import decimal
 import functools
 from collections.abc import Sequence

@@ -39,8 +39,6 @@ Privacy with Secure Aggregation" (2022), section 4, Definition 4.1, Theorem 4.1 
 Kotz, "Univariate Discrete Distributions" (2005), section 5.4, for the Poisson sum.
 """
 
-from __future__ import annotations
-
 import decimal
 import functools
 import math

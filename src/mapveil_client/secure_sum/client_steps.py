@@ -3,8 +3,6 @@
 No step changes anything: it returns the new memory and the fields of the answer, or raises.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace

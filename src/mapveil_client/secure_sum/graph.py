@@ -54,8 +54,6 @@ ends beside survivors; both are exact and move a few of its results by a step or
 :math:`2 t > k + c_i` only, which does not keep a malicious server from splitting the ring.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from fractions import Fraction

@@ -16,8 +16,6 @@ Domain separation: the input of every hash, key and signature starts with the pr
 number of its purpose, and every part after it is preceded by its length, so that two uses never share an input.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from enum import IntEnum
 

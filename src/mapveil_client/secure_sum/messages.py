@@ -12,8 +12,6 @@ A set of clients (or of slots) is a bit map: member i is bit ``i % 8`` (least si
 byte ``i // 8``; bits past the last member are zero.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Sequence
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """The parameters that all parties of one round agree on before it starts, and the settings that they follow from."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import math

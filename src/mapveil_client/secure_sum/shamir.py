@@ -17,8 +17,6 @@ products of reconstruction become sums of discrete logarithms, and those again o
 Source: Shamir, "How to share a secret" (1979).
 """
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np

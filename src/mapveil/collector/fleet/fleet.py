@@ -4,8 +4,6 @@ Every device runs the code of a single one. They share connections, the public d
 arithmetic. Lapses are simulated, privacy never is: a seed chooses the devices that drop out, and no noise.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 import time

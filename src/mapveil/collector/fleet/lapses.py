@@ -1,7 +1,5 @@
 """Simulated lapses of a fleet: devices that drop out of a round, and slow devices."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Final
 

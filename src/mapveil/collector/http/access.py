@@ -1,7 +1,5 @@
 """Access control: operators by their token, devices by their signature."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from concurrent.futures import Executor

@@ -4,8 +4,6 @@ These routes are not FastAPI's: a request is matched, its limits and its signatu
 engine as they came. :data:`ENDPOINTS` is the only list of them; the OpenAPI document is made from it too.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Awaitable, Callable

@@ -1,7 +1,5 @@
 """ASGI middleware: rate limits, security headers, error responses, access log."""
 
-from __future__ import annotations
-
 import logging
 import time
 from typing import Any, Final

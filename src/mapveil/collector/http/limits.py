@@ -1,7 +1,5 @@
 """Rate limits: token buckets by address and device, and the bytes of bodies held in memory."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Hashable
 from typing import Final

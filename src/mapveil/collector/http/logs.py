@@ -4,8 +4,6 @@ A line names the route, never the address that was asked for: no query, no body,
 address. Of an error of our own it says where it was raised, not what it said, for that might quote what was sent.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import sys

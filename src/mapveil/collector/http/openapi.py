@@ -1,7 +1,5 @@
 """The OpenAPI document: FastAPI's part of it and the devices' plain routes, as one."""
 
-from __future__ import annotations
-
 import re
 from typing import Any, Final, Literal
 

@@ -1,7 +1,5 @@
 """The routes of operators: collections, the ledger, the audit log, tokens, and other operators."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from functools import partial
 from typing import Annotated, Any

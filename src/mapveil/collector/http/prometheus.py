@@ -4,8 +4,6 @@ Labels are routes, statuses, phases and states: nothing of a person or of a coll
 share their numbers through files, where ``PROMETHEUS_MULTIPROC_DIR`` names a folder.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping
 from functools import partial

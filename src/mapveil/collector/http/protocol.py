@@ -5,8 +5,6 @@ beside what its bytes may take at ``body_rate``, and an answer must leave at tha
 before it is closed has the same shape as every other error.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from http import HTTPStatus

@@ -3,8 +3,6 @@
 What is costly to make of a map is made once and kept for a while.
 """
 
-from __future__ import annotations
-
 import gzip
 import itertools
 import json

@@ -1,7 +1,5 @@
 """The JSON of the API: what is accepted, strictly, and what is answered."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field

@@ -1,7 +1,5 @@
 """Running the service: sockets, workers, signals, the order in which they end; and ``mapveil serve --check``."""
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import multiprocessing.connection

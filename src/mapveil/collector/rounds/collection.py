@@ -4,8 +4,6 @@ Every change of state goes through :func:`move`, which looks the step up in :mod
 and writes the audit line in the same transaction.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Iterable

@@ -5,8 +5,6 @@ store may take the same step at the same time: each commit is guarded by where t
 them changes nothing.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 Whatever is acknowledged was committed.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass

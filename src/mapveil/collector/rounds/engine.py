@@ -4,8 +4,6 @@ Every method may be called from any thread. Whatever is acknowledged was committ
 dropped at any moment.
 """
 
-from __future__ import annotations
-
 import asyncio
 import secrets
 import time

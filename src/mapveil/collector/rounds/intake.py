@@ -4,8 +4,6 @@ Within a transaction the collection's row is locked shared, so that closing a ph
 message is accepted after its phase was closed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum

@@ -4,8 +4,6 @@ The phases of its rounds are those of :mod:`mapveil_client.secure_sum.states`.
 The service looks its steps up here while it runs, and the diagram of the documentation is drawn from the same rows.
 """
 
-from __future__ import annotations
-
 import functools
 from enum import StrEnum
 from typing import Final, NamedTuple

@@ -1,7 +1,5 @@
 """The server's side of a collection's terms: mechanism, tiling with outlines, both halves of a randomizer."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cached_property, partial
 from typing import Final

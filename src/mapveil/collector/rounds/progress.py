@@ -1,7 +1,5 @@
 """Public progress of a collection: devices expected and present, and the time left."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Hashable

@@ -5,8 +5,6 @@ phase's messages from the store (outside any); and the next phase is opened (a t
 them is done again, and comes out the same.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any, Final, NamedTuple
 

@@ -4,8 +4,6 @@ A server half is a generator that depends on its public setting and on the sums 
 again brings it to where it was: nothing of it needs to be kept.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from fractions import Fraction

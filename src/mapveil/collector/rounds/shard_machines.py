@@ -4,8 +4,6 @@ A machine takes a phase's messages from the store only, and only once no more of
 process builds it, and however often, it comes to the same state.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple

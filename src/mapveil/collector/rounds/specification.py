@@ -3,8 +3,6 @@
 Everything that could make a collection fail by its parameters alone is tried here, before any device is asked.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Mapping, Sequence

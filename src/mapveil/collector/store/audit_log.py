@@ -8,8 +8,6 @@ takes out a line has to redo every later one; whoever wrote down one chain value
 --check`` prints, notices even that, and notices lines taken off the end.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

@@ -4,8 +4,6 @@ SQLite: one file with a write-ahead log, ``synchronous=FULL``, so that a commit 
 connection writes, others read. PostgreSQL: one pool of connections; several processes may share it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sqlite3

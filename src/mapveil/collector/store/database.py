@@ -5,8 +5,6 @@ busy is a :class:`~mapveil.collector.refusals.StoreUnavailable` for the requests
 for themselves whether it is back.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 from collections.abc import Callable, Iterator, Sequence

@@ -6,8 +6,6 @@ rolled back and each of its items is written in one of its own. A writer therefo
 would cost every other item of the batch a commit.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import secrets

@@ -4,8 +4,6 @@ A token is drawn from the operating system's randomness, shown once, and kept as
 characters for an operator, ``mve_`` and 43 for enrolling devices.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import secrets

@@ -5,8 +5,6 @@ fractions as text; binary columns hold messages as they came. Triggers keep line
 being changed or deleted.
 """
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 from sqlalchemy import (

@@ -1,7 +1,5 @@
 """Examination of a store, for ``mapveil serve --check``."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field

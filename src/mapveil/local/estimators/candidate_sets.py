@@ -10,8 +10,6 @@ solution is that of :math:`\hat\pi(y) = \sum_x p(x) q(y \mid x)` itself.
 Source: Wang et al. (2022), section 3.5, equation 8, Algorithm 2.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 import numpy as np

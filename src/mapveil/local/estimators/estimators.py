@@ -1,7 +1,5 @@
 """The estimators by name: from a tally to a distribution of the users over the sites."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Final, NamedTuple

@@ -17,8 +17,6 @@ at x's node of each level l with :math:`n_l` reports (nodes of one level as if i
 where the exact likelihood of hashed reports takes Fourier transforms.
 """
 
-from __future__ import annotations
-
 from typing import Final, NamedTuple, Protocol
 
 import numpy as np

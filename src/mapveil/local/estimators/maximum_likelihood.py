@@ -11,8 +11,6 @@ Source: Dempster, Laird, Rubin (1977); Varadhan, Roland, "Simple and Globally Co
 Convergence of Any EM Algorithm" (2008).
 """
 
-from __future__ import annotations
-
 import math
 from typing import Final, NamedTuple
 

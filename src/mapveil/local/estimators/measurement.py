@@ -1,7 +1,5 @@
 """The unbiased estimates behind a map, as the measurement of its error bounds."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from fractions import Fraction

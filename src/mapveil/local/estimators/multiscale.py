@@ -18,8 +18,6 @@ Source: Mapveil; multiscale priors for counts after Kolaczyk (1999), the mean ov
 the cycle spinning of Coifman and Donoho (1995).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Final

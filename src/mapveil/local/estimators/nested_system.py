@@ -7,8 +7,6 @@ sum of g over each block as :math:`s_B = u_B - v_B\, t_B`, with :math:`t_B` the 
 of the block; a downward pass finds the t.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The utility of an estimated map of sites: site by site, and by distance."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 

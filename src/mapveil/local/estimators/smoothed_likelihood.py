@@ -25,8 +25,6 @@ Source: Mapveil; after Silverman, Jones, Wilson, Nychka, "A Smoothed EM Approach
 (1990); MacKay's effective number of parameters (1992); the universal threshold of Donoho and Johnstone (1994).
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable

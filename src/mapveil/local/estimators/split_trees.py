@@ -14,8 +14,6 @@ Sites that were listed because people go there divide people more evenly the mor
 0.5\, m^{0.6}`; cells of a raster do not, a = 0.5. Both are public guesses, corrected by the learned :math:`\kappa_l`.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -34,8 +34,6 @@ Source: Hay, Rastogi, Miklau, Suciu, "Boosting the Accuracy of Differentially Pr
 :mod:`mapveil_client.local.hierarchical_hashing`.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """The server half of the disk area mechanism."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final

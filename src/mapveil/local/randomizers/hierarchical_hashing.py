@@ -1,7 +1,5 @@
 """The server half of hierarchical hashing: constrained inference over all levels."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

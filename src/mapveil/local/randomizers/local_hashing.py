@@ -1,7 +1,5 @@
 """The server half of local hashing."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 

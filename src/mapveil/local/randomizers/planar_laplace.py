@@ -1,7 +1,5 @@
 """The server half of planar Laplace, and of every randomizer given by a whole table of weights."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The server half of subset selection."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

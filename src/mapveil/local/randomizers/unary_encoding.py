@@ -1,7 +1,5 @@
 """The server half of unary encoding."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from mapveil.local.estimators.covariance import Covariance, ExchangeableCovariance

@@ -4,8 +4,6 @@ Two kinds of file (:mod:`mapveil.obfuscation.export.phone_export` writes them): 
 add noise, which run by the very code that fits them, and ONNX for those that learnt more than a few numbers.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -7,8 +7,6 @@ double precision (single precision moves a latitude by 0.2 m), so units are chan
 itself runs in single precision.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

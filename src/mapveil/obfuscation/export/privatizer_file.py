@@ -11,8 +11,6 @@
 The checksum tells a whole file from a broken one; it does not say who wrote it. Nothing in the file is code.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Rows brought within a ball, and the base of the privatizers whose noise fits its size."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final

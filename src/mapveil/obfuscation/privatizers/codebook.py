@@ -1,7 +1,5 @@
 """The information-theoretic codebook: a few released rows, chosen by likeness."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar, Final
 

@@ -1,7 +1,5 @@
 """The privacy funnel: codes chosen so that the best attacker on one report still learns little."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar, Final, NamedTuple
 

@@ -1,7 +1,5 @@
 """Generative adversarial privacy: a network that learnt to privatize rows by playing against an attacker."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final

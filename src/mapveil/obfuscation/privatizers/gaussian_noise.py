@@ -1,7 +1,5 @@
 """Gaussian noise on every feature: the simplest privatizer, and no promise."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -17,8 +17,6 @@ cut (:math:`2^{-69}`); below :math:`2^{-60}` of total variation per number.
 Source: Mironov, "On significance of the least significant bits for differential privacy" (2012), for the leak.
 """
 
-from __future__ import annotations
-
 import decimal
 import functools
 from decimal import Decimal

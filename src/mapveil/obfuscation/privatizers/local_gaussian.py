@@ -1,7 +1,5 @@
 """The local Gaussian mechanism on clipped rows, calibrated by the exact privacy curve of Gaussian noise."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

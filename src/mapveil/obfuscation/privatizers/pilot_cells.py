@@ -1,7 +1,5 @@
 """Cells of rows: the pilot divided among nearest centres."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

@@ -1,7 +1,5 @@
 """The truncated Laplacian mechanism on clipped rows: noise that ends."""
 
-from __future__ import annotations
-
 import decimal
 import functools
 import math

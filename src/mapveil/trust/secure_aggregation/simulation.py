@@ -3,8 +3,6 @@
 Algorithm 1 of Bagdasaryan et al. (2022), the untrusted server and its clients in one process.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
