@@ -79,6 +79,9 @@ class _FromExactSums(NamedTuple):
     function: Callable
     share: Share
 
+    def check(self):
+        pass
+
     def reply(self, sums, rng, progress):
         return self.function(sums, rng)
 

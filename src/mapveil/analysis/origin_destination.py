@@ -13,7 +13,7 @@ from mapveil.analysis.lasso_flows import estimate_lasso
 from mapveil.analysis.pair_channel import check_pairs, check_sites, flow_deviation, pair_channel
 from mapveil.analysis.trips import Trips, cells_of_trips
 from mapveil.geo.tiling import Tiling
-from mapveil.local.estimators.estimators import estimate_distribution
+from mapveil.local.estimators.estimators import check_reports, estimate_distribution
 from mapveil.local.local_mechanism import LocalMechanism
 from mapveil.local.randomizers.randomizer import Randomizer
 from mapveil.maps.flow_map import FlowMap
@@ -281,6 +281,7 @@ class OriginDestination:
         check_tiling(tiling)
         domain = Domain(tiling)
         randomizer = self.on(domain)
+        check_reports(self.mechanism.estimator, randomizer)
         allowed = None if candidates is None else _candidates(domain, *candidates)
         tell("ask the devices", 0.0)
         origins, destinations = cells_of_trips(

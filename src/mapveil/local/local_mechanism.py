@@ -38,10 +38,8 @@ class LocalMechanism(LocalMethod, Mechanism):
         check_estimator(self.estimator)
 
     def on(self, domain: Domain) -> Randomizer:
-        """Both halves on a domain, whose reports the estimator permits; see :meth:`LocalMethod.on`."""
-        randomizer = cast("Randomizer", super().on(domain))
-        check_reports(self.estimator, randomizer)
-        return randomizer
+        """Both halves on a domain; see :meth:`LocalMethod.on`."""
+        return cast("Randomizer", super().on(domain))
 
     def transition_matrix(self, tiling: Tiling) -> FloatArray:
         """The probability of every report from every site, for small domains, tests and audits.
@@ -111,6 +109,7 @@ class LocalMechanism(LocalMethod, Mechanism):
         tell = progress or (lambda step, done: None)
         domain = Domain(tiling_of(points, tiling))
         randomizer = self.on(domain)
+        check_reports(self.estimator, randomizer)
         tell("ask the phones", 0.0)
         cells = cells_of_users(points, domain, self.place, self.outside, stream)
         if before_reveal is not None:

@@ -187,8 +187,8 @@ def _mechanism(
 
 def _charge(charges: Accounting, budget: Fraction, trust: str) -> dict[str, Any]:
     """Charge a curator's whole release, and each report or round of clients, before anything of it can be known."""
-    charges.check(budget)
     if trust == "central":
+        charges.check(budget)
         due = [budget]
 
         def spend_whole(share: Share) -> None:
@@ -197,6 +197,7 @@ def _charge(charges: Accounting, budget: Fraction, trust: str) -> dict[str, Any]
 
         return {"before_reveal": spend_whole}
     if trust == "distributed":
+        charges.check(budget)
         return {"before_reveal": lambda share: charges.spend(share.epsilon, share.purpose)}
     return {"before_reveal": lambda share: charges.spend(share.epsilon)}
 

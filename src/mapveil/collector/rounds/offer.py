@@ -8,6 +8,7 @@ from mapveil.collector.recent import Recent
 from mapveil.collector.refusals import Invalid
 from mapveil.geo.parse_tiling import tiling_from_dict
 from mapveil.geo.tiling import Tiling
+from mapveil.local.estimators.estimators import check_reports
 from mapveil.local.local_mechanism import LocalMechanism
 from mapveil.local.randomizers.randomizer import Randomizer
 from mapveil.mechanisms.mechanism import AnyMechanism
@@ -80,7 +81,9 @@ class Offer:
     @cached_property
     def randomizer(self) -> Randomizer:
         """Both halves of the randomizer of a local collection."""
-        return self.local.on(Domain(self.tiling))
+        randomizer = self.local.on(Domain(self.tiling))
+        check_reports(self.local.estimator, randomizer)
+        return randomizer
 
     def report_check(self) -> Callable[[bytes], None]:
         """Make the check that refuses a body that is not a report, and never says what the report says. CPU-heavy."""

@@ -8,6 +8,7 @@ import contextlib
 import os
 import sqlite3
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -234,6 +235,19 @@ def failure_of(error: BaseException) -> StoreUnavailable | None:
 
 def create_file(path: Path) -> None:
     """Make an empty store, readable by its owner only, unless there is a file already."""
+    last = time.monotonic() + _WAIT_SECONDS
+    while True:
+        try:
+            return _create_file(path)
+        except StoreUnavailable as error:
+            # SQLite does not wait where two connections turn the write-ahead log on at once.
+            busy = getattr(error.__cause__, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY
+            if not busy or time.monotonic() > last:
+                raise
+            time.sleep(0.01)
+
+
+def _create_file(path: Path) -> None:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with contextlib.suppress(FileExistsError):
