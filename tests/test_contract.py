@@ -76,14 +76,15 @@ def test_spends_at_most_its_budget_and_says_on_what(method: Method, tiling: Tili
 def test_a_seed_repeats_and_its_absence_does_not(method: Method) -> None:
     tiling = TILINGS["quadtree"]
     sums = some_counts(tiling)
-    first, again = (make(method).release(sums, rng=5).values for _ in range(2))
-    np.testing.assert_array_equal(first, again)
+    np.testing.assert_array_equal(*(make(method).release(sums, rng=5).values for _ in range(2)))
     # Of local reports much is needed for an estimator not to fall back on the one map that says nothing.
     local = method.trust == "local"
     sums = some_counts(tiling, users=4000) if local else sums
-    fresh = [make(method, 4 if local else 1).release(sums) for _ in range(4)]
-    assert any(not np.array_equal(fresh[0].values, other.values) for other in fresh[1:])
-    assert not fresh[0].guarantee.seeded
+    fresh = make(method, 4 if local else 1)
+    first = fresh.release(sums)
+    # A map of few values may come twice: half of all thresholded maps are one and the same.
+    assert any(not np.array_equal(first.values, fresh.release(sums).values) for _ in range(64))
+    assert not first.guarantee.seeded
 
 
 @OF_METHOD
