@@ -7,6 +7,7 @@ that were told different terms can never be summed together.
 import hashlib
 import json
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from fractions import Fraction
@@ -85,15 +86,15 @@ def read_fraction(value: object, name: str) -> Fraction:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Document:
+class Document(ABC):
     """A public document of a collection: one encoding, whose digest is bound into every secure sum."""
 
     what: ClassVar[str]
 
     @classmethod
+    @abstractmethod
     def _read(cls, record: dict[str, Any]) -> dict[str, Any]:
         """The arguments of a record's values."""
-        raise NotImplementedError
 
     def to_record(self) -> dict[str, Any]:
         """A JSON-ready record, for the wire."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -34,8 +35,8 @@ def test_the_claim_stands_with_as_few_noise_shares_as_are_promised(
 
 
 def test_halved_noise_shares_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    def half(*arguments: object) -> Fraction:
-        return share_shape(*arguments) / 2  # type: ignore[arg-type]
+    def half(*arguments: Any) -> Fraction:
+        return share_shape(*arguments) / 2
 
     monkeypatch.setattr("mapveil_client.methods.share_shape", half)
     report = audit_epsilon(
@@ -50,9 +51,9 @@ def test_halved_noise_shares_are_caught(monkeypatch: pytest.MonkeyPatch) -> None
 def test_exactly_one_laplace_variable_of_noise_is_left() -> None:
     mechanism = LaplaceHistogram(epsilon=1, clip=False, trust=SecureAggregation(scale=1))
     devices = audited_devices(TILING, np.zeros(TILING.size, dtype=np.int64), None)
-    run: Callable[[Randomness], object] = least_noise(mechanism, TILING, devices)
+    run: Callable[[Randomness], Any] = least_noise(mechanism, TILING, devices)
     rng = Randomness(4)
-    values = np.concatenate([run(rng).values for _ in range(400)])  # type: ignore[attr-defined]
+    values = np.concatenate([run(rng).values for _ in range(400)])
     q = np.exp(-1.0)
     assert values.var() == pytest.approx(2 * q / (1 - q) ** 2, rel=0.12)
 

@@ -7,6 +7,7 @@ import io
 import json
 import math
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -205,6 +206,6 @@ def test_words_picture_and_page(at: Scene, report: LocalisationReport) -> None:
         ({"ratio": 0.5}, "ratio of maxima"),
     ],
 )
-def test_what_is_refused(at: Scene, changes: dict[str, object], match: str) -> None:
+def test_what_is_refused(at: Scene, changes: dict[str, Any], match: str) -> None:
     with pytest.raises(ParameterError, match=match):
-        localisation_report(MECHANISM, 150.0, at, **changes)  # type: ignore[arg-type]
+        localisation_report(MECHANISM, 150.0, at, **changes)

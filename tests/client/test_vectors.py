@@ -45,7 +45,7 @@ def test_the_python_client_makes_the_vectors(name: str, made: dict[str, Any]) ->
 
 
 def numbers(message: str) -> list[Any]:
-    """What a report of random features holds."""
+    """The values in a report of random features."""
     import numpy as np
 
     from mapveil_client import canonical_cbor

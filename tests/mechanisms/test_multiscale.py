@@ -101,7 +101,7 @@ def test_nobody_is_put_where_nobody_can_be_and_the_rest_adds_up(play, crowd, rou
     assert not values[members == 0].any()
     assert values.sum() == pytest.approx(5000, rel=0.02)
     for measured in made.made.measurements:
-        assert (measured.groups[members == 0] == -1).all() or (measured.groups[:256] == -1).all()
+        assert (measured.groups[:256] == -1).all()  # a block of them
         assert (measured.groups[members > 0] >= 0).all()
 
 

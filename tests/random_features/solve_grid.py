@@ -1,4 +1,4 @@
-r"""What a server learns from evaluations on a grid: the features themselves, exactly.
+r"""The features themselves, recovered exactly by a server from evaluations on a grid.
 
 A device's evaluations are a sum of B cosines, that is of 2 B complex exponentials :math:`e^{i k \cdot \theta_m}`
 over the grid's indices k. Small windows of the grid, taken at all offsets, span a space of 2 B dimensions that a

@@ -19,7 +19,7 @@ DIMENSION = pytest.mark.parametrize("dimension", [1, 2, 3])
 
 
 def scores(kernel, dimension, factor):
-    """How many standard errors the mean of the cosines is from the kernel of another bandwidth, at several offsets."""
+    """Standard errors between the mean of the cosines and the kernel of another bandwidth, at several offsets."""
     units = kernel.frequencies(COUNT, dimension, Randomness(7))
     found = []
     for length in (0.3, 0.8, 1.5, 2.5):

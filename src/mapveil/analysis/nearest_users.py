@@ -8,7 +8,9 @@ Whoever asks is not a neighbour of themselves: their own cell counts one user le
 Source: Wang et al. (2022), section 6.3.
 """
 
-from typing import Final, NamedTuple
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +18,9 @@ import numpy.typing as npt
 from mapveil.geo.tiling import Tiling
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import ParameterError, check
+
+if TYPE_CHECKING:
+    from scipy.spatial import cKDTree
 
 _CHUNK_ENTRIES: Final = 1 << 22
 _FIRST_REACH: Final = 32
@@ -100,7 +105,7 @@ def nearest_users(
 def _settle(
     made: NearestUsers,
     part: IntArray,
-    tree: object,
+    tree: cKDTree,
     plane: FloatArray,
     inhabited: IntArray,
     mass: FloatArray,
@@ -108,7 +113,7 @@ def _settle(
 ) -> npt.NDArray[np.bool_]:
     """Fill in the places whose lists the nearest ``reach`` cells decide; which these are."""
     asking = made.place[part]
-    far, near = tree.query(plane[asking], k=[*range(1, reach + 1)])  # type: ignore[attr-defined]
+    far, near = (np.asarray(found) for found in tree.query(plane[asking], k=[*range(1, reach + 1)]))
     cells = inhabited[near]
     # Millimetres and codes in one number: equal distances in a stable order.
     order = np.argsort(np.round(far * 1000).astype(np.int64) * mass.size + cells, axis=1)

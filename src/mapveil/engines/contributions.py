@@ -277,7 +277,7 @@ def _sql_key(opened: duckdb.DuckDBPyConnection, tiling: Tiling, locate: Locate |
 
     opened.create_function(
         "mapveil_locate", cells, ["DOUBLE", "DOUBLE"], "BIGINT", type="arrow", side_effects=True
-    )  # type: ignore[call-overload]
+    )  # type: ignore[call-overload]  # its stubs want the annotations that it cannot evaluate
     return SqlKey("mapveil_locate(lon, lat)", None, lambda keys: keys)
 
 

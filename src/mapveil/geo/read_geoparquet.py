@@ -115,6 +115,6 @@ def _register(connection: duckdb.DuckDBPyConnection) -> None:
         lon, lat = decode_wkb_points(whole.cast(pyarrow.binary()))
         return pyarrow.StructArray.from_arrays([pyarrow.array(lon), pyarrow.array(lat)], names=["lon", "lat"])
 
-    connection.create_function(  # type: ignore[call-overload]
+    connection.create_function(  # type: ignore[call-overload]  # its stubs want what it cannot evaluate
         "mapveil_wkb", places, ["BLOB"], "STRUCT(lon DOUBLE, lat DOUBLE)", type="arrow"
     )

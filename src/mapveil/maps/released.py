@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -42,7 +43,7 @@ LINE_SUFFIXES: Final = SUFFIXES[2:]
 
 
 @dataclass(frozen=True, eq=False)
-class ReleasedMap:
+class ReleasedMap(ABC):
     """Base class of the maps: canonical metadata, and methods bound to functions of the rooms above.
 
     The functions are looked up by name when they are called: a value imports neither its writers nor its pictures.
@@ -60,19 +61,24 @@ class ReleasedMap:
     if TYPE_CHECKING:  # fields of the maps, properties of a map that is made of another
 
         @property
-        def tiling(self) -> Tiling: ...  # noqa: D102
-        @property
-        def guarantee(self) -> Guarantee: ...  # noqa: D102
-        @property
-        def method(self) -> str: ...  # noqa: D102
+        def tiling(self) -> Tiling:
+            """The cells."""
 
+        @property
+        def guarantee(self) -> Guarantee:
+            """The promise of the release."""
+
+        @property
+        def method(self) -> str:
+            """Name of the method."""
+
+    @abstractmethod
     def about(self) -> dict[str, Any]:
         """The metadata that are particular to a kind of map, JSON-ready."""
-        raise NotImplementedError
 
+    @abstractmethod
     def scene(self, *, page: bool = False) -> Scene:
         """Everything that a picture, or a page, shows of the map."""
-        raise NotImplementedError
 
     def columns(self) -> tuple[Layer, ...]:
         """Every number of a cell, for the exports; none where rows are lines."""

@@ -137,7 +137,7 @@ def render(claim: Claim) -> Promise:
         ("reveals", reveals),
         ("hidden", hidden),
         *(("measured", text) for text in measured),
-        *(("spent", f"{_epsilon(share.epsilon)} on {share.purpose}") for share in claim.shares),
+        *(("spent", f"{_share(share.epsilon)} on {share.purpose}") for share in claim.shares),
         ("account", _account(claim)),
         *(("warning", text) for text in marks),
     ]
@@ -345,6 +345,11 @@ def _up(bound: Fraction | Decimal, digits: int = 3) -> str:
         near = +bound if isinstance(bound, Decimal) else Decimal(bound.numerator) / bound.denominator
     with decimal.localcontext(prec=digits, rounding=decimal.ROUND_CEILING, Emax=decimal.MAX_EMAX):
         return f"{float(+near):g}"
+
+
+def _share(epsilon: Fraction) -> str:
+    """A part of epsilon to six digits, to nearest: the whole is what bounds, and parts are to add up to it."""
+    return f"{float(epsilon):.6g}"
 
 
 def _epsilon(epsilon: Fraction) -> str:

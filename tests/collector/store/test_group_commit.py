@@ -42,7 +42,7 @@ def test_a_row_that_breaks_the_schema_fails_alone(store):
 
 
 def test_an_answer_comes_after_the_commit_only(store):
-    """Whoever was answered finds the row with another connection."""
+    """A sender that was answered finds the row with another connection."""
 
     async def one(client: int) -> bool:
         await store.commit(put(client))

@@ -32,7 +32,7 @@ May be run more than once, always against the store as it is then, so it changes
 _MAX_ITEMS: Final = 512  # of one transaction
 _MAX_SECONDS: Final = 0.05  # of one transaction's writes, so that the first item does not wait for all others
 _GATHER_SECONDS: Final = 0.004
-"""How long a busy store waits for more items of one transaction: whoever was just answered sends the next."""
+"""Wait of a busy store for more items of one transaction: a client that was just answered sends its next item."""
 
 _TRIES: Final = 6
 
