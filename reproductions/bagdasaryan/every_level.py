@@ -9,9 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mapveil.maps.density_map import Measurement
-from mapveil.mechanisms.mechanism import Estimate
-from mapveil.mechanisms.plan import NoisySums, Plan, Setting
 from mapveil.mechanisms.sum_mechanism import SumMechanism
+from mapveil.trust.queries import Estimate, NoisySums, Plan, Setting
 
 _UNIT = 1  # what is shown is in users
 

@@ -32,6 +32,7 @@ from mapveil.geo.web_mercator import WebMercatorTiles as WebMercatorTiles
 from mapveil.maps.density_map import DensityMap as DensityMap
 from mapveil.maps.flow_map import FlowMap as FlowMap
 from mapveil.maps.signal_map import SignalMap as SignalMap
+from mapveil.mechanisms.release import release as release
 from mapveil.navigation.read_roads import read_roads as read_roads
 from mapveil.navigation.routes import routes as routes
 from mapveil.obfuscation.export.privatizer_file import read_privatizer as read_privatizer
@@ -42,6 +43,5 @@ from mapveil.obfuscation.privatize import read_privatized as read_privatized
 from mapveil.privacy.accounting import Accounting as Accounting
 from mapveil.privacy.guarantee import Guarantee as Guarantee
 from mapveil.privacy.ledger import Ledger as Ledger
-from mapveil.trust.release import release as release
 from mapveil_client import __version__ as __version__
 from mapveil_client.randomness.random import Randomness as Randomness

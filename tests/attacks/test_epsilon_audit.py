@@ -24,11 +24,11 @@ from mapveil.attacks.epsilon_audit import (
 )
 from mapveil.engines import UNIT
 from mapveil.mechanisms.laplace_histogram import LaplaceHistogram
-from mapveil.mechanisms.mechanism import Estimate
 from mapveil.mechanisms.methods import METHODS, find_method
 from mapveil.mechanisms.sum_mechanism import SumMechanism
 from mapveil.privacy.claim import Share
 from mapveil.trust.curator import noisy_sums
+from mapveil.trust.queries import Estimate
 from mapveil_client.errors import ParameterError
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)

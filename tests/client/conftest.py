@@ -11,10 +11,10 @@ import pytest
 
 from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.region import Region
-from mapveil.mechanisms.plan import Query
 from mapveil.random_features.fourier_kde import FourierKde
 from mapveil.random_features.map_points import map_points
 from mapveil.secure_sum.server import Server
+from mapveil.trust.queries import Query
 from mapveil.trust.secure_aggregation.round_terms import RoundTerms
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.device_locations import Whereabouts

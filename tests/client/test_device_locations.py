@@ -12,7 +12,7 @@ from mapveil.geo.grid import Grid
 from mapveil.geo.points import Points
 from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.region import Region
-from mapveil.local.devices import cells_of_users
+from mapveil.local.reported_cells import cells_of_users
 from mapveil.random_features.devices import visits_of
 from mapveil_client.device_locations import Whereabouts
 from mapveil_client.errors import InputError

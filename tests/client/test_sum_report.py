@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from mapveil.mechanisms.plan import Query
 from mapveil.privacy.discrete_laplace import laplace_variance
+from mapveil.trust.queries import Query
 from mapveil_client.contribution import Devices, client_noise, client_report, encode_places, sensitivity
 from mapveil_client.encodings import LabelEncoding, NodeEncoding
 from mapveil_client.level_encoding import LevelEncoding, SketchEncoding

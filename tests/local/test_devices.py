@@ -7,7 +7,7 @@ import pytest
 
 import mapveil as mv
 from mapveil.geo.counts import Counts
-from mapveil.local.devices import cells_of_users
+from mapveil.local.reported_cells import cells_of_users
 from mapveil_client.errors import InputError
 from mapveil_client.local.domain import Domain
 from mapveil_client.randomness.random import Randomness

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 import mapveil as mv
 from mapveil.local.estimators.covariance import DenseCovariance, IndependentCovariance
+from mapveil.local.estimators.estimate_shrinkage import shrink_estimates
 from mapveil.local.estimators.estimators import estimate_distribution
-from mapveil.local.estimators.multiscale import shrink_estimates
 from mapveil.local.estimators.split_trees import site_tree
 from mapveil.local.randomizers.disk_area import DiskArea
 from mapveil.local.randomizers.hadamard_response import HadamardResponse

@@ -9,8 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mapveil.mechanisms.adaptive_histogram import AdaptiveHistogram
-from mapveil.mechanisms.mechanism import Estimate
-from mapveil.mechanisms.plan import NoisySums, Query, Setting
+from mapveil.trust.queries import Estimate, NoisySums, Query, Setting
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.encodings import NodeEncoding
 from mapveil_client.morton import PrefixTree

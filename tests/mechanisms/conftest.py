@@ -9,10 +9,9 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from mapveil.mechanisms.mechanism import Estimate
-from mapveil.mechanisms.plan import NoisySums, Query, Setting
 from mapveil.mechanisms.sum_mechanism import SumMechanism
 from mapveil.privacy.discrete_laplace import laplace_variance
+from mapveil.trust.queries import Estimate, NoisySums, Query, Setting
 from mapveil_client.arrays import FloatArray, IntArray
 
 

@@ -14,7 +14,7 @@ from mapveil.engines import UNIT, UserSums
 from mapveil.geo.tiling import Tiling
 from mapveil.inference.tree_median import KeptTree, Masses
 from mapveil.mechanisms.emd_heatmap import EmdHeatmap, Selection, select
-from mapveil.mechanisms.plan import Raster
+from mapveil.trust.queries import Raster
 from mapveil_client.errors import ParameterError
 from mapveil_client.level_encoding import level_members
 

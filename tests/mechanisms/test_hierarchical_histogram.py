@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from mapveil.mechanisms.hierarchical_histogram import HierarchicalHistogram
-from mapveil.mechanisms.plan import Setting
 from mapveil.privacy.discrete_laplace import laplace_variance
+from mapveil.trust.queries import Setting
 from mapveil_client.errors import ParameterError
 
 

@@ -11,9 +11,9 @@ from scipy import stats
 
 import mapveil as mv
 from mapveil.mechanisms.local_laplace import LocalLaplace
-from mapveil.mechanisms.plan import Execution, Query, Raster, Setting
 from mapveil.privacy.claim import Adversary, Assumes, Neighbouring
 from mapveil.privacy.discrete_laplace import laplace_variance
+from mapveil.trust.queries import Execution, Query, Raster, Setting
 from mapveil.trust.secure_aggregation.model import SecureAggregation, WholeNoise
 from mapveil_client.contribution import Devices, client_report
 from mapveil_client.encodings import NodeEncoding

@@ -7,8 +7,8 @@ import pytest
 
 from mapveil.mechanisms.adaptive_histogram import AdaptiveHistogram
 from mapveil.mechanisms.multiscale import Multiscale
-from mapveil.mechanisms.plan import Setting
 from mapveil.mechanisms.uniform_grid import UniformGrid
+from mapveil.trust.queries import Setting
 from mapveil_client.errors import ParameterError
 from mapveil_client.morton import deinterleave
 

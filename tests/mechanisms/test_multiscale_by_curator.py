@@ -9,8 +9,8 @@ from mapveil.geo.counts import Counts
 from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.region import Region
 from mapveil.mechanisms.multiscale import Multiscale
-from mapveil.mechanisms.plan import Setting
 from mapveil.trust.curator import Curator
+from mapveil.trust.queries import Setting
 from mapveil_client.errors import ParameterError
 
 DEPTH = 6

@@ -7,10 +7,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from mapveil.mechanisms.mechanism import Estimate
 from mapveil.mechanisms.methods import METHODS
-from mapveil.mechanisms.plan import NoisySums, Plan, Query, Setting
 from mapveil.privacy.claim import Share
+from mapveil.trust.queries import Estimate, NoisySums, Plan, Query, Setting
 from mapveil_client.encodings import NodeEncoding
 from mapveil_client.morton import PrefixTree
 from mapveil_client.randomness.noise_shares import noise_shares

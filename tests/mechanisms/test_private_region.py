@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import mapveil as mv
-from mapveil.mechanisms.plan import Execution
 from mapveil.mechanisms.private_region import FoundRegion, find_region
 from mapveil.trust.curator import Curator
+from mapveil.trust.queries import Execution
 from mapveil_client.errors import PromiseError
 from mapveil_client.randomness.random import Randomness
 

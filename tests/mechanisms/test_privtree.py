@@ -14,9 +14,9 @@ import mapveil as mv
 from mapveil.engines import UNIT, UserSums
 from mapveil.geo.tiling import Tiling
 from mapveil.mechanisms import privtree
-from mapveil.mechanisms.plan import Raster
 from mapveil.mechanisms.privtree import PrivTree
 from mapveil.privacy.discrete_laplace import discrete_laplace
+from mapveil.trust.queries import Raster
 from mapveil_client.errors import ParameterError
 from mapveil_client.level_encoding import level_members
 from mapveil_client.randomness.random import Randomness

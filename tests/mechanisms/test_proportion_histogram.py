@@ -15,11 +15,10 @@ from mapveil.geo.counts import Counts
 from mapveil.inference.wilson import noisy_wilson, normal_quantile
 from mapveil.maps.proportion_map import LabelMeasurement, ProportionMap
 from mapveil.mechanisms.adaptive_histogram import AdaptiveHistogram
-from mapveil.mechanisms.mechanism import Estimate
 from mapveil.mechanisms.methods import find_method
-from mapveil.mechanisms.plan import NoisySums, Query, Setting
 from mapveil.mechanisms.proportion_histogram import ProportionHistogram
 from mapveil.privacy.discrete_laplace import laplace_variance
+from mapveil.trust.queries import Estimate, NoisySums, Query, Setting
 from mapveil.trust.secure_aggregation.model import SecureAggregation
 from mapveil_client.arrays import FloatArray
 from mapveil_client.contribution import Devices

@@ -5,8 +5,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from mapveil.mechanisms.plan import Setting
 from mapveil.mechanisms.uniform_grid import UniformGrid, cells_at, nearest_level, noise_deviation
+from mapveil.trust.queries import Setting
 from mapveil_client.errors import ParameterError
 
 

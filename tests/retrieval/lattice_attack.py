@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mapveil.retrieval.parameters import DEVIATION, MODULUS_BITS, SECRET
+from mapveil.retrieval.lattice_parameters import DEVIATION, MODULUS_BITS, SECRET
 from mapveil_client.errors import ParameterError
 
 _SMALLEST_BLOCK = 50

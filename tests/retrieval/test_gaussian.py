@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from mapveil.retrieval.gaussian import LARGEST, draw_gaussian, gaussian_table
-from mapveil.retrieval.parameters import DEVIATION, SECRET, failure_log2
+from mapveil.retrieval.lattice_parameters import DEVIATION, SECRET, failure_log2
 from mapveil_client.randomness.logarithmic import SLOTS
 from mapveil_client.randomness.random import Randomness
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from mapveil.retrieval.parameters import DEVIATION
+from mapveil.retrieval.lattice_parameters import DEVIATION
 from mapveil_client.errors import ParameterError
 from tests.retrieval.lattice_attack import primal_attack
 

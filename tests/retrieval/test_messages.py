@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mapveil.retrieval.messages import (
+from mapveil.retrieval.pir_messages import (
     Hint,
     Message,
     Offer,

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 from scipy.signal import fftconvolve
 
-from mapveil.retrieval.parameters import (
+from mapveil.retrieval.lattice_parameters import (
     DEVIATION,
     LARGEST_COLUMNS,
     LARGEST_ROWS,

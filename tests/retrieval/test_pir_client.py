@@ -11,8 +11,8 @@ import pytest
 from scipy import stats
 
 from mapveil.retrieval.gaussian import draw_gaussian
+from mapveil.retrieval.lattice_parameters import DEVIATION, LARGEST_COLUMNS, SCALE_BITS, largest_error
 from mapveil.retrieval.matrix import matrix_key, matrix_times_secret
-from mapveil.retrieval.parameters import DEVIATION, LARGEST_COLUMNS, SCALE_BITS, largest_error
 from mapveil.retrieval.pir_client import Client
 from mapveil.retrieval.pir_server import Server
 from mapveil.retrieval.records import Database

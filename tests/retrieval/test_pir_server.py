@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from mapveil.retrieval.messages import OutdatedHint
 from mapveil.retrieval.pir_client import Client
+from mapveil.retrieval.pir_messages import OutdatedHint
 from mapveil.retrieval.pir_server import Server
 from mapveil.retrieval.records import Database
 from mapveil_client.canonical_cbor import decode, encode

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mapveil.retrieval.parameters import LARGEST_COLUMNS, failure_log2
+from mapveil.retrieval.lattice_parameters import LARGEST_COLUMNS, failure_log2
 from mapveil.retrieval.shape import Shape, choose_shape
 from mapveil_client.errors import ParameterError
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-import mapveil.retrieval.messages
+import mapveil.retrieval.pir_messages
 import mapveil_client.errors
 from mapveil.retrieval.pir_client import Client
 from mapveil.retrieval.pir_server import Server
@@ -145,7 +145,7 @@ def test_both_halves_write_the_vectors_bytes(vector):
 def test_a_message_is_refused(case):
     vector = VECTORS["tiles"]
     fault = getattr(mapveil_client.errors, case["fault"], None) or getattr(
-        mapveil.retrieval.messages, case["fault"]
+        mapveil.retrieval.pir_messages, case["fault"]
     )
     server = Server(GENERATOR.database_of(vector), compiled=False)
     fresh, ready = Client(server.offer()), GENERATOR.client_of(server)

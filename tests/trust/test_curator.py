@@ -13,13 +13,12 @@ from scipy import stats
 import mapveil as mv
 from mapveil.engines import UNIT, UserSums
 from mapveil.mechanisms.laplace_histogram import LaplaceHistogram
-from mapveil.mechanisms.mechanism import Estimate
-from mapveil.mechanisms.plan import Execution, Query, Raster
 from mapveil.mechanisms.sum_mechanism import SumMechanism
 from mapveil.privacy.claim import ContributionBound, Neighbouring, Norm
 from mapveil.privacy.discrete_laplace import discrete_laplace
 from mapveil.privacy.sampling import sampling_delta
 from mapveil.trust.curator import Curator, noisy_sums
+from mapveil.trust.queries import Estimate, Execution, Query, Raster
 from mapveil_client.encodings import NodeEncoding
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.morton import PrefixTree

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mapveil as mv
-from mapveil.mechanisms.plan import Execution, Query, Raster
 from mapveil.privacy.claim import Share
 from mapveil.privacy.discrete_laplace import laplace_variance
 from mapveil.secure_sum.drivers import IdealSum
 from mapveil.secure_sum.protocol_sum import ProtocolSum
+from mapveil.trust.queries import Execution, Query, Raster
 from mapveil.trust.secure_aggregation import simulation
 from mapveil.trust.secure_aggregation.model import SecureAggregation
 from mapveil_client.contribution import Devices, sensitivity

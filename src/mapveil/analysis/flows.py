@@ -29,10 +29,11 @@ from mapveil.geo.region import Region
 from mapveil.geo.tiling import Tiling
 from mapveil.local.local_mechanism import LocalMechanism
 from mapveil.maps.flow_map import FlowMap
-from mapveil.mechanisms.mechanism import Progress, check_tiling
+from mapveil.mechanisms.mechanism import check_tiling
 from mapveil.mechanisms.methods import find_method
 from mapveil.privacy.accounting import Accounting
 from mapveil.privacy.ledger import Ledger
+from mapveil.trust.queries import Progress
 from mapveil_client.arrays import IntArray
 from mapveil_client.epsilon import EpsilonLike, as_epsilon
 from mapveil_client.errors import InputError, ParameterError

@@ -18,11 +18,11 @@ from mapveil.geo.tiling import Tiling
 from mapveil.local.local_mechanism import LocalMechanism
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.scene import Layer, ScaleKind, Scene, Shading
-from mapveil.mechanisms.mechanism import Progress
+from mapveil.mechanisms.release import release
 from mapveil.privacy.accounting import Accounting
 from mapveil.privacy.ledger import Ledger
 from mapveil.retrieval.records import Database
-from mapveil.trust.release import release
+from mapveil.trust.queries import Progress
 from mapveil_client.arrays import IntArray
 from mapveil_client.epsilon import EpsilonLike
 from mapveil_client.errors import InputError, ParameterError, check
@@ -209,7 +209,7 @@ def neighbours(
     k : int
         Users in a list, at least 1.
     epsilon, method, options, region, account, rng, progress
-        As for :func:`mapveil.trust.release.release` with trust ``"local"``.
+        As for :func:`mapveil.mechanisms.release.release` with trust ``"local"``.
 
     Raises
     ------

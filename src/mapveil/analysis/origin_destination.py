@@ -17,9 +17,10 @@ from mapveil.local.estimators.estimators import check_reports, estimate_distribu
 from mapveil.local.local_mechanism import LocalMechanism
 from mapveil.local.randomizers.randomizer import Randomizer
 from mapveil.maps.flow_map import FlowMap
-from mapveil.mechanisms.mechanism import Progress, check_tiling
+from mapveil.mechanisms.mechanism import check_tiling
 from mapveil.privacy.claim import Assumes, ContributionBound, Norm, Share, Unit
 from mapveil.privacy.guarantee import Guarantee
+from mapveil.trust.queries import Progress
 from mapveil_client.arrays import BoolArray, FloatArray, IntArray
 from mapveil_client.errors import InputError, ParameterError, check
 from mapveil_client.local.domain import Domain

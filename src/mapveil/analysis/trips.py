@@ -13,7 +13,7 @@ from mapveil.geo.points import Points
 from mapveil.geo.read_points import open_table
 from mapveil.geo.tables import Table, column_types, quote_name, reading
 from mapveil.geo.tiling import as_tiling
-from mapveil.local.devices import check_inside
+from mapveil.local.reported_cells import check_inside
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.contribution import Outside
 from mapveil_client.errors import InputError

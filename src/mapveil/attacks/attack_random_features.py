@@ -45,7 +45,7 @@ def attack_random_features(
         Locations of the devices; or a map that :class:`FourierKde` released, from which devices are drawn and which
         takes none of the parameters up to ``prior``.
     tiling, region
-        As for :func:`mapveil.trust.release.release`.
+        As for :func:`mapveil.mechanisms.release.release`.
     options : mapping, optional
         Parameters of :class:`FourierKde`.
     prior : DensityMap or Counts, optional

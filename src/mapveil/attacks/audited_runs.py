@@ -12,9 +12,8 @@ from mapveil.engines import UNIT
 from mapveil.geo.tiling import Tiling
 from mapveil.local.local_mechanism import LocalMechanism
 from mapveil.local.randomizers.randomizer import SymbolRandomizer
-from mapveil.mechanisms.mechanism import Estimate
-from mapveil.mechanisms.plan import Execution, Raster, run
 from mapveil.mechanisms.sum_mechanism import SumMechanism
+from mapveil.trust.queries import Estimate, Execution, Raster, run
 from mapveil.trust.secure_aggregation.model import SecureAggregation
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.contribution import Devices

@@ -28,12 +28,12 @@ from mapveil.attacks.audited_runs import audited_devices, least_noise, report_li
 from mapveil.engines import UNIT, UserSums
 from mapveil.geo.tiling import Tiling
 from mapveil.local.local_mechanism import LocalMechanism
-from mapveil.mechanisms.mechanism import AnyMechanism, Estimate, Mechanism
-from mapveil.mechanisms.plan import Execution
-from mapveil.mechanisms.plan import run as run_plan
+from mapveil.mechanisms.mechanism import AnyMechanism, Mechanism
 from mapveil.mechanisms.private_fourier_kde import PrivateFourierKde
 from mapveil.mechanisms.sum_mechanism import SumMechanism
 from mapveil.trust.curator import Curator
+from mapveil.trust.queries import Estimate, Execution
+from mapveil.trust.queries import run as run_plan
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.epsilon import EpsilonLike, as_epsilon
 from mapveil_client.errors import ParameterError, check

@@ -167,7 +167,7 @@ def _evaluate(mechanism: LocalMechanism, points: Points, near: NeighbourMap) -> 
     import numpy as np
 
     from mapveil.analysis.quality import neighbour_quality
-    from mapveil.local.devices import cells_of_users
+    from mapveil.local.reported_cells import cells_of_users
     from mapveil_client.local.domain import Domain
     from mapveil_client.randomness.random import Randomness
 

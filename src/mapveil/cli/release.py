@@ -98,7 +98,7 @@ def command(
     from mapveil.geo.points import Points
     from mapveil.geo.read_points import read_source
     from mapveil.inference.heatmap import smooth
-    from mapveil.trust.release import release, split_region
+    from mapveil.mechanisms.release import release, split_region
 
     if shard_size is not None:
         options["shard_size"] = shard_size

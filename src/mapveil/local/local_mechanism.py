@@ -8,14 +8,15 @@ from typing import cast
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling, as_tiling
-from mapveil.local.devices import cells_of_users
 from mapveil.local.estimators.estimators import check_estimator, check_reports, estimate_distribution
 from mapveil.local.estimators.measurement import estimated_users
 from mapveil.local.randomizers.randomizer import Randomizer, SymbolRandomizer, Tally
+from mapveil.local.reported_cells import cells_of_users
 from mapveil.maps.density_map import DensityMap
-from mapveil.mechanisms.mechanism import Mechanism, Progress, tiling_of
+from mapveil.mechanisms.mechanism import Mechanism, tiling_of
 from mapveil.privacy.claim import Adversary, Assumes, ContributionBound, Neighbouring, Norm, Share, TrustModel
 from mapveil.privacy.guarantee import Guarantee
+from mapveil.trust.queries import Progress
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import ParameterError
 from mapveil_client.local.domain import Domain

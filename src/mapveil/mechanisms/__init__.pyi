@@ -17,9 +17,6 @@ from mapveil.mechanisms.hierarchical_histogram import HierarchicalHistogram as H
 from mapveil.mechanisms.laplace_histogram import LaplaceHistogram as LaplaceHistogram
 from mapveil.mechanisms.local_laplace import LocalLaplace as LocalLaplace
 from mapveil.mechanisms.multiscale import Multiscale as Multiscale
-from mapveil.mechanisms.plan import NoisySums as NoisySums
-from mapveil.mechanisms.plan import Query as Query
-from mapveil.mechanisms.plan import Setting as Setting
 from mapveil.mechanisms.private_fourier_kde import PrivateFourierKde as PrivateFourierKde
 from mapveil.mechanisms.privtree import PrivTree as PrivTree
 from mapveil.mechanisms.proportion_histogram import ProportionHistogram as ProportionHistogram
@@ -30,3 +27,6 @@ from mapveil.mechanisms.uniform_grid import UniformGrid as UniformGrid
 from mapveil.random_features.federated_kde import FederatedKde as FederatedKde
 from mapveil.random_features.fourier_kde import FourierKde as FourierKde
 from mapveil.random_features.zero_features import ZeroFeatures as ZeroFeatures
+from mapveil.trust.queries import NoisySums as NoisySums
+from mapveil.trust.queries import Query as Query
+from mapveil.trust.queries import Setting as Setting

@@ -8,9 +8,8 @@ import numpy as np
 
 from mapveil.inference.two_rounds import block_inference
 from mapveil.maps.density_map import Measurement
-from mapveil.mechanisms.mechanism import Estimate
-from mapveil.mechanisms.plan import Plan, Query, Setting
 from mapveil.mechanisms.sum_mechanism import SumMechanism
+from mapveil.trust.queries import Estimate, Plan, Query, Setting
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.block_encoding import BlockEncoding, even_edges
 from mapveil_client.epsilon import split_epsilon

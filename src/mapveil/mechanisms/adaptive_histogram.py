@@ -22,10 +22,9 @@ from mapveil.mechanisms.adaptive_rounds import (
     target_deviation,
     thresholds,
 )
-from mapveil.mechanisms.mechanism import Estimate
-from mapveil.mechanisms.plan import NoisySums, Plan, Query, Setting
 from mapveil.mechanisms.sum_mechanism import SumMechanism
 from mapveil.mechanisms.uniform_grid import resolution_note
+from mapveil.trust.queries import Estimate, NoisySums, Plan, Query, Setting
 from mapveil_client.arrays import BoolArray, FloatArray
 from mapveil_client.encodings import Encoding, NodeEncoding
 from mapveil_client.errors import ParameterError
@@ -108,7 +107,7 @@ class AdaptiveHistogram(SumMechanism):
 
     Examples
     --------
-    >>> from mapveil.mechanisms.plan import Setting
+    >>> from mapveil.trust.queries import Setting
     >>> members = np.ones(4**5, dtype=np.int64)
     >>> plan = AdaptiveHistogram(epsilon=1).plan(Setting(5, members, 10_000, 1, Fraction(1, 10_000), 1))
     >>> query = next(plan)

@@ -10,9 +10,8 @@ import numpy as np
 
 from mapveil.maps.density_map import Measurement
 from mapveil.mechanisms.level_choice import LevelMechanism, LevelSums, show_levels
-from mapveil.mechanisms.mechanism import Estimate
-from mapveil.mechanisms.plan import NoisySums, Plan, Query, Setting
 from mapveil.trust.curator import Curator
+from mapveil.trust.queries import Estimate, NoisySums, Plan, Query, Setting
 from mapveil.trust.secure_aggregation.model import SecureAggregation
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.level_encoding import SketchEncoding, level_members

@@ -8,10 +8,9 @@ import numpy as np
 
 from mapveil.inference.tree_median import KeptTree, Masses, reconstruct
 from mapveil.mechanisms.level_choice import ask_levels
-from mapveil.mechanisms.mechanism import Estimate
-from mapveil.mechanisms.plan import Plan, Setting
 from mapveil.mechanisms.sum_mechanism import SumMechanism
 from mapveil.mechanisms.thresholded_histogram import largest
+from mapveil.trust.queries import Estimate, Plan, Setting
 from mapveil_client.arrays import BoolArray, FloatArray, IntArray, quotient
 from mapveil_client.epsilon import split_epsilon
 from mapveil_client.errors import is_whole

@@ -40,7 +40,7 @@ from typing import Final
 
 import numpy as np
 
-from mapveil.mechanisms.mechanism import Progress
+from mapveil.trust.queries import Progress
 from mapveil_client.arrays import ComplexArray, FloatArray, IntArray
 from mapveil_client.errors import ParameterError, check
 

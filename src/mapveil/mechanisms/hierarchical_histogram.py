@@ -6,8 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from mapveil.mechanisms.level_choice import LevelMechanism, LevelSums, show_levels
-from mapveil.mechanisms.mechanism import Estimate
-from mapveil.mechanisms.plan import Plan, Query, Setting
+from mapveil.trust.queries import Estimate, Plan, Query, Setting
 from mapveil_client.level_encoding import LevelEncoding
 
 

@@ -5,9 +5,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from mapveil.mechanisms.mechanism import Estimate
-from mapveil.mechanisms.plan import Plan, Query, Setting
 from mapveil.mechanisms.sum_mechanism import SumMechanism
+from mapveil.trust.queries import Estimate, Plan, Query, Setting
 from mapveil_client.arrays import FloatArray
 from mapveil_client.encodings import NodeEncoding
 from mapveil_client.morton import PrefixTree

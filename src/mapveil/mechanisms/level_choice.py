@@ -24,8 +24,8 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from mapveil.maps.density_map import Measurement
-from mapveil.mechanisms.plan import NoisySums, Query, Setting
 from mapveil.mechanisms.sum_mechanism import SumMechanism
+from mapveil.trust.queries import NoisySums, Query, Setting
 from mapveil_client.arrays import FloatArray, IntArray, quotient
 from mapveil_client.errors import ParameterError
 from mapveil_client.level_encoding import LevelEncoding, level_members

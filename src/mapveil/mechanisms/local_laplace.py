@@ -9,11 +9,10 @@ from typing import ClassVar
 import numpy as np
 
 from mapveil.mechanisms.level_choice import LevelSums, require_level, show_levels
-from mapveil.mechanisms.mechanism import Estimate
-from mapveil.mechanisms.plan import Plan, Query, Setting
 from mapveil.mechanisms.sum_mechanism import SumMechanism
 from mapveil.privacy.discrete_laplace import laplace_variance
 from mapveil.trust.curator import Curator
+from mapveil.trust.queries import Estimate, Plan, Query, Setting
 from mapveil.trust.secure_aggregation.model import SecureAggregation, WholeNoise
 from mapveil_client.errors import ParameterError
 from mapveil_client.level_encoding import LevelEncoding

@@ -2,38 +2,24 @@
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, NamedTuple
-
-import numpy as np
-import numpy.typing as npt
+from typing import Any, ClassVar
 
 from mapveil.geo.counts import Counts
 from mapveil.geo.places import Places
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
-from mapveil.maps.density_map import DensityMap, Measurement
+from mapveil.maps.density_map import DensityMap
 from mapveil.privacy.claim import Share
 from mapveil.privacy.guarantee import Guarantee
+from mapveil.trust.queries import Progress
 from mapveil_client.contribution import Devices
 from mapveil_client.epsilon import EpsilonLike, as_epsilon
 from mapveil_client.errors import Checked, InputError
 from mapveil_client.randomness.random import Randomness
 
-Progress = Callable[[str, float], None]
-"""Called with the name of a step and the finished fraction, from 0 to 1."""
-
 _LARGEST = 1 << 26
-
-
-class Estimate(NamedTuple):
-    """The result of a plan."""
-
-    values: npt.NDArray[np.float64]  # estimated users per cell, or per site of a raster
-    measurements: tuple[Measurement, ...]
-    notes: tuple[str, ...] = ()
 
 
 def check_tiling(tiling: Tiling) -> None:

@@ -10,8 +10,6 @@ import numpy as np
 from mapveil.inference.interpolation import Known, interpolate, slope_exponent
 from mapveil.inference.shrinkage import multiscale_shrinkage, pool, spread
 from mapveil.inference.two_rounds import Leaves, shrink_two_rounds
-from mapveil.mechanisms.mechanism import Estimate
-from mapveil.mechanisms.plan import NoisySums, Plan, Query, Setting
 from mapveil.mechanisms.uniform_grid import (
     GridMechanism,
     cells_at,
@@ -21,6 +19,7 @@ from mapveil.mechanisms.uniform_grid import (
     resolution_note,
     tree_at,
 )
+from mapveil.trust.queries import Estimate, NoisySums, Plan, Query, Setting
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.encodings import NodeEncoding
 from mapveil_client.epsilon import split_epsilon

@@ -30,13 +30,12 @@ from mapveil.mechanisms.fourier_features import (
     signal_bandwidth,
     sum_of_vectors,
 )
-from mapveil.mechanisms.mechanism import Estimate, Progress
-from mapveil.mechanisms.plan import Plan, Setting
 from mapveil.mechanisms.sum_mechanism import SumMechanism
 from mapveil.privacy.claim import Share
 from mapveil.privacy.discrete_laplace import check_noise, discrete_laplace, laplace_variance
 from mapveil.random_features.map_points import MapPoints, map_points
 from mapveil.random_features.projection_mechanism import check_bandwidth, non_negative
+from mapveil.trust.queries import Estimate, Plan, Progress, Setting
 from mapveil_client.arrays import ComplexArray, FloatArray, IntArray
 from mapveil_client.errors import InputError, is_whole
 from mapveil_client.randomness.random import Randomness

@@ -20,10 +20,10 @@ from mapveil.geo.grid import Grid
 from mapveil.geo.points import Points
 from mapveil.geo.region import Region
 from mapveil.maps.round_cost import RoundCost
-from mapveil.mechanisms.plan import Answerer, Execution, NoisySums, Query, Raster
 from mapveil.privacy.claim import Share
 from mapveil.privacy.laplace_sum import laplace_sum_quantile
 from mapveil.trust.curator import Curator
+from mapveil.trust.queries import Answerer, Execution, NoisySums, Query, Raster
 from mapveil.trust.secure_aggregation.model import SecureAggregation
 from mapveil_client.arrays import FloatArray
 from mapveil_client.block_encoding import BlockEncoding

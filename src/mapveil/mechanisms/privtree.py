@@ -9,11 +9,10 @@ from typing import ClassVar
 import numpy as np
 
 from mapveil.engines import UNIT
-from mapveil.mechanisms.mechanism import Estimate, Progress
-from mapveil.mechanisms.plan import Plan, Query, Setting
 from mapveil.mechanisms.sum_mechanism import SumMechanism
 from mapveil.privacy.claim import Share
 from mapveil.privacy.discrete_laplace import check_noise, discrete_laplace
+from mapveil.trust.queries import Estimate, Plan, Progress, Query, Setting
 from mapveil_client.arrays import BoolArray, IntArray
 from mapveil_client.encodings import NodeEncoding
 from mapveil_client.epsilon import split_epsilon

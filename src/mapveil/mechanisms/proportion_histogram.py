@@ -15,9 +15,8 @@ from mapveil.inference.wilson import noisy_wilson, normal_quantile
 from mapveil.maps.density_map import INTERVAL_ALPHA, DensityMap, Measurement
 from mapveil.maps.proportion_map import LabelMeasurement, ProportionMap
 from mapveil.mechanisms.adaptive_histogram import AdaptiveHistogram, RoundState, Verdict
-from mapveil.mechanisms.mechanism import Estimate
-from mapveil.mechanisms.plan import NoisySums, Setting
 from mapveil.trust.curator import Curator
+from mapveil.trust.queries import Estimate, NoisySums, Setting
 from mapveil.trust.secure_aggregation.model import SecureAggregation
 from mapveil_client.arrays import FloatArray
 from mapveil_client.encodings import Encoding, LabelEncoding, NodeEncoding

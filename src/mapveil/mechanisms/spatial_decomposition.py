@@ -8,8 +8,7 @@ import numpy as np
 
 from mapveil.inference.tree_least_squares import tree_least_squares
 from mapveil.mechanisms.level_choice import LevelMechanism, ask_levels, show_levels
-from mapveil.mechanisms.mechanism import Estimate
-from mapveil.mechanisms.plan import Plan, Setting
+from mapveil.trust.queries import Estimate, Plan, Setting
 from mapveil_client.arrays import FloatArray, IntArray, quotient
 from mapveil_client.epsilon import split_epsilon
 from mapveil_client.level_encoding import level_members

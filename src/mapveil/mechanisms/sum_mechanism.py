@@ -16,11 +16,22 @@ from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.density_map import DensityMap, Measurement
 from mapveil.maps.round_cost import RoundCost
-from mapveil.mechanisms.mechanism import Estimate, Mechanism, Progress, tiling_of
-from mapveil.mechanisms.plan import BeforeReveal, Execution, NoisySums, Plan, Query, Raster, Setting, run
+from mapveil.mechanisms.mechanism import Mechanism, tiling_of
 from mapveil.privacy.claim import Share
 from mapveil.privacy.guarantee import Guarantee
 from mapveil.trust.curator import Curator
+from mapveil.trust.queries import (
+    BeforeReveal,
+    Estimate,
+    Execution,
+    NoisySums,
+    Plan,
+    Progress,
+    Query,
+    Raster,
+    Setting,
+    run,
+)
 from mapveil.trust.secure_aggregation.model import SecureAggregation
 from mapveil_client.contribution import Devices
 from mapveil_client.encodings import NodeEncoding

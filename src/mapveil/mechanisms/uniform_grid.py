@@ -10,9 +10,8 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from mapveil.maps.density_map import Measurement
-from mapveil.mechanisms.mechanism import Estimate
-from mapveil.mechanisms.plan import NoisySums, Plan, Query, Setting
 from mapveil.mechanisms.sum_mechanism import SumMechanism
+from mapveil.trust.queries import Estimate, NoisySums, Plan, Query, Setting
 from mapveil_client.arrays import BoolArray, IntArray
 from mapveil_client.encodings import NodeEncoding
 from mapveil_client.morton import PrefixTree

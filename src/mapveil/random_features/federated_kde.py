@@ -10,11 +10,11 @@ from mapveil.engines.contributions import count_users
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
-from mapveil.mechanisms.mechanism import Progress
 from mapveil.privacy.claim import Assumes, Assumption, Disclosure, Measured, Quantity, Reveals
 from mapveil.random_features.devices import Chunk, sum_chunks, visits_of
 from mapveil.random_features.map_points import MapPoints, map_points, sum_of_kernels
 from mapveil.random_features.projection_mechanism import Collected, ProjectionMechanism, check_bandwidth
+from mapveil.trust.queries import Progress
 from mapveil_client.arrays import FloatArray
 from mapveil_client.random_features.kernels import kernel_named
 from mapveil_client.random_features.parameters import PlaceChoice

@@ -12,7 +12,6 @@ from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.projection import projection_of
 from mapveil.geo.tiling import Tiling
-from mapveil.mechanisms.mechanism import Progress
 from mapveil.privacy.claim import Assumes, Assumption, Disclosure, Measured, Reveals
 from mapveil.random_features.bandwidth import neighbour_bandwidth, public_bandwidth, smooth, smoothing_scale
 from mapveil.random_features.devices import Chunk, ChunkSum, all_places, sum_chunks, visits_of
@@ -26,6 +25,7 @@ from mapveil.random_features.map_points import (
 from mapveil.random_features.measured import hiding_facts
 from mapveil.random_features.posterior import hiding
 from mapveil.random_features.projection_mechanism import Collected, ProjectionMechanism, check_bandwidth
+from mapveil.trust.queries import Progress
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError
 from mapveil_client.random_features.frequencies import offsets, unit_frequencies

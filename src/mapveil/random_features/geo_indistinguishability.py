@@ -10,12 +10,12 @@ import numpy as np
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
-from mapveil.mechanisms.mechanism import Progress
 from mapveil.privacy.claim import Assumes, Assumption, ContributionBound, Disclosure, Norm, Reveals
 from mapveil.random_features.devices import Chunk
 from mapveil.random_features.federated_kde import Reported, collect_kernels
 from mapveil.random_features.map_points import MapPoints
 from mapveil.random_features.projection_mechanism import Collected, ProjectionMechanism
+from mapveil.trust.queries import Progress
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError
 from mapveil_client.random_features.kernels import kernel_named, uniforms

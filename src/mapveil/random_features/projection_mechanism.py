@@ -12,7 +12,7 @@ from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
 from mapveil.inference.simplex import simplex_level
 from mapveil.maps.density_map import DensityMap
-from mapveil.mechanisms.mechanism import AnyMechanism, Progress, tiling_of
+from mapveil.mechanisms.mechanism import AnyMechanism, tiling_of
 from mapveil.privacy.claim import (
     Adversary,
     Assumption,
@@ -25,6 +25,7 @@ from mapveil.privacy.claim import (
 from mapveil.privacy.guarantee import Guarantee
 from mapveil.random_features.map_points import MapPoints, inside_region, map_points
 from mapveil.random_features.measured import hiding_warnings
+from mapveil.trust.queries import Progress
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError
 from mapveil_client.randomness.random import Randomness, as_randomness

@@ -9,11 +9,11 @@ from mapveil.engines.contributions import count_users
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
-from mapveil.mechanisms.mechanism import Progress
 from mapveil.privacy.claim import Assumes, Assumption, Disclosure, Measured, Quantity, Reveals
 from mapveil.random_features.map_points import MapPoints, inside_region, map_points, prior_cells
 from mapveil.random_features.posterior import blind_error
 from mapveil.random_features.projection_mechanism import Collected, ProjectionMechanism
+from mapveil.trust.queries import Progress
 from mapveil_client.arrays import FloatArray
 from mapveil_client.randomness.random import Randomness
 

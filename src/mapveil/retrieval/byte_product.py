@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.retrieval.parameters import Bytes, Words
+from mapveil.retrieval.lattice_parameters import Bytes, Words
 from mapveil_client.errors import MissingExtra, require
 
 ByteProduct = Callable[[Bytes, Words], Words]

@@ -2,7 +2,7 @@ r"""The discrete Gaussian law of secrets and errors, drawn exactly from a table 
 
 .. math:: \Pr[X = k] = \frac{e^{-k^2 / 2 \sigma^2}}{\sum_j e^{-j^2 / 2 \sigma^2}}, \qquad k \in \mathbb{Z}
 
-where: :math:`\sigma` is :data:`~mapveil.retrieval.parameters.DEVIATION`.
+where: :math:`\sigma` is :data:`~mapveil.retrieval.lattice_parameters.DEVIATION`.
 
 No floating-point number decides a draw. Probabilities are rounded to multiples of :math:`2^{-96}` and the tails, whose
 mass is below that, are cut: total variation below :math:`2^{-88}` per draw, so all draws of a query give a
@@ -20,7 +20,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.retrieval.parameters import DEVIATION
+from mapveil.retrieval.lattice_parameters import DEVIATION
 from mapveil_client.randomness.logarithmic import DIGITS, SlotTable, draw_slots, slot_table
 from mapveil_client.randomness.random import Randomness
 

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.retrieval.digests import Purpose, digest
-from mapveil.retrieval.parameters import SECRET, Bytes, Words
+from mapveil.retrieval.lattice_parameters import SECRET, Bytes, Words
 
 Secret = npt.NDArray[np.int16]
 

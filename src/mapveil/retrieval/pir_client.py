@@ -18,8 +18,9 @@ import numpy.typing as npt
 
 from mapveil.retrieval.digests import Purpose, digest
 from mapveil.retrieval.gaussian import draw_gaussian
+from mapveil.retrieval.lattice_parameters import SCALE_BITS, SECRET, Words, largest_error
 from mapveil.retrieval.matrix import hint_times_secret, matrix_key, matrix_times_secret
-from mapveil.retrieval.messages import (
+from mapveil.retrieval.pir_messages import (
     Message,
     Offer,
     OutdatedHint,
@@ -31,7 +32,6 @@ from mapveil.retrieval.messages import (
     read_vector,
     write_vector,
 )
-from mapveil.retrieval.parameters import SCALE_BITS, SECRET, Words, largest_error
 from mapveil.retrieval.records import column_records
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.randomness.random import Randomness, as_randomness

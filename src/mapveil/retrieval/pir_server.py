@@ -15,8 +15,9 @@ import numpy as np
 
 from mapveil.retrieval.byte_product import byte_product
 from mapveil.retrieval.digests import Purpose, digest
+from mapveil.retrieval.lattice_parameters import SECRET, Words
 from mapveil.retrieval.matrix import hint_of, hint_times_secret, matrix_key, matrix_times_secret
-from mapveil.retrieval.messages import (
+from mapveil.retrieval.pir_messages import (
     Hint,
     Message,
     Offer,
@@ -28,7 +29,6 @@ from mapveil.retrieval.messages import (
     write_outdated,
     write_vector,
 )
-from mapveil.retrieval.parameters import SECRET, Words
 from mapveil.retrieval.records import Database
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.randomness.random import Randomness

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.retrieval.digests import Purpose, digest
-from mapveil.retrieval.parameters import PLAIN
+from mapveil.retrieval.lattice_parameters import PLAIN
 from mapveil.retrieval.shape import Shape, choose_shape
 from mapveil_client.errors import ParameterError
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mapveil.retrieval.parameters import LARGEST_COLUMNS, LARGEST_ROWS, SECRET
+from mapveil.retrieval.lattice_parameters import LARGEST_COLUMNS, LARGEST_ROWS, SECRET
 from mapveil_client.errors import ParameterError, check
 
 _WORD_BYTES = 4

@@ -14,7 +14,6 @@ from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.round_cost import RoundCost
-from mapveil.mechanisms.plan import CuratorQuery, Execution, NoisySums, Query, Raster, Setting
 from mapveil.privacy.claim import (
     Adversary,
     Assumes,
@@ -27,6 +26,7 @@ from mapveil.privacy.claim import (
 from mapveil.privacy.discrete_laplace import check_noise, discrete_laplace
 from mapveil.privacy.guarantee import Guarantee
 from mapveil.privacy.sampling import RELEASE, SAMPLE, sampling_delta
+from mapveil.trust.queries import CuratorQuery, Execution, NoisySums, Query, Raster, Setting
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.contribution import Devices
 from mapveil_client.encodings import Encoding

@@ -19,7 +19,7 @@ from mapveil.collector.rounds.server_half import (
 )
 from mapveil.collector.rounds.specification import read_specification
 from mapveil.mechanisms.methods import METHODS
-from mapveil.mechanisms.plan import Query, Raster, Setting, run
+from mapveil.trust.queries import Query, Raster, Setting, run
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.contribution import Devices, client_report
 from mapveil_client.errors import ParameterError, PromiseError

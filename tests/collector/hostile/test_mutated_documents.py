@@ -17,7 +17,7 @@ import pytest
 from mapveil.collector.rounds.offer import offer
 from mapveil.collector.rounds.server_half import announce, replay, shard_sizes
 from mapveil.collector.rounds.specification import read_specification
-from mapveil.mechanisms.plan import Query
+from mapveil.trust.queries import Query
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.errors import InputError
 from mapveil_client.participation import DeviceRefusal, Participation

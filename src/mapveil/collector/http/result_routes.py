@@ -224,7 +224,7 @@ def _add_retrieval(app: FastAPI, service: Service, map_of: Callable[[str], Finis
     @app.post(f"{_RETRIEVAL}/query", tags=["retrieval"], summary="Query a cell without revealing which",
               openapi_extra={**security, **body}, **answers)  # fmt: skip
     async def query(id: CollectionId, request: Request) -> Response:
-        from mapveil.retrieval.messages import OutdatedHint
+        from mapveil.retrieval.pir_messages import OutdatedHint
 
         message = await request.body()
         await service.access.anybody_known(request.scope, message)

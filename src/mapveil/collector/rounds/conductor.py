@@ -32,7 +32,7 @@ from mapveil.collector.rounds.shard_machines import ShardMachines
 from mapveil.collector.store import audit_log as audit
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.schema import reports
-from mapveil.mechanisms.plan import Query
+from mapveil.trust.queries import Query
 from mapveil_client.errors import MapveilError
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.states import Abort, ServerState, phase_name

@@ -25,9 +25,9 @@ from mapveil.collector.store.schema import reports, results
 from mapveil.formats.read_map import read_map
 from mapveil.local.estimators.measurement import EstimatedUsers
 from mapveil.maps.density_map import DensityMap, Measurement
-from mapveil.mechanisms.plan import Query
 from mapveil.privacy.claim import AccountReference
 from mapveil.privacy.guarantee import Guarantee
+from mapveil.trust.queries import Query
 from mapveil_client.errors import InputError, PromiseError
 from mapveil_client.local.message import read_reports
 from mapveil_client.random_features import report as feature_report

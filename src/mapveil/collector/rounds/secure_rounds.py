@@ -21,7 +21,7 @@ from mapveil.collector.rounds.shard_machines import RoundMachines
 from mapveil.collector.store import audit_log as audit
 from mapveil.collector.store.database import lock_collection
 from mapveil.collector.store.schema import assignments, messages, rounds, shards
-from mapveil.mechanisms.plan import Query
+from mapveil.trust.queries import Query
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.arrays import IntArray
 from mapveil_client.errors import PromiseError

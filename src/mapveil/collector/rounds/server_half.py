@@ -17,9 +17,8 @@ from mapveil.collector.rounds.offer import offer
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.schema import assignments, charges, devices, members, rounds
 from mapveil.maps.round_cost import RoundCost
-from mapveil.mechanisms.mechanism import Estimate
-from mapveil.mechanisms.plan import Query, Raster, Setting
 from mapveil.privacy.claim import Share
+from mapveil.trust.queries import Estimate, Query, Raster, Setting
 from mapveil.trust.secure_aggregation.model import SecureAggregation
 from mapveil.trust.secure_aggregation.round_terms import RoundTerms, shard_boundaries
 from mapveil_client.announcement import RoundAnnouncement

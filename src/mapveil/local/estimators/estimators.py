@@ -9,8 +9,8 @@ import numpy as np
 from mapveil.geo.places import Places
 from mapveil.inference.simplex import norm_clip, project_to_simplex
 from mapveil.local.estimators.candidate_sets import check_candidate_sets, solve_candidate_sets
+from mapveil.local.estimators.estimate_shrinkage import shrink_estimates
 from mapveil.local.estimators.maximum_likelihood import maximise_likelihood
-from mapveil.local.estimators.multiscale import shrink_estimates
 from mapveil.local.estimators.smoothed_likelihood import smooth_likelihood
 from mapveil.local.estimators.split_trees import usual_concentration
 from mapveil.local.randomizers.randomizer import Randomizer, SymbolRandomizer, Tally

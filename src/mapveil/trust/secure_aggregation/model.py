@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mapveil.geo.counts import Counts
     from mapveil.geo.points import Points
     from mapveil.geo.tiling import Tiling
-    from mapveil.mechanisms.plan import Execution, Raster
+    from mapveil.trust.queries import Execution, Raster
     from mapveil_client.contribution import Devices
 
 

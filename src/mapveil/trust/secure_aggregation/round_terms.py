@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.mechanisms.plan import NoisySums, Query
 from mapveil.privacy.discrete_laplace import laplace_variance
 from mapveil.secure_sum.modulus import centre, highest_sum, smallest_modulus
+from mapveil.trust.queries import NoisySums, Query
 from mapveil_client.arrays import IntArray
 from mapveil_client.contribution import Rounding, sensitivity
 from mapveil_client.errors import check

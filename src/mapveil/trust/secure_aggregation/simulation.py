@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.maps.round_cost import RoundCost
-from mapveil.mechanisms.plan import Execution, NoisySums, Query, Raster, Setting
 from mapveil.privacy.claim import Share
 from mapveil.secure_sum.drivers import IdealSum
+from mapveil.trust.queries import Execution, NoisySums, Query, Raster, Setting
 from mapveil.trust.secure_aggregation.round_terms import RoundTerms, shard_boundaries
 from mapveil_client.arrays import IntArray
 from mapveil_client.contribution import Devices, client_noise, client_report, encode_places

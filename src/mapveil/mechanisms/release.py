@@ -15,14 +15,14 @@ from mapveil.geo.points import Points
 from mapveil.geo.region import Region
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.density_map import DensityMap
-from mapveil.mechanisms.mechanism import AnyMechanism, Mechanism, Progress, check_tiling
+from mapveil.mechanisms.mechanism import AnyMechanism, Mechanism, check_tiling
 from mapveil.mechanisms.methods import METHODS, find_method
-from mapveil.mechanisms.plan import Execution
 from mapveil.mechanisms.sum_mechanism import SumMechanism
 from mapveil.privacy.accounting import Accounting
 from mapveil.privacy.claim import Share
 from mapveil.privacy.ledger import Ledger
 from mapveil.privacy.sampling import RELEASE, sampling_delta
+from mapveil.trust.queries import Execution, Progress
 from mapveil_client.epsilon import EpsilonLike, as_epsilon, split_epsilon
 from mapveil_client.errors import ParameterError, check
 from mapveil_client.randomness.random import Randomness, as_randomness

@@ -19,7 +19,6 @@ import numpy as np
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.density_map import Measurement
 from mapveil.maps.round_cost import RoundCost
-from mapveil.mechanisms.mechanism import Estimate, Progress
 from mapveil.privacy.claim import Share
 from mapveil_client.arrays import BoolArray, FloatArray, IntArray
 from mapveil_client.cells import Lattice
@@ -30,6 +29,18 @@ from mapveil_client.randomness.random import Randomness
 
 if TYPE_CHECKING:
     from mapveil.secure_sum.drivers import SecureSum
+
+
+Progress = Callable[[str, float], None]
+"""Called with the name of a step and the finished fraction, from 0 to 1."""
+
+
+class Estimate(NamedTuple):
+    """The result of a plan."""
+
+    values: FloatArray  # estimated users per cell, or per site of a raster
+    measurements: tuple[Measurement, ...]
+    notes: tuple[str, ...] = ()
 
 
 class Setting(NamedTuple):

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from mapveil.retrieval.digests import HASH_BYTES, VERSION
-from mapveil.retrieval.parameters import SECRET, Words
+from mapveil.retrieval.lattice_parameters import SECRET, Words
 from mapveil.retrieval.shape import Shape
 from mapveil_client import canonical_cbor
 from mapveil_client.errors import InputError, ParameterError
