@@ -57,4 +57,9 @@ def largest(values: FloatArray, count: int) -> IntArray:
     >>> largest(np.array([3.0, 1.0, 3.0, 2.0]), 1)
     array([0])
     """
-    return np.sort(np.argsort(-values, kind="stable")[: max(count, 0)])
+    if not 0 < count < values.size:
+        return np.arange(min(max(count, 0), values.size))
+    least = np.partition(values, -count)[-count]
+    kept = values > least
+    kept[np.flatnonzero(values == least)[: count - np.count_nonzero(kept)]] = True
+    return np.flatnonzero(kept)
