@@ -74,6 +74,10 @@ def test_an_enrolment_is_made_for_so_many_devices(mapveil: Call, store: Path) ->
         (("--new-enrolment", "many"), "2000:pilot"),
         (("--new-enrolment", "0"), "1 to"),
         (("--new-enrolment", "5", "--check"), "only one of"),
+        (("--new-enrolment", "5", "--head"), "only one of"),
+        (("--head", "head.json"), "goes with --check"),
+        (("--check", "--head"), "goes with --check"),
+        (("--check", "--head", "none.json"), "cannot be read"),
         (("--port", "70000"), "0 to 65535"),
         (("--workers", "2"), "PostgreSQL"),
         (("--tls-cert", "a.pem"), "TLS"),
@@ -138,7 +142,7 @@ def test_a_check_says_what_is_wrong_and_changes_nothing(mapveil: Call, store: Pa
     assert good.code == 0
     findings = {each["what"]: each for each in json.loads(good.out)}
     assert {each["state"] for each in findings.values()} == {"ok"}
-    assert set(findings) == {"store", "schema", "audit log", "tls", "port"}
+    assert set(findings) == {"store", "schema", "audit log", "charges", "tls", "port"}
     assert re.search(r"^1 lines, chain [0-9a-f]{64}$", findings["audit log"]["detail"])
     with Store(str(store), clock=SystemClock()).write() as connection:
         connection.exec_driver_sql("DROP TRIGGER IF EXISTS audit_no_update")
@@ -150,6 +154,51 @@ def test_a_check_says_what_is_wrong_and_changes_nothing(mapveil: Call, store: Pa
     tampered = mapveil("serve", "--store", store, "--port", port, "--check")
     assert tampered.code == 1
     assert "audit log was tampered with" in tampered.out
+
+
+def test_a_head_is_signed_published_and_checked(mapveil: Call, store: Path, tmp_path: Path) -> None:
+    given = ("serve", "--store", store, "--port", free_port())
+    mapveil(*given, "--new-operator", "admin")
+    published = tmp_path / "head.json"
+    first = mapveil(*given, "--head")
+    assert first.code == 0
+    published.write_text(first.out)
+    assert (json.loads(first.out)["count"], json.loads(first.out)["chain"]) == (1, "audit log")
+    key = store.with_name("store.sqlite.key")
+    assert key.stat().st_mode & 0o777 == 0o600
+    assert key.read_text().strip() not in first.out + first.err
+    mapveil(*given, "--new-operator", "viewer")
+    record = json.loads(mapveil(*given, "--head", "--json").out)
+    assert (record["count"], record["public_key"]) == (2, json.loads(first.out)["public_key"])
+    checked = mapveil(*given, "--check", "--head", published)
+    assert checked.code == 0
+    assert "line 1 of 2 is that of the head published" in checked.out
+    later = tmp_path / "later.json"
+    later.write_text(json.dumps(record))
+    opened = Store(str(store), clock=SystemClock())
+    with opened.write() as connection:
+        made = "SELECT sql FROM sqlite_master WHERE name = 'audit_stays_delete'"
+        trigger = connection.exec_driver_sql(made).scalar_one()
+        connection.exec_driver_sql("DROP TRIGGER audit_stays_delete")
+        connection.exec_driver_sql("DELETE FROM audit WHERE number = 2")
+    gone = mapveil(*given, "--check")
+    assert gone.code == 1
+    assert "trigger audit_stays_delete" in gone.out
+    assert mapveil(*given, "--head").code == 1
+    with opened.write() as connection:
+        connection.exec_driver_sql(trigger)
+    opened.close()
+    assert mapveil(*given, "--check").code == 0  # a log that is shorter, and whole
+    cut = mapveil(*given, "--check", "--head", later)
+    assert cut.code == 1
+    assert "taken off the end" in cut.out
+    key.unlink()
+    other = mapveil(*given, "--check", "--head", published, "--head-key", tmp_path / "other")
+    assert other.code == 0  # whose key it is cannot be compared without one
+    mapveil(*given, "--head", "--head-key", tmp_path / "other")
+    other = mapveil(*given, "--check", "--head", published, "--head-key", tmp_path / "other")
+    assert other.code == 1
+    assert "another key" in other.out
 
 
 def certificate(folder: Path, *, days: int) -> tuple[Path, Path]:

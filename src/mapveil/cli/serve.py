@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -39,7 +40,14 @@ def _settings_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.command("serve")
-@click.option("--check", is_flag=True, help="Check the settings and the store; exit 0 or 1.")
+@click.option("--check", is_flag=True, help="Check the settings, the store and its charges; exit 0 or 1.")
+@click.option(
+    "--head",
+    is_flag=False,
+    flag_value="",
+    metavar="[FILE]",
+    help="Print the signed head of the audit log; with --check, verify that the head in FILE leads to it.",
+)
 @click.option(
     "--new-operator",
     metavar="ROLE[:NAME]",
@@ -60,6 +68,7 @@ def _settings_options(function: Callable[..., Any]) -> Callable[..., Any]:
 def command(
     console: Console,
     check: bool,
+    head: str | None,
     new_operator: str | None,
     new_enrolment: str | None,
     expires: str,
@@ -76,15 +85,20 @@ def command(
       mapveil serve                                  http://127.0.0.1:8321
       mapveil serve --store postgresql://mapveil@db/mapveil --workers 4 --host 0.0.0.0 \\
                     --tls-cert chain.pem --tls-key key.pem --log-format json
-      mapveil serve --check
+      mapveil serve --head > head.json               publish it
+      mapveil serve --check --head head.json
     """
     for module in _NEEDED:
         require(module, "service")
     settings = Settings.read(os.environ, given)
-    if sum((check, new_operator is not None, new_enrolment is not None)) > 1:
-        raise InputError("give only one of --check, --new-operator and --new-enrolment")
+    if sum((check or head is not None, new_operator is not None, new_enrolment is not None)) > 1:
+        raise InputError("give only one of --check, --head, --new-operator and --new-enrolment")
+    if head is not None and check != bool(head):
+        raise InputError("--head FILE goes with --check; --head without FILE prints the head")
     if check:
-        return _check(settings, console)
+        return _check(settings, console, head)
+    if head is not None:
+        return _head(settings, console)
     if new_operator is not None:
         return _issue(settings, console, new_operator, expires, _new_operator)
     if new_enrolment is not None:
@@ -127,10 +141,19 @@ def _store(settings: Settings) -> Store:
     return store
 
 
-def _check(settings: Settings, console: Console) -> int:
-    from mapveil.collector.http.serving import examine
+def _head(settings: Settings, console: Console) -> int:
+    from mapveil.collector.http.serving import sign_head
 
-    findings = examine(settings)
+    made = sign_head(settings)
+    console.result(made.encode().decode(), made.to_record())
+    return 0
+
+
+def _check(settings: Settings, console: Console, head: str | None) -> int:
+    from mapveil.collector.http.serving import examine
+    from mapveil.privacy.chain_head import ChainHead
+
+    findings = examine(settings, None if head is None else ChainHead.read(Path(head)))
     console.findings(findings)
     return int(any(finding.state != "ok" for finding in findings))
 

@@ -80,7 +80,7 @@ def test_a_process_that_dies_at_every_commit_changes_nothing(
     sums, charged, said, left, _ = plain
     assert len(sums) == len(charged) == 2
     assert [count for _, count in sums.values()] == [5, 5]
-    assert said.count(("service", "round.charge")) == 2
+    assert said.count(("service", "collection.charge")) == 2
     assert left == []
 
 

@@ -61,7 +61,10 @@ def test_two_engines_share_a_distributed_collection(
         assert connection.execute(select(func.count()).select_from(messages)).scalar() == 0
     actions = [line.action for line in engines[0].audit(0, 100, id)]
     assert (
-        actions.count("round.charge") == actions.count("round.start") == actions.count("collection.done") == 1
+        actions.count("collection.charge")
+        == actions.count("round.start")
+        == actions.count("collection.done")
+        == 1
     )
     assert np.array_equal(engines[0].map(id).values, engines[1].map(id).values)
 

@@ -10,6 +10,7 @@ import numpy as np
 from sqlalchemy import func, select
 
 from mapveil.collector.clock import SystemClock
+from mapveil.collector.rounds.reconciliation import reconcile
 from mapveil.collector.rounds.server_half import TOTAL
 from mapveil.collector.store import schema
 from mapveil.collector.store.database import Store
@@ -63,6 +64,7 @@ def _checked(scene: Scene, collection: str) -> Outcome:
         report = store.check()
         assert report.ok, report.problems  # of which the audit log's chain is one
         with store.read() as connection:
+            assert reconcile(connection).problems == []
             return _of(connection, scene, collection)
     finally:
         store.close()
@@ -105,7 +107,7 @@ def _of(connection: Any, scene: Scene, collection: str) -> Outcome:
     if terms.trust == "local":
         return _of_reports(connection, row, charges, memories, actions)
     _check_accounts(collection, terms, charged, included, memories)
-    assert actions["round.charge"] == len(charges)
+    assert actions["collection.charge"] == len(charges)
     assert actions["round.start"] == len(rounds)
     assert actions["round.done"] == len(included)
     assert actions["collection.done"] + actions["collection.aborted"] == 1

@@ -35,6 +35,24 @@ def test_a_work_that_raises_fails_alone(store):
     assert clients(store) == [100 + n for n in range(60) if n % 3]
 
 
+def test_works_that_raise_cost_the_others_one_commit(store):
+    batches = []
+    store.on_commit = batches.append
+
+    async def main():
+        with store.write():  # the thread waits for this, so that all of it waits
+            works = [put(100 + n) if n % 50 else refuse_after(n, Conflict("no")) for n in range(300)]
+            waiting = [asyncio.create_task(store.commit(work)) for work in works]
+            await asyncio.sleep(0.05)
+        return await asyncio.gather(*waiting, return_exceptions=True)
+
+    answers = asyncio.run(main())
+    assert sum(isinstance(answer, Conflict) for answer in answers) == 6
+    assert clients(store) == [100 + n for n in range(300) if n % 50]
+    assert sum(batch.items for batch in batches) == 294
+    assert len(batches) < 20
+
+
 def test_a_row_that_breaks_the_schema_fails_alone(store):
     answers = gather(*(store.commit(put(n)) for n in (1, 2, 1, 3)))
     assert [type(answer) for answer in answers] == [int, int, IntegrityError, int]

@@ -10,7 +10,7 @@ import socket
 import ssl
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
@@ -20,14 +20,17 @@ from cryptography import x509
 from starlette.types import ASGIApp
 from uvicorn.supervisors import Multiprocess
 
-from mapveil.collector.clock import SystemClock
+from mapveil.collector.clock import SystemClock, time_text
 from mapveil.collector.http.app import create_app
 from mapveil.collector.http.logs import configure_logs
 from mapveil.collector.http.protocol import TimedProtocol
 from mapveil.collector.http.settings import Settings
 from mapveil.collector.rounds.engine import Engine
+from mapveil.collector.rounds.reconciliation import reconcile
+from mapveil.collector.store.audit_log import value_at
 from mapveil.collector.store.database import Store
-from mapveil_client.errors import InputError, MapveilError
+from mapveil.privacy.chain_head import ChainHead, signing_key
+from mapveil_client.errors import InputError, MapveilError, PromiseError
 
 _FACTORY: Final = "mapveil.collector.http.serving:worker"
 _SPARE_FILES: Final = 256  # beside connections: the store, the maps, the log
@@ -154,28 +157,90 @@ class Finding(NamedTuple):
     detail: str
 
 
-def examine(settings: Settings) -> list[Finding]:
-    """Everything that serving needs; nothing is changed, and nothing is raised."""
-    return [*_store(settings), _tls(settings), _port(settings)]
+def examine(settings: Settings, published: ChainHead | None = None) -> list[Finding]:
+    """Everything that serving needs; nothing is changed, and nothing is raised.
+
+    Parameters
+    ----------
+    settings : Settings
+        Of the service.
+    published : ChainHead, optional
+        A head of the audit log that was published before.
+    """
+    return [*_store(settings, published), _tls(settings), _port(settings)]
 
 
-def _store(settings: Settings) -> list[Finding]:
+def _store(settings: Settings, published: ChainHead | None) -> list[Finding]:
     try:
         store = Store(settings.store, clock=SystemClock())
     except MapveilError as error:
         return [_finding("store", False, str(error))]
     report = store.check()
-    store.close()
     where = f"{store.shown} ({store.dialect}, {'writable' if report.writable else 'not writable'})"
     found = [
         _finding("store", report.ok, "; ".join([where, *report.problems, *report.warnings])),
         _finding("schema", report.version is not None, f"version {report.version}"),
     ]
-    if report.audit_lines:
-        found.append(
-            _finding("audit log", report.ok, f"{report.audit_lines} lines, chain {report.audit_head}")
-        )
+    try:
+        if report.audit_head:
+            told = f"{report.audit_lines} lines, chain {report.audit_head}"
+            found.append(_finding("audit log", True, told))
+            found.extend(_charges(store, settings, report.audit_lines, published))
+    except MapveilError as error:
+        found.append(_finding("head", False, str(error)))
+    finally:
+        store.close()
     return found
+
+
+def _charges(store: Store, settings: Settings, lines: int, published: ChainHead | None) -> Iterator[Finding]:
+    """Findings about charges and a published head, once the chain of the audit log is known to be intact."""
+    with store.read() as connection:
+        charged = reconcile(connection)
+        good = f"{charged.charges} charges of {charged.collections} collections follow from the audit log"
+        yield _finding("charges", not charged.problems, "; ".join(charged.problems) or good)
+        if published is not None:
+            key = signing_key(key_path(settings, store)) if settings.head_key or store.path else None
+            value = functools.partial(value_at, connection)
+            fault = published.fault("audit log", lines, value, key)
+            good = f"line {published.count} of {lines} is that of the head published at {published.time}"
+            yield _finding("head", fault is None, fault or good)
+
+
+def sign_head(settings: Settings) -> ChainHead:
+    """The signed head of the audit log, whose key is drawn the first time.
+
+    Raises
+    ------
+    PromiseError
+        The store has a problem, or its charges do not follow from the audit log.
+    """
+    store = Store(settings.store, clock=SystemClock())
+    try:
+        report = store.check()
+        problems = report.problems
+        if not problems:
+            with store.read() as connection:
+                problems = reconcile(connection).problems
+        if problems:
+            raise PromiseError(f"no head is signed: {'; '.join(problems)}")
+        key = signing_key(key_path(settings, store), make=True)
+        assert key is not None
+        head = bytes.fromhex(report.audit_head)
+        return ChainHead.sign(key, "audit log", report.audit_lines, head, time_text(store.clock.now()))
+    finally:
+        store.close()
+
+
+def key_path(settings: Settings, store: Store) -> Path:
+    """Path of the key that signs heads."""
+    if settings.head_key is not None:
+        return Path(settings.head_key)
+    if store.path is None:
+        raise InputError(
+            "a store on PostgreSQL has no folder for the key that signs heads; give --head-key FILE"
+        )
+    return store.path.with_name(f"{store.path.name}.key")
 
 
 def _tls(settings: Settings) -> Finding:

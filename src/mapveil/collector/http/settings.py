@@ -107,6 +107,9 @@ class Settings:
     trusted_proxies: str | None = _text(
         None, "Addresses of trusted proxies (X-Forwarded-For), separated by commas"
     )
+    head_key: str | None = _text(
+        None, "File with the key that signs heads; beside an SQLite store by default"
+    )
     log_format: str = _text("text", "Format of the log", "text", "json")
     log_level: str = _text("info", "Minimum level that is logged", "debug", "info", "warning", "error")
     metrics: str = _text("open", "Access to /metrics: everybody, viewers, or none", "open", "viewer", "off")

@@ -5,13 +5,14 @@ and writes the audit line in the same transaction.
 """
 
 import functools
+import hashlib
 import re
 from collections.abc import Iterable
 from datetime import datetime
 from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Table, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Select, Table, delete, exists, func, insert, select, update
 from sqlalchemy.engine import Connection
 
 from mapveil.collector.clock import Clock, read_time, time_text
@@ -21,12 +22,25 @@ from mapveil.collector.rounds.specification import PendingCollection
 from mapveil.collector.store import audit_log as audit
 from mapveil.collector.store.backends import CLOCK
 from mapveil.collector.store.database import lock_collection
-from mapveil.collector.store.schema import charges, collections, members, messages, reports, rounds
+from mapveil.collector.store.schema import (
+    assignments,
+    charges,
+    collections,
+    members,
+    messages,
+    reports,
+    rounds,
+)
 from mapveil_client.secure_sum.states import ServerState
 from mapveil_client.terms import CollectionTerms
 
 _OPERATOR: Final = re.compile(r"operator (\d{1,18})")
 MOST_REASON: Final = 500
+CHARGE: Final = "collection.charge"
+"""Action of the audit line of a charge; its detail is the row of the charge, and the digest of its devices."""
+
+REPORTS_PURPOSE: Final = "one report of each user"
+_ROWS: Final = {"yield_per": 5000}
 
 
 class Collection(NamedTuple):
@@ -51,6 +65,13 @@ class Round(NamedTuple):
     open: bool
     phase_at: datetime
     included: int | None
+
+
+class Charged(NamedTuple):
+    """The devices of a charge."""
+
+    devices: int
+    digest: str  # SHA-256 of their numbers in order, decimal, a line each
 
 
 @functools.lru_cache(maxsize=256)
@@ -160,32 +181,74 @@ def abort(
         raise Conflict(f"the collection is {state}", "one that has not ended")
     if before.state is State.OPEN:
         charge_reports(connection, before)
-    connection.execute(delete(messages).where(messages.c.collection == identifier))
+    newest = newest_round(connection, identifier)
+    if newest is not None:
+        forget_messages(connection, identifier, newest.number)
     connection.execute(update(reports).where(reports.c.collection == identifier).values(body=b""))
     return True
 
 
 def charge_reports(connection: Connection, collection: Collection) -> None:
     """Charge the reports of a local collection to the devices that sent them."""
-    count = counted(connection, collection.id, reports)
-    if collection.terms.trust == "local" and count:
-        charge(connection, collection.id, 0, "one report of each user", collection.terms.epsilon, count)
+    if collection.terms.trust == "local" and counted(connection, collection.id, reports):
+        charge(connection, collection.id, 0, REPORTS_PURPOSE, collection.terms.epsilon)
 
 
 def charge(
-    connection: Connection, identifier: str, number: int, purpose: str, epsilon: Fraction | None, devices: int
+    connection: Connection, identifier: str, number: int, purpose: str, epsilon: Fraction | None
 ) -> None:
-    """Charge epsilon to each of so many devices, for round ``number`` or, if that is 0, for their reports."""
-    connection.execute(
-        insert(charges).values(
-            collection=identifier,
-            number=number,
-            purpose=purpose,
-            epsilon=str(epsilon),
-            devices=devices,
-            at=now_text(connection),
-        )
+    """Charge epsilon to each device in the sums of round ``number`` or, if that is 0, that sent a report."""
+    charged = charged_devices(connection, identifier, number)
+    row = {
+        "number": number,
+        "purpose": purpose,
+        "epsilon": str(epsilon),
+        "devices": charged.devices,
+        "at": now_text(connection),
+    }
+    connection.execute(insert(charges).values(collection=identifier, **row))
+    audit.record(connection, "service", CHARGE, identifier, **row, devices_sha256=charged.digest)
+
+
+def charged_devices(
+    connection: Connection, identifier: str, number: int, *, forgotten: bool = False
+) -> Charged:
+    """The devices that round ``number`` charges or, if that is 0, their reports.
+
+    ``forgotten`` says that the round's messages are: its assignments are then those whose input came in.
+    """
+    query: Select[tuple[int]] = select(reports.c.device).where(reports.c.collection == identifier)
+    if number:
+        query = select(assignments.c.device).where(*_of_round(assignments, identifier, number))
+        if not forgotten:
+            query = query.where(_input_came(identifier, number))
+    count, digest = 0, hashlib.sha256()
+    in_order = query.order_by(query.selected_columns.device)
+    for device in connection.execute(in_order, execution_options=_ROWS).scalars():
+        count += 1
+        digest.update(b"%d\n" % device)
+    return Charged(count, digest.hexdigest())
+
+
+def forget_messages(connection: Connection, identifier: str, number: int) -> None:
+    """Delete a round's messages; its assignments are left to those whose input came in, whom the next round asks."""
+    left = *_of_round(assignments, identifier, number), ~_input_came(identifier, number)
+    connection.execute(delete(assignments).where(*left))
+    connection.execute(delete(messages).where(*_of_round(messages, identifier, number)))
+
+
+def _input_came(identifier: str, number: int) -> ColumnElement[bool]:
+    """Condition on the assignments of a round: the masked input came in."""
+    return exists().where(
+        *_of_round(messages, identifier, number),
+        messages.c.phase == ServerState.INPUTS.value,
+        messages.c.shard == assignments.c.shard,
+        messages.c.client == assignments.c.client,
     )
+
+
+def _of_round(table: Table, identifier: str, number: int) -> tuple[ColumnElement[bool], ...]:
+    return table.c.collection == identifier, table.c.round == number
 
 
 def counted(connection: Connection, identifier: str, table: Table, **columns: int) -> int:

@@ -10,17 +10,17 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from sqlalchemy import ColumnElement, Table, delete, exists, insert, update
+from sqlalchemy import ColumnElement, insert, update
 from sqlalchemy.engine import Connection
 
-from mapveil.collector.rounds.collection import charge, move, newest_round, now_text
+from mapveil.collector.rounds.collection import charge, forget_messages, move, newest_round, now_text
 from mapveil.collector.rounds.life_cycle import Happening, State
 from mapveil.collector.rounds.offer import offer
 from mapveil.collector.rounds.server_half import TOTAL, announce, round_terms, shard_sizes
 from mapveil.collector.rounds.shard_machines import RoundMachines
 from mapveil.collector.store import audit_log as audit
 from mapveil.collector.store.database import lock_collection
-from mapveil.collector.store.schema import assignments, messages, rounds, shards
+from mapveil.collector.store.schema import assignments, rounds, shards
 from mapveil.trust.queries import Query
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.arrays import IntArray
@@ -119,7 +119,7 @@ def shut_phase(connection: Connection, identifier: str, number: int, phase: Serv
     """First step of closing a phase: accept no more of its messages; False where the collection has gone on."""
     if lock_collection(connection, identifier) != State.RUNNING:
         return False
-    at = (*_of(rounds, identifier, number), rounds.c.phase == phase.value)
+    at = (*_of(identifier, number), rounds.c.phase == phase.value)
     return connection.execute(update(rounds).where(*at).values(open=False)).rowcount == 1
 
 
@@ -174,35 +174,19 @@ def open_next(
     if closed.total is not None:
         values["total"] = closed.total.astype(TOTAL).tobytes()
     shut = (rounds.c.phase == phase.value, rounds.c.open.is_(False))
-    moved = connection.execute(update(rounds).where(*_of(rounds, identifier, number), *shut).values(**values))
+    moved = connection.execute(update(rounds).where(*_of(identifier, number), *shut).values(**values))
     if moved.rowcount != 1:
         return False
     if phase is ServerState.INPUTS:
-        included = closed.included or 0
-        charge(connection, identifier, number, announced.purpose, announced.epsilon, included)
-        detail = {"round": number, "epsilon": str(announced.epsilon), "included": included}
-        audit.record(connection, "service", "round.charge", identifier, **detail)
+        charge(connection, identifier, number, announced.purpose, announced.epsilon)
     if closed.total is not None:
-        _forget_messages(connection, identifier, number)
+        forget_messages(connection, identifier, number)
         audit.record(connection, "service", "round.done", identifier, round=number)
     return True
 
 
-def _forget_messages(connection: Connection, identifier: str, number: int) -> None:
-    """Delete a round's messages; its assignments are left to those who were in the sums, whom the next round asks."""
-    included = exists().where(
-        *_of(messages, identifier, number),
-        messages.c.phase == ServerState.INPUTS.value,
-        messages.c.shard == assignments.c.shard,
-        messages.c.client == assignments.c.client,
-    )
-    connection.execute(delete(assignments).where(*_of(assignments, identifier, number), ~included))
-    connection.execute(delete(messages).where(*_of(messages, identifier, number)))
-
-
-def _of(table: Table, identifier: str, number: int) -> tuple[ColumnElement[bool], ...]:
-    """Condition on the rows of a round."""
-    return table.c.collection == identifier, table.c["number" if table is rounds else "round"] == number
+def _of(identifier: str, number: int) -> tuple[ColumnElement[bool], ...]:
+    return rounds.c.collection == identifier, rounds.c.number == number
 
 
 def _message_bytes(announced: RoundAnnouncement) -> dict[str, dict[str, int]]:

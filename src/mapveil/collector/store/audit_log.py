@@ -4,8 +4,8 @@ r"""The audit log: who did what, in lines that the database refuses to change an
           \quad c_0 = 0^{32}
 
 where: :math:`\ell_i` is line i as canonical JSON, with its number, and :math:`c_i` its chain value. Whoever changes or
-takes out a line has to redo every later one; whoever wrote down one chain value, such as the one ``mapveil serve
---check`` prints, notices even that, and notices lines taken off the end.
+takes out a line has to redo every later one; a head that was published before
+(:class:`~mapveil.privacy.chain_head.ChainHead`, ``mapveil serve --head``) shows even that, and lines taken off the end.
 """
 
 import contextlib
@@ -21,10 +21,10 @@ from sqlalchemy.engine import Connection
 from mapveil.collector.clock import Clock, time_text
 from mapveil.collector.store.backends import CLOCK
 from mapveil.collector.store.schema import MOST_NUMBER, audit
+from mapveil.privacy.chain_head import START
 from mapveil_client.terms import canonical_json
 
 _PURPOSE: Final = b"mapveil audit 1\0"
-_START: Final = bytes(32)
 _LOCK_KEY: Final = 0x6D76_6175_6469_7431  # of PostgreSQL's advisory lock: one process numbers lines at a time
 _WAITING: Final = "mapveil_audit"
 _ROWS_AT_ONCE: Final = 2000
@@ -105,13 +105,26 @@ def recording(connection: Connection) -> Iterator[None]:
         of_connection.pop(_WAITING, None)
 
 
+@contextlib.contextmanager
+def part(connection: Connection) -> Iterator[None]:
+    """A part of a transaction that fails alone: its rows and its lines are taken back. Run by: the store."""
+    waiting: list[Waiting] = connection.info[_WAITING]
+    known = len(waiting)
+    try:
+        with connection.begin_nested():
+            yield
+    except BaseException:
+        del waiting[known:]
+        raise
+
+
 def _write(connection: Connection, waiting: list[Waiting]) -> None:
     if not waiting:
         return
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK_KEY})
     last = connection.execute(_LAST).first()
-    number, chain = (0, _START) if last is None else (last.number, last.chain)
+    number, chain = (0, START) if last is None else (last.number, last.chain)
     rows = []
     for following, line in enumerate(waiting, number + 1):
         chain = _chain(chain, following, line)
@@ -145,7 +158,7 @@ def lines(
 
 def verify(connection: Connection) -> ChainReport:
     """Recompute the whole chain."""
-    chain, number = _START, 0
+    chain, number = START, 0
     in_parts = {"yield_per": _ROWS_AT_ONCE}
     rows = connection.execute(select(audit).order_by(audit.c.number), execution_options=in_parts)
     for row in rows:
@@ -155,6 +168,11 @@ def verify(connection: Connection) -> ChainReport:
             rows.close()
             return ChainReport(number, "", number)
     return ChainReport(number, chain.hex(), None)
+
+
+def value_at(connection: Connection, number: int) -> bytes:
+    """The chain value of a line that is there, 32 bytes."""
+    return bytes(connection.execute(select(audit.c.chain).where(audit.c.number == number)).scalar_one())
 
 
 _LAST: Final = select(audit.c.number, audit.c.chain).order_by(audit.c.number.desc()).limit(1)

@@ -35,6 +35,8 @@ class Store:
     ----------
     shown : str
         Where the store is, without a password.
+    path : Path, optional
+        Of the file; None on PostgreSQL.
     on_commit : callable, optional
         Called with every :class:`~mapveil.collector.store.group_commit.Batch` that :meth:`put` made durable, in
         the committing thread.
@@ -60,7 +62,7 @@ class Store:
         self.clock = clock
         self.on_commit: Callable[[Batch], None] | None = None
         self._database = open_database(backends.read_store_url(url), {CLOCK: clock})
-        self.shown = self._database.shown
+        self.shown, self.path = self._database.shown, self._database.path
         self._writers = FairLock()
         self._commits = GroupCommit(self.write, self._observe)
 

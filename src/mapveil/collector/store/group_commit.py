@@ -2,8 +2,7 @@
 
 A thread takes whatever waits, writes it in one transaction, and answers each only after the commit. Items with equal
 writers are handed to the writer together, as one batch of rows. An item that fails fails alone: the transaction is
-rolled back and each of its items is written in one of its own. A writer therefore returns its refusals: raising one
-would cost every other item of the batch a commit.
+rolled back, and its items are written once more in another, each in a savepoint of its own.
 """
 
 import asyncio
@@ -19,7 +18,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 from sqlalchemy.engine import Connection
 
 from mapveil.collector.refusals import StoreUnavailable
-from mapveil.collector.store.backends import Repeatable
+from mapveil.collector.store.audit_log import part
+from mapveil.collector.store.backends import Repeatable, failure_of
 
 T = TypeVar("T")
 
@@ -170,7 +170,7 @@ class GroupCommit:
                     taken += batch
             others = len(taken) > 1 and not isinstance(error, StoreUnavailable)
             if others or isinstance(error, Repeatable):
-                outcomes = [self._alone(item) for item in taken]
+                outcomes = self._apart(taken)
             else:
                 outcomes = [_Outcome(item, None, _own(error)) for item in taken]
         else:
@@ -179,6 +179,27 @@ class GroupCommit:
             outcomes = [_Outcome(item, result, None) for item, result in zip(taken, results, strict=True)]
         _answer(outcomes)
         return len(taken)
+
+    def _apart(self, taken: list[_Item]) -> list[_Outcome]:
+        """Write items in one transaction, each in a savepoint; in a transaction each where that one is lost."""
+        outcomes: list[_Outcome] = []
+        try:
+            with self._transaction() as connection:
+                started = time.perf_counter()
+                for item in taken:
+                    try:
+                        with part(connection):
+                            (result,) = item.writer(connection, (item.value,))
+                    except Exception as error:
+                        if failure_of(error) is not None:
+                            raise
+                        outcomes.append(_Outcome(item, None, error))
+                    else:
+                        outcomes.append(_Outcome(item, result, None))
+        except BaseException:
+            return [self._alone(item) for item in taken]
+        self._observe(Batch(sum(each.error is None for each in outcomes), time.perf_counter() - started))
+        return outcomes
 
     def _alone(self, item: _Item) -> _Outcome:
         """Write one item in a transaction of its own, again while it conflicts with another's."""

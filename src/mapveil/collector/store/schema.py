@@ -175,7 +175,7 @@ audit: Final = Table(
     Column("number", Integer, primary_key=True, autoincrement=False),  # from 1, without gaps
     Column("at", _TIME, nullable=False),
     Column("actor", String(120), nullable=False),  # "operator 3", "device 12", "service", "command line"
-    Column("action", String(60), nullable=False),  # "collection.open", "round.charge", ...
+    Column("action", String(60), nullable=False),  # "collection.open", "collection.charge", ...
     Column("collection", _ID),
     Column("detail", Text, nullable=False),  # JSON; never a secret, a key or a place
     Column("chain", LargeBinary(32), nullable=False),  # SHA-256 of the line before and this one
@@ -208,6 +208,22 @@ _TRIGGERS: Final = {
         ),
     ),
 }
+
+
+def missing_triggers(connection: Connection) -> list[str]:
+    """Names of the triggers that keep lines from being changed, and are not as they were made."""
+    if connection.dialect.name == "sqlite":
+        held = "SELECT name, sql FROM sqlite_master WHERE type = 'trigger'"
+    else:
+        held = "SELECT tgname, tgname FROM pg_trigger WHERE tgenabled = 'O' AND NOT tgisinternal"
+    found = {row[0]: row[1] for row in connection.execute(text(held))}
+    made = {
+        words[2]: statement
+        for statement in _TRIGGERS[connection.dialect.name]
+        if (words := statement.split())[1] == "TRIGGER"
+    }
+    exact = connection.dialect.name == "sqlite"
+    return [name for name, sql in made.items() if found.get(name) != (sql if exact else name)]
 
 
 def check_version(connection: Connection) -> int | None:

@@ -9,7 +9,7 @@ from sqlalchemy.engine import Connection
 
 from mapveil.collector.refusals import StoreUnavailable
 from mapveil.collector.store.audit_log import verify
-from mapveil.collector.store.schema import check_version
+from mapveil.collector.store.schema import check_version, missing_triggers
 from mapveil_client.errors import InputError
 
 
@@ -21,7 +21,7 @@ class StoreReport:
     version: int | None = None  # of the tables; None: there are none yet
     writable: bool = False
     audit_lines: int = 0
-    audit_head: str = ""  # chain value of the last line: write it down, and a shortened log shows
+    audit_head: str = ""  # chain value of the last line; empty where the chain is broken
     problems: list[str] = field(default_factory=list)  # for which a service should not run on it
     warnings: list[str] = field(default_factory=list)
 
@@ -45,6 +45,10 @@ def examine(
                 report.problems.append("the store has no tables yet; mapveil serve creates them")
                 return report
             _examine_database(connection, report)
+            report.problems += [
+                f"the trigger {name}, which keeps lines from being changed, is gone or another"
+                for name in missing_triggers(connection)
+            ]
             chain = verify(connection)
         if chain.intact:
             report.audit_lines, report.audit_head = chain.lines, chain.head
