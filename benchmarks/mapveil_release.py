@@ -18,6 +18,6 @@ mechanism = find_method(method).make(1)
 tiling = mv.Grid(mv.Region.from_bbox(*box), columns=side, rows=side)
 start = time.perf_counter()
 points = mv.read_points(path)
-made = mechanism.release(points, tiling)
+made = mechanism.release(points, tiling, account=None)
 seconds = time.perf_counter() - start
 print(json.dumps({"seconds": seconds, "cells": made.values.size, "peak_mb": peak_mb()}))

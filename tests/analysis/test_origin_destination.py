@@ -141,7 +141,7 @@ def test_a_seed_repeats_and_without_one_runs_differ() -> None:
     asked = OriginDestination(mechanism=GRR)
     one, two = (asked.release(trips, GRID, rng=6) for _ in range(2))
     np.testing.assert_array_equal(one.trips, two.trips)
-    free = [asked.release(trips, GRID) for _ in range(2)]
+    free = [asked.release(trips, GRID, account=None) for _ in range(2)]
     assert not free[0].guarantee.seeded
     assert free[0].trips.tolist() != free[1].trips.tolist()
 
@@ -165,10 +165,10 @@ def test_ends_outside_are_told_apart_by_option() -> None:
         trips.users, trips.origin_lon, trips.origin_lat + 5, trips.destination_lon, trips.destination_lat
     )
     with pytest.raises(InputError, match="no trip has both ends"):
-        OriginDestination(mechanism=GRR).release(away, GRID)
+        OriginDestination(mechanism=GRR).release(away, GRID, account=None)
     with pytest.raises(InputError, match="outside"):
         OriginDestination(mechanism=GeneralizedRandomizedResponse(epsilon=4, outside="refuse")).release(
-            away, GRID
+            away, GRID, account=None
         )
     nearest = GeneralizedRandomizedResponse(epsilon=4, outside="nearest")
     flows = OriginDestination(mechanism=nearest).release(away, GRID, rng=8)

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 import mapveil as mv
-from mapveil.privacy.accounting import Accounting
 from mapveil_client.errors import BudgetExceeded, ParameterError
 
 BOX = "-74.03,40.69,-73.90,40.83"
@@ -64,14 +63,14 @@ def test_the_account_is_charged_once_and_named_in_the_guarantee(
     points, region = mv.read_points(table), mv.Region.parse(BOX)
     tiling = mv.Quadtree(region, depth=3)
     ledger = mv.Ledger(tmp_path / "ledger.sqlite")
-    heat = mv.release(points, tiling, epsilon=2, trust=trust, account=Accounting(ledger, "checkins"))
+    heat = mv.release(points, tiling, epsilon=2, trust=trust, account=mv.Account("checkins", ledger))
     assert ledger.account("checkins").spent == Fraction(2)
     assert heat.guarantee.account is not None
     assert heat.guarantee.account.entries == tuple(entry.id for entry in ledger.entries("checkins"))
     with pytest.raises(BudgetExceeded):
-        mv.release(points, tiling, epsilon=2, trust=trust, account=ledger)
+        mv.release(points, tiling, epsilon=2, trust=trust, account=mv.Account(ledger=ledger))
     assert ledger.account("checkins").spent == Fraction(2)
-    assert mv.release(points, tiling, epsilon=2, trust=trust).guarantee.account is None
+    assert mv.release(points, tiling, epsilon=2, trust=trust, account=None).guarantee.account is None
 
 
 def test_neighbours(mapveil: Callable, table: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -10,8 +11,9 @@ from typing import Any
 import pytest
 
 import mapveil as mv
+from mapveil.mechanisms.release import split_region
 from mapveil.trust import curator
-from mapveil_client.errors import BudgetExceeded, InputError, ParameterError
+from mapveil_client.errors import BudgetExceeded, InputError, ParameterError, PromiseError
 
 CITY = mv.synthetic.city(users=2000, seed=1)
 TILING = mv.Quadtree(CITY.region, depth=4)
@@ -43,7 +45,9 @@ def test_a_curator_s_refusal_costs_nothing(
     ledger: mv.Ledger, method: str, epsilon: str | int, options: dict[str, Any]
 ) -> None:
     with pytest.raises(InputError):
-        mv.release(CITY, TILING, epsilon=epsilon, method=method, options=options, account=ledger)
+        mv.release(
+            CITY, TILING, epsilon=epsilon, method=method, options=options, account=mv.Account(ledger=ledger)
+        )
     assert spent(ledger) == 0
 
 
@@ -54,7 +58,7 @@ def test_a_curator_s_refusal_costs_nothing(
 @pytest.mark.parametrize("trust", ["central", "distributed"])
 def test_a_bad_specification_costs_no_search_for_a_region(ledger: mv.Ledger, tiling: str, trust: str) -> None:
     with pytest.raises(InputError):
-        mv.release(CITY, tiling, epsilon=1, trust=trust, account=ledger)
+        mv.release(CITY, tiling, epsilon=1, trust=trust, account=mv.Account(ledger=ledger))
     assert spent(ledger) == 0
 
 
@@ -72,7 +76,7 @@ def test_a_good_specification_is_searched_for(
     sites = tmp_path / "sites.csv"
     sites.write_text("lon,lat\n-74.0,40.7\n-73.95,40.8\n")
     with pytest.raises(Searched):
-        mv.release(CITY, tiling.replace("FILE", str(sites)), epsilon=1, account=ledger)
+        mv.release(CITY, tiling.replace("FILE", str(sites)), epsilon=1, account=mv.Account(ledger=ledger))
 
 
 @pytest.mark.parametrize(
@@ -91,14 +95,16 @@ def test_an_estimator_that_cannot_use_the_reports_costs_nothing(
             method=method,
             trust="local",
             options={"estimator": estimator},
-            account=ledger,
+            account=mv.Account(ledger=ledger),
         )
     assert spent(ledger) == 0
 
 
 def test_a_secure_sum_of_another_name_is_refused(ledger: mv.Ledger) -> None:
     with pytest.raises(ParameterError, match="secure_sum must be ideal or protocol or active"):
-        mv.release(CITY, TILING, epsilon=1, trust="distributed", secure_sum="x", account=ledger)  # type: ignore[arg-type]
+        mv.release(
+            CITY, TILING, epsilon=1, trust="distributed", secure_sum="x", account=mv.Account(ledger=ledger)
+        )  # type: ignore[arg-type]
     assert spent(ledger) == 0
 
 
@@ -116,20 +122,29 @@ def at_each_draw(ledger: mv.Ledger, monkeypatch: pytest.MonkeyPatch) -> list[Fra
     return seen
 
 
-@pytest.mark.parametrize("cells", [TILING, "quadtree:4"])
-def test_a_curator_s_epsilon_is_charged_whole_and_once_before_any_noise(
-    ledger: mv.Ledger, at_each_draw: list[Fraction], cells: mv.Quadtree | str
+@pytest.mark.parametrize(("cells", "charged"), [(TILING, [2]), ("quadtree:4", [*split_region(Fraction(2))])])
+def test_a_curator_s_epsilon_is_charged_before_any_noise(
+    ledger: mv.Ledger, at_each_draw: list[Fraction], cells: mv.Quadtree | str, charged: list[Fraction]
 ) -> None:
-    made = mv.release(CITY, cells, epsilon=2, method="spatial-decomposition", account=ledger)
+    made = mv.release(
+        CITY, cells, epsilon=2, method="spatial-decomposition", account=mv.Account(ledger=ledger)
+    )
     assert len(at_each_draw) > 1
-    assert set(at_each_draw) == {2}
-    assert spent(ledger) == 2
+    assert set(at_each_draw) == set(itertools.accumulate(charged))
+    assert [entry.epsilon for entry in ledger.entries()] == charged
     assert made.guarantee.account is not None
-    assert len(made.guarantee.account.entries) == 1
+    assert made.guarantee.account.entries == tuple(entry.id for entry in ledger.entries())
+
+
+def test_a_search_that_finds_no_region_costs_its_share_only(ledger: mv.Ledger) -> None:
+    alone = mv.Points.from_arrays([1], [-73.95], [40.75])
+    with pytest.raises(PromiseError, match="no region can be found"):
+        mv.release(alone, "quadtree:4", epsilon=2, account=mv.Account(ledger=ledger))
+    assert [entry.epsilon for entry in ledger.entries()] == [split_region(Fraction(2))[0]]
 
 
 def test_a_budget_that_is_too_small_draws_no_noise(ledger: mv.Ledger, at_each_draw: list[Fraction]) -> None:
     with pytest.raises(BudgetExceeded):
-        mv.release(CITY, TILING, epsilon=100, account=ledger)
+        mv.release(CITY, TILING, epsilon=100, account=mv.Account(ledger=ledger))
     assert at_each_draw == []
     assert spent(ledger) == 0

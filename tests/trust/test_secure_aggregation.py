@@ -16,10 +16,12 @@ from mapveil.mechanisms.methods import METHODS
 from mapveil.privacy.claim import Assumes, Share
 from mapveil.secure_sum.drivers import IdealSum
 from mapveil.secure_sum.protocol_sum import ProtocolSum
+from mapveil.trust.queries import Execution
 from mapveil.trust.secure_aggregation.model import SecureAggregation
 from mapveil_client.contribution import Devices
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.morton import interleave
+from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.states import Abort
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
@@ -92,8 +94,9 @@ def test_cells_outside_a_polygon_are_empty():
 
 def test_the_guarantee_lists_what_each_round_revealed():
     told = []
-    heat = HierarchicalHistogram(epsilon="1/3", trust=SecureAggregation()).release(
-        some_counts(), rng=1, before_reveal=told.append
+    execution = Execution(Randomness(1), before_reveal=told.append)
+    heat = HierarchicalHistogram(epsilon="1/3", trust=SecureAggregation()).execute(
+        some_counts(), QUADTREE, execution
     )
     assert heat.guarantee.shares == tuple(told) == (Share("every level", Fraction(1, 3)),)
     assert heat.guarantee.epsilon == Fraction(1, 3)
@@ -112,8 +115,8 @@ def test_the_guarantee_lists_what_each_round_revealed():
 def test_too_many_dropouts_release_nothing():
     told = []
     with pytest.raises(Abort, match="nothing was revealed") as refused:
-        LaplaceHistogram(epsilon=1, trust=SecureAggregation()).release(
-            some_counts(), rng=1, dropout=0.3, before_reveal=told.append
+        LaplaceHistogram(epsilon=1, trust=SecureAggregation()).execute(
+            some_counts(), QUADTREE, Execution(Randomness(1), before_reveal=told.append, dropout=0.3)
         )
     assert refused.value.exit_code == 1
     assert told == []

@@ -16,7 +16,6 @@ variances and for where generalized randomized response has the smaller one.
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Final, cast
 
@@ -31,14 +30,13 @@ from mapveil.local.local_mechanism import LocalMechanism
 from mapveil.maps.flow_map import FlowMap
 from mapveil.mechanisms.mechanism import check_tiling
 from mapveil.mechanisms.methods import find_method
-from mapveil.privacy.accounting import Accounting
-from mapveil.privacy.ledger import Ledger
+from mapveil.privacy.account import OWN, Account, charges_of
 from mapveil.trust.queries import Progress
 from mapveil_client.arrays import IntArray
 from mapveil_client.epsilon import EpsilonLike, as_epsilon
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.local.domain import Domain
-from mapveil_client.randomness.random import Randomness
+from mapveil_client.randomness.random import Randomness, as_randomness
 
 _DEEPEST: Final = 6  # 4,096 cells
 
@@ -56,7 +54,7 @@ def flows(
     candidates: tuple[IntArray, IntArray] | None = None,
     most: int = 5000,
     least: float = 0.0,
-    account: Ledger | Accounting | None = None,
+    account: Account | None = OWN,
     rng: Randomness | int | None = None,
     progress: Progress | None = None,
 ) -> FlowMap:
@@ -83,13 +81,8 @@ def flows(
         The region, where ``tiling`` is not a tiling.
     candidates
         See :meth:`~mapveil.analysis.origin_destination.OriginDestination.release`.
-    account : Ledger or Accounting, optional
-        The ledger that is charged. A guarantee about one trip (``unit="trip"``) is none about a user and is never
-        charged.
-    rng : Randomness or int, optional
-        Leave it out for a release; an integer seeds the run and marks the flows.
-    progress : callable, optional
-        Told the name and the finished fraction of each step.
+    account, rng, progress
+        See :meth:`~mapveil.analysis.origin_destination.OriginDestination.release`.
 
     Raises
     ------
@@ -105,27 +98,16 @@ def flows(
         randomizer = cast("LocalMechanism", find_method(name, "local").make(budget, given))
         return OriginDestination(mechanism=randomizer, estimator=estimator, unit=unit, most=most, least=least)
 
-    mechanism = mechanism_of(method or "grr")
+    mechanism, stream = mechanism_of(method or "grr"), as_randomness(rng)
+    if tiling is None and unit == "user":  # the budget is checked before the trips are counted
+        charges_of(account, trips.points, budget, mechanism.method, {}, "", seeded=stream.seeded)
     cells = _cells(tiling, region, mechanism, trips)
     check_tiling(cells)
     if method is None:
         mechanism = mechanism_of(best_randomizer(Domain(cells).size, budget))
-    charges = Accounting.of(account if unit == "user" else None)
-
-    def charge() -> None:
-        charges.open(
-            trips.points,
-            method=mechanism.method,
-            parameters=mechanism.parameters(),
-            tiling=cells.spec,
-            region=str(cells.region),
-        )
-        charges.spend(budget)
-
-    made = mechanism.release(
-        trips, cells, candidates=candidates, rng=rng, progress=progress, before_reveal=charge
+    return mechanism.release(
+        trips, cells, candidates=candidates, account=account, rng=stream, progress=progress
     )
-    return replace(made, guarantee=replace(made.guarantee, account=charges.reference))
 
 
 def _cells(

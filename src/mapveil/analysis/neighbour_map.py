@@ -19,8 +19,7 @@ from mapveil.local.local_mechanism import LocalMechanism
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.scene import Layer, ScaleKind, Scene, Shading
 from mapveil.mechanisms.release import release
-from mapveil.privacy.accounting import Accounting
-from mapveil.privacy.ledger import Ledger
+from mapveil.privacy.account import OWN, Account
 from mapveil.retrieval.records import Database
 from mapveil.trust.queries import Progress
 from mapveil_client.arrays import IntArray
@@ -193,7 +192,7 @@ def neighbours(
     method: str | LocalMechanism | None = None,
     options: Mapping[str, Any] | None = None,
     region: Region | None = None,
-    account: Ledger | Accounting | None = None,
+    account: Account | None = OWN,
     rng: Randomness | int | None = None,
     progress: Progress | None = None,
 ) -> NeighbourMap:
@@ -226,7 +225,7 @@ def neighbours(
     """
     check(k >= 1, "k", "at least 1", k)
     if isinstance(points, DensityMap):
-        if any(given is not None for given in (tiling, epsilon, method, region, account)) or options:
+        if any(given is not None for given in (tiling, epsilon, method, region)) or options:
             raise ParameterError(
                 "a released map brings its own tiling, region, method and guarantee; leave them out"
             )

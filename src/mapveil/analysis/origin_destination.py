@@ -1,6 +1,5 @@
 """Origin-destination flows under local differential privacy: both ends randomized, each with half of epsilon."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from typing import Any, Final, Literal, NamedTuple
@@ -17,7 +16,8 @@ from mapveil.local.estimators.estimators import check_reports, estimate_distribu
 from mapveil.local.local_mechanism import LocalMechanism
 from mapveil.local.randomizers.randomizer import Randomizer
 from mapveil.maps.flow_map import FlowMap
-from mapveil.mechanisms.mechanism import check_tiling
+from mapveil.mechanisms.mechanism import charged_to, check_tiling
+from mapveil.privacy.account import OWN, Account, charges_of
 from mapveil.privacy.claim import Assumes, ContributionBound, Norm, Share, Unit
 from mapveil.privacy.guarantee import Guarantee
 from mapveil.trust.queries import Progress
@@ -101,7 +101,7 @@ class OriginDestination:
     >>> grid = mv.Grid(mv.Region.from_bbox(-8.70, 41.10, -8.52, 41.22), rows=2, columns=2)
     >>> a, b = np.array([-8.65, -8.57]), np.array([41.13, 41.19])
     >>> trips = Trips(np.arange(4000), a[[0] * 4000], b[[0] * 4000], a[[1] * 4000], b[[1] * 4000])
-    >>> flows = OriginDestination(mechanism=GeneralizedRandomizedResponse(epsilon=4)).release(trips, grid)
+    >>> flows = OriginDestination(mechanism=GeneralizedRandomizedResponse(epsilon=4)).release(trips, grid, rng=1)
     >>> int(flows.origin[0]), int(flows.destination[0]), flows.guarantee.epsilon
     (2, 1, Fraction(4, 1))
     """
@@ -250,9 +250,9 @@ class OriginDestination:
         tiling: Tiling,
         *,
         candidates: tuple[IntArray, IntArray] | None = None,
+        account: Account | None = OWN,
         rng: Randomness | int | None = None,
         progress: Progress | None = None,
-        before_reveal: Callable[[], None] | None = None,
     ) -> FlowMap:
         """Run a whole collection in this process: clients and server.
 
@@ -265,17 +265,20 @@ class OriginDestination:
         candidates : pair of arrays of int, optional
             Origin and destination cells of the pairs that are possible. Public: a list taken from the trips
             themselves tells who went where.
+        account : Account, optional
+            The budget that is charged before any client reports, the user's own by default; None: not accounted. A
+            guarantee about one trip (``unit="trip"``) is none about a user and is never charged.
         rng : Randomness, int or None
-            Leave it out for a release; an integer seeds the run and marks the flows.
+            Leave it out for a release; an integer seeds the run, which marks the flows and charges nothing.
         progress : callable, optional
             Called with a step's name and its finished fraction.
-        before_reveal : callable, optional
-            Called before any client reports; may refuse by raising.
 
         Raises
         ------
         InputError
             No trip lies in the region, or the tiling has too many cells.
+        BudgetExceeded
+            The account does not allow the epsilon.
         """
         stream = as_randomness(rng)
         tell = progress or (lambda step, done: None)
@@ -284,12 +287,15 @@ class OriginDestination:
         randomizer = self.on(domain)
         check_reports(self.mechanism.estimator, randomizer)
         allowed = None if candidates is None else _candidates(domain, *candidates)
+        budget, account = self.mechanism.budget, account if self.unit == "user" else None
+        charges = charges_of(
+            account, trips.points, budget, self.method, self.parameters(), tiling, seeded=stream.seeded
+        )
         tell("ask the devices", 0.0)
         origins, destinations = cells_of_trips(
             trips, domain, self.mechanism.outside, stream, one_each=self.unit == "user"
         )
-        if before_reveal is not None:
-            before_reveal()
+        charges.spend(budget)
         reports = self.randomize(randomizer, origins, destinations, stream)
         tell("ask the devices", 1.0)
         made = self.estimate(randomizer, reports, stream, candidates=allowed, progress=progress)
@@ -306,7 +312,7 @@ class OriginDestination:
             above = int((trips_of > 2 * deviation).sum())
             sure = (f"{above} of {trips_of.size} listed flows are above twice their standard deviation",)
         who = "users reported one trip each" if self.unit == "user" else "trips were reported"
-        return FlowMap(
+        released = FlowMap(
             kept[first],
             kept[second],
             trips_of,
@@ -318,6 +324,7 @@ class OriginDestination:
             parameters=self.parameters(),
             notes=(f"{count} {who}", *made.notes, *sure),
         )
+        return charged_to(released, charges)
 
     @property
     def _half(self) -> Fraction:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
     from mapveil.maps.released import ReleasedMap
-    from mapveil.privacy.accounting import Accounting
+    from mapveil.privacy.account import Account
 
 Progress = Callable[[str, float], None]
 
@@ -87,8 +87,9 @@ class Console:
         self,
         outputs: Sequence[Path],
         released: ReleasedMap,
-        account: Accounting | None,
+        account: Account | None,
         *,
+        free: bool = False,
         lines: Sequence[str] = (),
         more: Mapping[str, Any] | None = None,
         evaluation: Mapping[str, float] | None = None,
@@ -102,8 +103,10 @@ class Console:
             The files that were written.
         released : ReleasedMap
             The map.
-        account : Accounting, optional
-            The charges of the release, marked as written here; None where the answer costs nothing.
+        account : Account, optional
+            The account of the release, whose charges are marked as written here.
+        free : bool
+            Whether the answer costs nothing.
         lines : sequence of str
             Further lines of text.
         more : mapping, optional
@@ -128,12 +131,12 @@ class Console:
         shown.append(repr(released.guarantee))
         if seed is not None:
             self.warn("seeded: this answer is NOT FOR RELEASE, and nothing was charged for it")
-        budget = None if account is None else account.written()
+        budget = None if account is None or free else account.written(released.guarantee)
         if budget is not None:
             spent, whole = float(budget.spent), float(budget.budget)
             shown.append(f"  ledger      {spent:g} of {whole:g} spent on these data, {whole - spent:g} left")
             record["ledger"] = {"spent": str(budget.spent), "budget": str(budget.budget)}
-        elif account is not None and released.guarantee.epsilon is not None:
+        elif not free and released.guarantee.epsilon is not None:
             self.warn(
                 "not entered in a ledger: its epsilon is not added to other releases about the same people"
             )

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mapveil.analysis.origin_destination import FlowUnit
     from mapveil.analysis.trips import Trips
     from mapveil.maps.flow_map import FlowMap
-    from mapveil.privacy.accounting import Accounting
+    from mapveil.privacy.account import Account
 
 
 def _pair(context: click.Context, parameter: click.Parameter, text: str | None) -> tuple[str, str] | None:
@@ -116,7 +116,7 @@ def command(
     evaluate: bool,
     title: str | None,
     outputs: tuple[Path, ...],
-    account: Accounting,
+    account: Account | None,
     seed: int | None,
     **parameters: Any,
 ) -> None:
@@ -138,9 +138,8 @@ def command(
         progress("read the trips", 0.0)
         trips = read_trips(source, **columns, origin=origin, destination=destination, trip=trip)
         progress("read the trips", 1.0)
-        charged = account if unit == "user" else None  # a ledger keeps budgets of users
         released = flows(
-            trips, unit=unit, options=options, account=charged, rng=seed, progress=progress, **parameters
+            trips, unit=unit, options=options, account=account, rng=seed, progress=progress, **parameters
         )
         save_all(outputs, lambda path: released.save(path, title=title), progress)
     if unit == "trip":

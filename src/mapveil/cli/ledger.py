@@ -9,7 +9,7 @@ import click
 from mapveil.cli.console import Console, console_options
 from mapveil.cli.options import ledger_option
 from mapveil.privacy.ledger import Ledger
-from mapveil.privacy.ledger_accounts import Account, Entry
+from mapveil.privacy.ledger_accounts import Balance, Entry
 
 
 @click.group("ledger", invoke_without_command=True)
@@ -82,7 +82,7 @@ def annul(ledger: Path | None, spend: str, reason: str) -> None:
     click.echo(f"annulled {spend}")
 
 
-def _account_line(account: Account) -> str:
+def _account_line(account: Balance) -> str:
     spent, whole = float(account.spent), float(account.budget)
     called = account.name or ", ".join(account.datasets)
     return f"dataset {called}: {spent:g} of {whole:g} spent, {max(whole - spent, 0.0):g} left"
@@ -95,7 +95,7 @@ def _entry_line(entry: Entry) -> str:
     )
 
 
-def _record(row: Account | Entry) -> dict[str, Any]:
+def _record(row: Balance | Entry) -> dict[str, Any]:
     return {
         key: value if isinstance(value, (list, tuple, dict, int, NoneType)) else str(value)
         for key, value in row._asdict().items()

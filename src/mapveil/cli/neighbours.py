@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from mapveil.geo.points import Points
     from mapveil.geo.region import Region
     from mapveil.local.local_mechanism import LocalMechanism
-    from mapveil.privacy.accounting import Accounting
+    from mapveil.privacy.account import Account
 
 
 @click.command("neighbours")
@@ -69,7 +69,7 @@ def command(
     evaluate: bool,
     title: str | None,
     outputs: tuple[Path, ...],
-    account: Accounting,
+    account: Account | None,
     seed: int | None,
 ) -> None:
     """Find the k nearest users of every cell, from randomized reports or from a released map.
@@ -127,7 +127,8 @@ def command(
     console.answer(
         outputs,
         near,
-        account if epsilon is not None else None,
+        account,
+        free=epsilon is None,
         lines=[_in_words(near, one) for one in listed],
         more={"places": listed},
         evaluation=evaluation,

@@ -203,17 +203,16 @@ ledger_option = click.option(
 def release_options(suffixes: Sequence[str], help: str, *, required: bool = True) -> Decorator:
     """Add ``-o``, the ledger's options and ``--seed``; the command receives ``outputs``, ``account`` and ``seed``.
 
-    ``account`` opens the ledger when it is charged. A seeded answer is not for release and charges nothing.
+    A seeded answer is not for release and charges nothing.
     """
 
     def given(
         outputs: tuple[Path, ...], ledger: Path | None, no_ledger: bool, dataset: str | None, seed: int | None
     ) -> dict[str, Any]:
-        from mapveil.privacy.accounting import Accounting
-        from mapveil.privacy.ledger import Ledger
+        from mapveil.privacy.account import Account
 
-        charged = None if no_ledger or seed is not None else lambda: Ledger(ledger)
-        return {"outputs": outputs, "account": Accounting(charged, dataset, outputs), "seed": seed}
+        account = None if no_ledger or seed is not None else Account(dataset, ledger, outputs)
+        return {"outputs": outputs, "account": account, "seed": seed}
 
     return gathered(
         given,

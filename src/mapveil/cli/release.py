@@ -22,7 +22,7 @@ from mapveil.mechanisms.methods import DEFAULT_METHODS, find_method
 
 if TYPE_CHECKING:
     from mapveil.geo.region import Region
-    from mapveil.privacy.accounting import Accounting
+    from mapveil.privacy.account import Account
 
 
 @click.command("release")
@@ -77,7 +77,7 @@ def command(
     merge_below: float | None,
     smooth_m: float | None,
     outputs: tuple[Path, ...],
-    account: Accounting,
+    account: Account | None,
     seed: int | None,
     **simulated: Any,
 ) -> None:

@@ -156,7 +156,7 @@ def plan(
             for spec in specs:
                 rng = stream.child(f"{spec.label}/{budget}")
                 source = material(spec, UserSums(sums, tiling))
-                released = spec.mechanism(budget, users).release(source, tiling, rng=rng).values
+                released = spec.mechanism(budget, users).release(source, tiling, account=None, rng=rng).values
                 found = score(released)
                 found[_ERROR] = math.sqrt(float(np.mean((released - truth) ** 2)))
                 for level, share in enumerate(_misplaced(truth, released, lattice)):

@@ -120,7 +120,7 @@ def run_task(task: Task) -> Outcome:
             rng = stream.child(f"{method.label}/{epsilon}")
             source = material(method, UserSums(task.sums, tiling), task.people)
             start = time.perf_counter()
-            values = mechanism.release(source, tiling, rng=rng).values
+            values = mechanism.release(source, tiling, account=None, rng=rng).values
             seconds = time.perf_counter() - start
             for place, scorer in zip(rows, scorers, strict=True):
                 for metric, value in scorer(values).items():

@@ -1,6 +1,5 @@
 """The base of local mechanisms: one report of every user, randomized on the device."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import cast
@@ -13,7 +12,8 @@ from mapveil.local.estimators.measurement import estimated_users
 from mapveil.local.randomizers.randomizer import Randomizer, SymbolRandomizer, Tally
 from mapveil.local.reported_cells import cells_of_users
 from mapveil.maps.density_map import DensityMap
-from mapveil.mechanisms.mechanism import Mechanism, tiling_of
+from mapveil.mechanisms.mechanism import Mechanism, charged_to, tiling_of
+from mapveil.privacy.account import OWN, Account
 from mapveil.privacy.claim import Adversary, Assumes, ContributionBound, Neighbouring, Norm, Share, TrustModel
 from mapveil.privacy.guarantee import Guarantee
 from mapveil.trust.queries import Progress
@@ -86,9 +86,9 @@ class LocalMechanism(LocalMethod, Mechanism):
         points: Points | Counts,
         tiling: Tiling | None = None,
         *,
+        account: Account | None = OWN,
         rng: Randomness | int | None = None,
         progress: Progress | None = None,
-        before_reveal: Callable[[Share], None] | None = None,
     ) -> DensityMap:
         """Simulate a whole collection in this process: every client's half, and the server's.
 
@@ -96,10 +96,8 @@ class LocalMechanism(LocalMethod, Mechanism):
         ----------
         points : Points or Counts
             Locations of the clients, one client per user.
-        tiling, rng, progress
-            As for :meth:`SumMechanism.release`.
-        before_reveal : callable, optional
-            Told the share of epsilon before any client reports; may refuse by raising.
+        tiling, account, rng, progress
+            As for :meth:`SumMechanism.release`; the account is charged before any client reports.
 
         Raises
         ------
@@ -108,13 +106,13 @@ class LocalMechanism(LocalMethod, Mechanism):
         """
         stream = as_randomness(rng)
         tell = progress or (lambda step, done: None)
-        domain = Domain(tiling_of(points, tiling))
+        domain = Domain(given := tiling_of(points, tiling))
         randomizer = self.on(domain)
         check_reports(self.estimator, randomizer)
+        charges = self.charges(account, points, given, seeded=stream.seeded)
         tell("ask the phones", 0.0)
         cells = cells_of_users(points, domain, self.place, self.outside, stream)
-        if before_reveal is not None:
-            before_reveal(Share(_REPORT, self.budget))
+        charges.spend(self.budget)
         tally = randomizer.tally(randomizer.randomize(cells[:0], stream))
         for start in range(0, cells.size, _CHUNK):
             tally += randomizer.tally(randomizer.randomize(cells[start : start + _CHUNK], stream))
@@ -123,7 +121,7 @@ class LocalMechanism(LocalMethod, Mechanism):
         made = self.estimate(tally, randomizer, seeded=stream.seeded)
         made = replace(made, guarantee=made.guarantee.as_simulation())
         tell("estimate", 1.0)
-        return made
+        return charged_to(made, charges)
 
     def guarantee(self, shares: tuple[Share, ...] = (), *, seeded: bool = False) -> Guarantee:
         """The promise of one release with these parameters."""

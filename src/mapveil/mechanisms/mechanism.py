@@ -2,15 +2,18 @@
 
 import dataclasses
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar, cast
 
 from mapveil.geo.counts import Counts
 from mapveil.geo.places import Places
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.density_map import DensityMap
+from mapveil.maps.released import ReleasedMap
+from mapveil.privacy.account import OWN, Account, charges_of
+from mapveil.privacy.charges import Charges
 from mapveil.privacy.claim import Share
 from mapveil.privacy.guarantee import Guarantee
 from mapveil.trust.queries import Progress
@@ -18,6 +21,8 @@ from mapveil_client.contribution import Devices
 from mapveil_client.epsilon import EpsilonLike, as_epsilon
 from mapveil_client.errors import Checked, InputError
 from mapveil_client.randomness.random import Randomness
+
+Charged = TypeVar("Charged", bound=ReleasedMap)
 
 _LARGEST = 1 << 26
 
@@ -57,6 +62,13 @@ def tiling_of(source: Points | Counts | Any, tiling: Tiling | None) -> Tiling:
     return tiling
 
 
+def charged_to(made: Charged, charges: Charges) -> Charged:
+    """The map, with its charges in the guarantee."""
+    guarantee = replace(made.guarantee, account=charges.reference)
+    changed: Charged = replace(cast("Any", made), guarantee=guarantee)
+    return changed
+
+
 @dataclass(frozen=True, kw_only=True)
 class AnyMechanism(Checked, ABC):
     """Frozen parameters, validated at construction; with a privacy budget (:class:`Mechanism`) or without."""
@@ -75,10 +87,11 @@ class AnyMechanism(Checked, ABC):
         points: Any,
         tiling: Tiling | None = None,
         *,
+        account: Account | None = OWN,
         rng: Randomness | int | None = None,
         progress: Progress | None = None,
     ) -> DensityMap:
-        """Release a map."""
+        """Release a map, charged to an account where there is a budget."""
 
     def parameters(self) -> dict[str, Any]:
         """The parameters as a JSON-ready record."""
@@ -108,6 +121,10 @@ class Mechanism(AnyMechanism):
     def budget(self) -> Fraction:
         """The whole budget, exactly."""
         return as_epsilon(self.epsilon)
+
+    def charges(self, account: Account | None, points: Any, cells: Tiling | str, *, seeded: bool) -> Charges:
+        """The charges of one release, its budget checked; see :func:`~mapveil.privacy.account.charges_of`."""
+        return charges_of(account, points, self.budget, self.name, self.parameters(), cells, seeded=seeded)
 
     def _spent(self, shares: tuple[Share, ...]) -> Fraction:
         """The sum of the shares, never more than the budget."""

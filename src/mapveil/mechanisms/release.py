@@ -8,19 +8,16 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, Literal, cast, get_args
 
-from mapveil.engines import UserSums, user_sums
 from mapveil.geo.counts import Counts
 from mapveil.geo.parse_tiling import DEFAULT_TILING, tiling_for
 from mapveil.geo.points import Points
 from mapveil.geo.region import Region
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.density_map import DensityMap
-from mapveil.mechanisms.mechanism import AnyMechanism, Mechanism, check_tiling
+from mapveil.mechanisms.mechanism import AnyMechanism, charged_to, check_tiling
 from mapveil.mechanisms.methods import METHODS, find_method
 from mapveil.mechanisms.sum_mechanism import SumMechanism
-from mapveil.privacy.accounting import Accounting
-from mapveil.privacy.claim import Share
-from mapveil.privacy.ledger import Ledger
+from mapveil.privacy.account import OWN, Account
 from mapveil.privacy.sampling import RELEASE, sampling_delta
 from mapveil.trust.queries import Execution, Progress
 from mapveil_client.epsilon import EpsilonLike, as_epsilon, split_epsilon
@@ -51,16 +48,16 @@ def release(
     region: Region | None = None,
     secure_sum: SecureSumName | None = None,
     dropout: float | None = None,
-    account: Ledger | Accounting | None = None,
+    account: Account | None = OWN,
     rng: Randomness | int | None = None,
     progress: Progress | None = None,
 ) -> DensityMap:
     """Release a private map of where the users are.
 
-    The account is charged before any noisy sum is known: by a curator the whole epsilon at the first sum, under the
-    other trust models each share before the sums it pays for. What can be refused from the input and the parameters
-    of the first sum is refused before that. The trust models other than ``"central"`` are simulated: this process reads
-    the table and plays every client.
+    The account is charged before any noisy sum is known: by a curator the whole epsilon at the first sum (what finds
+    the region and the rest apart), under the other trust models each share before the sums it pays for. What can be
+    refused from the input and the parameters of the first sum is refused before that. The trust models other than
+    ``"central"`` are simulated: this process reads the table and plays every client.
 
     Parameters
     ----------
@@ -88,11 +85,11 @@ def release(
         against an honest-but-curious server, ``"active"`` against a malicious one.
     dropout : float, optional
         For ``"distributed"``: fraction of the clients that drop out, in [0, 1).
-    account : Ledger or Accounting, optional
-        The ledger that the release is charged to. Without one nothing adds this release to others of the same
-        users.
+    account : Account, optional
+        The budget that is charged: the user's own ledger by default, which recognises the people of the data. None: not
+        accounted, so that nothing adds this release to others of the same users, and the guarantee says so.
     rng : Randomness or int, optional
-        Leave it out for a release; an integer seeds the run and marks the map.
+        Leave it out for a release; an integer seeds the run, which marks the map and charges nothing.
     progress : callable, optional
         Called with the name and the finished fraction of each step.
 
@@ -135,35 +132,15 @@ def release(
             f"region (--region) is required under trust {trust}: clients report about its cells, and nobody sees "
             "the locations that it could be found from"
         )
-    charges, tell = Accounting.of(account), progress or (lambda step, done: None)
+    tell = progress or (lambda step, done: None)
     how: dict[str, Any] = {"rng": as_randomness(rng), "progress": tell}
-    source: Points | Counts | UserSums = points
-    if trust == "central" and cells is not None and isinstance(points, Points):
-        source = user_sums(points, cells, progress=tell)
-    elif isinstance(points, Points):
-        tell("check the table", 0.0)
-        points.check()
-        tell("check the table", 1.0)
-        if cells is None:
-            _check_specification(points, spec, cast("SumMechanism", mechanism))
-    if isinstance(mechanism, Mechanism):
-        tell("open the ledger", 0.0)
-        charges.open(
-            points,
-            method=mechanism.name,
-            parameters=mechanism.parameters(),
-            tiling=spec or (cells.spec if cells is not None else DEFAULT_TILING),
-            region="" if cells is None or isinstance(points, Counts) else str(cells.region),
-        )
-        tell("open the ledger", 1.0)
-        how |= _charge(charges, mechanism.budget, trust)
     if trust == "distributed":
         how |= {"secure_sum": _transport(secure_sum or "ideal"), "dropout": dropout or 0.0}
     if cells is not None:
-        made = mechanism.release(source, cells, **how)
-    else:
-        made = _with_region(cast("Points", points), spec, cast("SumMechanism", mechanism), how)
-    return replace(made, guarantee=replace(made.guarantee, account=charges.reference))
+        return mechanism.release(points, cells, account=account, **how)
+    table, planned = cast("Points", points), cast("SumMechanism", mechanism)
+    _check_specification(table, spec, planned)
+    return _with_region(table, spec, planned, account, how)
 
 
 def _mechanism(
@@ -185,23 +162,6 @@ def _mechanism(
     return method, next((row.trust for row in METHODS if row.mechanism.path == path), trust)
 
 
-def _charge(charges: Accounting, budget: Fraction, trust: str) -> dict[str, Any]:
-    """Charge a curator's whole release, and each report or round of clients, before anything of it can be known."""
-    if trust == "central":
-        charges.check(budget)
-        due = [budget]
-
-        def spend_whole(share: Share) -> None:
-            while due:
-                charges.spend(due.pop())
-
-        return {"before_reveal": spend_whole}
-    if trust == "distributed":
-        charges.check(budget)
-        return {"before_reveal": lambda share: charges.spend(share.epsilon, share.purpose)}
-    return {"before_reveal": lambda share: charges.spend(share.epsilon)}
-
-
 def _transport(name: SecureSumName) -> SecureSum:
     from mapveil.secure_sum.drivers import IdealSum
     from mapveil.secure_sum.protocol_sum import ProtocolSum
@@ -221,14 +181,19 @@ def _check_specification(table: Points, spec: str | None, mechanism: SumMechanis
     mechanism.check_cells(cells)
 
 
-def _with_region(table: Points, spec: str | None, mechanism: SumMechanism, how: dict[str, Any]) -> DensityMap:
-    """Find the region with a tenth of the budget, and release with the rest."""
+def _with_region(
+    table: Points, spec: str | None, mechanism: SumMechanism, account: Account | None, how: dict[str, Any]
+) -> DensityMap:
+    """Find the region with a tenth of the budget, and release with the rest; each is charged when it is needed."""
     from mapveil.mechanisms.private_region import find_region
 
+    charges = mechanism.charges(account, table, spec or DEFAULT_TILING, seeded=how["rng"].seeded)
     part, rest = split_region(mechanism.budget)
-    found = find_region(table, mechanism.trust, part, Execution(**how))
+    search, measure = (mechanism.before_reveal(charges, each) for each in (part, rest))
+    execution = Execution(before_reveal=search, **how)
+    found = find_region(table, mechanism.trust, part, execution)
     cells = tiling_for(table, spec, found.region)
-    made = replace(mechanism, epsilon=rest).release(table, cells, **how)
+    made = replace(mechanism, epsilon=rest).execute(table, cells, execution._replace(before_reveal=measure))
     guarantee = replace(
         made.guarantee,
         epsilon=part + rest,
@@ -237,12 +202,13 @@ def _with_region(table: Points, spec: str | None, mechanism: SumMechanism, how: 
     )
     if sum(share.epsilon for share in guarantee.shares) > mechanism.budget:
         raise AssertionError("the shares of epsilon exceed the budget")
-    return replace(
+    made = replace(
         made,
         rounds=(*found.rounds, *made.rounds),
         guarantee=guarantee,
         notes=(*made.notes, "the region was found privately"),
     )
+    return charged_to(made, charges)
 
 
 def split_region(budget: Fraction) -> tuple[Fraction, Fraction]:

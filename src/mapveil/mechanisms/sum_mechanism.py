@@ -16,7 +16,9 @@ from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.density_map import DensityMap, Measurement
 from mapveil.maps.round_cost import RoundCost
-from mapveil.mechanisms.mechanism import Mechanism, tiling_of
+from mapveil.mechanisms.mechanism import Mechanism, charged_to, tiling_of
+from mapveil.privacy.account import OWN, Account
+from mapveil.privacy.charges import Charges
 from mapveil.privacy.claim import Share
 from mapveil.privacy.guarantee import Guarantee
 from mapveil.trust.curator import Curator
@@ -114,15 +116,17 @@ class SumMechanism(Mechanism):
         points: Points | Counts | UserSums | Devices,
         tiling: Tiling | None = None,
         *,
+        account: Account | None = OWN,
         rng: Randomness | int | None = None,
         progress: Progress | None = None,
         secure_sum: SecureSum | None = None,
         dropout: float = 0.0,
-        before_reveal: BeforeReveal | None = None,
     ) -> DensityMap:
         """Release a map of where the users are, epsilon-DP for each user.
 
-        Secure sums run in this process: every client's half, and the server's.
+        The account is charged before any noisy sum is known: by a curator the whole epsilon at the first sum, over
+        secure sums each round's share before its sums. Secure sums run in this process: every client's half, and the
+        server's.
 
         Parameters
         ----------
@@ -130,8 +134,10 @@ class SumMechanism(Mechanism):
             A table, counts with each unit one user, a curator's exact sums, or the clients of a simulation.
         tiling : Tiling, optional
             The cells; counts bring their own.
+        account : Account, optional
+            The budget that is charged, the user's own by default; None: not accounted, which the guarantee says.
         rng : Randomness, int or None
-            Leave it out for a release; an integer seeds the run and marks the map.
+            Leave it out for a release; an integer seeds the run, which marks the map and charges nothing.
         progress : callable, optional
             Called with the name and the finished fraction of each step.
         secure_sum : SecureSum, optional
@@ -139,24 +145,32 @@ class SumMechanism(Mechanism):
             the clear.
         dropout : float
             Fraction of each shard of clients that drops out, to see what happens.
-        before_reveal : callable, optional
-            Called with each query's share of epsilon before its sums are revealed; may refuse by raising.
 
         Raises
         ------
         InputError
             The table cannot be used, or the tiling has too many cells for a dense map.
+        BudgetExceeded
+            The account does not allow the epsilon.
         PromiseError
             Too many clients dropped out: nothing is released.
         """
         self.check_source(points)
         cells = tiling_of(points, tiling)
         self.check_cells(cells)
-        execution = Execution(as_randomness(rng), secure_sum=secure_sum, dropout=dropout)
-        if progress is not None:
-            execution = execution._replace(progress=progress)
-        if before_reveal is not None:
-            execution = execution._replace(before_reveal=before_reveal)
+        stream, tell = as_randomness(rng), progress or (lambda step, done: None)
+        charges = self.charges(account, points, cells, seeded=stream.seeded)
+        execution = Execution(stream, tell, self.before_reveal(charges, self.budget), secure_sum, dropout)
+        return charged_to(self.execute(points, cells, execution), charges)
+
+    def before_reveal(self, charges: Charges, epsilon: Fraction) -> BeforeReveal:
+        """Charge before a reply is known: a curator the whole epsilon at the first, clients each round's share."""
+        return charges.at_first(epsilon) if isinstance(self.trust, Curator) else charges.each
+
+    def execute(
+        self, points: Points | Counts | UserSums | Devices, cells: Tiling, execution: Execution
+    ) -> DensityMap:
+        """Answer the plan and make a map of its estimate."""
         answerer = self.trust.answerer(points, cells, self.raster(cells), execution)
         made = run(self.plan(answerer.setting), answerer.answer)
         heat = self.map_of(
@@ -165,7 +179,7 @@ class SumMechanism(Mechanism):
         if isinstance(self.trust, Curator):
             return heat
         claim = heat.guarantee.as_simulation()
-        active = secure_sum is not None and secure_sum.active
+        active = execution.secure_sum is not None and execution.secure_sum.active
         return dataclasses.replace(heat, guarantee=claim.with_active_sums() if active else claim)
 
     def map_of(

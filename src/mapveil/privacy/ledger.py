@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from mapveil.privacy.ledger_accounts import (
-    Account,
+    Balance,
     Entry,
     SpendId,
     default_budget,
@@ -245,7 +245,7 @@ class Ledger:
         with transaction(self.path) as connection:
             return find_entries(connection, digest)
 
-    def accounts(self) -> tuple[Account, ...]:
+    def accounts(self) -> tuple[Balance, ...]:
         """Every budget the ledger keeps, in the order in which they were opened."""
         with transaction(self.path) as connection:
             firsts = connection.execute(
@@ -253,7 +253,7 @@ class Ledger:
             ).fetchall()
             return tuple(find_account(connection, digest) for (digest,) in firsts)
 
-    def account(self, dataset: Fingerprinted | bytes | str) -> Account:
+    def account(self, dataset: Fingerprinted | bytes | str) -> Balance:
         """State of a dataset's budget; the default budget where nothing was spent on it."""
         digest = self.dataset_id(dataset)
         with transaction(self.path) as connection:

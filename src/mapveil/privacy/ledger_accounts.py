@@ -35,7 +35,7 @@ class Entry(NamedTuple):
     reason: str  # why it was annulled
 
 
-class Account(NamedTuple):
+class Balance(NamedTuple):
     """Datasets that share one budget, and how it stands."""
 
     name: str | None
@@ -87,14 +87,14 @@ def open_account(connection: sqlite3.Connection, digest: str) -> int:
     return account
 
 
-def find_account(connection: sqlite3.Connection, digest: str) -> Account:
+def find_account(connection: sqlite3.Connection, digest: str) -> Balance:
     """Compute the state of a dataset's budget from its lines alone."""
     found = connection.execute(
         f"SELECT account, {_NAME}, budget FROM datasets JOIN accounts USING (account) WHERE dataset = ?",
         (digest,),
     ).fetchone()
     if found is None:
-        return Account(None, (digest[:_SHOWN],), default_budget(connection), Fraction(0), 0)
+        return Balance(None, (digest[:_SHOWN],), default_budget(connection), Fraction(0), 0)
     account, name, budget = found
     members = connection.execute(
         "SELECT dataset FROM datasets WHERE account = ? ORDER BY rowid", (account,)
@@ -104,7 +104,7 @@ def find_account(connection: sqlite3.Connection, digest: str) -> Account:
         " WHERE account = ? AND kind IS NOT 'annulled'",
         (account,),
     ).fetchall()
-    return Account(
+    return Balance(
         name,
         tuple(member[:_SHOWN] for (member,) in members),
         default_budget(connection) if budget is None else as_epsilon(budget, "budget"),
@@ -138,7 +138,7 @@ def _entry(row: tuple[Any, ...]) -> Entry:
     )
 
 
-def refusal(account: Account, digest: str, asked: Fraction) -> str:
+def refusal(account: Balance, digest: str, asked: Fraction) -> str:
     """One line: the reason of a refusal, and the command that would allow the spend."""
     known = account.name or digest[:_SHOWN]
     enough = account.spent + asked

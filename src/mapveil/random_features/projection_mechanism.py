@@ -13,6 +13,7 @@ from mapveil.geo.tiling import Tiling
 from mapveil.inference.simplex import simplex_level
 from mapveil.maps.density_map import DensityMap
 from mapveil.mechanisms.mechanism import AnyMechanism, tiling_of
+from mapveil.privacy.account import OWN, Account
 from mapveil.privacy.claim import (
     Adversary,
     Assumption,
@@ -135,6 +136,7 @@ class ProjectionMechanism(AnyMechanism):
         points: Points | Counts,
         tiling: Tiling | None = None,
         *,
+        account: Account | None = OWN,
         rng: Randomness | int | None = None,
         progress: Progress | None = None,
         negative: Negative = "keep-total",
@@ -147,6 +149,8 @@ class ProjectionMechanism(AnyMechanism):
             What each device knows: one device per user.
         tiling : Tiling, optional
             The cells; counts bring their own.
+        account : Account, optional
+            Not used: there is no epsilon to charge.
         rng : Randomness, int or None
             Leave it out for a release; an integer seeds the run and marks the map.
         progress : callable, optional

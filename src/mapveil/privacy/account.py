@@ -1,0 +1,209 @@
+"""Accounts: the budgets of a ledger, as releases are charged to them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from os import PathLike
+from typing import Any, Final
+
+from mapveil.geo.counts import Counts
+from mapveil.geo.points import Points
+from mapveil.geo.tiling import Tiling
+from mapveil.privacy.charges import Charges
+from mapveil.privacy.guarantee import Guarantee
+from mapveil.privacy.ledger import Ledger
+from mapveil.privacy.ledger_accounts import Balance, Entry
+from mapveil_client.epsilon import EpsilonLike, as_epsilon
+from mapveil_client.errors import InputError, ParameterError
+
+
+@dataclass(frozen=True)
+class Account:
+    """A budget of a ledger, which releases are charged to.
+
+    Parameters
+    ----------
+    name : str, optional
+        The budget's name, which the data released under it join; without one the ledger recognises the data.
+    ledger : Ledger or path, optional
+        The ledger; the user's own by default (:func:`mapveil.privacy.ledger.default_ledger_path`).
+    outputs : sequence of paths
+        The files that will be written, recorded with each charge.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import mapveil as mv
+    >>> city = mv.synthetic.city(users=500, seed=1)
+    >>> account = mv.Account.open("city", budget=3, ledger=tempfile.mkdtemp() + "/ledger.sqlite")
+    >>> heat = mv.release(city, mv.Quadtree(city.region, depth=4), epsilon=1, account=account)
+    >>> account.spent, account.remaining, len(account.entries)
+    (Fraction(1, 1), Fraction(2, 1), 1)
+    """
+
+    name: str | None = None
+    ledger: Ledger | str | PathLike[str] | None = None
+    outputs: Sequence[str | PathLike[str]] = ()
+
+    @classmethod
+    def open(
+        cls,
+        name: str,
+        *,
+        budget: EpsilonLike | None = None,
+        ledger: Ledger | str | PathLike[str] | None = None,
+    ) -> Account:
+        """Open the budget of a name, a new one where the ledger has none of this name.
+
+        Parameters
+        ----------
+        name : str
+            The name, such as that of the population.
+        budget : int, float, str, Decimal or Fraction, optional
+            The whole budget of a new name; the ledger's default by default.
+        ledger : Ledger or path, optional
+            The ledger; the user's own by default.
+
+        Raises
+        ------
+        ParameterError
+            The name cannot be one, or has another budget.
+        """
+        account = cls(name, ledger)
+        opened = account._opened
+        known = name in {each.name for each in opened.accounts()}
+        opened.name(opened.dataset_id(hashlib.sha256(f"mapveil account {name}".encode()).digest()), name)
+        if budget is not None and not known:
+            opened.set_budget(name, budget)
+        if budget is not None and opened.budget(name) != as_epsilon(budget, "budget"):
+            raise ParameterError(
+                f"budget of account {name} must be {opened.budget(name)}, which it has, got {budget}; to change it: "
+                f"mapveil ledger budget {name} {budget}"
+            )
+        return account
+
+    @property
+    def budget(self) -> Fraction:
+        """The whole budget."""
+        return self._balance.budget
+
+    @property
+    def spent(self) -> Fraction:
+        """The epsilon that was charged."""
+        return self._balance.spent
+
+    @property
+    def remaining(self) -> Fraction:
+        """The epsilon that is left."""
+        return self._balance.remaining
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """The charges, oldest first."""
+        return self._opened.entries(self._required_name)
+
+    def charges(self, data: Any, **about: Any) -> Charges:
+        """The charges of one release of the data, whose people the ledger recognises.
+
+        Devices and exact sums carry no ids: they are charged to a name, which whoever gives it vouches for.
+
+        Raises
+        ------
+        ParameterError
+            Neither the data nor a name says which budget is charged.
+        """
+        if self.name is None and not isinstance(data, Points | Counts):
+            raise ParameterError(
+                "account must be named, or None, for data without the ids of people, such as Devices and UserSums: "
+                'open one with Account.open("NAME"), or say account=None'
+            )
+        opened = self._opened
+        try:
+            dataset = opened.dataset_id(data if isinstance(data, Points | Counts) else str(self.name))
+            if self.name is not None:
+                opened.name(dataset, self.name)
+        except InputError:
+            if isinstance(data, Points):
+                data.check()  # names the row that cannot be used
+            raise
+        return Charges(opened, dataset, about, self.outputs)
+
+    def written(self, guarantee: Guarantee) -> Balance | None:
+        """Note that every output of a release was written; the budget as it stands then, None without charges."""
+        if guarantee.account is None:
+            return None
+        opened = self._opened
+        datasets: dict[str, str] = {entry.id: entry.dataset for entry in opened.entries()}
+        for spend in guarantee.account.entries:
+            opened.written(spend)
+        return opened.account(datasets[guarantee.account.entries[0]])
+
+    @property
+    def _opened(self) -> Ledger:
+        return self.ledger if isinstance(self.ledger, Ledger) else Ledger(self.ledger)
+
+    @property
+    def _required_name(self) -> str:
+        if self.name is None:
+            raise ParameterError(
+                "name is required: without it the account depends on the data; see Account.open"
+            )
+        return self.name
+
+    @property
+    def _balance(self) -> Balance:
+        return self._opened.account(self._required_name)
+
+
+OWN: Final = Account()
+"""The user's own ledger, which recognises the people of the data: what a release is charged to by default."""
+
+
+def charges_of(
+    account: Account | None,
+    data: Any,
+    epsilon: Fraction,
+    method: str,
+    parameters: Mapping[str, Any],
+    cells: Tiling | str,
+    *,
+    seeded: bool,
+) -> Charges:
+    """Recognise the people of the data and check their budget; nothing for ``None`` or a seeded run.
+
+    Call it before anything else about the data can be told: with an exhausted budget every region answers alike.
+
+    Parameters
+    ----------
+    account : Account, optional
+        The budget.
+    data : Points, Counts, UserSums or Devices
+        What is released.
+    epsilon : Fraction
+        The whole budget of the release.
+    method, parameters
+        For the record, see :meth:`Ledger.spend`.
+    cells : Tiling or str
+        The cells, or their specification where the region is not known yet.
+    seeded : bool
+        Whether the randomness is repeatable.
+
+    Raises
+    ------
+    BudgetExceeded
+        The account does not allow the epsilon; nothing is charged.
+    """
+    if account is None or seeded:
+        return Charges()
+    charges = account.charges(
+        data,
+        method=method,
+        parameters=parameters,
+        tiling=cells if isinstance(cells, str) else cells.spec,
+        region="" if isinstance(cells, str) or isinstance(data, Counts) else str(cells.region),
+    )
+    charges.check(epsilon)
+    return charges
