@@ -10,10 +10,15 @@
         └── BudgetExceeded  the ledger refuses to spend more
 """
 
+import dataclasses
+import functools
 import importlib
 import math
-from types import ModuleType
-from typing import Final
+import typing
+from fractions import Fraction
+from numbers import Integral, Real
+from types import ModuleType, NoneType, UnionType
+from typing import Any, Final, Literal, cast
 
 _LONGEST: Final = 300
 
@@ -58,8 +63,53 @@ def check(held: bool, name: str, needed: str, got: object) -> None:
         raise ParameterError(f"{name} must be {needed}, got {got!r:.100}")
 
 
+_MOST_BITS: Final = 64  # of a whole number: any fits a float64 and prints
+_KINDS: Final[dict[object, tuple[str, type]]] = {
+    bool: ("true or false", bool),
+    int: ("a whole number", Integral),
+    float: ("a number", Real),
+    Fraction: ("a number", Real),
+    str: ("a name", str),
+    NoneType: ("none", NoneType),
+}
+
+
+@functools.cache
+def _kinds(owner: type) -> dict[str, tuple[str, tuple[type, ...], tuple[object, ...]]]:
+    """Words, types and literal values that each field may have, where its annotation is of plain kinds."""
+    found = {}
+    for name, hint in typing.get_type_hints(owner).items():
+        union = typing.get_origin(hint) in (typing.Union, UnionType)
+        words: list[str] = []
+        types: list[type] = []
+        literals: list[object] = []
+        for kind in typing.get_args(hint) if union else (hint,):
+            if typing.get_origin(kind) is Literal:
+                literals += typing.get_args(kind)
+                words += map(str, typing.get_args(kind))
+            elif kind in _KINDS:
+                words.append(_KINDS[kind][0])
+                types.append(_KINDS[kind][1])
+            else:
+                break
+        else:
+            words = list(dict.fromkeys(words))
+            needed = " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+            found[name] = (needed, tuple(types), tuple(literals))
+    return {
+        item.name: found[item.name] for item in dataclasses.fields(cast(Any, owner)) if item.name in found
+    }
+
+
 class Checked:
-    """Parameters that are checked at construction."""
+    """Parameters of a dataclass, checked at construction: first that each is of the kind that its annotation names."""
+
+    def __post_init__(self) -> None:
+        for name, (needed, types, literals) in _kinds(cast(Any, type(self))).items():
+            value = getattr(self, name)
+            plain = isinstance(value, types) and (not isinstance(value, bool) or bool in types)
+            plain = plain and not (isinstance(value, Integral) and int(value).bit_length() > _MOST_BITS)
+            self._check(plain or (isinstance(value, str) and value in literals), name, needed)
 
     def _check(self, held: bool, name: str, needed: str) -> None:
         """Refuse a parameter outside its range."""
@@ -69,8 +119,7 @@ class Checked:
         """Refuse parameters that are no finite numbers above 0."""
         for name in names:
             value = getattr(self, name)
-            number = isinstance(value, (int, float)) and not isinstance(value, bool)
-            self._check(number and math.isfinite(value) and value > 0, name, "a number above 0")
+            self._check(math.isfinite(value) and value > 0, name, "a number above 0")
 
 
 class Secret:

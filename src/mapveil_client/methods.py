@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Final, Literal
 
-from mapveil_client.contribution import ROUNDINGS, Rounding
+from mapveil_client.contribution import Rounding
 from mapveil_client.errors import Checked, ParameterError
 from mapveil_client.local.disk_area import DiskArea
 from mapveil_client.local.generalized_response import GeneralizedRandomizedResponse
@@ -88,6 +88,7 @@ class SumParameters(Checked):
     overflow: Overflow = "refuse"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self._check(self.shard_size >= 1, "shard_size", "a whole number of at least 1")
         for name in ("tolerated_dropout", "corrupt"):
             self._check(0 <= getattr(self, name) < 1, name, "at least 0 and below 1")
@@ -97,9 +98,7 @@ class SumParameters(Checked):
             self.sample is None or self.sample >= 1, "sample", "a whole number of at least 1, or none"
         )
         self._check(self.scale is None or 1 <= self.scale <= 1 << 28, "scale", "from 1 to 2**28, or none")
-        self._check(self.rounding in ROUNDINGS, "rounding", " or ".join(ROUNDINGS))
         self._check(self.bits is None or 1 <= self.bits <= 64, "bits", "from 1 to 64, or none")
-        self._check(self.overflow in ("refuse", "wrap"), "overflow", "refuse or wrap")
 
     @property
     def units(self) -> int:

@@ -74,6 +74,7 @@ class DevicePolicy(Checked):
     random_features: Policy | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for name in ("lifetime_epsilon", "most_per_collection"):
             self._check(getattr(self, name) > 0, name, "above 0")
         for name in ("least_corrupt", "most_dropout"):

@@ -34,7 +34,7 @@ def test_distances_are_those_of_matrices(seed: int, count: int, least: float) ->
     np.add.at(truth, ends, 1 / count)
     listed = flows.matrix().toarray()
     rest = 36 - flows.size
-    spread = np.where(listed > 0, listed, flows.elsewhere / rest if rest else 0.0) / flows.total
+    spread = np.where(listed > 0, listed, flows.unlisted / rest if rest else 0.0) / flows.total
     found = flow_quality(*ends, flows)
     assert found.l1 == pytest.approx(np.abs(truth - spread).sum(), abs=1e-9)
     assert found.origins_l1 == pytest.approx(np.abs((truth - spread).sum(axis=1)).sum(), abs=1e-9)
@@ -62,7 +62,7 @@ def test_lengths_tell_far_trips_from_near_ones() -> None:
 
 
 def test_nothing_listed_is_the_even_guess() -> None:
-    none = FlowMap(np.zeros(0, int), np.zeros(0, int), np.zeros(0), GRID, PROMISE, "by hand", elsewhere=9.0)
+    none = FlowMap(np.zeros(0, int), np.zeros(0, int), np.zeros(0), GRID, PROMISE, "by hand", unlisted=9.0)
     found = flow_quality(np.array([0]), np.array([1]), none)
     assert found.l1 == pytest.approx(2 * 35 / 36)
     assert np.isnan(found.length_m)

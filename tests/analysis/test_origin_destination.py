@@ -127,7 +127,7 @@ def test_a_user_reports_one_trip_however_many_they_have() -> None:
 
 @given(most=st.integers(1, 150), least=st.floats(0, 30))
 @settings(max_examples=10, deadline=None)
-def test_what_is_not_listed_is_counted_elsewhere(most: int, least: float) -> None:
+def test_what_is_not_listed_is_counted_as_unlisted(most: int, least: float) -> None:
     trips = commuters(600)
     whole = OriginDestination(mechanism=GRR, most=144).release(trips, GRID, rng=5)
     part = OriginDestination(mechanism=GRR, most=most, least=least).release(trips, GRID, rng=5)

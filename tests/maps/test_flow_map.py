@@ -45,14 +45,14 @@ def test_flows_of_a_matrix(matrix: np.ndarray, least: float) -> None:
 
 @given(matrix=MATRICES, count=st.integers(0, 40), minimum=st.floats(0, 60))
 @settings(max_examples=30, deadline=None)
-def test_what_is_left_out_is_counted_elsewhere(matrix: np.ndarray, count: int, minimum: float) -> None:
-    flows = matrix_flows(matrix, GRID, PROMISE, elsewhere=2.0)
+def test_what_is_left_out_is_counted_as_unlisted(matrix: np.ndarray, count: int, minimum: float) -> None:
+    flows = matrix_flows(matrix, GRID, PROMISE, unlisted=2.0)
     largest, merged = flows.largest(count), flows.merge_below(minimum)
     assert largest.total == pytest.approx(flows.total)
     assert merged.total == pytest.approx(flows.total)
     np.testing.assert_array_equal(largest.trips, flows.trips[:count])
     assert (merged.trips >= minimum).all()
-    assert "merged" in merged.notes[-1]
+    assert "not listed" in merged.notes[-1]
 
 
 def test_lengths_are_those_on_the_ellipsoid() -> None:
@@ -71,9 +71,9 @@ def test_lengths_without_georeference_are_in_cells() -> None:
 
 
 def test_metadata_tell_everything() -> None:
-    flows = flow_map([0], [1], [2.0], elsewhere=3.0, notes=("so",), parameters={"a": 1})
+    flows = flow_map([0], [1], [2.0], unlisted=3.0, notes=("so",), parameters={"a": 1})
     record = json.loads(flows.metadata_json())
-    assert (record["flows"], record["elsewhere"], record["notes"]) == (1, 3.0, ["so"])
+    assert (record["flows"], record["unlisted"], record["notes"]) == (1, 3.0, ["so"])
     assert record["parameters"] == {"a": 1}
     assert record["guarantee"]["model"] == "local"
     assert record["version"]

@@ -85,7 +85,7 @@ class OriginDestination:
     penalty : float
         For ``"lasso"``: see :func:`mapveil.analysis.lasso_flows.estimate_lasso`.
     most : int
-        How many of the largest flows to list; the others are counted elsewhere.
+        How many of the largest flows to list; the others are counted as unlisted.
     least : float
         The smallest flow to list, trips.
 
@@ -320,7 +320,7 @@ class OriginDestination:
             self.guarantee(seeded=stream.seeded).as_simulation(),
             self.method,
             deviation=deviation,
-            elsewhere=max(count - float(trips_of.sum()), 0.0),
+            unlisted=max(count - float(trips_of.sum()), 0.0),
             parameters=self.parameters(),
             notes=(f"{count} {who}", *made.notes, *sure),
         )

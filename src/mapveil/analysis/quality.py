@@ -27,7 +27,7 @@ def flow_quality(origins: IntArray, destinations: IntArray, flows: FlowMap, *, t
 
     .. math:: L_1 = \sum_{x, x'} \lvert F_{x x'} - \hat F_{x x'} \rvert, \qquad
         \hat F_{x x'} = \frac{1}{\hat n} \begin{cases} \hat f_{x x'} & \text{listed} \\
-        \hat f_{\text{elsewhere}} / (c^2 - l) & \text{otherwise} \end{cases}
+        \hat f_{\text{unlisted}} / (c^2 - l) & \text{otherwise} \end{cases}
 
     where: F is the part of the true trips that go from x to x', :math:`\hat f` the estimated trips,
     :math:`\hat n` all of them, c the number of cells, and l that of listed flows: what a reader of the list knows of
@@ -68,7 +68,7 @@ def flow_quality(origins: IntArray, destinations: IntArray, flows: FlowMap, *, t
     true = times / times.sum()
     listed = flows.origin * size + flows.destination
     rest = size * size - listed.size
-    even = flows.elsewhere / flows.total / rest if rest else 0.0
+    even = flows.unlisted / flows.total / rest if rest else 0.0
     pairs = np.union1d(true_pair, listed)
     known, made = np.zeros(pairs.size), np.full(pairs.size, even)
     known[np.searchsorted(pairs, true_pair)] = true

@@ -91,7 +91,7 @@ def _candidates(context: click.Context, parameter: click.Parameter, path: Path |
     type=int,
     default=5000,
     show_default=True,
-    help="Maximum number of flows to list, the largest first; the others are counted elsewhere.",
+    help="Maximum number of flows to list, the largest first; the others are counted as unlisted.",
 )
 @click.option("--least", type=float, default=0.0, show_default=True, help="Minimum flow to list, trips.")
 @table_source("user")
@@ -144,7 +144,7 @@ def command(
         save_all(outputs, lambda path: released.save(path, title=title), progress)
     if unit == "trip":
         console.warn("the guarantee is about one trip: a user of ten trips has ten times the epsilon")
-    lines = [f"{released.size} flows of {released.total:g} trips, {released.elsewhere:g} of them elsewhere"]
+    lines = [f"{released.size} flows of {released.total:g} trips, {released.unlisted:g} of them unlisted"]
     evaluation = _evaluate(trips, released, options.get("outside", "drop")) if evaluate else None
     console.answer(outputs, released, account, lines=lines, evaluation=evaluation, seed=seed)
 

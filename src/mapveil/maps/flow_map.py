@@ -48,7 +48,7 @@ class FlowMap(ReleasedMap):
         See :class:`~mapveil.maps.released.ReleasedMap`.
     deviation : ndarray of float64, shape (flows,), optional
         Standard deviation of an unbiased estimate of each pair's trips, from the randomization alone.
-    elsewhere : float
+    unlisted : float
         Estimated trips of the pairs that are not among these.
 
     Raises
@@ -65,7 +65,7 @@ class FlowMap(ReleasedMap):
     >>> flows = FlowMap(*ends, np.array([3.0, 9.0, 1.0]), grid, promise, "by hand")
     >>> flows.origin.tolist(), flows.destination.tolist(), flows.trips.tolist()
     ([1, 0, 2], [0, 1, 3], [9.0, 3.0, 1.0])
-    >>> flows.merge_below(2).elsewhere
+    >>> flows.merge_below(2).unlisted
     1.0
     """
 
@@ -78,7 +78,7 @@ class FlowMap(ReleasedMap):
     guarantee: Guarantee
     method: str
     deviation: FloatArray | None = None
-    elsewhere: float = 0.0
+    unlisted: float = 0.0
 
     def __post_init__(self) -> None:
         origin, destination = (np.asarray(part, dtype=np.int64) for part in (self.origin, self.destination))
@@ -104,8 +104,8 @@ class FlowMap(ReleasedMap):
 
     @property
     def total(self) -> float:
-        """Estimated trips in all, those elsewhere too."""
-        return float(self.trips.sum()) + self.elsewhere
+        """Estimated trips in all, the unlisted ones too."""
+        return float(self.trips.sum()) + self.unlisted
 
     @property
     def size(self) -> int:
@@ -137,16 +137,16 @@ class FlowMap(ReleasedMap):
         return np.asarray(Geod(ellps="WGS84").inv(*ends)[2], dtype=np.float64)
 
     def merge_below(self, minimum: float) -> FlowMap:
-        """Move every flow estimated below ``minimum`` trips elsewhere.
+        """Move every flow estimated below ``minimum`` trips to the unlisted ones.
 
         Post-processing: costs no privacy, and protects no one by itself.
         """
         check(0 <= minimum < np.inf, "minimum", "at least 0 trips", minimum)
-        note = f"flows estimated below {minimum:g} trips are merged into 'elsewhere'"
+        note = f"flows estimated below {minimum:g} trips are not listed"
         return replace(self._kept(self.trips >= minimum), notes=(*self.notes, note))
 
     def largest(self, count: int) -> FlowMap:
-        """The ``count`` largest flows; the others go elsewhere."""
+        """The ``count`` largest flows; the others become unlisted."""
         check(count >= 0, "count", "at least 0 flows", count)
         return self._kept(np.arange(self.size) < count)
 
@@ -157,12 +157,12 @@ class FlowMap(ReleasedMap):
             destination=self.destination[kept],
             trips=self.trips[kept],
             deviation=None if self.deviation is None else self.deviation[kept],
-            elsewhere=self.elsewhere + float(self.trips[~kept].sum()),
+            unlisted=self.unlisted + float(self.trips[~kept].sum()),
         )
 
     def about(self) -> dict[str, Any]:
         """The metadata that are particular to flows."""
-        return {"unit": "trips per pair of cells", "flows": self.size, "elsewhere": self.elsewhere}
+        return {"unit": "trips per pair of cells", "flows": self.size, "unlisted": self.unlisted}
 
     def _names(self, cells: IntArray) -> list[str] | None:
         names = self.tiling.names if isinstance(self.tiling, Places) else None
@@ -220,7 +220,7 @@ class FlowMap(ReleasedMap):
             lines=Lines(rows.lon, rows.lat, rows.start, facts, directed=True),
             dots=dots,
             reading=reading,
-            made=(("Trips", f"{self.total:.6g}, {self.elsewhere:.6g} of them elsewhere"),),
+            made=(("Trips", f"{self.total:.6g}, {self.unlisted:.6g} of them unlisted"),),
             notes=self.notes,
         )
 

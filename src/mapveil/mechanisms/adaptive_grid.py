@@ -68,7 +68,6 @@ class AdaptiveGrid(SumMechanism):
         self._check(0 < self.alpha < 1, "alpha", "a number between 0 and 1")
         self._check_positive("c", *(() if self.c2 is None else ("c2",)))
         self._check(self.first is None or 1 <= self.first <= 1 << 12, "first", "1 to 4096, or none")
-        self._check(self.whole in ("ceil", "floor"), "whole", "ceil or floor")
 
     def plan(self, setting: Setting) -> Plan:
         """Two queries, after one for the number of users where it is needed; see :meth:`SumMechanism.plan`."""

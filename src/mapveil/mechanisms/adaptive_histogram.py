@@ -27,7 +27,7 @@ from mapveil.mechanisms.uniform_grid import resolution_note
 from mapveil.trust.queries import Estimate, NoisySums, Plan, Query, Setting
 from mapveil_client.arrays import BoolArray, FloatArray
 from mapveil_client.encodings import Encoding, NodeEncoding
-from mapveil_client.errors import ParameterError
+from mapveil_client.errors import check
 from mapveil_client.morton import PrefixTree, children, interleave
 
 if TYPE_CHECKING:
@@ -140,7 +140,6 @@ class AdaptiveHistogram(SumMechanism):
         self._check(
             self.collapse is None or 0 <= self.collapse <= 1, "collapse", "a part from 0 to 1, or none"
         )
-        self._check(self.schedule in ("calibrated", "even"), "schedule", "calibrated or even")
         self._check(
             self.rounds is None or self.rounds >= 1, "rounds", "a whole number of at least 1, or none"
         )
@@ -298,15 +297,13 @@ def _updated(tree: PrefixTree, asked: PrefixTree, split: BoolArray, collapse: Bo
 
 def _pairs(start: Iterable[Iterable[int]]) -> tuple[tuple[int, int], ...]:
     """The nodes as plain pairs, checked."""
-    accepted = f"expected pairs of a level from 0 to {_DEEPEST} and a Morton code of that level"
     try:
         nodes = np.asarray([tuple(pair) for pair in start])
     except (TypeError, ValueError):
-        raise ParameterError(f"start is no list of nodes; {accepted}") from None
-    if nodes.size == 0 or nodes.ndim != 2 or nodes.shape[1] != 2 or nodes.dtype.kind not in "iu":
-        raise ParameterError(f"start has shape {nodes.shape}; {accepted}, at least one")
+        nodes = np.empty(0)
+    held = nodes.size > 0 and nodes.ndim == 2 and nodes.shape[1] == 2 and nodes.dtype.kind in "iu"
+    held = held and int(nodes[:, 0].min()) >= 0 and int(nodes[:, 0].max()) <= _DEEPEST
+    check(held, "start", f"pairs of a level from 0 to {_DEEPEST} and a Morton code of that level", start)
     level = nodes[:, 0]
-    if int(level.min()) < 0 or int(level.max()) > _DEEPEST:
-        raise ParameterError(f"start has levels {level.min()} to {level.max()}; {accepted}")
     tree = PrefixTree.of_nodes(int(level.max()), level, nodes[:, 1])
     return tuple(zip(tree.level.tolist(), tree.code.tolist(), strict=True))

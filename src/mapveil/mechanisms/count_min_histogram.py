@@ -135,7 +135,6 @@ class CountMinHistogram(LevelMechanism):
         super().__post_init__()
         self._check(2 <= self.width <= 1 << 24, "width", "2 to 2**24")
         self._check(1 <= self.rows <= 1 << 10, "rows", "1 to 1024")
-        self._check(self.estimator in ("best", *_JOIN), "estimator", f"best, {', '.join(_JOIN)}")
         self._check(
             len(self.key.encode()) <= hashlib.blake2b.MAX_KEY_SIZE, "key", "a name of at most 64 bytes"
         )

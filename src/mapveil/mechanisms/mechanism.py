@@ -116,6 +116,7 @@ class Mechanism(AnyMechanism):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", as_epsilon(self.epsilon))
+        super().__post_init__()
 
     @property
     def budget(self) -> Fraction:

@@ -131,7 +131,6 @@ class Multiscale(GridMechanism):
             self.concentration >= 1 and math.isfinite(self.concentration), "concentration", "a number from 1"
         )
         self._check(self.longest is None or self.longest >= 1, "longest", "a whole number from 1, or none")
-        self._check(self.of in ("population", "devices"), "of", "population or devices")
         self._check(
             self.first_share is None or 0 < self.first_share < 1, "first_share", "a number between 0 and 1"
         )

@@ -43,6 +43,7 @@ class StepDelay(Checked):
     seconds: float = 3.0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self._check_positive("threshold", "seconds")
 
     def delay(self, users: FloatArray, seconds: FloatArray) -> FloatArray:
@@ -68,6 +69,7 @@ class VolumeDelay(Checked):
     capacity: float = 50.0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self._check_positive("capacity")
 
     def delay(self, users: FloatArray, seconds: FloatArray) -> FloatArray:

@@ -79,6 +79,7 @@ class FederatedKde(ProjectionMechanism):
     kernel: str = "gaussian"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self._check_positive("bandwidth_m")
         kernel_named(self.kernel)
 

@@ -162,9 +162,9 @@ class PlanarLaplace(ProjectionMechanism):
     remap: Remap = "none"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self._check_positive("bandwidth_m", "radius_m", "level")
         kernel_named(self.kernel)
-        self._check(self.remap in ("none", "region", "prior"), "remap", "none, region or prior")
 
     @property
     def epsilon_per_m(self) -> float:

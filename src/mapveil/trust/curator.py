@@ -30,7 +30,7 @@ from mapveil.trust.queries import CuratorQuery, Execution, NoisySums, Query, Ras
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.contribution import Devices
 from mapveil_client.encodings import Encoding
-from mapveil_client.errors import InputError, ParameterError, check
+from mapveil_client.errors import Checked, InputError, ParameterError
 from mapveil_client.randomness.random import Randomness
 
 _MOST_SAMPLES = int(RELEASE / SAMPLE)
@@ -66,7 +66,7 @@ def noisy_sums(sums: IntArray, epsilon: Fraction, rng: Randomness, copies: int =
 
 
 @dataclass(frozen=True, kw_only=True)
-class Curator:
+class Curator(Checked):
     """One trusted party holds the table and releases what noise allows.
 
     Parameters
@@ -86,9 +86,9 @@ class Curator:
     users_share: float = 0.05
 
     def __post_init__(self) -> None:
-        if self.users is not None and self.users < 1:
-            raise ParameterError(f"users must be a whole number of at least 1, or none, got {self.users!r}")
-        check(0 < self.users_share < 1, "users_share", "between 0 and 1", self.users_share)
+        super().__post_init__()
+        self._check(self.users is None or self.users >= 1, "users", "a whole number of at least 1, or none")
+        self._check(0 < self.users_share < 1, "users_share", "a number between 0 and 1")
 
     def parameters(self) -> dict[str, Any]:
         """The parameters as a JSON-ready record."""

@@ -246,9 +246,9 @@ class LocalMethod(Checked, ABC):
     outside: str = "drop"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         object.__setattr__(self, "epsilon", as_epsilon(self.epsilon))
         self._check(self.budget >= Fraction(1, 1 << 20), "epsilon", "2**-20 or more")
-        self._check(self.place in PLACES, "place", " or ".join(PLACES))
         self._check(self.outside in OUTSIDE, "outside", ", ".join(OUTSIDE))
 
     @property

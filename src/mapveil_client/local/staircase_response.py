@@ -174,8 +174,9 @@ class StaircaseResponse(LocalMethod):
         held = self.groups is None or (isinstance(self.groups, int) and self.groups >= 2)
         self._check(held, "groups", "a whole number of at least 2, or none")
         if self.thresholds is not None:
-            parts = self.thresholds.split(",") if isinstance(self.thresholds, str) else list(self.thresholds)
+            given = self.thresholds
             try:
+                parts = given.split(",") if isinstance(given, str) else given
                 object.__setattr__(self, "thresholds", tuple(int(part) for part in parts))
-            except ValueError:
+            except (TypeError, ValueError):
                 self._check(False, "thresholds", "bits such as 46,30,2, or none")

@@ -230,19 +230,15 @@ class FourierParameters(Checked):
     gamma: float = 0.1
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.bandwidth_m is not None:
             self._check_positive("bandwidth_m")
         for name in ("features", "bands", "neighbours"):
-            value = getattr(self, name)
-            whole = isinstance(value, int) and not isinstance(value, bool)
-            self._check(whole and value >= 1, name, "a whole number of at least 1")
+            self._check(getattr(self, name) >= 1, name, "a whole number of at least 1")
         kernel_named(self.kernel)
-        self._check(self.bandwidth_rule in ("public", "neighbours"), "bandwidth_rule", "public or neighbours")
-        self._check(self.smoothing in ("none", "reports"), "smoothing", "none or reports")
         self._check(
             self.smoothing == "none" or self.kernel == "gaussian", "smoothing", "none for this kernel"
         )
-        self._check(self.places in ("mean", "most-visited"), "places", "mean or most-visited")
         self._check(0 <= self.jitter_m < math.inf, "jitter_m", "a number of metres from 0")
         self._check_positive("gamma")
 

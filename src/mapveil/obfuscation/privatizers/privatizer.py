@@ -19,7 +19,7 @@ from mapveil.privacy.guarantee import Guarantee
 from mapveil.registry import Row, find_row
 from mapveil_client import __version__
 from mapveil_client.arrays import FloatArray, IntArray
-from mapveil_client.errors import InputError, check, check_whole
+from mapveil_client.errors import Checked, InputError, check, check_whole
 from mapveil_client.randomness.random import Randomness, as_randomness
 
 Progress = Callable[[str, float], None]
@@ -47,7 +47,7 @@ def find_privatizer(name: str) -> Row[Privatizer]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Privatizer(ABC):
+class Privatizer(Checked, ABC):
     """Parameters of one way to privatize measurements, validated at construction.
 
     Everything is in normalised units and for a whole sequence at once: a row of width ``sequence`` x features,
@@ -64,6 +64,7 @@ class Privatizer(ABC):
     sequence: int = 1
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_whole(self.sequence, "sequence", 1, 1000)
 
     @abstractmethod
