@@ -19,6 +19,7 @@ from mapveil.evaluation.signal_tradeoff import tradeoff as tradeoff
 from mapveil.formats.read_map import read_map as read_map
 from mapveil.geo.counts import Counts as Counts
 from mapveil.geo.counts import read_counts as read_counts
+from mapveil.geo.describe import describe as describe
 from mapveil.geo.grid import Grid as Grid
 from mapveil.geo.hexagons import Hexagons as Hexagons
 from mapveil.geo.measurements import Measurements as Measurements

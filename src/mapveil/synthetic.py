@@ -70,7 +70,7 @@ def city(
     Examples
     --------
     >>> city(users=100, seed=1)
-    Points(synthetic city: user, lon, lat, time)
+    Points(synthetic city: user=user, lon=lon, lat=lat, time=time, weight=none)
     """
     for name, value, least in (
         ("users", users, 1),

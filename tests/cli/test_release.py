@@ -114,7 +114,6 @@ def test_nothing_about_the_data_is_printed(mapveil: Callable, tmp_path: Path) ->
 
 BAD_TABLES = {
     "empty file": ("", "empty"),
-    "no rows": ("user_id,lon,lat\n", "no row|empty"),
     "no lon": ("user_id,lat\nu,40.7\n", "lon"),
     "no user": ("lon,lat\n-73.9,40.7\n", "user"),
     "latitude out of range": ("user_id,lon,lat\nu,-73.9,140.7\n", "lat"),

@@ -53,14 +53,14 @@ def test_arrays_number_the_users() -> None:
 
 
 def test_nothing_of_the_rows_is_shown() -> None:
-    assert repr(table(source="home")) == "Points(home: user, lon, lat)"
+    assert repr(table(source="home")) == "Points(home: user=user, lon=lon, lat=lat, weight=none)"
 
 
 @pytest.mark.parametrize(
     "user", [["a", "b", "c"], [1, 2, 3], [1.5, 2.5, 3.5], np.array([1, 2, 3], dtype=np.uint8)]
 )
 def test_a_good_table_passes(user: Any) -> None:
-    table(user=user, weight=[0, 1, 1e12]).check()
+    table(user=user, weight=[1e-6, 1, 1e12]).check()
 
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
@@ -71,7 +71,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "infinite latitude": ({"lat": [0, 1, -np.inf]}, "row 3, column 'lat' is '-inf'"),
     "latitude out of range": (
         {"lat": [0, 90.001, 1]},
-        r"row 2, column 'lat' is '90\.001'; expected .* degrees$",
+        r"row 2, column 'lat' is '90\.001'; expected .* degrees; on_bad_rows='drop'",
     ),
     "longitude out of range": ({"lon": [-180.5, 0, 1]}, r"row 1, column 'lon' is '-180\.5'"),
     "swapped": ({"lon": [40.7, 40.8, 40.9], "lat": [139.7, 139.8, 139.9]}, "are lat and lon swapped\\?$"),
@@ -82,11 +82,11 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "NaN user": ({"user": [1.0, 2.0, np.nan]}, "row 3, column 'user' is missing"),
     "negative weight": (
         {"weight": [1, 1, -0.5]},
-        "row 3, column 'weight' is '-0.5'; expected a number from 0",
+        "row 3, column 'weight' is '-0.5'; expected a number from 1e-06 to 1e\\+12",
     ),
+    "zero weight": ({"weight": [1, 0, 1]}, "row 2, column 'weight' is '0.0'; expected a number from 1e-06"),
     "NaN weight": ({"weight": [np.nan, 1, 1]}, "row 1, column 'weight' is 'nan'"),
     "huge weight": ({"weight": [1, 1e13, 1]}, "row 2, column 'weight'"),
-    "no rows": ({"user": [], "lon": [], "lat": []}, "holds no rows"),
 }
 
 

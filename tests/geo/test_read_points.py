@@ -124,7 +124,7 @@ def test_nothing_comes_on_standard_input(monkeypatch: pytest.MonkeyPatch) -> Non
     ("names", "expected"),
     [
         (["UID", "Longitude", "LATITUDE"], ("UID", "Longitude", "LATITUDE", None, None, None)),
-        (["device id", "lng", "lat", "Count"], ("device id", "lng", "lat", None, "Count", None)),
+        (["device id", "lng", "lat", "Count"], ("device id", "lng", "lat", None, None, None)),
         (["user-id", "x", "y", "category"], ("user-id", "x", "y", None, None, "category")),
         (["userid", "user", "lon", "lat", "date", "time"], ("userid", "lon", "lat", "time", None, None)),
     ],
@@ -136,7 +136,7 @@ def test_usual_names_are_found(names: list[str], expected: tuple[str | None, ...
 def test_given_names_win_and_are_quoted() -> None:
     names = ['who "am" I', "east; DROP TABLE x", "north'", "weight"]
     table = pa.table({**{name: [1.0] for name in names}, "user": [2.0], "lon": [3.0], "lat": [4.0]})
-    points = read_points(table, user=names[0], lon=names[1], lat=names[2])
+    points = read_points(table, user=names[0], lon=names[1], lat=names[2], weight="weight")
     points.check()
     assert points.columns == (*names[:3], None, "weight", None)
     assert points.arrays().lon.tolist() == [1.0]
@@ -146,11 +146,21 @@ def test_given_names_win_and_are_quoted() -> None:
 def test_weights_are_numbers_and_text_numbers_count(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("user,lon,lat,weight\n007, -73.9 ,4.07e1,2\n7,-73.9,40.7,0.5\n")
-    points = read_points(path)
+    points = read_points(path, weight="weight")
     points.check()
     with duckdb.connect() as connection:
         rows = connection.execute(f"SELECT user_id, weight FROM ({points.scan(connection)})").fetchall()
     assert rows == [("007", 2.0), ("7", 0.5)]  # ids are text: 007 is not 7
+
+
+@pytest.mark.parametrize("name", ["weight", "count", "Visits"])
+def test_weights_are_asked_for(name: str) -> None:
+    frame = pa.table({"user": [1], "lon": [0.0], "lat": [0.0], name: [5]})
+    points = read_points(frame)
+    assert points.columns.weight is None
+    assert points.like_weights() == [name]
+    asked = read_points(frame, weight=name)
+    assert (asked.columns.weight, asked.like_weights()) == (name, [])
 
 
 def test_read_source_tells_rasters_from_tables(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from mapveil.engines.contributions import locator
-from mapveil.geo.find_columns import USUAL_NAMES, find_columns
+from mapveil.geo.point_query import BadRows
 from mapveil.geo.points import Points
-from mapveil.geo.read_points import open_table
+from mapveil.geo.read_points import open_table, read_points
 from mapveil.geo.tables import Table, column_types, quote_name, reading
 from mapveil.geo.tiling import as_tiling
 from mapveil.local.reported_cells import check_inside
@@ -128,6 +128,8 @@ def read_trips(
     origin: tuple[str, str] | None = None,
     destination: tuple[str, str] | None = None,
     trip: str | None = None,
+    where: str | None = None,
+    on_bad_rows: BadRows = "fail",
 ) -> Trips:
     """Read trips: one row a trip with both ends, or positions with a trip id and time. Run by: a simulation of devices.
 
@@ -142,6 +144,8 @@ def read_trips(
         and plain ``lon`` and ``lat`` for the origin.
     trip : str, optional
         The column of trip ids where rows are positions.
+    where, on_bad_rows
+        Choose rows, as for :func:`mapveil.read_points`.
 
     Raises
     ------
@@ -152,19 +156,23 @@ def read_trips(
     types = column_types(table)
     found = destination or _pair(types, _DESTINATION)
     if found is None:
-        return read_trajectories(table, user=user, trip=trip).ends()
+        return read_trajectories(table, user=user, trip=trip, where=where, on_bad_rows=on_bad_rows).ends()
     for name in found:
         if name not in types:
             raise InputError(f"{table.name}: no column {name!r}; its columns are {', '.join(types)}")
     start = origin or _pair(types, _ORIGIN) or (None, None)
-    points = _as_points(table, types, {"user": user, "lon": start[0], "lat": start[1]})
+    points = read_points(table, user=user, lon=start[0], lat=start[1], where=where, on_bad_rows=on_bad_rows)
     points.check()
     given = points.expressions
     columns = {"lon": given.lon, "lat": given.lat, "to_lon": _number(found[0]), "to_lat": _number(found[1])}
     rows = _fetch(points, {"code": f"DENSE_RANK() OVER (ORDER BY {given.user}) - 1", **columns}, "row")
     lon, lat = rows["to_lon"], rows["to_lat"]
-    bad = np.flatnonzero(~((np.abs(lon) <= 180) & (np.abs(lat) <= 90)))
-    if bad.size:
+    usable = (np.abs(lon) <= 180) & (np.abs(lat) <= 90)
+    bad = np.flatnonzero(~usable)
+    if bad.size and on_bad_rows == "drop":
+        rows = {name: values[usable] for name, values in rows.items()}
+        lon, lat = rows["to_lon"], rows["to_lat"]
+    elif bad.size:
         raise InputError(
             f"{points.source}: row {int(rows['row'][bad[0]])}: the destination is missing or out of "
             "range; expected degrees of longitude and latitude"
@@ -177,7 +185,14 @@ def has_destinations(source: Any) -> bool:
     return _pair(column_types(_table(source)), _DESTINATION) is not None
 
 
-def read_trajectories(source: Any, *, user: str | None = None, trip: str | None = None) -> Trajectories:
+def read_trajectories(
+    source: Any,
+    *,
+    user: str | None = None,
+    trip: str | None = None,
+    where: str | None = None,
+    on_bad_rows: BadRows = "fail",
+) -> Trajectories:
     """Read positions with a trip id and a time. Run by: a simulation of devices.
 
     Parameters
@@ -186,6 +201,8 @@ def read_trajectories(source: Any, *, user: str | None = None, trip: str | None 
         The table.
     user, trip : str, optional
         Its columns of user ids and trip ids; the usual names by default.
+    where, on_bad_rows
+        Choose rows, as for :func:`mapveil.read_points`.
 
     Raises
     ------
@@ -194,7 +211,7 @@ def read_trajectories(source: Any, *, user: str | None = None, trip: str | None 
     """
     table = _table(source)
     types = column_types(table)
-    points = _as_points(table, types, {"user": user})
+    points = read_points(table, user=user, where=where, on_bad_rows=on_bad_rows)
     plain = {_plain(name): name for name in reversed(list(types))}
     found = trip or next((plain[usual] for usual in _TRIP if usual in plain), None)
     if found is None or found not in types or points.expressions.time is None:
@@ -284,17 +301,13 @@ def _fetch(points: Points, columns: Mapping[str, str], order: str) -> dict[str, 
     with duckdb.connect() as connection, reading(points.source):
         relation = points.table.relation(connection)
         found = connection.execute(
-            f"SELECT * FROM (SELECT {select}, ROW_NUMBER() OVER () AS row FROM {relation}) AS chosen ORDER BY {order}"
+            f"SELECT {select}, mapveil_row AS row FROM (SELECT *, ROW_NUMBER() OVER () AS mapveil_row FROM {relation}) "
+            f"AS numbered WHERE {points.counted()} ORDER BY {order}"
         ).fetchnumpy()
     return {
         name: np.ma.filled(np.ma.asarray(found[name]).astype(np.float64), np.nan)
         for name in (*columns, "row")
     }
-
-
-def _as_points(table: Table, types: Mapping[str, str], given: Mapping[str, str | None]) -> Points:
-    found = find_columns(table.name, types, {**dict.fromkeys(USUAL_NAMES), **given})
-    return Points(table, found.columns, found.expressions, found.written)
 
 
 def _pair(names: Mapping[str, str], prefixes: tuple[str, ...]) -> tuple[str, str] | None:

@@ -12,6 +12,7 @@ from mapveil_client.errors import MapveilError
 
 _COMMANDS = {
     "release": "Release a private map of a table of points or a raster of counts.",
+    "describe": "Describe a table for its curator (not private).",
     "compare": "Compare methods on your own data (the report is not private).",
     "plan": "Predict each method's error before anything is spent.",
     "neighbours": "List the nearest users of places, from a private map.",

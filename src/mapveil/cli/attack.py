@@ -94,11 +94,14 @@ def random_features(
     from mapveil.attacks.attack_random_features import attack_random_features
     from mapveil.attacks.localisation_page import report_text
     from mapveil.geo.counts import read_counts
+    from mapveil.geo.points import Points
     from mapveil.geo.read_points import read_source
 
     with console.progress() as progress:
         progress("read", 0.0)
         read = _map_or(source, lambda: read_source(source, **columns))
+        if isinstance(read, Points):
+            console.note_columns(read)
         public = None if prior is None else _map_or(prior, lambda: read_counts(prior))
         progress("read", 1.0)
         report, scene = attack_random_features(

@@ -66,9 +66,12 @@ def command(
     from mapveil.evaluation.compare import compare
     from mapveil.evaluation.html_report import write_comparison
     from mapveil.geo.parse_tiling import tiling_for
+    from mapveil.geo.points import Points
     from mapveil.geo.read_points import read_source
 
     read = read_source(source, **columns)
+    if isinstance(read, Points):
+        console.note_columns(read)
     cells = tiling_for(read, tiling, region)
     with console.progress() as progress:
         found = compare(read, cells, **parameters, progress=progress)

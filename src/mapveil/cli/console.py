@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bar
     from rich.progress import TaskID
 
+    from mapveil.geo.points import Points
     from mapveil.maps.released import ReleasedMap
     from mapveil.privacy.account import Account
 
@@ -73,6 +74,11 @@ class Console:
         width = max(len(each.what) for each in found)
         lines = [f"{each.what:<{width}}  {each.state:<8} {each.detail}" for each in found]
         self.result("\n".join(lines), [each._asdict() for each in found])
+
+    def note_columns(self, points: Points) -> None:
+        """Say which column of a table is what, and which may have been meant as weights."""
+        hints = [f"; a column {name!r} is there: --weight {name} uses it" for name in points.like_weights()]
+        self.note(f"columns: {points.columns.text}{''.join(hints)}")
 
     def warn_of_places(self, column: str | None) -> None:
         """Warn of cells that are read from a column of the data."""

@@ -138,6 +138,8 @@ def command(
         progress("read the trips", 0.0)
         trips = read_trips(source, **columns, origin=origin, destination=destination, trip=trip)
         progress("read the trips", 1.0)
+        if trips.points is not None:
+            console.note_columns(trips.points)
         released = flows(
             trips, unit=unit, options=options, account=account, rng=seed, progress=progress, **parameters
         )

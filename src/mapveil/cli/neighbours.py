@@ -109,6 +109,7 @@ def command(
             if region is not None:
                 _check_inside(region, places)
             points = read_points(source, **columns)
+            console.note_columns(points)
             console.warn_of_places(column_of_places(tiling))
             near = neighbours(
                 points,

@@ -27,7 +27,7 @@ _COLUMNS = {
     "user": "Column of user ids. [default: the usual names]",
     "lon": "Column of longitudes. [default: the usual names]",
     "lat": "Column of latitudes. [default: the usual names]",
-    "weight": "Column of weights: how much each row counts within its user.",
+    "weight": "Column of weights: how much each row counts within its user. [default: none, rows count alike]",
     "label": "Column of labels, for methods that estimate proportions.",
     "rss": "Column of signal strength in dBm. [default: the usual names]",
     "time": "Column of times, UTC.",
@@ -66,9 +66,25 @@ def column_option(name: str) -> Decorator:
     return click.option(f"--{name}", help=_COLUMNS[name])
 
 
+_where_option = click.option(
+    "--where", help="Use the rows that hold this SQL condition only, such as 'hour(time) < 12'."
+)
+_bad_rows_option = click.option(
+    "--on-bad-rows",
+    type=click.Choice(["fail", "drop"]),
+    default="fail",
+    show_default=True,
+    help="Refuse a table with rows that cannot be used, or leave them out and say how many on stderr.",
+)
+
+
 def table_source(*columns: str) -> Decorator:
-    """Add an option for each named column; the command receives one mapping, ``columns``."""
-    return gathered(lambda **named: {"columns": named}, *(column_option(name) for name in columns))
+    """Add an option for each named column, and where one is of users those that choose rows.
+
+    The command receives one mapping, ``columns``: keywords of :func:`mapveil.read_points`.
+    """
+    rows = (_where_option, _bad_rows_option) if "user" in columns else ()
+    return gathered(lambda **named: {"columns": named}, *(column_option(name) for name in columns), *rows)
 
 
 def region_option(

@@ -85,6 +85,7 @@ def command(
 
     INPUT is Parquet (a glob too), GeoParquet, CSV, GeoJSON, '-' for CSV on standard input, or a
     raster of counts (.npz, .tif). One row is one visit; a user's rows together count as one user.
+    A region without rows gives a map of noise, as if it had few: 'mapveil describe' tells the curator.
 
     \b
     Examples:
@@ -105,6 +106,7 @@ def command(
     mechanism = find_method(method, trust).make(epsilon, options)
     points = read_source(source, **columns)
     if isinstance(points, Points):
+        console.note_columns(points)
         console.warn_of_places(column_of_places(tiling))
         if region is None and epsilon is not None:
             console.note(

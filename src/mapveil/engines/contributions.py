@@ -247,12 +247,10 @@ def check_tiling(given: Tiling, tiling: Tiling) -> None:
 
 
 def nobody_inside(source: Points | Counts, tiling: Tiling) -> InputError:
-    """The error where no row lies inside the region, with a hint where lat and lon look exchanged."""
-    swapped = isinstance(source, Points) and _inside_if_swapped(source, tiling)
-    hint = "; are lat and lon swapped?" if swapped else ""
+    """The error of a simulation without a client in the region; who takes part is public there."""
     return InputError(
-        f"{source.source}: no row lies inside the region {tiling.region}; the region must overlap the points "
-        f"(west,south,east,north in degrees){hint}"
+        f"{source.source}: no row lies inside the region {tiling.region}, and a simulation needs a client; "
+        "'mapveil describe' shows where the rows are"
     )
 
 
@@ -304,13 +302,3 @@ def _whole_users(batches: pyarrow.RecordBatchReader) -> Iterator[UserRows]:
             yield rows.take(slice(cut))
     if kept is not None:
         yield kept
-
-
-def _inside_if_swapped(points: Points, tiling: Tiling) -> bool:
-    """Whether most rows would lie in the region's box, were lat and lon exchanged."""
-    swapped = in_box_sql("lat", "lon", tiling.region.bbox)
-    with connection() as opened, reading(points.source):
-        rows = opened.execute(
-            f"SELECT 2 * COUNT(*) FILTER ({swapped}) > COUNT(*) FROM ({points.scan(opened)}) AS points"
-        ).fetchall()
-    return bool(rows[0][0])

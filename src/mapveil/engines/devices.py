@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.engines.contributions import check_tiling, nobody_inside, user_cells
+from mapveil.engines.contributions import check_tiling, user_cells
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
@@ -18,8 +18,6 @@ def devices_of(
     source: Points | Counts | Devices,
     tiling: Tiling,
     progress: Callable[[str, float], None] | None = None,
-    *,
-    may_be_outside: bool = False,
 ) -> Devices:
     """Put every user's rows on a device of their own. Run by: a simulation.
 
@@ -34,8 +32,6 @@ def devices_of(
         The cells, seen through their lattice.
     progress : callable, optional
         Receives the step's name and the fraction that is done.
-    may_be_outside : bool
-        Whether the result may have no device inside the region.
 
     Raises
     ------
@@ -54,8 +50,6 @@ def devices_of(
     else:
         found = user_cells(source, tiling, Outside.KEEP)
         sites = np.where(found.cells >= 0, site[found.cells], site.dtype.type(-1))
-        if not may_be_outside and not (sites >= 0).any():
-            raise nobody_inside(source, tiling)
         labels = None if found.labels is None else _codes(found.labels)
         made = Devices(sites, found.starts, found.weights, labels)
     tell("place the devices", 1.0)

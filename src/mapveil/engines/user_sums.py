@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.engines.contributions import UNIT, check_tiling, located_rows, nobody_inside
+from mapveil.engines.contributions import UNIT, check_tiling, located_rows
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
@@ -50,7 +50,6 @@ def user_sums(
     tiling: Tiling,
     *,
     progress: Callable[[str, float], None] | None = None,
-    may_be_empty: bool = False,
 ) -> UserSums:
     r"""Sum every user's distribution over the cells, exactly. Run by: the curator.
 
@@ -68,21 +67,19 @@ def user_sums(
         The cells; rows outside them contribute nothing.
     progress : callable, optional
         Called with the step's name and the fraction that is done.
-    may_be_empty : bool
-        Whether sums of no users are a result. After noise was drawn, an error would reveal them without noise.
 
     Raises
     ------
     InputError
-        The table cannot be used, no row lies inside the tiling, or counts are of another tiling or
-        too many for 63 bits.
+        The table cannot be used, or counts are of another tiling or too many for 63 bits. A table without a row inside
+        has sums of zero: an error would answer without noise whether somebody is there.
     """
     if not isinstance(source, Points):
         check_tiling(source.tiling, tiling)
         return source if isinstance(source, UserSums) else UserSums(_from_counts(source), tiling)
     if progress:
         progress("sum users per cell", 0.0)
-    sums = _from_points(source, tiling, may_be_empty)
+    sums = _from_points(source, tiling)
     if progress:
         progress("sum users per cell", 1.0)
     return UserSums(sums, tiling)
@@ -94,7 +91,7 @@ def _from_counts(counts: Counts) -> npt.NDArray[np.int64]:
     return counts.values * UNIT
 
 
-def _from_points(points: Points, tiling: Tiling, may_be_empty: bool) -> npt.NDArray[np.int64]:
+def _from_points(points: Points, tiling: Tiling) -> npt.NDArray[np.int64]:
     with located_rows(points, tiling) as rows:
         weighted = points.columns.weight is not None
         text = USER_SUMS_SQL.format(
@@ -107,8 +104,6 @@ def _from_points(points: Points, tiling: Tiling, may_be_empty: bool) -> npt.NDAr
         )
         found = rows.connection.execute(text).fetchnumpy()
         cells = rows.cells(found["cell"])
-    if cells.size == 0 and not may_be_empty:
-        raise nobody_inside(points, tiling)
     sums = np.zeros(tiling.size, dtype=np.int64)
     sums[cells] = np.ma.filled(found["share"], 0)
     return sums

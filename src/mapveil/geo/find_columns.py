@@ -17,10 +17,15 @@ USUAL_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "lon": ("lon", "longitude", "lng", "long", "x"),
     "lat": ("lat", "latitude", "y"),
     "time": ("time", "timestamp", "datetime", "checkintime", "date", "day", "ts"),
-    "weight": ("weight", "count", "visits"),
+    "weight": (),
     "label": ("label", "category"),
 }
-"""Names looked for, best first; case, spaces, ``_``, ``-`` and ``.`` in a column's name do not matter."""
+"""Names looked for, best first; case, spaces, ``_``, ``-`` and ``.`` in a column's name do not matter.
+
+Weights are asked for by name only: they change how much each location counts.
+"""
+
+_LIKE_WEIGHTS: Final = ("weight", "weights", "count", "counts", "visits")
 
 NUMBER: Final = re.compile(
     r"^(U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|FLOAT|DOUBLE|REAL|DECIMAL.*|BIGNUM|VARINT)$"
@@ -88,6 +93,11 @@ def has_usual_place(types: Mapping[str, str]) -> bool:
     return all(plain & set(USUAL_NAMES[kind]) - {"x", "y"} for kind in ("lon", "lat"))
 
 
+def like_weights(types: Mapping[str, str]) -> list[str]:
+    """Columns whose names suggest weights."""
+    return [name for name in types if _plain(name) in _LIKE_WEIGHTS]
+
+
 def _plain(name: str) -> str:
     """Lower case without spaces and marks, so that usual names are found however they are written."""
     return re.sub(r"[\s_.\-]", "", name.lower())
@@ -123,7 +133,8 @@ def _expression(kind: str, source: str, name: str, types: Mapping[str, str]) -> 
     if kind not in ("lon", "lat", "weight"):
         return quoted
     if held == "VARCHAR":
-        return f"TRY_CAST({quoted} AS DOUBLE)"
+        # DuckDB may move a plain TRY_CAST into its CSV reader, where text that is no number is an error of the file.
+        return f"TRY_CAST(TRIM({quoted}) AS DOUBLE)"
     if not NUMBER.match(held):
         shown = held.split("(")[0].lower()
         raise InputError(f"{source}: column {name!r} for {kind} is of type {shown}; expected numbers")

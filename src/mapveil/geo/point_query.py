@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
+import logging
+import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from mapveil.geo.tables import Table, quote_name, quote_text, reading, value_text
+from mapveil_client.contribution import WEIGHT_UNITS
 from mapveil_client.errors import InputError
 
 if TYPE_CHECKING:
     import duckdb
 
+_SMALLEST_WEIGHT: Final = 1 / WEIGHT_UNITS
 _LARGEST_WEIGHT: Final = 1e12
 """Weights are summed as integers of a millionth, so a larger one could overflow."""
 
@@ -20,8 +23,13 @@ _WANTED: Final = {
     "lon": "expected a longitude from -180 to 180 degrees",
     "lat": "expected a latitude from -90 to 90 degrees",
     "place": "expected a point with longitude -180 to 180 and latitude -90 to 90",
-    "weight": f"expected a number from 0 to {_LARGEST_WEIGHT:g}",
+    "weight": f"expected a number from {_SMALLEST_WEIGHT:g} to {_LARGEST_WEIGHT:g}",
 }
+
+BadRows = Literal["fail", "drop"]
+"""Treatment of rows that cannot be used."""
+
+_LOG: Final = logging.getLogger("mapveil")
 
 
 class Columns(NamedTuple):
@@ -34,6 +42,12 @@ class Columns(NamedTuple):
     weight: str | None = None
     label: str | None = None
 
+    @property
+    def text(self) -> str:
+        """Which column is what, such as ``user=user_id, lon=x, lat=y, weight=none``."""
+        named = self._asdict().items()
+        return ", ".join(f"{kind}={name or 'none'}" for kind, name in named if name or kind == "weight")
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PointQuery:
@@ -45,75 +59,83 @@ class PointQuery:
     written: Columns | None = (
         None  # SQL of each as the source has it, for messages, where locations are geometries
     )
+    where: str | None = None  # SQL of the rows that count, see :mod:`mapveil.geo.row_filter`
+    on_bad_rows: BadRows = "fail"
 
     @property
     def source(self) -> str:
         """Name of the source in messages."""
         return self.table.name
 
-    def scan(self, connection: duckdb.DuckDBPyConnection) -> str:
+    def scan(self, connection: duckdb.DuckDBPyConnection, *, everyone: bool = False) -> str:
         """Register the source on a connection; the SELECT text of the canonical columns.
 
         Yields ``user_id``, ``lon``, ``lat`` (degrees, DOUBLE) and, where the source has them, ``weight``
-        (DOUBLE), ``time`` and ``label``.
+        (DOUBLE), ``time`` and ``label``: rows that :meth:`counted` holds for.
         """
         kept = self.expressions._asdict()
         select = [f"{kept.pop('user')} AS user_id"]
         select += [f"{sql} AS {name}" for name, sql in kept.items() if sql]
-        return f"SELECT {', '.join(select)} FROM {self.table.relation(connection)}"
+        relation = self.table.relation(connection)
+        return f"SELECT {', '.join(select)} FROM {relation} WHERE {self.counted(everyone=everyone)}"
+
+    def counted(self, *, everyone: bool = False) -> str:
+        """SQL of the source's rows that count: of the filter unless ``everyone`` is asked for; usable where others are
+        dropped.
+        """
+        parts = [] if everyone or self.where is None else [f"({self.where}\n)"]
+        if self.on_bad_rows == "drop":
+            parts += self.usable(self.expressions).values()
+        return " AND ".join(parts) or "TRUE"
 
     def check(self) -> None:
-        """Look for rows that cannot be used, in one cheap pass; a second one names the first such row.
+        """Look for bad rows, in one cheap pass; a second one names the first of them. Run by: the curator.
 
-        Run by: the curator.
+        Dropped rows are counted in a warning of the logger ``mapveil``, and nowhere else.
 
         Raises
         ------
         InputError
-            The table is empty, or a row has no user id, a coordinate that is missing, not finite or out of range, or a
-            weight that is missing or negative: names the row (1 is the first of the data) and the value.
+            A row has no user id, a coordinate that is missing, not finite or out of range, or a weight that is
+            missing or not above 0, and bad rows are not dropped: names the row (1 is the first of the data) and
+            the value.
         """
-        rows, users, good = _counted(self)
-        if rows == 0:
-            raise InputError(f"{self.source}: holds no rows; expected at least one")
-        if users < rows or good < rows:
+        bad = self.bad_rows()
+        if bad and self.on_bad_rows == "fail":
             changed = f"{self.source}: changed while it was read; expected a table that stays as it is"
-            raise InputError(_first_failure(self) or changed)
+            raise InputError(first_failure(self) or changed)
+        if bad:
+            _LOG.warning(
+                "%s: %d rows that cannot be used were dropped (keep this number private)", self.source, bad
+            )
+
+    def bad_rows(self) -> int:
+        """Number of rows of the filter that cannot be used. Not private."""
+        import duckdb
+
+        usable = " AND ".join(self.usable(self.expressions).values())
+        with duckdb.connect() as connection, reading(self.source):
+            # A predicate, not MIN and MAX: those may come from file statistics, which leave NaN out.
+            found = connection.execute(
+                f"SELECT COUNT(*) - COUNT(*) FILTER ({usable}) FROM {self.table.relation(connection)} "
+                f"WHERE ({self.where or 'TRUE'}\n)"
+            ).fetchall()
+        return int(found[0][0])
+
+    def usable(self, columns: Columns) -> dict[str, str]:
+        """SQL that holds for each of the columns of a row that can be used; null counts as failing."""
+        user, lon, lat = columns[:3]
+        holds = {"user": f"{user} IS NOT NULL"}
+        holds |= {"lon": f"{lon} >= -180 AND {lon} <= 180", "lat": f"{lat} >= -90 AND {lat} <= 90"}
+        if columns.weight is not None:
+            holds["weight"] = (
+                f"{columns.weight} >= {_SMALLEST_WEIGHT} AND {columns.weight} <= {_LARGEST_WEIGHT}"
+            )
+        return holds
 
 
-def _counted(points: PointQuery) -> tuple[int, int, int]:
-    """Numbers of rows, of rows with a user, and of rows whose numbers can be used."""
-    import duckdb
-
-    # A predicate, not MIN and MAX: those may come from file statistics, which leave NaN out.
-    accepted = " AND ".join(_accepted(points).values())
-    try:
-        with duckdb.connect() as connection, reading(points.source):
-            rows, users, good = connection.execute(
-                f"SELECT COUNT(*), COUNT(user_id), COUNT(*) FILTER ({accepted}) "
-                f"FROM ({points.scan(connection)}) AS points"
-            ).fetchall()[0]
-    except InputError:
-        # DuckDB may move TRY_CAST into its CSV reader, where text in a number column is an error of the
-        # file; reading the text beside the number keeps it out.
-        message = None
-        with contextlib.suppress(InputError):
-            message = _first_failure(points)
-        if message is None:
-            raise
-        raise InputError(message) from None
-    return rows, users, good
-
-
-def _accepted(points: PointQuery) -> dict[str, str]:
-    """SQL that holds for each usable canonical number; an unknown (null) counts as failing."""
-    holds = {"lon": "lon >= -180 AND lon <= 180", "lat": "lat >= -90 AND lat <= 90"}
-    if points.columns.weight is not None:
-        holds["weight"] = f"weight >= 0 AND weight <= {_LARGEST_WEIGHT}"
-    return holds
-
-
-def _first_failure(points: PointQuery) -> str | None:
+def first_failure(points: PointQuery) -> str | None:
+    """The message about the first row that cannot be used, if there is one. Not private."""
     import duckdb
 
     with duckdb.connect() as connection, reading(points.source):
@@ -123,8 +145,8 @@ def _first_failure(points: PointQuery) -> str | None:
 
 def _failure_in(points: PointQuery, part: Table, connection: duckdb.DuckDBPyConnection) -> str | None:
     """The message about the first failing row of a part, if there is one."""
-    holds = {"user": "user_id IS NOT NULL", **_accepted(points)}
     names, expressions = points.columns._asdict(), points.expressions._asdict()
+    holds = points.usable(Columns("user_id", "lon", "lat", weight=names["weight"] and "weight"))
     written = (
         points.written._asdict() if points.written else {kind: quote_name(names[kind]) for kind in holds}
     )
@@ -135,20 +157,24 @@ def _failure_in(points: PointQuery, part: Table, connection: duckdb.DuckDBPyConn
     texts = ", ".join(f"{kind}_text" for kind in holds)
     found = connection.execute(
         f"SELECT row, CASE {case} END AS failing, {texts} "
-        f"FROM (SELECT ROW_NUMBER() OVER () AS row, {select} FROM {part.relation(connection)}) AS rows "
-        "WHERE failing IS NOT NULL ORDER BY row LIMIT 1"
+        f"FROM (SELECT ROW_NUMBER() OVER () AS row, {select}, ({points.where or 'TRUE'}\n) AS mapveil_kept "
+        f"FROM {part.relation(connection)}) AS rows "
+        "WHERE mapveil_kept AND failing IS NOT NULL ORDER BY row LIMIT 1"
     ).fetchall()
     if not found:
         return None
     row, failing, *shown = found[0]
     text = value_text(dict(zip(holds, shown, strict=True))[failing])
     wanted = _WANTED["place" if points.written and failing in ("lon", "lat") else failing]
-    swapped = failing == "lat" and _look_swapped(points, connection)
-    hint = "; are lat and lon swapped?" if swapped else ""
+    hint = "; on_bad_rows='drop' (--on-bad-rows drop) leaves out such rows"
+    if failing == "lat" and look_swapped(points, connection):
+        hint = "; are lat and lon swapped?"
+    elif failing != "user" and re.fullmatch(r"'\s*[+-]?\d+,\d+\s*'", text):
+        hint = ", written with a point instead of a comma"
     return f"{part.name}: row {row}, column {names[failing]!r} is {text}; {wanted}{hint}"
 
 
-def _look_swapped(points: PointQuery, connection: duckdb.DuckDBPyConnection) -> bool:
+def look_swapped(points: PointQuery, connection: duckdb.DuckDBPyConnection) -> bool:
     """Whether most rows would be locations if lat and lon changed names, and are none as they are."""
     rows = connection.execute(
         "SELECT 2 * COUNT(*) FILTER (ABS(lat) > 90 AND ABS(lat) <= 180 AND ABS(lon) <= 90) > COUNT(*) "

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from mapveil.geo.find_columns import like_weights
 from mapveil.geo.point_query import Columns, PointQuery
-from mapveil.geo.tables import FrameTable, connection, quote_name, reading
+from mapveil.geo.tables import FrameTable, column_types, connection, quote_name, reading
 from mapveil_client.errors import InputError
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class Points(PointQuery):
     --------
     >>> points = Points.from_arrays(["ann", "bob"], [-73.9, -74.0], [40.7, 40.8])
     >>> points
-    Points(arrays: user, lon, lat)
+    Points(arrays: user=user, lon=lon, lat=lat, weight=none)
     """
 
     region: Region | None = None
@@ -116,6 +117,10 @@ class Points(PointQuery):
             region=region,
         )
 
+    def like_weights(self) -> list[str]:
+        """Columns whose names suggest weights, where no column of weights was asked for; reads no rows."""
+        return [] if self.columns.weight else like_weights(column_types(self.table))
+
     def fingerprint(self) -> bytes:
         """SHA-256 over the multiset of (user id as text, location to 1e-7 degrees, weight to 1e-6), for the ledger.
 
@@ -149,8 +154,7 @@ class Points(PointQuery):
 
     def __repr__(self) -> str:
         # No rows and no numbers: a repr ends up in logs.
-        names = [name for name, column in self.columns._asdict().items() if column is not None]
-        return f"Points({self.source}: {', '.join(names)})"
+        return f"Points({self.source}: {self.columns.text})"
 
 
 def _column(name: str, values: Any, source: str) -> pyarrow.Array:

@@ -6,15 +6,17 @@ import re
 from collections.abc import Iterator, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 from mapveil.geo.counts import Counts, read_counts
 from mapveil.geo.files import ACCEPTED, TabularFiles, open_files, open_standard_input
 from mapveil.geo.find_columns import find_columns, has_usual_place
+from mapveil.geo.point_query import BadRows
 from mapveil.geo.points import Points
 from mapveil.geo.read_geoparquet import GeometryTable, check_crs, find_geometry
+from mapveil.geo.row_filter import check_filter
 from mapveil.geo.tables import FrameTable, QueryTable, StreamTable, Table, column_types, reading
-from mapveil_client.errors import InputError
+from mapveil_client.errors import InputError, check
 
 if TYPE_CHECKING:
     import pyarrow
@@ -36,6 +38,8 @@ def read_points(
     weight: str | None = None,
     label: str | None = None,
     region: Region | None = None,
+    where: str | None = None,
+    on_bad_rows: BadRows = "fail",
 ) -> Points:
     """Describe a table of points; its rows are read when it is used, as a stream. Run by: the curator.
 
@@ -51,9 +55,14 @@ def read_points(
         - SQL text that begins with SELECT, WITH or FROM, over files.
     user, lon, lat, time, weight, label : str, optional
         Names of the columns; otherwise :data:`mapveil.geo.find_columns.USUAL_NAMES` are looked for. ``weight`` is
-        how much a row counts within its user.
+        how much a row counts within its user; without it all rows of a user count alike.
     region : Region, optional
         The region the points belong to, public.
+    where : str, optional
+        A filter: an SQL condition on the columns of each row, such as ``"hour(time) < 12"``. It belongs to a request,
+        not to the dataset: the ledger recognises the table without it.
+    on_bad_rows : str
+        ``"fail"``: a row that cannot be used is an error; ``"drop"``: such rows are left out, and counted on stderr.
 
     Returns
     -------
@@ -69,7 +78,7 @@ def read_points(
     Examples
     --------
     >>> read_points("SELECT 'ann' AS user_id, -73.9 AS lon, 40.7 AS lat")
-    Points(SQL: user, lon, lat)
+    Points(SQL: user=user_id, lon=lon, lat=lat, weight=none)
     """
     given = {"user": user, "lon": lon, "lat": lat, "time": time, "weight": weight, "label": label}
     table = open_table(source)
@@ -77,25 +86,22 @@ def read_points(
     if lon is None and lat is None:
         table = _with_place(table, types)
     found = find_columns(table.name, types, given, table.place if lon is None and lat is None else None)
-    return Points(table, found.columns, found.expressions, found.written, region)
+    if where is not None:
+        check_filter(where, table, types)
+    check(on_bad_rows in get_args(BadRows), "on_bad_rows", "fail or drop", on_bad_rows)
+    return Points(table, found.columns, found.expressions, found.written, where, on_bad_rows, region)
 
 
-def read_source(
-    source: str,
-    *,
-    user: str | None = None,
-    lon: str | None = None,
-    lat: str | None = None,
-    weight: str | None = None,
-    label: str | None = None,
-) -> Points | Counts:
+def read_source(source: str, **options: Any) -> Points | Counts:
     """Open the source of a command: a raster of counts (.npz, .tif) or a table of points.
 
-    Arguments and errors are those of :func:`read_points` and :func:`mapveil.read_counts`.
+    Options and errors are those of :func:`read_points` and :func:`mapveil.read_counts`.
     """
     if not _SQL.match(source) and Path(source).suffix.lower() in _COUNTS:
+        if options.get("where") is not None:
+            raise InputError(f"{source}: a raster of counts has no rows to filter; leave out where (--where)")
         return read_counts(source)
-    return read_points(source, user=user, lon=lon, lat=lat, weight=weight, label=label)
+    return read_points(source, **options)
 
 
 def open_table(source: Any) -> Table:

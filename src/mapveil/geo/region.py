@@ -132,9 +132,10 @@ class Region(Box):
             return cls.from_bbox(*numbers)
         if Path(text).is_file():
             return cls.from_file(text)
+        given = f"is {len(numbers)} numbers" if numbers else "is no such file, and not four numbers"
         raise InputError(
-            f"region {text!r} is neither west,south,east,north in degrees nor a file; expected one of "
-            "four numbers such as -74.03,40.69,-73.90,40.83, or a GeoJSON file"
+            f"region {text!r} {given}; expected west,south,east,north in degrees such as -74.03,40.69,-73.90,40.83, "
+            "or the path of a GeoJSON file of polygons"
         )
 
     @classmethod

@@ -79,9 +79,7 @@ def find_region(
     for turn in range(_TURNS):
         box = Grid(region, columns=_BINS, rows=_BINS)
         rng = execution.rng if curator else execution.rng.child(f"region {turn}")
-        answerer = trust.answerer(
-            points, box, Raster.of(box.lattice()), execution._replace(rng=rng), may_be_outside=True
-        )
+        answerer = trust.answerer(points, box, Raster.of(box.lattice()), execution._replace(rng=rng))
         axes = _both_axes(answerer, turn, each) if curator else _margins(answerer, turn, each)
         shares += answerer.revealed
         costs += answerer.costs
@@ -90,7 +88,7 @@ def find_region(
             if turn == 0:
                 raise PromiseError(
                     f"no region can be found privately: at most about {axes[0].threshold:.0f} users share any band of "
-                    "the world; name one with --region W,S,E,N"
+                    "the world; name one with --region W,S,E,N ('mapveil describe' shows the curator which)"
                 )
             break
         region = _cut(region, columns, rows)

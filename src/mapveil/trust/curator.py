@@ -100,8 +100,6 @@ class Curator(Checked):
         tiling: Tiling,
         raster: Raster,
         execution: Execution,
-        *,
-        may_be_outside: bool = False,
     ) -> CuratorAnswerer:
         """Sum a table exactly, and answer queries about the sums.
 
@@ -113,8 +111,6 @@ class Curator(Checked):
             The cells, and the raster of sites that queries are about.
         execution : Execution
             Randomness and callbacks of the release.
-        may_be_outside : bool
-            Whether a table without a row inside is answered.
 
         Raises
         ------
@@ -123,7 +119,7 @@ class Curator(Checked):
         """
         if isinstance(points, Devices) or execution.secure_sum is not None or execution.dropout:
             raise InputError("a curator sums a table: devices, secure_sum and dropout need SecureAggregation")
-        sums = user_sums(points, tiling, progress=execution.progress, may_be_empty=may_be_outside).sums
+        sums = user_sums(points, tiling, progress=execution.progress).sums
         setting = Setting(
             raster.depth,
             raster.members,

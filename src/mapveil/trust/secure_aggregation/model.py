@@ -56,7 +56,6 @@ class SecureAggregation(SumParameters):
         raster: Raster,
         execution: Execution,
         *,
-        may_be_outside: bool = False,
         silent: float = 0.0,
     ) -> Simulation:
         """Give every user of a table a client, and simulate the clients and the server in this process.
@@ -65,7 +64,7 @@ class SecureAggregation(SumParameters):
         ----------
         points : Points, Counts or Devices
             A table, counts with each unit one user, or the clients.
-        tiling, raster, execution, may_be_outside
+        tiling, raster, execution
             See :meth:`mapveil.trust.curator.Curator.answerer`.
         silent : float
             Fraction of each shard that is corrupt and adds no noise, for audits.
@@ -81,7 +80,7 @@ class SecureAggregation(SumParameters):
             raise InputError(
                 "a curator's sums have no clients: SecureAggregation needs a table, counts or devices"
             )
-        devices = devices_of(points, tiling, execution.progress, may_be_outside=may_be_outside)
+        devices = devices_of(points, tiling, execution.progress)
         usual = 1 if devices.starts is None else TABLE_SCALE
         area_m2 = tiling.region.area_m2 if tiling.region.georeferenced else None
         return Simulation(self, raster, area_m2, devices, self.scale or usual, execution, silent)

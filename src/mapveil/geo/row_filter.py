@@ -1,0 +1,130 @@
+"""Filters of rows: one SQL expression over the columns of a table, evaluated for each row alone.
+
+A user's own rows decide which of them count, so the contribution bound holds for every filter. Aggregates, windows,
+subqueries and random functions, by which one user's rows could decide about another's, are refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from mapveil.geo.tables import Table, reading
+from mapveil_client.errors import InputError
+
+if TYPE_CHECKING:
+    import duckdb
+
+_PARTS: Final = {
+    *("COMPARISON", "CONJUNCTION", "CONSTANT", "COLUMN_REF", "FUNCTION", "OPERATOR"),
+    *("CAST", "TYPE", "CASE", "BETWEEN", "COLLATE"),
+}
+_ACCEPTED: Final = 'expected one SQL condition on the table\'s columns, such as "hour(time) < 12"'
+
+
+def check_filter(text: str, table: Table, types: Mapping[str, str]) -> None:
+    """Refuse a filter that is not one condition on each row of a table; reads no rows.
+
+    Parameters
+    ----------
+    text : str
+        The SQL expression.
+    table : Table
+        The table.
+    types : mapping of str to str
+        SQL type of each of its columns.
+
+    Raises
+    ------
+    InputError
+        Not an expression, not a condition, a column that the table does not have, or a function that cannot be used.
+    """
+    import duckdb
+
+    with duckdb.connect() as connection:
+        node, plain = _parsed(connection, text), _parsed(connection, "TRUE")
+        expressions = node.pop("select_list", [])
+        plain.pop("select_list")
+        if len(expressions) != 1 or node != plain:
+            raise InputError(f"filter {text!r}: is more than one condition; {_ACCEPTED}")
+        used = _check_parts(connection, text, expressions[0], types)
+        with reading(f"filter {text!r}"):
+            relation = table.relation(connection)
+            try:
+                sql = f"DESCRIBE SELECT ({text}\n) AS kept FROM {relation}"
+                held = str(connection.execute(sql).fetchall()[0][1])
+            except (duckdb.BinderException, duckdb.CatalogException) as error:
+                texts = [name for name in used if types[name] == "VARCHAR"]
+                if not texts:
+                    raise
+                raise InputError(
+                    f"filter {text!r}: {str(error).splitlines()[0].rstrip('.!')}; {' and '.join(map(repr, texts))} "
+                    f"{'is' if len(texts) == 1 else 'are'} text in {table.name}: write {texts[0]}::TIMESTAMP or "
+                    f"{texts[0]}::DOUBLE"
+                ) from None
+    if held != "BOOLEAN":
+        raise InputError(f"filter {text!r}: is of type {held.lower()}; {_ACCEPTED}")
+
+
+def _parsed(connection: duckdb.DuckDBPyConnection, text: str) -> dict[str, Any]:
+    """The syntax tree of a SELECT of the expression, but for where its parts stand in the text."""
+    import duckdb
+
+    try:
+        found = connection.execute("SELECT json_serialize_sql(?)", [f"SELECT ({text}\n)"]).fetchall()
+        tree: dict[str, Any] = json.loads(found[0][0])
+        error = tree.get("error_message", "")
+    except duckdb.Error as raised:
+        tree, error = {}, str(raised).splitlines()[0]
+    if error or len(tree["statements"]) != 1:
+        raise InputError(f"filter {text!r}: {error or 'is more than one statement'}; {_ACCEPTED}")
+    node: dict[str, Any] = tree["statements"][0]["node"]
+    node.get("from_table", {}).pop("query_location", None)
+    return node
+
+
+def _check_parts(
+    connection: duckdb.DuckDBPyConnection, text: str, expression: Any, types: Mapping[str, str]
+) -> list[str]:
+    """The columns that an expression reads; an :class:`InputError` where a part of it cannot be used."""
+    allowed = {
+        str(row[0])
+        for row in connection.execute(
+            "SELECT function_name FROM duckdb_functions() GROUP BY ALL "
+            "HAVING bool_and(function_type = 'scalar' AND stability <> 'VOLATILE')"
+        ).fetchall()
+    }
+    names = {name.lower(): name for name in types}
+    used: dict[str, None] = {}
+    for part in _parts(expression):
+        if part["class"] not in _PARTS:
+            raise InputError(
+                f"filter {text!r}: a {part['class'].lower()} cannot be used, since each row is kept or left out by "
+                f"itself; {_ACCEPTED}"
+            )
+        if part["class"] == "FUNCTION" and part["function_name"].lower() not in allowed:
+            raise InputError(
+                f"filter {text!r}: function {part['function_name']} cannot be used, since each row is kept or left "
+                f"out by itself; {_ACCEPTED}"
+            )
+        if part["class"] == "COLUMN_REF":
+            name = names.get(part["column_names"][0].lower())
+            if name is None:
+                raise InputError(
+                    f"filter {text!r}: no column {part['column_names'][0]!r}; its columns are {', '.join(types)}"
+                )
+            used[name] = None
+    return list(used)
+
+
+def _parts(tree: Any) -> Iterator[dict[str, Any]]:
+    """All expressions in a syntax tree."""
+    if isinstance(tree, dict):
+        if "class" in tree:
+            yield tree
+        for value in tree.values():
+            yield from _parts(value)
+    elif isinstance(tree, list):
+        for value in tree:
+            yield from _parts(value)
