@@ -51,6 +51,10 @@ class BudgetExceeded(PromiseError):
     """The ledger refuses: the dataset's privacy budget would be exceeded."""
 
 
+class CuratorWarning(UserWarning):
+    """A remark about true data, for the terminal of the curator only."""
+
+
 def check(held: bool, name: str, needed: str, got: object) -> None:
     """Refuse a parameter unless its condition ``held``: "NAME must be NEEDED, got GOT".
 

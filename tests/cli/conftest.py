@@ -16,6 +16,11 @@ class Outcome(NamedTuple):
     out: str
     err: str
 
+    @property
+    def errors(self) -> list[str]:
+        """The lines on stderr but for the note on columns."""
+        return [line for line in self.err.strip().splitlines() if not line.startswith("columns: ")]
+
 
 @pytest.fixture
 def mapveil(

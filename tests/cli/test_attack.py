@@ -111,7 +111,7 @@ def test_bad_input_is_one_line(mapveil: Callable, table: Path, flags: tuple[str,
     done = mapveil("attack", "random-features", table, *flags)
     assert done.code == 2, done.err
     assert expected in done.err
-    assert len(done.err.strip().splitlines()) == 1
+    assert len(done.errors) == 1
     assert not done.out
 
 
@@ -121,7 +121,7 @@ def test_no_such_file_and_a_map_by_another_method(mapveil: Callable, table: Path
     broken.write_bytes(b"no parquet")
     done = mapveil("attack", "random-features", broken, *ASKED)
     assert done.code == 2
-    assert len(done.err.strip().splitlines()) == 1
+    assert len(done.errors) == 1
     other = tmp_path / "other.parquet"
     made = mapveil("release", table, "--region", BOX, "--tiling", "quadtree:4", "--epsilon", "1", "-o", other)
     assert made.code == 0, made.err

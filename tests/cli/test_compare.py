@@ -74,7 +74,7 @@ def test_compare_refuses(mapveil: Callable, grid: Path, flags: list[str], expect
     done = mapveil("compare", grid, *flags)
     assert done.code == 2, done.err
     assert expected in done.err
-    assert len(done.err.strip().splitlines()) == 1
+    assert len(done.errors) == 1
 
 
 def test_plan_reads_no_data_and_recommends(mapveil: Callable, tmp_path: Path) -> None:

@@ -157,7 +157,7 @@ def test_bad_input_is_one_line_and_exit_2_and_spends_nothing(
     given = [part for flag, part in arguments.items() if flag not in flags for part in (flag, part)]
     done = mapveil("flows", trips, *given, *flags)
     assert done.code == 2, done.err
-    assert len(done.err.strip().splitlines()) == 1
+    assert len(done.errors) == 1
     assert re.search(said, done.err)
     assert not list(tmp_path.glob("*.csv"))
     ledger = mapveil("ledger").out
@@ -183,7 +183,7 @@ def test_a_bad_table_is_one_line_and_exit_2(mapveil: Callable, tmp_path: Path, t
     path.write_text(text)
     done = mapveil("flows", path, "--region", BOX, "--epsilon", "1", "-o", tmp_path / "m.png")
     assert done.code == 2, done.err
-    assert len(done.err.strip().splitlines()) == 1
+    assert len(done.errors) == 1
     assert re.search(said, done.err)
     assert "bad.csv" in done.err
     assert "41.15" not in done.err

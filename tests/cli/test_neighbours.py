@@ -102,7 +102,7 @@ def test_bad_input_is_one_line_and_exit_2_and_writes_nothing(
     given = [part for flag, part in arguments.items() if flag not in flags for part in (flag, part)]
     done = mapveil("neighbours", table, *given, *flags)
     assert done.code == 2, done.err
-    assert len(done.err.strip().splitlines()) == 1
+    assert len(done.errors) == 1
     assert re.search(said, done.err)
     assert not list(tmp_path.glob("*.csv"))
     ledger = mapveil("ledger").out
@@ -122,4 +122,4 @@ def test_a_table_is_no_released_map(mapveil: Callable, table: Path) -> None:
     done = mapveil("neighbours", table)
     assert "give --epsilon" in done.err
     assert done.code == 2
-    assert len(done.err.strip().splitlines()) == 1
+    assert len(done.errors) == 1

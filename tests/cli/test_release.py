@@ -122,7 +122,14 @@ BAD_TABLES = {
     "infinite": ("user_id,lon,lat\nu,-73.9,40.7\nv,inf,40.7\n", "row 2"),
     "text in a number column": ("user_id,lon,lat\nu,-73.9,40.7\nv,west,40.7\n", "west"),
     "null user": ("user_id,lon,lat\nu,-73.9,40.7\n,-73.9,40.7\n", "user"),
-    "nobody inside": ("user_id,lon,lat\nu,10,50\n", "region"),
+    "blank latitude": (
+        "user_id,lon,lat\nu,-73.9,40.7\nv,-73.9,\n",
+        "row 2, column 'lat' is missing.*--on-bad-rows drop",
+    ),
+    "decimal comma": (
+        'user_id,lon,lat\nu,"-73,9",40.7\n',
+        "row 1, column 'lon' is '-73,9'; .*a point instead of a comma",
+    ),
 }
 
 
@@ -134,10 +141,84 @@ def test_a_bad_table_is_one_line_and_exit_2(
     path.write_text(text)
     done = mapveil("release", path, "--region", BOX, "--epsilon", "1", "-o", tmp_path / "m.tif")
     assert done.code == 2, done.err
-    assert len(done.err.strip().splitlines()) == 1
-    assert re.search(expected, done.err)
+    assert len(done.errors) == 1
+    assert re.search(expected, done.errors[0])
     assert "bad.csv" in done.err
     assert not (tmp_path / "m.tif").exists()
+
+
+def test_weights_are_asked_for_and_dropped_rows_are_counted_on_stderr(
+    mapveil: Callable, tmp_path: Path
+) -> None:
+    path = tmp_path / "visits.csv"
+    path.write_text("user_id,lon,lat,visits\nann,-73.95,40.7,3\nbob,-73.95,40.75,0\ncem,-73.95,,1\n")
+    ask = [
+        "release",
+        path,
+        "--region",
+        BOX,
+        "--tiling",
+        "grid:2x2",
+        "--epsilon",
+        "0.1",
+        "-o",
+        tmp_path / "m.tif",
+    ]
+    done = mapveil(*ask)
+    assert "weight=none; a column 'visits' is there: --weight visits uses it" in done.err
+    assert "row 3, column 'lat' is missing" in done.err
+    done = mapveil(*ask, "--where", "lat IS NOT NULL", "--weight", "visits")
+    assert "row 2, column 'visits' is '0'; expected a number from 1e-06 to 1e+12" in done.err
+    assert "nothing was spent" in mapveil("ledger").out
+    assert not (tmp_path / "m.tif").exists()
+    done = mapveil(*ask, "--weight", "visits", "--on-bad-rows", "drop", "--json")
+    assert done.code == 0, done.err
+    assert "weight=visits" in done.err
+    assert (
+        "mapveil: warning: " + str(path) + ": dropped 2 rows that cannot be used; keep this number private"
+        in done.err
+    )
+    assert "dropped" not in done.out
+
+
+def test_a_filter_is_charged_to_the_account_of_the_table(
+    mapveil: Callable, table: Path, tmp_path: Path
+) -> None:
+    ask = [
+        "release",
+        table,
+        "--region",
+        BOX,
+        "--tiling",
+        "grid:4x4",
+        "--epsilon",
+        "1.6",
+        "-o",
+        tmp_path / "m.tif",
+    ]
+    assert mapveil(*ask, "--where", "lon::DOUBLE < -73.95").code == 0
+    done = mapveil(*ask, "--where", "lon::DOUBLE >= -73.95")
+    assert done.code == 1
+    assert "budget" in done.err
+    done = mapveil(*ask, "--where", "length > 3")
+    assert done.code == 2
+    assert "no column 'length'; its columns are user_id, lon, lat" in done.err
+
+
+def test_an_exhausted_budget_tells_nothing_of_a_region(
+    mapveil: Callable, table: Path, tmp_path: Path
+) -> None:
+    said = []
+    for box in (BOX, "10,50,10.1,50.1"):  # the second holds nobody
+        ask = ["release", table, "--region", box, "--tiling", "grid:4x4", "-o", tmp_path / "m.tif"]
+        if not said:
+            assert mapveil(*ask, "--epsilon", "3").code == 0
+        done = mapveil(*ask, "--epsilon", "1")
+        assert done.code == 1
+        said.append(done.err)
+    assert said[0] == said[1]
+    assert mapveil("release", table, "--region", "10,50,10.1,50.1", "--epsilon", "1", "--tiling", "grid:4x4",
+                   "--no-ledger", "-o", tmp_path / "empty.tif").code == 0  # fmt: skip
 
 
 def test_a_truncated_parquet_and_missing_files(mapveil: Callable, tmp_path: Path) -> None:
@@ -150,7 +231,7 @@ def test_a_truncated_parquet_and_missing_files(mapveil: Callable, tmp_path: Path
     for source in (path, tmp_path / "missing.parquet", tmp_path / "none-*.parquet", tmp_path):
         done = mapveil("release", source, "--region", BOX, "--epsilon", "1", "-o", tmp_path / "m.tif")
         assert done.code == 2, done.err
-        assert len(done.err.strip().splitlines()) == 1
+        assert len(done.errors) == 1
     assert not (tmp_path / "m.tif").exists()
 
 
@@ -186,7 +267,7 @@ def test_bad_flags(
     done = mapveil("release", table, "--region", BOX, *flags)
     assert done.code == 2, done.err
     assert expected in done.err
-    assert len(done.err.strip().splitlines()) == 1
+    assert len(done.errors) == 1
     assert not list(tmp_path.glob("m.*"))
     assert "nothing was spent" in mapveil("ledger").out
 
@@ -230,7 +311,6 @@ def test_a_refused_option_is_not_charged(
         ("-74,40.8,-73", "west,south,east,north"),
         ("-74,140,-73,141", "lat"),
         ("a,b,c,d", "a,b,c,d"),
-        ("40.69,-74.03,40.83,-73.90", "region"),
         ("nowhere.geojson", "nowhere.geojson"),
     ],
 )

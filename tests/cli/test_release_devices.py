@@ -62,7 +62,7 @@ def test_too_many_dropouts_reveal_cost_and_write_nothing(
     assert "nothing is released" in done.err
     assert "nothing was revealed" in done.err
     assert "tolerated_dropout" in done.err
-    assert len(done.err.strip().splitlines()) == 1
+    assert len(done.errors) == 1
     assert not (tmp_path / "m.tif").exists()
     assert not (tmp_path / "m.html").exists()
     assert spent(mapveil) == 0
@@ -138,5 +138,5 @@ def test_senseless_flags_are_one_line_and_exit_2(
     done = mapveil("release", checkins, "--region", BOX, "--epsilon", "1", *flags, "-o", tmp_path / "m.tif")
     assert done.code == 2, done.err
     assert expected in done.err
-    assert len(done.err.strip().splitlines()) == 1
+    assert len(done.errors) == 1
     assert not (tmp_path / "m.tif").exists()

@@ -79,7 +79,7 @@ def test_bad_input_is_one_line_and_nothing_is_written(
     )  # fmt: skip
     assert done.code == code, done.err
     assert expected in done.err
-    assert len(done.err.strip().splitlines()) == 1
+    assert len(done.errors) == 1
     assert not done.out
     assert not list(tmp_path.iterdir())
 

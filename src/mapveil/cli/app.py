@@ -3,12 +3,13 @@
 import importlib
 import os
 import sys
+import warnings
 from typing import Any, NoReturn
 
 import click
 
 from mapveil import __version__
-from mapveil_client.errors import MapveilError
+from mapveil_client.errors import CuratorWarning, MapveilError
 
 _COMMANDS = {
     "release": "Release a private map of a table of points or a raster of counts.",
@@ -81,7 +82,10 @@ def run(arguments: list[str] | None = None, command: click.Command = app, name: 
 
 def _status(arguments: list[str] | None, command: click.Command, name: str) -> int:
     try:
-        result: Any = command.main(args=arguments, prog_name=name, standalone_mode=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", CuratorWarning)
+            warnings.showwarning = _show_warning
+            result: Any = command.main(args=arguments, prog_name=name, standalone_mode=False)
         sys.stdout.flush()
     except MapveilError as error:
         return _fail(f"error: {_one_line(error)}", error.exit_code)
@@ -105,6 +109,15 @@ def _status(arguments: list[str] | None, command: click.Command, name: str) -> i
             1,
         )
     return result if isinstance(result, int) else 0
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *place: Any) -> None:
+    """A warning on stderr, as the command line writes its own where it is one of Mapveil's."""
+    ours = issubclass(category, CuratorWarning)
+    click.echo(
+        f"mapveil: warning: {message}" if ours else warnings.formatwarning(message, category, *place[:2]),
+        err=True,
+    )
 
 
 def _one_line(error: BaseException) -> str:

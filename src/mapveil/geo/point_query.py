@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 import re
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from mapveil.geo.tables import Table, quote_name, quote_text, reading, value_text
 from mapveil_client.contribution import WEIGHT_UNITS
-from mapveil_client.errors import InputError
+from mapveil_client.errors import CuratorWarning, InputError
 
 if TYPE_CHECKING:
     import duckdb
@@ -28,8 +28,6 @@ _WANTED: Final = {
 
 BadRows = Literal["fail", "drop"]
 """Treatment of rows that cannot be used."""
-
-_LOG: Final = logging.getLogger("mapveil")
 
 
 class Columns(NamedTuple):
@@ -91,7 +89,7 @@ class PointQuery:
     def check(self) -> None:
         """Look for bad rows, in one cheap pass; a second one names the first of them. Run by: the curator.
 
-        Dropped rows are counted in a warning of the logger ``mapveil``, and nowhere else.
+        Dropped rows are counted in a :class:`CuratorWarning`, and nowhere else.
 
         Raises
         ------
@@ -105,9 +103,8 @@ class PointQuery:
             changed = f"{self.source}: changed while it was read; expected a table that stays as it is"
             raise InputError(first_failure(self) or changed)
         if bad:
-            _LOG.warning(
-                "%s: %d rows that cannot be used were dropped (keep this number private)", self.source, bad
-            )
+            text = f"{self.source}: dropped {bad} rows that cannot be used; keep this number private"
+            warnings.warn(text, CuratorWarning, stacklevel=2)
 
     def bad_rows(self) -> int:
         """Number of rows of the filter that cannot be used. Not private."""

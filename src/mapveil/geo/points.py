@@ -134,7 +134,9 @@ class Points(PointQuery):
         """
         weight = "weight" if self.columns.weight is not None else "1"
         with connection() as opened, reading(self.source):
-            rows = opened.execute(_FINGERPRINT_SQL.format(weight=weight, points=self.scan(opened))).fetchall()
+            rows = opened.execute(
+                _FINGERPRINT_SQL.format(weight=weight, points=self.scan(opened, everyone=True))
+            ).fetchall()
         return hashlib.sha256(f"mapveil points 1 {rows[0]}".encode()).digest()
 
     def arrays(self) -> PointArrays:

@@ -1,0 +1,136 @@
+"""Filters of rows and bad rows: what is kept, what is refused, and what is said of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import mapveil as mv
+from mapveil_client.errors import CuratorWarning, InputError
+
+TABLE = pa.table(
+    {
+        "user_id": ["ann", "ann", "bob", "cem"],
+        "lon": [-73.9, -74.0, -74.0, -73.95],
+        "lat": [40.7, 40.8, 40.7, 40.75],
+        "hour_of_day": [9, 15, 11, 23],
+        "kind": ["home", "work", "home", None],
+    }
+)
+CSV = "user_id,lon,lat,visits,time\nann,-73.9,40.7,3,2025-01-01 09:00\nann,-74,40.8,4,2025-01-01 15:00\n"
+
+
+def users(points: mv.Points) -> int:
+    return len(points.arrays().users)
+
+
+@pytest.mark.parametrize(
+    ("where", "rows"),
+    [
+        ("hour_of_day < 12", 2),
+        ("kind = 'home' OR hour_of_day > 20", 3),
+        ("kind <> 'home'", 1),  # null is not kept
+        ("kind IS NULL -- a comment", 1),
+        ("hour_of_day BETWEEN 10 AND 20 AND user_id IN ('ann', 'bob')", 2),
+        ("CASE WHEN kind = 'home' THEN lat > 40.6 ELSE FALSE END", 2),
+        ("(1) = (1) OR (FALSE", 4),
+        ("FALSE", 0),
+    ],
+)
+def test_the_rows_of_a_filter_count(where: str, rows: int) -> None:
+    if where.count("(") != where.count(")"):
+        with pytest.raises(InputError, match="syntax error"):
+            mv.read_points(TABLE, where=where)
+        return
+    points = mv.read_points(TABLE, where=where)
+    points.check()
+    assert points.where == where
+    assert users(points) == rows
+
+
+REFUSED = {
+    "TRUE; SELECT 1": "syntax error",
+    "TRUE) UNION SELECT (TRUE": "more than one condition",
+    "TRUE) FROM read_csv('/etc/passwd') WHERE (TRUE": "more than one condition",
+    "TRUE), (FALSE": "more than one condition",
+    "EXISTS (SELECT 1)": "a subquery cannot be used, since each row is kept or left out by itself",
+    "user_id IN (SELECT 'ann')": "a subquery cannot be used",
+    "lon = ANY (SELECT 1)": "a subquery cannot be used",
+    "COUNT(*) > 1": "function count_star cannot be used|function count cannot be used",
+    "SUM(lon) > 1": "function sum cannot be used",
+    "ROW_NUMBER() OVER () = 1": "a window cannot be used",
+    "random() < 0.5": "function random cannot be used",
+    "COLUMNS(*) > 1": "a star cannot be used",
+    "*": "a star cannot be used",
+    "hour_of_day = ?": "a parameter cannot be used",
+    "no_such_column > 3": "no column 'no_such_column'; its columns are user_id, lon",
+    "hour_of_day": "is of type bigint; expected one SQL condition",
+    "hour(kind) < 12": "'kind' is text in Table: write kind::TIMESTAMP or kind::DOUBLE",
+    "no_such_function(lon)": "function no_such_function cannot be used",
+    "": "is of type tuple; expected one SQL condition",
+}
+
+
+@pytest.mark.parametrize(("where", "expected"), REFUSED.items(), ids=REFUSED)
+def test_a_filter_that_is_no_condition_on_a_row_is_refused(where: str, expected: str) -> None:
+    with pytest.raises(InputError, match=expected) as caught:
+        mv.read_points(TABLE, where=where)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_filter_does_not_change_the_identity_of_a_table() -> None:
+    everyone = mv.read_points(TABLE)
+    for where in ("hour_of_day < 12", "FALSE"):
+        assert mv.read_points(TABLE, where=where).fingerprint() == everyone.fingerprint()
+
+
+def test_a_filter_works_on_files_and_sql(tmp_path: Path) -> None:
+    path = tmp_path / "visits.csv"
+    path.write_text(CSV)
+    assert users(mv.read_points(path, where="hour(time::TIMESTAMP) < 12")) == 1
+    assert users(mv.read_points(f"SELECT * FROM '{path}'", where="visits > 3")) == 1
+    with pytest.raises(
+        InputError, match=r"'visits' is text in .*: write visits::TIMESTAMP or visits::DOUBLE"
+    ):
+        mv.read_points(path, where="visits > 3")
+
+
+def test_a_bad_row_that_the_filter_leaves_out_is_no_bad_row() -> None:
+    frame = TABLE.set_column(2, "lat", pa.array([40.7, None, 40.7, 99.0]))
+    mv.read_points(frame, where="hour_of_day IN (9, 11)").check()
+    with pytest.raises(InputError, match=r"row 4, column 'lat' is '99\.0'"):
+        mv.read_points(frame, where="hour_of_day IN (9, 23)").check()
+
+
+@pytest.mark.parametrize("lat", ["", "40,7", "north", "99", "nan"])
+def test_bad_rows_are_dropped_where_that_is_asked_for(lat: str, tmp_path: Path) -> None:
+    path = tmp_path / "visits.csv"
+    path.write_text(f'{CSV}bob,-73.95,"{lat}",1,2025-01-01 09:00\n')
+    with pytest.raises(InputError, match="row 3, column 'lat' is"):
+        mv.read_points(path).check()
+    points = mv.read_points(path, on_bad_rows="drop")
+    with pytest.warns(CuratorWarning, match=r"visits\.csv: dropped 1 rows that cannot be used"):
+        points.check()
+    assert users(points) == 2
+
+
+@pytest.mark.filterwarnings("ignore::mapveil_client.errors.CuratorWarning")
+def test_a_dropped_row_changes_nothing_that_is_released() -> None:
+    region = mv.Region.from_bbox(-74.03, 40.69, -73.88, 40.83)
+    bad = pa.concat_tables([TABLE, pa.table({**TABLE.slice(0, 1).to_pydict(), "lat": [None]}, TABLE.schema)])
+    first, second = (
+        mv.release(points, "grid:4x4", region=region, epsilon=1, rng=3)
+        for points in (mv.read_points(TABLE), mv.read_points(bad, on_bad_rows="drop"))
+    )
+    np.testing.assert_array_equal(first.values, second.values)
+    assert first.metadata_json() == second.metadata_json()
+
+
+def test_another_treatment_of_bad_rows_is_refused() -> None:
+    other: Any = "keep"
+    with pytest.raises(InputError, match="on_bad_rows must be fail or drop, got 'keep'"):
+        mv.read_points(TABLE, on_bad_rows=other)
