@@ -4,7 +4,7 @@ import importlib
 import os
 import sys
 import warnings
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
 
 import click
 
@@ -111,13 +111,22 @@ def _status(arguments: list[str] | None, command: click.Command, name: str) -> i
     return result if isinstance(result, int) else 0
 
 
-def _show_warning(message: Warning | str, category: type[Warning], *place: Any) -> None:
-    """A warning on stderr, as the command line writes its own where it is one of Mapveil's."""
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """A warning on stderr, one of Mapveil's as the commands write theirs."""
     ours = issubclass(category, CuratorWarning)
-    click.echo(
-        f"mapveil: warning: {message}" if ours else warnings.formatwarning(message, category, *place[:2]),
-        err=True,
+    text = (
+        f"mapveil: warning: {message}"
+        if ours
+        else warnings.formatwarning(message, category, filename, lineno)
     )
+    click.echo(text, err=True)
 
 
 def _one_line(error: BaseException) -> str:
