@@ -147,8 +147,9 @@ def test_text_of_an_untyped_table_becomes_numbers(frame: pd.DataFrame, tmp_path:
     assert back["user_id"].isna().all()
 
 
-def test_a_parquet_file_says_what_was_promised(frame: pd.DataFrame, tmp_path: Path) -> None:
-    path = tmp_path / "private.parquet"
+@pytest.mark.parametrize("suffix", [".parquet", ".csv"])
+def test_a_file_says_what_was_promised(frame: pd.DataFrame, tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"private{suffix}"
     fitted = LocalGaussian(epsilon=8).fit(read_measurements(frame), rng=1)
     made = privatize(fitted, frame)
     write_privatized(made, path)

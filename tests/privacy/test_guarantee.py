@@ -140,12 +140,33 @@ def test_a_belief_bound_names_its_hypotheses() -> None:
         (Fraction(1, 100), "At most 1.0101 times", "(0.01, 0)-DP"),
         (Fraction(1, 3), "At most 1.4 times", "(1/3, 0)-DP"),
         (Fraction(1234561, 10**7), "At most 1.14 times", "(0.123457, 0)-DP"),
-        (Fraction(10**9), "At most inf times", "(1e+09, 0)-DP"),
+        (Fraction(1000), "At most 1.98·10^434 times", "(1000, 0)-DP"),
+        (Fraction(10**12), "At most 1.79·10^434294481903 times", "(1e+12, 0)-DP"),
     ],
 )
 def test_bounds_are_rounded_up(epsilon: Fraction, headline: str, title: str) -> None:
     made = guarantee(epsilon=epsilon).promise
-    assert (made.headline, made.title) == (headline, f"user-level, add-or-remove, {title}, pure")
+    marks = ", large epsilon: little protection" * (epsilon > 10)
+    assert (made.headline, made.title) == (headline, f"user-level, add-or-remove, {title}, pure{marks}")
+
+
+@pytest.mark.parametrize(
+    ("neighbours", "epsilon", "told"),
+    [
+        (Neighbouring.ADD_OR_REMOVE, 12, "presence and absence of one user can become 163000 to 1"),
+        (Neighbouring.ZERO_OUT, 11, "a contribution and none of one user can become 59900 to 1"),
+        (Neighbouring.REPLACE_ONE, 14, "two possible values of one user can become more than a million to 1"),
+        (Neighbouring.REPLACE_ONE, 10**12, "one user can become more than a million to 1"),
+    ],
+)
+def test_a_large_epsilon_is_told_in_odds(neighbours: Neighbouring, epsilon: int, told: str) -> None:
+    made = guarantee(neighbours=neighbours, epsilon=Fraction(epsilon))
+    (warning,) = made.promise.warnings
+    assert warning.startswith("LARGE EPSILON")
+    assert told in warning
+    assert "large epsilon" in repr(made)
+    assert "inf" not in made.in_words()
+    assert guarantee(epsilon=Fraction(10)).promise.warnings == ()
 
 
 @given(fractions, st.fractions(Fraction(1, 10**12), Fraction(1, 2)))

@@ -122,6 +122,8 @@ class Console:
         seed : int, optional
             The seed of a run that is not for release.
         """
+        for warning in released.guarantee.promise.warnings:
+            self.warn(warning)
         record = {"outputs": [str(output) for output in outputs], **released.metadata(), **(more or {})}
         shown = [f"wrote {output}" for output in outputs] + list(lines)
         if evaluation is not None:
@@ -136,7 +138,7 @@ class Console:
                 shown.append(f"note: {note}")
         shown.append(repr(released.guarantee))
         if seed is not None:
-            self.warn("seeded: this answer is NOT FOR RELEASE, and nothing was charged for it")
+            self.warn("seeded: nothing was charged for this answer")
         budget = None if account is None or free else account.written(released.guarantee)
         if budget is not None:
             spent, whole = float(budget.spent), float(budget.budget)

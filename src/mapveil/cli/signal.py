@@ -153,8 +153,8 @@ def privatize(
         save_all(outputs, lambda path: write_privatized(private, path), progress)
     if keep:
         console.warn(f"{', '.join(keep)} left as it is: the guarantee says nothing about it")
-    if seed is not None:
-        console.warn("seeded: this file is NOT FOR RELEASE")
+    for warning in private.guarantee.promise.warnings:
+        console.warn(warning)
     rows = private.table.num_rows
     lines = [f"privatized {rows} rows; emptied {', '.join(private.emptied) or 'no column'}"]
     lines += [f"note: {note}" for note in private.notes]

@@ -53,7 +53,7 @@ def write_geotiff(released: ReleasedMap, path: str | PathLike[str]) -> None:
     tags = {
         METADATA_TAG: released.metadata_json(),
         "TIFFTAG_SOFTWARE": f"mapveil {released.version}",
-        "TIFFTAG_IMAGEDESCRIPTION": f"{released.method}, {guarantee.promise.label} per {guarantee.unit}",
+        "TIFFTAG_IMAGEDESCRIPTION": f"{released.method}, {guarantee.unit}-level, {guarantee.promise.label}",
         "MAPVEIL_GUARANTEE": guarantee.in_words(),
     }
     with atomic_path(path) as place, warnings.catch_warnings():

@@ -114,7 +114,7 @@ class RouteMap(ReleasedMap):
         return {
             **self.traffic.about(),
             "parameters": {**self.traffic.parameters, **self.parameters},
-            "roads": {"source": self.graph.source, "junctions": self.graph.nodes, "roads": self.graph.roads},
+            "roads": {"junctions": self.graph.nodes, "roads": self.graph.roads},
             "ways": [
                 {
                     "name": way.name,
@@ -200,12 +200,7 @@ class RouteMap(ReleasedMap):
             reading="Roads are coloured by what the estimated traffic costs on them; pale ones cost less than a second."
             if page
             else "",
-            made=(
-                (
-                    "Roads",
-                    f"{graph.source}: {graph.nodes} junctions, {graph.roads} roads, one direction each",
-                ),
-            ),
+            made=(("Roads", f"{graph.nodes} junctions, {graph.roads} roads, one direction each"),),
             notes=self.notes,
         )
 

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.formats.atomic import atomic_path
+from mapveil.formats.csv import CSV_METADATA_SUFFIX, write_csv_table
 from mapveil.geo.measurements import LAT, LON, RSS, Measurements
 from mapveil.geo.read_measurements import STRONGEST_DBM, WEAKEST_DBM, read_measurements
 from mapveil.geo.read_points import open_table
@@ -179,7 +180,7 @@ def privatize(
 
 
 def write_privatized(privatized: PrivatizedTable, path: str | Path) -> None:
-    """Write Parquet (with the guarantee inside) or CSV, whole or not at all.
+    """Write Parquet (with the guarantee inside) or CSV (with the guarantee beside it), whole or not at all.
 
     Raises
     ------
@@ -189,25 +190,23 @@ def write_privatized(privatized: PrivatizedTable, path: str | Path) -> None:
     suffix = Path(path).suffix.lower()
     if suffix not in (".parquet", ".csv"):
         raise InputError(f"{path}: privatized measurements are written as .parquet or .csv")
+    if suffix == ".csv":
+        write_csv_table(privatized.table, privatized.table.schema.metadata[METADATA_KEY].decode(), path)
+        return
+    from pyarrow import parquet
+
     with atomic_path(path) as place:
-        if suffix == ".parquet":
-            from pyarrow import parquet
-
-            parquet.write_table(privatized.table, place, compression="zstd")
-        else:
-            from pyarrow import csv
-
-            csv.write_csv(privatized.table, place)
+        parquet.write_table(privatized.table, place, compression="zstd")
 
 
 def privatized_names(path: str | Path) -> tuple[str, ...] | None:
-    """Read the privatized features from a Parquet file that :func:`write_privatized` wrote; else None."""
+    """Read the privatized features of a file that :func:`write_privatized` wrote; None of any other."""
     names = _record(path).get("privatized")
     return tuple(names) if isinstance(names, list) else None
 
 
 def privatized_guarantee(path: str | Path) -> Guarantee | None:
-    """Read the guarantee of one row from a Parquet file that :func:`write_privatized` wrote; else None."""
+    """Read the guarantee of one row of a file that :func:`write_privatized` wrote; None of any other."""
     try:
         return Guarantee.from_dict(_record(path)["guarantee"])
     except (KeyError, TypeError, ValueError):
@@ -215,14 +214,17 @@ def privatized_guarantee(path: str | Path) -> Guarantee | None:
 
 
 def _record(path: str | Path) -> dict[str, Any]:
-    """The record in a Parquet file; empty for any other file: reading it as a table names what is wrong."""
+    """The record in a Parquet file or beside a CSV; else empty: reading the file as a table names what is wrong."""
     from pyarrow import ArrowException, parquet
 
-    if Path(path).suffix.lower() != ".parquet":
-        return {}
+    text: bytes | str = b"{}"
     try:
-        with Path(path).open("rb") as opened:
-            record = json.loads((parquet.read_schema(opened).metadata or {}).get(METADATA_KEY, b"{}"))
+        if Path(path).suffix.lower() == ".parquet":
+            with Path(path).open("rb") as opened:
+                text = (parquet.read_schema(opened).metadata or {}).get(METADATA_KEY, text)
+        elif Path(path).suffix.lower() == ".csv":
+            text = Path(f"{path}{CSV_METADATA_SUFFIX}").read_text(encoding="utf-8")
+        record = json.loads(text)
     except (ArrowException, OSError, ValueError):
         return {}
     return record if isinstance(record, dict) else {}
@@ -270,7 +272,7 @@ def read_privatized(
     Returns
     -------
     Measurements, Guarantee or None
-        All rows as of one user; and the guarantee that a Parquet file of :func:`privatize` documents.
+        All rows as of one user; and the guarantee that a file of :func:`privatize` documents.
 
     Raises
     ------

@@ -205,7 +205,6 @@
   const columns = [...layers.filter((_, at) => at === map.main), ...layers.filter((_, at) => at !== map.main)].map(({ name, values }) => [name, values]);
   if (lower) columns.push(["lower", lower], ["upper", upper]);
   const known = (cell) => ({ cell, ...Object.fromEntries(columns.map(([name, values]) => [name, short(values[cell])])) });
-  const stem = `mapveil-${map.metadata.method}`.replace(/[^\w-]+/g, "-");
   function saveCsv() {
     const place = map.georeferenced ? ["lon", "lat"] : ["column", "row"];
     const parts = [["cell", ...place, ...Object.keys(known(0)).slice(1)].join() + "\n"];
@@ -213,7 +212,7 @@
       const k = known(i), at = map.georeferenced ? centre(i).map((v) => v.toFixed(6)) : [col[i], row[i]];
       parts.push([i, ...at, ...Object.values(k).slice(1)].map((v) => v ?? "").join() + "\n");
     }
-    save(parts, `${stem}.csv`, "text/csv");
+    save(parts, map, ".csv", "text/csv");
   }
   function outlineOf(cell) {
     if (raster) {
@@ -249,7 +248,7 @@
       separator = ",\n";
     }
     parts.push("\n]}\n");
-    save(parts, `${stem}.geojson`, "application/geo+json");
+    save(parts, map, ".geojson", "application/geo+json");
   }
 
   // ---- hands ----

@@ -140,7 +140,7 @@
   $("csv").addEventListener("click", () => {
     const rows = [Object.keys(facts).map(quote).join()];
     for (let k = 0; k < count; k++) rows.push(Object.values(facts).map((column) => plain(column[k])).join());
-    save([rows.join("\n") + "\n"], `mapveil-${map.metadata.method}.csv`.replace(/[^\w.-]+/g, "-"), "text/csv");
+    save([rows.join("\n") + "\n"], map, ".csv", "text/csv");
   });
 
   const view = mapView({ canvas, map, paint, resized: drawLegend, read: (px, py) => read(find(px, py)) });

@@ -112,8 +112,11 @@ def write_png(
 
 
 def notebook_html(released: ReleasedMap) -> str:
-    """Show a map in a notebook: the picture and the guarantee; the guarantee alone without matplotlib."""
+    """Show a map in a notebook: picture, warnings and guarantee; no picture without matplotlib."""
     words = html.escape(repr(released.guarantee))
+    warned = "".join(
+        f"<p><strong>{html.escape(text)}</strong></p>" for text in released.guarantee.promise.warnings
+    )
     head = html.escape(
         f"{type(released).__name__}: {released.method}, {released.tiling.spec}, {released.tiling.size} cells"
     )
@@ -123,7 +126,7 @@ def notebook_html(released: ReleasedMap) -> str:
     except MissingExtra as missing:
         image = f"<p>{html.escape(str(missing))}</p>"
     return (
-        f"<figure>{image}<figcaption>{head}<details><summary>Guarantee</summary><pre>{words}</pre></details>"
+        f"<figure>{image}<figcaption>{head}{warned}<details><summary>Guarantee</summary><pre>{words}</pre></details>"
         "</figcaption></figure>"
     )
 

@@ -30,7 +30,8 @@ _WARNING: Final = "#c1121f"
 _SEEDED: Final = "SEEDED: NOT FOR RELEASE"
 _MAP_INCHES: Final = 6.4
 _HIGHEST_INCHES: Final = 8.5
-_LINE: Final = 112
+_LINE: Final = 112  # characters below the map
+_HEAD: Final = 72  # characters of a title's line
 
 
 def new_axes(plane: MapPlane) -> Axes:
@@ -140,11 +141,26 @@ def _draw_scale_bar(plane: MapPlane, axes: Axes) -> None:
 
 
 def write_words(drawn: ReleasedMap, axes: Axes, title: str | None, *, lead: str = "") -> None:
-    """Write the title above, ``lead``, promise and notes below, and a warning across a seeded map."""
-    by = f"{drawn.method}, {drawn.guarantee.promise.label}"
+    """Write warnings and title above, ``lead``, promise and notes below, and marks on the map."""
+    promise = drawn.guarantee.promise
+    by = "\n".join(textwrap.wrap(f"{drawn.method}, {promise.label}", _HEAD))
     head = f"{title}\n{by}" if title else by
     axes.set_title(head, loc="left", color=INK, size=12, pad=8)
-    lines = textwrap.wrap(lead, _LINE) + textwrap.wrap(drawn.guarantee.promise.line, _LINE)
+    lines = textwrap.wrap(lead, _LINE) + textwrap.wrap(promise.line, _LINE)
+    warned = [line for text in promise.warnings for line in textwrap.wrap(text, _LINE)]
+    axes.annotate(
+        "\n".join(warned),
+        (0.0, 1.0),
+        xycoords="axes fraction",
+        xytext=(0, 18 + 17 * (1 + head.count("\n"))),
+        textcoords="offset points",
+        ha="left",
+        va="bottom",
+        size=8,
+        color=_WARNING,
+        linespacing=1.4,
+        annotation_clip=False,
+    )
     for note in drawn.notes:
         lines += textwrap.wrap(f"Note: {note}.", _LINE)
     lines.append(f"{drawn.tiling.spec}, {drawn.tiling.size} cells. Mapveil {drawn.version}.")
@@ -161,22 +177,20 @@ def write_words(drawn: ReleasedMap, axes: Axes, title: str | None, *, lead: str 
         linespacing=1.4,
         annotation_clip=False,
     )
+    effects = require("matplotlib.patheffects", "viz")
+    halo = [effects.withStroke(linewidth=4, foreground=PAPER)]
+    style: dict[str, Any] = {
+        "transform": axes.transAxes,
+        "color": _WARNING,
+        "weight": "bold",
+        "path_effects": halo,
+    }
+    axes.text(
+        0.03, 0.97, "\n".join(mark.upper() for mark in promise.marks), va="top", size=9, zorder=7, **style
+    )
     if drawn.guarantee.seeded:
-        effects = require("matplotlib.patheffects", "viz")
-        axes.text(
-            0.5,
-            0.5,
-            _SEEDED,
-            transform=axes.transAxes,
-            ha="center",
-            va="center",
-            rotation=30,
-            size=21,
-            weight="bold",
-            color=_WARNING,
-            alpha=0.85,
-            path_effects=[effects.withStroke(linewidth=4, foreground=PAPER)],
-        )
+        across: dict[str, Any] = {"ha": "center", "va": "center", "rotation": 30, "size": 21, "alpha": 0.85}
+        axes.text(0.5, 0.5, _SEEDED, **across, **style)
 
 
 def png_bytes(drawn: ReleasedMap, axes: Axes, title: str | None, dpi: int) -> bytes:

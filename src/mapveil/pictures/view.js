@@ -100,10 +100,12 @@ function tell(rows) {
 }
 
 // ---- downloads ----
-function save(parts, name, type) {
+// The name says that the map is a simulation or seeded: a CSV has no other place for it.
+function save(parts, map, suffix, type) {
+  const { method, guarantee } = map.metadata;
   const link = document.createElement("a");
   link.href = URL.createObjectURL(new Blob(parts, { type }));
-  link.download = name;
+  link.download = ["mapveil", method, ...guarantee.promise.marks].join("-").replace(/[^\w-]+/g, "-") + suffix;
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 60000);
 }

@@ -8,11 +8,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
-from typing import Any, Generic, NamedTuple, Self, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
 
 from mapveil_client.errors import ParameterError
 
 K = TypeVar("K", bound=StrEnum)
+
+WARNED_EPSILON: Final = Fraction(10)
+"""Largest epsilon without a warning; above it begins the tier of weakest guarantees of Ponomareva et al. (2023)."""
+
+ACCEPTED_EPSILON: Final = Fraction(20)
+"""Largest epsilon that need not be accepted expressly: just above the 19.61 of the 2020 United States census."""
 
 
 class TrustModel(StrEnum):
@@ -20,7 +26,6 @@ class TrustModel(StrEnum):
 
     CURATOR = "central"
     SECURE_AGGREGATION = "distributed"
-    TWO_OPERATORS = "two-operators"
     LOCAL = "local"
     RANDOM_FEATURES = "random-features"
     OBFUSCATION = "obfuscation"
@@ -30,7 +35,6 @@ class Unit(StrEnum):
     """The unit that two neighbouring inputs differ in."""
 
     USER = "user"
-    USER_WINDOW = "user and window"
     REPORT = "report"
     TRIP = "trip"
 

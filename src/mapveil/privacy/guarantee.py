@@ -21,7 +21,7 @@ class Guarantee(Claim):
 
     def in_words(self) -> str:
         """The guarantee in sentences for a person who does not know the theory."""
-        return " ".join((*self.promise.sentences, *self.promise.warnings))
+        return " ".join((*self.promise.warnings, *self.promise.sentences))
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as a JSON-ready record, with their rendered text beside them."""

@@ -13,6 +13,7 @@ from fractions import Fraction
 from typing import Final, NamedTuple
 
 from mapveil.privacy.claim import (
+    WARNED_EPSILON,
     Adversary,
     Assumes,
     Claim,
@@ -29,7 +30,6 @@ from mapveil.privacy.claim import (
 MODELS: Final[Mapping[TrustModel, str]] = {
     TrustModel.CURATOR: "one trusted curator reads the raw locations",
     TrustModel.SECURE_AGGREGATION: "secure aggregation: the server learns noisy sums over many clients",
-    TrustModel.TWO_OPERATORS: "two operators that do not collude learn noisy sums over many clients",
     TrustModel.LOCAL: "local: each report is randomized on the client",
     TrustModel.RANDOM_FEATURES: "each client reports for itself, without a privacy budget",
     TrustModel.OBFUSCATION: "each measurement is privatized before it is sent",
@@ -89,22 +89,29 @@ _NEIGHBOURS: Final[Mapping[Neighbouring, str]] = {
     Neighbouring.REPLACE_ONE: "the data of one {unit} are replaced by any other",
 }
 _SIMULATION: Final = (
-    "SIMULATION: one process read the raw data and played every client; what is stated of clients holds only where "
-    "they run on the users' own devices."
+    "SIMULATION: one process read the raw data and computed every client's reports; what is stated of clients holds "
+    "only where they run on the users' own devices."
 )
 _SEEDED: Final = "SEEDED: NOT FOR RELEASE. Whoever knows the seed can remove the noise."
+_PAIRS: Final[Mapping[Neighbouring, str]] = {
+    Neighbouring.ADD_OR_REMOVE: "presence and absence of one {unit}",
+    Neighbouring.ZERO_OUT: "a contribution and none of one {unit}",
+    Neighbouring.REPLACE_ONE: "two possible values of one {unit}",
+}
+_MANY: Final = 10**6  # a factor above it is printed as a power of ten, and called more than a million
 
 
 class Promise(NamedTuple):
     """A rendered claim."""
 
-    label: str  # for titles and tags
+    label: str  # for titles and tags, the marks among it
     title: str  # unit, neighbouring relation and (epsilon, delta), without their definitions
     headline: str  # the factor, or its absence
     sentences: tuple[str, ...]  # for a layperson
     line: str  # for an expert
     rows: tuple[tuple[str, str], ...]  # of a table: name, text
-    warnings: tuple[str, ...]  # that it is a simulation; that it must not be released
+    marks: tuple[str, ...]  # a few words for each warning
+    warnings: tuple[str, ...]  # that it is a simulation, must not be released, promises little
 
     @property
     def listing(self) -> str:
@@ -116,7 +123,10 @@ def render(claim: Claim) -> Promise:
     """Put a claim into words."""
     parameters = _parameters(claim)
     assumptions = tuple(_assumption(each, claim.unit) for each in claim.assumptions)
-    warnings = (_SIMULATION,) * claim.simulated + (_SEEDED,) * claim.seeded
+    large = claim.epsilon is not None and claim.epsilon > WARNED_EPSILON
+    warnings = (
+        (_SIMULATION,) * claim.simulated + (_SEEDED,) * claim.seeded + ((_large(claim),) if large else ())
+    )
     reveals, hidden = ("", "") if claim.disclosure is None else _disclosure(claim.disclosure)
     measured = tuple(
         f"{each.quantity} {_three(each.value)} {each.unit} against {each.against}" for each in claim.measured
@@ -126,6 +136,7 @@ def render(claim: Claim) -> Promise:
     if assumptions:
         line.append("assumptions: " + ", ".join(assumptions))
     marks = ("simulation",) * claim.simulated + ("seeded: not for release",) * claim.seeded
+    marks += ("large epsilon: little protection",) * large
     rows = [
         ("unit", f"one {claim.unit}"),
         ("neighbours", relation),
@@ -152,7 +163,14 @@ def render(claim: Claim) -> Promise:
     if measured:
         sentences.append(f"Measured: {'; '.join(measured)}.")
     return Promise(
-        label="not differentially private" if claim.epsilon is None else f"epsilon {_epsilon(claim.epsilon)}",
+        label=", ".join(
+            (
+                "not differentially private"
+                if claim.epsilon is None
+                else f"epsilon {_epsilon(claim.epsilon)}",
+                *marks,
+            )
+        ),
         title=", ".join((f"{claim.unit}-level", *filter(None, (claim.neighbours,)), parameters, *marks)),
         headline="Not differential privacy"
         if claim.epsilon is None
@@ -160,6 +178,7 @@ def render(claim: Claim) -> Promise:
         sentences=tuple(sentences),
         line="; ".join((*line, *marks)),
         rows=tuple((name, text) for name, text in rows if text),
+        marks=marks,
         warnings=warnings,
     )
 
@@ -174,13 +193,16 @@ def factor(epsilon: Fraction) -> str:
 
     Examples
     --------
-    >>> factor(Fraction(1)), factor(Fraction(1, 100)), factor(Fraction(10))
-    ('2.72', '1.0101', '22100')
+    >>> factor(Fraction(1)), factor(Fraction(1, 100)), factor(Fraction(10)), factor(Fraction(1000))
+    ('2.72', '1.0101', '22100', '1.98·10^434')
     """
     with decimal.localcontext(prec=50, Emax=decimal.MAX_EMAX):
-        rate = min(epsilon, Fraction(1_000_000))
-        value = (Decimal(rate.numerator) / rate.denominator).exp()
-    return _up(value) if value >= Decimal("1.1") else _up(value, 5)
+        value = (Decimal(epsilon.numerator) / epsilon.denominator).exp()
+    if value < _MANY:
+        return _up(value) if value >= Decimal("1.1") else _up(value, 5)
+    with decimal.localcontext(prec=3, rounding=decimal.ROUND_CEILING, Emax=decimal.MAX_EMAX):
+        power = (+value).adjusted()
+        return f"{(+value).scaleb(-power):f}·10^{power}"
 
 
 def _parameters(claim: Claim) -> str:
@@ -215,19 +237,30 @@ def _statement(claim: Claim) -> list[str]:
     if claim.neighbours is Neighbouring.REPLACE_ONE:
         return [
             *told,
-            f"{aside} who holds two possible values for equally likely can become at most {either}.",
+            f"{aside} who holds {_pair(claim)} for equally likely can become at most {either}.",
         ]
-    pair = (
-        "presence and absence"
-        if claim.neighbours is Neighbouring.ADD_OR_REMOVE
-        else "a contribution and none"
-    )
     return [
         *told,
-        f"{aside} who holds {pair} of one {claim.unit} for equally likely can become at most {either}; between two "
+        f"{aside} who holds {_pair(claim)} for equally likely can become at most {either}; between two "
         f"possible locations, at most {_belief(2 * claim.epsilon)} (factor e^(2 epsilon) = "
         f"{factor(2 * claim.epsilon)}).",
     ]
+
+
+def _pair(claim: Claim) -> str:
+    """The two hypotheses that neighbouring inputs stand for."""
+    assert claim.neighbours is not None
+    return _PAIRS[claim.neighbours].format(unit=claim.unit)
+
+
+def _large(claim: Claim) -> str:
+    """The warning of a large epsilon, in odds."""
+    assert claim.epsilon is not None
+    odds = factor(claim.epsilon) if claim.epsilon < math.log(_MANY) else "more than a million"
+    return (
+        f"LARGE EPSILON: little protection. At epsilon = {_epsilon(claim.epsilon)}, even odds between {_pair(claim)} "
+        f"can become {odds} to 1."
+    )
 
 
 def _belief(epsilon: Fraction) -> str:

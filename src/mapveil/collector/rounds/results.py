@@ -73,7 +73,10 @@ def make_map(store: Store, collection: Collection) -> DensityMap:
         heat = offer(terms).sums.map_of(made, offer(terms).tiling, shares, costs)
     else:
         heat = _map_of_reports(store, terms)
-    return dataclasses.replace(heat, guarantee=_against(terms, heat.guarantee))
+    account = None if heat.guarantee.epsilon is None else AccountReference((terms.identifier,))
+    return dataclasses.replace(
+        heat, guarantee=dataclasses.replace(_against(terms, heat.guarantee), account=account)
+    )
 
 
 def _map_of_reports(store: Store, terms: CollectionTerms) -> DensityMap:
@@ -95,16 +98,13 @@ def _map_of_reports(store: Store, terms: CollectionTerms) -> DensityMap:
 
 
 def guarantee_of(terms: CollectionTerms) -> Guarantee:
-    """What the terms of a collection promise before its first round."""
+    """What the terms of a collection promise, before anything is charged."""
     return _against(terms, offer(terms).mechanism.guarantee())
 
 
 def _against(terms: CollectionTerms, made: Guarantee) -> Guarantee:
-    """The guarantee against the server that the terms guard against, charged to the collection's entry."""
-    return dataclasses.replace(
-        made.with_active_sums() if terms.active else made,
-        account=None if made.epsilon is None else AccountReference((terms.identifier,)),
-    )
+    """The guarantee against the server that the terms guard against."""
+    return made.with_active_sums() if terms.active else made
 
 
 def store_map(connection: Connection, identifier: str, heat: DensityMap, stored: StoredMap) -> bool:
