@@ -192,6 +192,7 @@ def neighbours(
     method: str | LocalMechanism | None = None,
     options: Mapping[str, Any] | None = None,
     region: Region | None = None,
+    places_are_public: bool = False,
     account: Account | None = OWN,
     rng: Randomness | int | None = None,
     progress: Progress | None = None,
@@ -207,7 +208,7 @@ def neighbours(
         The cells, or their specification in ``region``; ``"quadtree:5"`` by default.
     k : int
         Users in a list, at least 1.
-    epsilon, method, options, region, account, rng, progress
+    epsilon, method, options, region, places_are_public, account, rng, progress
         As for :func:`mapveil.mechanisms.release.release` with trust ``"local"``.
 
     Raises
@@ -238,6 +239,7 @@ def neighbours(
         trust="local",
         options=options,
         region=region,
+        places_are_public=places_are_public,
         account=account,
         rng=rng,
         progress=progress,

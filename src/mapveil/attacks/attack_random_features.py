@@ -25,6 +25,7 @@ def attack_random_features(
     tiling: Tiling | str | None = None,
     *,
     region: Region | None = None,
+    places_are_public: bool = False,
     options: Mapping[str, Any] | None = None,
     prior: DensityMap | Counts | None = None,
     knows: str = "",
@@ -44,7 +45,7 @@ def attack_random_features(
     source : Points, Counts or DensityMap
         Locations of the devices; or a map that :class:`FourierKde` released, from which devices are drawn and which
         takes none of the parameters up to ``prior``.
-    tiling, region
+    tiling, region, places_are_public
         As for :func:`mapveil.mechanisms.release.release`.
     options : mapping, optional
         Parameters of :class:`FourierKde`.
@@ -75,7 +76,7 @@ def attack_random_features(
     else:
         rng = Randomness(seed)
         mechanism = cast("FourierKde", find_method(METHOD, "random-features").make(None, options))
-        cells = tiling_for(source, tiling, region)
+        cells = tiling_for(source, tiling, region, places_are_public=places_are_public)
         bandwidth = mechanism.chosen_bandwidth(source, cells, rng.child("bandwidth"))
         at = scene(cells, device_places(source, cells, SCORED, rng.child("devices")), prior, knows=knows)
     report = localisation_report(

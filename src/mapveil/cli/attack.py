@@ -15,6 +15,7 @@ from mapveil.cli.options import (
     Parsed,
     method_options,
     outputs,
+    places_option,
     region_option,
     seed_option,
     table_source,
@@ -41,6 +42,7 @@ def command() -> None:
 @click.argument("source", metavar="INPUT|MAP")
 @region_option("W,S,E,N in degrees, or a polygon file (needed for points).")
 @tiling_option()
+@places_option
 @method_options(of="fourier-kde")
 @click.option(
     "--prior",

@@ -12,6 +12,7 @@ from mapveil.cli.console import Console, console_options
 from mapveil.cli.options import (
     epsilons_option,
     names_option,
+    places_option,
     region_option,
     seed_option,
     table_source,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 )
 @region_option("W,S,E,N in degrees, or a polygon file (needed for points).")
 @tiling_option()
+@places_option
 @click.option("--users", type=int, help="Number of users to draw in each trial. [default: all]")
 @names_option("--metrics", "similarity,pearson,kl,emd", "Metrics, separated by commas.")
 @click.option(
@@ -51,6 +53,7 @@ def command(
     source: str,
     region: Region | None,
     tiling: str | None,
+    places_are_public: bool,
     columns: dict[str, Any],
     output: Path | None,
     **parameters: Any,
@@ -72,7 +75,7 @@ def command(
     read = read_source(source, **columns)
     if isinstance(read, Points):
         console.note_columns(read)
-    cells = tiling_for(read, tiling, region)
+    cells = tiling_for(read, tiling, region, places_are_public=places_are_public)
     with console.progress() as progress:
         found = compare(read, cells, **parameters, progress=progress)
     written = write_comparison(found, output) if output else []

@@ -80,11 +80,6 @@ class Console:
         hints = [f"; a column {name!r} is there: --weight {name} uses it" for name in points.like_weights()]
         self.note(f"columns: {points.columns.text}{''.join(hints)}")
 
-    def warn_of_places(self, column: str | None) -> None:
-        """Warn of cells that are read from a column of the data."""
-        if column is not None:
-            self.warn(f"the list of places in {column!r} is taken to be public: it is not protected")
-
     def warn_of_truth(self, report: str) -> None:
         """Warn of a report that is not private."""
         self.warn(f"{report} reads the true data: do not publish its figures for data of real people")

@@ -15,6 +15,7 @@ from mapveil.cli.options import (
     epsilon_option,
     evaluate_option,
     method_options,
+    places_option,
     region_option,
     release_options,
     table_source,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 @click.option("-k", "count", type=int, default=25, show_default=True, help="Number of nearest users.")
 @region_option()
 @tiling_option("quadtree:5")
+@places_option
 @epsilon_option("The budget of each user's report. Without it, INPUT is a released map.")
 @click.option(
     "--method", help="Randomizer, see 'mapveil methods'. [default: the best of the local trust model]"
@@ -61,6 +63,7 @@ def command(
     count: int,
     region: Region | None,
     tiling: str | None,
+    places_are_public: bool,
     epsilon: Fraction | None,
     method: str | None,
     options: dict[str, Any],
@@ -81,12 +84,11 @@ def command(
     Examples:
       mapveil neighbours checkins.parquet --region -74.03,40.69,-73.90,40.83 --epsilon 2 -k 25 -o near.html
       mapveil neighbours checkins.parquet --region -74.03,40.69,-73.90,40.83 --tiling places:venue_id \\
-          --epsilon 2 -o near.csv -o near.png
+          --places-are-public --epsilon 2 -o near.csv -o near.png
       mapveil neighbours released.parquet --at -73.98,40.75
     """
     from mapveil.analysis.neighbour_map import DEFAULT_CELLS, neighbours
     from mapveil.formats.read_map import read_map
-    from mapveil.geo.parse_tiling import column_of_places
     from mapveil.geo.read_points import read_points
     from mapveil.mechanisms.methods import find_method
 
@@ -110,13 +112,13 @@ def command(
                 _check_inside(region, places)
             points = read_points(source, **columns)
             console.note_columns(points)
-            console.warn_of_places(column_of_places(tiling))
             near = neighbours(
                 points,
                 tiling or DEFAULT_CELLS,
                 k=count,
                 method=mechanism,
                 region=region,
+                places_are_public=places_are_public,
                 account=account,
                 rng=seed,
                 progress=progress,

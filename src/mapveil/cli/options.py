@@ -100,6 +100,14 @@ def tiling_option(default: str = "quadtree:8") -> Decorator:
     return click.option("--tiling", help=f"Cells: {kinds} [default: {default}]")
 
 
+places_option = click.option(
+    "--places-are-public",
+    is_flag=True,
+    help="State that the places in places:COLUMN are a public list: which they are is not protected.",
+)
+"""Add ``--places-are-public``."""
+
+
 def epsilon_option(help: str, *, required: bool = False) -> Decorator:
     """Add ``--epsilon``, exact."""
     return click.option("--epsilon", type=Parsed("epsilon", as_epsilon), required=required, help=help)

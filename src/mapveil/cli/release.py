@@ -12,6 +12,7 @@ from mapveil.cli.console import Console, console_options, save_all
 from mapveil.cli.options import (
     epsilon_option,
     method_options,
+    places_option,
     region_option,
     release_options,
     table_source,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 @click.argument("source", metavar="INPUT")
 @region_option("W,S,E,N in degrees, or a polygon file. Without it, a tenth of epsilon finds one.")
 @tiling_option()
+@places_option
 @click.option("--method", help="Method, see 'mapveil methods'. [default: the best of the trust model]")
 @click.option(
     "--trust",
@@ -79,7 +81,7 @@ def command(
     outputs: tuple[Path, ...],
     account: Account | None,
     seed: int | None,
-    **simulated: Any,
+    **parameters: Any,
 ) -> None:
     """Release a private map of a table of points or a raster of counts.
 
@@ -95,7 +97,6 @@ def command(
           --method emd --option width=40 --epsilon 1 -o map.tif -o map.png
       mapveil release population.npz --epsilon 1 -o population.tif
     """
-    from mapveil.geo.parse_tiling import column_of_places
     from mapveil.geo.points import Points
     from mapveil.geo.read_points import read_source
     from mapveil.inference.heatmap import smooth
@@ -107,7 +108,6 @@ def command(
     points = read_source(source, **columns)
     if isinstance(points, Points):
         console.note_columns(points)
-        console.warn_of_places(column_of_places(tiling))
         if region is None and epsilon is not None:
             console.note(
                 f"no --region: {float(split_region(epsilon)[0]):g} of epsilon is spent on finding one"
@@ -122,7 +122,7 @@ def command(
             account=account,
             rng=seed,
             progress=progress,
-            **simulated,
+            **parameters,
         )
         if smooth_m is not None:
             heat = smooth(heat, sigma_m=smooth_m)

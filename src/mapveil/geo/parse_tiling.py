@@ -36,7 +36,7 @@ _KINDS: Final[Mapping[str, tuple[Callable[..., Tiling], tuple[str, ...]]]] = {
 
 _ACCEPTED: Final = (
     "expected quadtree:8, grid:ROWSxCOLUMNS, h3:8, tiles:15, places:FILE (lon and lat columns) or places:COLUMN "
-    "(of the table, where its list of places is public)"
+    "(of the table, with --places-are-public)"
 )
 
 
@@ -65,7 +65,13 @@ def column_of_places(tiling: str | None) -> str | None:
     return rest if kind == "places" and rest and not Path(rest).is_file() else None
 
 
-def tiling_for(source: Points | Counts, tiling: Tiling | str | None, region: Region | None) -> Tiling:
+def tiling_for(
+    source: Points | Counts,
+    tiling: Tiling | str | None,
+    region: Region | None,
+    *,
+    places_are_public: bool = False,
+) -> Tiling:
     """The cells for a source: those of counts, a tiling, or a specification in a region.
 
     Parameters
@@ -74,11 +80,16 @@ def tiling_for(source: Points | Counts, tiling: Tiling | str | None, region: Reg
         Data on the cells; ``places:COLUMN`` reads a column of it.
     tiling : Tiling or str, optional
         Cells, or their specification in ``region``; :data:`DEFAULT_TILING` where there is none.
+    region : Region, optional
+        The region of a specification.
+    places_are_public : bool
+        States that the list of places in ``places:COLUMN`` is public, although the users' own table names them.
 
     Raises
     ------
     InputError
-        Counts with a tiling or region, a table without a region, or a specification that cannot be read.
+        Counts with a tiling or region, a table without a region, a specification that cannot be read, or
+        ``places:COLUMN`` without ``places_are_public``.
     """
     if isinstance(source, Counts):
         if tiling is not None or region is not None:
@@ -93,9 +104,15 @@ def tiling_for(source: Points | Counts, tiling: Tiling | str | None, region: Reg
             f"{source.source}: a table of points needs a region: west,south,east,north in degrees, or a polygon"
         )
     column = column_of_places(tiling)
-    return (
-        places_of_column(source, column, region) if column else parse_tiling(tiling or DEFAULT_TILING, region)
-    )
+    if column is None:
+        return parse_tiling(tiling or DEFAULT_TILING, region)
+    if not places_are_public:
+        raise InputError(
+            f"tiling 'places:{column}' must be a public list, got a column of the users' own table: a place with one "
+            "visitor reveals that visitor. Give places:FILE, or state that the list is public by --places-are-public "
+            "(places_are_public=True)"
+        )
+    return places_of_column(source, column, region)
 
 
 def _places_of_file(path: str, region: Region) -> Places:

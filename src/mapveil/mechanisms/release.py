@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, Literal, cast, get_args
 
 from mapveil.geo.counts import Counts
-from mapveil.geo.parse_tiling import DEFAULT_TILING, tiling_for
+from mapveil.geo.parse_tiling import DEFAULT_TILING, column_of_places, tiling_for
 from mapveil.geo.points import Points
 from mapveil.geo.region import Region
 from mapveil.geo.tiling import Tiling
@@ -18,6 +18,7 @@ from mapveil.mechanisms.mechanism import AnyMechanism, charged_to, check_tiling
 from mapveil.mechanisms.methods import METHODS, find_method
 from mapveil.mechanisms.sum_mechanism import SumMechanism
 from mapveil.privacy.account import OWN, Account
+from mapveil.privacy.claim import Assumes
 from mapveil.privacy.sampling import RELEASE, sampling_delta
 from mapveil.trust.queries import Execution, Progress
 from mapveil_client.epsilon import EpsilonLike, as_epsilon, split_epsilon
@@ -46,6 +47,7 @@ def release(
     trust: str = "central",
     options: Mapping[str, Any] | None = None,
     region: Region | None = None,
+    places_are_public: bool = False,
     secure_sum: SecureSumName | None = None,
     dropout: float | None = None,
     account: Account | None = OWN,
@@ -80,6 +82,8 @@ def release(
     region : Region, optional
         The region of a ``tiling`` that is a specification. Where it is left out a tenth of epsilon finds one, under
         the trust models that can.
+    places_are_public : bool
+        States that the list of places of ``tiling="places:COLUMN"`` is public; an assumption of the guarantee.
     secure_sum : str, optional
         For ``"distributed"``: ``"ideal"`` (the default) adds in the clear; ``"protocol"`` runs secure aggregation
         against an honest-but-curious server, ``"active"`` against a malicious one.
@@ -125,7 +129,7 @@ def release(
     spec = tiling if isinstance(tiling, str) else None
     cells: Tiling | None = None
     if region is not None or isinstance(points, Counts) or (tiling is not None and spec is None):
-        cells = tiling_for(points, tiling, region)
+        cells = tiling_for(points, tiling, region, places_are_public=places_are_public)
         check_tiling(cells)
     elif trust not in ("central", "distributed"):
         raise ParameterError(
@@ -137,10 +141,15 @@ def release(
     if trust == "distributed":
         how |= {"secure_sum": _transport(secure_sum or "ideal"), "dropout": dropout or 0.0}
     if cells is not None:
-        return mechanism.release(points, cells, account=account, **how)
-    table, planned = cast("Points", points), cast("SumMechanism", mechanism)
-    _check_specification(table, spec, planned)
-    return _with_region(table, spec, planned, account, how)
+        made = mechanism.release(points, cells, account=account, **how)
+    else:
+        table, planned = cast("Points", points), cast("SumMechanism", mechanism)
+        _check_specification(table, spec, planned, places_are_public)
+        made = _with_region(table, spec, planned, account, how)
+    if column_of_places(spec) is None:
+        return made
+    assumptions = (*made.guarantee.assumptions, Assumes.PLACES_PUBLIC())
+    return replace(made, guarantee=replace(made.guarantee, assumptions=assumptions))
 
 
 def _mechanism(
@@ -169,12 +178,14 @@ def _transport(name: SecureSumName) -> SecureSum:
     return IdealSum() if name == "ideal" else ProtocolSum(os.cpu_count() or 1, active=name == "active")
 
 
-def _check_specification(table: Points, spec: str | None, mechanism: SumMechanism) -> None:
+def _check_specification(
+    table: Points, spec: str | None, mechanism: SumMechanism, places_are_public: bool
+) -> None:
     """Refuse a specification that cannot be read in any region, before a region is searched for."""
     from mapveil.mechanisms.private_region import WORLD
 
     if (spec or DEFAULT_TILING).startswith("places:"):
-        tiling_for(table, spec, Region.from_bbox(*WORLD))
+        tiling_for(table, spec, Region.from_bbox(*WORLD), places_are_public=places_are_public)
         return
     cells = tiling_for(table, spec, Region.from_bbox(*_SMALL_BOX))
     check_tiling(cells)
@@ -192,7 +203,7 @@ def _with_region(
     search, measure = (mechanism.before_reveal(charges, each) for each in (part, rest))
     execution = Execution(before_reveal=search, **how)
     found = find_region(table, mechanism.trust, part, execution)
-    cells = tiling_for(table, spec, found.region)
+    cells = tiling_for(table, spec, found.region, places_are_public=True)  # or refused before
     made = replace(mechanism, epsilon=rest).execute(table, cells, execution._replace(before_reveal=measure))
     guarantee = replace(
         made.guarantee,

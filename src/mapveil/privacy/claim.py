@@ -101,6 +101,7 @@ class Assumes(_Kind):
 
     TABLE_SECRET = "table secret"
     DISTINCT_USERS = "distinct users"
+    PLACES_PUBLIC = "places public"
     ONE_CLIENT = "one client per user"
     ONE_CONTRIBUTION = "one contribution"
     ONE_TRIP = "one trip per user"

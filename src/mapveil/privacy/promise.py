@@ -47,6 +47,9 @@ _ADVERSARIES: Final[Mapping[Adversary, str]] = {
 _ASSUMPTIONS: Final[Mapping[Assumes, str]] = {
     Assumes.TABLE_SECRET: "the curator keeps the table secret",
     Assumes.DISTINCT_USERS: "different users have different ids, and one user has one id",
+    Assumes.PLACES_PUBLIC: (
+        "not protected: which places are on the map and where they lie, taken from the users' own table as public"
+    ),
     Assumes.ONE_CLIENT: "each user has one client",
     Assumes.ONE_CONTRIBUTION: "each user takes part once: the epsilons of several contributions add up",
     Assumes.ONE_TRIP: "each user makes one trip: the epsilons of several trips add up",
