@@ -128,3 +128,56 @@ def test_no_such_file_and_a_map_by_another_method(mapveil: Callable, table: Path
     done = mapveil("attack", "random-features", other)
     assert done.code == 2
     assert "must be released by fourier-kde, got multiscale" in done.err
+
+
+MEMBERSHIP = ("--region", BOX, "--tiling", "quadtree:5", "--methods", "laplace", "--groups", "8")
+
+
+def test_membership_is_reported_and_written(mapveil: Callable, table: Path, tmp_path: Path) -> None:
+    outputs = [tmp_path / f"report.{suffix}" for suffix in ("html", "png", "json")]
+    done = mapveil(
+        "attack", "membership", table, *MEMBERSHIP, *(part for path in outputs for part in ("-o", path))
+    )
+    assert done.code == 0, done.err
+    assert "no adversary can in more than 73%" in done.out
+    assert "It does not prove" in done.out
+    assert "do not publish" in done.err
+    page = outputs[0].read_text()
+    assert "it is NOT private" in page
+    assert "no adversary can in more than 73%" in page
+    assert outputs[1].read_bytes().startswith(b"\x89PNG")
+    record = json.loads(mapveil("attack", "membership", table, *MEMBERSHIP, "--json").out)
+    assert json.loads(outputs[2].read_text()) == record
+    assert [row["published"] for row in record["memberships"]] == [
+        "people per cell",
+        "cells of 5 people or more",
+        "laplace, epsilon 1",
+    ]
+
+
+def test_membership_of_a_released_map(mapveil: Callable, table: Path, tmp_path: Path) -> None:
+    heat, others = tmp_path / "map.parquet", tmp_path / "others.csv"
+    asked = ("--region", BOX, "--tiling", "quadtree:5", "--epsilon", "2", "--seed", "1")
+    assert mapveil("release", table, *asked, "-o", heat).code == 0
+    others.write_text(
+        "user_id,lon,lat\n" + "".join(f"x{at},{-73.95},{40.75 + at / 1000}\n" for at in range(30))
+    )
+    known = ("--members", table, "--others", others)
+    done = mapveil("attack", "membership", heat, *known, "--json")
+    assert done.code == 0, done.err
+    (row,) = json.loads(done.out)["memberships"]
+    assert row["published"] == "multiscale, epsilon 2"
+    for flags, expected in (
+        ((heat, "--members", table), "a released map needs members and others"),
+        ((heat, *known, "--region", BOX), "brings its own cells"),
+        ((table, "--region", BOX, *known), "members and others are for a released map"),
+        ((table,), "needs a region"),
+        ((table, *MEMBERSHIP, "--windows", "4"), "need a column of times"),
+        ((table, *MEMBERSHIP, "--users", "1"), "users must be at least 2, got 1"),
+        ((tmp_path / "none.tif", *known), "none.tif"),
+    ):
+        done = mapveil("attack", "membership", *flags)
+        assert done.code == 2, done.err
+        assert expected in done.err
+        assert len(done.err.strip().splitlines()) == 1
+        assert not done.out

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mapveil.cli.arguments import length_list, whole_list
+from mapveil.cli.arguments import epsilon_list, length_list, whole_list
 from mapveil.cli.console import Console, console_options, save_all
 from mapveil.cli.options import (
     Parsed,
     method_options,
+    names_option,
     outputs,
     places_option,
     region_option,
@@ -35,6 +36,7 @@ def command() -> None:
     Examples:
       mapveil attack random-features released.tif
       mapveil attack random-features checkins.parquet --region -74.03,40.69,-73.90,40.83 --option bandwidth_m=150
+      mapveil attack membership checkins.parquet --region -74.03,40.69,-73.90,40.83 -o report.html
     """
 
 
@@ -114,6 +116,72 @@ def random_features(
     for text in report.warnings:
         console.warn(text)
     console.result(report_text(report), report.to_dict(), outputs)
+
+
+@command.command("membership")
+@click.argument("source", metavar="INPUT|MAP")
+@region_option("W,S,E,N in degrees, or a polygon file (needed for points).")
+@tiling_option()
+@names_option("--methods", "laplace,multiscale", "A curator's methods to attack, separated by commas.")
+@click.option(
+    "--epsilon",
+    "epsilons",
+    type=Parsed("epsilons", epsilon_list),
+    default="1",
+    show_default=True,
+    help="Budgets of each method, separated by commas.",
+)
+@click.option(
+    "--suppress", default=5, show_default=True, help="Minimum number of people in a suppressed map's cell."
+)
+@click.option(
+    "--users", default=500, show_default=True, help="Maximum number of people; half are in each map."
+)
+@click.option("--groups", default=64, show_default=True, help="Number of maps to learn from, and to attack.")
+@click.option(
+    "--windows", type=int, help="Number of windows of trajectories. [default: 14 where there are times]"
+)
+@click.option("--window-hours", default=24.0, show_default=True, help="Length of a window, hours.")
+@click.option("--members", help="With a MAP: a table of people who are in it.")
+@click.option("--others", help="With a MAP: a table of people who could have been in it but are not.")
+@outputs((".html", ".png", ".json"), ".html .png .json", required=False)
+@table_source("user", "lon", "lat", "weight", "time")
+@seed_option("report")
+@console_options
+def membership(
+    console: Console,
+    source: str,
+    members: str | None,
+    others: str | None,
+    outputs: tuple[Path, ...],
+    columns: dict[str, Any],
+    **parameters: Any,
+) -> None:
+    """Find people in published maps, and their trajectories: raw counts, suppressed counts, private maps.
+
+    INPUT is a table of points: maps of random halves of its people are published in each way, and an adversary who
+    knows where everybody was decides who is in. MAP is a released map (.tif, .parquet), judged on the people of two
+    tables. The report reads true locations: it is NOT private.
+
+    \b
+    Examples:
+      mapveil attack membership checkins.parquet --region -74.03,40.69,-73.90,40.83 -o report.html
+      mapveil attack membership checkins.parquet --region -74.03,40.69,-73.90,40.83 --methods emd --epsilon 0.5,1,2
+      mapveil attack membership released.tif --members in.parquet --others out.parquet --json
+    """
+    from mapveil.attacks.attack_membership import attack_membership
+    from mapveil.evaluation.membership_report import membership_text, save_membership
+    from mapveil.geo.read_points import read_points
+
+    with console.progress() as progress:
+        read = _map_or(source, lambda: read_points(source, **columns))
+        inside, outside = (
+            None if path is None else read_points(path, **columns) for path in (members, others)
+        )
+        report = attack_membership(read, members=inside, others=outside, progress=progress, **parameters)
+        save_all(outputs, lambda path: save_membership(report, path), progress)
+    console.warn_of_truth("an attack")
+    console.result(membership_text(report), report.to_dict(), outputs)
 
 
 def _map_or(source: str, read: Callable[[], Any]) -> Any:

@@ -1,0 +1,217 @@
+"""Membership inference and trajectory recovery against ways of publishing a table, or against one released map."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from mapveil.attacks.membership import (
+    Progress,
+    Publishing,
+    attack_groups,
+    attack_map,
+    read_contributions,
+)
+from mapveil.attacks.roc import RATES, Roc
+from mapveil.attacks.trajectory_recovery import Recovery, attack_windows, people_in_windows
+from mapveil.geo.parse_tiling import tiling_for
+from mapveil.geo.points import Points
+from mapveil.maps.density_map import DensityMap
+from mapveil.mechanisms.mechanism import Mechanism, check_tiling
+from mapveil.mechanisms.methods import find_method
+from mapveil_client.epsilon import EpsilonLike
+from mapveil_client.errors import InputError, ParameterError, check
+from mapveil_client.randomness.random import Randomness
+
+if TYPE_CHECKING:
+    from mapveil.geo.region import Region
+    from mapveil.geo.tiling import Tiling
+
+_WINDOWS: Final = 14  # of a day each: two weeks
+
+
+@dataclass(frozen=True)
+class MembershipReport:
+    """Result of :func:`attack_membership`. Not private.
+
+    Parameters
+    ----------
+    settings : dict
+        The parameters, JSON-ready.
+    memberships : tuple of Roc
+        One for each way of publishing.
+    recoveries : tuple of Recovery
+        The same of trajectories, the first being of positions linked at random; empty where there were none.
+    notes : tuple of str
+        Remarks for a reader.
+    """
+
+    settings: dict[str, Any]
+    memberships: tuple[Roc, ...]
+    recoveries: tuple[Recovery, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-ready record."""
+        return {**dataclasses.asdict(self), "false_positive_rates": RATES, "private": False}
+
+
+def attack_membership(
+    source: Points | DensityMap,
+    tiling: Tiling | str | None = None,
+    *,
+    region: Region | None = None,
+    methods: Sequence[str | Mechanism] = ("laplace", "multiscale"),
+    epsilons: Sequence[EpsilonLike] = (1,),
+    suppress: int = 5,
+    users: int = 500,
+    groups: int = 64,
+    windows: int | None = None,
+    window_hours: float = 24.0,
+    members: Points | None = None,
+    others: Points | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> MembershipReport:
+    """Attack maps of a table's people, and compare with the most that epsilon allows. NOT private.
+
+    Formulas, sources and deviations: :mod:`mapveil.attacks.membership`, :mod:`mapveil.attacks.trajectory_recovery`.
+    Run by: the curator.
+
+    Parameters
+    ----------
+    source : Points or DensityMap
+        A table, of whose people maps are published in each way; or one released map, with ``members`` and ``others``
+        instead of the parameters up to ``window_hours`` (but ``users``).
+    tiling, region
+        As for :func:`mapveil.trust.release.release`.
+    methods : sequence of str or Mechanism
+        A curator's methods, to compare with raw and suppressed counts: names, each with every one of ``epsilons``, or
+        mechanisms with their own.
+    epsilons : sequence of int, float, str, Decimal or Fraction
+        Budgets of the named methods.
+    suppress : int
+        Cells with fewer people are left empty in the suppressed map.
+    users : int
+        Maximum number of people, drawn at random; a group has half of them. The fewer, the stronger the attack.
+    groups : int
+        Number of maps the adversary learns from, and of those it is judged on.
+    windows : int, optional
+        Number of windows of the trajectories; 14 where the table has times, none where they do not suffice.
+    window_hours : float
+        Length of a window, hours.
+    members, others : Points, optional
+        With a released map: people who are in it, and people who could have been but are not.
+    seed : int
+        The same seed gives the same report.
+    progress : callable, optional
+        Called with a step's name and its finished fraction.
+
+    Raises
+    ------
+    InputError
+        The source cannot be used, or too few people are in the region.
+
+    Examples
+    --------
+    >>> import mapveil as mv
+    >>> city = mv.synthetic.city(users=60, seed=1)
+    >>> report = mv.attack_membership(city, "quadtree:6", region=city.region, methods=["laplace"], groups=16)
+    >>> [row.published for row in report.memberships]
+    ['people per cell', 'cells of 5 people or more', 'laplace, epsilon 1']
+    """
+    check(groups >= 8, "groups", "at least 8", groups)
+    check(users >= 2, "users", "at least 2", users)
+    rng, tell = Randomness(seed), progress or (lambda step, done: None)
+    if isinstance(source, DensityMap):
+        if tiling is not None or region is not None:
+            raise ParameterError("a released map brings its own cells; leave out tiling and region")
+        if members is None or others is None:
+            raise InputError(
+                "a released map needs members and others: tables of people who are in it, and not"
+            )
+        return _against_map(source, members, others, users, rng, seed)
+    if members is not None or others is not None:
+        raise ParameterError("members and others are for a released map; leave them out with a table")
+    cells = tiling_for(source, tiling, region)
+    check_tiling(cells)
+    ways = _ways(methods, epsilons, suppress)
+    shares = read_contributions(source, cells, users, rng.child("users").generator())
+    found = tuple(
+        attack_groups(shares, cells, way, groups, rng.child(f"attack {at}"), partial(tell, way.name))
+        for at, way in enumerate(ways)
+    )
+    recoveries: tuple[Recovery, ...] = ()
+    notes: tuple[str, ...] = ()
+    number = _WINDOWS if windows is None else windows
+    draw = rng.child("people").generator()
+    try:
+        if windows is not None or source.expressions.time is not None:
+            truth = people_in_windows(source, cells, window_hours, number, users, draw)
+            recoveries = tuple(
+                attack_windows(truth, cells, window_hours, way, rng.child(f"windows {at}"))
+                for at, way in enumerate((None, *ways))
+            )
+    except InputError as error:
+        if windows is not None:
+            raise
+        notes = (f"no trajectories were attacked: {error}",)
+    settings = {
+        "source": source.source,
+        "tiling": cells.spec,
+        "region": str(cells.region),
+        "users": int(shares.shape[0]),
+        "groups": groups,
+        **(
+            {"people in windows": len(truth), "windows": number, "window_hours": window_hours}
+            if recoveries
+            else {}
+        ),
+        "seed": seed,
+    }
+    return MembershipReport(settings, found, recoveries, notes)
+
+
+def _ways(
+    methods: Sequence[str | Mechanism], epsilons: Sequence[EpsilonLike], least: int
+) -> tuple[Publishing, ...]:
+    """Raw counts, counts of at least ``least`` people, and every mechanism at every epsilon."""
+    check(least >= 2, "suppress", "at least 2 people", least)
+    mechanisms = [
+        find_method(each).make(epsilon) if isinstance(each, str) else each
+        for each in methods
+        for epsilon in (epsilons if isinstance(each, str) else (None,))
+    ]
+    return (
+        Publishing("people per cell"),
+        Publishing(f"cells of {least} people or more", least=least),
+        *(
+            Publishing(f"{each.name}, epsilon {float(each.budget):g}", each)
+            for each in mechanisms
+            if isinstance(each, Mechanism)
+        ),
+    )
+
+
+def _against_map(
+    released: DensityMap, members: Points, others: Points, users: int, rng: Randomness, seed: int
+) -> MembershipReport:
+    inside, outside = (
+        read_contributions(each, released.tiling, users, rng.child(name).generator(), least=4)
+        for name, each in (("members", members), ("others", others))
+    )
+    settings = {
+        "map": released.method,
+        "tiling": released.tiling.spec,
+        "members": int(inside.shape[0]),
+        "others": int(outside.shape[0]),
+        "seed": seed,
+    }
+    note = (
+        "one map is one draw, whose figures may exceed the bound by chance; the bound holds only if a coin decided for "
+        "each person whether they are in: where members and others differ otherwise, that tells them apart too"
+    )
+    return MembershipReport(settings, (attack_map(released, inside, outside, rng),), (), (note,))
