@@ -295,14 +295,17 @@ class OriginDestination:
         origins, destinations = cells_of_trips(
             trips, domain, self.mechanism.outside, stream, one_each=self.unit == "user"
         )
-        charges.spend(budget)
-        reports = self.randomize(randomizer, origins, destinations, stream)
-        tell("ask the devices", 1.0)
-        made = self.estimate(randomizer, reports, stream, candidates=allowed, progress=progress)
+        with charges:
+            charges.spend(budget)
+            reports = charges.keep(
+                "reports", PairReports, lambda: self.randomize(randomizer, origins, destinations, stream)
+            )
+            tell("ask the devices", 1.0)
+            made = self.estimate(randomizer, reports, stream, candidates=allowed, progress=progress)
+            tell("error bars", 0.0)
+            deviation = flow_deviation(randomizer, made.joint, reports.origin.count)
+            tell("error bars", 1.0)
         count = reports.origin.count
-        tell("error bars", 0.0)
-        deviation = flow_deviation(randomizer, made.joint, count)
-        tell("error bars", 1.0)
         kept = domain.cells
         first, second = np.unravel_index(self._listed(count * made.joint), made.joint.shape)
         trips_of = count * made.joint[first, second]

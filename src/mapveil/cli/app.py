@@ -89,8 +89,8 @@ def _status(arguments: list[str] | None, command: click.Command, name: str) -> i
         sys.stdout.flush()
     except MapveilError as error:
         return _fail(f"error: {_one_line(error)}", error.exit_code)
-    except click.exceptions.Abort:
-        return _fail("interrupted; nothing more was written", 130)
+    except click.exceptions.Abort as error:
+        return _fail(f"interrupted; nothing more was written{_notes(error.__cause__)}", 130)
     except click.UsageError as error:
         hint = f" (see '{error.ctx.command_path} --help')" if error.ctx else ""
         return _fail(f"error: {error.format_message()}{hint}", error.exit_code)
@@ -130,7 +130,12 @@ def _show_warning(
 
 
 def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())
+    return " ".join(str(error).split()) + _notes(error)
+
+
+def _notes(error: BaseException | None) -> str:
+    """What was noted on an error: that epsilon was charged before it."""
+    return "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
 
 
 def _fail(message: str, status: int) -> int:

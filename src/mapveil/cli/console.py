@@ -105,7 +105,7 @@ class Console:
         released : ReleasedMap
             The map.
         account : Account, optional
-            The account of the release, whose charges are marked as written here.
+            The account of the release.
         free : bool
             Whether the answer costs nothing.
         lines : sequence of str
@@ -134,7 +134,7 @@ class Console:
         shown.append(repr(released.guarantee))
         if seed is not None:
             self.warn("seeded: nothing was charged for this answer")
-        budget = None if account is None or free else account.written(released.guarantee)
+        budget = None if account is None or free else account.balance(released.guarantee)
         if budget is not None:
             spent, whole = float(budget.spent), float(budget.budget)
             shown.append(f"  ledger      {spent:g} of {whole:g} spent on these data, {whole - spent:g} left")

@@ -133,6 +133,7 @@ def command(
     """
     from mapveil.analysis.flows import flows
     from mapveil.analysis.trips import read_trips
+    from mapveil.privacy.account import writing
 
     with console.progress() as progress:
         progress("read the trips", 0.0)
@@ -143,7 +144,8 @@ def command(
         released = flows(
             trips, unit=unit, options=options, account=account, rng=seed, progress=progress, **parameters
         )
-        save_all(outputs, lambda path: released.save(path, title=title), progress)
+        with writing(account, released.guarantee):
+            save_all(outputs, lambda path: released.save(path, title=title), progress)
     if unit == "trip":
         console.warn("the guarantee is about one trip: a user of ten trips has ten times the epsilon")
     lines = [f"{released.size} flows of {released.total:g} trips, {released.unlisted:g} of them unlisted"]

@@ -91,6 +91,7 @@ def command(
     from mapveil.formats.read_map import read_map
     from mapveil.geo.read_points import read_points
     from mapveil.mechanisms.methods import find_method
+    from mapveil.privacy.account import writing
 
     check(count >= 1, "-k", "at least 1", count)
     evaluation = None
@@ -125,7 +126,8 @@ def command(
             )
             if evaluate:
                 evaluation = _evaluate(mechanism, points, near)
-        save_all(outputs, lambda path: _save(near, path, title), progress)
+        with writing(None if epsilon is None else account, near.guarantee):
+            save_all(outputs, lambda path: _save(near, path, title), progress)
     listed = [near.nearest(*place) for place in places]
     console.answer(
         outputs,

@@ -14,7 +14,7 @@ from mapveil.cli.arguments import epsilon_list, name_list, read_options
 from mapveil.cli.console import gathered
 from mapveil.formats.atomic import check_writable
 from mapveil_client.epsilon import as_epsilon
-from mapveil_client.errors import InputError
+from mapveil_client.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
     from mapveil.geo.region import Region
@@ -231,11 +231,20 @@ def release_options(suffixes: Sequence[str], help: str, *, required: bool = True
     """
 
     def given(
-        outputs: tuple[Path, ...], ledger: Path | None, no_ledger: bool, dataset: str | None, seed: int | None
+        outputs: tuple[Path, ...],
+        ledger: Path | None,
+        no_ledger: bool,
+        dataset: str | None,
+        resume: bool,
+        seed: int | None,
     ) -> dict[str, Any]:
         from mapveil.privacy.account import Account
 
-        account = None if no_ledger or seed is not None else Account(dataset, ledger, outputs)
+        if resume and (no_ledger or seed is not None):
+            raise ParameterError(
+                "--resume continues a release that was charged: leave out --no-ledger and --seed"
+            )
+        account = None if no_ledger or seed is not None else Account(dataset, ledger, outputs, resume)
         return {"outputs": outputs, "account": account, "seed": seed}
 
     return gathered(
@@ -249,6 +258,11 @@ def release_options(suffixes: Sequence[str], help: str, *, required: bool = True
             "total.",
         ),
         click.option("--dataset", help="Charge the budget of this name. [default: recognised by content]"),
+        click.option(
+            "--resume",
+            is_flag=True,
+            help="Write the answer of this command that was charged before, but not written; charge nothing again.",
+        ),
         click.option("--seed", type=int, help="Repeat a run exactly. The answer is marked NOT FOR RELEASE."),
     )
 

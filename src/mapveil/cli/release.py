@@ -101,6 +101,7 @@ def command(
     from mapveil.geo.read_points import read_source
     from mapveil.inference.heatmap import smooth
     from mapveil.mechanisms.release import release, split_region
+    from mapveil.privacy.account import writing
 
     if shard_size is not None:
         options["shard_size"] = shard_size
@@ -124,11 +125,12 @@ def command(
             progress=progress,
             **parameters,
         )
-        if smooth_m is not None:
-            heat = smooth(heat, sigma_m=smooth_m)
-        if merge_below is not None:
-            heat = heat.merge_below(merge_below)
-        save_all(outputs, heat.save, progress)
+        with writing(account, heat.guarantee):
+            if smooth_m is not None:
+                heat = smooth(heat, sigma_m=smooth_m)
+            if merge_below is not None:
+                heat = heat.merge_below(merge_below)
+            save_all(outputs, heat.save, progress)
     if heat.guarantee.epsilon is None:
         console.warn("not differential privacy: see what was measured of it below")
     console.answer(outputs, heat, account, seed=seed)

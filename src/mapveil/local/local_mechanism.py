@@ -112,13 +112,19 @@ class LocalMechanism(LocalMethod, Mechanism):
         charges = self.charges(account, points, given, seeded=stream.seeded)
         tell("ask the phones", 0.0)
         cells = cells_of_users(points, domain, self.place, self.outside, stream)
-        charges.spend(self.budget)
-        tally = randomizer.tally(randomizer.randomize(cells[:0], stream))
-        for start in range(0, cells.size, _CHUNK):
-            tally += randomizer.tally(randomizer.randomize(cells[start : start + _CHUNK], stream))
-            tell("ask the phones", min(1.0, (start + _CHUNK) / cells.size))
-        tell("estimate", 0.0)
-        made = self.estimate(tally, randomizer, seeded=stream.seeded)
+
+        def ask() -> Tally:
+            tally = randomizer.tally(randomizer.randomize(cells[:0], stream))
+            for start in range(0, cells.size, _CHUNK):
+                tally += randomizer.tally(randomizer.randomize(cells[start : start + _CHUNK], stream))
+                tell("ask the phones", min(1.0, (start + _CHUNK) / cells.size))
+            return tally
+
+        with charges:
+            charges.spend(self.budget)
+            tally = charges.keep(_REPORT, Tally, ask)
+            tell("estimate", 0.0)
+            made = self.estimate(tally, randomizer, seeded=stream.seeded)
         made = replace(made, guarantee=made.guarantee.as_simulation())
         tell("estimate", 1.0)
         return charged_to(made, charges)

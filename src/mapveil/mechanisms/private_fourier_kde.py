@@ -179,6 +179,8 @@ class FeatureQuery:
     features: FourierFeatures
     epsilon: Fraction
 
+    kind: ClassVar[type] = FeatureSums
+
     @property
     def share(self) -> Share:
         """Its entry in the guarantee."""

@@ -112,6 +112,8 @@ class TreeQuery:
     epsilon: Fraction
     theta: float
 
+    kind: ClassVar[type] = PrefixTree
+
     @property
     def share(self) -> Share:
         """Its entry in the guarantee."""

@@ -201,10 +201,12 @@ def _with_region(
     charges = mechanism.charges(account, table, spec or DEFAULT_TILING, seeded=how["rng"].seeded)
     part, rest = split_region(mechanism.budget)
     search, measure = (mechanism.before_reveal(charges, each) for each in (part, rest))
-    execution = Execution(before_reveal=search, **how)
-    found = find_region(table, mechanism.trust, part, execution)
-    cells = tiling_for(table, spec, found.region, places_are_public=True)  # or refused before
-    made = replace(mechanism, epsilon=rest).execute(table, cells, execution._replace(before_reveal=measure))
+    with charges:
+        execution = Execution(before_reveal=search, keep=charges.keep, **how)
+        found = find_region(table, mechanism.trust, part, execution)
+        cells = tiling_for(table, spec, found.region, places_are_public=True)  # or refused before
+        execution = execution._replace(before_reveal=measure)
+        made = replace(mechanism, epsilon=rest).execute(table, cells, execution)
     guarantee = replace(
         made.guarantee,
         epsilon=part + rest,

@@ -160,8 +160,12 @@ class SumMechanism(Mechanism):
         self.check_cells(cells)
         stream, tell = as_randomness(rng), progress or (lambda step, done: None)
         charges = self.charges(account, points, cells, seeded=stream.seeded)
-        execution = Execution(stream, tell, self.before_reveal(charges, self.budget), secure_sum, dropout)
-        return charged_to(self.execute(points, cells, execution), charges)
+        with charges:
+            execution = Execution(
+                stream, tell, self.before_reveal(charges, self.budget), charges.keep, secure_sum, dropout
+            )
+            made = self.execute(points, cells, execution)
+        return charged_to(made, charges)
 
     def before_reveal(self, charges: Charges, epsilon: Fraction) -> BeforeReveal:
         """Charge before a reply is known: a curator the whole epsilon at the first, clients each round's share."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from os import PathLike
@@ -12,10 +13,11 @@ from typing import Any, Final
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
-from mapveil.privacy.charges import Charges
+from mapveil.privacy.charges import Charges, charged_note, written
 from mapveil.privacy.guarantee import Guarantee
 from mapveil.privacy.ledger import Ledger
 from mapveil.privacy.ledger_accounts import Balance, Entry
+from mapveil_client import __version__
 from mapveil_client.epsilon import EpsilonLike, as_epsilon
 from mapveil_client.errors import InputError, ParameterError
 
@@ -31,7 +33,10 @@ class Account:
     ledger : Ledger or path, optional
         The ledger; the user's own by default (:func:`mapveil.privacy.ledger.default_ledger_path`).
     outputs : sequence of paths
-        The files that will be written, recorded with each charge.
+        The files that will be written, recorded with each charge. With any, the release counts as unwritten, and its
+        answer is kept, until :func:`writing` ends.
+    resume : bool
+        Continue the unwritten release of the same request, which is not charged again.
 
     Examples
     --------
@@ -47,6 +52,7 @@ class Account:
     name: str | None = None
     ledger: Ledger | str | PathLike[str] | None = None
     outputs: Sequence[str | PathLike[str]] = ()
+    resume: bool = False
 
     @classmethod
     def open(
@@ -105,8 +111,8 @@ class Account:
         """The charges, oldest first."""
         return self._opened.entries(self._required_name)
 
-    def charges(self, data: Any, **about: Any) -> Charges:
-        """The charges of one release of the data, whose people the ledger recognises.
+    def charges(self, data: Any, about: Mapping[str, Any], request: Mapping[str, Any]) -> Charges:
+        """The charges of one release of the data, whose people the ledger recognises; see :class:`Charges`.
 
         Devices and exact sums carry no ids: they are charged to a name, which whoever gives it vouches for.
 
@@ -129,17 +135,14 @@ class Account:
             if isinstance(data, Points):
                 data.check()  # names the row that cannot be used
             raise
-        return Charges(opened, dataset, about, self.outputs)
+        return Charges(opened, dataset, about, request, self.outputs, resume=self.resume)
 
-    def written(self, guarantee: Guarantee) -> Balance | None:
-        """Note that every output of a release was written; the budget as it stands then, None without charges."""
+    def balance(self, guarantee: Guarantee) -> Balance | None:
+        """The budget that a release was charged to, as it stands; None where nothing was charged."""
         if guarantee.account is None:
             return None
-        opened = self._opened
-        datasets: dict[str, str] = {entry.id: entry.dataset for entry in opened.entries()}
-        for spend in guarantee.account.entries:
-            opened.written(spend)
-        return opened.account(datasets[guarantee.account.entries[0]])
+        opened, spend = self._opened, guarantee.account.entries[0]
+        return opened.account(next(entry.dataset for entry in opened.entries() if entry.id == spend))
 
     @property
     def _opened(self) -> Ledger:
@@ -156,6 +159,20 @@ class Account:
     @property
     def _balance(self) -> Balance:
         return self._opened.account(self._required_name)
+
+
+@contextmanager
+def writing(account: Account | None, guarantee: Guarantee) -> Iterator[None]:
+    """Write the outputs of a release in this block: an error says what was charged, else the answer is not kept on."""
+    charged = guarantee.account if account is not None and account.outputs else None
+    try:
+        yield
+    except BaseException as error:
+        if charged is not None:
+            error.add_note(charged_note(guarantee.epsilon or Fraction(0), charged.entries[0]))
+        raise
+    if account is not None and charged is not None:
+        written(account._opened, charged.entries)
 
 
 OWN: Final = Account()
@@ -198,12 +215,14 @@ def charges_of(
     """
     if account is None or seeded:
         return Charges()
-    charges = account.charges(
-        data,
-        method=method,
-        parameters=parameters,
-        tiling=cells if isinstance(cells, str) else cells.spec,
-        region="" if isinstance(cells, str) or isinstance(data, Counts) else str(cells.region),
-    )
+    about = {
+        "method": method,
+        "parameters": parameters,
+        "tiling": cells if isinstance(cells, str) else cells.spec,
+        "region": "" if isinstance(cells, str) or isinstance(data, Counts) else str(cells.region),
+    }
+    exact = None if isinstance(cells, str) else cells.to_dict()
+    table = (data.source, data.columns, data.where) if isinstance(data, Points) else None
+    charges = account.charges(data, about, {"cells": exact, "table": table, "version": __version__})
     charges.check(epsilon)
     return charges

@@ -1,19 +1,28 @@
-"""Charges of one release to a budget, from before the noise to the written files."""
+"""Charges of one release to a budget, and its answers, from before the noise to the written files."""
 
 from __future__ import annotations
 
+import json
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from os import PathLike
-from typing import Any
+from typing import Any, TypeVar
 
+from mapveil.privacy.answers import Answers, answers_files, delete_answers
 from mapveil.privacy.claim import AccountReference, Share
 from mapveil.privacy.ledger import Ledger
 from mapveil.privacy.ledger_accounts import SpendId
+from mapveil_client.errors import InputError, PromiseError
+
+T = TypeVar("T")
 
 
 class Charges:
-    """The charges of one release; without a ledger nothing is charged, and every method does nothing.
+    """The charges of one release; without a ledger nothing is charged or kept.
+
+    As a context manager it ends the release: an error says what was charged, and a release without output files is
+    marked as written, for its answer is handed over.
 
     Parameters
     ----------
@@ -23,8 +32,17 @@ class Charges:
         Id of the dataset in the ledger.
     about : mapping
         Public facts of the release; see :meth:`Ledger.spend`.
+    request : mapping
+        What tells this request from others beside ``about``, JSON-ready.
     outputs : sequence of paths
         The files that will be written, recorded with each charge.
+    resume : bool
+        Continue the unwritten release of the same request: its charges and replies count.
+
+    Raises
+    ------
+    InputError
+        There is nothing to resume.
     """
 
     def __init__(
@@ -32,23 +50,42 @@ class Charges:
         ledger: Ledger | None = None,
         dataset: str = "",
         about: Mapping[str, Any] | None = None,
+        request: Mapping[str, Any] | None = None,
         outputs: Sequence[str | PathLike[str]] = (),
+        *,
+        resume: bool = False,
     ) -> None:
         self._ledger, self._dataset, self._about, self._outputs = ledger, dataset, dict(about or {}), outputs
+        self._request = json.dumps(
+            {"dataset": dataset, **self._about, **(request or {})}, sort_keys=True, default=str
+        )
         self._spends: list[SpendId] = []
+        self._answers: Answers | None = None
+        self._paid: dict[str, Fraction] = {}
+        if ledger is not None and resume:
+            self._answers = _find(ledger, self._request)
+            self._paid = _paid(ledger, self._answers.spend)
 
     def check(self, epsilon: Fraction) -> None:
         """Refuse an epsilon that the budget does not allow now; charge nothing."""
-        if self._ledger is not None:
-            self._ledger.check(self._dataset, epsilon)
+        due = epsilon - sum(self._paid.values())
+        if self._ledger is not None and due > 0:
+            self._ledger.check(self._dataset, due)
 
     def spend(self, epsilon: Fraction, purpose: str = "") -> None:
-        """Charge an epsilon, or refuse; durable on return."""
-        if self._ledger is not None:
+        """Charge an epsilon, or refuse; durable on return. A charge of the release that is resumed is not repeated."""
+        if self._ledger is None:
+            return
+        first = self._kept().spend
+        spend = SpendId(f"{first}-{len(self._spends) + 1}" if self._spends else first)
+        if spend not in self._paid:
             about = dict(self._about)
             if purpose:
                 about["parameters"] = {**about["parameters"], "round": purpose}
-            self._spends.append(self._ledger.spend(self._dataset, epsilon, **about, outputs=self._outputs))
+            self._ledger.spend(self._dataset, epsilon, **about, outputs=self._outputs, spend=spend)
+        elif self._paid[spend] != epsilon:
+            raise PromiseError(f"spend {spend} is of epsilon {self._paid[spend]}, but {epsilon} is needed")
+        self._spends.append(spend)
 
     def each(self, share: Share) -> None:
         """Charge the share of one round, before its sums are revealed."""
@@ -65,10 +102,104 @@ class Charges:
 
         return spend
 
+    def keep(self, purpose: str, kind: type[T], draw: Callable[[], T], /) -> T:
+        """The kept reply to the next query, or a new one; see :meth:`Answers.keep`."""
+        return draw() if self._ledger is None else self._kept().keep(purpose, kind, draw)
+
     @property
     def reference(self) -> AccountReference | None:
         """The ledger's entries, by their random names; None before any charge.
 
-        A dataset's fingerprint would tell whether two releases are of one table, which no noise covers.
+        A dataset's id would tell whether two releases are of one table, which no noise covers.
         """
         return AccountReference(tuple(self._spends)) if self._spends else None
+
+    def __enter__(self) -> Charges:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if self._ledger is None or self._answers is None:
+            return
+        self._answers.close()
+        charged = _paid(self._ledger, self._answers.spend)
+        if not charged:
+            delete_answers(self._ledger.path, self._answers.spend)
+        elif error is not None:
+            error.add_note(charged_note(sum(charged.values(), Fraction(0)), self._answers.spend))
+        elif not self._outputs:
+            written(self._ledger, self._spends)
+
+    def _kept(self) -> Answers:
+        if self._answers is None:
+            assert self._ledger is not None
+            self._answers = Answers.create(self._ledger.path, secrets.token_hex(8), self._request)
+        return self._answers
+
+
+def charged_note(epsilon: Fraction, spend: str) -> str:
+    """What an error after a charge says."""
+    return (
+        f"epsilon {float(epsilon):.6g} is charged (spend {spend}) and its answer is kept: the same request with "
+        "--resume (in Python Account(..., resume=True)) continues it, and is not charged again"
+    )
+
+
+def written(ledger: Ledger, spends: Sequence[str]) -> None:
+    """Note that every output of a release was written, and delete its kept answers.
+
+    The first spend is marked last: until then the release can be resumed.
+    """
+    status: dict[str, str] = {entry.id: entry.status for entry in ledger.entries()}
+    for spend in reversed(spends):
+        if status[spend] == "spent":
+            ledger.written(spend)
+    delete_answers(ledger.path, spends[0])
+
+
+def unwritten(ledger: Ledger) -> dict[str, str]:
+    """The releases that can be resumed: the request of each first spend. One that is running now is left out."""
+    found = {}
+    status = {entry.id: entry.status for entry in ledger.entries()}
+    for path in answers_files(ledger.path):
+        try:
+            answers = Answers(path)
+        except InputError:
+            continue
+        spend, request = answers.spend, answers.request
+        answers.close()
+        if status.get(SpendId(spend)) == "spent":
+            found[spend] = request
+        elif request:  # complete, or it died before the charge
+            delete_answers(ledger.path, spend)
+    return found
+
+
+def _find(ledger: Ledger, request: str) -> Answers:
+    """The answers of the oldest unwritten release of a request."""
+    waiting = unwritten(ledger)
+    for spend, known in waiting.items():
+        if known == request:
+            return Answers.of(ledger.path, spend)
+    lines = [f"{spend} ({_short(known)})" for spend, known in waiting.items()]
+    raise InputError(
+        "no unwritten release of this request can be resumed; "
+        + (
+            f"unwritten: {'; '.join(lines)}: repeat that command with --resume"
+            if lines
+            else "nothing is unwritten"
+        )
+    )
+
+
+def _short(request: str) -> str:
+    about = json.loads(request)
+    return f"{about['method']} {about['tiling']} {about['region']}".rstrip()
+
+
+def _paid(ledger: Ledger, first: str) -> dict[str, Fraction]:
+    """The spends of a release."""
+    return {
+        entry.id: entry.epsilon
+        for entry in ledger.entries()
+        if entry.id == first or entry.id.startswith(f"{first}-")
+    }

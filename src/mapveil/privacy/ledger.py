@@ -133,6 +133,7 @@ class Ledger:
         tiling: str = "",
         region: str = "",
         outputs: Sequence[str | os.PathLike[str]] = (),
+        spend: SpendId | None = None,
     ) -> SpendId:
         """Spend, or refuse. Durable on return: call it before any noise is drawn.
 
@@ -153,6 +154,8 @@ class Ledger:
             The cells and the region, as the command line writes them.
         outputs : sequence of paths
             The files to be written; their names are kept, not their folders.
+        spend : SpendId, optional
+            Its id; a random one by default.
 
         Returns
         -------
@@ -168,7 +171,7 @@ class Ledger:
         """
         asked = as_epsilon(epsilon)
         digest = self.dataset_id(dataset)
-        spend = SpendId(secrets.token_hex(8))
+        spend = spend or SpendId(secrets.token_hex(8))
         record = (
             str(asked),
             method,

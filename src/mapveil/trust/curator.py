@@ -170,7 +170,8 @@ class CuratorAnswerer:
 
     def answer(self, query: Query | CuratorQuery) -> Any:
         """Charge the query's share, then reveal its noisy sums; a query that cannot be answered costs nothing."""
-        rng, progress = self._execution.rng, self._execution.progress
+        rng, progress, keep = self._execution.rng, self._execution.progress, self._execution.keep
+        purpose = query.share.purpose
         if isinstance(query, Query):
             self._drawn += query.encoding.length
             if self._drawn > _MOST_SAMPLES:
@@ -182,8 +183,12 @@ class CuratorAnswerer:
             query.check()
         self._execution.before_reveal(query.share)
         self.revealed.append(query.share)
-        if not isinstance(query, Query):
-            return query.reply(self._sites, rng, progress)
+        if isinstance(query, Query):
+            return keep(purpose, NoisySums, lambda: self._noisy(query))
+        return keep(purpose, query.kind, lambda: query.reply(self._sites, rng, progress))
+
+    def _noisy(self, query: Query) -> NoisySums:
+        rng, progress = self._execution.rng, self._execution.progress
         progress(query.purpose, 0.0)
         copies = query.encoding.copies
         exact = self._exact(query.encoding)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -103,6 +103,11 @@ class CuratorQuery(Protocol):
         """Its entry in the guarantee."""
         ...
 
+    @property
+    def kind(self) -> type:
+        """Class of the reply: a named tuple or dataclass of numbers and arrays, which can be kept."""
+        ...
+
     def check(self) -> None:
         """Refuse noise that cannot be drawn, before the reply is charged."""
         ...
@@ -142,12 +147,28 @@ Plan = Generator[Query | CuratorQuery, Any, Estimate]
 """Yields queries, is sent their replies (:class:`NoisySums` for a :class:`Query`), returns an estimate of sites."""
 
 
+T = TypeVar("T")
+
+
+class Keep(Protocol):
+    """Gives the kept reply to the next query, or draws a reply and keeps it before anybody uses it."""
+
+    def __call__(self, purpose: str, kind: type[T], draw: Callable[[], T], /) -> T:
+        """The reply for a purpose, of a class; see :meth:`mapveil.privacy.answers.Answers.keep`."""
+        ...
+
+
+def _draw(purpose: str, kind: type[T], draw: Callable[[], T], /) -> T:
+    return draw()
+
+
 class Execution(NamedTuple):
     """Randomness and callbacks of one release, and the transport of its secure sums."""
 
     rng: Randomness
     progress: Progress = lambda step, done: None
     before_reveal: BeforeReveal = lambda share: None
+    keep: Keep = _draw
     secure_sum: SecureSum | None = None  # adds the clients' vectors; IdealSum() by default
     dropout: float = 0.0  # fraction of each shard of clients that drops out
 

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +29,11 @@ from mapveil_client.secure_sum.vectors import Leaves, SparseVectors
 
 _ENTRIES = 1 << 20  # of the sparse vectors of a batch of shards, about
 _CONTEXT = b"mapveil distributed 1"
+
+
+class _Round(NamedTuple):
+    sums: NoisySums
+    cost: RoundCost
 
 
 class Simulation:
@@ -68,6 +74,7 @@ class Simulation:
         self._model, self._devices, self._silent = model, devices, silent
         self._dropout, self._progress = execution.dropout, execution.progress
         self._before_reveal, self._secure_sum = execution.before_reveal, execution.secure_sum or IdealSum()
+        self._keep = execution.keep
         asked = int(model.asked(devices.count))
         self.boundaries = shard_boundaries(asked, model.shard_size)
         self._sizes = np.diff(self.boundaries)
@@ -97,6 +104,15 @@ class Simulation:
         ParameterError
             The modulus given is too small.
         """
+        rounds = len(self.revealed)
+        made = self._keep(query.purpose, _Round, lambda: self._round(query))
+        if len(self.revealed) == rounds:  # the kept sums of a round that was charged
+            self._before_reveal(query.share)
+            self.revealed.append(query.share)
+        self.costs.append(made.cost)
+        return made.sums
+
+    def _round(self, query: Query) -> _Round:
         model, setting, sizes, number = self._model, self.setting, self._sizes, len(self.costs) + 1
         asked = int(self.boundaries[-1])
         lost = exact_fraction(model.tolerated_dropout, "tolerated_dropout")
@@ -165,19 +181,17 @@ class Simulation:
             # Shards are even: the first is as large as any but for one device. Its sum is not kept.
             sent += [(each.bytes_up, each.bytes_down) for each in found[:1]]
             self._progress(query.purpose, high / max(asked, 1))
-        self.costs.append(
-            RoundCost(
-                query.purpose,
-                length,
-                terms.bits,
-                asked,
-                included,
-                sizes.size,
-                _most(up for up, _ in sent),
-                _most(down for _, down in sent),
-            )
+        cost = RoundCost(
+            query.purpose,
+            length,
+            terms.bits,
+            asked,
+            included,
+            sizes.size,
+            _most(up for up, _ in sent),
+            _most(down for _, down in sent),
         )
-        return terms.noisy_sums(total, included)
+        return _Round(terms.noisy_sums(total, included), cost)
 
     def _draw(self, asked: int) -> Devices:
         """The clients that are asked, in random order: a shard is a slice of them."""

@@ -1,0 +1,201 @@
+"""A charge buys an answer: a release cut short anywhere is resumed, is charged once and draws no reply twice."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mapveil as mv
+from mapveil.privacy import answers, charges
+from mapveil.privacy.answers import Answers
+from mapveil_client.errors import InputError, PromiseError
+
+REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
+TILING = mv.Quadtree(REGION, depth=4)
+COUNTS = mv.Counts(np.random.default_rng(1).poisson(3.0, TILING.size), TILING)
+EPSILON = Fraction(2)
+
+Release = Callable[[mv.Account], mv.DensityMap]
+
+RELEASES: dict[str, dict[str, Any]] = {
+    "multiscale": {},
+    "privtree": {"method": "privtree"},
+    "private-fourier-kde": {"method": "private-fourier-kde"},
+    "adaptive": {"method": "adaptive"},
+    "rounds of secure sums": {"method": "adaptive-grid", "trust": "distributed"},
+    "reports": {"trust": "local"},
+}
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> mv.Ledger:
+    return mv.Ledger(tmp_path / "ledger.sqlite")
+
+
+class Killed(BaseException):
+    """An end that no code expects."""
+
+
+def at_points(monkeypatch: pytest.MonkeyPatch, stop: Callable[[], None]) -> None:
+    """Call ``stop`` before and after every step that charges, draws, stores, marks or deletes."""
+
+    def watch(owner: Any, name: str) -> None:
+        step = getattr(owner, name)
+
+        def watched(*given: Any, **named: Any) -> Any:
+            stop()
+            made = step(*given, **named)
+            stop()
+            return made
+
+        monkeypatch.setattr(owner, name, watched)
+
+    for owner, name in ((mv.Ledger, "spend"), (mv.Ledger, "written"), (Answers, "keep"), (answers, "encode"),
+                        (charges, "delete_answers")):  # fmt: skip
+        watch(owner, name)
+
+
+def stop_at(number: int, how: Callable[[], None]) -> Callable[[], None]:
+    """Stop at the point of a number, from 0."""
+    left = [number]
+
+    def stop() -> None:
+        if left[0] == 0:
+            how()
+        left[0] -= 1
+
+    return stop
+
+
+def ended(release: Release, account: mv.Account, ledger: mv.Ledger) -> mv.DensityMap:
+    """Resume a release that was cut short, or release where it was cut short before the charge."""
+    spent = sum((entry.epsilon for entry in ledger.entries()), Fraction(0))
+    waiting = charges.unwritten(ledger)
+    assert bool(waiting) == bool(spent)
+    made = release(mv.Account(ledger=ledger, resume=True) if waiting else account)
+    assert sum((entry.epsilon for entry in ledger.entries()), Fraction(0)) == EPSILON
+    assert {entry.status for entry in ledger.entries()} == {"written"}
+    assert made.guarantee.account is not None
+    assert made.guarantee.account.entries == tuple(entry.id for entry in ledger.entries())
+    assert made.guarantee.account.entries[0][:16] in made.guarantee.account.entries[-1]
+    assert list(ledger.path.parent.glob("*.answers*")) == []
+    with pytest.raises(InputError, match="nothing is unwritten"):
+        release(mv.Account(ledger=ledger, resume=True))
+    return made
+
+
+@pytest.mark.parametrize("given", RELEASES.values(), ids=RELEASES.keys())
+def test_a_release_that_is_killed_anywhere_is_resumed_and_charged_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: dict[str, Any]
+) -> None:
+    def release(account: mv.Account) -> mv.DensityMap:
+        return mv.release(COUNTS, epsilon=EPSILON, account=account, **given)
+
+    survived = False
+    number = 0
+    while not survived:
+        ledger = mv.Ledger(tmp_path / f"{number}.sqlite")
+        account = mv.Account(ledger=ledger)
+        child = os.fork()
+        if child == 0:  # the process that is killed: no handler runs
+            with monkeypatch.context() as watched:
+                at_points(watched, stop_at(number, lambda: os._exit(9)))
+                try:
+                    release(account)
+                finally:
+                    os._exit(0)
+        survived = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        if not survived:
+            if {entry.status for entry in ledger.entries()} != {"written"}:
+                ended(release, account, ledger)
+            else:
+                assert charges.unwritten(ledger) == {}
+        number += 1
+    assert number > 6
+    assert list(tmp_path.glob("*.answers*")) == []
+
+
+@pytest.mark.parametrize("given", RELEASES.values(), ids=RELEASES.keys())
+def test_an_interrupted_release_says_so_and_resumes_from_the_replies_it_drew(
+    ledger: mv.Ledger, monkeypatch: pytest.MonkeyPatch, given: dict[str, Any]
+) -> None:
+    def release(account: mv.Account) -> mv.DensityMap:
+        return mv.release(COUNTS, epsilon=EPSILON, account=account, **given)
+
+    kept: list[bytes] = []
+    encode = answers.encode
+
+    def note(reply: Any) -> bytes:
+        kept.append(encode(reply))
+        return kept[-1]
+
+    account = mv.Account(ledger=ledger, outputs=["map.tif"])  # its answer is kept: nothing writes it
+    with monkeypatch.context() as watched:
+        watched.setattr(answers, "encode", note)
+        first = release(account)
+    assert kept
+    monkeypatch.setattr(answers, "encode", lambda reply: pytest.fail("a reply was drawn again"))
+    again = ended(release, account, ledger)
+    assert again.values.tolist() == first.values.tolist()
+    assert again.guarantee == first.guarantee
+
+
+@pytest.mark.parametrize("number", range(1, 8))
+def test_an_error_after_the_charge_says_what_was_charged(
+    ledger: mv.Ledger, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def kill() -> None:
+        raise Killed
+
+    account = mv.Account(ledger=ledger)
+    with monkeypatch.context() as watched:
+        at_points(watched, stop_at(number, kill))
+        with pytest.raises(Killed) as stopped:
+            mv.release(COUNTS, epsilon=EPSILON, account=account, method="adaptive")
+    assert "epsilon 2 is charged (spend " in stopped.value.__notes__[0]
+    assert "--resume" in stopped.value.__notes__[0]
+    ended(
+        lambda given: mv.release(COUNTS, epsilon=EPSILON, account=given, method="adaptive"), account, ledger
+    )
+
+
+def test_only_the_same_request_is_resumed(ledger: mv.Ledger) -> None:
+    mv.release(COUNTS, epsilon=1, account=mv.Account(ledger=ledger, outputs=["map.tif"]))
+    resume = mv.Account(ledger=ledger, resume=True)
+    others = mv.Counts(COUNTS.values + 1, TILING)
+    for source, given in (
+        (COUNTS, {"epsilon": "1.5"}),
+        (COUNTS, {"epsilon": 1, "method": "laplace"}),
+        (others, {"epsilon": 1}),
+    ):
+        with pytest.raises(InputError, match=r"no unwritten release of this request.*multiscale quadtree:4"):
+            mv.release(source, account=resume, **given)
+    assert [entry.epsilon for entry in ledger.entries()] == [1]
+    assert mv.release(COUNTS, epsilon=1, account=resume).guarantee.account is not None
+    assert [entry.epsilon for entry in ledger.entries()] == [1]
+
+
+def test_what_was_annulled_is_not_resumed(ledger: mv.Ledger) -> None:
+    made = mv.release(COUNTS, epsilon=1, account=mv.Account(ledger=ledger, outputs=["map.tif"]))
+    assert made.guarantee.account is not None
+    ledger.annul(made.guarantee.account.entries[0], reason="a test")
+    with pytest.raises(InputError, match="nothing is unwritten"):
+        mv.release(COUNTS, epsilon=1, account=mv.Account(ledger=ledger, resume=True))
+
+
+def test_a_ledger_without_room_for_answers_charges_nothing(
+    ledger: mv.Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*given: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(answers.os, "open", full)
+    with pytest.raises(PromiseError, match=r"No space left on device.*nothing is charged"):
+        mv.release(COUNTS, epsilon=1, account=mv.Account(ledger=ledger))
+    assert ledger.entries() == ()
