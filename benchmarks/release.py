@@ -1,4 +1,4 @@
-"""Whole releases: beside DuckDB's bare group-by, and beside OpenDP, diffprivlib and PipelineDP."""
+"""Whole releases and their accounts: beside DuckDB's bare group-by, and beside OpenDP, diffprivlib and PipelineDP."""
 
 from __future__ import annotations
 
@@ -55,6 +55,10 @@ def _large(context: Context) -> list[Result]:
     bare = min(
         in_process(sys.executable, "duckdb_group_by.py", path, 1024, *BOX)["seconds"] for _ in range(3)
     )
+    ledger = context.folder / "ledger.sqlite"
+    accounting = min(
+        in_process(sys.executable, "mapveil_accounting.py", path, ledger)["seconds"] for _ in range(3)
+    )
     results = []
     for method in ("laplace", "multiscale"):
         runs = [in_process(sys.executable, "mapveil_release.py", path, 1024, method, *BOX) for _ in range(3)]
@@ -63,6 +67,15 @@ def _large(context: Context) -> list[Result]:
         results += [
             line(name, seconds, "s", "DuckDB's group-by alone", bare, ">= 0.5 x", seconds <= 2 * bare),
             line(f"{name}: peak memory", peak, "MB", "the limit", 2048, ">= 1 x", peak <= 2048),
+            line(
+                f"{name}: its account",
+                accounting,
+                "s",
+                "the whole release",
+                seconds,
+                ">= 20 x",
+                20 * accounting <= seconds,
+            ),
         ]
     return results
 

@@ -103,8 +103,8 @@ def test_nothing_about_the_data_is_printed(mapveil: Callable, tmp_path: Path) ->
     said = []
     for users, shift in ((40, 0.0), (55, 0.01)):
         path = tmp_path / "table.csv"
-        rows = [f"u{i},{-73.95 + shift + i * 1e-4},{40.75 + i * 1e-4}" for i in range(users)]
-        path.write_text("\n".join(["user_id,lon,lat", *rows, "outside,10,50"]))
+        rows = [f"u{shift}-{i},{-73.95 + shift + i * 1e-4},{40.75 + i * 1e-4}" for i in range(users)]
+        path.write_text("\n".join(["user_id,lon,lat", *rows, f"outside{shift},10,50"]))
         done = mapveil("release", path, "--region", BOX, "--tiling", "quadtree:4", "--method", "laplace",
                        "--epsilon", "1", "-o", tmp_path / "m.tif", "-v")  # fmt: skip
         assert done.code == 0

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -21,7 +22,14 @@ TABLE = pa.table(
         "lat": [40.7, 40.71, 40.72, 40.73],
     }
 )
-REFERENCE = Points.from_arrays(*(column.to_pylist() for column in TABLE.columns)).fingerprint()
+REFERENCE = sorted(zip(*(column.to_pylist() for column in TABLE.columns), strict=True))
+
+
+def rows_of(points: Points) -> list[tuple[object, ...]]:
+    """The rows that points yield, in the order of ``REFERENCE``."""
+    with duckdb.connect() as connection:
+        found = connection.execute(f"SELECT user_id, lon, lat FROM ({points.scan(connection)}) AS points")
+        return sorted(found.fetchall())
 
 
 def csv_text(delimiter: str = ",", end: str = "\n") -> str:

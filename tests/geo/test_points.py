@@ -1,15 +1,12 @@
-"""Points: the scan, the check, the fingerprint, and nothing said about the rows."""
+"""Points: the scan, the check, and nothing said about the rows."""
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any
 
 import duckdb
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from mapveil.geo.points import Points
 from mapveil_client.errors import InputError
@@ -116,60 +113,3 @@ def test_the_first_bad_row_of_many_is_named() -> None:
 def test_arrays_that_make_no_table(changes: dict[str, Any], expected: str) -> None:
     with pytest.raises(InputError, match=expected):
         table(**changes)
-
-
-degrees = st.integers(-900_000_000, 900_000_000)
-row = st.tuples(st.sampled_from(["ann", "bob", "it's|1"]), degrees, degrees, st.integers(0, 10**6))
-
-
-def oracle(rows: list[tuple[str, int, int, int]]) -> bytes:
-    """The same digest in plain integers, so that a table has one fingerprint whatever the engine."""
-
-    def remainder(value: int, modulus: int) -> int:  # SQL's sign: that of the value
-        return abs(value) % modulus * (1 if value >= 0 else -1)
-
-    p, q = 2147483647, 2147483629
-    users: dict[str, list[int]] = {}
-    for user, x, y, w in rows:
-        sums = users.setdefault(user, [0, 0, 0])
-        sums[0] += 1
-        sums[1] += remainder(x * 2654435761 + y, p) * remainder(y * 2246822519 + x + w, q)
-        sums[2] += remainder(x * 3266489917 + w, p) * remainder(y * 668265263 - x, q)
-    lower = upper = 0
-    for user, (n, a, b) in users.items():
-        digest = hashlib.md5(f"{n}|{a}|{b}|{user}".encode(), usedforsecurity=False).digest()
-        halves = [int.from_bytes(digest[8:], "little"), int.from_bytes(digest[:8], "little")]
-        lower, upper = lower + halves[0], upper + halves[1]
-    return hashlib.sha256(f"mapveil points 1 {(len(rows), len(users), lower, upper)}".encode()).digest()
-
-
-def of_integers(rows: list[tuple[str, int, int, int]]) -> Points:
-    user, x, y, w = zip(*rows, strict=True)
-    return Points.from_arrays(user, np.array(x) / 1e7, np.array(y) / 1e7, weight=np.array(w) / 1e6)
-
-
-@settings(deadline=None, max_examples=25)
-@given(st.lists(row, min_size=1, max_size=6), st.randoms(use_true_random=False))
-def test_the_fingerprint_is_that_of_the_multiset(rows: list[tuple[str, int, int, int]], random: Any) -> None:
-    first = of_integers(rows).fingerprint()
-    assert first == oracle(rows)
-    shuffled = list(rows)
-    random.shuffle(shuffled)
-    assert of_integers(shuffled).fingerprint() == first
-
-
-def test_the_fingerprint_sees_every_change() -> None:
-    base = table().fingerprint()
-    assert len(base) == 32
-    changes: list[dict[str, Any]] = [
-        {"user": ["a", "b", "b"]},
-        {"user": ["a", "b", "A"]},
-        {"lon": [-73.9000001, 180.0, -180.0]},
-        {"lat": [40.7000001, 90.0, -90.0]},
-        {"lon": [180.0, -73.9, -180.0]},
-        {"weight": [1, 1, 2]},
-    ]
-    assert len({base, *(table(**change).fingerprint() for change in changes)}) == len(changes) + 1
-    assert table(weight=[1, 1, 1], source="else").fingerprint() == base
-    doubled = {name: values * 2 for name, values in GOOD.items()}
-    assert Points.from_arrays(**doubled).fingerprint() != base

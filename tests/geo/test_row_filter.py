@@ -82,12 +82,6 @@ def test_a_filter_that_is_no_condition_on_a_row_is_refused(where: str, expected:
     assert "\n" not in str(caught.value)
 
 
-def test_a_filter_does_not_change_the_identity_of_a_table() -> None:
-    everyone = mv.read_points(TABLE)
-    for where in ("hour_of_day < 12", "FALSE"):
-        assert mv.read_points(TABLE, where=where).fingerprint() == everyone.fingerprint()
-
-
 def test_a_filter_works_on_files_and_sql(tmp_path: Path) -> None:
     path = tmp_path / "visits.csv"
     path.write_text(CSV)

@@ -13,9 +13,6 @@ import pytest
 from mapveil.privacy.ledger import Ledger
 from mapveil_client.errors import BudgetExceeded
 
-CHECKINS = bytes(range(32))
-OTHERS = bytes(32)
-
 
 def test_processes_that_spend_at_once_never_exceed_the_budget(tmp_path):
     path = tmp_path / "ledger.sqlite"
@@ -26,10 +23,11 @@ def test_processes_that_spend_at_once_never_exceed_the_budget(tmp_path):
         print("ready", flush=True)
         sys.stdin.readline()
         ledger = Ledger(sys.argv[1])  # all of them create it at once
+        ledger.recognise(None, dataset="checkins")
         granted = 0
         try:
             while True:
-                ledger.spend(bytes(range(32)), "0.1", method="laplace")
+                ledger.spend("checkins", "0.1", method="laplace")
                 granted += 1
         except BudgetExceeded:
             print(granted)
@@ -52,7 +50,7 @@ def test_processes_that_spend_at_once_never_exceed_the_budget(tmp_path):
         worker.stdin.flush()
     granted = [int(worker.communicate(timeout=600)[0]) for worker in workers]
     assert sum(granted) == 30
-    assert Ledger(path).account(CHECKINS).spent == 3
+    assert Ledger(path).account("checkins").spent == 3
 
 
 @pytest.mark.skipif(os.name != "posix", reason="kill -9 is POSIX")
@@ -61,7 +59,9 @@ def test_killed_between_spending_and_writing_it_stays_spent(tmp_path):
     program = """
         import sys
         from mapveil.privacy.ledger import Ledger
-        print(Ledger(sys.argv[1]).spend(bytes(range(32)), 2, method="laplace"), flush=True)
+        ledger = Ledger(sys.argv[1])
+        ledger.recognise(None, dataset="checkins")
+        print(ledger.spend("checkins", 2, method="laplace"), flush=True)
         sys.stdin.read()  # until it is killed
     """
     with subprocess.Popen(
@@ -77,7 +77,7 @@ def test_killed_between_spending_and_writing_it_stays_spent(tmp_path):
     (entry,) = ledger.entries()
     assert (entry.id, entry.status) == (spend, "spent")
     with pytest.raises(BudgetExceeded):
-        ledger.spend(CHECKINS, 2, method="laplace")
+        ledger.spend("checkins", 2, method="laplace")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="kill -9 is POSIX")
@@ -87,10 +87,11 @@ def test_killed_at_any_moment_the_ledger_stays_whole(tmp_path):
         import sys
         from mapveil.privacy.ledger import Ledger
         ledger = Ledger(sys.argv[1])
-        ledger.set_budget(bytes(range(32)), 10**6)
+        ledger.recognise(None, dataset="checkins")
+        ledger.set_budget("checkins", 10**6)
         print("ready", flush=True)
         while True:
-            ledger.spend(bytes(range(32)), 1, method="laplace")
+            ledger.spend("checkins", 1, method="laplace")
             print("spent", flush=True)
     """
     told = 0
@@ -104,5 +105,5 @@ def test_killed_at_any_moment_the_ledger_stays_whole(tmp_path):
             os.kill(process.pid, signal.SIGKILL)
             told += pause - 1 + process.stdout.read().count("spent")
     # Whoever was told "spent" is in the ledger; the last of each run may be there untold.
-    assert told <= Ledger(path).account(CHECKINS).spent <= told + 3
-    assert Ledger(path).spend(CHECKINS, 1, method="laplace")
+    assert told <= Ledger(path).account("checkins").spent <= told + 3
+    assert Ledger(path).spend("checkins", 1, method="laplace")

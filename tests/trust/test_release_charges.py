@@ -25,7 +25,7 @@ def ledger(tmp_path: Path) -> mv.Ledger:
 
 
 def spent(ledger: mv.Ledger) -> Fraction:
-    return ledger.account(ledger.dataset_id(CITY)).spent
+    return ledger.account(ledger.recognise(CITY)).spent
 
 
 @pytest.mark.parametrize(

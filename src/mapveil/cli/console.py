@@ -136,8 +136,7 @@ class Console:
             self.warn("seeded: nothing was charged for this answer")
         budget = None if account is None or free else account.balance(released.guarantee)
         if budget is not None:
-            spent, whole = float(budget.spent), float(budget.budget)
-            shown.append(f"  ledger      {spent:g} of {whole:g} spent on these data, {whole - spent:g} left")
+            shown.append(f"  ledger      {budget.standing}")
             record["ledger"] = {"spent": str(budget.spent), "budget": str(budget.budget)}
         elif not free and released.guarantee.epsilon is not None:
             self.warn(

@@ -9,7 +9,7 @@ import click
 from mapveil.cli.console import Console, console_options
 from mapveil.cli.options import ledger_option
 from mapveil.privacy.ledger import Ledger
-from mapveil.privacy.ledger_accounts import Balance, Entry
+from mapveil.privacy.ledger_accounts import Balance, Entry, plain
 
 
 @click.group("ledger", invoke_without_command=True)
@@ -18,15 +18,15 @@ from mapveil.privacy.ledger_accounts import Balance, Entry
 @console_options
 @click.pass_context
 def command(context: click.Context, console: Console, ledger: Path | None, dataset: str | None) -> None:
-    """Show what was spent on each dataset, and set budgets.
+    """Show what was spent on each population, and set budgets.
 
-    A ledger is one file. It knows a dataset by a keyed hash of its content and stores nothing else of it.
+    A ledger is one file. It knows people by a sample of keyed hashes of their ids, and stores nothing else of them.
 
     \b
     Examples:
       mapveil ledger
       mapveil ledger budget default 2
-      mapveil ledger budget 3f9a1c 5
+      mapveil ledger budget 3f9a1c 5 --owner 'A. Nowak' --reason 'weekly maps of 2026, ticket 481'
       mapveil ledger name 3f9a1c checkins-2026
     """
     context.obj = ledger
@@ -35,9 +35,9 @@ def command(context: click.Context, console: Console, ledger: Path | None, datas
     opened = Ledger(ledger)
     accounts = (opened.account(dataset),) if dataset else opened.accounts()
     entries = opened.entries(dataset)
-    lines = [f"{opened.path}", f"default budget: {float(opened.budget()):g}"]
-    lines += [_account_line(account) for account in accounts] or ["nothing was spent yet"]
-    lines += [_entry_line(entry) for entry in entries]
+    lines = [f"{opened.path}", f"default budget: {plain(opened.budget())}"]
+    lines += [_account_line(account) for account in accounts]
+    lines += [_entry_line(entry) for entry in entries] or ["nothing was spent yet"]
     console.result(
         "\n".join(lines),
         {
@@ -52,13 +52,15 @@ def command(context: click.Context, console: Console, ledger: Path | None, datas
 @command.command("budget")
 @click.argument("dataset")
 @click.argument("epsilon")
+@click.option("--reason", default="", help="Reason for the budget. [default: as it is]")
+@click.option("--owner", default="", help="Who answers for the budget. [default: as it is]")
 @click.pass_obj
-def budget(ledger: Path | None, dataset: str, epsilon: str) -> None:
+def budget(ledger: Path | None, dataset: str, epsilon: str, reason: str, owner: str) -> None:
     """Set the whole budget of DATASET (a name, the first digits of an id, or 'default')."""
     opened = Ledger(ledger)
     budgeted = None if dataset == "default" else dataset
-    opened.set_budget(budgeted, epsilon)
-    click.echo(f"budget of {dataset}: {float(opened.budget(budgeted)):g}")
+    opened.set_budget(budgeted, epsilon, reason=reason, owner=owner)
+    click.echo(f"budget of {dataset}: {plain(opened.budget(budgeted))}")
 
 
 @command.command("name")
@@ -66,7 +68,7 @@ def budget(ledger: Path | None, dataset: str, epsilon: str) -> None:
 @click.argument("name")
 @click.pass_obj
 def name(ledger: Path | None, dataset: str, name: str) -> None:
-    """Call DATASET by NAME; a name that is taken joins both to one budget, for good."""
+    """Call DATASET by NAME; a name that is taken joins both accounts to its budget, for good."""
     opened = Ledger(ledger)
     opened.name(dataset, name)
     click.echo(_account_line(opened.account(name)))
@@ -83,14 +85,16 @@ def annul(ledger: Path | None, spend: str, reason: str) -> None:
 
 
 def _account_line(account: Balance) -> str:
-    spent, whole = float(account.spent), float(account.budget)
-    called = account.name or ", ".join(account.datasets)
-    return f"dataset {called}: {spent:g} of {whole:g} spent, {max(whole - spent, 0.0):g} left"
+    lines = [f"dataset {account.name or ', '.join(account.datasets)}: {account.standing}"]
+    lines += [f"owner: {account.owner}"] if account.owner else []
+    lines += [f"reason for the budget: {account.reason}"] if account.reason else []
+    lines += [f"other people than dataset {statement}" for statement in account.other_people]
+    return "\n    ".join(lines)
 
 
 def _entry_line(entry: Entry) -> str:
     return (
-        f"  {entry.time}  {entry.id}  {float(entry.epsilon):g}  {entry.method}  {entry.tiling}"
+        f"  {entry.time}  {entry.id}  {plain(entry.epsilon)}  {entry.method}  {entry.tiling}"
         f"  {entry.status}  {', '.join(entry.outputs)}".rstrip()
     )
 

@@ -236,6 +236,7 @@ def release_options(suffixes: Sequence[str], help: str, *, required: bool = True
         no_ledger: bool,
         dataset: str | None,
         resume: bool,
+        other_people: str | None,
         seed: int | None,
     ) -> dict[str, Any]:
         from mapveil.privacy.account import Account
@@ -244,7 +245,9 @@ def release_options(suffixes: Sequence[str], help: str, *, required: bool = True
             raise ParameterError(
                 "--resume continues a release that was charged: leave out --no-ledger and --seed"
             )
-        account = None if no_ledger or seed is not None else Account(dataset, ledger, outputs, resume)
+        account = None
+        if not no_ledger and seed is None:
+            account = Account(dataset, ledger, outputs, resume, other_people)
         return {"outputs": outputs, "account": account, "seed": seed}
 
     return gathered(
@@ -257,7 +260,12 @@ def release_options(suffixes: Sequence[str], help: str, *, required: bool = True
             help="Do not record this release in the ledger. It still satisfies DP, but its epsilon is not added to the "
             "total.",
         ),
-        click.option("--dataset", help="Charge the budget of this name. [default: recognised by content]"),
+        click.option("--dataset", help="Charge the budget of this name. [default: recognised by the people]"),
+        click.option(
+            "--other-people",
+            metavar="REASON",
+            help="State that these people are others than those of accounts with the same ids. Needs a new --dataset.",
+        ),
         click.option(
             "--resume",
             is_flag=True,

@@ -65,7 +65,7 @@ class PointQuery:
         """Name of the source in messages."""
         return self.table.name
 
-    def scan(self, connection: duckdb.DuckDBPyConnection, *, everyone: bool = False) -> str:
+    def scan(self, connection: duckdb.DuckDBPyConnection) -> str:
         """Register the source on a connection; the SELECT text of the canonical columns.
 
         Yields ``user_id``, ``lon``, ``lat`` (degrees, DOUBLE) and, where the source has them, ``weight``
@@ -75,13 +75,11 @@ class PointQuery:
         select = [f"{kept.pop('user')} AS user_id"]
         select += [f"{sql} AS {name}" for name, sql in kept.items() if sql]
         relation = self.table.relation(connection)
-        return f"SELECT {', '.join(select)} FROM {relation} WHERE {self.counted(everyone=everyone)}"
+        return f"SELECT {', '.join(select)} FROM {relation} WHERE {self.counted()}"
 
-    def counted(self, *, everyone: bool = False) -> str:
-        """SQL of the source's rows that count: of the filter unless ``everyone`` is asked for; usable where others are
-        dropped.
-        """
-        parts = [] if everyone or self.where is None else [f"({self.where}\n)"]
+    def counted(self) -> str:
+        """SQL of the source's rows that count: of the filter; usable where others are dropped."""
+        parts = [] if self.where is None else [f"({self.where}\n)"]
         if self.on_bad_rows == "drop":
             parts += self.usable(self.expressions).values()
         return " AND ".join(parts) or "TRUE"

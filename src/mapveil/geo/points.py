@@ -2,46 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from mapveil.geo.find_columns import like_weights
 from mapveil.geo.point_query import Columns, PointQuery
-from mapveil.geo.tables import FrameTable, column_types, connection, quote_name, reading
+from mapveil.geo.tables import FrameTable, column_types, quote_name, reading
 from mapveil_client.errors import InputError
 
 if TYPE_CHECKING:
     import pyarrow
 
     from mapveil.geo.region import Region
-
-# Two sums of mixed integers for each user's rows, then a digest per user: a digest per row takes several
-# times as long. Nothing here depends on the version of the engine, unlike its own HASH. With |x| <= 1.8e9,
-# |y| <= 9e8 and w <= 1e18, every product and sum of a row stays below 2^63.
-_FINGERPRINT_SQL: Final = """
-WITH scaled AS (
-    SELECT user_id,
-           CAST(ROUND(lon * 10000000) AS BIGINT) AS x,
-           CAST(ROUND(lat * 10000000) AS BIGINT) AS y,
-           CAST(ROUND({weight} * 1000000) AS BIGINT) AS w
-    FROM ({points}) AS points
-),
-users AS (
-    SELECT user_id, COUNT(*) AS n,
-           SUM(((x * 2654435761 + y) % 2147483647) * ((y * 2246822519 + x + w) % 2147483629)) AS a,
-           SUM(((x * 3266489917 + w) % 2147483647) * ((y * 668265263 - x) % 2147483629)) AS b
-    FROM scaled
-    GROUP BY user_id
-)
-SELECT SUM(n), COUNT(*),
-       SUM(MD5_NUMBER_LOWER(CONCAT_WS('|', n, a, b, user_id))),
-       SUM(MD5_NUMBER_UPPER(CONCAT_WS('|', n, a, b, user_id)))
-FROM users
-"""
 
 
 class PointArrays(NamedTuple):
@@ -120,24 +95,6 @@ class Points(PointQuery):
     def like_weights(self) -> list[str]:
         """Columns whose names suggest weights, where no column of weights was asked for; reads no rows."""
         return [] if self.columns.weight else like_weights(column_types(self.table))
-
-    def fingerprint(self) -> bytes:
-        """SHA-256 over the multiset of (user id as text, location to 1e-7 degrees, weight to 1e-6), for the ledger.
-
-        It tells datasets apart for book-keeping, and does not resist forgery. Order of rows, file format, column names,
-        times and labels do not change it. Run by: the curator.
-
-        Raises
-        ------
-        InputError
-            The source cannot be read.
-        """
-        weight = "weight" if self.columns.weight is not None else "1"
-        with connection() as opened, reading(self.source):
-            rows = opened.execute(
-                _FINGERPRINT_SQL.format(weight=weight, points=self.scan(opened, everyone=True))
-            ).fetchall()
-        return hashlib.sha256(f"mapveil points 1 {rows[0]}".encode()).digest()
 
     def arrays(self) -> PointArrays:
         """All rows as arrays, in no particular order: holds the whole table, so for small ones."""

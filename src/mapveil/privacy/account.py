@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -37,6 +36,9 @@ class Account:
         answer is kept, until :func:`writing` ends.
     resume : bool
         Continue the unwritten release of the same request, which is not charged again.
+        The files that will be written, recorded with each charge.
+    other_people : str, optional
+        Reason why the people are others than those of every other account; see :meth:`Ledger.recognise`.
 
     Examples
     --------
@@ -53,6 +55,7 @@ class Account:
     ledger: Ledger | str | PathLike[str] | None = None
     outputs: Sequence[str | PathLike[str]] = ()
     resume: bool = False
+    other_people: str | None = None
 
     @classmethod
     def open(
@@ -81,7 +84,7 @@ class Account:
         account = cls(name, ledger)
         opened = account._opened
         known = name in {each.name for each in opened.accounts()}
-        opened.name(opened.dataset_id(hashlib.sha256(f"mapveil account {name}".encode()).digest()), name)
+        opened.recognise(None, dataset=name)
         if budget is not None and not known:
             opened.set_budget(name, budget)
         if budget is not None and opened.budget(name) != as_epsilon(budget, "budget"):
@@ -128,9 +131,11 @@ class Account:
             )
         opened = self._opened
         try:
-            dataset = opened.dataset_id(data if isinstance(data, Points | Counts) else str(self.name))
-            if self.name is not None:
-                opened.name(dataset, self.name)
+            dataset = opened.recognise(
+                data if isinstance(data, Points | Counts) else None,
+                dataset=self.name,
+                other_people=self.other_people,
+            )
         except InputError:
             if isinstance(data, Points):
                 data.check()  # names the row that cannot be used

@@ -1,43 +1,52 @@
 r"""The ledger: the epsilon spent on each dataset, and the refusal to spend more.
 
-A dataset is known by the HMAC-SHA256 of its content's fingerprint under a key of the ledger's own: the ledger
-recognises a dataset, but its ids cannot be compared with another ledger's. The key lies in the file, so the file is
-the curator's secret, readable by its owner only. Nothing else that depends on the data is stored.
+An account is a population and its budget. The ledger knows the people by a sample of keyed values of their ids
+(:mod:`mapveil.privacy.population`), so a table belongs to the account of its people whatever its rows, weights, filters
+or format. A raster of counts has no ids and is known by its content. The key lies in the file: whoever holds the file
+can test whether an id is in a sketch, so the file is the curator's secret, readable by its owner only. Nothing else
+that depends on the data is stored.
 
 Budgets add up (basic composition): releases that are :math:`(\epsilon_i, \delta_i)`-DP for the same users are together
 :math:`(\sum_i \epsilon_i, \sum_i \delta_i)`-DP, also where they concern disjoint regions, for one user may have been
 in all of them. The ledger sums the epsilons, as exact fractions; it does not count the deltas, which each guarantee
 states.
 
-The ledger cannot see another ledger's spending, the same users in a file of other content (give both files one name
-with :meth:`Ledger.name` and they share one budget), or that its file was deleted or restored to an older state.
+The ledger cannot see another ledger's spending; that its file was deleted or restored to an older state; the same
+people under new ids, or in another raster of counts (give such data one name, and they share one budget); fewer common
+people than :data:`mapveil.privacy.population.SHARED`, who then have a part in two budgets; and, where an account has
+more people than a sketch holds, a table so small that none of its people are in the sample.
 """
 
-import hmac
 import json
 import os
 import secrets
 import sqlite3
 import sys
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from contextlib import nullcontext
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
+from mapveil.geo.counts import Counts
+from mapveil.geo.points import Points
 from mapveil.privacy.ledger_accounts import (
     Balance,
     Entry,
     SpendId,
+    account_of,
+    add_name,
     default_budget,
     find_account,
     find_dataset,
     find_entries,
-    like_id,
-    open_account,
+    join_account,
+    now,
+    recognise,
     refusal,
 )
 from mapveil.privacy.ledger_file import create_ledger, transaction
+from mapveil.privacy.population import see
 from mapveil_client.epsilon import EpsilonLike, as_epsilon
 from mapveil_client.errors import BudgetExceeded, InputError, ParameterError
 
@@ -48,14 +57,6 @@ Under a total of 3 and add-or-remove neighbours, an adversary with even odds can
 the table, or is not, to at most e^3 / (1 + e^3) = 95.3 %; that the person was at one of two places rather than the
 other, to at most e^6 / (1 + e^6) = 99.76 %. A larger budget is a decision for a person to take and to record.
 """
-
-
-class Fingerprinted(Protocol):
-    """Data with a fingerprint of its content, such as ``Points`` and ``Counts``."""
-
-    def fingerprint(self) -> bytes:
-        """32 bytes that depend on the content only."""
-        ...
 
 
 def default_ledger_path() -> Path:
@@ -75,8 +76,7 @@ def default_ledger_path() -> Path:
 class Ledger:
     """A file of spends that refuses to exceed a budget. Run by: the curator.
 
-    A ``dataset`` is the data themselves (``Points``, ``Counts``), the 32 bytes of a fingerprint, its whole id, or, for
-    a dataset the ledger knows, its name or the leading digits of its id.
+    A ``dataset`` is known by its id, by the leading digits of the id, or by the name of its account.
 
     Parameters
     ----------
@@ -92,8 +92,9 @@ class Ledger:
     --------
     >>> import tempfile
     >>> ledger = Ledger(tempfile.mkdtemp() + "/ledger.sqlite")
-    >>> spend = ledger.spend(bytes(32), "0.5", method="laplace")
-    >>> ledger.remaining(bytes(32))
+    >>> city = ledger.recognise(Points.from_arrays(["ann", "bob"], [-73.9, -74.0], [40.7, 40.8]))
+    >>> spend = ledger.spend(city, "0.5", method="laplace")
+    >>> ledger.remaining(city)
     Fraction(5, 2)
     """
 
@@ -103,29 +104,49 @@ class Ledger:
         with transaction(self.path):  # refuse a foreign file now, not after the heavy work
             pass
 
-    def dataset_id(self, dataset: Fingerprinted | bytes | str) -> str:
-        """The dataset's id in this ledger, 64 hexadecimal digits.
+    def recognise(
+        self, data: Points | Counts | None, *, dataset: str | None = None, other_people: str | None = None
+    ) -> str:
+        """The id of a dataset, in the account of its people: a known account, one that it joins, or a new one.
+
+        A table whose people the ledger knows (an equal sketch) is recognised silently. A table with an estimated
+        :data:`mapveil.privacy.population.SHARED` or more of its people in a known account, or of the account's people
+        in the table, joins that account if ``dataset`` names it, and is refused otherwise. Reads the ids of the whole
+        table once. Run by: the curator.
+
+        Parameters
+        ----------
+        data : Points or Counts, optional
+            The data; without them, the account of a name.
+        dataset : str, optional
+            Name of the account, or leading digits of the id of one of its datasets. A new name opens an account, or
+            names the one that knows exactly these people.
+        other_people : str, optional
+            Reason why the people are others than those of every other account, such as ids that coincide by chance;
+            recorded. Needs ``dataset``.
 
         Raises
         ------
         InputError
-            A name or leading digits that no dataset, or more than one, has.
+            The people are in other accounts too, or the source cannot be read: nothing was written.
         """
-        if isinstance(dataset, str):
-            if len(dataset) == 64 and like_id(dataset):
-                return dataset
-            with transaction(self.path) as connection:
-                return find_dataset(connection, dataset)
-        content = dataset if isinstance(dataset, bytes) else dataset.fingerprint()
-        if len(content) != 32:
-            raise ParameterError(f"a fingerprint must have 32 bytes, got {len(content)}")
+        if dataset is None and (data is None or other_people is not None):
+            raise ParameterError(
+                "dataset (--dataset NAME) is required with other_people (--other-people), or without data"
+            )
+        if other_people is not None and not other_people.strip():
+            raise ParameterError("other_people (--other-people) must be a reason, got an empty text")
         with transaction(self.path) as connection:
             key = connection.execute("SELECT key FROM ledger").fetchone()[0]
-        return hmac.digest(key, content, "sha256").hex()
+        with (
+            nullcontext() if data is None else see(data, key) as seen,
+            transaction(self.path, write=True) as connection,
+        ):
+            return recognise(connection, seen, "" if data is None else data.source, dataset, other_people)
 
     def spend(
         self,
-        dataset: Fingerprinted | bytes | str,
+        dataset: str,
         epsilon: EpsilonLike,
         *,
         method: str,
@@ -170,7 +191,6 @@ class Ledger:
             The spend cannot be recorded, so nothing may be released.
         """
         asked = as_epsilon(epsilon)
-        digest = self.dataset_id(dataset)
         spend = spend or SpendId(secrets.token_hex(8))
         record = (
             str(asked),
@@ -181,20 +201,16 @@ class Ledger:
             json.dumps([Path(output).name for output in outputs]),
         )
         with transaction(self.path, write=True) as connection:
-            refused = _refused(connection, digest, asked)
-            if refused is None:
-                connection.execute(
-                    "INSERT INTO spends (id, time, dataset, epsilon, method, parameters, tiling, region,"
-                    " outputs) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    (spend, _now(), digest, *record),
-                )
-        if (
-            refused is not None
-        ):  # after the transaction: the dataset stays known, so that its budget can be raised
-            raise refused
+            known = find_dataset(connection, dataset)
+            _refuse(connection, known, asked)
+            connection.execute(
+                "INSERT INTO spends (id, time, dataset, epsilon, method, parameters, tiling, region,"
+                " outputs) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (spend, now(), known, *record),
+            )
         return spend
 
-    def check(self, dataset: Fingerprinted | bytes | str, epsilon: EpsilonLike) -> None:
+    def check(self, dataset: str, epsilon: EpsilonLike) -> None:
         """Refuse a spend that the budget does not allow now; spend nothing. For a release of several rounds.
 
         Raises
@@ -203,11 +219,8 @@ class Ledger:
             The dataset's budget does not allow it.
         """
         asked = as_epsilon(epsilon)
-        digest = self.dataset_id(dataset)
-        with transaction(self.path, write=True) as connection:
-            refused = _refused(connection, digest, asked)
-        if refused is not None:
-            raise refused
+        with transaction(self.path) as connection:
+            _refuse(connection, find_dataset(connection, dataset), asked)
 
     def written(self, spend: SpendId | str) -> None:
         """Note that every output of a spend was written.
@@ -242,11 +255,10 @@ class Ledger:
             raise ParameterError("reason is required: explain why no output was released")
         self._mark(spend, "annulled", reason)
 
-    def entries(self, dataset: Fingerprinted | bytes | str | None = None) -> tuple[Entry, ...]:
+    def entries(self, dataset: str | None = None) -> tuple[Entry, ...]:
         """Every line, oldest first; or those of one dataset and what shares its budget."""
-        digest = None if dataset is None else self.dataset_id(dataset)
         with transaction(self.path) as connection:
-            return find_entries(connection, digest)
+            return find_entries(connection, None if dataset is None else find_dataset(connection, dataset))
 
     def accounts(self) -> tuple[Balance, ...]:
         """Every budget the ledger keeps, in the order in which they were opened."""
@@ -254,67 +266,73 @@ class Ledger:
             firsts = connection.execute(
                 "SELECT MIN(dataset) FROM datasets GROUP BY account ORDER BY account"
             ).fetchall()
-            return tuple(find_account(connection, digest) for (digest,) in firsts)
+            return tuple(find_account(connection, dataset) for (dataset,) in firsts)
 
-    def account(self, dataset: Fingerprinted | bytes | str) -> Balance:
-        """State of a dataset's budget; the default budget where nothing was spent on it."""
-        digest = self.dataset_id(dataset)
+    def account(self, dataset: str) -> Balance:
+        """State of a dataset's budget."""
         with transaction(self.path) as connection:
-            return find_account(connection, digest)
+            return find_account(connection, find_dataset(connection, dataset))
 
-    def budget(self, dataset: Fingerprinted | bytes | str | None = None) -> Fraction:
+    def budget(self, dataset: str | None = None) -> Fraction:
         """The dataset's whole budget; without a dataset, the ledger's default."""
         if dataset is not None:
             return self.account(dataset).budget
         with transaction(self.path) as connection:
             return default_budget(connection)
 
-    def remaining(self, dataset: Fingerprinted | bytes | str) -> Fraction:
+    def remaining(self, dataset: str) -> Fraction:
         """Remaining epsilon of the dataset."""
         return self.account(dataset).remaining
 
-    def set_budget(self, dataset: Fingerprinted | bytes | str | None, epsilon: EpsilonLike) -> None:
-        """Set the whole budget of a dataset (``None``: of every dataset without one of its own).
+    def set_budget(
+        self, dataset: str | None, epsilon: EpsilonLike, *, reason: str = "", owner: str = ""
+    ) -> None:
+        """Set the whole budget of a dataset's account (``None``: of every account without one of its own).
 
         A budget at or below what is spent already refuses everything further.
+
+        Parameters
+        ----------
+        dataset : str or None
+            The dataset.
+        epsilon : int, float, str, Decimal or Fraction
+            The budget.
+        reason, owner : str
+            Reason for the budget, and who answers for it; left as they are where empty.
         """
         budget = str(as_epsilon(epsilon, "budget"))
-        digest = None if dataset is None else self.dataset_id(dataset)
+        if dataset is None and (reason or owner):
+            raise ParameterError(
+                "a reason and an owner must be given for one dataset, got the default budget"
+            )
         with transaction(self.path, write=True) as connection:
-            if digest is None:
+            if dataset is None:
                 connection.execute("UPDATE ledger SET default_budget = ?", (budget,))
             else:
                 connection.execute(
-                    "UPDATE accounts SET budget = ? WHERE account = ?",
-                    (budget, open_account(connection, digest)),
+                    "UPDATE accounts SET budget = ?, reason = COALESCE(NULLIF(?, ''), reason),"
+                    " owner = COALESCE(NULLIF(?, ''), owner) WHERE account = ?",
+                    (budget, reason, owner, account_of(connection, find_dataset(connection, dataset))),
                 )
 
-    def name(self, dataset: Fingerprinted | bytes | str, name: str) -> None:
-        """Name a dataset; a name that is taken joins the dataset to that name's budget for good.
+    def name(self, dataset: str, name: str) -> None:
+        """Name a dataset's account; a name that is taken joins the account to that one for good.
 
-        Join datasets of the same users: a table and its later version, two cuts of one table. The joined spend counts
-        against the budget of the name. A dataset may have several names; none is ever freed, for a freed name would
-        lead to a fresh budget.
+        Join accounts of the same people. The joined spend counts against the budget of the name. An account may have
+        several names; none is ever freed, for a freed name would lead to a fresh budget.
 
         Raises
         ------
         ParameterError
             The name is empty, ``default``, or could be taken for an id.
         """
-        if not name.strip() or name == "default" or like_id(name):
-            raise ParameterError(
-                f"name must be a word other than 'default' and no row of hexadecimal digits, got {name!r}"
-            )
-        digest = self.dataset_id(dataset)
         with transaction(self.path, write=True) as connection:
-            account = open_account(connection, digest)
+            account = account_of(connection, find_dataset(connection, dataset))
             taken = connection.execute("SELECT account FROM names WHERE name = ?", (name,)).fetchone()
             if taken is None:
-                connection.execute("INSERT INTO names VALUES (?, ?)", (name, account))
+                add_name(connection, account, name)
             elif taken[0] != account:
-                connection.execute("UPDATE datasets SET account = ? WHERE account = ?", (taken[0], account))
-                connection.execute("UPDATE names SET account = ? WHERE account = ?", (taken[0], account))
-                connection.execute("DELETE FROM accounts WHERE account = ?", (account,))
+                join_account(connection, account, taken[0])
 
     def _mark(self, spend: str, kind: str, reason: str) -> None:
         with transaction(self.path, write=True) as connection:
@@ -323,20 +341,14 @@ class Ledger:
             before = connection.execute("SELECT kind FROM events WHERE id = ?", (spend,)).fetchone()
             if before is not None:
                 raise InputError(f"{self.path}: spend {spend} is {before[0]} already and cannot be {kind}")
-            connection.execute("INSERT INTO events VALUES (?, ?, ?, ?)", (spend, kind, _now(), reason))
+            connection.execute("INSERT INTO events VALUES (?, ?, ?, ?)", (spend, kind, now(), reason))
 
     def __repr__(self) -> str:
         return f"Ledger({str(self.path)!r})"
 
 
-def _refused(connection: sqlite3.Connection, digest: str, asked: Fraction) -> BudgetExceeded | None:
-    """The refusal of a spend that the budget does not allow; opens the dataset's account."""
-    open_account(connection, digest)
-    account = find_account(connection, digest)
-    if account.spent + asked <= account.budget:
-        return None
-    return BudgetExceeded(refusal(account, digest, asked))
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
+def _refuse(connection: sqlite3.Connection, dataset: str, asked: Fraction) -> None:
+    """Refuse a spend that the budget does not allow."""
+    account = find_account(connection, dataset)
+    if account.spent + asked > account.budget:
+        raise BudgetExceeded(refusal(account, asked))

@@ -1,14 +1,19 @@
-"""The ledger's accounts: datasets that share a budget, and how each stands by its lines alone."""
+"""The ledger's accounts: people who share a budget, how each account stands, and which one a table belongs to."""
 
 import json
+import secrets
 import shlex
 import sqlite3
-from datetime import datetime
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any, Final, NamedTuple, NewType
 
+import numpy as np
+
+from mapveil.privacy.population import SHARED, Seen, Sketch, merge
 from mapveil_client.epsilon import as_epsilon
-from mapveil_client.errors import InputError
+from mapveil_client.errors import InputError, ParameterError
 
 _SHOWN: Final = 12  # hexadecimal digits of a dataset's id on display
 _SHORTEST: Final = 6  # and the fewest that are accepted for one
@@ -36,18 +41,28 @@ class Entry(NamedTuple):
 
 
 class Balance(NamedTuple):
-    """Datasets that share one budget, and how it stands."""
+    """A population that has one budget, and how it stands."""
 
     name: str | None
-    datasets: tuple[str, ...]
+    datasets: tuple[str, ...]  # leading digits of the ids of the tables and rasters that were charged to it
+    unit: str  # whose epsilon is counted
+    owner: str  # who answers for the budget
+    reason: str  # for the budget
     budget: Fraction
     spent: Fraction
     releases: int
+    other_people: tuple[str, ...]  # datasets that were stated to be of others, each with the reason
 
     @property
     def remaining(self) -> Fraction:
         """Remaining epsilon, never below zero."""
         return max(self.budget - self.spent, Fraction(0))
+
+    @property
+    def standing(self) -> str:
+        """One line: what is spent and what is left, exactly."""
+        spent, whole, left = map(plain, (self.spent, self.budget, self.remaining))
+        return f"{spent} of {whole} spent per {self.unit}, {left} left"
 
 
 def like_id(text: str) -> bool:
@@ -76,26 +91,81 @@ def default_budget(connection: sqlite3.Connection) -> Fraction:
     return as_epsilon(connection.execute("SELECT default_budget FROM ledger").fetchone()[0], "default budget")
 
 
-def open_account(connection: sqlite3.Connection, digest: str) -> int:
-    """The account of a dataset, a new one for a dataset the ledger has not seen."""
-    found = connection.execute("SELECT account FROM datasets WHERE dataset = ?", (digest,)).fetchone()
-    if found is not None:
-        return int(found[0])
-    account = connection.execute("INSERT INTO accounts (budget) VALUES (NULL)").lastrowid
-    connection.execute("INSERT INTO datasets VALUES (?, ?)", (digest, account))
-    assert account is not None
-    return account
+def recognise(
+    connection: sqlite3.Connection,
+    seen: Seen | None,
+    source: str,
+    dataset: str | None,
+    other_people: str | None,
+) -> str:
+    """The id of the dataset that was seen, opened or joined to an account; see :meth:`Ledger.recognise`."""
+    named = None if dataset is None else _find_named(connection, dataset)
+    alike: dict[int, str] = {}  # the accounts that know these very people
+    if seen is not None:
+        alike = dict(
+            connection.execute(
+                "SELECT account, dataset FROM datasets WHERE digest = ?", (seen.digest,)
+            ).fetchall()
+        )
+    if named is None and other_people is None and len(alike) == 1:
+        account, known = next(iter(alike.items()))
+        if dataset is not None:
+            add_name(connection, account, dataset)
+        return known
+    if named in alike and other_people is None:
+        return alike[named]
+    stated = {account for account, _ in _statements(connection, named)}
+    shares = {} if seen is None else seen.shares(_sketches(connection))
+    shares = {
+        account: share
+        for account, share in sorted({**shares, **dict.fromkeys(alike, 1.0)}.items())
+        if share >= SHARED and account not in stated and account != named
+    }
+    if shares and other_people is None:
+        raise _people_in_common(connection, source, shares, named, dataset)
+    home = _open_account(connection, dataset) if named is None else named
+    if home in alike:
+        identity = alike[home]
+    elif seen is None and named is not None:
+        identity = _first_dataset(connection, home)
+    else:
+        identity = secrets.token_hex(16)
+        digest = None if seen is None else seen.digest
+        connection.execute("INSERT INTO datasets VALUES (?, ?, ?)", (identity, home, digest))
+    if seen is not None:
+        _add_people(connection, home, seen.sketch)
+    for other in shares:
+        connection.execute(
+            "INSERT INTO other_people VALUES (?, ?, ?, ?)",
+            (identity, _first_dataset(connection, other), now(), other_people),
+        )
+    return identity
 
 
-def find_account(connection: sqlite3.Connection, digest: str) -> Balance:
+def add_name(connection: sqlite3.Connection, account: int, name: str) -> None:
+    """Name an account; refuse a name that could be taken for something else."""
+    if not name.strip() or name == "default" or like_id(name):
+        raise ParameterError(
+            f"name must be a word other than 'default' and no row of hexadecimal digits, got {name!r}"
+        )
+    connection.execute("INSERT INTO names VALUES (?, ?)", (name, account))
+
+
+def join_account(connection: sqlite3.Connection, account: int, other: int) -> None:
+    """Give an account's datasets, names and people to another, whose budget stays."""
+    _add_people(connection, other, _sketches(connection)[account])
+    connection.execute("UPDATE datasets SET account = ? WHERE account = ?", (other, account))
+    connection.execute("UPDATE names SET account = ? WHERE account = ?", (other, account))
+    connection.execute("DELETE FROM accounts WHERE account = ?", (account,))
+
+
+def find_account(connection: sqlite3.Connection, dataset: str) -> Balance:
     """Compute the state of a dataset's budget from its lines alone."""
-    found = connection.execute(
-        f"SELECT account, {_NAME}, budget FROM datasets JOIN accounts USING (account) WHERE dataset = ?",
-        (digest,),
+    account, name, unit, owner, reason, budget = connection.execute(
+        f"SELECT account, {_NAME}, unit, owner, reason, budget FROM datasets JOIN accounts USING (account)"
+        " WHERE dataset = ?",
+        (dataset,),
     ).fetchone()
-    if found is None:
-        return Balance(None, (digest[:_SHOWN],), default_budget(connection), Fraction(0), 0)
-    account, name, budget = found
     members = connection.execute(
         "SELECT dataset FROM datasets WHERE account = ? ORDER BY rowid", (account,)
     ).fetchall()
@@ -107,22 +177,109 @@ def find_account(connection: sqlite3.Connection, digest: str) -> Balance:
     return Balance(
         name,
         tuple(member[:_SHOWN] for (member,) in members),
+        unit,
+        owner,
+        reason,
         default_budget(connection) if budget is None else as_epsilon(budget, "budget"),
         sum((as_epsilon(epsilon) for (epsilon,) in spent), Fraction(0)),
         len(spent),
+        tuple(f"{_called(connection, other)}: {why}" for other, why in _statements(connection, account)),
     )
 
 
-def find_entries(connection: sqlite3.Connection, digest: str | None) -> tuple[Entry, ...]:
+def now() -> str:
+    """The time of a line."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _open_account(connection: sqlite3.Connection, name: str | None) -> int:
+    account = connection.execute(
+        "INSERT INTO accounts (unit, owner, reason, sketch) VALUES ('user', '', '', x'')"
+    ).lastrowid
+    assert account is not None
+    if name is not None:
+        add_name(connection, account, name)
+    return account
+
+
+def _find_named(connection: sqlite3.Connection, text: str) -> int | None:
+    """The account of a name or of an id's leading digits; None for a name that is new."""
+    known = connection.execute("SELECT account FROM names WHERE name = ?", (text,)).fetchone()
+    if known is None and not like_id(text):
+        return None
+    return account_of(connection, find_dataset(connection, text))
+
+
+def account_of(connection: sqlite3.Connection, dataset: str) -> int:
+    """The account that a dataset belongs to."""
+    return int(connection.execute("SELECT account FROM datasets WHERE dataset = ?", (dataset,)).fetchone()[0])
+
+
+def _first_dataset(connection: sqlite3.Connection, account: int) -> str:
+    found = connection.execute("SELECT dataset FROM datasets WHERE account = ? ORDER BY rowid", (account,))
+    return str(found.fetchone()[0])
+
+
+def _called(connection: sqlite3.Connection, account: int) -> str:
+    """The account's name, or the leading digits of its first dataset's id."""
+    named = connection.execute(f"SELECT {_NAME} FROM accounts WHERE account = ?", (account,)).fetchone()[0]
+    return named or _first_dataset(connection, account)[:_SHOWN]
+
+
+def _sketches(connection: sqlite3.Connection) -> dict[int, Sketch]:
+    found = connection.execute("SELECT account, sketch FROM accounts").fetchall()
+    return {account: np.frombuffer(sketch, dtype="<u8").astype(np.uint64) for account, sketch in found}
+
+
+def _add_people(connection: sqlite3.Connection, account: int, people: Sketch) -> None:
+    sketch = merge(_sketches(connection)[account], people).astype("<u8").tobytes()
+    connection.execute("UPDATE accounts SET sketch = ? WHERE account = ?", (sketch, account))
+
+
+def _statements(connection: sqlite3.Connection, account: int | None) -> list[tuple[int, str]]:
+    """The accounts that were stated to be of other people than this one, and each reason."""
+    return connection.execute(
+        "WITH pairs AS (SELECT mine.account AS mine, theirs.account AS theirs, reason, other_people.rowid AS line"
+        " FROM other_people JOIN datasets AS mine ON mine.dataset = other_people.dataset"
+        " JOIN datasets AS theirs ON theirs.dataset = other)"
+        " SELECT theirs, reason FROM (SELECT * FROM pairs UNION ALL SELECT theirs, mine, reason, line FROM pairs)"
+        " WHERE mine = ?1 AND theirs <> ?1 ORDER BY line",
+        (account,),
+    ).fetchall()
+
+
+def _people_in_common(
+    connection: sqlite3.Connection,
+    source: str,
+    shares: Mapping[int, float],
+    named: int | None,
+    dataset: str | None,
+) -> InputError:
+    """The refusal of data about people whom other accounts know, with both ways out."""
+    names = {account: shlex.quote(_called(connection, account)) for account in shares}
+    common = " and ".join(
+        f"dataset {names[account]} (about {share:.0%})" for account, share in shares.items()
+    )
+    first = names[next(iter(shares))] if named is None else shlex.quote(str(dataset))
+    more = [name for name in names.values() if name != first]
+    joins = "".join(f"mapveil ledger name {name} {first}, then " for name in more)
+    return InputError(
+        f"{source}: has people in common with {common} of the smaller of both, so nothing is charged or released; "
+        f"if they are the same people: {joins}--dataset {first}; if they are others whose ids coincide, as ids such "
+        "as 1 to n do by chance: --dataset NEW-NAME --other-people REASON (in Python dataset=, other_people=)"
+    )
+
+
+def find_entries(connection: sqlite3.Connection, dataset: str | None) -> tuple[Entry, ...]:
     """Every line, oldest first; or those that share a dataset's budget."""
     rows = connection.execute(
         f"SELECT id, spends.time, dataset, {_NAME}, epsilon, method, parameters, tiling, region, outputs,"
-        " COALESCE(kind, 'spent'), COALESCE(reason, '')"
+        " COALESCE(kind, 'spent'), COALESCE(events.reason, '')"
         " FROM spends JOIN datasets USING (dataset) JOIN accounts USING (account)"
         " LEFT JOIN events USING (id)"
         " WHERE ?1 IS NULL OR account = (SELECT account FROM datasets WHERE dataset = ?1)"
         " ORDER BY spend",
-        (digest,),
+        (dataset,),
     ).fetchall()
     return tuple(_entry(row) for row in rows)
 
@@ -138,18 +295,18 @@ def _entry(row: tuple[Any, ...]) -> Entry:
     )
 
 
-def refusal(account: Balance, digest: str, asked: Fraction) -> str:
+def refusal(account: Balance, asked: Fraction) -> str:
     """One line: the reason of a refusal, and the command that would allow the spend."""
-    known = account.name or digest[:_SHOWN]
+    known = account.name or account.datasets[0]
     enough = account.spent + asked
     return (
-        f"dataset {known}: epsilon {_plain(asked)} asked, {_plain(account.spent)} of "
-        f"{_plain(account.budget)} spent, {_plain(account.remaining)} left, so nothing is released; "
-        f"to allow it, raise the budget: mapveil ledger budget {shlex.quote(known)} {_plain(enough)}"
+        f"dataset {known}: epsilon {plain(asked)} asked, {plain(account.spent)} of "
+        f"{plain(account.budget)} spent, {plain(account.remaining)} left, so nothing is released; "
+        f"to allow it, raise the budget: mapveil ledger budget {shlex.quote(known)} {plain(enough)}"
     )
 
 
-def _plain(epsilon: Fraction) -> str:
+def plain(epsilon: Fraction) -> str:
     """A decimal where it is exact, else the fraction: what is shown can be typed back."""
     decimal = f"{float(epsilon):.12g}"
     return decimal if Fraction(decimal) == epsilon else str(epsilon)

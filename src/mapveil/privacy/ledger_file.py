@@ -2,7 +2,7 @@
 
 The rollback journal is used rather than a write-ahead log, so that the ledger is one file at rest
 and a copy of it is whole. ``synchronous=EXTRA`` makes a commit durable in that mode: the journal's
-removal reaches the disk too before a transaction returns. Rows of spending are append-only, which
+removal reaches the disk too before a transaction returns. Spends and statements are append-only, which
 triggers enforce even against somebody who opens the file with another program.
 """
 
@@ -16,7 +16,7 @@ from typing import Final
 
 from mapveil_client.errors import InputError, PromiseError
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 _APPLICATION_ID: Final = 0x4D56_4C47  # "MVLG"
 _WAIT_SECONDS: Final = 60.0
 
@@ -24,8 +24,25 @@ _SCHEMA: Final = f"""
 PRAGMA application_id = {_APPLICATION_ID};
 PRAGMA user_version = {SCHEMA_VERSION};
 CREATE TABLE ledger (key BLOB NOT NULL, default_budget TEXT NOT NULL);
-CREATE TABLE accounts (account INTEGER PRIMARY KEY, budget TEXT);
-CREATE TABLE datasets (dataset TEXT PRIMARY KEY, account INTEGER NOT NULL REFERENCES accounts);
+CREATE TABLE accounts (
+    account INTEGER PRIMARY KEY AUTOINCREMENT,
+    unit TEXT NOT NULL,
+    owner TEXT NOT NULL,
+    budget TEXT,
+    reason TEXT NOT NULL,
+    sketch BLOB NOT NULL
+);
+CREATE TABLE datasets (
+    dataset TEXT PRIMARY KEY,
+    account INTEGER NOT NULL REFERENCES accounts,
+    digest TEXT
+);
+CREATE TABLE other_people (
+    dataset TEXT NOT NULL REFERENCES datasets,
+    other TEXT NOT NULL REFERENCES datasets (dataset),
+    time TEXT NOT NULL,
+    reason TEXT NOT NULL
+);
 CREATE TABLE names (name TEXT PRIMARY KEY, account INTEGER NOT NULL REFERENCES accounts);
 CREATE TABLE spends (
     spend INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -50,6 +67,10 @@ CREATE TRIGGER spends_stay BEFORE DELETE ON spends
 BEGIN SELECT RAISE(ABORT, 'a spend is never deleted'); END;
 CREATE TRIGGER spends_are_final BEFORE UPDATE ON spends
 BEGIN SELECT RAISE(ABORT, 'a spend is never changed'); END;
+CREATE TRIGGER statements_stay BEFORE DELETE ON other_people
+BEGIN SELECT RAISE(ABORT, 'a statement is never deleted'); END;
+CREATE TRIGGER statements_are_final BEFORE UPDATE ON other_people
+BEGIN SELECT RAISE(ABORT, 'a statement is never changed'); END;
 CREATE TRIGGER events_stay BEFORE DELETE ON events
 BEGIN SELECT RAISE(ABORT, 'an event is never deleted'); END;
 CREATE TRIGGER events_are_final BEFORE UPDATE ON events
@@ -115,7 +136,7 @@ def transaction(path: Path, *, write: bool = False) -> Iterator[sqlite3.Connecti
     Raises
     ------
     InputError
-        The file is not a ledger, is damaged, or belongs to a newer Mapveil.
+        The file is not a ledger, is damaged, or has another schema.
     PromiseError
         The file cannot be locked or written, so nothing may be released.
     """
@@ -155,8 +176,8 @@ def _connect(path: Path) -> sqlite3.Connection:
             raise _not_a_ledger(path, "another program's file" if path.stat().st_size else "an empty file")
         if version != SCHEMA_VERSION:
             raise InputError(
-                f"{path}: a ledger of schema {version}; this Mapveil reads schema {SCHEMA_VERSION}, "
-                "a newer one is needed"
+                f"{path}: a ledger of schema {version}; this Mapveil reads and writes schema {SCHEMA_VERSION} only; "
+                "name another file (--ledger or MAPVEIL_LEDGER)"
             )
     except BaseException:
         connection.close()

@@ -1,0 +1,146 @@
+r"""The people of a table, known by keyed values of their ids, and the share of them whom an account knows.
+
+A person's value is HMAC-SHA256 of the id as text under the ledger's key, cut to its first 64 bits. A population is
+known by a bottom-k sketch (Beyer et al. 2007, "On synopses for distinct-value estimation under multiset operations"):
+the k smallest values of its people, k being :data:`SAMPLE`. Keyed values are uniform, so a sketch is a random sample of
+the people, and the sketch of a union is made from the sketches.
+
+Every person of a table is compared with the sketch of an account, so that only the account is sampled:
+
+.. math:: \hat{s} = \frac{|A \cap T|}{\min(|A|,\; n\, b)}, \qquad
+          b = \begin{cases} 1 & |A| < k \\ \max(A) / 2^{64} & |A| = k \end{cases}
+
+where: A is the account's sketch, T the values of all n people of the table, b the fraction of people who are sampled,
+and :math:`\hat{s}` estimates the larger of two shares: of the table's people who are the account's, and of the
+account's people who are the table's.
+
+A table of m people, a fraction p of whom are among the N of an account, is taken for others with probability about
+:math:`e^{-p m k / N}` where N is above k, and p well above :data:`SHARED`; never where N is below k.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.geo.counts import Counts
+from mapveil.geo.points import Points
+from mapveil.geo.tables import connection, reading
+
+if TYPE_CHECKING:
+    import duckdb
+
+Sketch = npt.NDArray[np.uint64]
+"""Keyed values, shape (at most SAMPLE,), ascending and distinct."""
+
+SAMPLE: Final = 1 << 14
+"""Values that a sketch keeps, 128 KiB: 500 people are found among a million with probability 0.9997."""
+
+SHARED: Final = 0.1
+"""Share of people from which on two populations are taken to be one until somebody states otherwise."""
+
+_NOBODY: Final = np.empty(0, dtype=np.uint64)
+
+_TEXT_SQL: Final = """
+CASE WHEN starts_with(written, '0') OR contains(written, '.0')
+     THEN regexp_replace(written, '^(-?)0*([0-9]+)([.]0+)?$', '\\1\\2')
+     ELSE written END
+"""
+"""The text of an id whatever the file's format: 123, '0123' and 123.0 are one person."""
+
+_PEOPLE_SQL: Final = """
+CREATE TEMP TABLE people AS
+SELECT CAST('0x' || left({digest}, 16) AS UBIGINT) AS value
+FROM (
+    SELECT {text} AS id
+    FROM (SELECT lower(trim(CAST(id AS VARCHAR))) AS written FROM (SELECT DISTINCT {user} AS id FROM {rows}) AS ids)
+) AS texts
+WHERE id IS NOT NULL
+"""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Seen:
+    """Data as a ledger sees them.
+
+    Parameters
+    ----------
+    digest : str
+        Keyed hash of the sketch of a table's people, or of a raster's counts.
+    sketch : Sketch
+        The table's people; empty for counts, which have no ids.
+    """
+
+    digest: str
+    sketch: Sketch
+    _opened: duckdb.DuckDBPyConnection | None = None
+
+    def shares(self, known: Mapping[int, Sketch]) -> dict[int, float]:
+        """The estimated share of common people for each account with any, as in the formula above."""
+        if self._opened is None or not known:
+            return {}
+        import pyarrow
+
+        accounts = np.repeat(list(known), [sketch.size for sketch in known.values()])
+        self._opened.register(
+            "known", pyarrow.table({"account": accounts, "value": np.concatenate(list(known.values()))})
+        )
+        common = self._opened.execute(
+            "SELECT account, COUNT(*), (SELECT COUNT(*) FROM people) "
+            "FROM known WHERE value IN (SELECT value FROM people) GROUP BY account"
+        ).fetchall()
+        return {
+            account: min(1.0, number / min(known[account].size, people * _sampled(known[account])))
+            for account, number, people in common
+        }
+
+
+@contextlib.contextmanager
+def see(data: Points | Counts, key: bytes) -> Iterator[Seen]:
+    """Read the ids of all people of a table, whatever its filters, or the counts of a raster. Run by: the curator.
+
+    Raises
+    ------
+    InputError
+        The source cannot be read.
+    """
+    if isinstance(data, Counts):
+        yield Seen(hmac.digest(key, data.fingerprint(), "sha256").hex(), _NOBODY)
+        return
+    with connection() as opened, reading(data.source):
+        opened.execute(
+            _PEOPLE_SQL.format(
+                digest=_digest_sql("id", key),
+                text=_TEXT_SQL,
+                user=data.expressions.user,
+                rows=data.table.relation(opened),
+            )
+        )
+        found = opened.execute(
+            f"SELECT DISTINCT value FROM people ORDER BY value LIMIT {SAMPLE}"
+        ).fetchnumpy()
+        sketch = np.ma.filled(found["value"], 0).astype(np.uint64)
+        yield Seen(hmac.digest(key, b"people" + sketch.tobytes(), "sha256").hex(), sketch, opened)
+
+
+def merge(one: Sketch, other: Sketch) -> Sketch:
+    """The sketch of a union."""
+    return np.union1d(one, other)[:SAMPLE]
+
+
+def _sampled(sketch: Sketch) -> float:
+    """The fraction b of people who are in a sketch."""
+    return 1.0 if sketch.size < SAMPLE else float(sketch[-1]) / 2**64
+
+
+def _digest_sql(text: str, key: bytes) -> str:
+    """SQL of HMAC-SHA256 (RFC 2104) of a text under a key of at most 64 bytes, in hexadecimal digits."""
+    inner, outer = (bytes(byte ^ pad for byte in key.ljust(64, b"\0")).hex() for pad in (0x36, 0x5C))
+    hashed = f"unhex(sha256(unhex('{inner}') || encode({text})))"
+    return f"sha256(unhex('{outer}') || {hashed})"

@@ -1,0 +1,325 @@
+"""The ledger knows people: whatever their table looks like, and whenever two tables share them."""
+
+from __future__ import annotations
+
+import hmac
+import sqlite3
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import mapveil as mv
+from mapveil.privacy import population
+from mapveil.privacy.ledger import Ledger
+from mapveil.privacy.population import see
+from mapveil_client.errors import BudgetExceeded, InputError, ParameterError
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    return Ledger(tmp_path / "ledger.sqlite")
+
+
+def table(user: Any, **more: Any) -> mv.Points:
+    users = list(user)
+    place = np.linspace(0.0, 0.1, len(users))
+    return mv.Points.from_arrays(users, **{"lon": -74 + place, "lat": 40.7 + place, **more})
+
+
+def people(first: int, last: int) -> list[str]:
+    return [f"person-{number}" for number in range(first, last)]
+
+
+def key_of(ledger: Ledger) -> bytes:
+    with sqlite3.connect(ledger.path) as connection:
+        key = connection.execute("SELECT key FROM ledger").fetchone()[0]
+    connection.close()
+    return bytes(key)
+
+
+PANEL = people(0, 60)
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        table(PANEL[::-1]),
+        table(PANEL, lon=-74 + np.linspace(0.0, 0.1, 60) + 1e-6),
+        table([*PANEL, PANEL[0]]),
+        table(PANEL * 2),
+        table(PANEL, weight=[2.0] * 60),
+        table(PANEL, label=["a"] * 60),
+        table([f" {user.upper()} " for user in PANEL]),
+    ],
+    ids=["order", "jitter", "one row more", "doubled rows", "weight", "label", "case and spaces"],
+)
+def test_the_same_people_are_recognised_silently(ledger: Ledger, again: mv.Points) -> None:
+    known = ledger.recognise(table(PANEL))
+    assert ledger.recognise(again) == known
+    assert len(ledger.accounts()) == 1
+
+
+def test_a_filter_of_the_request_does_not_change_the_people(ledger: Ledger) -> None:
+    frame = pd.DataFrame({"user_id": PANEL, "lon": -74.0, "lat": 40.7, "hour": range(60)})
+    known = ledger.recognise(mv.read_points(frame))
+    for where in ("hour < 12", "FALSE"):
+        assert ledger.recognise(mv.read_points(frame, where=where)) == known
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [PANEL[:30], PANEL[:1], [*PANEL, "somebody else"], [*PANEL[:8], *people(100, 170)], people(54, 600)],
+    ids=["filtered", "filtered to one", "one person more", "a tenth of the table", "a tenth of the account"],
+)
+def test_some_of_the_people_are_refused_until_the_account_is_named(
+    ledger: Ledger, changed: list[str]
+) -> None:
+    known = ledger.recognise(table(PANEL), dataset="panel")
+    ledger.spend(known, 3, method="laplace")
+    before = ledger.path.read_bytes()
+    for given in (dict[str, str](), {"dataset": "fresh"}):
+        with pytest.raises(
+            InputError, match=r"arrays: has people in common with dataset panel \(about \d+%\)"
+        ):
+            ledger.recognise(table(changed), **given)
+    assert ledger.path.read_bytes() == before
+    joined = ledger.recognise(table(changed), dataset="panel")
+    assert joined != known
+    with pytest.raises(BudgetExceeded):
+        ledger.spend(joined, "0.1", method="laplace")
+    assert ledger.recognise(table(changed)) == joined
+    assert len(ledger.accounts()) == 1
+
+
+def test_fewer_than_a_tenth_are_another_account(ledger: Ledger) -> None:
+    first = ledger.recognise(table(PANEL))
+    other = ledger.recognise(table(people(55, 200)))
+    assert ledger.account(first) != ledger.account(other)
+
+
+def test_two_hundred_weeks_of_one_population_are_one_account(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A twentieth of the people are new every week; with 512 values the account of 5,475 is soon a sample."""
+    monkeypatch.setattr(population, "SAMPLE", 512)
+    ledger.recognise(table(people(0, 500)), dataset="panel")
+    for week in range(1, 200):
+        active = table(people(25 * week, 500 + 25 * week))
+        with pytest.raises(InputError, match="dataset panel"):
+            ledger.recognise(active)
+        ledger.recognise(active, dataset="panel")
+    (account,) = ledger.accounts()
+    assert len(account.datasets) == 200
+
+
+def test_two_hundred_disjoint_populations_are_two_hundred_accounts(ledger: Ledger) -> None:
+    for at in range(200):
+        ledger.recognise(table(people(100 * at, 100 * at + 100)))
+    assert len(ledger.accounts()) == 200
+
+
+IDS = [7, 42, 123, 100_500]
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda frame, path: frame.to_parquet(path.with_suffix(".parquet")),
+        lambda frame, path: frame.to_csv(path.with_suffix(".csv")),
+        lambda frame, path: frame.astype({"user_id": str}).to_parquet(path.with_suffix(".parquet")),
+        lambda frame, path: frame.astype({"user_id": float}).to_parquet(path.with_suffix(".parquet")),
+        lambda frame, path: frame.astype({"user_id": float}).to_csv(path.with_suffix(".csv")),
+        lambda frame, path: frame.assign(user_id=[f"{user:08}" for user in IDS]).to_csv(
+            path.with_suffix(".csv")
+        ),
+    ],
+    ids=["integers", "csv", "text", "floats", "csv of floats", "leading zeros"],
+)
+def test_a_person_has_one_id_in_every_format(
+    ledger: Ledger, tmp_path: Path, write: Callable[[pd.DataFrame, Path], Any]
+) -> None:
+    known = ledger.recognise(table(IDS))
+    write(pd.DataFrame({"user_id": IDS, "lon": -74.0, "lat": 40.7}), tmp_path / "again")
+    (path,) = tmp_path.glob("again.*")
+    assert ledger.recognise(mv.read_points(path)) == known
+
+
+def test_values_are_hmac_sha256_of_the_ids(ledger: Ledger) -> None:
+    ids = ["ann", "it's|é", "x" * 200]
+    key = bytes(range(32))
+    expected = sorted(int.from_bytes(hmac.digest(key, text.encode(), "sha256")[:8], "big") for text in ids)
+    with see(table(ids), key) as seen:
+        assert seen.sketch.tolist() == expected
+
+
+def test_nothing_but_keyed_values_is_stored(ledger: Ledger, tmp_path: Path) -> None:
+    other = Ledger(tmp_path / "other.sqlite")
+    sketches = []
+    for one in (ledger, other):
+        one.recognise(table(PANEL))
+        assert b"person" not in one.path.read_bytes()
+        assert one.path.stat().st_mode & 0o077 == 0
+        with see(table(PANEL), key_of(one)) as seen:
+            sketches.append(seen.sketch)
+            assert seen.sketch.tobytes() in one.path.read_bytes()
+    assert not np.isin(*sketches).any()
+
+
+def test_a_small_table_inside_a_large_account_is_seen_as_often_as_stated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With m k / N = 1.28 a fraction e^-1.28 = 0.278 goes unseen: of 200 tables 56, within four deviations of 6.3.
+
+    Half or twice as many values would leave 105 or 15.
+    """
+    monkeypatch.setattr(population, "SAMPLE", 256)
+    unseen = 0
+    for trial in range(10):
+        key = trial.to_bytes(32, "big")
+        with see(table(range(20_000)), key) as whole:
+            sketch = whole.sketch
+        assert sketch.size == 256
+        for first in range(0, 2000, 100):
+            with see(table(range(first, first + 100)), key) as part:
+                unseen += not part.shares({1: sketch})
+    assert 31 <= unseen <= 81
+
+
+def test_a_small_account_inside_a_large_table_is_always_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(population, "SAMPLE", 256)
+    with see(table(range(40)), b"key") as small:
+        sketch = small.sketch
+    with see(table(range(100_000)), b"key") as large:
+        assert large.shares({1: sketch}) == {1: 1.0}
+
+
+def test_a_share_is_estimated_without_bias(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of 5,000 are among 20,000, 128 of whom are sampled: the mean of 20 estimates has deviation 0.014."""
+    monkeypatch.setattr(population, "SAMPLE", 512)
+    found = []
+    for trial in range(20):
+        key = trial.to_bytes(32, "big")
+        with see(table(range(20_000)), key) as whole:
+            sketch = whole.sketch
+        with see(table(range(17_500, 22_500)), key) as part:
+            found.append(part.shares({1: sketch})[1])
+    assert abs(np.mean(found) - 0.5) < 0.056
+
+
+def test_ids_that_coincide_are_refused_with_both_ways_out(ledger: Ledger) -> None:
+    ledger.recognise(table(range(1, 501)), dataset="oslo")
+    with pytest.raises(InputError) as caught:
+        ledger.recognise(table(range(1, 301)))
+    assert str(caught.value) == (
+        "arrays: has people in common with dataset oslo (about 100%) of the smaller of both, so nothing is charged or "
+        "released; if they are the same people: --dataset oslo; if they are others whose ids coincide, as ids such as "
+        "1 to n do by chance: --dataset NEW-NAME --other-people REASON (in Python dataset=, other_people=)"
+    )
+
+
+def test_other_people_are_recorded_and_have_a_budget_of_their_own(ledger: Ledger) -> None:
+    oslo = ledger.recognise(table(range(1, 501)), dataset="oslo")
+    ledger.spend(oslo, 3, method="laplace")
+    bergen = ledger.recognise(table(range(1, 501)), dataset="bergen", other_people="numbered in each city")
+    assert ledger.remaining(bergen) == 3
+    assert ledger.account("bergen").other_people == ("oslo: numbered in each city",)
+    assert ledger.account("oslo").other_people == ("bergen: numbered in each city",)
+    with pytest.raises(
+        InputError, match=r"dataset bergen \(about 100%\) and dataset oslo|oslo .* and dataset bergen"
+    ):
+        ledger.recognise(table(range(1, 501)))
+    assert ledger.recognise(table(range(1, 501)), dataset="bergen") == bergen
+    week = ledger.recognise(table(range(1, 521)), dataset="bergen")  # the statement holds
+    assert ledger.account(week) == ledger.account("bergen")
+    connection = sqlite3.connect(ledger.path)
+    for statement in ("DELETE FROM other_people", "UPDATE other_people SET reason = ''"):
+        with pytest.raises(sqlite3.IntegrityError, match="never"):
+            connection.execute(statement)
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"other_people": "others"},
+        {"dataset": "new", "other_people": " "},
+        {"dataset": "abcdef"},
+        {"dataset": ""},
+    ],
+)
+def test_a_statement_that_cannot_be_recorded_is_refused(ledger: Ledger, given: dict[str, str]) -> None:
+    ledger.recognise(table(PANEL))
+    before = ledger.path.read_bytes()
+    with pytest.raises((InputError, ParameterError)):
+        ledger.recognise(table(PANEL[:30]), **given)
+    assert ledger.path.read_bytes() == before
+
+
+def test_people_of_two_accounts_are_refused_until_these_are_joined(ledger: Ledger) -> None:
+    ledger.recognise(table(PANEL[:30]), dataset="north")
+    ledger.recognise(table(PANEL[30:]), dataset="south")
+    for given in (dict[str, str](), {"dataset": "north"}):
+        with pytest.raises(InputError, match="mapveil ledger name south north, then --dataset north"):
+            ledger.recognise(table(PANEL), **given)
+    ledger.name("south", "north")
+    ledger.recognise(table(PANEL), dataset="north")
+    (account,) = ledger.accounts()
+    assert len(account.datasets) == 3
+    with pytest.raises(InputError, match="dataset north"):
+        ledger.recognise(table([*PANEL[30:], "somebody else"]))
+
+
+def test_a_new_name_for_known_people_names_their_account(ledger: Ledger) -> None:
+    known = ledger.recognise(table(PANEL))
+    assert ledger.recognise(table(PANEL), dataset="panel") == known
+    assert ledger.recognise(table(PANEL), dataset="again") == known
+    assert ledger.account("again").name == "panel"
+
+
+def test_rasters_of_counts_are_known_by_their_content(ledger: Ledger) -> None:
+    region = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
+    tiling = mv.Quadtree(region, depth=2)
+    ones, twos = (mv.Counts(np.full(16, number, dtype=np.int64), tiling) for number in (1, 2))
+    elsewhere = mv.Counts(np.ones(16, dtype=np.int64), mv.Grid(region, columns=4, rows=4))
+    known = ledger.recognise(ones)
+    assert ledger.recognise(mv.Counts(np.ones(16, dtype=np.int64), tiling, "renamed")) == known
+    assert len({known, ledger.recognise(twos), ledger.recognise(elsewhere)}) == 3
+    ledger.recognise(ones, dataset="city")
+    later = ledger.recognise(mv.Counts(np.full(16, 3, dtype=np.int64), tiling), dataset="city")
+    assert ledger.account(later) == ledger.account(known)
+
+
+def test_processes_that_open_one_population_at_once_open_one_account(tmp_path: Path) -> None:
+    program = """
+        import sys
+        import mapveil as mv
+        from mapveil.privacy.ledger import Ledger
+        city = mv.synthetic.city(users=200, seed=1)
+        ledger = Ledger(sys.argv[1])
+        print("ready", flush=True)
+        sys.stdin.readline()
+        print(ledger.recognise(city))
+    """
+    path = tmp_path / "ledger.sqlite"
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(program), str(path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(3)
+    ]
+    for worker in workers:
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == "ready\n"
+    ids = {worker.communicate("go\n", timeout=600)[0] for worker in workers}
+    assert len(ids) == 1
+    assert len(Ledger(path).accounts()) == 1
