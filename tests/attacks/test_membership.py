@@ -150,6 +150,11 @@ def test_bad_input_is_named() -> None:
         (points, {"users": 1}, "users must be at least 2, got 1"),
         (points, {"suppress": 1}, "suppress must be at least 2 people, got 1"),
         (points, {"methods": ["nothing"]}, "nothing"),
+        (
+            points,
+            {"methods": [mv.mechanisms.SubsetSelection(epsilon=1)]},
+            "methods must be a curator's, got 'subset'",
+        ),
         (one, {}, "needs at least 2 users in the region, got 1"),
         (points, {"members": points}, "members and others are for a released map"),
     ):

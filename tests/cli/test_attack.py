@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import mapveil as mv
+
 BOX = "-74.03,40.69,-73.90,40.83"
 FEW = ("--devices", "8", "--answers", "1", "--features", "1", "--bandwidths", "150")
 ASKED = ("--region", BOX, "--tiling", "quadtree:5", "--option", "features=1", "--option", "bandwidth_m=150")
@@ -148,6 +150,10 @@ def test_membership_is_reported_and_written(mapveil: Callable, table: Path, tmp_
     assert outputs[1].read_bytes().startswith(b"\x89PNG")
     record = json.loads(mapveil("attack", "membership", table, *MEMBERSHIP, "--json").out)
     assert json.loads(outputs[2].read_text()) == record
+    ours = mv.attack_membership(
+        mv.read_points(table), "quadtree:5", region=mv.Region.parse(BOX), methods=["laplace"], groups=8
+    )
+    assert json.loads(json.dumps(ours.to_dict())) == record
     assert [row["published"] for row in record["memberships"]] == [
         "people per cell",
         "cells of 5 people or more",

@@ -22,6 +22,7 @@ from mapveil.geo.points import Points
 from mapveil.maps.density_map import DensityMap
 from mapveil.mechanisms.mechanism import Mechanism, check_tiling
 from mapveil.mechanisms.methods import find_method
+from mapveil.privacy.claim import TrustModel
 from mapveil_client.epsilon import EpsilonLike
 from mapveil_client.errors import InputError, ParameterError, check
 from mapveil_client.randomness.random import Randomness
@@ -31,28 +32,23 @@ if TYPE_CHECKING:
     from mapveil.geo.tiling import Tiling
 
 _WINDOWS: Final = 14  # of a day each: two weeks
+_TRACKS: Final = 1000  # people of whom trajectories are recovered: time grows with their number cubed
+_ONE_MAP: Final = (
+    "one map is one draw, whose figures may exceed the bound by chance; the bound holds only if a coin decided for "
+    "each person whether they are in: where members and others differ otherwise, that tells them apart too"
+)
 
 
 @dataclass(frozen=True)
 class MembershipReport:
-    """Result of :func:`attack_membership`. Not private.
+    """Result of :func:`attack_membership`. Not private."""
 
-    Parameters
-    ----------
-    settings : dict
-        The parameters, JSON-ready.
-    memberships : tuple of Roc
-        One for each way of publishing.
-    recoveries : tuple of Recovery
-        The same of trajectories, the first being of positions linked at random; empty where there were none.
-    notes : tuple of str
-        Remarks for a reader.
-    """
-
-    settings: dict[str, Any]
-    memberships: tuple[Roc, ...]
-    recoveries: tuple[Recovery, ...] = ()
-    notes: tuple[str, ...] = ()
+    settings: dict[str, Any]  # JSON-ready
+    memberships: tuple[Roc, ...]  # of each way of publishing
+    recoveries: tuple[
+        Recovery, ...
+    ] = ()  # of positions linked at random, and of each way; empty without times
+    notes: tuple[str, ...] = ()  # for a reader
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready record."""
@@ -133,7 +129,18 @@ def attack_membership(
             raise InputError(
                 "a released map needs members and others: tables of people who are in it, and not"
             )
-        return _against_map(source, members, others, users, rng, seed)
+        inside, outside = (
+            read_contributions(each, source.tiling, users, rng.child(name).generator(), least=4)
+            for name, each in (("members", members), ("others", others))
+        )
+        settings = {
+            "map": source.method,
+            "tiling": source.tiling.spec,
+            "members": int(inside.shape[0]),
+            "others": int(outside.shape[0]),
+            "seed": seed,
+        }
+        return MembershipReport(settings, (attack_map(source, inside, outside, rng),), notes=(_ONE_MAP,))
     if members is not None or others is not None:
         raise ParameterError("members and others are for a released map; leave them out with a table")
     cells = tiling_for(source, tiling, region)
@@ -144,35 +151,31 @@ def attack_membership(
         attack_groups(shares, cells, way, groups, rng.child(f"attack {at}"), partial(tell, way.name))
         for at, way in enumerate(ways)
     )
-    recoveries: tuple[Recovery, ...] = ()
-    notes: tuple[str, ...] = ()
-    number = _WINDOWS if windows is None else windows
-    draw = rng.child("people").generator()
-    try:
-        if windows is not None or source.expressions.time is not None:
-            truth = people_in_windows(source, cells, window_hours, number, users, draw)
-            recoveries = tuple(
-                attack_windows(truth, cells, window_hours, way, rng.child(f"windows {at}"))
-                for at, way in enumerate((None, *ways))
-            )
-    except InputError as error:
-        if windows is not None:
-            raise
-        notes = (f"no trajectories were attacked: {error}",)
     settings = {
         "source": source.source,
         "tiling": cells.spec,
         "region": str(cells.region),
         "users": int(shares.shape[0]),
         "groups": groups,
-        **(
-            {"people in windows": len(truth), "windows": number, "window_hours": window_hours}
-            if recoveries
-            else {}
-        ),
         "seed": seed,
     }
-    return MembershipReport(settings, found, recoveries, notes)
+    report = MembershipReport(settings, found)
+    if windows is None and source.expressions.time is None:
+        return report
+    number = _WINDOWS if windows is None else windows
+    try:
+        draw = rng.child("people").generator()
+        truth = people_in_windows(source, cells, window_hours, number, min(users, _TRACKS), draw)
+    except InputError as error:
+        if windows is not None:
+            raise
+        return dataclasses.replace(report, notes=(f"no trajectories were attacked: {error}",))
+    settings |= {"people in windows": len(truth), "windows": number, "window_hours": window_hours}
+    recoveries = tuple(
+        attack_windows(truth, cells, window_hours, way, rng.child(f"windows {at}"))
+        for at, way in enumerate((None, *ways))
+    )
+    return dataclasses.replace(report, recoveries=recoveries)
 
 
 def _ways(
@@ -180,38 +183,12 @@ def _ways(
 ) -> tuple[Publishing, ...]:
     """Raw counts, counts of at least ``least`` people, and every mechanism at every epsilon."""
     check(least >= 2, "suppress", "at least 2 people", least)
-    mechanisms = [
-        find_method(each).make(epsilon) if isinstance(each, str) else each
-        for each in methods
-        for epsilon in (epsilons if isinstance(each, str) else (None,))
-    ]
-    return (
-        Publishing("people per cell"),
-        Publishing(f"cells of {least} people or more", least=least),
-        *(
-            Publishing(f"{each.name}, epsilon {float(each.budget):g}", each)
-            for each in mechanisms
-            if isinstance(each, Mechanism)
-        ),
-    )
-
-
-def _against_map(
-    released: DensityMap, members: Points, others: Points, users: int, rng: Randomness, seed: int
-) -> MembershipReport:
-    inside, outside = (
-        read_contributions(each, released.tiling, users, rng.child(name).generator(), least=4)
-        for name, each in (("members", members), ("others", others))
-    )
-    settings = {
-        "map": released.method,
-        "tiling": released.tiling.spec,
-        "members": int(inside.shape[0]),
-        "others": int(outside.shape[0]),
-        "seed": seed,
-    }
-    note = (
-        "one map is one draw, whose figures may exceed the bound by chance; the bound holds only if a coin decided for "
-        "each person whether they are in: where members and others differ otherwise, that tells them apart too"
-    )
-    return MembershipReport(settings, (attack_map(released, inside, outside, rng),), (), (note,))
+    ways = [Publishing("people per cell"), Publishing(f"cells of {least} people or more", least=least)]
+    for each in methods:
+        for made in (
+            [find_method(each).make(epsilon) for epsilon in epsilons] if isinstance(each, str) else [each]
+        ):
+            if not isinstance(made, Mechanism) or made.guarantee().model is not TrustModel.CURATOR:
+                raise ParameterError(f"methods must be a curator's, got {made.name!r}")
+            ways.append(Publishing(f"{made.name}, epsilon {float(made.budget):g}", made))
+    return tuple(ways)
