@@ -55,6 +55,26 @@ def test_an_output_is_no_other_file_that_is_read(mapveil: Callable, source: Path
     assert "is the input" in mapveil(*flows, "-o", pairs).err
 
 
+def test_the_metadata_beside_a_csv_are_an_output_too(mapveil: Callable, source: Path, tmp_path: Path) -> None:
+    area = tmp_path / "map.csv-metadata.json"
+    ring = [[-74.0, 40.7], [-73.9, 40.7], [-73.9, 40.8], [-74.0, 40.7]]
+    area.write_text(json.dumps({"type": "Polygon", "coordinates": [ring]}))
+    before = area.read_bytes()
+    done = mapveil("release", source, "--region", area, "--epsilon", "1", "-o", tmp_path / "map.csv")
+    said = f"-o {tmp_path / 'map.csv'}: its metadata file {area} is the input; name another file"
+    assert (done.code, done.err) == (2, f"mapveil: error: {said}\n")
+    assert area.read_bytes() == before
+    assert "nothing was spent" in mapveil("ledger").out
+
+
+def test_a_plan_does_not_replace_its_region(mapveil: Callable, tmp_path: Path) -> None:
+    area = tmp_path / "area.geojson"
+    area.write_text("{}")
+    for output in (area, tmp_path / "nowhere" / "plan.csv"):
+        assert mapveil("plan", "--users", "9", "--region", BOX, "-o", output).code == 2
+    assert area.read_text() == "{}"
+
+
 def test_an_output_is_not_the_ledger(
     mapveil: Callable, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

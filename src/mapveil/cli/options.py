@@ -13,6 +13,7 @@ import click
 from mapveil.cli.arguments import epsilon_list, name_list, read_options
 from mapveil.cli.console import gathered
 from mapveil.formats.atomic import check_writable
+from mapveil.formats.csv import CSV_METADATA_SUFFIX
 from mapveil_client.epsilon import as_epsilon
 from mapveil_client.errors import InputError, ParameterError
 
@@ -158,18 +159,21 @@ def outputs(suffixes: Sequence[str], help: str, *, required: bool = True) -> Dec
                 raise InputError(f"-o {path}: the suffix must be one of {', '.join(suffixes)}")
             if path.is_dir() or not path.parent.is_dir():
                 raise InputError(f"-o {path}: the folder {path.parent} must exist, and the name be a file's")
-            check_writable(path)
+            for file in _files_written(path):
+                check_writable(file)
         return paths
 
     def apart(outputs: tuple[Path, ...]) -> dict[str, Any]:
         context = click.get_current_context()
         read = _files_read(context)
-        for at, path in enumerate(outputs):
-            if any(_same_file(path, other) for other in outputs[:at]):
-                raise InputError(f"-o {path}: is given twice; name another file")
+        written = [(path, file) for path in outputs for file in _files_written(path)]
+        for at, (path, file) in enumerate(written):
+            beside = "" if file == path else f"its metadata file {file} "
+            if any(_same_file(file, other) for _, other in written[:at]):
+                raise InputError(f"-o {path}: {beside}is given twice; name another file")
             for what, other in read:
-                if _same_file(path, other):
-                    raise InputError(f"-o {path}: is the {what}; name another file")
+                if _same_file(file, other):
+                    raise InputError(f"-o {path}: {beside}is the {what}; name another file")
         return {"outputs": outputs}
 
     return gathered(
@@ -185,6 +189,11 @@ def outputs(suffixes: Sequence[str], help: str, *, required: bool = True) -> Dec
             help=f"Write a file: {help}. Repeatable.",
         ),
     )
+
+
+def _files_written(path: Path) -> tuple[Path, ...]:
+    """The files that an output writes: of a CSV its metadata too."""
+    return (path, Path(f"{path}{CSV_METADATA_SUFFIX}")) if path.suffix.lower() == ".csv" else (path,)
 
 
 def _files_read(context: click.Context) -> list[tuple[str, str]]:

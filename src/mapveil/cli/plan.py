@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from mapveil.cli.console import Console, console_options
-from mapveil.cli.options import epsilons_option, names_option, region_option, seed_option, tiling_option
+from mapveil.cli.options import (
+    epsilons_option,
+    names_option,
+    outputs,
+    region_option,
+    seed_option,
+    tiling_option,
+)
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from mapveil.geo.region import Region
 
 
@@ -22,10 +30,15 @@ if TYPE_CHECKING:
 @names_option("--methods", "multiscale,emd,adaptive-grid,privtree,laplace", "Methods, separated by commas.")
 @click.option("--trials", default=3, show_default=True, help="Number of synthetic cities.")
 @seed_option("plan")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the table as CSV.")
+@outputs((".csv",), ".csv (the table)", required=False)
 @console_options
 def command(
-    console: Console, users: int, region: Region, tiling: str | None, output: Path | None, **parameters: Any
+    console: Console,
+    users: int,
+    region: Region,
+    tiling: str | None,
+    outputs: tuple[Path, ...],
+    **parameters: Any,
 ) -> None:
     """Predict each method's error before anything is spent. Reads no data: it uses synthetic cities.
 
@@ -41,10 +54,10 @@ def command(
     cells = parse_tiling(tiling or DEFAULT_TILING, region)
     with console.progress() as progress:
         forecast = plan(users, cells, **parameters, progress=progress)
-    if output is not None:
-        with atomic_path(output) as scratch:
+    for path in outputs:
+        with atomic_path(path) as scratch:
             scratch.write_text(forecast.to_csv(), encoding="utf-8")
-        console.note(f"wrote {output}")
+        console.note(f"wrote {path}")
     record = {
         "expectations": [row._asdict() for row in forecast.expectations],
         "recommendations": [row._asdict() for row in forecast.recommendations],

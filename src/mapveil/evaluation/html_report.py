@@ -114,7 +114,10 @@ def curves_figure(panels: Sequence[Panel], title: str = "") -> Figure:
                 markersize=4, linewidth=1.5, label=curve.label,
             )  # fmt: skip
             if np.isfinite(curve.low).all() and np.isfinite(curve.high).all():
-                axes.fill_between(curve.x, curve.low, curve.high, color=colour, alpha=0.18, linewidth=0)
+                if len(curve.x) > 1:
+                    axes.fill_between(curve.x, curve.low, curve.high, color=colour, alpha=0.18, linewidth=0)
+                else:
+                    axes.vlines(curve.x, curve.low, curve.high, color=colour, linewidth=1.5)
         ticks = sorted(panel.ticks or {x for curve in panel.curves for x in curve.x})
         if panel.log_x and ticks and ticks[0] > 0:
             axes.set_xscale("log")
