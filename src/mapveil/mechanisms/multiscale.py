@@ -25,8 +25,10 @@ from mapveil_client.encodings import NodeEncoding
 from mapveil_client.epsilon import split_epsilon
 from mapveil_client.morton import PrefixTree, deinterleave
 
+# Constants without a source were chosen on six maps together; docs/reference/mechanism-constants.md varies each.
 _FLOOR = 0.5  # noise deviations of a cell: what its neighbours' differences are measured against
-_DEEPEST = 6
+_DEEPEST = 6  # quarterings of a block: bounds the second vector where one block holds nearly everybody
+_BLOCKS, _BLOCKS_OF_CURATOR = 1.6, 0.4  # beta
 
 
 class _Blocks(NamedTuple):
@@ -141,7 +143,7 @@ class Multiscale(GridMechanism):
         """The rule's level for so many users with so much budget."""
         wanted = self.concentration * users / _deviation(setting, float(epsilon))
         if self.rounds == 2:
-            wanted = (0.4 if setting.curator else 1.6) * math.pow(wanted, 2 / 3)
+            wanted = (_BLOCKS_OF_CURATOR if setting.curator else _BLOCKS) * math.pow(wanted, 2 / 3)
         level = nearest_level(setting, wanted)
         while level > 0 and self.longest is not None and cells_at(setting, level).size > self.longest:
             level -= 1
