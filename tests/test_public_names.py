@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import pkgutil
+import re
+from pathlib import Path
 
 import pytest
 
@@ -50,6 +53,19 @@ def test_public_names_are_documented(name: str) -> None:
                 and not inspect.getdoc(getattr(value, key))
             ]
     assert not undocumented
+
+
+def test_no_docstring_begins_with_a_question_word() -> None:
+    found = []
+    for package in (mapveil, mapveil_client):
+        for path in Path(package.__path__[0]).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                text = node.value if isinstance(node, ast.Expr) else None
+                if isinstance(text, ast.Constant) and re.match(
+                    r"(What|Who|Whose|How)\b", str(text.value).lstrip()
+                ):
+                    found.append(f"{path.name}:{node.lineno}: {str(text.value)[:60]}")
+    assert not found
 
 
 def test_every_name_of_the_top_package_loads() -> None:

@@ -34,7 +34,7 @@ def even_edges(first: int, last: int, parts: int) -> IntArray:
 
 
 class _Parts(NamedTuple):
-    """How each block is divided, all of shape (blocks,)."""
+    """The division of each block, all of shape (blocks,)."""
 
     down: IntArray
     across: IntArray

@@ -59,7 +59,7 @@ class Lattice:
         return 1 << self.depth
 
     def members(self) -> IntArray:
-        """How many cells that can hold anybody lie on each site, shape (side, side)."""
+        """Number of cells on each site that can hold anybody, shape (side, side)."""
         inside = np.ones(self.row.size, dtype=np.bool_) if self.inside is None else self.inside
         return self.to_square(inside.astype(np.int64))
 

@@ -1,4 +1,4 @@
-"""How a location becomes coordinates of a vector: the counts that a query asks of clients.
+"""Encodings of a location as coordinates of a vector: the counts that a query asks of clients.
 
 An encoding is public and says nothing of anybody. Clients and server compute the same coordinates from it; it travels
 as a small record (:func:`mapveil_client.announcement.read_encoding`).

@@ -277,7 +277,7 @@ class Participation:
             self._end("left", reason)
 
     def distrust(self, reason: str) -> None:
-        """What the server published cannot be read: the device takes no further part."""
+        """End the device's part: what the server published cannot be read."""
         if self.running:
             self._end("left", reason, event="refused")
 

@@ -144,7 +144,7 @@ def _plain(value: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class CollectionTerms(Document):
-    """What a collection asks of every device, and what it promises.
+    """The request of a collection to every device, and its promise.
 
     Parameters
     ----------

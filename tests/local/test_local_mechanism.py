@@ -162,7 +162,7 @@ def test_cells_outside_a_polygon_hold_nobody() -> None:
 def test_progress_is_told_between_zero_and_one() -> None:
     told: list[tuple[str, float]] = []
     StaircaseResponse(epsilon=1).release(some_counts(), rng=1, progress=lambda *step: told.append(step))
-    assert {step for step, _ in told} == {"ask the phones", "estimate"}
+    assert {step for step, _ in told} == {"collect reports", "estimate"}
     assert all(0 <= done <= 1 for _, done in told)
 
 

@@ -134,7 +134,7 @@ def _one_line(error: BaseException) -> str:
 
 
 def _notes(error: BaseException | None) -> str:
-    """What was noted on an error: that epsilon was charged before it."""
+    """The notes on an error: that epsilon was charged before it."""
     return "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
 
 

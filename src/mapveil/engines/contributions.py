@@ -32,8 +32,8 @@ Locate = Callable[[FloatArray, FloatArray], IntArray]
 UNIT: Final = 1 << 28
 """Lattice units per user: every sum is an integer number of these.
 
-Rounding every row down costs a user of a million rows 0.4 % of their contribution at most; the sums of 34 thousand
-million users fit 63 bits.
+Rounding every row down costs a user of a million rows 0.4 % of their contribution at most; the sums of 2**34
+users fit 62 bits, and :mod:`mapveil.engines.user_sums` refuses more.
 """
 
 CHUNK: Final = 1 << 21
@@ -240,7 +240,7 @@ def locator(tiling: Tiling, cells: IntArray, outside: Outside) -> Locate:
     return locate_nearest
 
 
-def check_tiling(given: Tiling, tiling: Tiling) -> None:
+def check_same_tiling(given: Tiling, tiling: Tiling) -> None:
     """Refuse counts or sums on other cells than the release's by an :class:`InputError`."""
     if given is not tiling and given.to_dict() != tiling.to_dict():
         raise InputError(f"counts must be on the cells of {tiling.spec}, got counts on {given.spec}")

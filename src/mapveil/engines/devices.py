@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.engines.contributions import check_tiling, user_cells
+from mapveil.engines.contributions import check_same_tiling, user_cells
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
@@ -45,7 +45,7 @@ def devices_of(
     lattice = tiling.lattice()
     site = interleave(lattice.row, lattice.col).astype(np.int32 if lattice.depth < 16 else np.int64)
     if isinstance(source, Counts):
-        check_tiling(source.tiling, tiling)
+        check_same_tiling(source.tiling, tiling)
         made = Devices(np.repeat(site, source.values))
     else:
         found = user_cells(source, tiling, Outside.KEEP)

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.engines.contributions import UNIT, check_tiling, located_rows
+from mapveil.engines.contributions import UNIT, check_same_tiling, located_rows
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
@@ -75,7 +75,7 @@ def user_sums(
         has sums of zero: an error would answer without noise whether somebody is there.
     """
     if not isinstance(source, Points):
-        check_tiling(source.tiling, tiling)
+        check_same_tiling(source.tiling, tiling)
         return source if isinstance(source, UserSums) else UserSums(_from_counts(source), tiling)
     if progress:
         progress("sum users per cell", 0.0)

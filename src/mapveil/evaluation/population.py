@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from mapveil.engines import UNIT, UserSums
-from mapveil.engines.contributions import check_tiling, nobody_inside, user_cells
+from mapveil.engines.contributions import check_same_tiling, nobody_inside, user_cells
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
@@ -138,7 +138,7 @@ def population(source: Points | Counts, tiling: Tiling | None = None) -> Populat
     """
     if isinstance(source, Counts):
         if tiling is not None:
-            check_tiling(source.tiling, tiling)
+            check_same_tiling(source.tiling, tiling)
         return CountedUsers(source)
     if tiling is None:
         raise InputError("a table of points needs a tiling, such as quadtree:8")

@@ -25,7 +25,7 @@ _LARGEST: Final = 1 << 23
 _SPARE_LEVELS: Final = 2
 _METRES_PER_DEGREE: Final = 111_195.0  # of H3's sphere
 _REACH: Final = 2.5
-"""How far a descendant's centre may be from a cell's, in average edges: the largest cell's radius is below 1.5."""
+"""Largest distance of a descendant's centre from a cell's, in average edges: the largest cell's radius is below 1.5."""
 
 
 @dataclass(frozen=True)
@@ -197,7 +197,7 @@ def _cut_at_180(outlines: npt.NDArray[np.object_]) -> npt.NDArray[np.object_]:
 
 
 def _cap(corners: FloatArray) -> Polygon:
-    """What lies between a pole and a ring of corners around it, longitudes 0 .. 360."""
+    """The area between a pole and a ring of corners around it, longitudes 0 .. 360."""
     import shapely
 
     ring = corners[np.argsort(corners[:, 0])]

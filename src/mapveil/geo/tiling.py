@@ -51,7 +51,7 @@ class Tiling(Cells, Protocol):
 
     @property
     def region(self) -> Region:
-        """What is divided."""
+        """The region that is divided."""
 
     def locate_sql(self, lon: str, lat: str) -> SqlKey | None:
         """:meth:`locate` as one SQL expression over two column expressions; None where there is none."""

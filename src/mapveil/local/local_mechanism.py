@@ -110,14 +110,14 @@ class LocalMechanism(LocalMethod, Mechanism):
         randomizer = self.on(domain)
         check_reports(self.estimator, randomizer)
         charges = self.charges(account, points, given, seeded=stream.seeded)
-        tell("ask the phones", 0.0)
+        tell("collect reports", 0.0)
         cells = cells_of_users(points, domain, self.place, self.outside, stream)
 
         def ask() -> Tally:
             tally = randomizer.tally(randomizer.randomize(cells[:0], stream))
             for start in range(0, cells.size, _CHUNK):
                 tally += randomizer.tally(randomizer.randomize(cells[start : start + _CHUNK], stream))
-                tell("ask the phones", min(1.0, (start + _CHUNK) / cells.size))
+                tell("collect reports", min(1.0, (start + _CHUNK) / cells.size))
             return tally
 
         with charges:

@@ -5,7 +5,7 @@ Nothing here is private, and nothing of it reaches the server half of a mechanis
 
 import numpy as np
 
-from mapveil.engines.contributions import check_tiling, locator, nobody_inside, user_cells
+from mapveil.engines.contributions import check_same_tiling, locator, nobody_inside, user_cells
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import as_tiling
@@ -44,7 +44,7 @@ def cells_of_users(
     """
     rule, tiling = Outside(outside), as_tiling(domain.tiling)
     if isinstance(source, Counts):
-        check_tiling(source.tiling, tiling)
+        check_same_tiling(source.tiling, tiling)
         cells = np.repeat(np.arange(tiling.size), source.values)
         inside = np.isin(cells, domain.cells)
         check_inside(inside, rule, domain, source.source)

@@ -141,7 +141,7 @@ class DensityMap(ReleasedMap):
         Parameters
         ----------
         alpha : float
-            Probability that one cell's bounds fail, in (0, 1).
+            Largest probability, over the noise, that one given cell's bounds miss its sum; in (0, 1).
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""What one round of a collection costs each device: coordinates, bits, bytes."""
+"""The cost of one round of a collection to each device: coordinates, bits, bytes."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class Note(str):
 
 
 class Shading(NamedTuple):
-    """How values become places on the colour ramp."""
+    """The map from values to places on the colour ramp."""
 
     kind: ScaleKind = "log"
     noise_floor: float = 0.0  # users per km²: no shade is spent below it

@@ -218,7 +218,7 @@ class SignalMap(ReleasedMap):
         return np.asarray(np.where(certain, (apart > 0).astype(np.float64), ndtr(scaled)))
 
     def coverage(self) -> Coverage:
-        """How many cells are covered, are holes, are unknown."""
+        """Numbers of cells that are covered, are holes, are unknown."""
         holes, known = int(self.holes.sum()), int(self.known.sum())
         return Coverage(known - holes, holes, self.tiling.size - known)
 

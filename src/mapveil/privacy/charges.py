@@ -137,7 +137,7 @@ class Charges:
 
 
 def charged_note(epsilon: Fraction, spend: str) -> str:
-    """What an error after a charge says."""
+    """The note on an error after a charge."""
     return (
         f"epsilon {float(epsilon):.6g} is charged (spend {spend}) and its answer is kept: the same request with "
         "--resume (in Python Account(..., resume=True)) continues it, and is not charged again"

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mapveil.engines.contributions import CHUNK, check_tiling, user_rows
+from mapveil.engines.contributions import CHUNK, check_same_tiling, user_rows
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
@@ -66,7 +66,7 @@ def all_places(source: Points | Counts, tiling: Tiling) -> FloatArray:
 
 
 def _from_counts(counts: Counts, tiling: Tiling, chunk: int) -> Iterator[Visits]:
-    check_tiling(counts.tiling, tiling)
+    check_same_tiling(counts.tiling, tiling)
     x, y = tiling.region.metric_projection.project(*tiling.centres())
     stop = np.cumsum(counts.values)
     for first in range(0, int(stop[-1]), chunk):

@@ -193,7 +193,7 @@ class CuratorAnswerer:
         copies = query.encoding.copies
         exact = self._exact(query.encoding)
         values = np.empty(exact.size)
-        order = slice(None) if query.order is None else query.order
+        order = slice(None) if query.noise_order is None else query.noise_order
         values[order] = noisy_sums(exact[order], query.epsilon, rng, copies)
         progress(query.purpose, 1.0)
         # The continuous law's variance: the lattice is finer than a float tells.

@@ -80,14 +80,14 @@ class Query:
         The groups: how sites become coordinates of the vector of sums.
     epsilon : Fraction
         Cost of the reply to every user.
-    order : ndarray of int64, shape (length,), optional
+    noise_order : ndarray of int64, shape (length,), optional
         The coordinates in the order in which a curator draws their noise; ascending by default.
     """
 
     purpose: str
     encoding: Encoding
     epsilon: Fraction
-    order: IntArray | None = dataclasses.field(default=None, compare=False)
+    noise_order: IntArray | None = dataclasses.field(default=None, compare=False)
 
     @property
     def share(self) -> Share:

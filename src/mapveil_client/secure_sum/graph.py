@@ -232,7 +232,7 @@ def _complete(clients: int, corrupt: int, dropped: int, active: bool) -> Neighbo
 
 
 def _possible(clients: int, corrupt: int, dropped: int, active: bool) -> str:
-    """What the complete graph, the last resort, could bear."""
+    """A hint: the most that the complete graph, the last resort, bears."""
     for fewer in range(corrupt, -1, -1):
         if _complete(clients, fewer, dropped, active):
             return f"with {dropped} dropped, at most {fewer} corrupt can"

@@ -146,7 +146,7 @@ _HEADER: Final = re.compile(rf"{SCHEME} ([0-9]{{1,18}}) ([0-9a-fA-F]{{128}})")
 
 
 class SignedBy(NamedTuple):
-    """Who signed a request, as its header says."""
+    """The device that signed a request, as its header says."""
 
     device: int
     signature: bytes  # 64

@@ -48,7 +48,7 @@ _NONCE = bytes(12)
 
 
 class Purpose(IntEnum):
-    """What a derived key, a hash or a signature is for; numbers are never given anew."""
+    """Purpose of a derived key, a hash or a signature; numbers are never given anew."""
 
     PAIR_MASK = 1  # seed of the mask that one of a pair adds and the other subtracts
     SELF_MASK = 2  # seed of the mask that a client adds alone

@@ -48,7 +48,7 @@ async function orRefuse(work) {
   }
 }
 
-/** How a collection is answered; a Refusal where it is not.
+/** The device's answer to a collection; a Refusal where it gives none.
  *
  * What takes long is left to the plan's `ready`, which is to be awaited before the place is looked at: it may still
  * refuse.

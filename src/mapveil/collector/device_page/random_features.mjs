@@ -66,7 +66,7 @@ function trueToScale({ crs, low, high }) {
   return true;
 }
 
-/** Why a query is refused, null for one that is answered: decided before the place is looked at.
+/** The reason to refuse a query, null for one that this device answers: decided before the place is looked at.
  *
  * `base` is the bandwidth of the first query that this device answered (Lemma 4: only 1, 5, 9, ... times it are
  * answered afterwards), null before.
@@ -78,7 +78,7 @@ export function queryRefusal(query, base) {
   if (query.grid && query.grid.count[0] * query.grid.count[1] > LARGEST_GRID) return "It asks for too fine a map.";
   if (!query.crs || !trueToScale(query)) return "Its map stretches metres, so that it would learn more than it says.";
   const side = Math.min(query.high[0] - query.low[0], query.high[1] - query.low[1]);
-  if (side < SMALLEST_SIDE) return `It asks about a region ${Math.round(side)} m wide; at least ${SMALLEST_SIDE} m is answered.`;
+  if (side < SMALLEST_SIDE) return `It asks about a region ${Math.round(side)} m wide; this device answers from ${SMALLEST_SIDE} m on.`;
   const largest = (Math.sqrt(GAMMA) * side) / (2 * Math.PI * BANDS);
   for (const [axis, asked] of query.bandwidth.entries()) {
     if (asked > largest * (1 + SLACK)) {

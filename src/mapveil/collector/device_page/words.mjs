@@ -32,7 +32,7 @@ export function mapWords(tiling) {
 
 /** What leaves this phone. */
 export const leavingWords = (plan) => `One report: ${plan.words}. With it go the number that the collector gave this phone, `
-  + "and a signature, so that each phone answers once.";
+  + "and a signature, so that each device answers once.";
 
 /** What can be learnt of it. */
 export function learningWords(terms, plan) {

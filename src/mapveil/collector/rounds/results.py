@@ -98,7 +98,7 @@ def _map_of_reports(store: Store, terms: CollectionTerms) -> DensityMap:
 
 
 def guarantee_of(terms: CollectionTerms) -> Guarantee:
-    """What the terms of a collection promise, before anything is charged."""
+    """The guarantee that the terms of a collection promise, before anything is charged."""
     return _against(terms, offer(terms).mechanism.guarantee())
 
 
