@@ -35,6 +35,7 @@ from mapveil.maps.density_map import DensityMap as DensityMap
 from mapveil.maps.flow_map import FlowMap as FlowMap
 from mapveil.maps.signal_map import SignalMap as SignalMap
 from mapveil.mechanisms.release import release as release
+from mapveil.mechanisms.session import Session as Session
 from mapveil.navigation.read_roads import read_roads as read_roads
 from mapveil.navigation.routes import routes as routes
 from mapveil.obfuscation.export.privatizer_file import read_privatizer as read_privatizer

@@ -30,13 +30,13 @@ from mapveil.local.local_mechanism import LocalMechanism
 from mapveil.maps.flow_map import FlowMap
 from mapveil.mechanisms.mechanism import check_tiling
 from mapveil.mechanisms.methods import find_method
-from mapveil.privacy.account import OWN, Account, charges_of
+from mapveil.privacy.account import OWN, Account
 from mapveil.trust.queries import Progress
 from mapveil_client.arrays import IntArray
 from mapveil_client.epsilon import EpsilonLike, as_epsilon
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.local.domain import Domain
-from mapveil_client.randomness.random import Randomness, as_randomness
+from mapveil_client.randomness.random import Randomness
 
 _DEEPEST: Final = 6  # 4,096 cells
 
@@ -98,16 +98,12 @@ def flows(
         randomizer = cast("LocalMechanism", find_method(name, "local").make(budget, given))
         return OriginDestination(mechanism=randomizer, estimator=estimator, unit=unit, most=most, least=least)
 
-    mechanism, stream = mechanism_of(method or "grr"), as_randomness(rng)
-    if tiling is None and unit == "user":  # the budget is checked before the trips are counted
-        charges_of(account, trips.points, budget, mechanism.method, {}, "", seeded=stream.seeded)
+    mechanism = mechanism_of(method or "grr")
     cells = _cells(tiling, region, mechanism, trips)
     check_tiling(cells)
     if method is None:
         mechanism = mechanism_of(best_randomizer(Domain(cells).size, budget))
-    return mechanism.release(
-        trips, cells, candidates=candidates, account=account, rng=stream, progress=progress
-    )
+    return mechanism.release(trips, cells, candidates=candidates, account=account, rng=rng, progress=progress)
 
 
 def _cells(
@@ -125,9 +121,12 @@ def _cells(
                 f"tiling {tiling} must have at most {MOST_SITES} cells that can hold anybody, got {cells.size} cells"
             )
         return cells
-    coarse = Domain(Quadtree(region, depth=1))
+    coarse = Quadtree(region, depth=1)
     outside, one_each = mechanism.mechanism.outside, mechanism.unit == "user"
-    origins, _ = cells_of_trips(trips, coarse, outside, Randomness(0), one_each=one_each)
+    try:
+        origins, _ = cells_of_trips(trips, Domain(coarse), outside, Randomness(0), one_each=one_each)
+    except InputError:  # the release says so, after it has checked the budget
+        return coarse
     return Quadtree(region, depth=best_depth(origins.size, mechanism.mechanism.budget))
 
 

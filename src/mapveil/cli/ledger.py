@@ -8,6 +8,7 @@ import click
 
 from mapveil.cli.console import Console, console_options
 from mapveil.cli.options import ledger_option
+from mapveil.privacy.charges import unwritten
 from mapveil.privacy.ledger import Ledger
 from mapveil.privacy.ledger_accounts import Balance, Entry, plain
 
@@ -35,9 +36,12 @@ def command(context: click.Context, console: Console, ledger: Path | None, datas
     opened = Ledger(ledger)
     accounts = (opened.account(dataset),) if dataset else opened.accounts()
     entries = opened.entries(dataset)
+    waiting = unwritten(opened)
     lines = [f"{opened.path}", f"default budget: {plain(opened.budget())}"]
     lines += [_account_line(account) for account in accounts]
-    lines += [_entry_line(entry) for entry in entries] or ["nothing was spent yet"]
+    lines += [_entry_line(entry) + "  unwritten: --resume" * (entry.id in waiting) for entry in entries] or [
+        "nothing was spent yet"
+    ]
     console.result(
         "\n".join(lines),
         {

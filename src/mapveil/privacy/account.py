@@ -36,7 +36,6 @@ class Account:
         answer is kept, until :func:`writing` ends.
     resume : bool
         Continue the unwritten release of the same request, which is not charged again.
-        The files that will be written, recorded with each charge.
     other_people : str, optional
         Reason why the people are others than those of every other account; see :meth:`Ledger.recognise`.
 
@@ -64,6 +63,8 @@ class Account:
         *,
         budget: EpsilonLike | None = None,
         ledger: Ledger | str | PathLike[str] | None = None,
+        owner: str = "",
+        reason: str = "",
     ) -> Account:
         """Open the budget of a name, a new one where the ledger has none of this name.
 
@@ -75,6 +76,8 @@ class Account:
             The whole budget of a new name; the ledger's default by default.
         ledger : Ledger or path, optional
             The ledger; the user's own by default.
+        owner, reason : str
+            Person who answers for a new budget, and why it is what it is; recorded where ``budget`` is given.
 
         Raises
         ------
@@ -83,13 +86,17 @@ class Account:
         """
         account = cls(name, ledger)
         opened = account._opened
-        known = name in {each.name for each in opened.accounts()}
-        opened.recognise(None, dataset=name)
-        if budget is not None and not known:
-            opened.set_budget(name, budget)
-        if budget is not None and opened.budget(name) != as_epsilon(budget, "budget"):
+        whole = None if budget is None else as_epsilon(budget, "budget")
+        try:
+            known = opened.budget(name)
+        except InputError:
+            opened.recognise(None, dataset=name)
+            if whole is not None:
+                opened.set_budget(name, whole, owner=owner, reason=reason)
+            return account
+        if whole not in (None, known):
             raise ParameterError(
-                f"budget of account {name} must be {opened.budget(name)}, which it has, got {budget}; to change it: "
+                f"budget of account {name} must be {known}, which it has, got {budget}; to change it: "
                 f"mapveil ledger budget {name} {budget}"
             )
         return account

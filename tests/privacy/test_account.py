@@ -1,0 +1,69 @@
+"""Accounts in Python: named budgets, the user's own ledger by default, and data that no ledger recognises."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mapveil as mv
+from mapveil.engines import user_sums
+from mapveil.mechanisms.laplace_histogram import LaplaceHistogram
+from mapveil_client.contribution import Devices
+from mapveil_client.errors import BudgetExceeded, ParameterError
+
+CITY = mv.synthetic.city(users=300, seed=1)
+TILING = mv.Quadtree(CITY.region, depth=3)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "ledger.sqlite"
+
+
+def test_a_named_budget_is_opened_once_and_never_changed(path: Path) -> None:
+    account = mv.Account.open("city", budget=2, ledger=path, owner="A. Nowak", reason="ticket 481")
+    (state,) = mv.Ledger(path).accounts()
+    assert (state.name, state.owner, state.reason, state.budget) == ("city", "A. Nowak", "ticket 481", 2)
+    assert mv.Account.open("city", ledger=path) == mv.Account.open("city", budget="2", ledger=path) == account
+    mv.Ledger(path).name("city", "town")
+    for name in ("city", "town"):
+        with pytest.raises(ParameterError, match=f"mapveil ledger budget {name} 5"):
+            mv.Account.open(name, budget=5, ledger=path)
+    assert (account.budget, account.spent, account.remaining, account.entries) == (2, 0, 2, ())
+    with pytest.raises(ParameterError, match="name is required"):
+        _ = mv.Account(ledger=path).remaining
+
+
+def test_every_release_is_charged_to_the_user_s_own_ledger_by_default() -> None:
+    mv.release(CITY, TILING, epsilon=1, method="laplace")
+    LaplaceHistogram(epsilon=1).release(CITY, TILING)
+    mv.neighbours(CITY, TILING, epsilon="1/2")
+    (account,) = mv.Ledger().accounts()
+    assert account.spent == Fraction(5, 2)
+    with pytest.raises(BudgetExceeded):
+        LaplaceHistogram(epsilon=1).release(CITY, TILING)
+    assert LaplaceHistogram(epsilon=1).release(CITY, TILING, rng=1).guarantee.account is None
+    free = LaplaceHistogram(epsilon=1).release(CITY, TILING, account=None)
+    assert ("account", "not accounted") in free.guarantee.promise.rows
+    assert mv.Ledger().accounts()[0].spent == Fraction(5, 2)
+
+
+def test_exact_sums_and_devices_need_a_named_account_or_none(path: Path) -> None:
+    sums, devices = user_sums(CITY, TILING), Devices(np.arange(9))
+    secure = mv.trust.SecureAggregation()
+    account = mv.Account.open("city", budget=1, ledger=path)
+    for source, mechanism in (
+        (sums, LaplaceHistogram(epsilon="1/2")),
+        (devices, LaplaceHistogram(epsilon="1/2", trust=secure)),
+    ):
+        with pytest.raises(ParameterError, match="account must be named, or None"):
+            mechanism.release(source, TILING)
+        assert mechanism.release(source, TILING, account=None).guarantee.account is None
+        assert mechanism.release(source, TILING, account=account).guarantee.account is not None
+    assert account.remaining == 0
+    with pytest.raises(BudgetExceeded):
+        LaplaceHistogram(epsilon="1/2").release(sums, TILING, account=account)
+    assert mv.Ledger().entries() == ()
