@@ -15,7 +15,7 @@ from mapveil.mechanisms.laplace_histogram import LaplaceHistogram
 from mapveil_client.errors import InputError
 from mapveil_client.randomness.random import Randomness
 
-TILING = mv.Quadtree(mv.Region.from_bbox(0, 0, 1, 1), depth=4)
+TILING = mv.Quadtree(mv.Region.from_bbox(0, 0, 1, 1), depth=6)
 RAW = Publishing("raw")
 
 
@@ -48,11 +48,19 @@ def test_suppressed_and_private_counts_do_not_give_them_away() -> None:
     truth = commuters(40, 4)
     for way in (Publishing("least", least=5), Publishing("private", LaplaceHistogram(epsilon=1))):
         found = attack_windows(truth, TILING, 6, way, Randomness(1))
-        assert found.right.high < 0.3
-        assert found.unique < 0.25  # an even guess is right wherever it meets a home
+        assert found.right.high < 0.1
+        assert found.unique < 0.1
     # A hundred a window is as good as no noise.
     loud = Publishing("loud", LaplaceHistogram(epsilon=100 * truth.shape[1]))
     assert attack_windows(truth, TILING, 6, loud, Randomness(1)).right.value > 0.9
+
+
+def test_a_map_of_nobody_on_millions_of_cells_is_an_even_guess() -> None:
+    fine = mv.Quadtree(TILING.region, depth=11)
+    truth = np.tile(np.arange(87)[:, None] * 1000, (1, 2))
+    found = attack_windows(truth, fine, 24, Publishing("least", least=5), Randomness(1))
+    assert found.right.value < 0.05
+    assert attack_windows(truth, fine, 24, RAW, Randomness(1)).right.value == 1.0
 
 
 def test_days_are_linked_by_the_places_of_each_person() -> None:

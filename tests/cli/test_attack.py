@@ -168,8 +168,9 @@ def test_membership_of_a_released_map(mapveil: Callable, table: Path, tmp_path: 
     others.write_text(
         "user_id,lon,lat\n" + "".join(f"x{at},{-73.95},{40.75 + at / 1000}\n" for at in range(30))
     )
-    known = ("--members", table, "--others", others)
-    done = mapveil("attack", "membership", heat, *known, "--json")
+    known, page = ("--members", table, "--others", others), tmp_path / "report.html"
+    done = mapveil("attack", "membership", heat, *known, "--json", "-o", page)
+    assert "not who of them are in the map" in page.read_text()
     assert done.code == 0, done.err
     (row,) = json.loads(done.out)["memberships"]
     assert row["published"] == "multiscale, epsilon 2"

@@ -14,7 +14,8 @@ assignment with the most windows right.
 
 Deviations: (1) people stay near where they were at all hours; the paper's constant velocity by day needs local time,
 and windows much shorter than a trip. (2) With windows of a day or more a "day" is seven of them. (3) A person who is
-not seen in a window is where they were seen last. (4) A map's values are scaled to N people and rounded.
+not seen in a window is where they were seen last. (4) A map of real numbers is read as
+the whole counts of N people that are nearest to it (:func:`nearest_positions`).
 
 Source: Xu et al., "Trajectory Recovery From Ash: User Privacy Is NOT Preserved in Aggregated Mobility Data" (WWW 2017).
 """
@@ -32,7 +33,6 @@ from mapveil.attacks.membership import Publishing, relabelled
 from mapveil.attacks.roc import Estimate95
 from mapveil.engines import UNIT
 from mapveil.engines.contributions import user_cells
-from mapveil.geo.counts import whole_users
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import InputError, check
 
@@ -119,8 +119,7 @@ def attack_windows(
             positions[:, window] = links.permutation(truth[:, window])
             continue
         shown = way.publish(counts, counts * UNIT, tiling, rng.child(f"window {window}"))
-        shown = np.maximum(shown, 0.0) if shown.max() > 0 else np.ones(tiling.size)
-        positions[:, window] = np.repeat(np.arange(tiling.size), whole_users(shown * (people / shown.sum())))
+        positions[:, window] = nearest_positions(shown, people)
     tracks = positions if way is None else _linked(positions, tiling, round(24 / hours) if hours < 24 else 7)
     agree = sum(
         (tracks[:, window, None] == truth[None, :, window]).astype(np.int64) for window in range(windows)
@@ -135,6 +134,24 @@ def attack_windows(
         Estimate95(mean, max(mean - margin, 0.0), min(mean + margin, 1.0)),
         float(((right >= 0.5) & (agree[track, person] > others[track].max(axis=1))).mean()),
     )
+
+
+def nearest_positions(shown: FloatArray, people: int) -> IntArray:
+    r"""Cells of N people whose counts are nearest to a map in least squares, shape (people,).
+
+    .. math:: \min_n \sum_c (n_c - a_c)^2 \quad\text{where}\quad \sum_c n_c = N
+
+    The k-th person in cell c adds :math:`2 (k - \tfrac12 - a_c)`, so that the N least such terms are best.
+
+    Examples
+    --------
+    >>> nearest_positions(np.array([0.1, 2.2, 0.4, 1.1]), 4).tolist()
+    [1, 1, 2, 3]
+    """
+    kept = min(people, shown.size)
+    cells = np.sort(np.argpartition(-shown, kept - 1)[:kept])
+    worth = shown[cells, None] - np.arange(people)
+    return np.sort(cells[np.argsort(-worth, axis=None, kind="stable")[:people] // people])
 
 
 def _linked(positions: IntArray, tiling: Tiling, day: int) -> IntArray:

@@ -26,10 +26,11 @@ _MEMBERSHIP_HEAD: Final = (
     *(text for rate in RATES for text in (f"TPR at FPR {rate:.1%}", "at most")),
 )
 _WINDOWS_HEAD: Final = ("published", "windows right", "people picked out")
-_ADVERSARY: Final = (
-    "The adversary knows where a person was and asks whether that person is in a map. It has seen maps of other "
-    "groups, published the same way, and knows who was in those."
-)
+_ADVERSARY: Final = "The adversary knows where a person was and asks whether that person is in a map."
+_PRIOR: Final = {
+    "groups": "It has seen maps of other groups, published the same way, and knows who was in those.",
+    "map": "It knows where half of the people of both tables were, and not who of them are in the map.",
+}
 _LIMITS: Final = (
     "A low figure says that this adversary failed with these people. It does not prove that another adversary fails, "
     "or that nobody stands out: the TPR at FPR 0.1% looks at those who are easiest to find. 'At most' follows from "
@@ -144,8 +145,9 @@ def _page(report: MembershipReport, picture: bytes) -> bytes:
     if report.recoveries:
         table = html_table(_WINDOWS_HEAD, _recovery_rows(report))
         tracks = f"<h2>Trajectories</h2>\n<p>{_TRACKS}</p>\n{table}"
+    prior = _PRIOR["map" if "map" in report.settings else "groups"]
     body = (
-        f"<p>{_ADVERSARY}</p>\n<ul>{findings}</ul>\n<p>{html.escape(_LIMITS)}</p>\n{notes}"
+        f"<p>{_ADVERSARY} {prior}</p>\n<ul>{findings}</ul>\n<p>{html.escape(_LIMITS)}</p>\n{notes}"
         f"{html_picture(picture, 'Figures with intervals of 95 %, and the most that each guarantee allows')}"
         f"<h2>Membership</h2>\n{html_table(_MEMBERSHIP_HEAD, _membership_rows(report))}{tracks}"
         f"<h2>Settings</h2>\n{html_table(('setting', 'value'), report.settings.items())}"
